@@ -1,6 +1,4 @@
-"""Classifiers whose `fit` takes the rows of many ranks: parameters as options, checks that all
-ranks make alike, copies.
-"""
+"""Classifiers whose `fit` takes the rows of many ranks, with checks that all ranks make alike."""
 
 from __future__ import annotations
 
@@ -72,9 +70,7 @@ class DistributedClassifier(BaseEstimator):
 
     @mpi.collective
     def _fit(self, comm: mpi.Comm, X: Any, y: Any, sample_weight: Any, wrong: list[Exception]) -> None:
-        """Collective over `comm`. Check, agree, train. Raises ConfigError, DataError,
-        NonFiniteError.
-        """
+        """Collective over `comm`. Raises ConfigError, DataError, NonFiniteError."""
         with mpi.agreed(comm, "checking X and y"), complaints_agreed(comm.rank, wrong):
             options = self._options()
             X, kind, y = self._check(X, y, comm.size)
@@ -91,17 +87,11 @@ class DistributedClassifier(BaseEstimator):
 
     @mpi.collective
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: Any) -> None:
-        """Collective over `comm`. Train on this rank's rows and set what was learnt, alike on all
-        ranks.
-
-        Raises ConfigError, DataError, NonFiniteError.
-        """
+        """Collective over `comm`. Train. Raises ConfigError, DataError, NonFiniteError."""
         raise AssertionError("a subclass says")
 
     def _options(self) -> Any:
-        """The parameters as options of training. Raises ConfigError for those that make no
-        sense.
-        """
+        """The parameters as options of training. Raises ConfigError."""
         values = option_values(self)
         if "random_state" in self.get_params(deep=False):
             seed = self.random_state
@@ -112,9 +102,7 @@ class DistributedClassifier(BaseEstimator):
 
     @mpi.collective
     def _agreed_options(self, comm: mpi.Comm, options: Any) -> Any:
-        """Collective over `comm`. The options of all ranks. Raises ConfigError if the ranks'
-        parameters differ.
-        """
+        """Collective over `comm`. The options of all ranks. Raises ConfigError if they differ."""
         first = comm.bcast(options)
         if not isinstance(getattr(self, "random_state", 0), Integral):
             options = replace(options, seed=first.seed)
@@ -141,9 +129,7 @@ class DistributedClassifier(BaseEstimator):
 
 
 def weighted(X: sp.csr_matrix, kind: int, y: Any, sample_weight: Any) -> tuple[sp.csr_matrix, int, Any, np.ndarray]:
-    """The rows whose weights are above 0, what y is, their y, and their weights. Raises
-    ValueError.
-    """
+    """The rows with weights above 0, what y is, their y, their weights. Raises ValueError."""
     weights = check_array(sample_weight, ensure_2d=False, ensure_min_samples=0, dtype=np.float64, input_name="sample_weight")
     if weights.shape != X.shape[:1]:
         raise ValueError(f"sample_weight has the shape {weights.shape}, but expected {X.shape[:1]}: a weight for each row")
@@ -158,12 +144,7 @@ def weighted(X: sp.csr_matrix, kind: int, y: Any, sample_weight: Any) -> tuple[s
 
 @mpi.collective
 def gather_rows(comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets) -> tuple[sp.csr_matrix, LabelSets]:
-    """Collective over `comm`. The rows of all ranks, in rank order, and their labels, on every
-    rank.
-
-    That takes 8 bytes of memory for each value of all rows on every rank, and for a moment twice as
-    much.
-    """
+    """Collective over `comm`. All rows, in rank order, with labels; 8 bytes a value, briefly 16."""
     if comm.size == 1:
         return X, labels
     index = np.int32 if X.shape[1] < 2**31 else np.int64

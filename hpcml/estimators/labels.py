@@ -21,9 +21,7 @@ CLASSES, INDICATOR, SPARSE_INDICATOR, NAMES = range(1, 5)  # what y is; 0 on a r
 
 
 class LabelSets(NamedTuple):
-    """The labels of this rank's rows, those of row i are indices[indptr[i]] .. indices[indptr[i
-    + 1] − 1]; and how they weigh.
-    """
+    """This rank's labels, of row i indices[indptr[i]:indptr[i + 1]], and the rows' weights."""
 
     kind: int
     classes: np.ndarray
@@ -34,25 +32,19 @@ class LabelSets(NamedTuple):
 
 
 class LabelScores(ClassifierMixin):
-    """Classes, or label sets, from the scores of a linear model for each label; `_kind` and
-    `classes_` are those of y in `fit`.
-    """
+    """Classes, or label sets, from scores; `_kind` and `classes_` are those of `fit`'s y."""
 
     _kind: int
     classes_: np.ndarray
     _scores: Callable[[Any], np.ndarray]  # (n, n_labels), by the classifier
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The scores: (n,) for one or two classes, positive for the last one; else (n,
-        n_labels).
-        """
+        """The scores: (n,) of the last of one or two classes; else (n, n_labels)."""
         scores = self._scores(X)
         return scores.ravel() if self._kind == CLASSES and scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> np.ndarray | sp.csr_matrix | list[list[Any]]:
-        """The class of each row (n,), or its labels (n, n_labels), sparse if y was, a list of names
-        if y was: the highest, or all positive, scores.
-        """
+        """The class of each row (n,), its score the highest, or labels with positive ones."""
         scores = self._scores(X)
         if self._kind == CLASSES:
             last = len(self.classes_) - 1
@@ -72,9 +64,7 @@ class LabelScores(ClassifierMixin):
 
 @contextmanager
 def complaints_agreed(rank: int, wrong: list[Exception]) -> Iterator[None]:
-    """scikit-learn's complaints become a DataError, which all ranks can raise alike; `wrong`
-    keeps the original.
-    """
+    """scikit-learn's complaints become a DataError, alike on all ranks; `wrong` keeps them."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -83,10 +73,8 @@ def complaints_agreed(rank: int, wrong: list[Exception]) -> Iterator[None]:
 
 
 def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[Any]]]:
-    """The kind of y (at least one row), and y: classes (n,), CSR label sets (n, n_labels), or lists
-    of names.
-
-    Raises ValueError, TypeError.
+    """The kind of y (not empty), and y: classes (n,), CSR label sets (n, n_labels), or lists of
+    names. Raises ValueError, TypeError.
     """
     names = _lists_of_names(y)
     if names is not None:
@@ -107,10 +95,8 @@ def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[An
 
 
 def _lists_of_names(y: Any) -> list[list[Any]] | None:
-    """The names of the labels of each row, once each; None if y is something else. Raises TypeError
-    for names of several kinds.
-
-    Lists of equal length are names if they hold strings, otherwise a matrix; sets always are names.
+    """The names of the labels of each row; None if y is something else, as lists of equal length
+    without strings are. Raises TypeError.
     """
     rows = y.tolist() if isinstance(getattr(y, "dtype", None), np.dtype) and y.dtype == object and y.ndim == 1 else y
     if not isinstance(rows, (list, tuple)) or not all(isinstance(row, (list, tuple, set, frozenset)) for row in rows):
@@ -139,12 +125,10 @@ def check_features(comm: mpi.Comm, estimator: BaseEstimator) -> None:
 
 @mpi.collective
 def agree_labels(comm: mpi.Comm, kind: int, y: Any, n_local: int) -> LabelSets:
-    """Collective over `comm`. The classes of all ranks and the labels of this rank's rows; `kind`
-    and y from `check_target`.
-
-    Raises DataError if no rank has rows or their y do not go together.
-    """
-    about = None if kind == 0 else (kind, y.shape[1]) if kind in (INDICATOR, SPARSE_INDICATOR) else (kind, _distinct(kind, y))
+    """Collective over `comm`. All ranks' classes, this rank's labels. Raises DataError."""
+    about = None  # the number of columns, or the classes (or names of labels) of this rank's rows
+    if kind:
+        about = (kind, y.shape[1] if kind in (INDICATOR, SPARSE_INDICATOR) else np.unique(y if kind == CLASSES else _flat(y)))
     found = [(rank, *its) for rank, its in enumerate(comm.allgather(about)) if its is not None]
     if not found:
         raise DataError("no rank has rows to train on (those of weight zero do not count)")
@@ -185,29 +169,21 @@ def _flat(names: list[list[Any]]) -> np.ndarray:
     return np.array([name for row in names for name in row])
 
 
-def _distinct(kind: int, y: Any) -> np.ndarray:
-    """The classes, or the names of labels, of this rank's rows."""
-    return np.unique(y if kind == CLASSES else _flat(y))
-
-
 def _union(parts: list[np.ndarray]) -> np.ndarray:
-    """The sorted classes of several ranks. Raises DataError if some are numbers and some are
-    not.
-    """
+    """The sorted classes of several ranks. Raises DataError if numbers and others are mixed."""
     if len({part.dtype.kind in "biuf" for part in parts}) > 1:
         raise DataError("the classes in y are numbers on some ranks but not on others")
     return np.unique(np.concatenate(parts))
 
 
 def shard_of(X: sp.csr_matrix, labels: LabelSets, first: int, n_global: int) -> Shard:
-    """The rows as those of a file (of the same types, for which the kernels are compiled),
-    read-only like them.
-    """
+    """The rows as those of a file: read-only and of the types that the kernels are compiled for."""
     index = np.int32 if X.shape[1] < 2**31 else np.int64
-    arrays = [np.ascontiguousarray(X.indices, index), np.ascontiguousarray(X.data), np.ascontiguousarray(labels.indices, np.int32)]
-    for i, array in enumerate(arrays):
-        arrays[i] = array.view()
-        arrays[i].flags.writeable = False
+    arrays = [
+        np.ascontiguousarray(of, kind).view() for of, kind in ((X.indices, index), (X.data, None), (labels.indices, np.int32))
+    ]
+    for array in arrays:
+        array.flags.writeable = False
     return Shard(
         first_row=first,
         rows=np.arange(X.shape[0]),

@@ -63,9 +63,7 @@ ALLOWED: dict[Any, Parameter] = {
 
 
 def about_parameters(text: str) -> str:
-    """A sentence about the command line as one about the parameters of a classifier:
-    `--max-steps 0: …` becomes `max_iter=0: …`.
-    """
+    """A sentence about options as one about parameters: of `--max-steps 0: …` `max_iter=0: …`."""
     for parameter, option in OPTION_OF.items():
         text = re.sub(rf"--(no-)?{flag_of(option)}\b", rf"--\g<1>{flag_of(parameter)}", text)
     return in_python(text)
@@ -73,9 +71,7 @@ def about_parameters(text: str) -> str:
 
 @dataclass_transform()
 def classifier_of(*kinds: type) -> Callable[[Kind], Kind]:
-    """Make the constructor of a classifier, its checks and its documentation from the options of
-    those kinds.
-    """
+    """Make a classifier's constructor, checks and documentation from the options of those kinds."""
 
     def complete(cls: Kind) -> Kind:
         found: dict[str, Parameter] = {}
@@ -98,9 +94,7 @@ def classifier_of(*kinds: type) -> Callable[[Kind], Kind]:
 
 
 def option_values(estimator: Any) -> dict[str, Any]:
-    """The parameters of a classifier as options, by their names, but for the seed. Raises
-    ConfigError.
-    """
+    """A classifier's parameters as options by their names, but for the seed. Raises ConfigError."""
     values = {}
     for name, parameter in estimator._parameters.items():
         value = getattr(estimator, name)
@@ -116,9 +110,7 @@ def _kind_with(name: str, kinds: tuple[type, ...]) -> Any:
 
 
 def _default(name: str, kind: Any, hint: Any) -> Any:
-    """The default of a parameter: of an option that is None, where that may not be, what it
-    stands for.
-    """
+    """The default of a parameter; of an option's None, where that may not be, what it means."""
     option = OPTION_OF.get(name, name)
     value = next(default_of(field) for field in fields(kind) if field.name == option)
     if value is None and NoneType not in get_args(hint):

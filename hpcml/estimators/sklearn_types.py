@@ -1,6 +1,4 @@
-"""scikit-learn's classes of classifiers, with types. Without types a class may take any
-parameter.
-"""
+"""scikit-learn's classes with types; without them a class may take any parameter."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class Scorer:
                 W, places, bias = self._rows_of(own)
                 values = np.empty(some.size)
                 pairs = (rows[some], places[np.searchsorted(own, labels[some])])
-                kernels.score_pairs(*self.csr, *pairs, W, *self.tables, bias, values)
+                kernels.score_pairs(*self.csr, *pairs, W, self.tables, bias, values)
                 out[some] = values
         return out / self._sums(rows) if self.model.normalised else out
 
@@ -163,7 +163,7 @@ class Scorer:
         with mpi.node_first(comm):
             self.rows_scores(none, *self.weights(0, 0))
             W, _, bias = self._rows_of(none)
-            kernels.score_pairs(*self.csr, none, none, W, *self.tables, bias, np.empty(0))
+            kernels.score_pairs(*self.csr, none, none, W, self.tables, bias, np.empty(0))
             warm_up_counts()
 
 
@@ -207,7 +207,7 @@ class CombinedScorer(Scorer):
             places, found = np.searchsorted(own, labels[some]), np.empty((self.n_parts, some.size))
             for part in range(self.n_parts):
                 W = self.model.rows(own, part)
-                kernels.score_pairs(*self.csr, rows[some], places, W, *self.tables, np.zeros(own.size), found[part])
+                kernels.score_pairs(*self.csr, rows[some], places, W, self.tables, np.zeros(own.size), found[part])
             for lane in np.unique(places).tolist():
                 mine = places == lane
                 out[some[mine]] = self.model.rule(int(own[lane]))(found[:, mine])

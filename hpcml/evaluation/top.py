@@ -4,6 +4,8 @@ equal ones lower numbers.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from hpcml import mpi
@@ -79,11 +81,13 @@ class InvertedTop:
         kernels.invert(*W, begins[:-1].copy(), labels, weights)
         self._inverted = (begins, labels, weights)
 
+    def _weights(self, scorer: Scorer) -> tuple[Any, ...]:
+        return (self._inverted, *scorer.tables, self.model.bias)
+
     def best(self, scorer: Scorer, rows: np.ndarray) -> Best:
         """Local. Raises NonFiniteError if a score is not a number."""
         out, sums = Best(rows.size, self.size, self.comparable), scorer.divisors(rows)
-        best = (*out.sigmoids, out.scores, out.labels)
-        bad = kernels.score_inverted(*scorer.csr, rows, self._inverted, *scorer.tables, self.model.bias, sums, *best)
+        bad = kernels.score_inverted(scorer.csr, rows, self._weights(scorer), sums, out.sigmoids, out.scores, out.labels)
         if bad >= 0:
             scorer.check_numbers(np.array([np.nan]), np.array([bad]))
         return out.sort()
@@ -91,7 +95,7 @@ class InvertedTop:
     def scores(self, scorer: Scorer, rows: np.ndarray) -> np.ndarray:
         """The scores (n × L) of all labels. Local. Raises NonFiniteError if one is not a number."""
         out, sums = np.empty((rows.size, self.model.n_labels)), scorer.divisors(rows)
-        bad = kernels.scores_inverted(*scorer.csr, rows, self._inverted, *scorer.tables, self.model.bias, sums, out)
+        bad = kernels.scores_inverted(scorer.csr, rows, self._weights(scorer), sums, out)
         if bad >= 0:
             scorer.check_numbers(np.array([np.nan]), np.array([bad]))
         return out

@@ -12,11 +12,9 @@ NEWLINE, RETURN = 10, 13
 
 @njit
 def next_end(text, begin, state, delimiter, quote, target):
-    """(place, state, newlines): go on from text[begin] (uint8) to the first end of a row at
-    `target` or behind it; -1: no end.
+    """(place, state, newlines): go on from text[begin] to the first row's end behind `target`.
 
-    The place is that behind the newline; `newlines` counts all that were passed. `quote` -1:
-    nothing is quoted.
+    The place is behind the newline, or -1 of no end; `newlines` were passed; `quote` may be -1.
     """
     newlines = 0
     for i in range(begin, text.size):
@@ -41,9 +39,7 @@ def next_end(text, begin, state, delimiter, quote, target):
 
 @njit
 def last_end(text, delimiter, quote):
-    """(place, state): behind the newline that ends the last whole row of text that begins with a
-    row, and the state at its end.
-    """
+    """(place, state): behind the newline of the last whole row of text, and at the text's end."""
     place, state, at = 0, BEGIN, 0
     while True:
         end, state, _ = next_end(text, at, BEGIN, delimiter, quote, 0)

@@ -30,9 +30,7 @@ _PEAK = 1 / math.sqrt(2 * math.pi)
 
 
 class Density(NamedTuple):
-    """The densities of d features in K classes; feature j has values[starts[j]:starts[j + 1]],
-    or none, or tables instead.
-    """
+    """The densities of d features in K classes; a feature has `values`, or none, or `tables`."""
 
     sizes: np.ndarray  # (K) n_c
     counts: np.ndarray  # (d) distinct values
@@ -52,9 +50,7 @@ class Density(NamedTuple):
 
 @njit
 def sum_columns(indptr, rows, data, labels, weights, lows, highs, counts, totals):
-    """Per feature and class (d, K), over stored values: lowest, highest, number, weight; given
-    as +∞, −∞, 0, 0.
-    """
+    """Per feature and class (d, K): lowest, highest, number, weight; given as +∞, −∞, 0, 0."""
     for j in range(indptr.size - 1):
         for k in range(indptr[j], indptr[j + 1]):
             row = rows[k]
@@ -66,7 +62,7 @@ def sum_columns(indptr, rows, data, labels, weights, lows, highs, counts, totals
 
 
 @njit
-def _first_at_least(values, begin, end, v):
+def first_at_least(values, begin, end, v):
     """The smallest i in [begin, end) with values[i] ≥ v; `end` if none."""
     while begin < end:
         middle = (begin + end) >> 1
@@ -87,7 +83,7 @@ def _collect(column, has_zero, values):
     for v in column:
         if count == values.size:
             break
-        place = _first_at_least(values, 0, count, v)
+        place = first_at_least(values, 0, count, v)
         if place == count or values[place] != v:
             for i in range(count, place, -1):
                 values[i] = values[i - 1]
@@ -98,43 +94,35 @@ def _collect(column, has_zero, values):
 
 @njit
 def count_values(indptr, data, has_zero, buffer, counts):
-    """counts[j] = distinct values of feature j, or buffer.size if there are as many or more;
-    has_zero (d), counts (d).
-    """
+    """counts[j] = distinct values of feature j, at most buffer.size; has_zero (d), counts (d)."""
     for j in range(counts.size):
         counts[j] = _collect(data[indptr[j] : indptr[j + 1]], has_zero[j], buffer)
 
 
 @njit
 def collect_values(indptr, data, has_zero, starts, values):
-    """values[starts[j]:starts[j + 1]] = the distinct values of feature j, of which there are as
-    many as places.
-    """
+    """values[starts[j]:starts[j + 1]] = the distinct values of feature j, exactly so many."""
     for j in range(starts.size - 1):
         _collect(data[indptr[j] : indptr[j + 1]], has_zero[j], values[starts[j] : starts[j + 1]])
 
 
 @njit
 def weigh_values(indptr, rows, data, labels, weights, zero_weights, starts, values, masses):
-    """masses[i, c] += weight of values[i] in class c; zero_weights (d, K) is that of the zeros
-    that are not stored.
-    """
+    """masses[i, c] += weight of values[i] in class c; zero_weights (d, K): of zeros not stored."""
     for j in range(starts.size - 1):
         begin, end = starts[j], starts[j + 1]
         if begin == end:
             continue
         for k in range(indptr[j], indptr[j + 1]):
-            masses[_first_at_least(values, begin, end, data[k]), labels[rows[k]]] += weights[rows[k]]
-        zero = _first_at_least(values, begin, end, 0.0)
+            masses[first_at_least(values, begin, end, data[k]), labels[rows[k]]] += weights[rows[k]]
+        zero = first_at_least(values, begin, end, 0.0)
         if zero < end and values[zero] == 0.0:
             masses[zero] += zero_weights[j]
 
 
 @njit
-def _cell_mass(distance, precision, bandwidth):
-    """Φ((u + δ/2)/h) − Φ((u − δ/2)/h), of the tails on one side so that far away nothing
-    cancels.
-    """
+def cell_mass(distance, precision, bandwidth):
+    """Φ((u + δ/2)/h) − Φ((u − δ/2)/h), of the tails on one side: far away nothing cancels."""
     u = abs(distance)
     near = (u - 0.5 * precision) / bandwidth
     return 0.5 * (math.erfc(near * _ROOT_HALF) - math.erfc((near + precision / bandwidth) * _ROOT_HALF))
@@ -162,7 +150,7 @@ def _sum_values(density, j, c, v):
             value = density.values[i]
             if density.floor > 0:
                 value = np.rint(value / precision) * precision
-            total += density.masses[i, c] * _cell_mass(v - value, precision, density.bandwidths[j, c])
+            total += density.masses[i, c] * cell_mass(v - value, precision, density.bandwidths[j, c])
     return total
 
 
@@ -191,9 +179,7 @@ def reach(ratio, far):
 
 @njit
 def add_moments(rows, column, labels, weights, lows, bandwidths, starts, moments):
-    """moments[starts[c] + cell, p] += w t^p / p! for the values of a column at places t in the
-    cells of their classes (K).
-    """
+    """moments[starts[c] + cell, p] += w t^p / p! for the values of a column at t in their cells."""
     for k in range(rows.size):
         row = rows[k]
         c = labels[row]
@@ -209,13 +195,11 @@ def add_moments(rows, column, labels, weights, lows, bandwidths, starts, moments
 
 @njit
 def tabulate_derivatives(ratio, out):
-    """out[i, k] = (−h/3)^k times the k-th derivative of the mass of a cell, i − r cells away;
-    out (2r + 1, 2 ORDER − 1).
-    """
+    """out[i, k] (2r + 1, 2 ORDER − 1) = (−h/3)^k · k-th derivative of a cell's mass, i − r away."""
     middle = out.shape[0] // 2
     for i in range(out.shape[0]):
         u = (i - middle) / PER_BANDWIDTH
-        out[i, 0] = _cell_mass(u, ratio, 1.0)
+        out[i, 0] = cell_mass(u, ratio, 1.0)
         right, left = u + 0.5 * ratio, u - 0.5 * ratio
         a, b = _PEAK * math.exp(-0.5 * right * right), _PEAK * math.exp(-0.5 * left * left)  # He_0 φ
         a_before = b_before = 0.0
@@ -238,11 +222,9 @@ def _add_series(moment, derivatives, out):
 
 @njit
 def _furthest(moments, derivatives, target, nearest):
-    """How many cells away sources of the cell `target` still count, if its nearest one is so far
-    away.
+    """How many cells away sources of `target` still count, if the nearest is so far away.
 
-    Sources hold at most all mass, 1, so those left out add less than NEGLIGIBLE of what a nearest
-    source adds.
+    All hold at most 1, so others add less than NEGLIGIBLE of what a nearest source adds.
     """
     middle = derivatives.shape[0] // 2
     mass = 0.0
@@ -262,9 +244,7 @@ def _furthest(moments, derivatives, target, nearest):
 
 @njit
 def tabulate(moments, derivatives, table):
-    """The polynomial of every cell from the moments (cells, ORDER) of all; table (cells + 2r,
-    ORDER) begins r cells earlier.
-    """
+    """The polynomials of cells from the moments (cells, ORDER); table (cells + 2r) is r before."""
     r, n = derivatives.shape[0] // 2, moments.shape[0]
     before = np.empty(table.shape[0], np.int64)  # the last cell with values up to each place
     last = -table.shape[0] - r
@@ -320,7 +300,7 @@ def _add_logs(density, j, v, out):
         for c in range(out.size):
             out[c] += _smoothed_log(density, j, c, _look_up(density, j, c, v))
         return
-    i = _first_at_least(density.values, begin, end, v)
+    i = first_at_least(density.values, begin, end, v)
     if i < end and density.values[i] == v:
         for c in range(out.size):
             out[c] += density.logs[i, c]
@@ -401,9 +381,7 @@ def _take_logs(products, n, begin, out):
 
 @njit
 def add_sparse(density, zeros, indptr, indices, data, out):
-    """out[i, c] += Σ log P'(x_j | c) − zeros[j, c] over the stored x_j of row i; zeros (d, K) as
-    `log_zeros` makes them.
-    """
+    """out[i, c] += Σ log P'(x_j | c) − zeros[j, c] over the stored x_j; zeros by `log_zeros`."""
     for i in range(out.shape[0]):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]

@@ -14,11 +14,15 @@ import numpy as np
 from numba import cuda
 from numba.cuda.cudadrv import driver, error
 
+from hpcml.kernels import density, gaussian
 from hpcml.kernels.density import ORDER, PER_BANDWIDTH, PRODUCT
 
 THREADS = 128  # of a block
 ERRORS = (driver.CudaAPIError, error.CudaSupportError)
-_ROOT_HALF = math.sqrt(0.5)
+# These are the CPU's, compiled for the device.
+_cell_mass, _first_at_least, _below = (
+    cuda.jit(device=True)(kernel.py_func) for kernel in (density.cell_mass, density.first_at_least, gaussian.below)
+)
 
 
 def count() -> int:
@@ -63,25 +67,6 @@ def _rint(x):
 
 
 @cuda.jit(device=True)
-def _cell_mass(distance, precision, bandwidth):
-    """Φ((u + δ/2)/h) − Φ((u − δ/2)/h), of the tails on one side."""
-    near = (abs(distance) - 0.5 * precision) / bandwidth
-    return 0.5 * (math.erfc(near * _ROOT_HALF) - math.erfc((near + precision / bandwidth) * _ROOT_HALF))
-
-
-@cuda.jit(device=True)
-def _first_at_least(values, begin, end, v):
-    """The smallest i in [begin, end) with values[i] ≥ v; `end` if none."""
-    while begin < end:
-        middle = (begin + end) >> 1
-        if values[middle] < v:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin
-
-
-@cuda.jit(device=True)
 def _sum_values(starts, values, masses, precision, bandwidth, j, c, v):
     """P(v | c) of a feature with few values."""
     total = 0.0
@@ -93,9 +78,7 @@ def _sum_values(starts, values, masses, precision, bandwidth, j, c, v):
 
 @cuda.jit(device=True)
 def _look_up(tables, begin, end, low, bandwidth, shift, v):
-    """P(v | c) of a feature with tables; its first cell is `shift` cells before the lowest
-    value.
-    """
+    """P(v | c) of a feature with tables; its first cell is `shift` below the lowest value."""
     place = (v - low) * (PER_BANDWIDTH / bandwidth) + shift
     if not (place >= 0.0 and place < end - begin):
         return 0.0
@@ -130,9 +113,7 @@ def _value_at(density, j, v):
 
 @cuda.jit
 def density_dense(density, priors, X, out):
-    """out[i, c] = priors[c] + Σ_j log P'(X[i, j] | c); features with tables pass in groups, with
-    one logarithm each.
-    """
+    """out[i, c] = priors[c] + Σ_j log P'(X[i, j] | c); one logarithm for a group of tables."""
     i, c = divmod(cuda.grid(1), out.shape[1])
     if i >= out.shape[0]:
         return
@@ -173,16 +154,6 @@ def density_sparse(density, priors, zeros, indptr, indices, data, out):
         total -= zeros[j, c]
         total += logs[at, c] if at >= 0 else math.log(_feature_mass(density, j, c, v))
     out[i, c] = total
-
-
-@cuda.jit(device=True)
-def _below(x):
-    """Φ(x), of the tail on the side of x where that is small."""
-    scaled = x * _ROOT_HALF
-    if abs(scaled) < _ROOT_HALF:
-        return 0.5 + 0.5 * math.erf(scaled)
-    tail = 0.5 * math.erfc(abs(scaled))
-    return 1.0 - tail if scaled > 0 else tail
 
 
 @cuda.jit(device=True)

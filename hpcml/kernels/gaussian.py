@@ -41,9 +41,7 @@ def _rounded(value, precision):
 
 @njit
 def mean_and_spread(indptr, rows, data, labels, weights, totals, precisions, means, deviations):
-    """Mean and standard deviation (d, K) of the rounded values of each class; given as 0; totals
-    (K) are the classes' weights.
-    """
+    """Mean and deviation (d, K) of rounded values, given as 0; totals (K): the classes' weights."""
     n_classes = totals.size
     for j in range(precisions.size):
         stored = np.zeros(n_classes)
@@ -64,7 +62,7 @@ def mean_and_spread(indptr, rows, data, labels, weights, totals, precisions, mea
 
 
 @njit
-def _below(x):
+def below(x):
     """Φ(x), of the tail on the side of x where that is small (as Cephes has it)."""
     scaled = x * _ROOT_HALF
     if abs(scaled) < _ROOT_HALF:
@@ -78,7 +76,7 @@ def _mass(gaussians, j, c, rounded):
     """P(v | c) = max(Φ((v − μ + δ/2)/σ) − Φ((v − μ − δ/2)/σ), floor) of a rounded value v."""
     away, half = rounded - gaussians.means[j, c], gaussians.precisions[j] / 2
     deviation = gaussians.deviations[j, c]
-    return max(_below((away + half) / deviation) - _below((away - half) / deviation), gaussians.floor)
+    return max(below((away + half) / deviation) - below((away - half) / deviation), gaussians.floor)
 
 
 @njit
@@ -126,9 +124,7 @@ def add_dense(gaussians, X, out):
 
 @njit
 def add_sparse(gaussians, zeros, indptr, indices, data, out):
-    """out[i, c] += Σ log P(x_j | c) − zeros[j, c] over the stored x_j of row i; zeros (d, K) as
-    `log_zeros` makes them.
-    """
+    """out[i, c] += Σ log P(x_j | c) − zeros[j, c] over the stored x_j; zeros by `log_zeros`."""
     for i in range(out.shape[0]):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]

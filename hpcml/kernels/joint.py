@@ -1,6 +1,4 @@
-"""From the logarithms of joint probabilities (n, K) of rows and classes to those of the classes
-given the row.
-"""
+"""Probabilities of classes given a row, from the logarithms of joint ones (n, K)."""
 
 import math
 
@@ -37,10 +35,10 @@ def log_shares(joint, out):
 @njit
 def shares(joint, out):
     """out[i, c] = p(c | row i)."""
+    log_shares(joint, out)
     for i in range(joint.shape[0]):
-        whole = _log_of_sum(joint[i], -1)
         for c in range(joint.shape[1]):
-            out[i, c] = math.exp(joint[i, c] - whole)
+            out[i, c] = math.exp(out[i, c])
 
 
 @njit

@@ -24,9 +24,7 @@ def _expand_row(w, columns, factors, out):
 
 @njit
 def expand_weights(W, labels, columns, factors, Wt):
-    """Wt[j, l] = W[labels[l], columns[j]] factors[j]; W (L, c), columns and factors (d), Wt (d,
-    B).
-    """
+    """Wt[j, l] (d, B) = W[labels[l], columns[j]] factors[j]; W (L, c), columns, factors (d)."""
     for begin in range(0, columns.size, _NEAR):
         end = min(begin + _NEAR, columns.size)
         for lane in range(labels.size):
@@ -53,9 +51,7 @@ def _score_row(indices, data, begin, end, Wt, bias, out):
 
 @njit
 def score_rows(indptr, indices, data, rows, Wt, bias, out):
-    """out[i, l] = score of row rows[i] for label l; Wt (d, B) has a column per label, bias (B),
-    out (n, B).
-    """
+    """out[i, l] (n, B) = score of row rows[i] for label l; Wt (d, B), bias (B)."""
     for i in range(rows.size):
         row = np.uint64(rows[i])
         _score_row(indices, data, indptr[row], indptr[row + np.uint64(1)], Wt, bias, out[i])
@@ -65,8 +61,8 @@ def score_rows(indptr, indices, data, rows, Wt, bias, out):
 def invert_rows(indptr, indices, data, chosen, begins, lanes, weights):
     """Rows `chosen` (B) of a CSR matrix, column by column.
 
-    Of column c, begins[c] ≤ p < begins[c + 1] of lanes and weights have the places of its rows in
-    `chosen`, ascending, and the values. Of begins (number of columns + 1) all are 0 before.
+    begins[c] ≤ p < begins[c + 1] (0 before) are the places in lanes (those in `chosen`, ascending)
+    and weights of column c.
     """
     for lane in range(chosen.size):
         for k in range(np.uint64(indptr[chosen[lane]]), np.uint64(indptr[chosen[lane] + 1])):
@@ -114,21 +110,17 @@ def _score_pair(indices, data, begin, end, w, columns, factors, bias):
 
 
 @njit
-def score_pairs(indptr, indices, data, rows, labels, W, columns, factors, bias, out):
-    """out[p] = score of row rows[p] for label labels[p]; W (L, c), columns and factors (d), bias
-    (L), out (n_pairs).
-    """
+def score_pairs(indptr, indices, data, rows, labels, W, tables, bias, out):
+    """out[p] = score of row rows[p] for label labels[p]; W (L, c), tables: columns, factors (d)."""
     for p in range(rows.size):
         row, label = np.uint64(rows[p]), np.uint64(labels[p])
         begin, end = indptr[row], indptr[row + np.uint64(1)]
-        out[p] = _score_pair(indices, data, begin, end, W[label], columns, factors, bias[label])
+        out[p] = _score_pair(indices, data, begin, end, W[label], *tables, bias[label])
 
 
 @njit
 def _first_at_least(values, begin, key):
-    """The smallest i ≥ begin with values[i] ≥ key (values.size if none), by steps that double
-    and then halve.
-    """
+    """The smallest i ≥ begin with values[i] ≥ key, or values.size, by steps that double."""
     step = 1
     high = begin
     while high < values.size and values[np.uint64(high)] < key:
@@ -147,10 +139,8 @@ def _first_at_least(values, begin, key):
 
 @njit
 def count_sorted(scores, values, above, equal):
-    """Place ascending `scores` among ascending distinct `values` (n).
-
-    equal[i] += scores equal to values[i]; above[i] (n + 1) += scores above values[i - 1] and not
-    above values[i].
+    """Place ascending `scores` among ascending distinct `values` (n): equal[i] += those equal to
+    values[i], above[i] (n + 1) += those above values[i - 1] and not above values[i].
     """
     place = 0
     for i in range(scores.size):
@@ -162,10 +152,7 @@ def count_sorted(scores, values, above, equal):
 
 @njit
 def sum_rows(indptr, indices, data, rows, factors, out):
-    """out[i] = 1 + the values of row rows[i] for features with factors[j] ≠ 0.
-
-    Returns how many rows come before the first with a negative value.
-    """
+    """out[i] = 1 + Σ row rows[i] where factors[j] ≠ 0; how many rows come before a value < 0."""
     for i in range(rows.size):
         out[i] = 0.0
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):

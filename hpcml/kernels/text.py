@@ -30,9 +30,7 @@ FIRST_POWER, LAST_POWER = -307, 288  # of ten; whatever 19 digits are before the
 
 
 def _power_of_five(q: int) -> int:
-    """The 128 leading bits of 5^q, rounded down, but up for -27 ≤ q < 0, where 5^-q fits 64
-    bits.
-    """
+    """The 128 leading bits of 5^q, rounded down; up for -27 ≤ q < 0, where 5^-q fits 64."""
     power = 5 ** abs(q)
     if q < 0:
         power = (1 << (power.bit_length() + 127)) // power + (q >= -27)
@@ -85,9 +83,7 @@ def _nearest(m, e, bits):
 
 @njit
 def _eight(text, at):
-    """The eight bytes from `at` on as a number, the first one lowest; the compiler makes one
-    load of it.
-    """
+    """The eight bytes from `at` on as a number, the first lowest; compiled to one load."""
     at, word = np.uint64(at), _0
     for k in range(8):
         word |= np.uint64(text[at + np.uint64(k)]) << np.uint64(8 * k)
@@ -96,9 +92,7 @@ def _eight(text, at):
 
 @njit
 def _value_of(digits):
-    """The number of eight digits, a byte each, the first one lowest: pairs, then fours, then all
-    are joined at once.
-    """
+    """The number of eight digits, one a byte, the first lowest: pairs, then fours, are joined."""
     digits = digits * _10 + (digits >> _8)
     return ((digits & _EVEN) * _MILLION_HUNDRED + ((digits >> _16) & _EVEN) * _TEN_THOUSAND_ONE) >> _32
 
@@ -119,9 +113,7 @@ def _digits(text, at, value):
 
 @njit
 def _exponent(text, at):
-    """(exponent, position behind) of what stands behind an `e`; position -1 for what is not one,
-    or too long.
-    """
+    """(exponent, position behind) of what follows an `e`; -1 for what is none, or too long."""
     negative = text[np.uint64(at)] == MINUS
     if negative or text[np.uint64(at)] == PLUS:
         at += 1
@@ -133,9 +125,7 @@ def _exponent(text, at):
 
 @njit
 def _significant(text, begin, n_digits):
-    """How many of the digits from `begin` on, a point among them, are left without leading
-    zeros.
-    """
+    """How many of the digits from `begin` on, a point among them, follow leading zeros."""
     while n_digits > 0 and (text[np.uint64(begin)] == _ZERO or text[np.uint64(begin)] == POINT):
         n_digits -= text[np.uint64(begin)] == _ZERO
         begin += 1
@@ -144,9 +134,7 @@ def _significant(text, begin, n_digits):
 
 @njit
 def _any_number(text, at, bits):
-    """(the double that is written at `at`, position behind it); position -1 for what is not a
-    plain number.
-    """
+    """(the double at `at`, position behind it); position -1 for what is no plain number."""
     negative = text[np.uint64(at)] == MINUS
     if negative or text[np.uint64(at)] == PLUS:
         at += 1
@@ -176,9 +164,7 @@ def _any_number(text, at, bits):
 
 @njit(inline="always")
 def _number(text, begin, bits):
-    """The result of `_any_number`, at once for most numbers: few digits, no exponent. It is
-    inlined, for a call takes as long.
-    """
+    """As `_any_number`, faster for few digits without exponent; inlined, for calls cost as much."""
     negative = text[np.uint64(begin)] == MINUS
     start = begin + negative
     m, at = np.uint64(text[np.uint64(start)]) - _ZERO, start + 1
@@ -221,8 +207,7 @@ def _line_end(text, at):
 
 @njit
 def _labels(text, at, labels, begin, bits):
-    """Write the labels at `at` to labels[begin:]; (how many, position behind them), position -1 if
-    there are none.
+    """(how many, position behind): write labels at `at` to labels[begin:]; position -1 of none.
 
     They ascend, but if there are more than a few: then bits[1] (uint64) says that they may not.
     """
@@ -246,11 +231,9 @@ def _labels(text, at, labels, begin, bits):
 
 @njit
 def _pairs(text, at, first, largest, indices, data, begin, bits):
-    """Write the pairs from `at` on, but for zeros, to indices and data[begin:]: (their end there,
-    last index, position behind).
+    """(end, last index, position behind): write pairs but zeros to indices and data[begin:].
 
-    The position is -1 for what is unusual. `last` is an index from `first` on, first - 1 if there
-    is no pair.
+    The position is -1 for what is unusual; `last` is first - 1 if there is no pair.
     """
     end, last = begin, first - 1
     at = _blanks(text, at)
@@ -272,12 +255,11 @@ def _pairs(text, at, first, largest, indices, data, begin, bits):
 
 @njit
 def parse_lines(text, size, first, largest, lengths, indices, data, label_lengths, labels):
-    """Rows of svmlight lines `text` (uint8, ends with a newline): (rows, pairs, labels, width,
-    whether some labels do not ascend).
+    """(rows, pairs, labels, width, whether labels may descend) of svmlight lines; rows -1: odd.
 
-    rows is -1 for anything unusual. Indices lie in first..largest and are written from 0 on.
-    lengths and label_lengths need room for a row each line, indices and data for a pair each colon,
-    with one to spare, labels for one each line and comma.
+    Indices lie in first..largest and are written from 0 on. lengths and label_lengths need room for
+    a row each line, indices and data for a pair each colon, with one to spare, labels for one each
+    line and comma.
     """
     bits = np.zeros(2, dtype=np.uint64)
     at, row, n_pairs, n_labels, width = 0, 0, 0, 0, 0

@@ -46,9 +46,7 @@ def _sink(scores, labels, score, label, size, slope, offset):
 
 @njit
 def _keep_row(scores, first, slope, offset, best_scores, best_labels):
-    """Take one row's scores of labels first, first + 1, ... into its heap. What is not a number
-    is never taken.
-    """
+    """Take a row's scores of labels first, first + 1, … into its heap; NaN is never taken."""
     worst = _value(best_scores[0], best_labels[0], slope, offset)
     for lane in range(scores.size):
         label, score = first + lane, scores[lane]
@@ -77,9 +75,7 @@ def sort_best(slope, offset, best_scores, best_labels):
 
 @njit
 def invert(indptr, indices, data, next_place, labels, weights):
-    """The weights of a CSR matrix column by column, labels ascending; next_place (c) holds each
-    column's first place, and moves.
-    """
+    """The weights of a CSR matrix by columns, labels ascending; next_place (c) moves on."""
     for label in range(indptr.size - 1):
         for k in range(np.uint64(indptr[label]), np.uint64(indptr[label + 1])):
             column = np.uint64(indices[k])
@@ -89,13 +85,12 @@ def invert(indptr, indices, data, next_place, labels, weights):
 
 
 @njit
-def _score_inverted_row(indices, data, begin, end, inverted, columns, factors, bias, total, scores):
-    """The scores of a row with the values begin ≤ k < end, over `total`. The first label whose
-    score is not a number, or −1.
-    """
-    begins, labels, weights = inverted
+def _score_inverted_row(csr, row, model, total, scores):
+    """The scores of a row, over `total`. The first label whose score is not a number, or −1."""
+    indptr, indices, data = csr
+    (begins, labels, weights), columns, factors, bias = model
     scores[:] = 0.0
-    for k in range(np.uint64(begin), np.uint64(end)):
+    for k in range(np.uint64(indptr[row]), np.uint64(indptr[row + 1])):
         j = np.uint64(indices[k])
         first, last = begins[np.uint64(columns[j])], begins[np.uint64(columns[j]) + np.uint64(1)]
         add_column(np.float64(data[k]), np.float64(factors[j]), labels[first:last], weights[first:last], scores)
@@ -107,29 +102,27 @@ def _score_inverted_row(indices, data, begin, end, inverted, columns, factors, b
 
 
 @njit
-def scores_inverted(indptr, indices, data, rows, inverted, columns, factors, bias, sums, out):
-    """out[i, l] = the score of row rows[i] for label l, as `score_inverted` has it; returns what
-    that returns.
-    """
+def scores_inverted(csr, rows, model, sums, out):
+    """out[i, l] = the score of row rows[i] for label l; returns what `score_inverted` does."""
     for i in range(rows.size):
-        begin, end = indptr[rows[i]], indptr[rows[i] + 1]
-        bad = _score_inverted_row(indices, data, begin, end, inverted, columns, factors, bias, sums[i], out[i])
+        bad = _score_inverted_row(csr, rows[i], model, sums[i], out[i])
         if bad >= 0:
             return bad
     return -1
 
 
 @njit
-def score_inverted(indptr, indices, data, rows, inverted, columns, factors, bias, sums, slope, offset, best_scores, best_labels):
-    """The best labels of `rows` into their heaps (n, k): the scores of `score_rows`, over sums (n).
+def score_inverted(csr, rows, model, sums, sigmoids, best_scores, best_labels):
+    """The best labels of `rows` into their heaps (n, k), of scores over sums (n): the first label
+    with a score that is not a number, or −1.
 
-    `inverted` holds the first place of every column (c + 1), and labels and weights there. Returns
-    the first label with a score that is not a number, or −1.
+    `model` is (inverted, columns, factors, bias); `inverted` is what `invert` filled, after the
+    first place of every column (c + 1); `sigmoids` are (slope, offset).
     """
-    scores = np.empty(bias.size)
+    slope, offset = sigmoids
+    scores = np.empty(model[-1].size)
     for i in range(rows.size):
-        begin, end = indptr[rows[i]], indptr[rows[i] + 1]
-        bad = _score_inverted_row(indices, data, begin, end, inverted, columns, factors, bias, sums[i], scores)
+        bad = _score_inverted_row(csr, rows[i], model, sums[i], scores)
         if bad >= 0:
             return bad
         _keep_row(scores, 0, slope, offset, best_scores[i], best_labels[i])

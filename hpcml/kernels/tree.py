@@ -21,9 +21,7 @@ _SIGN = np.uint32(1 << 31)
 
 @njit
 def make_keys(bits, classes, class_bits, out):
-    """out (n_features × n_rows) = the keys of rows; `bits` (uint32, n_rows × n_features) are
-    those of their float32 values.
-    """
+    """out (d × n) = the keys of rows; `bits` (uint32, n × d) are those of their float32 values."""
     for first in range(0, bits.shape[0], BLOCK):
         for j in range(bits.shape[1]):
             for i in range(first, min(first + BLOCK, bits.shape[0])):
@@ -36,11 +34,10 @@ def make_keys(bits, classes, class_bits, out):
 
 @njit
 def _best_split(column, class_mask, table, min_leaf, left, right):
-    """The best split of one column of a node: its score, how many rows go left (0: there is none).
+    """The best split of a node's column: its score, how many rows go left (0: there is none).
 
-    The score is Σ_sides (Σ_c n_c log n_c − n log n), which is greatest where the entropy is least.
-    `left` (n_classes) is room for the counts of the left side; `right` has those of the node, and
-    then those of the right side of the last row.
+    The score is Σ_sides (Σ_c n_c log n_c − n log n), greatest where the entropy is least. `left`
+    (n_classes) is room for counts; `right` has those of the node, and is then used up.
     """
     n = column.size
     left[:] = 0
@@ -85,19 +82,56 @@ def _ends(counts, n, depth, min_leaf, max_depth):
 
 
 @njit
-def grow(keys, class_bits, table, min_leaf, max_depth, features, lows, highs, children, counts):
-    """Grow a tree; the number of its nodes.
+def _choose(keys, first, last, counts, varying, n_varying, rules):
+    """The best split of a node: (feature, rows on the left, n_varying); feature d for none.
 
-    `keys` (n_features × n_rows) are sorted, and parted in place. Of the nodes: `features` (LEAF of
-    a leaf), `lows` and `highs` (uint32, the codes of the values around the threshold), `children`
-    (the left one; the right one follows it) and `counts` (× n_classes), of which those of the root
-    are given. Of equally good splits the first feature's is taken, and of these the one of the
-    lowest values.
+    Of equally good splits the first feature's is taken, and of these the one of the lowest values.
+    Features that are constant in the node move behind the others of `varying`.
+    """
+    class_bits, table, min_leaf, _ = rules
+    class_mask = (np.uint64(1) << class_bits) - np.uint64(1)
+    left, right = np.empty(counts.size, np.int64), np.empty(counts.size, np.int64)
+    best, at, split = np.iinfo(np.int64).min, 0, varying.size
+    i = 0
+    while i < n_varying:
+        j = varying[i]
+        column = keys[j, first:last]
+        if column[0] >> SHIFT == column[-1] >> SHIFT:
+            n_varying -= 1
+            varying[i], varying[n_varying] = varying[n_varying], j
+            continue
+        i += 1
+        right[:] = counts
+        score, n_left = _best_split(column, class_mask, table, min_leaf, left, right)
+        if n_left and (score > best or (score == best and j < split)):
+            best, at, split = score, n_left, j
+    return split, at, n_varying
+
+
+@njit
+def _part_all(keys, split, middle, varying, class_bits, on_left, room):
+    """Part a node's keys of `varying` features as the feature `split` is parted at `middle`."""
+    row_mask = (np.uint64(1) << SHIFT) - np.uint64(1)
+    for i in range(keys.shape[1]):
+        on_left[np.intp((keys[split, i] & row_mask) >> class_bits)] = i < middle
+    for j in varying:
+        if j != split:
+            _part(keys[j], on_left, class_bits, row_mask, room)
+
+
+@njit
+def grow(keys, rules, nodes):
+    """Grow a tree into `nodes`, parting `keys` (n_features × n_rows, sorted); how many nodes.
+
+    `rules` are (class_bits, table, fewest rows in a leaf, greatest depth). `nodes` are the features
+    (LEAF of a leaf), the codes (uint32) of the values below and above the threshold, the left
+    children (the right one follows) and the counts (× n_classes), of the root given.
     """
     n_features, n_rows = keys.shape
-    row_mask, class_mask = (np.uint64(1) << SHIFT) - np.uint64(1), (np.uint64(1) << class_bits) - np.uint64(1)
+    features, lows, highs, children, counts = nodes
+    class_bits, _, min_leaf, max_depth = rules
+    class_mask = (np.uint64(1) << class_bits) - np.uint64(1)
     on_left, room = np.empty(n_rows, np.uint8), np.empty(n_rows, np.uint64)
-    left, right = np.empty(counts.shape[1], np.int64), np.empty(counts.shape[1], np.int64)
     varying = np.arange(n_features)  # features, those first that are not constant in a node
     waiting = np.empty((features.size // 2 + 2, 5), np.int64)
     waiting[0] = 0, 0, n_rows, 0, n_features
@@ -108,20 +142,7 @@ def grow(keys, class_bits, table, min_leaf, max_depth, features, lows, highs, ch
         node, first, last, depth, n_varying = waiting[n_waiting]
         if _ends(counts[node], last - first, depth, min_leaf, max_depth):
             continue
-        best, at, split = np.iinfo(np.int64).min, 0, n_features
-        i = 0
-        while i < n_varying:
-            j = varying[i]
-            column = keys[j, first:last]
-            if column[0] >> SHIFT == column[-1] >> SHIFT:
-                n_varying -= 1
-                varying[i], varying[n_varying] = varying[n_varying], j
-                continue
-            i += 1
-            right[:] = counts[node]
-            score, n_left = _best_split(column, class_mask, table, min_leaf, left, right)
-            if n_left and (score > best or (score == best and j < split)):
-                best, at, split = score, n_left, j
+        split, at, n_varying = _choose(keys, first, last, counts[node], varying, n_varying, rules)
         if split == n_features:
             continue
         middle, child = first + at, n_nodes
@@ -135,13 +156,8 @@ def grow(keys, class_bits, table, min_leaf, max_depth, features, lows, highs, ch
         n_nodes += 2
         ends_left = _ends(counts[child], at, depth + 1, min_leaf, max_depth)
         ends_right = _ends(counts[child + 1], last - middle, depth + 1, min_leaf, max_depth)
-        if ends_left and ends_right:
-            continue
-        for i in range(first, last):
-            on_left[np.intp((keys[split, i] & row_mask) >> class_bits)] = i < middle
-        for i in range(n_varying):
-            if varying[i] != split:
-                _part(keys[varying[i], first:last], on_left, class_bits, row_mask, room)
+        if not (ends_left and ends_right):
+            _part_all(keys[:, first:last], split, at, varying[:n_varying], class_bits, on_left, room)
         if not ends_right:
             waiting[n_waiting] = child + 1, middle, last, depth + 1, n_varying
             n_waiting += 1
@@ -153,8 +169,7 @@ def grow(keys, class_bits, table, min_leaf, max_depth, features, lows, highs, ch
 
 @njit
 def leaves(X, features, thresholds, children, out):
-    """out[i] (int32) = the leaf in which row i of X (n_rows × n_features) ends: left where its
-    value is at most the threshold.
+    """out[i] (int32) = the leaf of row i of X (n × d): left if a value is at most the threshold.
 
     Rows of a block take a step each in turn, so that none waits for the numbers of another's node.
     """

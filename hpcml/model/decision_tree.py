@@ -85,9 +85,8 @@ class DecisionTree:
         features, children = (np.full(room, value, dtype=np.int32) for value in (kernels.LEAF, 0))
         codes, counts = np.empty((2, room), dtype=np.uint32), np.empty((room, n_classes), dtype=np.int32)
         counts[0] = sizes[self.classes_]
-        n = kernels.grow(
-            keys, np.uint64(class_bits), _entropies(n_rows), self.min_samples_leaf, depth, features, *codes, children, counts
-        )
+        rules = (np.uint64(class_bits), _entropies(n_rows), self.min_samples_leaf, depth)
+        n = kernels.grow(keys, rules, (features, *codes, children, counts))
         self.feature_, self.child_, self.count_ = features[:n].copy(), children[:n].copy(), counts[:n].copy()
         self.threshold_, splits = np.zeros(n, dtype=np.float32), self.feature_ != kernels.LEAF
         self.threshold_[splits] = _half_way(*codes[:, :n][:, splits])

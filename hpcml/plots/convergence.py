@@ -77,7 +77,7 @@ class SplitBreakEven:
         shard, out = self.shard, np.empty(self.shard.n_local)
         weights, bias = (w[:-1], w[-1:]) if self.bias else (w, np.zeros(1))
         csr = (shard.indptr, shard.indices, shard.data, shard.rows, np.zeros(shard.n_local, dtype=np.int64))
-        kernels.score_pairs(*csr, weights.reshape(1, -1), *self.tables, bias, out)
+        kernels.score_pairs(*csr, weights.reshape(1, -1), self.tables, bias, out)
         return out
 
     @mpi.collective

@@ -23,7 +23,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.files.atomic import check_output
 from hpcml.files.table import table, write_table
 from hpcml.log import Log, Progress, joined
-from hpcml.methods.online.extremal import best, extremal
+from hpcml.methods.online.live import best, extremal
 from hpcml.methods.online.options import MbwOptions, OnlineOptions
 from hpcml.methods.online.source import DatasetSource
 from hpcml.methods.online.state import LearnerState

@@ -21,7 +21,7 @@ from hpcml.files.opening import check_regular
 from hpcml.files.table import read_csv, write_table
 from hpcml.files.untrusted import check_parts
 from hpcml.log import Log, joined, named, plural, visible
-from hpcml.methods.online.extremal import best, extremal, n_from_the_top
+from hpcml.methods.online.live import best, extremal, n_from_the_top
 from hpcml.methods.online.options import OnlineOptions
 from hpcml.reduce.dataset import reduce_dataset, remakes_text
 from hpcml.reduce.model import SeenFeatures, reduce_model
@@ -172,7 +172,7 @@ def _select_of_dataset(comm: mpi.Comm, path: Path, output: Path, options: Select
         if options.by == EFS:
             if options.over == "mean":
                 raise ConfigError("--over mean: efs of a dataset takes the largest importance over the labels; leave it out")
-            from hpcml.methods.online.importance import importance_of
+            from hpcml.methods.online.run import importance_of
 
             scores, available = importance_of(comm, dataset, split, labels, options.shuffle, options.seed or 0)
         else:

@@ -23,9 +23,7 @@ AVERAGES = "averages the models on the way, and gets fewer rows wrong then"
 
 @mpi.collective
 def driven(comm: mpi.Comm, names: Sequence[str], state: LearnerState) -> str:
-    """Collective over `comm`. What is to be said of the labels (`names`: of all ranks) with many
-    weights at the bound, or "".
-    """
+    """Collective over `comm`. A sentence on labels (`names`, of all ranks) at the bound, or ""."""
     n_weights = len(state.method.weights) * (state.kept()[0].size + 1)
     found = np.concatenate(mpi.allgather_arrays(comm, state.at_bound()))
     many = np.flatnonzero((found >= SHARE * n_weights) & (found >= AT_LEAST))
@@ -41,9 +39,7 @@ def driven(comm: mpi.Comm, names: Sequence[str], state: LearnerState) -> str:
 
 @mpi.collective
 def note(comm: mpi.Comm, names: Sequence[str], state: LearnerState) -> str:
-    """Collective over `comm`. A warning of the labels with many weights at the bound, and what
-    to do about it, or "".
-    """
+    """Collective over `comm`. A warning of these labels, with what to do about it, or ""."""
     found = driven(comm, names, state)
     if not found:
         return ""

@@ -68,8 +68,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     method: str = "mbw"
     """Positive, Balanced, Modified Balanced Winnow (pw, bw, mbw: rows must not have negative
     values); perceptron; Passive-Aggressive (pa); romma. The other parameters are those of some of
-    them: see `hpcml train METHOD --help`.
-    """
+    them: see `hpcml train METHOD --help`."""
     voted: bool = OPTION
     alpha: float = OPTION
     beta: float = OPTION
@@ -79,8 +78,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     gamma: float = OPTION
     fit_intercept: bool = OPTION
     """The rows have a constant feature 1. Only perceptron, pa and romma can do without; the others
-    raise ValueError for False.
-    """
+    raise ValueError for False."""
     shuffle: bool = OPTION
     random_state: Seed = OPTION
 
@@ -96,7 +94,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         """Learn anew from the rows X (n, n_features), dense or sparse, and their labels y.
 
         y (n,) holds classes, or lists (or sets) of names of labels; (n, n_labels), dense or sparse,
-        zeros and ones. Raises ValueError or TypeError for what does not fit.
+        zeros and ones. Raises ValueError, TypeError.
         """
         options = self._options()
         X = self._rows(X, reset=True)
@@ -108,9 +106,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> OnlineClassifier:
         """Go on with the pass. The first call needs all `classes` that will ever come (none for a
-        multilabel indicator).
-
-        Raises ValueError or TypeError for what does not fit.
+        multilabel indicator). Raises ValueError, TypeError.
         """
         options, first = self._options(), not hasattr(self, "_state")
         if not first and (self._state.options, self._state.method.code) != (options, LEARNERS[self.method].code):
@@ -158,9 +154,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         return X
 
     def _labels(self, X: sp.csr_matrix, y: Any, classes: np.ndarray | None) -> LabelSets:
-        """The label sets of the rows; of classes, those of `classes` if given. Raises
-        ValueError, TypeError.
-        """
+        """The label sets of the rows, by `classes` if given. Raises ValueError, TypeError."""
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         kind, y = check_target(y)
@@ -185,9 +179,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         self._order, self._warned = RowOrder(self._state.lane_of, labels.n_labels), set[str]()
 
     def _learn(self, X: sp.csr_matrix, labels: LabelSets, order: np.ndarray) -> OnlineClassifier:
-        """Learn from the rows in this order; warn once in a pass if it is one of blocks, and if
-        many weights are at their bound.
-        """
+        """Learn from the rows in this order; warn once of blocks, and of weights at their bound."""
         shard = shard_of(X, labels, 0, X.shape[0])
         self._state.learn(shard, order)
         self._order.add(shard, order)
@@ -205,9 +197,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         return self
 
     def _scores(self, X: Any) -> np.ndarray:
-        """The scores (n, n_labels): features without a row in training do not count, Winnow's
-        rows are divided by their sum.
-        """
+        """The scores (n, n_labels) by the features seen; Winnow's are divided by the rows' sums."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_

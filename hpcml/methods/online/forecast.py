@@ -1,6 +1,4 @@
-"""Memory and disk of the single-pass learners, without the time of the pass. Every rank reads
-all rows, for its labels.
-"""
+"""Memory and disk of the single-pass learners, not their time; every rank reads all rows."""
 
 from __future__ import annotations
 

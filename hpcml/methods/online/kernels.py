@@ -39,9 +39,7 @@ PRECISE, EPSILON = 1e-13, 2.0**-53  # ROMMA: ‖w‖² is summed anew when its r
 
 @njit
 def _room(n):
-    """Numbers of a row to sum so that n are: n itself up to 2, then the next multiple of 4, as
-    `_axpy` wants it.
-    """
+    """How many numbers `_axpy` sums for n: n up to 2, then the next multiple of 4."""
     return n if n <= 2 else (n + 3) // 4 * 4
 
 
@@ -58,11 +56,9 @@ def _axpy(x, weights, j, out):
 
 @njit
 def _dots(indices, data, begin, end, weights, seen, out):
-    """out = Σ x_j weights[j + 1] over the non-zeros begin..end, in their order, whose features are
-    seen now.
+    """out = Σ x_j weights[j + 1] over begin..end, in order, then seen; (Σ x_j, min(x_j, 0)).
 
-    Returns Σ x_j, and the least x_j or 0. The weights come from main memory, so they are asked for
-    AHEAD non-zeros before.
+    The weights come from main memory: they are asked for AHEAD non-zeros before.
     """
     total, least, one, two = 0.0, 0.0, 0.0, 0.0
     last, second, narrow = np.uint64(indices.size - 1), out.size - 1, 1 <= out.size <= 2
@@ -87,9 +83,10 @@ def _dots(indices, data, begin, end, weights, seen, out):
 
 
 @njit
-def _mark(y_indices, begin, end, lane_of, signs, value):
-    """signs[lane] = value for the row's labels."""
-    for k in range(begin, end):
+def _mark(labels, i, signs, value):
+    """signs[lane] = value for the labels of row i."""
+    y_rows, y_indptr, y_indices, lane_of = labels
+    for k in range(np.uint64(y_indptr[y_rows[i]]), np.uint64(y_indptr[y_rows[i] + 1])):
         lane = lane_of[np.uint64(y_indices[k])]
         if lane >= 0:
             signs[lane] = value
@@ -97,11 +94,7 @@ def _mark(y_indices, begin, end, lane_of, signs, value):
 
 @njit
 def count_runs(rows, y_indptr, y_indices, lane_of, first, last, runs, positives):
-    """Count the positive rows of each lane, and the runs of them without another row between; row i
-    of `rows` is at first + i.
-
-    `last` (B) is the place of a lane's last positive row.
-    """
+    """Count the lanes' positive rows and runs of them, from row `first` on; `last`: their last."""
     for i in range(rows.size):
         place = first + i
         for k in range(np.uint64(y_indptr[rows[i]]), np.uint64(y_indptr[rows[i] + 1])):
@@ -130,45 +123,49 @@ def _limited(weight):
 
 
 @njit
-def _promote(indices, data, begin, end, weights, lane, up, down, step, clock, n_lanes, n_weights, voted):
-    """Multiply a lane's weights of the non-zeros begin..end by up · (1 + step x), v of balanced
-    learners by down · (1 − step x).
+def _promote(row, weights, lanes, lane, factors, balanced, voted):
+    """Multiply a lane's weights of a row (indices, data, begin, end) by up · (1 + step x), v of
+    balanced learners by down · (1 − step x); `factors` are (up, down, step).
 
     In a row without features the share of the bias is 1, so that one of its factors would be 0 and
     end its weight. Such a row tells nothing of features: its share is left out, in both factors, so
     that rows of both classes do not drive the bias away.
     """
+    indices, data, begin, end = row
+    up, down, step = factors
+    n_lanes, clock = lanes.shape[1], lanes[CLOCK, lane]
+    n_weights = 2 * n_lanes if balanced else n_lanes
     for k in range(begin, end):
         if data[k] == 0.0:
             continue
         j, x = np.uint64(indices[k]) + np.uint64(1), step * np.float64(data[k])
         if voted:  # bring the sum up to date
-            now = weights[j, lane] - weights[j, n_lanes + lane] if n_weights > n_lanes else weights[j, lane]
+            now = weights[j, lane] - weights[j, n_lanes + lane] if balanced else weights[j, lane]
             weights[j, n_weights + lane] += now * (clock - weights[j, n_weights + n_lanes + lane])
             weights[j, n_weights + n_lanes + lane] = clock
         rise, fall = 1.0 + x, 1.0 - x
         if j == np.uint64(0) and (rise <= 0.0 or fall <= 0.0):
             rise, fall = 1.0, 1.0
         weights[j, lane] = _limited(weights[j, lane] * (up * rise))
-        if n_weights > n_lanes:
+        if balanced:
             weights[j, n_lanes + lane] = _limited(weights[j, n_lanes + lane] * (down * fall))
 
 
 @njit
-def learn_winnow(code, alpha, beta, theta, margin, csr, rows, labels, voted, state):
+def learn_winnow(code, options, csr, rows, labels, voted, state):
     """One pass of a Winnow variant (Carvalho & Cohen 2006) over `rows` of `csr` (indptr, indices,
-    data).
+    data); `options` are (alpha, beta, theta, margin).
 
     `labels` are (for each row its row in the label sets, their indptr and indices, the lane of each
     label or −1), `state` is (weights, lanes, counters, seen). Returns how many rows came before the
     first with a negative value.
     """
+    alpha, beta, theta, margin = options
     indptr, indices, data = csr
-    y_rows, y_indptr, y_indices, lane_of = labels
     weights, lanes, counters, seen = state
     n_lanes, balanced = lanes.shape[1], code != PW
-    n_weights = 2 * n_lanes if balanced else n_lanes
-    signs, dots, clock, thick = np.full(n_lanes, -1.0), np.empty(_room(n_weights)), lanes[CLOCK], 1.0 if code == MBW else 0.0
+    dots, thick = np.empty(_room(2 * n_lanes if balanced else n_lanes)), 1.0 if code == MBW else 0.0
+    signs, clock, bias = np.full(n_lanes, -1.0), lanes[CLOCK], (BIAS, ONE, np.uint64(0), np.uint64(1))
     for i in range(rows.size):
         begin, end = np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])
         total, least = _dots(indices, data, begin, end, weights, seen, dots)
@@ -176,29 +173,25 @@ def learn_winnow(code, alpha, beta, theta, margin, csr, rows, labels, voted, sta
             return i
         total += 1.0  # the bias
         _axpy(1.0, weights, 0, dots)
-        y_begin, y_end = np.uint64(y_indptr[y_rows[i]]), np.uint64(y_indptr[y_rows[i] + 1])
-        _mark(y_indices, y_begin, y_end, lane_of, signs, 1.0)
+        _mark(labels, i, signs, 1.0)
         for lane in range(n_lanes):
             difference = dots[lane] - dots[n_lanes + lane] if balanced else dots[lane]
             score, positive = difference / total - theta, signs[lane] > 0.0
             _count(counters, lane, positive, score > 0.0)
             if signs[lane] * score <= margin if code == MBW else (score > 0.0) != positive:
                 counters[UPDATES, lane] += 1
-                step, up, down = signs[lane] * thick / total, alpha if positive else beta, beta if positive else alpha
-                shape = (weights, lane, up, down, step, clock[lane], n_lanes, n_weights, voted)
-                _promote(indices, data, begin, end, *shape)
-                _promote(BIAS, ONE, np.uint64(0), np.uint64(1), *shape)
+                factors = (alpha if positive else beta, beta if positive else alpha, signs[lane] * thick / total)
+                _promote((indices, data, begin, end), weights, lanes, lane, factors, balanced, voted)
+                _promote(bias, weights, lanes, lane, factors, balanced, voted)
             else:
                 clock[lane] += 1.0
-        _mark(y_indices, y_begin, y_end, lane_of, signs, -1.0)
+        _mark(labels, i, signs, -1.0)
     return rows.size
 
 
 @njit
 def _step(code, y, score, square, epsilon, gamma, lanes, lane):
-    """The step τ of a mistake, w ← scale · (w + τ x); for ROMMA also the new scale, ‖w‖² and its
-    error.
-    """
+    """The step τ of w ← scale · (w + τ x); of ROMMA the new scale, ‖w‖² and its error too."""
     if code == PERCEPTRON:
         return y
     if code == PA:
@@ -224,9 +217,7 @@ def _step(code, y, score, square, epsilon, gamma, lanes, lane):
 
 @njit
 def _settle(lanes, lane, weights, bias, voted):
-    """ROMMA: keep ‖w‖² precise, and all numbers far from overflow. Only the 1 that it aims at
-    (`unit`) notices the latter.
-    """
+    """ROMMA: keep ‖w‖² precise and all numbers far from overflow; only the aim `unit` notices."""
     n_lanes, scale = lanes.shape[1], lanes[SCALE, lane]
     if lanes[ERROR, lane] > PRECISE:
         norm2 = weights[0, lane] * weights[0, lane] if bias != 0.0 else 0.0
@@ -246,8 +237,10 @@ def _settle(lanes, lane, weights, bias, voted):
 
 
 @njit
-def _add(indices, data, begin, end, weights, lane, step, clock, n_lanes, voted):
-    """Add step times the non-zeros begin..end to a lane."""
+def _add(row, weights, lanes, lane, step, voted):
+    """Add step times a row (indices, data, begin, end) to a lane."""
+    indices, data, begin, end = row
+    n_lanes, clock = lanes.shape[1], lanes[CLOCK, lane]
     for k in range(begin, end):
         j = np.uint64(indices[k]) + np.uint64(1)
         change = step * np.float64(data[k])
@@ -266,14 +259,13 @@ def _square(data, begin, end, bias):
 
 
 @njit
-def learn_additive(code, epsilon, gamma, bias, csr, rows, labels, voted, state):
-    """One pass of the perceptron, PA or ROMMA over `rows`; `bias` is the value of the constant
-    feature.
+def learn_additive(code, options, csr, rows, labels, voted, state):
+    """One pass of the perceptron, PA or ROMMA over `rows`; the number of rows.
 
-    The other arguments are as in `learn_winnow`. Returns the number of rows.
+    `options` are (epsilon, gamma, value of the constant feature), others as in `learn_winnow`.
     """
+    epsilon, gamma, bias = options
     indptr, indices, data = csr
-    y_rows, y_indptr, y_indices, lane_of = labels
     weights, lanes, counters, seen = state
     n_lanes, limit = lanes.shape[1], epsilon if code == PA else 0.0
     signs, dots, clock, scale = np.full(n_lanes, -1.0), np.empty(_room(n_lanes)), lanes[CLOCK], lanes[SCALE]
@@ -281,8 +273,7 @@ def learn_additive(code, epsilon, gamma, bias, csr, rows, labels, voted, state):
         begin, end = np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])
         _dots(indices, data, begin, end, weights, seen, dots)
         _axpy(bias, weights, 0, dots)
-        y_begin, y_end = np.uint64(y_indptr[y_rows[i]]), np.uint64(y_indptr[y_rows[i] + 1])
-        _mark(y_indices, y_begin, y_end, lane_of, signs, 1.0)
+        _mark(labels, i, signs, 1.0)
         square = -1.0
         for lane in range(n_lanes):
             score, y = scale[lane] * dots[lane], signs[lane]
@@ -292,12 +283,12 @@ def learn_additive(code, epsilon, gamma, bias, csr, rows, labels, voted, state):
                 if square < 0.0 and code != PERCEPTRON:
                     square = _square(data, begin, end, bias)
                 step = _step(code, y, score, square, epsilon, gamma, lanes, lane)
-                _add(indices, data, begin, end, weights, lane, step, clock[lane], n_lanes, voted)
+                _add((indices, data, begin, end), weights, lanes, lane, step, voted)
                 if bias != 0.0:
-                    _add(BIAS, ONE, np.uint64(0), np.uint64(1), weights, lane, step * bias, clock[lane], n_lanes, voted)
+                    _add((BIAS, ONE, np.uint64(0), np.uint64(1)), weights, lanes, lane, step * bias, voted)
                 if code == ROMMA:
                     _settle(lanes, lane, weights, bias, voted)
             else:
                 clock[lane] += scale[lane]
-        _mark(y_indices, y_begin, y_end, lane_of, signs, -1.0)
+        _mark(labels, i, signs, -1.0)
     return rows.size

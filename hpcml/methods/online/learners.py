@@ -14,16 +14,12 @@ class OnlineLearner:
 
     @property
     def winnow(self) -> bool:
-        """Whether updates are multiplicative: rows get a bias, are divided by their sum, and
-        must not have negative values.
-        """
+        """Whether updates multiply: rows have a bias and no negative values, scores a divisor."""
         return any(self.weights.values())
 
     @property
     def balanced(self) -> bool:
-        """Whether it has positive and negative weights, whose difference tells how much a
-        feature matters (EFS).
-        """
+        """Whether it has weights for and against; their difference is a feature's importance."""
         return len(self.weights) == 2
 
 

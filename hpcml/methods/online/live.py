@@ -1,5 +1,5 @@
-"""A fixed number of features during training: the least important make room for new ones (online
-feature selection).
+"""Which features to keep when each has a number: the best ones, or the two extremes (Carvalho &
+Cohen 2006, section 5); and online feature selection: the least important make room for new ones.
 """
 
 from __future__ import annotations
@@ -10,11 +10,32 @@ import numpy as np
 
 from hpcml.data.shard import Shard
 from hpcml.methods.online import live_kernels as kernels
-from hpcml.methods.online.extremal import extremal
 
 SLICE = 512  # rows to look at together: calls cost little beside them, and few rows come before a ranking that is due
 STAY = 0.75  # of the live features that stay when there is no room for a new one: more of them, and features are ranked more often;
 # fewer, and features are dropped that would have been used
+
+
+def n_from_the_top(keep: int, share: float) -> int:
+    """How many of `keep` features come from the top: `share` of them; halves, even inexact, up."""
+    return min(keep, int(share * keep + 0.5 + 1e-9))
+
+
+def extremal(importance: np.ndarray, seen: np.ndarray, keep: int, share: float) -> np.ndarray:
+    """The sorted numbers (int64) of `keep` features that are `seen` (d, bool): `share` of them with
+    the largest importance |u_j − v_j| (d), the rest with the least; both ends prefer lower numbers.
+    """
+    numbers = np.flatnonzero(seen)
+    down = numbers[np.argsort(-importance[numbers], kind="stable")]
+    top, rest = np.split(down, [n_from_the_top(keep, share)])
+    rest = np.sort(rest)
+    bottom = rest[np.argsort(importance[rest], kind="stable")][: keep - top.size]
+    return np.sort(np.concatenate([top, bottom]))
+
+
+def best(scores: np.ndarray, present: np.ndarray, keep: int) -> np.ndarray:
+    """The sorted numbers (int64) of the `keep` best scores among `present` (d); low ones first."""
+    return extremal(scores, present, keep, 1.0)
 
 
 class LiveFeatures:
@@ -37,8 +58,7 @@ class LiveFeatures:
     def take(
         self, shard: Shard, rows: np.ndarray, importance: Callable[[], np.ndarray], forget: Callable[[np.ndarray], None]
     ) -> Iterator[tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]]:
-        """Yield pieces of `rows` as (CSR arrays over slots, positions in them, rows of the shard
-        that these are).
+        """Yield pieces of `rows`: (CSR arrays over slots, positions in them, rows of the shard).
 
         Between pieces `importance` is asked and slots are emptied by `forget`.
         """
@@ -46,10 +66,9 @@ class LiveFeatures:
         while done < rows.size or rows.size == 0:  # of no rows an empty piece, to compile the kernels with
             some = rows[done : done + SLICE]
             n = int((shard.indptr[some + 1] - shard.indptr[some]).sum())
-            indptr, indices, data = np.zeros(some.size + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32)
-            csr = (shard.indptr, shard.indices, shard.data)
-            table = (self._keys, self._slots, self.numbers, self._free, self._n_free)
-            taken, self._n_free = kernels.take_rows(*csr, some, *table, forced, indptr, indices, data)
+            indptr, indices, data = out = np.zeros(some.size + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32)
+            csr, table = (shard.indptr, shard.indices, shard.data), (self._keys, self._slots, self.numbers, self._free)
+            taken, self._n_free = kernels.take_rows(csr, some, table, self._n_free, forced, out)
             if taken or rows.size == 0:
                 end = int(indptr[taken])
                 yield (indptr[: taken + 1], indices[:end], data[:end]), np.arange(taken), some[:taken]
@@ -71,8 +90,7 @@ class LiveFeatures:
 
     def _fill(self, numbers: np.ndarray, slots: np.ndarray) -> None:
         """Make exactly these the live features."""
-        self._keys[:] = kernels.FREE
-        self.numbers[:] = kernels.FREE
+        self._keys[:] = self.numbers[:] = kernels.FREE
         self.numbers[slots] = numbers
         kernels.put_all(self._keys, self._slots, numbers, slots)
         free = np.flatnonzero(self.numbers == kernels.FREE)[::-1]

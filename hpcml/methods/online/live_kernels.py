@@ -10,9 +10,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @njit
 def find(keys, number):
-    """Where `number` is in the table `keys` (a power of two long, never full), or where it would
-    go.
-    """
+    """The place of `number`, or for it, in the table `keys` (a power of two long, never full)."""
     mask = np.uint64(keys.size - 1)
     mixed = np.uint64(number) * _GOLDEN
     place = (mixed ^ (mixed >> np.uint64(32))) & mask
@@ -30,16 +28,16 @@ def put_all(keys, slots, numbers, slot_of):
 
 
 @njit
-def take_rows(
-    indptr, indices, data, rows, keys, slots, numbers, free, n_free, forced, out_indptr, out_indices, out_data
-):  # fmt: skip
-    """Copy rows with slots for features, new features taking slots off the stack `free`, until a
-    row finds too few.
+def take_rows(csr, rows, table, n_free, forced, out):
+    """Copy rows of `csr` to `out` (both indptr, indices, data), with slots for features, new
+    features taking slots off a stack, until a row finds too few: (rows copied, slots left).
 
-    Returns the number of rows copied and of slots left. With `forced` the first row is copied in
-    any case, without those of its new features for which there is no slot. `numbers` (of each slot)
-    is kept up to date.
+    `table` is (keys, slots of these, number of each slot, stack of free slots). With `forced` the
+    first row is copied in any case, without those of its new features that find no slot.
     """
+    indptr, indices, data = csr
+    out_indptr, out_indices, out_data = out
+    keys, slots, numbers, free = table
     at = np.int64(0)
     for i in range(rows.size):
         begin, end = indptr[rows[i]], indptr[rows[i] + 1]

@@ -39,36 +39,30 @@ class OnlineOptions:
     min_positives: int = 1
     """Train only labels with at least so many positive rows (not on a stream)."""
     shuffle: Flag = False
-    """Take the rows in random order, not in the file's (not on a stream). What these learners
-    learn depends on the order.
-    """
+    """Take the rows in random order, not in the file's (not on a stream). What these learners learn
+    depends on the order."""
     seed: int = 0
     """Another seed shuffles otherwise."""
     initial_model: Path | None = None
-    """Continue the pass of this model, trained by the same method with the same options, with
-    these rows.
-    """
+    """Continue the pass of this model, trained by the same method with the same options, with these
+    rows."""
     final: Flag = False
     """Leave out of the model what --initial-model and EFS need: it is a third to a sixth of the
-    size.
-    """
+    size."""
     zero_based: Flag = False
     """Stream: indices start at 0, not at 1."""
     max_line_mb: int | None = None
     """Stream: the longest line that is read, in MiB. Default: 16."""
     checkpoint_every: float | None = None
-    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from
-    5 to 600.
-    """
+    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5
+    to 600."""
     time_limit: float | None = None
     """Seconds of training after which to write a checkpoint and stop with exit code 75."""
     profile: Flag = False
     """Show the seconds that rank 0 read, learned and wrote."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local."""
         if not 1 < self.alpha < math.inf:
             raise ConfigError(f"--alpha {self.alpha}: expected a number above 1")
         if not 0 < self.beta < 1:
@@ -107,8 +101,7 @@ class WinnowOptions(OnlineOptions):
 
     alpha: float = 1.5
     """Promotion: weights of the features of a positive row that was missed are multiplied by
-    this.
-    """
+    this."""
     beta: float = 0.5
     """Demotion: the same for a negative row."""
     theta: float = 1.0
@@ -122,12 +115,10 @@ class BalancedOptions(WinnowOptions):
 
     live_features: int | None = None
     """Never hold more than so many features: the least important ones make room for new ones
-    (extremal selection). Memory is fixed from the start.
-    """
+    (extremal selection). Memory is fixed from the start."""
     share: float = 0.9
     """With --live-features: of the features that stay, the share with the largest weights; the
-    others have the smallest.
-    """
+    others have the smallest."""
 
 
 @Parameter(name="*")

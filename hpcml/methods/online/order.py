@@ -1,6 +1,4 @@
-"""Whether rows come in blocks of one label: what a single pass learns from sorted rows is worth
-little, though it errs rarely.
-"""
+"""Whether rows come in blocks of one label, of which a single pass learns little."""
 
 from __future__ import annotations
 
@@ -9,6 +7,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.shard import Shard
 from hpcml.methods.online.kernels import count_runs
+from hpcml.methods.online.state import frozen
 
 LEAST_RUNS = 16  # of fewer expected runs, few may be chance
 SHARE = 4  # one run where chance makes so many tells of blocks; of 32 in 64 rows that happens once in 10¹⁰ times
@@ -16,11 +15,9 @@ ORDER, N_NUMBERS = "order", 4  # of each label in a checkpoint: rows, and what `
 
 
 class RowOrder:
-    """Counts the runs of positive rows of this rank's labels, in the order of the pass. Local but
-    for `note`.
+    """Counts the runs of positive rows of this rank's labels, in the order of the pass.
 
-    `n_rows` have been looked at; `runs`, `positives` and `last` (B each, int64) are a label's runs,
-    its positive rows, and the place of the last of these.
+    `runs`, `positives`, `last` (B each, int64): runs, positive rows and the place of the last.
     """
 
     def __init__(self, lane_of: np.ndarray, n_lanes: int) -> None:
@@ -31,9 +28,8 @@ class RowOrder:
 
     def add(self, shard: Shard, rows: np.ndarray) -> None:
         """Look at `rows` (positions in the shard), in this order."""
-        y_indptr, y_indices = shard.y_indptr.view(), shard.y_indices.view()
-        y_indptr.flags.writeable = y_indices.flags.writeable = False  # of one type, mapped or not: compiled once
-        count_runs(rows, y_indptr, y_indices, self.lane_of, self.n_rows, self.last, self.runs, self.positives)
+        labels = frozen(shard.y_indptr, shard.y_indices)
+        count_runs(rows, *labels, self.lane_of, self.n_rows, self.last, self.runs, self.positives)
         self.n_rows += rows.size
 
     def pack(self) -> np.ndarray:
@@ -51,18 +47,14 @@ class RowOrder:
 
     @mpi.collective
     def note(self, comm: mpi.Comm, names: list[str], is_stream: bool) -> str:
-        """Collective over `comm`. A warning of the labels (`names`: of all ranks) whose rows
-        come in blocks, or "".
-        """
+        """Collective over `comm`. A warning of these labels, with what to do about it, or ""."""
         found = self.blocks(comm, names)
         advice = "shuffle the lines first, for instance with shuf" if is_stream else "use --shuffle"
         return found and f"warning: {found}, and this progressive error tells nothing of other rows; {advice}"
 
     @mpi.collective
     def blocks(self, comm: mpi.Comm, names: list[str]) -> str:
-        """Collective over `comm`. What is to be said of the labels (`names`: of all ranks) whose
-        rows come in blocks, or "".
-        """
+        """Collective over `comm`. A sentence on labels (`names`, of all ranks) in blocks, or ""."""
         mine = np.stack([self.runs, self.positives, self.expected()], axis=1)
         found = np.concatenate(mpi.allgather_arrays(comm, mine.reshape(-1))).reshape(-1, 3)
         runs, positives, expected = found.T

@@ -1,25 +1,25 @@
-"""A pass from its first row to its last: progressive error, checkpoints, signals and time
-limits.
-"""
+"""A pass from its first row to its last: its error, checkpoints, signals, time limit."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import chain
 
 import numpy as np
 
 from hpcml import mpi
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.files.table import write_table
 from hpcml.log import Progress, plural
 from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
-from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.options import MbwOptions, OnlineOptions
 from hpcml.methods.online.order import RowOrder
 from hpcml.methods.online.saved import HISTORY_POINTS, Snapshots
-from hpcml.methods.online.source import Piece, RowStream
+from hpcml.methods.online.source import DatasetSource, Piece, RowStream, labels_of
 from hpcml.methods.online.state import LearnerState
 from hpcml.run.checkpoint import Pace
 from hpcml.run.folder import RunFolder
@@ -49,46 +49,43 @@ class Pass:
 
     @mpi.collective
     def learn(self, resume: bool, signals: StopSignals) -> str:
-        """Collective. Learn from all rows: ""; or until a signal or the time limit, after a
-        checkpoint: why.
-
-        Raises DataError for rows that the method cannot take, or a file that cannot be read.
-        """
+        """Collective. Learn from all rows: ""; or why it stopped. Raises DataError."""
         first = self._restore() if resume else 0
-        started, before = time.monotonic(), self.elapsed
-        pace, n_pieces = Pace(self.options.checkpoint_every), 0
+        started, before, compiled = time.monotonic(), self.elapsed, False
         total = None if self.source.n_rows is None else self.source.n_rows + self.start
-        progress, pieces = Progress(self.folder.log, "rows", total), self.source.pieces(first)
+        pace, pieces = Pace(self.options.checkpoint_every), self.source.pieces(first)
         self._announce()
         if self.start and self.state.n_rows == self.start:
             self._note_point()  # so that recent errors are of these rows
-        try:
+        with closing(Progress(self.folder.log, "rows", total)) as progress:
             while (piece := self._next(pieces)) is not None:
-                if n_pieces == 0:
-                    begin = time.monotonic()
-                    with mpi.node_first(self.comm):  # compile
-                        self.state.learn(piece[0], piece[1][:0])
-                        self.order.add(piece[0], piece[1][:0])
-                    mpi.agreed_any(self.comm, False)  # the pass begins when all are ready
-                    started += time.monotonic() - begin
+                if not compiled:
+                    started, compiled = started + self._compile(*piece), True
                 with self.profile("learn"):
                     self._take(*piece)
-                n_pieces += 1
-                now = time.monotonic()
-                self.elapsed = before + now - started
+                seconds = time.monotonic() - started
+                self.elapsed = before + seconds
                 progress.update(self.state.n_rows, self._note())
                 clock, limit = self.comm.rank == 0, self.options.time_limit  # one clock decides for all
-                late = clock and limit is not None and now - started >= limit
+                late = clock and limit is not None and seconds >= limit
                 found = mpi.allreduce_maxima(self.comm, np.array([signals.seen, late, clock and pace.due], dtype=np.int64))
                 if found.any():
                     with pace.saving():
                         self.snapshots.save(self.history, self.n_points, self.elapsed)
                 if found[:2].any():
                     return "interrupted" if found[0] else "time limit"
-        finally:
-            progress.close()
         self._note_point()
         return ""
+
+    @mpi.collective
+    def _compile(self, shard: Shard, rows: np.ndarray) -> float:
+        """Collective. Compile the kernels for such a piece: the seconds until all are ready."""
+        begin = time.monotonic()
+        with mpi.node_first(self.comm):
+            self.state.learn(shard, rows[:0])
+            self.order.add(shard, rows[:0])
+        mpi.agreed_any(self.comm, False)
+        return time.monotonic() - begin
 
     def _announce(self) -> None:
         """Say what is about to be learnt."""
@@ -104,9 +101,7 @@ class Pass:
 
     @mpi.collective
     def _restore(self) -> int:
-        """Collective. Continue from the newest checkpoint: how many rows of the source it has
-        had.
-        """
+        """Collective. Go on from the newest checkpoint: how many rows of the source it has had."""
         found = self.snapshots.restore()
         if found is None:
             self.folder.log("no checkpoint was written yet; starting from the beginning")
@@ -116,9 +111,7 @@ class Pass:
 
     @mpi.collective
     def _take(self, shard: Shard, rows: np.ndarray) -> None:
-        """Collective with live features. Learn from the rows of a piece, and note the counters
-        after 1, 2, 4 … rows.
-        """
+        """Collective with live features. Learn from a piece, noting counters at 1, 2, 4 … rows."""
         done = 0
         while done < rows.size:
             point = 1 << int(self.state.n_rows).bit_length()  # the next power of two
@@ -147,9 +140,7 @@ class Pass:
 
     @mpi.collective
     def totals(self) -> tuple[float, float]:
-        """Collective. Of all pairs of a row and a label: the share predicted wrongly, and the
-        share that changed a model.
-        """
+        """Collective. The shares of pairs of row and label: wrongly predicted; changing a model."""
         counters = mpi.allreduce_sum(self.comm, self.state.counters.sum(axis=1))
         pairs = max(1, self.state.n_rows * len(self.source.names))
         return float(counters[FALSE_POSITIVES] + counters[FALSE_NEGATIVES]) / pairs, float(counters[UPDATES]) / pairs
@@ -174,3 +165,24 @@ def _lines(name: str, points: list[list[int]]) -> list[list[object]]:
         lines.append([name, rows, positives, false_positives, false_negatives, updates, wrong / max(1, rows), recent])
         rows_before, wrong_before = rows, wrong
     return lines
+
+
+@mpi.collective
+def importance_of(
+    comm: mpi.Comm, dataset: DataFile, split: str, labels: np.ndarray, shuffle: bool, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Collective over `comm`. (largest |u − v| over `labels`, whether a row has it) by feature.
+
+    The labels are divided over the ranks. Raises ConfigError (unknown split), DataError.
+    """
+    options = MbwOptions(split=split, shuffle=shuffle, seed=seed, min_positives=0)
+    source = DatasetSource(comm, dataset, options)
+    mine = labels[labels_of(labels, comm.rank, comm.size)]
+    with mpi.agreed(comm, "making room for the weights"):
+        state = LearnerState(options, "mbw", source.n_labels, source.n_features, mine)
+    for number, (shard, rows) in enumerate(source.pieces(0)):
+        if number == 0:
+            with mpi.node_first(comm):
+                state.learn(shard, rows[:0])
+        state.learn(shard, rows)
+    return mpi.allreduce_maxima(comm, state.importance()), state.seen

@@ -6,13 +6,12 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.files.hdf5 import open_stamped, readable
-from hpcml.files.slabs import Slab, new_file
+from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.log import plural
 from hpcml.methods.online.kernels import POSITIVES, UPDATES
 from hpcml.methods.online.learners import LEARNERS
@@ -58,23 +57,19 @@ class Snapshots:
 
     @mpi.collective
     def save(self, history: np.ndarray, n_points: int, elapsed: float) -> None:
-        """Collective. Write a checkpoint; `history` (labels of this rank, HISTORY_POINTS, 5).
-        Raises DataError.
-        """
+        """Collective. Write a checkpoint; `history` (B, HISTORY_POINTS, 5). Raises DataError."""
         state, n_labels = self.state, len(self.source.names)
         numbers, rows = state.kept()
-        slabs = state_slabs(state, n_labels, numbers.size)
-        slabs |= {"features": Slab((1, numbers.size), "<i8"), "origin": Slab((1, self._origin.size), "<i8")}
-        slabs |= {"pass": Slab((1, 7), "<i8"), "elapsed": Slab((1, 1), "<f8")}
+        whole = {"features": numbers, "origin": self._origin, "elapsed": np.array([elapsed])}
+        whole["pass"] = np.array([state.n_rows, n_points, state.n_features, *self.source.digest], dtype=np.int64)
+        slabs = {name: Slab((1, row.size), row.dtype.str) for name, row in whole.items()}
+        slabs |= state_slabs(state, n_labels, numbers.size)
         slabs |= {"history": Slab((n_labels, HISTORY_POINTS * 5), "<i8"), ORDER: Slab((n_labels, N_NUMBERS), "<i8")}
         order = self.order.pack()
 
         def fill(writer: CheckpointWriter) -> None:
-            if self.comm.rank == 0:
-                writer.write_row("features", 0, numbers)
-                writer.write_row("origin", 0, self._origin)
-                writer.write_row("pass", 0, np.array([state.n_rows, n_points, state.n_features, *self.source.digest]))
-                writer.write_row("elapsed", 0, np.array([elapsed]))
+            for name, row in whole.items() if self.comm.rank == 0 else ():
+                writer.write_row(name, 0, row)
             for lane, place in enumerate(self.mine.tolist()):
                 writer.write_row("history", place, history[lane])
                 writer.write_row(ORDER, place, order[lane])
@@ -86,8 +81,7 @@ class Snapshots:
 
     @mpi.collective
     def restore(self) -> tuple[np.ndarray, int, float] | None:
-        """Collective. Put the newest checkpoint into the state: (history of this rank's labels,
-        points, seconds); None without one.
+        """Collective. Take up the newest checkpoint: (history, points, seconds); None without.
 
         Raises DataError if every checkpoint is damaged or they are of other data.
         """
@@ -129,9 +123,7 @@ def restore_state(
     numbers: np.ndarray,
     read: Callable[[str, int], np.ndarray],
 ) -> None:
-    """Fill a state from arrays of which `read` gives a label's row. Raises ValueError if they do
-    not fit.
-    """
+    """Fill a state from arrays of which `read` gives a label's row. Raises ValueError."""
     check_features(numbers, n_features, state.options)
     state.n_rows, state.n_features = n_rows, max(n_features, state.n_features)
     rows = np.append(0, state.restore_features(numbers))
@@ -143,68 +135,65 @@ def restore_state(
 def write_model(
     comm: mpi.Comm, folder: RunFolder, method: str, source: RowStream, state: LearnerState, mine: np.ndarray, more: dict[str, float]
 ) -> None:
-    """Collective over `comm`. Write the model, with `more` attributes, and drop the checkpoints.
-
-    Raises NonFiniteError if a weight is not a number, DataError if the file cannot be written.
-    """
+    """Collective over `comm`. Write the model. Raises NonFiniteError, DataError."""
     numbers, rows = state.kept()
-    n_labels, options, with_bias = len(source.names), state.options, np.append(0, rows)
-    slabs = model_slabs(n_labels, state.n_features, max(1, numbers.size), "<f8")
-    if not options.final:
-        slabs |= {f"state/{name}": slab for name, slab in state_slabs(state, n_labels, numbers.size).items()}
+    slabs = model_slabs(len(source.names), state.n_features, max(1, numbers.size), "<f8")
+    if not state.options.final:
+        slabs |= {f"state/{name}": slab for name, slab in state_slabs(state, len(source.names), numbers.size).items()}
         slabs["state/features"] = Slab((numbers.size,), "<i8")
-
-    def describe(file: h5py.File) -> None:
-        about = {"method": method, "split": source.split, "n_rows": state.n_rows, "normalised": LEARNERS[method].winnow}
-        about |= learning(options)
-        about |= more | ({"zero_based": True} if source.zero_based else {})
-        about["vocabulary"] = source.vocabulary_of(state.n_features)
-        describe_model(file, about, source.names, label_titles=source.titles)
-
+    about = {"method": method, "split": source.split, "n_rows": state.n_rows, "normalised": LEARNERS[method].winnow}
+    about |= learning(state.options) | more | ({"zero_based": True} if source.zero_based else {})
+    about["vocabulary"] = source.vocabulary_of(state.n_features)
     with new_file(comm, folder.model, overwrite=True) as out:
-        out.layout(slabs, describe)
+        out.layout(slabs, lambda file: describe_model(file, about, source.names, label_titles=source.titles))
         with mpi.agreed(comm, f"writing {folder.model}"):
             if comm.rank == 0:
-                for begin in range(0, state.n_features, TABLE_CHUNK):  # streams may have huge numbers
-                    size = min(TABLE_CHUNK, state.n_features - begin)
-                    columns, factors = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.float32)
-                    first, last = np.searchsorted(numbers, [begin, begin + size])
-                    columns[numbers[first:last] - begin], factors[numbers[first:last] - begin] = np.arange(first, last), 1.0
-                    out.write("columns", begin, columns)
-                    out.write("factors", begin, factors)
-                if not options.final:
-                    out.write("state/features", 0, numbers)
+                _write_features(out, state, numbers)
             for lane, place in enumerate(mine.tolist()):
-                with np.errstate(all="ignore"):
-                    weights = state.final(lane, with_bias)
-                if not np.isfinite(weights).all():
-                    raise NonFiniteError(
-                        f"label {source.names[place]!r}: a weight has grown beyond all numbers; scale the features, or take a "
-                        "smaller --epsilon or more --gamma"
-                    )
-                out.write("W", place, (weights[1:] if numbers.size else np.zeros(1))[None])
-                out.write("bias", place, weights[:1])
-                counters = state.counters[:, lane]
-                about = {"f_min": np.nan, "steps": min(counters[UPDATES], 2**31 - 1), "n_positive": counters[POSITIVES]}
-                about |= {"status": STATUS.index("one pass"), "visited": 1.0}
-                for name, value in about.items():
-                    out.write(f"labels/{name}", place, np.array([value]))
-                for name, values in state.arrays_of(lane, with_bias).items() if not options.final else ():
-                    out.write(f"state/{name}", place, values[None])
+                _write_label(out, source.names[place], place, state, lane, np.append(0, rows))
     with mpi.agreed(comm, f"finishing {folder.model}"):
         if comm.rank == 0:
             folder.drop_checkpoints()
+
+
+def _write_features(out: SlabFile, state: LearnerState, numbers: np.ndarray) -> None:
+    """The columns of the features; of a stream these may have huge numbers. Local."""
+    for begin in range(0, state.n_features, TABLE_CHUNK):
+        size = min(TABLE_CHUNK, state.n_features - begin)
+        columns, factors = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.float32)
+        first, last = np.searchsorted(numbers, [begin, begin + size])
+        columns[numbers[first:last] - begin], factors[numbers[first:last] - begin] = np.arange(first, last), 1.0
+        out.write("columns", begin, columns)
+        out.write("factors", begin, factors)
+    if not state.options.final:
+        out.write("state/features", 0, numbers)
+
+
+def _write_label(out: SlabFile, name: str, place: int, state: LearnerState, lane: int, rows: np.ndarray) -> None:
+    """A label, of these rows of `weights` (the bias first). Local; raises NonFiniteError."""
+    with np.errstate(all="ignore"):
+        weights = state.final(lane, rows)
+    if not np.isfinite(weights).all():
+        raise NonFiniteError(
+            f"label {name!r}: a weight has grown beyond all numbers; scale the features, or take a "
+            "smaller --epsilon or more --gamma"
+        )
+    counters = state.counters[:, lane]
+    about = {"f_min": np.nan, "steps": min(counters[UPDATES], 2**31 - 1), "n_positive": counters[POSITIVES]}
+    about |= {"status": STATUS.index("one pass"), "visited": 1.0}
+    out.write("W", place, (weights[1:] if rows.size > 1 else np.zeros(1))[None])
+    out.write("bias", place, weights[:1])
+    for key, value in about.items():
+        out.write(f"labels/{key}", place, np.array([value]))
+    for key, values in state.arrays_of(lane, rows).items() if not state.options.final else ():
+        out.write(f"state/{key}", place, values[None])
 
 
 class Initial:
     """A model whose pass is to be continued."""
 
     def __init__(self, path: Path, method: str, options: OnlineOptions) -> None:
-        """`options.bias` may be left to the model: see `self.options`.
-
-        Raises DataError if it is no sound model, ConfigError if it is of another method or other
-        options.
-        """
+        """`options` may leave the bias to the model. Raises DataError, ConfigError."""
         path = model_file(path)
         self.path, self.model = path, Model(path)
         if self.model.sparse:
@@ -226,9 +215,7 @@ class Initial:
         self.names = self.model.label_names
 
     def restore(self, source: RowStream, state: LearnerState, mine: np.ndarray) -> None:
-        """Put it into a state whose labels are `mine` of the source's. Raises DataError,
-        ConfigError.
-        """
+        """Put it into the state of the labels `mine`. Raises DataError, ConfigError."""
         if source.vocabulary is not None and source.vocabulary != self.model.vocabulary:
             raise DataError(
                 f"{source.name}: has other features than --initial-model {self.path} was trained on; convert the data with `--like`"
@@ -239,8 +226,5 @@ class Initial:
             )
         places = np.array([self.names.index(source.names[place]) for place in mine.tolist()], dtype=np.int64)
         with readable(self.path, "hpcml train", "model"), open_stamped(self.path, "model", "hpcml train") as file:
-
-            def read(name: str, place: int) -> np.ndarray:
-                return file[f"state/{name}"][place]
-
-            restore_state(state, places, self.n_rows, self.model.n_features, self.numbers, read)
+            stored, width = file["state"], self.model.n_features
+            restore_state(state, places, self.n_rows, width, self.numbers, lambda name, place: stored[name][place])

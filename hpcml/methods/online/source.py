@@ -1,12 +1,9 @@
-"""Where the rows of a pass come from, piece by piece: a dataset's split, or svmlight text that
-is read as it comes.
-"""
+"""The rows of a pass, piece by piece: a dataset's split, or svmlight text as it comes."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -29,42 +26,40 @@ LANES = 16  # labels of a rank that take no longer than a slice is meant to
 Piece = tuple[Shard, np.ndarray]  # rows of the shard, in the order in which to learn from them
 
 
-class RowStream(Protocol):
+class RowStream:
     """Rows in order, the same on every rank; every rank sees all of them."""
 
     name: str
     path: str
-    zero_based: bool  # whether it is text whose indices start at 0
+    zero_based: bool = False  # whether it is text whose indices start at 0
     names: list[str]  # of the labels to train
     labels: np.ndarray  # their numbers in the pieces
-    titles: list[str] | None  # of the labels to train, if they have any
+    titles: list[str] | None = None  # of the labels to train, if they have any
     n_labels: int  # numbers of labels are below this
     n_features: int  # as far as known before the first row
-    n_rows: int | None  # None: not known before the end
-    vocabulary: str | None  # None: it depends on the width, known at the end
+    n_rows: int | None = None  # None: not known before the end
+    vocabulary: str | None = None  # None: it depends on the width, known at the end
     split: str
-    sizes: tuple[int, ...]  # what two sources that are not the same hardly have in common
+    sizes: tuple[int, ...] = ()  # what two sources that are not the same hardly have in common
     digest: tuple[int, ...]  # of the rows: of a dataset's, or, where they cannot be looked at again, of those given so far
-    expected: tuple[int, ...] | None  # what that must be when the pass goes on
+    expected: tuple[int, ...] | None = None  # what that must be when the pass goes on
 
     @mpi.collective
     def pieces(self, begin: int) -> Iterator[Piece]:
-        """Collective. The rows from number `begin` of the pass on, in pieces that a rank learns
-        from in a short time.
-        """
+        """Collective. The rows from number `begin` of the pass on, a short time's work each."""
+        raise AssertionError("a subclass says")
 
     def vocabulary_of(self, n_features: int) -> str:
         """The vocabulary of a model with so many features."""
+        return self.vocabulary or vocabulary_digest(None, n_features)
 
 
-class DatasetSource:
+class DatasetSource(RowStream):
     """The rows of a dataset's split, in the file's order or shuffled."""
 
     @mpi.collective
     def __init__(self, comm: mpi.Comm, dataset: DataFile, options: OnlineOptions) -> None:
-        """Collective over `comm`. Raises ConfigError for a split or label that is not there,
-        DataError for a damaged file.
-        """
+        """Collective over `comm`. Raises ConfigError for a missing split or label, DataError."""
         self.comm, self.dataset, self.name, self.path = comm, dataset, str(dataset.path), str(dataset.path.resolve())
         self.n_features, self.n_labels, self.vocabulary = dataset.n_features, dataset.n_labels, dataset.vocabulary
         self.split = options.split or default_split(dataset, "train")
@@ -79,21 +74,14 @@ class DatasetSource:
                 digest = self._digest(rows)
         self.rows, self.bounds = mpi.bcast_array(comm, rows), mpi.bcast_array(comm, bounds)
         self.n_rows = self.rows.size
-        self.zero_based = False
-        self.digest: tuple[int, ...] = comm.bcast(digest)
-        self.expected: tuple[int, ...] | None = None
+        self.digest = comm.bcast(digest)
         labels = zlib.crc32(dataset.map("Y/indices").data) if dataset.n_rows else 0
-        self.sizes: tuple[int, ...] = (*dataset.sizes, self.n_rows, labels)
+        self.sizes = (*dataset.sizes, self.n_rows, labels)
         self.labels, self.names = choose_labels(comm, dataset, options, n_positive)
-        self.titles = None
         with mpi.agreed(comm, f"reading {dataset.path}"):
             if comm.rank == 0:  # who writes the model
                 self.titles = dataset.label_titles(self.labels)
         self.order = np.argsort(rng.bits(options.seed, "shuffle", self.rows), kind="stable") if options.shuffle else None
-
-    def vocabulary_of(self, n_features: int) -> str:
-        """The dataset's."""
-        return self.vocabulary
 
     def _count_positives(self, rows: np.ndarray) -> np.ndarray:
         """How many of `rows` have each label. Local; raises DataError."""
@@ -107,17 +95,13 @@ class DatasetSource:
         return counts
 
     def _digest(self, rows: np.ndarray) -> tuple[int, ...]:
-        """CRC-32 of the rows' numbers, of all rows' sizes, and of the first piece's indices and
-        values. Local.
-        """
+        """CRC-32 of the rows' numbers, of all sizes, of the first piece's indices and values."""
         parts = [self.dataset.map(name, 0, min(DIGEST_NNZ, self.dataset.nnz)) for name in ("X/indices", "X/data")]
         return tuple(zlib.crc32(np.ascontiguousarray(part).data) for part in (rows, self.dataset.map("X/indptr"), *parts))
 
     @mpi.collective
     def pieces(self, begin: int) -> Iterator[Piece]:
-        """Collective. The rows from place `begin` of the order on. Raises DataError for a
-        damaged or changed file.
-        """
+        """Collective. See `RowStream`. Raises DataError for a damaged or changed file."""
         with mpi.agreed(self.comm, f"reading {self.name}"):
             whole = None if self.order is None else slab_of(self.dataset, self.rows, 0, self.rows.size)
         for first, last in zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True):
@@ -136,10 +120,8 @@ class DatasetSource:
                 yield shard, rows[some]
 
 
-class TextSource:
-    """The rows of svmlight text. Its labels must be known before the first row: those named,
-    else −1 and +1.
-    """
+class TextSource(RowStream):
+    """The rows of svmlight text. Labels are known before the first row: those named, else ±1."""
 
     def __init__(self, comm: mpi.Comm, stream: SvmlightStream, path: str, options: OnlineOptions) -> None:
         """Raises ConfigError for options that only a dataset can follow."""
@@ -153,22 +135,15 @@ class TextSource:
         self.comm, self.stream, self.name, self.path = comm, stream, stream.name, path
         self.names = list(dict.fromkeys(_number_name(label) for label in options.label)) or BINARY
         self.labels, self.n_labels = np.arange(len(self.names)), len(self.names)
-        self.titles: list[str] | None = None
         self.binary = not options.label
         self._number = {name: number for number, name in enumerate(self.names)}
         self.n_features, self.split, self.zero_based = 0, "all", options.zero_based
-        self.n_rows: int | None = None
-        self.vocabulary: str | None = None
-        self.sizes: tuple[int, ...] = ()
-        self.digest: tuple[int, ...] = (0, 0, 0, 0)  # of the rows so far: CRC-32 of their sizes, indices, values, labels
-        self.expected: tuple[int, ...] | None = None  # that of the rows to pass over
+        self.digest = (0, 0, 0, 0)  # of the rows so far: CRC-32 of their sizes, indices, values, labels
         self.initial: tuple[str, int] | None = None  # vocabulary and number of features of a model that is continued
 
     @mpi.collective
     def pieces(self, begin: int) -> Iterator[Piece]:
-        """Collective. The rows from number `begin` on. Raises DataError for what is not
-        svmlight, or has another label than ±1.
-        """
+        """Collective. See `RowStream`. Raises DataError for bad svmlight, or labels but ±1."""
         for block in self._after(begin):
             with mpi.agreed(self.comm, f"reading {self.name}"):
                 y_indptr, y_indices = self._labels(block)
@@ -182,9 +157,7 @@ class TextSource:
 
     @mpi.collective
     def _after(self, begin: int) -> Iterator[TextRows]:
-        """Collective. The blocks from row `begin` on. Raises DataError if the rows before are
-        not those of `expected`.
-        """
+        """Collective. The blocks from row `begin` on. Raises DataError if others were before it."""
         passed = begin == 0
         for block in self.stream:
             n = max(0, min(begin - block.first_row, block.n_rows))
@@ -207,9 +180,7 @@ class TextSource:
         )
 
     def vocabulary_of(self, n_features: int) -> str:
-        """That of the initial model, unless it got more features; else the number of features is
-        all that is known.
-        """
+        """The initial model's, unless it got more features; else that of so many unknown ones."""
         return self.initial[0] if self.initial and n_features == self.initial[1] else vocabulary_digest(None, n_features)
 
     def _labels(self, block: TextRows) -> tuple[np.ndarray, np.ndarray]:
@@ -235,17 +206,13 @@ class TextSource:
 
 
 def piece_slices(n_rows: int, n_values: int, n_labels: int, n_ranks: int) -> Iterator[slice]:
-    """Slices of the rows read at a time, shorter the more labels a rank has, the same on all
-    ranks; of no rows, an empty one.
-    """
+    """Slices of rows, shorter for more labels, the same on all ranks; of no rows an empty one."""
     lanes = -(-n_labels // n_ranks)
     return iter([slice(0, 0)]) if n_rows == 0 else slices.row_slices(n_rows, n_values * max(1, lanes // LANES))
 
 
 def _number_name(label: str) -> str:
-    """The name of a label as `label_name` writes the number that it is. Raises ConfigError if it
-    is none.
-    """
+    """A label as `label_name` writes the number that it is. Raises ConfigError for others."""
     try:
         return label_name(float(label))
     except (ValueError, OverflowError):
@@ -253,7 +220,5 @@ def _number_name(label: str) -> str:
 
 
 def labels_of(names: Sequence[object] | np.ndarray, rank: int, size: int) -> np.ndarray:
-    """The places in `names` of the labels of one rank: a contiguous range, sizes differ by at
-    most one, the first has the most.
-    """
+    """The places in `names` of a rank's labels: consecutive, evenly many, most on the first."""
     return np.arange(-(-rank * len(names) // size), -(-(rank + 1) * len(names) // size))

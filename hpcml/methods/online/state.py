@@ -1,6 +1,4 @@
-"""The learners of some labels in the middle of their pass: weights, counters, and for voted
-learners the lazy averages.
-"""
+"""The learners of some labels in the middle of their pass."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ class LearnerState:
     def __init__(
         self, options: OnlineOptions, method: str, n_labels: int, n_features: int, labels: np.ndarray | None = None
     ) -> None:
-        """For `labels` (numbers from 0 to `n_labels` − 1, default all) of rows with `n_features`
-        features, or more later.
-        """
+        """For `labels` (below `n_labels`, default all) and `n_features` features, or more later."""
         self.options, self.method = options, LEARNERS[method]
         self.labels = np.arange(n_labels) if labels is None else np.asarray(labels)
         self.lane_of = np.full(n_labels, -1, dtype=np.int64)
@@ -74,12 +70,11 @@ class LearnerState:
         self._seen = np.packbits(np.append(which, False), bitorder="little")
 
     def learn(self, shard: Shard, rows: np.ndarray, largest: Callable[[np.ndarray], np.ndarray] = lambda mine: mine) -> None:
-        """Learn from `rows` (positions in the shard), in this order; the shard's label numbers are
-        those of `n_labels`.
+        """Learn from `rows` (positions in the shard), in this order.
 
         With live features `largest` takes the largest importance over all ranks, so it is
-        collective, and so is this. Raises DataError for a negative value if the method is a Winnow;
-        rows before it have been learnt from.
+        collective, and so is this. Raises DataError for a Winnow's negative value, once the rows
+        before it are learnt.
         """
         self.n_features = max(self.n_features, shard.n_features)
         if self.live is not None:
@@ -91,18 +86,16 @@ class LearnerState:
         self._pass((shard.indptr, shard.indices, shard.data), shard, rows, rows)
 
     def _pass(self, csr: tuple[np.ndarray, ...], shard: Shard, rows: np.ndarray, y_rows: np.ndarray) -> None:
-        """Run the kernel on `rows` of the CSR arrays, whose labels are those of the shard's rows
-        `y_rows`.
-        """
+        """Run the kernel on `rows` of the CSR arrays; `y_rows` of the shard have their labels."""
         o = self.options
         family, given = (
             (kernels.learn_winnow, (o.alpha, o.beta, o.theta, o.margin))
             if self.method.winnow
             else (kernels.learn_additive, (o.epsilon, o.gamma, float(o.bias is not False)))
         )
-        labels = (y_rows, *_frozen(shard.y_indptr, shard.y_indices), self.lane_of)
+        labels = (y_rows, *frozen(shard.y_indptr, shard.y_indices), self.lane_of)
         state = (self.weights, self.lanes, self.counters, self._seen)
-        done = family(self.method.code, *given, _frozen(*csr), rows, labels, o.voted, state)
+        done = family(self.method.code, given, frozen(*csr), rows, labels, o.voted, state)
         self.n_rows += done
         if done < rows.size:
             least = float(csr[2][csr[0][rows[done]] : csr[0][rows[done] + 1]].min())
@@ -118,26 +111,20 @@ class LearnerState:
         self.seen = seen
 
     def importance(self) -> np.ndarray:
-        """|u − v| of every feature (or slot), the largest over the labels: for extremal feature
-        selection. Balanced only.
-        """
+        """|u − v| of every feature (or slot), the largest over the labels. Balanced only."""
         out, n = np.zeros(self.weights.shape[0] - 1), self.n_lanes
         for lane in range(n):
             np.maximum(out, np.abs(self.weights[1:, lane] - self.weights[1:, n + lane]), out=out)
         return out
 
     def at_bound(self) -> np.ndarray:
-        """How many weights of each label (B) a Winnow has at their lower bound; none of additive
-        learners.
-        """
+        """How many weights of each label (B) are at a Winnow's lower bound; 0 if additive."""
         parts = len(self.method.weights) if self.method.winnow else 0
         columns = ([part * self.n_lanes + lane for part in range(parts)] for lane in range(self.n_lanes))
         return np.array([sum(int((self.weights[:, c] <= kernels.LEAST).sum()) for c in of) for of in columns], dtype=np.int64)
 
     def kept(self) -> tuple[np.ndarray, np.ndarray]:
-        """The features that the model has, ascending, and their rows in `weights`; the bias is
-        not among them.
-        """
+        """The features of the model, ascending, without the bias, and their rows in `weights`."""
         slots = np.flatnonzero(self.seen)
         if self.live is None:
             return slots, slots + 1
@@ -146,11 +133,8 @@ class LearnerState:
         return numbers[order], slots[order] + 1
 
     def final(self, lane: int, rows: np.ndarray) -> np.ndarray:
-        """The weights of a label (voted: their average) in these rows of `weights`, minus the
-        threshold for a Winnow.
-
-        With these a linear score has the sign of the learner's, Winnow's then divided by the row's
-        sum (`hpcml.model.linear`).
+        """The weights of a label (voted: their average) in these rows, minus a Winnow's threshold:
+        a linear score (a Winnow's over the row's sum) then has the sign of the learner's.
         """
         found, right = self._parts(lane), self.n_rows - self.counters[kernels.UPDATES, lane]  # Z = Σ c_i
         names = list(self.method.weights)
@@ -177,9 +161,7 @@ class LearnerState:
         return [*self.method.weights, *(averages if self.options.voted else [])]
 
     def arrays_of(self, lane: int, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """The state from which a label's pass is continued: its arrays at these rows of
-        `weights`, its lane and its counters.
-        """
+        """What a label's pass goes on from: arrays at these rows of `weights`, lane, counters."""
         found = {name: part[rows] for name, part in self._parts(lane).items()}
         return found | {LANES: self.lanes[:, lane], COUNTERS: self.counters[:, lane]}
 
@@ -216,10 +198,8 @@ def _filled(row: np.ndarray, n: int) -> np.ndarray:
     return out
 
 
-def _frozen(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Read-only views: mapped arrays and others are then of one type, for which the kernel is
-    compiled once.
-    """
+def frozen(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Read-only views: mapped arrays or not, the kernel is compiled for one type."""
     views = tuple(array.view() for array in arrays)
     for view in views:
         view.flags.writeable = False

@@ -61,39 +61,34 @@ class OnlineReport:
 
 @mpi.collective
 def train(method: str, session: Session, data: Path | str, target: Target, options: OnlineOptions) -> OnlineReport:
-    """Collective over the session. One pass of a learner of LEARNERS, for each label against the
-    rest, into the target's folder.
+    """Collective over the session. One pass of a learner, for each label against the rest.
 
     `data` is a dataset, or svmlight text: a file or "-" for standard input (rank 0's). The labels
     are divided over the ranks; every rank sees all rows. An intercept that is not given is that of
-    the run or model which is continued, else there is one. Raises ConfigError, DataError or
-    NonFiniteError for what the user can mend, Interrupted after a signal or the time limit.
+    the run or model which is continued, else there is one. Raises ConfigError, DataError,
+    NonFiniteError; Interrupted after a signal or the time limit.
     """
     options.validate()
     comm, log, output = session.comm, session.log, target.output
     if str(output) == "-":
         raise ConfigError("--output -: expected a folder for the run")
     with ExitStack() as stack:
-        initial, before = None, config_before(comm, target)
+        before = config_before(comm, target)
         if not before:  # a run goes on with the options that it was begun with
             options.check_effects()
-        winnow = LEARNERS[method].winnow  # which always has an intercept
-        if options.bias is None and isinstance(before.get("bias"), bool) and not winnow:
+        additive = not LEARNERS[method].winnow  # a Winnow always has an intercept
+        if options.bias is None and isinstance(before.get("bias"), bool) and additive:
             options = with_bias(options, bool(before["bias"]))
         with mpi.agreed(comm, f"opening {options.initial_model}"):
-            if options.initial_model is not None:
-                if Path(output, "model.h5").exists() and Path(output, "model.h5").samefile(model_file(options.initial_model)):
-                    raise ConfigError(f"--initial-model {options.initial_model} is the model of --output; choose another --output")
-                initial = Initial(options.initial_model, method, options)
-                options = initial.options
-        if options.bias is None and not winnow:
+            initial = _initial(options.initial_model, method, options, Path(output, "model.h5"))
+        options = options if initial is None else initial.options
+        if options.bias is None and additive:
             options = with_bias(options, True)
         source = _open(comm, Path(data), options, initial, stack)
-        if options.max_line_mb is not None and isinstance(source, DatasetSource) and not before:
-            raise ConfigError(f"--max-line-mb has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
-        if options.zero_based and not source.zero_based and not before:
-            raise ConfigError(f"--zero-based has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
         if isinstance(source, DatasetSource):
+            for flag, given in (("--max-line-mb", options.max_line_mb is not None), ("--zero-based", options.zero_based)):
+                if given and not before:
+                    raise ConfigError(f"{flag} has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
             tell_unused(comm, source.dataset, source.split, log)
         folder = stack.enter_context(RunFolder(comm, output, log))
         mine = labels_of(source.names, comm.rank, comm.size)
@@ -104,11 +99,18 @@ def train(method: str, session: Session, data: Path | str, target: Target, optio
         return _train(Pass(comm, source, folder, state, mine, options), method, target, session.signals)
 
 
+def _initial(path: Path | None, method: str, options: OnlineOptions, ours: Path) -> Initial | None:
+    """The model to continue, if any; `ours` is to be written. Raises ConfigError, DataError."""
+    if path is None:
+        return None
+    if ours.exists() and ours.samefile(model_file(path)):
+        raise ConfigError(f"--initial-model {path} is the model of --output; choose another --output")
+    return Initial(path, method, options)
+
+
 @mpi.collective
 def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial | None, stack: ExitStack) -> RowStream:
-    """Collective over `comm`. The rows to learn from; `stack` closes the file. Raises
-    ConfigError, DataError.
-    """
+    """Collective over `comm`. The rows; `stack` closes the file. Raises ConfigError, DataError."""
     if initial is not None:
         if options.label and sorted(set(options.label)) != sorted(initial.names):
             raise ConfigError(
@@ -116,10 +118,8 @@ def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial |
             )
         if not options.label:  # the rows of a text are ±1 if they were so then
             options = replace(options, label=() if initial.names == BINARY else tuple(initial.names), min_positives=0)
-    text = False
     with mpi.agreed(comm, f"opening {data}"):
-        if comm.rank == 0:
-            text = is_text(data)
+        text = comm.rank == 0 and is_text(data)
     if comm.bcast(text):
         if initial is not None:
             initial.model.check_numbering(options.zero_based)
@@ -145,9 +145,8 @@ def _train(run: Pass, method: str, target: Target, signals: StopSignals) -> Onli
             with run.profile("write"):
                 error, updates = run.totals()
                 run.write_history()
-                write_model(
-                    comm, folder, method, source, run.state, run.mine, {"progressive_error": error, "update_share": updates}
-                )
+                about = {"progressive_error": error, "update_share": updates}
+                write_model(comm, folder, method, source, run.state, run.mine, about)
     except HpcmlError:  # agreed, so all ranks are here
         if comm.rank == 0 and not target.resume and not run.snapshots.written:  # nothing to go on with, so it leaves nothing behind
             folder.discard()

@@ -1,6 +1,4 @@
-"""AdaBoostM1 (Freund & Schapire 1996), scikit-learn's, as a method to compare PSBML with:
-`hpcml train adaboost`.
-"""
+"""scikit-learn's AdaBoostM1 (Freund & Schapire 1996), beside PSBML: `hpcml train adaboost`."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi, rng
-from hpcml.data.classes import read_classes
+from hpcml.data.classes import Classes, read_classes
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import tell_unused
 from hpcml.data.shard import read_rows
@@ -47,11 +45,10 @@ def boosted(learner: learners.Learner, n_rounds: int) -> learners.Learner:
 
 @mpi.collective
 def train(session: Session, data: Path, target: Target, options: AdaboostOptions) -> AdaboostReport:
-    """Collective over the session. Train one classifier of the classes of `data` into the run
-    folder of the target.
+    """Collective over the session. Train one classifier of all classes into the target's folder.
 
-    Rank 0 trains on all rows, the others wait: it cannot be divided. There are no checkpoints: an
-    interrupted run begins again. Raises ConfigError or DataError for what the user can mend.
+    Rank 0 trains on all rows, the others wait. There are no checkpoints: an interrupted run begins
+    again. Raises ConfigError, DataError.
     """
     options.validate()
     learner = learners.parse_learner(options.base)
@@ -59,23 +56,15 @@ def train(session: Session, data: Path, target: Target, options: AdaboostOptions
     with mpi.agreed(comm, f"opening {data}"):
         dataset = DataFile(data)
     with dataset, RunFolder(comm, target.output, log) as folder:
-        booster = boosted(learner, options.rounds)
-        split = options.split or default_split(dataset, "train")
+        split, booster = options.split or default_split(dataset, "train"), boosted(learner, options.rounds)
         tell_unused(comm, dataset, split, log)
         classes = read_classes(comm, dataset, split, options.label)
-        dense = booster.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
-        if dense:
-            check_room(comm, learner.name, classes.rows.size, dataset.n_features, copies=4)
-        with mpi.agreed(comm, f"preparing the base learner {learner.name}"):
-            if comm.rank == 0:
-                check_savable(booster, classes.n_classes, dense)
+        dense = _check(comm, dataset, booster, classes)
         if folder.prepare(RunConfig("adaboost", dataset.path.resolve(), options), target) == FINISHED:
             log(f"{folder.path} is finished already; nothing to resume")
             return AdaboostReport(folder.model, _rounds_of(comm, folder.model), learner.name, 0.0)
-        log(
-            f"training {plural(options.rounds, 'round')} of {learner} "
-            f"on {plural(classes.rows.size, 'row')} × {plural(dataset.n_features, 'feature')}"
-        )
+        size = f"{plural(classes.rows.size, 'row')} × {plural(dataset.n_features, 'feature')}"
+        log(f"training {plural(options.rounds, 'round')} of {learner} on {size}")
         begin = time.monotonic()
         with folder.discarded_on_error(), mpi.agreed(comm, "training"):
             if comm.rank == 0:
@@ -105,10 +94,20 @@ def train(session: Session, data: Path, target: Target, options: AdaboostOptions
 
 
 @mpi.collective
+def _check(comm: mpi.Comm, dataset: DataFile, booster: learners.Learner, classes: Classes) -> bool:
+    """Collective over `comm`. Whether the rows are to be dense. Raises ConfigError."""
+    dense = booster.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
+    if dense:
+        check_room(comm, booster.name, classes.rows.size, dataset.n_features, copies=4)
+    with mpi.agreed(comm, f"preparing the base learner {booster.name}"):
+        if comm.rank == 0:
+            check_savable(booster, classes.n_classes, dense)
+    return dense
+
+
+@mpi.collective
 def _rounds_of(comm: mpi.Comm, model: Path) -> int:
     """Collective over `comm`. The rounds of a finished model."""
-    n_rounds = 0
     with mpi.agreed(comm, f"reading {model}"):
-        if comm.rank == 0:
-            n_rounds = int(ClassifierModel(model).attrs["rounds"])
+        n_rounds = int(ClassifierModel(model).attrs["rounds"]) if comm.rank == 0 else 0
     return comm.bcast(n_rounds)

@@ -39,9 +39,7 @@ class Asynchronous:
     def __init__(
         self, problem: TorusProblem, slots: dict[int, np.ndarray], fitness: dict[int, np.ndarray], cycles: np.ndarray
     ) -> None:
-        """Collective. `cycles` (n_nodes) are the cycles that each node has done. The neighbours'
-        first states arrive here.
-        """
+        """Collective. `cycles` (n_nodes) are done; the neighbours' first states arrive here."""
         self.problem, self.slots, self.fitness = problem, slots, fitness
         self.table = np.zeros((problem.n_nodes, 3))
         self.table[:] = (0, np.inf, -np.inf)
@@ -64,9 +62,7 @@ class Asynchronous:
 
     @property
     def cycles_done(self) -> int:
-        """The cycles of the grid: those that the fastest rank has done with all its nodes, as
-        far as known.
-        """
+        """The cycles of the grid: all nodes of the fastest rank have done them, as far as known."""
         _, first = np.unique(self.problem.placement.owners, return_index=True)
         return int(np.minimum.reduceat(self.table[:, CYCLES], first).max())
 
@@ -122,9 +118,7 @@ class Asynchronous:
                 self._new_confidences[int(self.problem.placement.owners[node])][node, judge] = seen
 
     def _with_fitness(self, node: int) -> Population:
-        """The population of a node; if it is here, each row's fitness is the least of the latest
-        confidences.
-        """
+        """The population of a node; here with the least of the latest confidences as fitness."""
         rows = self.around[node]
         if node not in self.slots:
             return rows
@@ -196,7 +190,5 @@ class Asynchronous:
 
 
 def _seen(rows: Population, pool: np.ndarray, confidence: np.ndarray) -> Population:
-    """Rows of a neighbour: the confidence of the judge here counts even if the neighbour does
-    not know it yet.
-    """
+    """Rows of a neighbour; the judge here counts even if the neighbour does not know it yet."""
     return rows._replace(fitness=np.minimum(rows.fitness, confidence[np.searchsorted(pool, rows.places)]))

@@ -1,10 +1,8 @@
-"""PSBML as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows
-of many.
-"""
+"""PSBML as a scikit-learn classifier, on one rank or on the rows of many."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import NoneType
 from typing import Annotated, Any
 
@@ -21,11 +19,11 @@ from hpcml.errors import DataError, HpcmlError
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets
 from hpcml.estimators.parameters import OPTION, Parameter, Seed, about_parameters, classifier_of
-from hpcml.methods.psbml.cycles import cycles_of
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.pocket import margin_data
-from hpcml.methods.psbml.problem import TorusProblem
+from hpcml.methods.psbml.problem import RowsInMemory, TorusProblem
 from hpcml.methods.psbml.selection import validation_sizes
+from hpcml.methods.psbml.synchronous import cycles_of
 from hpcml.methods.psbml.torus import Placement, Torus, grid_for, parse_grid
 from hpcml.methods.psbml.train import lay_out
 from hpcml.model import learner as learners
@@ -42,28 +40,6 @@ BASE = Parameter((str, tuple, list), "a string or a tuple of strings", _tokens)
 GRID = Parameter((str, NoneType), "a string or None", lambda grid: PsbmlOptions.grid if grid is None else grid)
 
 
-@dataclass(frozen=True)
-class RowsInMemory:
-    """All rows, in the place of a dataset file."""
-
-    X: sp.csr_matrix
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-        return self.X.shape[0]
-
-    @property
-    def n_features(self) -> int:
-        """The number of features."""
-        return self.X.shape[1]
-
-    @property
-    def nnz(self) -> int:
-        """The number of values other than 0."""
-        return self.X.nnz
-
-
 class ProblemInMemory(TorusProblem):
     """The problem to be trained on, with all rows on every rank."""
 
@@ -76,9 +52,7 @@ class ProblemInMemory(TorusProblem):
 
 
 def _has_probabilities(estimator: PsbmlClassifier) -> bool:
-    """Whether the base learner gives probabilities. Raises AttributeError, with the reason, if
-    not.
-    """
+    """Whether the base learner gives probabilities; else AttributeError, with the reason."""
     try:
         if hasattr(estimator._learner().unfitted(0), "predict_proba"):
             return True
@@ -142,8 +116,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     base: Annotated[str | tuple[str, ...], BASE] = "kernel-nb"
     grid: Annotated[str | None, GRID] = None
     """The torus, "WIDTHxHEIGHT"; there must be a row to train on for each node. None: "3x3", or
-    "2x2" or "1x1" for fewer than 9 or 4 such rows.
-    """
+    "2x2" or "1x1" for fewer than 9 or 4 such rows."""
     neighbourhood: str = OPTION
     replace: float = OPTION
     cycles: int = OPTION
@@ -165,17 +138,13 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         return learners.parse_learner(BASE.as_option(self.base))
 
     def _options(self) -> PsbmlOptions:
-        """The parameters as options of training. Raises ConfigError for those that make no
-        sense.
-        """
+        """The parameters as options of training. Raises ConfigError."""
         options = super()._options()
         self._trained_learner(options)
         return options
 
     def _trained_learner(self, options: PsbmlOptions) -> learners.Learner:
-        """The base learner as it is trained. Raises ConfigError if it has nothing for a GPU that
-        is asked for.
-        """
+        """The base learner as it is trained. Raises ConfigError if it has nothing for a GPU."""
         return self._learner().moved_to_gpu() if options.device == "gpu" else self._learner()
 
     @mpi.collective
@@ -226,9 +195,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         return sp.csr_matrix(X)
 
     def _scores(self, X: Any) -> np.ndarray:
-        """The scores (n, 1) of the last of two classes, or (n, n_classes), as `hpcml predict`
-        gives them. Raises ValueError.
-        """
+        """The scores (n, 1), or (n, n_classes), as of `hpcml predict`. Raises ValueError."""
         rows = self._rows(X)
         try:
             return learners.scores(self.classifier_, rows, len(self.classes_))
@@ -236,9 +203,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
             raise ValueError(about_parameters(str(error))) from None
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row (n,): the highest score; of two classes the last one where the
-        score is above `threshold_`.
-        """
+        """The class of each row (n,): the highest score; the last of two above `threshold_`."""
         scores = self._scores(X)
         best = scores.argmax(axis=1) if len(self.classes_) > 2 else (scores[:, 0] > self.threshold_).astype(np.intp)
         found: np.ndarray = self.classes_[best]
@@ -246,9 +211,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class (n, n_classes), if the base learner gives any; 0 for a
-        class that is in no row it saw.
-        """
+        """The probabilities (n, n_classes), if the base learner has any; 0 for a class not seen."""
         rows = self._rows(X)
         out = np.zeros((rows.shape[0], len(self.classes_)))
         constant = isinstance(self.classifier_, learners.Constant)

@@ -20,8 +20,7 @@ class PsbmlOptions:
     base: Annotated[tuple[str, ...], Several] = ("kernel-nb",)
     """The base learner and its options: kernel-nb, gaussian-nb, tree, stump, linear-svm, or the
     dotted path of any scikit-learn classifier, then NAME=VALUE, for instance: --base tree
-    max_depth=5.
-    """
+    max_depth=5."""
     grid: str = "3x3"
     """Nodes of the torus: WIDTHxHEIGHT. The rows are spread over them; ranks beyond their number
     only assess."""
@@ -35,39 +34,32 @@ class PsbmlOptions:
     """Share of the training rows, of each class, that judges the cycles."""
     judge: str = "error"
     """By what the validation set finds the best cycle: error, or auc (area under the ROC curve; two
-    classes only). With auc the same rows then choose the threshold, too.
-    """
+    classes only). With auc the same rows then choose the threshold, too."""
     patience: int | None = None
-    """Stop after so many cycles that are no better than the best one before them. Default: do
-    all --cycles.
-    """
+    """Stop after so many cycles that are no better than the best one before them. Default: do all
+    --cycles."""
     seeds: int | None = None
     """Do so many runs, of --seed and the seeds that follow it, divided among the ranks; then rows
     that neither trained nor chose compare the chosen cycles with cycle 0. The model is that of the
-    first seed.
-    """
+    first seed."""
     test_split: str | None = None
     """With --seeds: the rows that compare. Default: as many rows to train on as validate, others
-    for each seed.
-    """
+    for each seed."""
     asynchronous: Flag = False
-    """Let no node wait for its neighbours. Faster where ranks differ in speed; then no two runs
-    are the same.
-    """
+    """Let no node wait for its neighbours. Faster where ranks differ in speed; then no two runs are
+    the same."""
     device: str = "cpu"
     """Where rows are scored: cpu, or gpu (naive Bayes only; not the same bits)."""
     split: str | None = None
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
     label: str | None = None
     """Train for this label against all other rows. Default: the only label, or each label a
-    class.
-    """
+    class."""
     seed: int = 0
     """Another seed spreads and draws the rows otherwise."""
     checkpoint_every: float | None = None
-    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from
-    5 to 600.
-    """
+    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5
+    to 600."""
     time_limit: float | None = None
     """Seconds of training after which to write a checkpoint and stop with exit code 75."""
     profile: Flag = False
@@ -78,9 +70,7 @@ class PsbmlOptions:
     """For experiments: so many times slower."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local."""
         from hpcml.methods.psbml.torus import NEIGHBOURHOODS, parse_grid
 
         parse_grid(self.grid)
@@ -109,9 +99,7 @@ class PsbmlOptions:
 
     @property
     def parts_aside(self) -> int:
-        """How many parts of the rows, of `validation_share` each, are not trained on: one
-        validates, a second one may compare.
-        """
+        """How many parts of `validation_share` are not trained on: to validate, to compare."""
         return 2 if self.seeds is not None and self.test_split is None else 1
 
     def _check_seeds(self) -> None:
@@ -154,14 +142,11 @@ class AdaboostOptions:
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
     label: str | None = None
     """Train for this label against all other rows. Default: the only label, or each label a
-    class.
-    """
+    class."""
     seed: int = 0
     """Of what is random in the base learner."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local."""
         check_range(self, "rounds", 1, 2**31 - 1)
         check_range(self, "seed", 0, 2**32 - 1)

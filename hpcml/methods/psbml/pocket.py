@@ -19,9 +19,7 @@ def loss_of(judge: str, error: float, auc: float) -> float:
 
 
 def quality(judge: str, error: float, auc: float) -> str:
-    """The measure that judges a cycle, for people; of the area also the error that is left with
-    the threshold that was chosen.
-    """
+    """The measure that judges a cycle, for people; with an area the error at its threshold."""
     wrong = f"error {100 * error:.2f} %"
     return wrong if judge == "error" else f"area {100 * auc:.2f} %, {wrong}"
 
@@ -44,9 +42,7 @@ class Pocket:
 
 
 def margin_data(pocket: Pocket) -> tuple[np.ndarray, np.ndarray]:
-    """The places of the pocket's rows, ascending, and their weights, of several nodes' the
-    greatest. On its owner.
-    """
+    """The places of the pocket's rows, ascending, and their greatest weights. On its owner."""
     assert pocket.entries is not None
     order = np.lexsort((-pocket.entries["weight"], pocket.entries["place"]))
     places, first = np.unique(pocket.entries["place"][order], return_index=True)
@@ -54,9 +50,7 @@ def margin_data(pocket: Pocket) -> tuple[np.ndarray, np.ndarray]:
 
 
 def write_pocket(path: Path, problem: TorusProblem, pocket: Pocket, base: tuple[float, float]) -> None:
-    """Write the model file of a pocket, on its owner. `base` are error and AUC of cycle 0.
-    Local; raises DataError, OSError.
-    """
+    """Write a pocket's model, on its owner; `base` is of cycle 0. Raises DataError, OSError."""
     assert pocket.entries is not None
     places, greatest = margin_data(pocket)
     counts = np.bincount(pocket.entries["node"], minlength=problem.n_nodes)

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from hpcml import mpi, rng
 from hpcml.data.classes import Classes
@@ -23,12 +24,20 @@ from hpcml.model import learner as learners
 from hpcml.run.profile import Profile
 
 
+class RowsInMemory:
+    """All rows, in the place of a dataset file."""
+
+    def __init__(self, X: sp.csr_matrix) -> None:
+        self.X, self.nnz = X, X.nnz
+        self.n_rows, self.n_features = X.shape
+
+
 @dataclass
 class TorusProblem:
     """The data, the torus and the base learner. Rows are called by their places in the split."""
 
     comm: mpi.Comm
-    dataset: Any  # a DataFile, or rows in memory that stand for one
+    dataset: Any  # a DataFile or RowsInMemory
     split: str
     classes: Classes
     start: np.ndarray  # the node on which each row begins, VALIDATION or TEST
@@ -80,9 +89,7 @@ class TorusProblem:
         return self.dense and 2 * self.dataset.nnz >= self.dataset.n_rows * self.dataset.n_features
 
     def read(self, places: np.ndarray) -> Rows:
-        """Rows (ascending places) from the file, as they are kept and travel. Local; raises
-        DataError, OSError.
-        """
+        """Rows (ascending places) as they are kept and travel. Local; raises DataError, OSError."""
         return read_rows(self.dataset, self.classes.rows[places], self.kept_dense)
 
     def prepared(self, matrix: Rows) -> Rows:
@@ -90,17 +97,13 @@ class TorusProblem:
         return matrix.toarray() if self.dense and not isinstance(matrix, np.ndarray) else matrix
 
     def train(self, matrix: Rows, places: np.ndarray, purpose: str, number: int) -> Any:
-        """A classifier of some rows. Local. Its random numbers depend on (seed, purpose, number)
-        alone.
-        """
+        """A classifier of some rows. Local. Random by (seed, purpose, number) alone."""
         seed = int(rng.bits(self.options.seed, f"psbml {purpose}", np.array(number))) >> 32
         return learners.fit(self.learner, self.prepared(matrix), self.classes.of[places], seed)
 
     @contextmanager
     def computing(self, phase: str) -> Iterator[None]:
-        """Count the time of the body; on the rank that is to be slow (an experiment) let it take
-        that many times longer.
-        """
+        """Count the time of the body; stretch it on the rank that is to be slow (an experiment)."""
         begin = time.perf_counter()
         with self.profile(phase):
             yield

@@ -1,6 +1,4 @@
-"""The rows that a rank has seen. A row is called by its place in the training split and travels
-between two ranks once.
-"""
+"""The rows that a rank has seen, by their places in the split; a row travels to a rank once."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from hpcml.partition import offsets
 
 
 def distinct(parts: Iterable[np.ndarray]) -> np.ndarray:
-    """The places that occur in any part, ascending, each once. (`np.unique` hashes integers,
-    which takes ten times as long.)
-    """
+    """The places of all parts, ascending, each once; ten times as fast as `np.unique` (a hash)."""
     places = np.sort(np.concatenate(list(parts)))
     return places[np.concatenate([[True], places[1:] != places[:-1]])[: places.size]]
 
@@ -38,17 +34,8 @@ def read(arrays: mpi.Arrays, n_features: int) -> Rows:
     return sp.csr_matrix((data, indices, indptr), (sizes.size, n_features))
 
 
-def joined(parts: list[Rows]) -> Rows:
-    """Rows under one another."""
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    return sp.vstack(parts, format="csr")
-
-
 class RowStore:
-    """Rows by their places in the split, all CSR or all dense; and for each other rank which of
-    them it has seen.
-    """
+    """Rows by their places in the split, all CSR or dense; and which of them each rank has seen."""
 
     def __init__(self, n_features: int, places: np.ndarray, matrix: Rows) -> None:
         """`places` ascending."""
@@ -56,31 +43,24 @@ class RowStore:
         self._known: dict[int, np.ndarray] = {}  # rank: places that it has from here or that came from there, ascending
 
     def take(self, places: np.ndarray) -> Rows:
-        """Rows by their places (any order, repeats allowed). Raises KeyError for one that was
-        never seen.
-        """
+        """Rows by their places (any order, repeats). Raises KeyError for one never seen."""
         at = np.minimum(np.searchsorted(self.places, places), max(0, self.places.size - 1))
         if places.size and (self.places.size == 0 or (self.places[at] != places).any()):
             raise KeyError("a row was named that never arrived")
         return self.matrix[at]
 
-    def has(self, places: np.ndarray) -> np.ndarray:
-        """Which of some ascending places are here."""
-        return np.isin(places, self.places, assume_unique=True)
-
     def add(self, places: np.ndarray, matrix: Rows) -> None:
-        """Take rows in; those that are here already are passed over."""
-        new = np.flatnonzero(~self.has(places))
+        """Take rows in (ascending places); those that are here already are passed over."""
+        new = np.flatnonzero(~np.isin(places, self.places, assume_unique=True))
         if new.size:
             everything = np.concatenate([self.places, places[new]])
             order = np.argsort(everything, kind="stable")
-            self.matrix = joined([self.matrix, matrix[new]])[order]
+            parts = [self.matrix, matrix[new]]
+            self.matrix = (np.concatenate(parts) if isinstance(matrix, np.ndarray) else sp.vstack(parts, format="csr"))[order]
             self.places = everything[order]
 
     def letter(self, rank: int, places: np.ndarray) -> mpi.Arrays:
-        """A letter that gives another rank some rows (ascending places): those that it has not
-        seen.
-        """
+        """A letter to a rank with those of some rows (ascending places) that it has not seen."""
         new = places[~np.isin(places, self._known.get(rank, places[:0]), assume_unique=True)]
         self._know(rank, new)
         return [new, *written(self.take(new))]

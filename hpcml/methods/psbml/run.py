@@ -1,13 +1,12 @@
-"""A run of PSBML from its first cycle to its last, in either mode: checkpoints, assessments, the
-history, signals and limits.
-"""
+"""A run of PSBML from its first cycle to its last, in either mode."""
 
 from __future__ import annotations
 
 import csv
 import itertools
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,6 @@ class TorusRun(Job):
         self.cycles = np.zeros(problem.n_nodes)
         self.taken: list[Snapshot] = []  # not assessed yet
         self.at_once = 2 * problem.comm.size  # how many are assessed together: a faster rank can take more of them
-        self.elapsed = 0.0  # seconds, once the run has ended
         self.told = -1  # the last cycle that the run told of before it was resumed
         self.grid: Asynchronous | None = None
         self.saving = False
@@ -71,13 +69,10 @@ class TorusRun(Job):
 
     @mpi.collective
     def train(self, restore: bool) -> str:
-        """Collective. Do the cycles: ""; or stop after a checkpoint at a signal or the time
-        limit: why.
-        """
+        """Collective. Do the cycles: ""; or why it stopped after a checkpoint."""
         if not (restore and self._restore()):
             self.taken.append(all_rows(self.slots))
-        progress = Progress(self.log, "cycles", self.options.cycles)
-        try:
+        with closing(Progress(self.log, "cycles", self.options.cycles)) as progress:
             if not self.options.asynchronous:
                 return self.driver.run(self._in_step(), self, progress)
             self.grid = Asynchronous(self.problem, self.slots, self.fitness, self.cycles)
@@ -86,15 +81,10 @@ class TorusRun(Job):
             finally:
                 if not self.saving:  # a rank that fails alone in a checkpoint would wait for letters of those that wait for it
                     self.grid.close()
-        finally:
-            progress.close()
-            self.elapsed = self.driver.elapsed
 
     @mpi.collective
     def _in_step(self) -> Generator[list[Snapshot], None, None]:
-        """Collective. The cycles in step; after as many as there are ranks, each rank assesses
-        one, before it trains again.
-        """
+        """Collective. The cycles in step; after one for each rank, each assesses one of them."""
         with mpi.agreed(self.comm, f"reading {self.problem.dataset.path}"):
             grid = Synchronous(self.problem, self.slots, int(self.cycles.max(initial=0)))
         look = self.driver.look
@@ -117,9 +107,7 @@ class TorusRun(Job):
             self._assess([1.0] * self.comm.size)
 
     def _apart(self, grid: Asynchronous) -> Generator[list[Snapshot] | None, None, None]:
-        """A step of a node here in each turn, at this rank's own speed, until the grid has done
-        its cycles or is at a plateau.
-        """
+        """A step of a node here in each turn, at this rank's speed, until the grid is done."""
         nodes = itertools.cycle(self.slots)
         while True:
             if not self.slots or self._grid_is_done:
@@ -135,16 +123,12 @@ class TorusRun(Job):
 
     @property
     def _grid_is_done(self) -> bool:
-        """Whether the asynchronous grid has done its cycles, as far as known here, or is at a
-        plateau.
-        """
+        """Whether the grid has done its cycles, as far as known here, or is at a plateau."""
         return self.assessor.at_plateau or (self.grid is not None and self.grid.cycles_done >= self.options.cycles)
 
     @property
     def meets(self) -> bool:
-        """Whether enough asynchronous cycles wait to be assessed, by all ranks together: many,
-        or all that there will be.
-        """
+        """Whether asynchronous cycles wait to be assessed: many, or all that there will be."""
         if self.grid is None or self.assessor.at_plateau:
             return False
         rest = self._grid_is_done and (self.taken or self.n_taken < self.options.cycles)
@@ -160,9 +144,7 @@ class TorusRun(Job):
 
     @mpi.collective
     def _note_state(self) -> None:
-        """Collective. Note the state of an asynchronous grid, which all ranks have then taken as
-        often as the fastest one.
-        """
+        """Collective. Note the state of an asynchronous grid, up to the fastest rank's cycle."""
         if self.grid is None:
             return
         known = max(self.n_taken, min(self.options.cycles, int(self.grid.cycles_done)))
@@ -172,9 +154,7 @@ class TorusRun(Job):
 
     @mpi.collective
     def _assess(self, costs: list[float]) -> None:
-        """Collective. Assess some of what has been taken; `costs` are the ranks' seconds for a
-        step. Raises Stopped.
-        """
+        """Collective. Assess some that were taken; `costs`: seconds for a step. Raises Stopped."""
         self.assessor.hand_out(self.taken[: self.at_once], costs)
         del self.taken[: self.at_once]
         try:
@@ -187,9 +167,7 @@ class TorusRun(Job):
 
     @mpi.collective
     def _gather(self) -> None:
-        """Collective. Gather the results of what was handed out, tell of them, write the
-        history.
-        """
+        """Collective. Gather the results, tell of them, write the history."""
         first = len(self.assessor.history)
         self.assessor.gather()
         for line in self.assessor.history[first:]:
@@ -216,60 +194,40 @@ class TorusRun(Job):
         """Collective. Write a checkpoint."""
         self.saving = True
         self._note_state()
-        n_nodes, width = self.problem.n_nodes, self.problem.largest_node
-        assessor, pocket = self.assessor, self.assessor.pocket
-        cycles = mpi.allreduce_maxima(self.comm, self._own(self.cycles))
-        facts = CycleFacts.merged(self.comm.allgather([snapshot.facts for snapshot in self.taken]))
-        arrays = {"origin": Slab((1, 32), "|u1"), "elapsed": Slab((1, 1), "<f8"), "cycles": Slab((1, n_nodes), "<f8")}
-        arrays |= {"places": Slab((n_nodes, width), "<i8"), "fitness": Slab((n_nodes, width), "<f8")}
-        sets: dict[str, Sequence[Any]] = {"pocket": [pocket]} if pocket.cycle >= 0 else {}
-        sets |= {"taken": self.taken} if self.taken else {}
-        for name, items in sets.items():
-            arrays[f"{name}_places"] = Slab((len(items) * n_nodes, width), "<i8")
-            arrays[f"{name}_weights"] = Slab((len(items) * n_nodes, width), "<f4")
-        if assessor.history:
-            arrays["history"] = Slab((len(assessor.history), len(HISTORY)), "<f8")
-        if facts:
-            arrays["taken_cycles"] = Slab((len(facts), 1), "<f8")
-            arrays["facts"] = Slab((len(facts), len(facts[0])), "<f8")
-        if pocket.cycle >= 0:
-            arrays["judged"] = Slab((1, 4), "<f8")
+        n_nodes, width, pocket, here = self.problem.n_nodes, self.problem.largest_node, self.assessor.pocket, list(self.slots)
+        cycles = np.zeros(n_nodes)
+        cycles[here] = self.cycles[here]
+        mpi.allreduce_maxima(self.comm, cycles)
+        judged = [(pocket.cycle, pocket.error, pocket.auc, pocket.threshold)] if pocket.cycle >= 0 else []
+        lines: dict[str, Sequence[Any]] = {"elapsed": [(self.driver.elapsed,)], "cycles": [cycles], "judged": judged}
+        lines |= {"history": self.assessor.history, "taken_cycles": [(snapshot.cycle,) for snapshot in self.taken]}
+        lines["facts"] = CycleFacts.merged(self.comm.allgather([snapshot.facts for snapshot in self.taken]))
+        whole = {name: np.array(values, dtype="<f8") for name, values in lines.items() if len(values)}
+        whole["origin"] = np.frombuffer(self.problem.origin, dtype=np.uint8)[None]
+        slabs = {name: Slab(values.shape, values.dtype.str) for name, values in whole.items()}
+        slabs |= {"places": Slab((n_nodes, width), "<i8"), "fitness": Slab((n_nodes, width), "<f8")}
+        for name, n in (("pocket", len(judged)), ("taken", len(self.taken))):
+            if n:
+                slabs[f"{name}_places"] = Slab((n * n_nodes, width), "<i8")
+                slabs[f"{name}_weights"] = Slab((n * n_nodes, width), "<f4")
 
         def fill(out: CheckpointWriter) -> None:
             for node, slots in self.slots.items():
                 out.write_row("places", node, _padded(slots, width, -1))
                 out.write_row("fitness", node, _padded(self.fitness[node], width, np.nan))
             for number, snapshot in enumerate(self.taken):
-                for node in self.slots:
-                    _write_entries(out, "taken", number * n_nodes + node, snapshot.entries[snapshot.entries["node"] == node], width)
+                _write_entries(out, "taken", number * n_nodes, here, snapshot.entries, width)
             if pocket.entries is not None:
-                for node in range(n_nodes):
-                    _write_entries(out, "pocket", node, pocket.entries[pocket.entries["node"] == node], width)
-            if self.comm.rank == 0:
-                out.write_row("origin", 0, np.frombuffer(self.problem.origin, dtype=np.uint8))
-                out.write_row("elapsed", 0, np.array([self.driver.elapsed]))
-                out.write_row("cycles", 0, cycles)
-                numbers = [(float(snapshot.cycle),) for snapshot in self.taken]
-                for name, lines in (("history", assessor.history), ("facts", facts), ("taken_cycles", numbers)):
-                    for row, line in enumerate(lines):
-                        out.write_row(name, row, np.array(line))
-                if pocket.cycle >= 0:
-                    out.write_row("judged", 0, np.array([pocket.cycle, pocket.error, pocket.auc, pocket.threshold]))
+                _write_entries(out, "pocket", 0, range(n_nodes), pocket.entries, width)
+            for name, values in whole.items() if self.comm.rank == 0 else ():
+                out.write_rows(name, 0, values)
 
-        self.checkpoints.save(arrays, fill)
+        self.checkpoints.save(slabs, fill)
         self.saving = False
-
-    def _own(self, values: np.ndarray) -> np.ndarray:
-        """Values of the nodes here, 0 elsewhere."""
-        own = np.zeros(values.size)
-        own[list(self.slots)] = values[list(self.slots)]
-        return own
 
     @mpi.collective
     def _restore(self) -> bool:
-        """Collective. Take up the newest checkpoint: whether there is one. Raises DataError if
-        it is of other data or too old.
-        """
+        """Collective. Take up the newest checkpoint: whether there is one. Raises DataError."""
         path = self.checkpoints.newest()
         if path is None:
             self.log("no checkpoint was written yet; starting from the beginning")
@@ -278,7 +236,8 @@ class TorusRun(Job):
         with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
             if file["origin"][0].tobytes() != self.problem.origin:
                 raise DataError("this run was started on other data; resume with the same file")
-            if not _has_cycle_0(file):
+            lines = [file[name][:, 0] for name in ("history", "taken_cycles") if name in file]
+            if not any((cycles == 0).any() for cycles in lines):  # as there is since version 0.9
                 begun = f"{self.folder.path} was begun by version 0.8, which judges otherwise"
                 raise DataError(f"{begun}; resume with that version, or start again with --force")
             self.driver.before, self.cycles = float(file["elapsed"][0, 0]), file["cycles"][0]
@@ -310,20 +269,17 @@ def _last_cycle(history: Path) -> int:
         return -1
 
 
-def _has_cycle_0(file: h5py.File) -> bool:
-    """Whether cycle 0 is among the cycles of a checkpoint, as it is since version 0.9."""
-    return any(name in file and (file[name][:, 0] == 0).any() for name in ("history", "taken_cycles"))
-
-
 def _padded(values: np.ndarray, width: int, filler: float) -> np.ndarray:
     out = np.full(width, filler, dtype=np.float64 if isinstance(filler, float) else np.int64)
     out[: values.size] = values
     return out
 
 
-def _write_entries(out: CheckpointWriter, name: str, row: int, entries: np.ndarray, width: int) -> None:
-    out.write_row(f"{name}_places", row, _padded(entries["place"], width, -1))
-    out.write_row(f"{name}_weights", row, _padded(entries["weight"], width, 0.0))
+def _write_entries(out: CheckpointWriter, name: str, first: int, nodes: Iterable[int], entries: np.ndarray, width: int) -> None:
+    for node in nodes:
+        own = entries[entries["node"] == node]
+        out.write_row(f"{name}_places", first + node, _padded(own["place"], width, -1))
+        out.write_row(f"{name}_weights", first + node, _padded(own["weight"], width, 0.0))
 
 
 def _read_entries(file: h5py.File, name: str, first: int, nodes: list[int]) -> np.ndarray:

@@ -13,6 +13,7 @@ import csv
 import hashlib
 import time
 from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,12 +27,12 @@ from hpcml.data.shard import read_rows
 from hpcml.errors import ConfigError, DataError, HpcmlError, Interrupted
 from hpcml.files.table import read_csv, table, write_table
 from hpcml.log import Progress, joined, plural
-from hpcml.methods.psbml.cycles import cycles_of
 from hpcml.methods.psbml.pocket import Pocket, write_pocket
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.run import write_history
 from hpcml.methods.psbml.selection import TEST, spread
 from hpcml.methods.psbml.snapshot import validate
+from hpcml.methods.psbml.synchronous import cycles_of
 from hpcml.methods.psbml.torus import Placement
 from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import FINISHED, SEEDS, RunConfig, RunFolder
@@ -75,9 +76,7 @@ class Paired(NamedTuple):
 
 
 def paired(base: np.ndarray, chosen: np.ndarray, test_ratio: float) -> Paired:
-    """Compare values (n runs). `test_ratio`: rows that compare per row to train on, if each run
-    draws both anew; else NaN.
-    """
+    """Compare n runs. `test_ratio`: test rows per training row if drawn anew each time, or NaN."""
     from scipy.stats import t, ttest_rel
 
     of = [value for values in (base, chosen, chosen - base) for value in (float(values.mean()), float(values.std(ddof=1)))]
@@ -152,9 +151,7 @@ class SeedRuns(Job):
         return self.folder.checkpoints / f"seed-{seed}.csv"
 
     def done(self) -> dict[int, SeedLine]:
-        """The runs that are done. Local; raises OSError, or DataError for a file of other data
-        or a damaged one.
-        """
+        """The runs that are done. Local; raises OSError, DataError (other data, damage)."""
         found = {}
         for seed in self.seeds:
             if (path := self.part(seed)).exists():
@@ -167,10 +164,17 @@ class SeedRuns(Job):
                     raise DataError(f"{self.folder.path}: this run was started on other data; resume with the same file")
         return found
 
+    def finish(self, complete: bool) -> int:
+        """How many runs are done; if they are complete, the folder is. Local; raises as `done`."""
+        done = self.done()
+        if complete:
+            write_table(self.folder.path / SEEDS, [SeedLine._fields, *(done[seed] for seed in self.seeds)])
+            self.folder.model_part.replace(self.folder.model)
+            self.folder.drop_checkpoints()
+        return len(done)
+
     def solve(self, seeds: Sequence[int], stop: Stop) -> Generator[list[int], None, None]:
-        """Runs, one after the other; a turn is some cycles of one. Local; raises Stopped,
-        ConfigError, DataError, OSError.
-        """
+        """Runs in turn, some cycles at a time. Raises Stopped, ConfigError, DataError, OSError."""
         for seed in seeds:
             yield from self._solve(seed, stop)
             self.n_done += 1
@@ -180,9 +184,8 @@ class SeedRuns(Job):
         """The run of one seed, and its file. Local."""
         begin, first = time.monotonic(), self.problem
         options, placement = replace(first.options, seed=seed), Placement(first.placement.torus, 1, 0)
-        start = spread(
-            first.classes.of, first.classes.rows, first.n_nodes, options.validation_share, seed, options.parts_aside
-        )  # fmt: skip
+        classes = first.classes
+        start = spread(classes.of, classes.rows, first.n_nodes, options.validation_share, seed, options.parts_aside)
         problem = replace(first, comm=mpi.self_comm(), start=start, placement=placement, options=options)
         base = None
         for assessor in cycles_of(problem, stop.look):
@@ -199,9 +202,7 @@ class SeedRuns(Job):
         write_table(self.part(seed), [(*SeedLine._fields, "origin"), (*line, self.origin)])
 
     def judge(self, problem: TorusProblem, pockets: list[Pocket]) -> list[tuple[float, float]]:
-        """Error and AUC of some classifiers on the rows that compare. Local; raises DataError,
-        OSError.
-        """
+        """Error and AUC of classifiers on the rows that compare. Raises DataError, OSError."""
         aside = np.flatnonzero(problem.start == TEST)
         rows, of = (self.rows, self.of) if self.rows.size else (problem.classes.rows[aside], problem.classes.of[aside])
         matrix = problem.prepared(read_rows(problem.dataset, rows, problem.kept_dense))
@@ -210,58 +211,41 @@ class SeedRuns(Job):
 
 @mpi.collective
 def train_seeds(problem: TorusProblem, folder: RunFolder, target: Target, signals: StopSignals) -> SeedsReport:
-    """Collective over the problem's ranks. The runs of all seeds into the folder; `problem` is that
-    of the first one.
+    """Collective. The runs of all seeds into the folder; `problem` is the first one's.
 
-    Raises ConfigError or DataError for what the user can mend, Interrupted after a signal or the
-    time limit.
+    Raises ConfigError, DataError; Interrupted after a signal or the time limit.
     """
     comm, options, log = problem.comm, problem.options, folder.log
     rows, of = _test_rows(problem)
     runs = SeedRuns(problem, folder, rows, of)
     n_test = rows.size or int(np.count_nonzero(problem.start == TEST))
     ratio = np.nan if rows.size else n_test / int(np.count_nonzero(problem.start >= 0))
-    state = folder.prepare(RunConfig("psbml", problem.dataset.path.resolve(), options), target)
-    if state == FINISHED:
+    if folder.prepare(RunConfig("psbml", problem.dataset.path.resolve(), options), target) == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
         return SeedsReport(folder.model, _read(comm, folder), n_test, ratio, 0.0)
-    done: dict[int, SeedLine] = {}
     with mpi.agreed(comm, f"reading {folder.checkpoints}"):
-        if comm.rank == 0:
-            done = runs.done()
+        done = runs.done() if comm.rank == 0 else {}
     done = comm.bcast(done)
     missing = [seed for seed in runs.seeds if seed not in done]
     log(f"training {problem.about}, {n_test:,} to compare; {len(missing)} of {plural(len(runs.seeds), 'seed')}, ranks: {comm.size}")
-    progress, begin = Progress(log, "seeds", len(missing)), time.monotonic()
-    driver = Driver(comm, mpi.self_comm(), options, signals)
+    begin, driver = time.monotonic(), Driver(comm, mpi.self_comm(), options, signals)
     try:
-        stopped = driver.run(runs.solve(missing[comm.rank :: comm.size], driver.stop), runs, progress)
+        with closing(Progress(log, "seeds", len(missing))) as progress:
+            stopped = driver.run(runs.solve(missing[comm.rank :: comm.size], driver.stop), runs, progress)
     except HpcmlError:
         if comm.rank == 0 and not target.resume and not any(runs.part(seed).exists() for seed in runs.seeds):
             folder.discard()  # it could not even begin
         raise
-    finally:
-        progress.close()
     with mpi.agreed(comm, f"finishing {folder.path}"):
-        if comm.rank == 0:
-            done = runs.done()
-            if not stopped:
-                write_table(folder.path / SEEDS, [SeedLine._fields, *(done[seed] for seed in runs.seeds)])
-                folder.model_part.replace(folder.model)
-                folder.drop_checkpoints()
+        n_done = runs.finish(not stopped) if comm.rank == 0 else 0
     if stopped:
-        n_done = comm.bcast(len(done))
-        raise Interrupted(f"{stopped}: continue with --resume ({n_done} of {plural(len(runs.seeds), 'seed')} done)")
+        raise Interrupted(f"{stopped}: continue with --resume ({comm.bcast(n_done)} of {plural(len(runs.seeds), 'seed')} done)")
     return SeedsReport(folder.model, _read(comm, folder), n_test, ratio, time.monotonic() - begin)
 
 
 @mpi.collective
 def _test_rows(problem: TorusProblem) -> tuple[np.ndarray, np.ndarray]:
-    """Collective. The rows (of the file) of the split that compares, and their classes; none if the
-    training rows give some.
-
-    Raises ConfigError for rows that are trained on.
-    """
+    """Collective. The rows that compare and their classes, or none. Raises ConfigError."""
     split = problem.options.test_split
     if split is None:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)

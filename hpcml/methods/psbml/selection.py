@@ -1,6 +1,4 @@
-"""Fitness, selection weights and replacement (Kamath, Domeniconi & De Jong 2018): functions of
-global numbers, never of ranks.
-"""
+"""Fitness, weights and replacement (Kamath et al. 2018), by global numbers, never by ranks."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ VALIDATION, TEST = -1, -2  # in the place of the node on which a row begins, if 
 
 
 class Population(NamedTuple):
-    """The rows of a node without repeats: `places` ascending, how often each stands there, and
-    its fitness (if known).
-    """
+    """A node's rows without repeats: ascending `places`, how often each stands there, fitness."""
 
     places: np.ndarray
     counts: np.ndarray
@@ -29,9 +25,7 @@ class Population(NamedTuple):
 
 
 def population(slots: np.ndarray, fitness: np.ndarray | None = None) -> Population:
-    """The rows of a node from its slots; of a row that stands there with several fitnesses the
-    least counts (default: +∞).
-    """
+    """The rows of a node from its slots, each with its least fitness (default: +∞)."""
     order = np.argsort(slots, kind="stable")
     ascending = slots[order]
     first = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]])[: slots.size])
@@ -41,17 +35,13 @@ def population(slots: np.ndarray, fitness: np.ndarray | None = None) -> Populati
 
 
 def finite_range(fitness: np.ndarray) -> tuple[float, float]:
-    """The least and the greatest fitness; +∞ (no opinion) does not count, and of none the range
-    is (∞, −∞).
-    """
+    """The least and greatest fitness but for +∞ (no opinion); of none (∞, −∞)."""
     known = fitness[np.isfinite(fitness)]
     return (float(known.min()), float(known.max())) if known.size else (np.inf, -np.inf)
 
 
 def selection_weights(fitness: np.ndarray, low: float, high: float) -> np.ndarray:
-    """1 − f̂ with f̂ = (f − f_min)/(f_max − f_min) (Kamath 2018, section 3.2); 1 for all if all
-    are equal.
-    """
+    """1 − (f − f_min)/(f_max − f_min) (Kamath 2018, section 3.2); 1 if all are equal."""
     if not high > low:
         return np.ones(fitness.size)
     return 1.0 - (np.clip(fitness, low, high) - low) / (high - low)
@@ -68,11 +58,10 @@ def replace(
     low: float,
     high: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The slots of a node, and their fitness, after each was replaced with a probability.
+    """A node's slots and their fitness after each was replaced with a probability.
 
-    A new row is drawn from `pool` (own and neighbours' rows, in the order of their nodes) in
-    proportion to its weight; if all weights there are 0, evenly. `slots`, `fitness` (n) are left as
-    they are.
+    A new row is drawn from `pool` (own and neighbours' rows, by nodes) in proportion to its weight;
+    if all weights are 0, evenly. `slots`, `fitness` (n) are left as they are.
     """
     index = np.arange(slots.size)
     chosen = np.flatnonzero(rng.uniform(seed, f"psbml replace {cycle} {node}", index) < probability)
@@ -90,21 +79,18 @@ def replace(
 
 
 def validation_sizes(sizes: np.ndarray, validation_share: float) -> np.ndarray:
-    """How many rows of each class are for validation, of the number of its rows:
-    `validation_share` of them, rounded.
-    """
+    """How many rows of each class validate: `validation_share` of their number, rounded."""
     return np.floor(validation_share * sizes + 0.5).astype(np.int64)
 
 
 def spread(
     classes: np.ndarray, rows: np.ndarray, n_nodes: int, validation_share: float, seed: int, parts_aside: int = 1
 ) -> np.ndarray:
-    """Where each row of the split begins: its node, or VALIDATION, or in a second part aside TEST.
-    All are stratified by class.
+    """Where each row begins: its node, or VALIDATION, or in a second part aside TEST; by class.
 
     Within a class the rows stand in the order of random bits keyed by their numbers in the file;
-    the first ones (`validation_sizes`) are for validation, with two parts aside as many for the
-    test, and the others are dealt to the nodes in turn, so that node sizes differ by one at most.
+    the first ones (`validation_sizes`) validate, with two parts aside as many test, and the others
+    are dealt to the nodes in turn: node sizes differ by one at most.
     """
     order = np.lexsort((rng.bits(seed, "psbml spread", rows), classes))
     sizes = np.bincount(classes)

@@ -71,17 +71,13 @@ def entries_of(populations: dict[int, Population], low: float, high: float) -> n
 
 
 def all_rows(slots: dict[int, np.ndarray]) -> Snapshot:
-    """Cycle 0: the rows with which the nodes here begin, all training rows together; the base
-    learner without PSBML.
-    """
+    """Cycle 0: all rows with which the nodes here begin; the base learner without PSBML."""
     populations = {node: population(rows) for node, rows in slots.items()}
     return Snapshot(0, entries_of(populations, math.nan, math.nan), CycleFacts(math.nan, math.nan))
 
 
 def assign(n_tasks: int, costs: list[float]) -> list[int]:
-    """The rank for each of some equal tasks so that all are done soonest; `costs` are the ranks'
-    seconds per task.
-    """
+    """The rank for each equal task so that all end soonest; `costs`: the ranks' seconds for one."""
     load = np.zeros(len(costs))
     ranks = []
     for _ in range(n_tasks):
@@ -110,9 +106,7 @@ class Assessor:
 
     @property
     def at_plateau(self) -> bool:
-        """Whether `patience` cycles were no better than the best one before them. Cycle 0 does
-        not count: the torus may be slow.
-        """
+        """Whether `patience` cycles are no better than the best before; cycle 0 never counts."""
         options, best, since = self.problem.options, math.inf, 0
         for line in self.history:
             if line[0] > 0:
@@ -122,9 +116,7 @@ class Assessor:
 
     @mpi.collective
     def hand_out(self, snapshots: list[Snapshot], costs: list[float]) -> None:
-        """Collective. Give each rank snapshots to assess; `costs` are the ranks' seconds for an
-        equal amount of work.
-        """
+        """Collective. Give the ranks snapshots to assess; `costs`: their seconds for equal work."""
         comm, self.handed = self.problem.comm, snapshots
         for snapshot, rank in zip(snapshots, assign(len(snapshots), costs), strict=True):
             parts = [np.empty(0, dtype=ENTRY)] * comm.size
@@ -134,9 +126,7 @@ class Assessor:
                 self._mine.append((snapshot.cycle, np.concatenate(received)))
 
     def work(self, look: Look) -> None:
-        """Assess this rank's part of what was handed out. Local; raises what `look` does before
-        one begins.
-        """
+        """Assess this rank's part. Local; raises what `look` does before one begins."""
         judge = self.problem.options.judge
         with self.problem.computing("assess"):
             for cycle, entries in self._mine:
@@ -171,11 +161,9 @@ class Assessor:
 
     @mpi.collective
     def gather(self) -> None:
-        """Collective, after `work`. Tell all ranks the results; the best classifier and its rows
-        stay on the rank that has them.
+        """Collective, after `work`. Tell all ranks the results; the best's rows stay in place.
 
-        Cycles after a plateau do not count: how many were done in the meantime depends on the
-            ranks.
+        Cycles after a plateau do not count: how many were done depends on the ranks.
         """
         comm, judge = self.problem.comm, self.problem.options.judge
         mine = {judged.cycle: judged for judged, _ in self._judged}
@@ -198,11 +186,8 @@ class Assessor:
 def validate(
     classifier: object, matrix: Rows, classes: np.ndarray, n_classes: int, threshold: float | None = 0.0
 ) -> tuple[float, float, float]:
-    """The share of rows that are misclassified, the area under the ROC curve (NaN for more than two
-    classes), and the threshold.
-
-    A row is of the last of two classes if its score is above the threshold; None: that with the
-    fewest misclassified rows.
+    """The share of misclassified rows, the area under the ROC curve (of two classes, else NaN), and
+    the threshold above which rows are of the last of two; None: that with the fewest misclassified.
     """
     scores = learners.scores(classifier, matrix, n_classes)
     if n_classes > 2:
@@ -214,11 +199,8 @@ def validate(
 
 
 def best_threshold(scores: np.ndarray, positive: np.ndarray) -> float:
-    """The threshold above which rows (n) count as positive that leaves the fewest wrong; of equally
-    good ones that nearest to 0.
-
-    Candidates are 0, what is halfway between neighbouring scores, and the least and the greatest
-    score.
+    """The threshold that misclassifies fewest rows (n) (ties: the nearest to 0) among 0, what is
+    halfway between neighbouring scores, the least score and the greatest.
     """
     values = np.unique(scores)
     halves = values[:-1] / 2 + values[1:] / 2
@@ -233,10 +215,9 @@ def best_threshold(scores: np.ndarray, positive: np.ndarray) -> float:
 
 
 def area_under_roc(positives: np.ndarray, negatives: np.ndarray) -> float:
-    """The share of pairs of a positive's and a negative's score that are in the right order, ties
-    counting half; NaN of none.
+    """The share of pairs of a positive and a negative in right order, ties half; NaN of none.
 
-    (What `hpcml.evaluation` counts on many ranks; scikit-learn's takes half a second to import.)
+    (Measures of `hpcml.evaluation` need many ranks; scikit-learn's half a second to import.)
     """
     if not positives.size * negatives.size:
         return math.nan

@@ -9,7 +9,7 @@ here, and the fitness of the rows here. Over the whole grid two numbers are redu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from hpcml.methods.psbml import selection
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.rows import RowStore, distinct
 from hpcml.methods.psbml.selection import Population
-from hpcml.methods.psbml.snapshot import CycleFacts, Snapshot, entries_of
+from hpcml.methods.psbml.snapshot import Assessor, CycleFacts, Snapshot, all_rows, entries_of
 from hpcml.model import learner as learners
 from hpcml.slices import Look, never_stop
 
@@ -35,8 +35,7 @@ class Synchronous:
 
     @mpi.collective
     def step(self, first: Callable[[], None] = lambda: None, look: Look = never_stop) -> Snapshot:
-        """Collective. One cycle. `first` is local work that may be done any time before a rank
-        meets its neighbours.
+        """Collective. One cycle. `first` is local work, done before a rank meets its neighbours.
 
         What `look` raises before a node is trained or tests, on any rank, all ranks raise; the
         cycle is then still to be done.
@@ -64,8 +63,9 @@ class Synchronous:
         around = own | self._exchange_rows(own)
         with mpi.agreed(comm, "testing the nodes' rows"), problem.computing("test"):
             confidences = self._test(judges, around, look)
-        fitness = self._exchange_confidences(own, confidences)
-        own = {node: rows._replace(fitness=fitness[node]) for node, rows in own.items()}
+        for node, confidence in self._exchange_values(confidences, given=problem.placement.wanted, wanted=problem.placement.given):
+            np.minimum(confidences[node], confidence, out=confidences[node])
+        own = {node: rows._replace(fitness=confidences[node]) for node, rows in own.items()}
         ranges = [selection.finite_range(rows.fitness) for rows in own.values()]
         with problem.profile("exchange"):
             extremes = np.array(
@@ -73,7 +73,9 @@ class Synchronous:
             )
             mpi.allreduce_maxima(comm, extremes)
         low, high = -float(extremes[0]), float(extremes[1])
-        around = own | self._exchange_fitness(own, around)
+        fitness = {node: rows.fitness for node, rows in own.items()}
+        found = self._exchange_values(fitness, problem.placement.given, problem.placement.wanted)
+        around = own | {node: around[node]._replace(fitness=values) for node, values in found}
         with mpi.agreed(comm, "drawing rows"):
             new = self._draw(around, low, high)
             entries = entries_of(new, low, high)
@@ -93,10 +95,16 @@ class Synchronous:
             return mpi.exchange_with(self.problem.comm, parts)
 
     @mpi.collective
+    def _exchange_values(
+        self, values: dict[int, np.ndarray], given: dict[int, list[int]], wanted: dict[int, list[int]]
+    ) -> list[tuple[int, np.ndarray]]:
+        """Collective over neighbours. Give values of nodes, by rank; those of the wanted nodes."""
+        parts = {rank: [values[node] for node in nodes] for rank, nodes in given.items()}
+        return [pair for rank, arrays in self._exchange(parts).items() for pair in zip(wanted[rank], arrays, strict=True)]
+
+    @mpi.collective
     def _exchange_rows(self, own: dict[int, Population]) -> dict[int, Population]:
-        """Collective over neighbours. The populations of the neighbours' nodes; their rows are
-        then in the store.
-        """
+        """Collective over neighbours. Their nodes' populations; the store then has their rows."""
         comm, placement, parts, found = self.problem.comm, self.problem.placement, {}, {}
         with mpi.agreed(comm, "writing letters to neighbours"):
             for rank, nodes in placement.given.items():
@@ -115,9 +123,7 @@ class Synchronous:
         return found
 
     def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:
-        """For each node here or near here: the least confidence of any judge here in each of its
-        rows. Raises what `look` does.
-        """
+        """By node, here or near: its rows' least confidence of judges here. Raises as `look`."""
         problem, torus = self.problem, self.problem.placement.torus
         least = {node: np.full(rows.places.size, np.inf) for node, rows in around.items()}
         before: tuple[int, ...] = ()
@@ -133,36 +139,8 @@ class Synchronous:
                 np.minimum(least[node], confidence[at[node]], out=least[node])
         return least
 
-    @mpi.collective
-    def _exchange_confidences(self, own: dict[int, Population], here: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        """Collective over neighbours. The fitness of the rows of the nodes here: the least
-        confidence of any judge anywhere.
-        """
-        placement = self.problem.placement
-        parts = {rank: [here[node] for node in nodes] for rank, nodes in placement.wanted.items()}
-        fitness = {node: here[node] for node in own}
-        for rank, arrays in self._exchange(parts).items():
-            for node, confidence in zip(placement.given[rank], arrays, strict=True):
-                fitness[node] = np.minimum(fitness[node], confidence)
-        return fitness
-
-    @mpi.collective
-    def _exchange_fitness(self, own: dict[int, Population], around: dict[int, Population]) -> dict[int, Population]:
-        """Collective over neighbours. The populations of the neighbours' nodes with the fitness
-        of their rows.
-        """
-        placement = self.problem.placement
-        parts = {rank: [own[node].fitness for node in nodes] for rank, nodes in placement.given.items()}
-        return {
-            node: around[node]._replace(fitness=fitness)
-            for rank, arrays in self._exchange(parts).items()
-            for node, fitness in zip(placement.wanted[rank], arrays, strict=True)
-        }
-
     def _draw(self, around: dict[int, Population], low: float, high: float) -> dict[int, Population]:
-        """Replace rows on all nodes here, after all have drawn; the new populations with the
-        fitness that their rows had.
-        """
+        """Replace rows of the nodes here, after all have drawn; populations, as fit as before."""
         torus, options, new = self.problem.placement.torus, self.problem.options, {}
         for node, slots in self.slots.items():
             pool = [around[neighbour] for neighbour in torus.neighbours(node)]
@@ -170,3 +148,23 @@ class Synchronous:
             new[node] = selection.replace(options.seed, self.cycle, node, slots, fitness, pool, options.replace, low, high)
         self.slots = {node: slots for node, (slots, _) in new.items()}
         return {node: selection.population(slots, fitness) for node, (slots, fitness) in new.items()}
+
+
+@mpi.collective
+def cycles_of(problem: TorusProblem, look: Look = never_stop) -> Iterator[Assessor]:
+    """Collective. Do the cycles; yields the assessor each time it has judged some, 0 first.
+
+    What `look` raises between two nodes or assessments, on any rank, all ranks raise.
+    """
+    comm, cycles = problem.comm, problem.options.cycles
+    with mpi.agreed(comm, "reading the rows"):
+        grid, assessor = Synchronous(problem, problem.first_slots), Assessor(problem)
+    waiting = [all_rows(problem.first_slots)]
+    while (waiting or grid.cycle < cycles) and not assessor.at_plateau:
+        n_steps = min(comm.size - len(waiting), cycles - grid.cycle)
+        taken, waiting = waiting + [grid.step(look=look) for _ in range(n_steps)], []  # one for each rank to assess
+        assessor.hand_out(taken, [1.0] * comm.size)
+        with mpi.agreed(comm, "assessing the grid"):
+            assessor.work(look)
+        assessor.gather()
+        yield assessor

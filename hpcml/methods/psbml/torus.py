@@ -1,6 +1,4 @@
-"""The torus: which nodes are neighbours, and which rank hosts which nodes. Pure functions, the
-same on every rank.
-"""
+"""The torus: which nodes are neighbours, and which rank hosts which. The same on every rank."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ def parse_grid(text: str) -> tuple[int, int]:
 
 
 def grid_for(n_rows: int, most: str) -> str:
-    """The grid `most`; for fewer rows than it has nodes the largest square one with a row for
-    each node.
-    """
+    """The grid `most`; for fewer rows than nodes the largest square with a row for each."""
     width, height = parse_grid(most)
     side = max(math.isqrt(n_rows), 1)
     return most if n_rows >= width * height else f"{min(side, width)}x{min(side, height)}"
@@ -58,9 +54,7 @@ class Torus:
         return self.width * self.height
 
     def neighbours(self, node: int) -> tuple[int, ...]:
-        """The nodes of a node's neighbourhood, itself among them, ascending, each once.
-        Neighbours are so mutually.
-        """
+        """The neighbours of a node, itself among them, ascending, each once; always mutual."""
         y, x = divmod(node, self.width)
         steps = ((0, 0), *NEIGHBOURHOODS[self.neighbourhood])
         return tuple(sorted({(y + dy) % self.height * self.width + (x + dx) % self.width for dx, dy in steps}))
@@ -68,9 +62,7 @@ class Torus:
 
 @dataclass(frozen=True)
 class Placement:
-    """The share of one of `n_ranks` ranks in a torus: contiguous blocks of nodes, one each where
-    there are as many ranks.
-    """
+    """A rank's share of a torus: consecutive nodes, one where there are as many ranks."""
 
     torus: Torus
     n_ranks: int
@@ -84,23 +76,17 @@ class Placement:
 
     @cached_property
     def nodes(self) -> list[int]:
-        """This rank's nodes, ascending; none if there are more ranks than nodes and this is one
-        too many.
-        """
+        """This rank's nodes, ascending; none if it is one rank too many."""
         return np.flatnonzero(self.owners == self.rank).tolist()
 
     @cached_property
     def given(self) -> dict[int, list[int]]:
-        """For each other rank that hosts a neighbour of a node here: the nodes here that it has
-        to know.
-        """
+        """For each other rank with a neighbour of a node here: the nodes here that it must know."""
         return self._pairs(here=True)
 
     @cached_property
     def wanted(self) -> dict[int, list[int]]:
-        """For each other rank that hosts a neighbour of a node here: the nodes there that this
-        rank has to know.
-        """
+        """For each other rank with a neighbour of a node here: its nodes to be known here."""
         return self._pairs(here=False)
 
     def _pairs(self, here: bool) -> dict[int, list[int]]:

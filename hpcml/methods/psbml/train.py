@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.log import joined, plural
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.pocket import quality, write_pocket
-from hpcml.methods.psbml.problem import TorusProblem
+from hpcml.methods.psbml.problem import RowsInMemory, TorusProblem
 from hpcml.methods.psbml.run import TorusRun
 from hpcml.methods.psbml.seeds import SeedsReport, train_seeds
 from hpcml.methods.psbml.selection import VALIDATION, spread
@@ -28,22 +27,6 @@ from hpcml.mpi.memory import check_room
 from hpcml.run.folder import FINISHED, RunConfig, RunFolder
 from hpcml.run.session import Session, Target
 from hpcml.signals import StopSignals
-
-
-class MatrixSizes(Protocol):
-    """Of a dataset, or of rows in memory."""
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-
-    @property
-    def n_features(self) -> int:
-        """The number of features."""
-
-    @property
-    def nnz(self) -> int:
-        """The number of values other than 0."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +64,10 @@ class PsbmlReport:
 
 @mpi.collective
 def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -> PsbmlReport | SeedsReport:
-    """Collective over the session. Train one classifier of the classes of `data` into the run
-    folder of the target.
+    """Collective over the session. Train one classifier of all classes into the target's folder.
 
-    Synchronous runs give the same model on any number of ranks. Raises ConfigError or DataError for
-    what the user can mend, Interrupted after a signal or the time limit.
+    Synchronous runs give the same model on any number of ranks. Raises ConfigError, DataError;
+    Interrupted after a signal or the time limit.
     """
     options.validate()
     learner = learners.parse_learner(options.base)
@@ -114,9 +96,7 @@ def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -
 
 @mpi.collective
 def make_problem(comm: mpi.Comm, dataset: DataFile, torus: Torus, learner: learners.Learner, options: PsbmlOptions) -> TorusProblem:
-    """Collective over `comm`. Spread the rows over the torus. Raises ConfigError if they are too
-    few or need too much memory.
-    """
+    """Collective over `comm`. Spread the rows over the torus. Raises ConfigError as `lay_out`."""
     split = options.split or default_split(dataset, "train")
     classes = read_classes(comm, dataset, split, options.label)
     start, dense = lay_out(comm, dataset, classes, torus, learner, options)
@@ -125,13 +105,9 @@ def make_problem(comm: mpi.Comm, dataset: DataFile, torus: Torus, learner: learn
 
 @mpi.collective
 def lay_out(
-    comm: mpi.Comm, sizes: MatrixSizes, classes: Classes, torus: Torus, learner: learners.Learner, options: PsbmlOptions
+    comm: mpi.Comm, sizes: DataFile | RowsInMemory, classes: Classes, torus: Torus, learner: learners.Learner, options: PsbmlOptions
 ) -> tuple[np.ndarray, bool]:
-    """Collective over `comm`. Where each row begins (n; see `spread`), and whether the learner gets
-    dense rows.
-
-    Raises ConfigError if the rows are too few, or need too much memory.
-    """
+    """Collective over `comm`. Where rows begin (`spread`); whether dense. Raises ConfigError."""
     if options.judge == "auc" and classes.n_classes > 2:
         raise ConfigError(f"--judge auc: the data have {classes.n_classes} classes, but expected two; use --judge error")
     with mpi.agreed(comm, "spreading the rows"):
@@ -174,16 +150,15 @@ def _train(problem: TorusProblem, folder: RunFolder, target: Target, signals: St
         raise Interrupted(
             f"{stopped}: checkpoint written; continue with --resume ({run.n_taken} of {plural(options.cycles, 'cycle')} done)"
         )
+    seconds = run.driver.elapsed
     _write_model(problem, folder, run)
     profiles = comm.allgather(problem.profile.seconds) if options.profile else []
-    return _report(comm, folder, options.judge, run.elapsed, profiles)
+    return _report(comm, folder, options.judge, seconds, profiles)
 
 
 @mpi.collective
 def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> None:
-    """Collective. Bring the pocket to rank 0, which writes it; then the checkpoints are not
-    needed any more.
-    """
+    """Collective. Rank 0 gets the pocket and writes it, and drops the checkpoints."""
     comm, pocket = problem.comm, run.assessor.pocket
     with mpi.agreed(comm, "training the best classifier once more"):
         if pocket.entries is not None and pocket.classifier is None:  # the run was resumed

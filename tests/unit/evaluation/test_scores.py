@@ -60,7 +60,7 @@ def test_kernels_give_the_textbook_bits(index, ones, precision):
     expected = [[textbook(*arrays, row, W[label], columns, factors, bias[label]) for label in range(7)] for row in rows]
     assert np.array_equal(out, expected)
     pairs = np.empty(out.size)
-    score_pairs(*arrays, np.repeat(rows, 7), np.tile(np.arange(7), rows.size), W, columns, factors, bias, pairs)
+    score_pairs(*arrays, np.repeat(rows, 7), np.tile(np.arange(7), rows.size), W, (columns, factors), bias, pairs)
     assert pairs.tobytes() == out.tobytes()
 
 

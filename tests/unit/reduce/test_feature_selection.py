@@ -23,7 +23,7 @@ from hpcml.data.row_checks import check_contents
 from hpcml.data.shard import load_shard, read_rows, slab_of
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
-from hpcml.methods.online.extremal import best, extremal, n_from_the_top
+from hpcml.methods.online.live import best, extremal, n_from_the_top
 from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
 from hpcml.plots.selection import curves, plot_selection

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from support.make import dataset
+from support.online import learnt, resumed, rows_of, same, shard_of
 from support.oracles_online import BIAS, Learner
 from support.training import asked, train
 
 import hpcml.methods.online.source as source_module
 from hpcml.data.shard import Shard
-from hpcml.errors import ConfigError, DataError, Interrupted
+from hpcml.errors import ConfigError, DataError
 from hpcml.methods.online.live import STAY
 from hpcml.methods.online.live_kernels import FREE
 from hpcml.methods.online.state import LearnerState
@@ -26,12 +27,6 @@ def data_of(seed=1, m=150, d=60, n_labels=2, density=0.1):
     X[m // 2] = rng.random((1, d)) < 0.9  # a row of nearly all features
     X = X.tocsr()
     return X, (X @ rng.standard_normal((d, n_labels)) > 0.1).astype(int)
-
-
-def shard_of(X, Y):
-    X, Y = sp.csr_matrix(X), sp.csr_matrix(Y)
-    x, y = (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data), (Y.indptr.astype(np.int64), Y.indices.astype(np.int32))
-    return Shard(0, np.arange(X.shape[0]), *x, *y, X.shape[0], 0, X.shape[1], Y.shape[1])
 
 
 class Twin:
@@ -74,15 +69,13 @@ def test_the_documented_rule(method, voted, size, share):
     options = asked(method, voted=voted, live_features=size, share=share)
     state, twin = LearnerState(options, method, 2, 60), Twin(method, options, 2)
     shard = shard_of(X, Y)
-    for row in range(X.shape[0]):
-        twin.learn(dict(zip(X[[row]].indices.tolist(), X[[row]].data.tolist(), strict=True)), Y[row])
+    for row, values in enumerate(rows_of(X)):
+        twin.learn(values, Y[row])
         state.learn(shard, np.array([row]))
         numbers, _ = state.kept()
         assert numbers.tolist() == sorted(twin.live)
         assert numbers.size <= size
-    whole = LearnerState(options, method, 2, 60)
-    whole.learn(shard, shard.rows)
-    assert same(whole, state)
+    assert same(learnt(method, X, Y, options), state)
     W, bias = state.linear()
     for lane, learner in enumerate(twin.learners):
         expected = learner.linear()
@@ -92,25 +85,13 @@ def test_the_documented_rule(method, voted, size, share):
         assert (state.counters[1:3, lane].sum(), state.counters[3, lane]) == (learner.wrong, learner.updates)
 
 
-def same(a, b):
-    """Two states have the same bits, whichever slots they put them in."""
-    (numbers, rows), (others, other_rows) = a.kept(), b.kept()
-    if a.n_rows != b.n_rows or numbers.tolist() != others.tolist():
-        return False
-    both = ((s.arrays_of(lane, np.append(0, r)) for s, r in ((a, rows), (b, other_rows))) for lane in range(a.n_lanes))
-    return all(one[name].tobytes() == two[name].tobytes() for one, two in both for name in one)
-
-
 @pytest.mark.parametrize("voted", [False, True])
 @pytest.mark.parametrize("method", ["bw", "mbw"])
 def test_room_for_all_features_is_no_limit(method, voted):
     X, Y = data_of()
-    shard = shard_of(X, Y)
-    unbounded = LearnerState(asked(method, voted=voted), method, 2, 60)
-    unbounded.learn(shard, shard.rows)
+    unbounded = learnt(method, X, Y, asked(method, voted=voted))
     for size in (60, 61, 1000):
-        state = LearnerState(asked(method, voted=voted, live_features=size), method, 2, 60)
-        state.learn(shard, shard.rows)
+        state = learnt(method, X, Y, asked(method, voted=voted, live_features=size))
         assert same(state, unbounded)
         assert [a.tobytes() for a in state.linear()] == [a.tobytes() for a in unbounded.linear()]
 
@@ -118,9 +99,7 @@ def test_room_for_all_features_is_no_limit(method, voted):
 def test_cuts_of_the_rows_do_not_matter():
     X, Y = data_of(m=200)
     shard, options = shard_of(X, Y), asked("mbw", live_features=15, voted=True)
-    whole = LearnerState(options, "mbw", 2, 60)
-    whole.learn(shard, shard.rows)
-    rng = np.random.default_rng(0)
+    whole, rng = learnt("mbw", X, Y, options), np.random.default_rng(0)
     for n in (1, 5, 100):
         state = LearnerState(options, "mbw", 2, 60)
         for some in np.split(shard.rows, np.sort(rng.choice(201, n))):
@@ -167,16 +146,6 @@ def test_a_negative_value_is_refused_with_its_row(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def resumed(data, run, options):
-    """The model of a pass that is interrupted after every piece."""
-    for rounds in range(100):
-        try:
-            return train("mbw", None, data, run, replace(options, time_limit=1e-9), resume=rounds > 0).model
-        except Interrupted:
-            pass
-    raise AssertionError("it never ends")
-
-
 @pytest.mark.parametrize("voted", [False, True])
 def test_a_continued_pass_has_the_bits_of_one_that_never_stopped(tmp_path, monkeypatch, voted):
     """From an initial model, from checkpoints, from both: of fewer live features, too, than the initial model had."""
@@ -191,5 +160,5 @@ def test_a_continued_pass_has_the_bits_of_one_that_never_stopped(tmp_path, monke
     assert Model(second).weights().tobytes() == Model(whole).weights().tobytes()
     assert np.count_nonzero(Model(whole).factors) <= 20
     monkeypatch.setattr(source_module, "PIECE_NNZ", 60)
-    assert resumed(data, tmp_path / "a", options).read_bytes() == whole.read_bytes()
-    assert resumed(data, tmp_path / "b", more).read_bytes() == second.read_bytes()
+    assert resumed(data, tmp_path / "a", options).model.read_bytes() == whole.read_bytes()
+    assert resumed(data, tmp_path / "b", more).model.read_bytes() == second.read_bytes()

@@ -22,12 +22,12 @@ from hpcml.evaluation.scoring import Scorer
 from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.registry import METHODS
 
-EVERY = [OnlineClassifier(method=method, voted=voted) for method in LEARNERS for voted in (False, True)]
+KINDS = [(method, voted) for method in LEARNERS for voted in (False, True)]
 MORE = [OnlineClassifier(method="mbw", shuffle=True), OnlineClassifier(method="romma", fit_intercept=True)]
-every_method = pytest.mark.parametrize(("method", "voted"), [(method, voted) for method in LEARNERS for voted in (False, True)])
+every_method = pytest.mark.parametrize(("method", "voted"), KINDS)
 
 
-@parametrize_with_checks([*EVERY, *MORE])
+@parametrize_with_checks([*(OnlineClassifier(*kind) for kind in KINDS), *MORE])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -45,9 +45,6 @@ def blobs(n_classes=3, n=150, d=12, seed=0):
 def same(a, b):
     """Two classifiers have learnt the same bits."""
     return all(getattr(a, name).tobytes() == getattr(b, name).tobytes() for name in ("coef_", "intercept_", "n_updates_"))
-
-
-# the model that the command line trains
 
 
 @every_method
@@ -86,18 +83,17 @@ def test_two_classes_are_one_learner_and_more_are_one_each(method, voted):
     for n_classes in (2, 3):
         X, y = blobs(n_classes)
         found = OnlineClassifier(method, voted).fit(X, np.array(["ant", "bee", "cat"])[y])
-        Y = y[:, None] == (np.arange(3) if n_classes == 3 else [1])
-        if n_classes == 3:
-            assert same(found, OnlineClassifier(method, voted).fit(X, Y.astype(int)))
-        else:
-            sets = np.column_stack([Y, Y]).astype(int)
-            assert found.coef_.tobytes() == OnlineClassifier(method, voted).fit(X, sets).coef_[:1].tobytes()
-        assert found.coef_.shape == (n_classes if n_classes > 2 else 1, 12)
-        assert found.classes_.tolist() == ["ant", "bee", "cat"][:n_classes]
-        assert found.n_rows_ == 150
         scores = found.decision_function(X)
-        assert scores.shape == ((150, 3) if n_classes == 3 else (150,))
-        expected = scores.argmax(axis=1) if n_classes == 3 else (scores > 0).astype(int)
+        if n_classes == 3:
+            assert same(found, OnlineClassifier(method, voted).fit(X, (y[:, None] == np.arange(3)).astype(int)))
+            assert (found.coef_.shape, scores.shape) == ((3, 12), (150, 3))
+            expected = scores.argmax(axis=1)
+        else:
+            sets = OnlineClassifier(method, voted).fit(X, np.column_stack([y, y]))
+            assert found.coef_.tobytes() == sets.coef_[:1].tobytes()
+            assert (found.coef_.shape, scores.shape) == ((1, 12), (150,))
+            expected = (scores > 0).astype(int)
+        assert found.classes_.tolist() == ["ant", "bee", "cat"][:n_classes] and found.n_rows_ == 150
         assert found.predict(X).tolist() == found.classes_[expected].tolist()
 
 
@@ -106,11 +102,8 @@ def test_form_of_the_input_does_not_matter_and_is_not_touched(method, voted):
     X, y = blobs()
     alone = OnlineClassifier(method, voted).fit(X, y)
     doubled = sp.coo_matrix((np.tile(X.ravel() / 2, 2), np.tile(np.indices(X.shape).reshape(2, -1), 2)), X.shape)
-    backwards = sp.csr_matrix(X)
-    for row in range(150):
-        part = slice(*backwards.indptr[row : row + 2])
-        backwards.data[part], backwards.indices[part] = backwards.data[part][::-1].copy(), backwards.indices[part][::-1].copy()
-    backwards.has_sorted_indices = False
+    backwards = sp.csr_matrix(X[:, ::-1])
+    backwards.indices, backwards.has_sorted_indices = 11 - backwards.indices, False
     explicit = sp.csr_matrix((X.ravel(), np.tile(np.arange(12), 150), np.arange(151) * 12), X.shape)
     forms = [X.astype(float), X.tolist(), np.asfortranarray(X), sp.csc_matrix(X), sp.csr_array(X), doubled, backwards, explicit]
     for other in [*forms, pd.DataFrame(X)]:
@@ -119,9 +112,6 @@ def test_form_of_the_input_does_not_matter_and_is_not_touched(method, voted):
         assert same(found, alone)
         np.testing.assert_allclose(found.decision_function(other), alone.decision_function(X), rtol=1e-6, atol=1e-6)
         assert pickle.dumps(other) == before
-
-
-# passes in pieces
 
 
 @every_method
@@ -212,16 +202,10 @@ def test_shuffling():
     assert same(plain, OnlineClassifier("perceptron", random_state=9).fit(X, y))
 
 
-# what scikit-learn does with it
-
-
-def test_parameters_must_stay_from_one_partial_fit_to_the_next():
+def test_parameters_set_later_change_no_predictions_and_must_stay_for_partial_fit():
     model = OnlineClassifier("pa").partial_fit([[1.0], [2.0]], [0, 1], classes=[0, 1])
     with pytest.raises(ValueError, match="parameters are not those of the first call"):
         model.set_params(voted=True).partial_fit([[1.0]], [0])
-
-
-def test_predictions_do_not_change_with_parameters_set_later():
     X, y = blobs()
     for method, other in (("mbw", "perceptron"), ("perceptron", "mbw")):
         model = OnlineClassifier(method).fit(X, y)
@@ -233,9 +217,8 @@ def test_predictions_do_not_change_with_parameters_set_later():
 def test_pipeline_and_grid_search():
     X, y = blobs(n=300)
     grid = {"onlineclassifier__method": list(LEARNERS), "onlineclassifier__voted": [False, True]}
-    pipe = make_pipeline(MinMaxScaler(), OnlineClassifier())
-    search = GridSearchCV(pipe, grid, cv=3, error_score="raise").fit(X, y)
-    assert search.best_score_ > 0.95
+    search = GridSearchCV(make_pipeline(MinMaxScaler(), OnlineClassifier()), grid, cv=3, error_score="raise")
+    assert search.fit(X, y).best_score_ > 0.95
     assert cross_val_score(OnlineClassifier("pa"), X, y, cv=3, error_score="raise").mean() > 0.9
 
 
@@ -252,17 +235,21 @@ def test_unseen_features_do_not_count():
                 model.predict(-changed)
 
 
+def warnings_in_pieces(learner, X, y, words):
+    """The warnings of a pass in pieces, which have these words."""
+    with pytest.warns(UserWarning, match=words) as told:
+        for some in np.split(np.arange(y.size), 4):
+            learner.partial_fit(X[some], y[some], classes=np.unique(y))
+    return told
+
+
 def test_rows_sorted_by_class_are_warned_of():
     X, y = np.random.default_rng(0).random((400, 5)), np.repeat(["no", "yes"], 200)
     said = r"the rows come sorted by label, or in blocks \(1 of 1 labels; the 200 rows with 'yes' in 1 runs, where random order has"
     with pytest.warns(UserWarning, match=said + r" about 100\).*; shuffle the rows, or use fit with shuffle=True$") as told:
         OnlineClassifier().fit(X, y)
     assert [each.filename for each in told] == [__file__]
-    with pytest.warns(UserWarning, match="sorted by label") as told:
-        learner = OnlineClassifier()
-        for some in np.split(np.arange(400), 8):
-            learner.partial_fit(X[some], y[some], classes=["no", "yes"])
-    assert len(told) == 1  # for a pass
+    assert len(warnings_in_pieces(OnlineClassifier(), X, y, "sorted by label")) == 1
     with pytest.warns(UserWarning, match="3 of 3 labels; the 100 rows with 'a' in 1 runs"):
         OnlineClassifier("pa").fit(X[:300], np.repeat(["a", "b", "c"], 100))
     with warnings.catch_warnings():
@@ -276,21 +263,14 @@ def test_weights_at_the_bound_are_warned_of_as_by_the_command(tmp_path, voted):
     rng = np.random.default_rng(1)
     X, coins = (rng.random((3000, 60)) < 0.2).astype(np.float32), rng.random(3000) < 0.5
     names = np.where(coins, "label0", "absent")
-    advice = (
-        "; the average still holds what was learnt before; rows with better labels need a new fit"
-        if voted
-        else "; voted=True averages"
-    )
+    again = "; the average still holds what was learnt before; rows with better labels need a new fit"
+    advice = again if voted else "; voted=True averages"
     said = str(train("mbw", dataset(tmp_path / "data.h5", X, coins[:, None].astype(float)), tmp_path / "run", voted=voted))
     (sentence,) = re.findall(r"warning: (.* are at their bound of 2\^-10 .* where labels are wrong); ", said)
     with pytest.warns(UserWarning) as told:
         OnlineClassifier(voted=voted).fit(X, names)
     assert [(each.filename, str(each.message).startswith(sentence + advice)) for each in told] == [(__file__, True)]
-    with pytest.warns(UserWarning, match="at their bound") as told:
-        learner = OnlineClassifier(voted=voted)
-        for some in np.split(np.arange(3000), 3):
-            learner.partial_fit(X[some], names[some], classes=["absent", "label0"])
-    assert len(told) == 1  # for a pass
+    assert len(warnings_in_pieces(OnlineClassifier(voted=voted), X, names, "at their bound")) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         OnlineClassifier(voted=voted).fit(X, X[:, 0])

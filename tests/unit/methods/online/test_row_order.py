@@ -4,38 +4,25 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from support.make import dataset
-from support.training import train
+from support.online import resumed, shard_of
+from support.training import asked, train
 
+import hpcml.methods.online.source as source_module
 from hpcml import mpi
-from hpcml.data.shard import Shard
-from hpcml.errors import Interrupted
 from hpcml.methods.online.order import RowOrder
-
-
-def shard_of(Y):
-    """Rows without features that have these labels."""
-    Y = sp.csr_matrix(Y)
-    m, nothing = Y.shape[0], np.zeros(0)
-    x = (np.zeros(m + 1, np.int64), nothing.astype(np.int32), nothing.astype(np.float32))
-    return Shard(0, np.arange(m), *x, Y.indptr.astype(np.int64), Y.indices.astype(np.int32), m, 0, 0, Y.shape[1])
 
 
 def order_of(Y, pieces=1):
     """What is counted of rows that come in so many pieces."""
-    shard, n_labels = shard_of(Y), Y.shape[1]
+    shard, n_labels = shard_of(sp.csr_matrix((len(Y), 0)), Y), Y.shape[1]
     order = RowOrder(np.arange(n_labels), n_labels)
     for rows in np.array_split(shard.rows, pieces):
         order.add(shard, rows)
     return order
 
 
-def note(Y, **more):
-    return order_of(Y).note(mpi.self_comm(), [f"l{k}" for k in range(Y.shape[1])], is_stream=False, **more)
-
-
-def runs_of(y):
-    """The runs of ones in y."""
-    return int(((y > 0) & (np.append(0, y[:-1]) == 0)).sum())
+def note(Y):
+    return order_of(Y).note(mpi.self_comm(), [f"l{k}" for k in range(Y.shape[1])], is_stream=False)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -74,22 +61,20 @@ def test_classes_in_blocks_are_told_with_the_worst():
 def test_runs_are_counted_over_any_pieces(pieces):
     Y = (np.random.default_rng(1).random((300, 6)) < [0.5, 0.1, 0.9, 0.0, 1.0, 0.02]).astype(float)
     order = order_of(Y, pieces)
-    assert order.runs.tolist() == [runs_of(y) for y in Y.T]
+    assert order.runs.tolist() == [int(((y > 0) & (np.append(0, y[:-1]) == 0)).sum()) for y in Y.T]
     assert order.positives.tolist() == Y.sum(axis=0).tolist()
     other = RowOrder(np.arange(6), 6)
     other.restore(order.pack())
     assert (other.n_rows, other.pack().tolist()) == (300, order.pack().tolist())
 
 
-def sorted_rows(m=400):
+@pytest.fixture
+def data(tmp_path):
     """Features that tell nothing, and labels in two blocks."""
-    rng = np.random.default_rng(0)
-    return rng.random((m, 5)), np.repeat([1.0, 0.0], m // 2)[:, None]
+    return dataset(tmp_path / "data.h5", np.random.default_rng(0).random((400, 5)), np.repeat([1.0, 0.0], 200)[:, None])
 
 
-def test_training_warns_once_at_the_end(tmp_path):
-    X, Y = sorted_rows()
-    data = dataset(tmp_path / "data.h5", X, Y)
+def test_training_warns_once_at_the_end(data, tmp_path):
     report = train("mbw", None, data, tmp_path / "run", {})
     assert str(report).count("sorted by label") == 1
     assert report.warning.endswith("use --shuffle")
@@ -98,26 +83,12 @@ def test_training_warns_once_at_the_end(tmp_path):
 
 
 def test_stream_is_to_be_shuffled_first(tmp_path):
-    X, Y = sorted_rows()
-    pairs = [" ".join(f"{j + 1}:{x!r}" for j, x in enumerate(row.tolist())) for row in X]
-    lines = [f"{2 * y - 1:+.0f} {row}" for row, y in zip(pairs, Y[:, 0], strict=True)]
-    (tmp_path / "rows.svm").write_text("\n".join(lines) + "\n")
+    (tmp_path / "rows.svm").write_text("+1 1:0.5 2:0.25\n" * 200 + "-1 2:0.5\n" * 200)
     report = train("perceptron", None, tmp_path / "rows.svm", tmp_path / "run", {})
     assert report.warning.endswith("shuffle the lines first, for instance with shuf")
 
 
-def test_pass_that_is_continued_knows_the_rows_before(tmp_path, monkeypatch):
-    import hpcml.methods.online.source as source_module
-
+def test_pass_that_is_continued_knows_the_rows_before(data, tmp_path, monkeypatch):
     monkeypatch.setattr(source_module, "PIECE_NNZ", 500)
-    X, Y = sorted_rows()
-    data = dataset(tmp_path / "data.h5", X, Y)
     whole = train("mbw", None, data, tmp_path / "whole", {})
-    resume, options = False, {"time_limit": 1e-9}  # a checkpoint after every piece
-    while True:
-        try:
-            report = train("mbw", None, data, tmp_path / "run", options, resume=resume)
-            break
-        except Interrupted:
-            resume = True
-    assert report.warning == whole.warning != ""
+    assert resumed(data, tmp_path / "run", asked("mbw")).warning == whole.warning != ""

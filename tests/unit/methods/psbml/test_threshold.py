@@ -29,9 +29,10 @@ def test_zero_stays_where_nothing_is_better():
     assert best_threshold(near, np.array([False, True])) == 1.0
 
 
-def test_estimator_command_and_file_agree(tmp_path):
+def test_estimator_command_and_file_agree_and_the_error_needs_no_threshold(tmp_path):
     X, y, Y = class_data(3, 200, 6, 2, 0.4)
-    run = train("psbml", None, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", {**OPTIONS, "seed": 2})
+    data = dataset(tmp_path / "data.h5", X, Y)
+    run = train("psbml", None, data, tmp_path / "run", {**OPTIONS, "seed": 2})
     assert "cycle 1: validation area " in (tmp_path / "run" / "log.txt").read_text()
     model = ClassifierModel(run.model)
     found = PsbmlClassifier(**OPTIONS, random_state=2).fit(X, y)
@@ -39,9 +40,7 @@ def test_estimator_command_and_file_agree(tmp_path):
     assert np.array_equal(found.predict(X) == 1, model.scores(X.toarray())[:, 0] > model.thresholds[0])
     assert not np.array_equal(found.predict(X) == 1, found.decision_function(X) > 0)
 
-
-def test_the_error_needs_no_threshold(tmp_path):
-    X, y, Y = class_data(3, 200, 6, 2, 0.4)
-    run = train("psbml", None, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", {**OPTIONS, "judge": "error", "seed": 2})
+    by_error = OPTIONS | {"judge": "error"}
+    run = train("psbml", None, data, tmp_path / "by error", {**by_error, "seed": 2})
     assert ClassifierModel(run.model).threshold_source == ""
-    assert PsbmlClassifier(**{**OPTIONS, "judge": "error"}).fit(X, y).threshold_ == 0
+    assert PsbmlClassifier(**by_error).fit(X, y).threshold_ == 0

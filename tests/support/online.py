@@ -1,0 +1,54 @@
+"""Learners in memory, and passes that are interrupted again and again."""
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from hpcml.data.shard import Shard
+from hpcml.errors import Interrupted
+from hpcml.methods.online.state import LearnerState
+from support.training import train
+
+
+def shard_of(X, Y, first_row=0):
+    """The rows as those of a file."""
+    X, Y = sp.csr_matrix(X, dtype=np.float32), sp.csr_matrix(Y)
+    X.eliminate_zeros()
+    (m, d), n_labels = X.shape, Y.shape[1]
+    x, y = (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data), (Y.indptr.astype(np.int64), Y.indices.astype(np.int32))
+    return Shard(first_row, np.arange(m), *x, *y, m, 0, d, n_labels)
+
+
+def rows_of(X):
+    """Each row as the oracle wants it."""
+    X = sp.csr_matrix(X, dtype=np.float32)
+    X.eliminate_zeros()
+    return [dict(zip(X[[i]].indices.tolist(), X[[i]].data.tolist(), strict=True)) for i in range(X.shape[0])]
+
+
+def learnt(method, X, Y, options, labels=None):
+    """A state that has learnt from all rows."""
+    shard = shard_of(X, Y)
+    state = LearnerState(options, method, shard.n_labels, shard.n_features, labels)
+    state.learn(shard, shard.rows)
+    return state
+
+
+def same(a, b):
+    """Two states have the same bits, in whatever form they hold them and whichever slots they put them in."""
+    (numbers, rows), (others, other_rows) = a.kept(), b.kept()
+    if a.n_rows != b.n_rows or numbers.tolist() != others.tolist() or a.n_lanes != b.n_lanes:
+        return False
+    both = ((s.arrays_of(lane, np.append(0, r)) for s, r in ((a, rows), (b, other_rows))) for lane in range(a.n_lanes))
+    return all(one[name].tobytes() == two[name].tobytes() for one, two in both for name in one)
+
+
+def resumed(data, run, options):
+    """The report of a pass of mbw that is interrupted after every piece."""
+    for rounds in range(1000):
+        try:
+            return train("mbw", None, data, run, replace(options, time_limit=1e-9), resume=rounds > 0)
+        except Interrupted:
+            pass
+    raise AssertionError("it never ends")
