@@ -119,8 +119,7 @@ def test_damaged_checkpoints_and_other_runs(standing, data, undisturbed, tmp_pat
     command = ("train", "psbml", data, "-o", run, *OPTIONS)
     refused(standing(2, *command), "run exists already; choose another --output, or use --resume or --force")
     refused(
-        standing(2, *command, "--replace", "0.3", "--resume"),
-        "this run had replace = 0.2, not 0.3; resume with the same options",
+        standing(2, *command, "--replace", "0.3", "--resume"), "this run had replace = 0.2, not 0.3; resume with the same options"
     )
     foreign = ("train", "psbml", other, "-o", run, *OPTIONS, "--resume")
     refused(standing(2, *foreign), "this run was started on other data; resume with the same file")
