@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from support.make import by_one_rank, dataset, random_data
-from support.oracles_dual import objective
-from support.oracles_logistic import objective as logistic_objective
+from support.oracles import objective
 from support.training import changed, train
 
 from hpcml import mpi
@@ -49,8 +48,7 @@ def values_at(data, options, model):
         sign[rows.rows_of(label)] = 1
         w = np.append(model.W[label], model.bias[label]) if options["bias"] else np.asarray(model.W[label])
         lam, w = float(model.attrs["lambda"]), w.astype(float)
-        logistic = options["loss"] == "logistic"
-        found.append(logistic_objective(X, sign, w, lam) if logistic else objective(X, sign, w, lam, options["loss"] != "hinge"))
+        found.append(objective(options["loss"], X, sign, w, lam))
     return np.array(found)
 
 
