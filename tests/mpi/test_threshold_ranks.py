@@ -62,15 +62,8 @@ def test_thresholds(comm, mpi_tmp_path, monkeypatch, measure, method, ties):
             for split in ("all", "valid"):
                 expected = evaluate(mpi.self_comm(), Model(alone), dataset, split, QUIET)
                 found = evaluate(comm, Model(together), dataset, split, QUIET)
-                for name in (
-                    "micro",
-                    "precision_at",
-                    "ndcg_at",
-                    "propensity_scored_at",
-                    "by_frequency",
-                    "thresholds",
-                    "calibration",
-                ):
+                names = "micro precision_at ndcg_at propensity_scored_at by_frequency thresholds calibration"
+                for name in names.split():
                     assert repr(getattr(found, name)) == repr(getattr(expected, name)), name
 
 
