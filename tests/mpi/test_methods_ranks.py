@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.make import by_one_rank, class_data, dataset, random_data
+from support.make import by_one_rank, class_data, dataset_for_all, random_data
 from support.methods import (
     ESTIMATORS,
     EVERY,
@@ -17,7 +17,7 @@ from support.methods import (
     options_of,
     small_data,
 )
-from support.training import train
+from support.training import same_as_alone, train
 
 import hpcml
 from hpcml import mpi, slices
@@ -63,8 +63,7 @@ def stopped_often(comm, method, data, run, options, alone):
 @every_way
 def test_bits_are_those_of_one_rank_also_through_stops(comm, mpi_tmp_path, data, short_slices, method, way):
     options = options_of(method, way)
-    alone = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", options)).model.read_bytes()
-    assert train(method, comm, data, mpi_tmp_path / "ranks", options).model.read_bytes() == alone
+    alone = same_as_alone(comm, method, data, mpi_tmp_path, options)[1].model.read_bytes()
     stops = stopped_often(comm, method, data, mpi_tmp_path / "run", options, options)
     assert (stops > 1) == METHODS[method].can.pause
     assert (mpi_tmp_path / "run" / "model.h5").read_bytes() == alone
@@ -89,7 +88,7 @@ def test_ranks_that_share_the_rows(comm, mpi_tmp_path, data, short_slices, metho
 @pytest.mark.parametrize("method", LINEAR)
 def test_fewer_rows_than_ranks_and_many_features(comm, mpi_tmp_path, method, shape):
     path, known = mpi_tmp_path / "data.h5", METHODS[method].option_names
-    data = by_one_rank(comm, lambda: dataset(path, *random_data(shape[0], shape[0], shape[1], 7, density=0.4)))
+    data = dataset_for_all(comm, path, *random_data(shape[0], shape[0], shape[1], 7, density=0.4))
     alone = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", {"min_positives": 0})).model.read_bytes()
     exact = METHODS[method].load(METHODS[method].linear).sharding is Sharding.EXACT and "ranks_per_group" in known
     for shards in {1, comm.size} if exact else {None}:
