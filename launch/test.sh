@@ -6,9 +6,9 @@
 set -euo pipefail
 source "$(dirname "$0")/setup.sh" mpi,test,docs
 source launch/env.sh
-# of tests/mpi, those that divide the ranks into groups, or lay them out as a torus
-GROUPS_OF_RANKS=(test_check test_collectives test_dual_ranks test_memory test_neighbours test_node_rows test_psbml test_stops test_methods_ranks test_train test_tune_ranks)
-GROUPS_OF_RANKS=("${GROUPS_OF_RANKS[@]/%/.py}")
+# of tests/mpi, those that divide 4 ranks into groups of two, or lay them out as a torus; for all others 4 are what 2 and 3 are
+GROUPS_OF_RANKS=(test_{collectives,memory,neighbours,node_rows,psbml}.py test_dual_ranks.py::test_groups_of_two_that_share_the_rows
+  test_methods_ranks.py::test_ranks_that_share_the_rows)
 scratch=$(mktemp -d)
 # in memory, if there is room, for the tests of many ranks, which would mostly wait for the disk; the other parts use that
 in_memory=$scratch

@@ -11,13 +11,10 @@ import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from support import oracles
+from support.converted import converted
 from support.oracles import objective
 from support.training import train
 
-from hpcml import mpi
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
-from hpcml.log import Log
 from hpcml.methods.linear.losses import LOSSES
 from hpcml.model.linear import Model
 
@@ -29,10 +26,9 @@ def corpus(tmp_path_factory):
     """(data file, X, Y of the training rows, names of the most frequent labels)."""
     path, folder = tmp_path_factory.mktemp("corpus") / "data.h5", os.environ.get("HPCML_DATA")
     if folder:
-        convert(mpi.self_comm(), "jsonl", [Path(folder) / "reuters21578.jsonl.xz"], path, ConvertOptions(), False, Log(0))
+        converted("jsonl", Path(folder) / "reuters21578.jsonl.xz", path)
     else:
-        options = ConvertOptions(min_df=2, test_share=0.7)
-        convert(mpi.self_comm(), "docstrings", [], path, options, False, Log(0))
+        converted("docstrings", [], path, min_df=2, test_share=0.7)
     with h5py.File(path) as file:
         X, Y = (
             sp.csr_matrix((file[n]["data"][:].astype(float), file[n]["indices"][:], file[n]["indptr"][:]), file[n].attrs["shape"])

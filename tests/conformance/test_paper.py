@@ -4,12 +4,8 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from support.converted import converted
 from support.training import train
-
-from hpcml import mpi
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
-from hpcml.log import Log
 
 TOPICS = ("earn", "acq", "money-fx", "grain", "crude", "trade", "interest", "wheat", "ship", "corn")
 BENCH = Path(__file__).parents[2] / "launch" / "bench" / "compare_liblinear.py"
@@ -28,9 +24,8 @@ def compare():
 @pytest.mark.parametrize("corpus", sorted(CORPORA))
 def test_probe_on_the_papers_corpora(data_dir, tmp_path, compare, corpus):
     labels, low, high = CORPORA[corpus]
-    data, comm = tmp_path / "data.h5", mpi.self_comm()
-    convert(comm, "jsonl", [data_dir / f"{corpus}.jsonl.xz"], data, ConvertOptions(), False, Log(0))
-    report = train("probe", comm, data, tmp_path / "run", {"label": labels, "bias": False})
+    data = converted("jsonl", data_dir / f"{corpus}.jsonl.xz", tmp_path / "data.h5").output
+    report = train("probe", None, data, tmp_path / "run", {"label": labels, "bias": False})
     assert low <= report.mean_steps <= high
     figures = compare(data, tmp_path / "run")
     assert abs(figures["map"]["difference"]) < 0.005

@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
+from support.converted import converted
 from support.training import train
 
-from hpcml import mpi
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import read_rows
-from hpcml.log import Log
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.model.learner import fit, parse_learner, scores
 from hpcml.model.open import open_model
@@ -22,8 +19,7 @@ PAPER = 0.9069  # area under the ROC curve of PSBML with naive Bayes on Adult
 def adult(data_dir, tmp_path):
     """a9a and its test rows."""
     for name, like in (("a9a", None), ("a9a.t", tmp_path / "a9a.h5")):
-        source = [data_dir / f"{name}.svm.xz"]
-        convert(mpi.self_comm(), "svmlight", source, tmp_path / f"{name}.h5", ConvertOptions(like=like), False, Log(1))
+        converted("svmlight", data_dir / f"{name}.svm.xz", tmp_path / f"{name}.h5", like=like)
     return tmp_path / "a9a.h5", tmp_path / "a9a.t.h5"
 
 

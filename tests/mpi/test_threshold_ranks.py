@@ -34,6 +34,7 @@ def make_files(comm, folder, n_rows, ties=True, poison=False):
     return folder / "data.h5", Model(folder / "model.h5")
 
 
+@pytest.mark.several_ranks
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize(
     ("measure", "method"),
