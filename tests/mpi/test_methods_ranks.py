@@ -20,7 +20,7 @@ from support.methods import (
 from support.training import same_as_alone, train
 
 import hpcml
-from hpcml import mpi, slices
+from hpcml import slices
 from hpcml.errors import Interrupted
 from hpcml.methods.linear import objective
 from hpcml.methods.linear.block_kernels import CHUNK
@@ -104,9 +104,9 @@ def test_fewer_rows_than_ranks_and_many_features(comm, mpi_tmp_path, method, sha
 @every
 def test_predictions_are_those_of_one_rank(comm, mpi_tmp_path, data, method):
     model = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "run", options_of(method))).model
-    for who, name in ((comm, "ranks"), (mpi.self_comm(), f"alone-{comm.rank}")):
-        hpcml.predict(model, data, mpi_tmp_path / f"{name}.csv", comm=who)
-    assert (mpi_tmp_path / "ranks.csv").read_bytes() == (mpi_tmp_path / f"alone-{comm.rank}.csv").read_bytes()
+    hpcml.predict(model, data, mpi_tmp_path / "ranks.csv", comm=comm)
+    by_one_rank(comm, lambda: hpcml.predict(model, data, mpi_tmp_path / "alone.csv") and None)
+    assert (mpi_tmp_path / "ranks.csv").read_bytes() == (mpi_tmp_path / "alone.csv").read_bytes()
 
 
 @pytest.mark.parametrize("method", [name for name in EVERY if METHODS[name].can.label_sets])
@@ -126,3 +126,9 @@ def test_estimators_of_rows_that_ranks_give(comm, method):
     found, alone = make(method, comm=comm).fit(X[own], y[own]), make(method).fit(X, y)
     assert learnt(found) == learnt(alone)
     assert found.decision_function(X).tobytes() == alone.decision_function(X).tobytes()
+
+
+@pytest.mark.several_ranks
+def test_path_of_elastic_net_has_the_bits_of_one_rank(comm, mpi_tmp_path):
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(9, 90, 30, 11, density=0.2))
+    same_as_alone(comm, "elastic-net", data, mpi_tmp_path, {"path": ("1/m", "0.2/m")})
