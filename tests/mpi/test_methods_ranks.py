@@ -60,7 +60,7 @@ def stopped_often(comm, method, data, run, options, alone):
         stops, looks = stops + 1, 1 + 2 * looks
 
 
-@pytest.mark.several_ranks
+@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @every_way
 def test_bits_are_those_of_one_rank_also_through_stops(comm, mpi_tmp_path, data, short_slices, method, way):
     options = options_of(method, way)
@@ -71,7 +71,7 @@ def test_bits_are_those_of_one_rank_also_through_stops(comm, mpi_tmp_path, data,
     assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "alone") == history(mpi_tmp_path / "ranks")
 
 
-@pytest.mark.several_ranks
+@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @having("ranks_per_group")
 def test_ranks_that_share_the_rows(comm, mpi_tmp_path, data, short_slices, method):
     """Their bits are those of one rank where the method's sums are exact; else those of the same ranks. On 4, in two groups."""
@@ -86,7 +86,7 @@ def test_ranks_that_share_the_rows(comm, mpi_tmp_path, data, short_slices, metho
     assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "whole")
 
 
-@pytest.mark.several_ranks
+@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @pytest.mark.parametrize("shape", [(2, 15), (3, 15), (40, 4 * CHUNK)])
 @pytest.mark.parametrize("method", LINEAR)
 def test_fewer_rows_than_ranks_and_many_features(comm, mpi_tmp_path, method, shape):
@@ -100,7 +100,7 @@ def test_fewer_rows_than_ranks_and_many_features(comm, mpi_tmp_path, method, sha
         assert model.read_bytes() == alone
 
 
-@pytest.mark.several_ranks
+@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @every
 def test_predictions_are_those_of_one_rank(comm, mpi_tmp_path, data, method):
     model = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "run", options_of(method))).model
@@ -118,7 +118,7 @@ def test_options_that_do_not_fit_the_data_fail_alike_on_all_ranks(comm, mpi_tmp_
     assert not (mpi_tmp_path / "run").exists()
 
 
-@pytest.mark.several_ranks
+@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @pytest.mark.parametrize("method", [name for name in ESTIMATORS if "comm" in make(name).get_params()])
 def test_estimators_of_rows_that_ranks_give(comm, method):
     X, y, _ = class_data(5, 80, 12, 3)
@@ -128,7 +128,7 @@ def test_estimators_of_rows_that_ranks_give(comm, method):
     assert found.decision_function(X).tobytes() == alone.decision_function(X).tobytes()
 
 
-@pytest.mark.several_ranks
+@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 def test_path_of_elastic_net_has_the_bits_of_one_rank(comm, mpi_tmp_path):
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(9, 90, 30, 11, density=0.2))
     same_as_alone(comm, "elastic-net", data, mpi_tmp_path, {"path": ("1/m", "0.2/m")})

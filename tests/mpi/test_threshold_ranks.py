@@ -34,7 +34,7 @@ def make_files(comm, folder, n_rows, ties=True, poison=False):
     return folder / "data.h5", Model(folder / "model.h5")
 
 
-@pytest.mark.several_ranks
+@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @pytest.mark.parametrize("n_rows", [121, 2, 3])
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize(

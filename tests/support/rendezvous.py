@@ -35,7 +35,6 @@ def launched_size():
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config):
-    config.addinivalue_line("markers", "several_ranks: left out on one rank, where what it compares is the same run twice")
     if launched_size() > 1:
         config.pluginmanager.register(Rendezvous(config), "hpcml-rendezvous")
 
@@ -53,15 +52,14 @@ def pytest_runtest_protocol(item):
 
 def pytest_collection_modifyitems(config, items):
     """On several ranks each test runs on COMM_SELF in its first case only: the others do there what they do on one rank."""
+    if launched_size() == 1:
+        return
     seen, kept, left = set(), [], []
     for item in items:
-        if launched_size() == 1:
-            leave = item.get_closest_marker("several_ranks")
-        else:
-            mine = getattr(item, "callspec", None) is not None and item.callspec.params.get("comm") == "self"
-            leave = mine and item.function in seen
-            seen |= {item.function} if mine else set()
-        (left if leave else kept).append(item)
+        mine = getattr(item, "callspec", None) is not None and item.callspec.params.get("comm") == "self"
+        (left if mine and item.function in seen else kept).append(item)
+        if mine:
+            seen.add(item.function)
     config.hook.pytest_deselected(items=left)
     items[:] = kept
 
