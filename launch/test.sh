@@ -6,9 +6,13 @@
 set -euo pipefail
 source "$(dirname "$0")/setup.sh" mpi,test,docs
 source launch/env.sh
-# of tests/mpi, those that divide the ranks into groups, or lay them out as a torus
-GROUPS_OF_RANKS=(test_check test_collectives test_dual_ranks test_memory test_neighbours test_node_rows test_psbml test_stops test_methods_ranks test_train test_tune_ranks)
-GROUPS_OF_RANKS=("${GROUPS_OF_RANKS[@]/%/.py}")
+# of tests/mpi, those that divide 4 ranks into groups of two, or lay them out as a torus; for all others 4 are what 2 and 3 are
+GROUPS_OF_RANKS=(test_{collectives,memory,neighbours,node_rows,psbml}.py test_dual_ranks.py::test_groups_of_two_that_share_the_rows
+  test_methods_ranks.py::test_ranks_that_share_the_rows)
+# with the oldest numba: the registry walked, which compiles the kernels of every method, of scores, measures and tuning; and twins
+OLDEST_NUMBA=(tests/conformance/test_methods.py::test_{input_is_untouched_and_seeds_do_not_matter,evaluation_sees_the_scores_of_prediction,streams,tune}
+  tests/conformance/test_{dual,logistic}.py tests/unit/kernels tests/unit/methods/linear/test_{panel,objective,losses}.py
+  tests/unit/methods/{elastic_net/test_delayed,online/test_live_features,svmperf/test_cutting}.py tests/unit/methods/psbml)
 scratch=$(mktemp -d)
 # in memory, if there is room, for the tests of many ranks, which would mostly wait for the disk; the other parts use that
 in_memory=$scratch
@@ -70,7 +74,7 @@ oldest_numba_tests() {  # of compiled kernels, with the oldest numba that pyproj
   python -m pip install --quiet --disable-pip-version-check --target "$folder" "numba==$oldest.*" || return 1
   ls -d "$folder"/numba-*.dist-info
   PYTHONPATH=$folder NUMBA_CACHE_DIR=$folder/cache timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-20m}" \
-    python -m pytest -p no:cacheprovider tests/unit/kernels tests/unit/methods tests/conformance/test_dual.py "$@" || code=$?
+    python -m pytest -p no:cacheprovider "${OLDEST_NUMBA[@]}" "$@" || code=$?
   return $((code == 5 ? 0 : code))
 }
 

@@ -10,12 +10,11 @@ import scipy.sparse as sp
 from scipy.stats import spearmanr
 from sklearn.naive_bayes import BernoulliNB
 from support import oracles_bayes as twins
+from support.converted import converted
 from support.make import dataset
 from support.training import train
 
 import hpcml
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
 from hpcml.data.dataset import DataFile
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError, NonFiniteError
@@ -209,15 +208,10 @@ def documents(tmp_path):
     return path
 
 
-def converted(path, output, **options):
-    convert(self_comm(), "jsonl", [path], output, ConvertOptions(**options), False, Log(0))
-    return output
-
-
 @pytest.mark.parametrize("fields", [{}, {"fields": ("text=T",)}, {"pairs": True}])
 def test_headings_are_features_of_their_own(documents, tmp_path, fields):
-    path = converted(documents, tmp_path / "data.h5", headings_as_features=True, binary=True, **fields)
-    again = converted(documents, tmp_path / "like.h5", like=path)
+    path = converted("jsonl", documents, tmp_path / "data.h5", headings_as_features=True, binary=True, **fields).output
+    again = converted("jsonl", documents, tmp_path / "like.h5", like=path).output
     assert again.read_bytes() == path.read_bytes()
     with DataFile(path) as data:
         names, labels = data.strings("feature_names"), data.label_names()
@@ -232,7 +226,7 @@ def test_headings_are_features_of_their_own(documents, tmp_path, fields):
 
 @each
 def test_a_label_does_not_see_its_own_heading(documents, tmp_path, method):
-    data = converted(documents, tmp_path / "data.h5", headings_as_features=True)
+    data = converted("jsonl", documents, tmp_path / "data.h5", headings_as_features=True).output
     with DataFile(data) as file:
         names = file.strings("feature_names")
     headings = {name: names.index(f"{name} (heading)") for name in ("Mice, Inbred", "Rodents", "york x")}
@@ -250,16 +244,16 @@ def test_a_label_does_not_see_its_own_heading(documents, tmp_path, method):
 
 
 def test_what_headings_refuse(documents, tmp_path):
-    data = converted(documents, tmp_path / "data.h5", headings_as_features=True)
-    plain = converted(documents, tmp_path / "plain.h5")
+    data = converted("jsonl", documents, tmp_path / "data.h5", headings_as_features=True).output
+    plain = converted("jsonl", documents, tmp_path / "plain.h5").output
     with pytest.raises(ConfigError, match=r"--exclude Rodent: no such heading .*; did you mean 'Rodents'"):
         train("bernoulli-nb", None, data, tmp_path / "no", {"exclude": ("Rodent",)})
     with pytest.raises(ConfigError, match="are no headings; convert with --headings-as-features"):
         train("bernoulli-nb", None, plain, tmp_path / "no", {"exclude": ("Mice, Inbred",)})
     with pytest.raises(ConfigError, match="--headings-as-features would tell the true ones"):
-        converted(documents, tmp_path / "no.h5", headings_as_features=True, label_noise=0.1)
+        converted("jsonl", documents, tmp_path / "no.h5", headings_as_features=True, label_noise=0.1)
     with pytest.raises(ConfigError, match="headings have that tag"):
-        converted(documents, tmp_path / "no.h5", fields=("text=(heading)",))
+        converted("jsonl", documents, tmp_path / "no.h5", fields=("text=(heading)",))
     few = tmp_path / "few.h5"
     with DataFile(data) as file:
         assert "headings True" in format_info(info(self_comm(), data, [1]))

@@ -9,153 +9,45 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.svm import LinearSVC
-from support import oracles_dual
-from support.make import conflicts, dataset, duplicates, random_data
-from support.oracles_dual import Twin, objective, order, shuffled
+from support.dual_problems import (
+    DATA,
+    HINGES,
+    TWINS,
+    WEIGHTS,
+    asked,
+    dense,
+    f_of,
+    finish,
+    minimum,
+    of_label,
+    risk_of,
+    some_empty_rows,
+    trainable,
+    twin_of,
+)
+from support.make import dataset, random_data
+from support.oracles_dual import CLOSE, order, shuffled
 from support.training import compare, merge, train
 
-from hpcml import mpi
-from hpcml.data.compact import compact_rows
-from hpcml.data.dataset import DataFile
-from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.methods.dual import by_loss, dual, kernels, lanes
-from hpcml.methods.dual.by_loss import dual as solver_of
-from hpcml.methods.dual.options import BALANCED, DualOptions
-from hpcml.methods.linear.objective import Risk
+from hpcml.methods.dual.options import BALANCED
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
 from hpcml.model.linear import STATUS, Model
-from hpcml.run.profile import Profile
-from hpcml.run.stop import NEVER
 
-LOSSES = ("hinge", "squared-hinge")
-
-
-def asked(**given):
-    """Options with what was asked for; else with the hinge and without an intercept, as the twin has it."""
-    return DualOptions(**{"loss": "hinge", "bias": False} | given)
-
-
-def problem(path, X, Y, options):
-    """A dataset and what a run of these options is to minimise on all of its rows."""
-    dataset(path, X, Y)
-    return problem_of(path, options)
-
-
-def problem_of(path, options):
-    with DataFile(path) as data:
-        rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, "all"), options.bias)
-    return Risk(rows, options, Profile())
-
-
-def trainable(risk):
-    return np.flatnonzero((risk.rows.n_positive > 0) & (risk.rows.n_positive < risk.rows.n_global))
-
-
-def finish(risk, options, labels=None, widest=16):
-    """The finished labels, by their numbers in the data, of a run of those labels in panels of at most so many."""
-    labels = trainable(risk) if labels is None else np.array(labels)
-    turns = solver_of(risk, labels, widest, options).solve(range(labels.size), NEVER)
-    return {int(labels[one.label]): one for finished in turns for one in finished}
-
-
-def dense(risk, dtype=np.float64):
-    rows = risk.rows
-    X = np.zeros((rows.n_local, rows.n_columns), dtype)
-    X[np.repeat(np.arange(rows.n_local), np.diff(rows.indptr)), rows.indices] = rows.data
-    return X
-
-
-def sign_of(risk, label):
-    sign = np.full(risk.rows.n_local, -1.0)
-    sign[risk.rows.rows_of(label)] = 1
-    return sign
-
-
-def weight_of(options, sign):
-    return (sign < 0).sum() / (sign > 0).sum() if options.positive_weight == BALANCED else float(options.positive_weight)
-
-
-def twin_of(risk, options, label, **more):
-    sign = sign_of(risk, label)
-    squared = options.loss == "squared-hinge"
-    return Twin(dense(risk), risk.lam, squared, options.dual_tol, options.seed, risk.rows.bias, **more).solve(
-        sign, weight_of(options, sign)
-    )
-
-
-def minimum(risk, options, label):
-    """(min f, its w) of a label as close as LIBLINEAR gets."""
-    X, sign, squared = dense(risk), sign_of(risk, label), options.loss == "squared-hinge"
-    weight, C = weight_of(options, sign), 1 / (risk.lam * risk.rows.n_global)
-    loss = "squared_hinge" if squared else "hinge"
-    solver = LinearSVC(
-        loss=loss, C=C, fit_intercept=False, tol=1e-8, max_iter=200_000, random_state=0, class_weight={1.0: weight, -1.0: 1.0}
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # then it is an upper bound only
-        w = solver.fit(X, sign).coef_[0]
-    return objective(X, sign, w, risk.lam, squared, weight), w
-
-
-def f_of(risk, options, label, w):
-    """f of a label at weights w, in float64."""
-    sign = sign_of(risk, label)
-    return objective(dense(risk), sign, w.astype(float), risk.lam, options.loss == "squared-hinge", weight_of(options, sign))
-
-
-# Data sets that are hard in one respect each: X, Y.
-
-
-def some_empty_rows():
-    X, Y = random_data(1, 40, 9, 3, density=0.4)
-    X = X.tolil()
-    X[[0, 7, 21, 39]] = 0
-    return X, Y
-
-
-def one_feature():
-    rng = np.random.default_rng(4)
-    return rng.normal(size=(25, 1)), rng.random((25, 3)) < 0.4
-
-
-def six_decades():
-    X, Y = random_data(5, 40, 8, 3, density=0.5)
-    return X @ sp.diags(10.0 ** np.linspace(-3, 3, 8)), Y
-
-
-def lopsided():
-    X, _ = random_data(6, 30, 10, 1, density=0.4)
-    Y = np.zeros((30, 4))
-    Y[1:, 0], Y[17, 1], Y[:, 3] = 1, 1, 1  # all rows but one; one row; none; all
-    return X, Y
-
-
-def few_rows(n):
-    return lambda: (np.random.default_rng(n).normal(size=(n, 3)), np.arange(n)[:, None] == np.arange(min(n, 3)))
-
-
-DATA = {
-    "random": lambda: random_data(0, 60, 20, 3, density=0.3),
-    "wide": lambda: random_data(7, 12, 80, 3, density=0.3),
-    "two rows": few_rows(2),
-    "three rows": few_rows(3),
-} | {make.__name__: make for make in (some_empty_rows, duplicates, conflicts, one_feature, six_decades, lopsided)}
+LOSSES = tuple(TWINS)
 TIED = {"duplicates", "one_feature"}  # a row's gradient is 0, or 1e-17, where its copy was met just before: then rounding decides
-WEIGHTS = ("1", "3.5", BALANCED)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", HINGES)
 @pytest.mark.parametrize("name", sorted(DATA))
-def test_takes_the_steps_of_the_twin(tmp_path, name, loss):
+def test_takes_the_steps_of_the_twin(name, loss):
     X, Y = DATA[name]()
     seen = []
     for number, (weight, lam) in enumerate(itertools.product(WEIGHTS, ("X/m", "0.003"))):
         options = asked(loss=loss, lam=lam, positive_weight=weight, precision="double", bias=number % 2 == 0, seed=number)
         options = replace(options, dual_tol=0.01 if number == 2 else 0.1, max_steps=60)
-        risk = problem(tmp_path / f"{number}.h5", X, Y, options)
+        risk = risk_of(X, Y, options)
         for label, ours in finish(risk, options).items():
             theirs = twin_of(risk, options, label, max_steps=60)
             same = ours.steps == theirs.steps
@@ -171,9 +63,9 @@ def test_takes_the_steps_of_the_twin(tmp_path, name, loss):
     assert np.mean(seen) > (0.7 if name in TIED else 0.99)
 
 
-def test_twin_and_method_go_on_until_the_gap_is_closed(tmp_path):
+def test_twin_and_method_go_on_until_the_gap_is_closed():
     options = asked(precision="double", max_gap=1e-7)
-    risk = problem(tmp_path / "data.h5", *DATA["random"](), options)
+    risk = risk_of(*DATA["random"](), options)
     for label, ours in finish(risk, options).items():
         theirs = twin_of(risk, options, label, max_gap=1e-7)
         assert ours.steps == theirs.steps > twin_of(risk, options, label).steps
@@ -212,10 +104,9 @@ def test_every_row_is_as_often_at_every_place():
     assert np.abs(counts - expected).max() < 5 * math.sqrt(6000 / 4)
 
 
-def test_order_of_a_pass_is_of_chunks(tmp_path, monkeypatch):
+def test_order_of_a_pass_is_of_chunks(monkeypatch):
     options = asked(precision="double", seed=9)
-    path = tmp_path / "data.h5"
-    risk = problem(path, *DATA["random"](), options)
+    risk = risk_of(*DATA["random"](), options)
     monkeypatch.setattr(lanes, "CHUNK_VALUES", 100)
     solver = dual.DualSolver(risk, trainable(risk), 16, options)
     bounds = solver.rows.bounds.tolist()
@@ -232,57 +123,62 @@ def test_order_of_a_pass_is_of_chunks(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("weight", WEIGHTS)
-@pytest.mark.parametrize("loss", LOSSES)
-def test_finds_the_minimum_of_scikit_learn(tmp_path, loss, weight):
+@pytest.mark.parametrize(("loss", "near"), [("hinge", 1e-4), ("squared-hinge", 1e-4), ("logistic", 2e-6)])
+def test_finds_the_minimum_of_scikit_learn(loss, near, weight):
     for number, (name, precision) in enumerate(itertools.product(("random", "conflicts", "lopsided"), ("single", "double"))):
-        options = asked(loss=loss, positive_weight=weight, precision=precision, bias=number % 2 == 0, dual_tol=1e-4)
+        options = asked(loss, positive_weight=weight, precision=precision, bias=number % 2 == 0, dual_tol=1e-4)
         options = replace(options, lam="0.02", max_steps=20000)
-        risk = problem(tmp_path / f"{number}.h5", *DATA[name](), options)
+        risk = risk_of(*DATA[name](), options)
         for label, ours in finish(risk, options).items():
             least, w = minimum(risk, options, label)
             assert ours.status == CONVERGED
-            assert ours.f == pytest.approx(least, rel=1e-4, abs=1e-4)
+            assert ours.f == pytest.approx(least, rel=near, abs=near)
             np.testing.assert_allclose(ours.w, w, rtol=0, atol=1e-2 * np.abs(w).max() + options.dual_tol)
 
 
-def random_problem(seed):
-    """X, Y and options for a certificate: tolerances loose and tight, both precisions and losses."""
+def random_problem(seed, loss):
+    """X, Y and options for a certificate: tolerances loose and tight, in both precisions."""
     rng = np.random.default_rng(seed)
     X, Y = random_data(seed, int(rng.integers(2, 40)), int(rng.integers(1, 15)), 2, density=rng.uniform(0.2, 1))
     if seed % 5 == 0:
         X, Y = sp.vstack([X, -X]), sp.vstack([Y, Y])
     X = X * 10.0 ** rng.integers(-2, 3)
-    options = asked(
-        loss=LOSSES[seed % 2],
-        lam=("X/m", "X/3", "1e-3")[int(rng.integers(3))],
-        bias=bool(rng.integers(2)),
-        dual_tol=float(10.0 ** rng.integers(-4, 1)),
-        precision=("single", "double")[seed // 2 % 2],
-        positive_weight=WEIGHTS[int(rng.integers(3))],
-        max_steps=int(rng.choice([1, 3, 400])),
+    return (
+        *(X, Y),
+        asked(
+            loss,
+            lam=("X/m", "X/3", "1e-3")[int(rng.integers(3))],
+            bias=bool(rng.integers(2)),
+            dual_tol=float(10.0 ** rng.integers(-4, 1)),
+            precision=("single", "double")[seed // 2 % 2],
+            positive_weight=WEIGHTS[int(rng.integers(3))],
+            max_steps=int(rng.choice([1, 3, 400])),
+        ),
     )
-    return X, Y, options
 
 
-def test_certificate_holds_whatever_the_tolerance(tmp_path):
-    converged = limited = 0
-    for seed in range(120):
-        X, Y, options = random_problem(seed)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_certificate_holds_whatever_the_tolerance(loss):
+    converged, limited, most = 0, 0, 1 if loss == "logistic" else math.inf
+    for seed in range(60):
+        X, Y, options = random_problem(seed, loss)
         if not X.nnz:
             continue
-        risk = problem(tmp_path / f"{seed}.h5", X, Y, options)
+        risk = risk_of(X, Y, options)
         for label, ours in finish(risk, options).items():
             least, _ = minimum(risk, options, label)
-            assert ours.f == pytest.approx(f_of(risk, options, label, ours.w), rel=1e-10), seed
-            assert ours.f * (1 - ours.gap) <= least * (1 + 1e-9), seed  # `least` is never below the minimum
-            assert 0 <= ours.gap < math.inf, seed
+            assert ours.f == pytest.approx(f_of(risk, options, label, ours.w), rel=1e-11), seed
+            assert ours.f * (1 - ours.gap) <= least * (1 + 1e-11), seed  # `least` is never below the minimum
+            assert 0 <= ours.gap <= most, seed
             assert ours.steps <= options.max_steps
+            done = ours.history[-1][5] <= options.dual_tol or ours.gap <= CLOSE * options.dual_tol
+            assert loss != "logistic" or done == (ours.status == CONVERGED)
             converged, limited = converged + (ours.status == CONVERGED), limited + (ours.status == STEP_LIMIT)
-    assert converged > 50
-    assert limited > 20
+    assert converged > 25
+    assert limited > 10
 
 
-def test_tolerance_is_of_all_rows_of_the_panel_that_finished(tmp_path, monkeypatch):
+def test_tolerance_is_of_all_rows_of_the_panel_that_finished(monkeypatch):
     """The range of the projected gradients, found anew from the duals that a label leaves its last panel with."""
     left = {}
 
@@ -295,15 +191,15 @@ def test_tolerance_is_of_all_rows_of_the_panel_that_finished(tmp_path, monkeypat
             return finished, others
 
     monkeypatch.setattr(by_loss, "DualSolver", Watched)
-    for loss, precision, tol in itertools.product(LOSSES, ("single", "double"), (0.5, 0.01)):
+    for loss, precision, tol in itertools.product(HINGES, ("single", "double"), (0.5, 0.01)):
         options = asked(loss=loss, precision=precision, dual_tol=tol, lam="0.01", bias=True, max_steps=5000)
-        risk = problem(tmp_path / f"{loss}{precision}{tol}.h5", *random_data(8, 80, 25, 9, density=0.2), options)
+        risk = risk_of(*random_data(8, 80, 25, 9, density=0.2), options)
         left.clear()
         finished = finish(risk, options, widest=4)
         X, C = dense(risk), 1 / (risk.lam * 80)
         assert left.keys() == finished.keys() == set(range(9))
         for label, ours in finished.items():
-            sign, (alpha, w) = sign_of(risk, label), left[label]
+            (sign, _), (alpha, w) = of_label(risk, options, label), left[label]
             assert ours.w.tobytes() == w.tobytes()
             assert abs(w[-1] - (sign * alpha).sum()) < 0.13  # the intercept may have moved
             top, diagonal = (math.inf, 0.5 / C) if loss != "hinge" else (float(np.asarray(C, alpha.dtype)), 0.0)
@@ -320,41 +216,36 @@ def test_tolerance_is_of_all_rows_of_the_panel_that_finished(tmp_path, monkeypat
             assert ours.status == CONVERGED
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_max_gap_is_kept_or_the_limit_said(tmp_path, loss):
+@pytest.mark.parametrize("loss", HINGES)
+def test_max_gap_is_kept_or_the_limit_said(loss):
     for max_gap, precision in ((1e-2, "single"), (1e-5, "single"), (1e-9, "double")):
-        options = asked(loss=loss, dual_tol=1.0, max_gap=max_gap, precision=precision)
-        risk = problem(tmp_path / f"{max_gap}.h5", *DATA["random"](), options)
-        for ours in finish(risk, options).values():
-            assert ours.status == CONVERGED
-            assert ours.gap <= max_gap
-    options = asked(loss=loss, max_gap=1e-15, max_steps=50)  # more than float32 can give
-    risk = problem(tmp_path / "data.h5", *DATA["random"](), options)
-    for ours in finish(risk, options).values():
+        options = asked(loss, dual_tol=1.0, max_gap=max_gap, precision=precision)
+        for ours in finish(risk_of(*DATA["random"](), options), options).values():
+            assert (ours.status, ours.gap <= max_gap) == (CONVERGED, True)
+    options = asked(loss, max_gap=1e-15, max_steps=50)  # more than float32 can give
+    for ours in finish(risk_of(*DATA["random"](), options), options).values():
         assert (ours.status, ours.steps) == (STEP_LIMIT, 50)
         assert 0 <= ours.gap < 1e-3
 
 
 # 30: the range of a pass did not hold 0 unless another label of the panel looked at more rows
 @pytest.mark.parametrize("seed", [2, 30])
-def test_company_does_not_matter(tmp_path, seed):
+def test_company_does_not_matter(seed):
     rng = np.random.default_rng(seed)
     X, Y = random_data(seed, int(rng.integers(4, 60)), int(rng.integers(2, 20)), 7, 0.4)
-    for number, options in enumerate(
-        (
-            asked(),
-            asked(lam="0.01", bias=True, dual_tol=0.5),
-            asked(lam="1e-3", precision="double", loss="squared-hinge", positive_weight=BALANCED),
-            asked(lam="1e-4", dual_tol=0.5, max_steps=300),
-            asked(dual_tol=1.0, max_gap=0.01),
-        )
+    for options in (
+        asked(),
+        asked(lam="0.01", bias=True, dual_tol=0.5),
+        asked("squared-hinge", lam="1e-3", precision="double", positive_weight=BALANCED),
+        asked(lam="1e-4", dual_tol=0.5, max_steps=300),
+        asked(dual_tol=1.0, max_gap=0.01),
     ):
-        risk = problem(tmp_path / f"{number}.h5", X, Y, options)
+        risk = risk_of(X, Y, options)
         together, labels = finish(risk, options), trainable(risk)
         runs = [finish(risk, options, widest=widest) for widest in (1, 3)]
         runs.append(finish(risk, options, labels[::-1], widest=2))
         runs += [finish(risk, options, [label]) for label in labels[:2]]
-        swapped = problem(tmp_path / f"{number}s.h5", X, sp.csc_matrix(Y)[:, ::-1], options)
+        swapped = risk_of(X, sp.csc_matrix(Y)[:, ::-1], options)
         runs.append({6 - label: ours for label, ours in finish(swapped, options, widest=3).items()})
         for run in runs:
             for label, ours in run.items():
@@ -363,24 +254,32 @@ def test_company_does_not_matter(tmp_path, seed):
                 np.testing.assert_array_equal(np.array(ours.history)[:, :8], np.array(theirs.history)[:, :8])
 
 
-def test_a_label_of_33_does_not_know_its_panel(tmp_path):
-    """More labels than a panel holds, in both precisions: panels of 16, 8 and fewer."""
-    X, Y = random_data(4, 50, 15, 33, density=0.3)
-    for precision in ("single", "double"):
-        options = asked(precision=precision)
-        risk = problem(tmp_path / f"{precision}.h5", X, Y, options)
-        runs = [finish(risk, options, widest=widest) for widest in (16, 8, 5, 1)]
-        assert len(runs[0]) == 33
-        for label, ours in runs[0].items():
-            assert {run[label].w.tobytes() for run in runs} == {ours.w.tobytes()}
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(asked(), asked(precision="double"), asked("logistic"), asked("logistic", max_gap=1e-6)),
+        asked("logistic", bias=True, lam="0.001", positive_weight=BALANCED, precision="double"),
+    ],
+)
+def test_a_label_of_33_does_not_know_its_panel(options):
+    """More labels than a panel holds: panels of 16, 8 and fewer."""
+    risk = risk_of(*random_data(4, 50, 15, 33, density=0.3), options)
+    runs = [finish(risk, options, widest=widest) for widest in (16, 8, 5, 1)]
+    assert len(runs[0]) == 33
+    for label in runs[0]:
+        assert len({(run[label].w.tobytes(), run[label].f, run[label].gap, run[label].steps) for run in runs}) == 1
+
+
+def six_labels():
+    X, Y = random_data(7, 90, 30, 6, density=0.3)
+    Y = Y.tolil()
+    Y[:, 1], Y[:, 2] = 0, 1  # no positive row; no negative row
+    return X, Y
 
 
 @pytest.fixture
 def data(tmp_path):
-    X, Y = random_data(7, 90, 30, 6, density=0.3)
-    Y = Y.tolil()
-    Y[:, 1], Y[:, 2] = 0, 1  # no positive row; no negative row
-    return dataset(tmp_path / "data.h5", X, Y)
+    return dataset(tmp_path / "data.h5", *six_labels())
 
 
 def rows_of_history(run):
@@ -389,7 +288,7 @@ def rows_of_history(run):
 
 
 @pytest.mark.parametrize(
-    "options", [asked(), asked(loss="squared-hinge", bias=True, positive_weight=BALANCED), asked(loss="logistic", bias=True)]
+    "options", [asked(), asked("squared-hinge", bias=True, positive_weight=BALANCED), asked("logistic", bias=True)]
 )
 def test_parts_labels_and_blocks_give_the_bytes_of_one_run(data, tmp_path, options):
     options = replace(options, min_positives=0)
@@ -413,11 +312,11 @@ def test_parts_labels_and_blocks_give_the_bytes_of_one_run(data, tmp_path, optio
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", HINGES)
 def test_saved_model_has_the_objective_and_the_gap(data, tmp_path, loss, precision):
     options = asked(loss=loss, precision=precision, bias=True, positive_weight="3.5", min_positives=0, show_gaps=True)
     report = train("dual", None, data, tmp_path / "run", options)
-    model, risk = Model(report.model), problem_of(data, options)
+    model, risk = Model(report.model), risk_of(*six_labels(), options)
     assert [STATUS[code] for code in model.labels["status"]].count("degenerate") == 2
     for row in range(6):
         if STATUS[model.labels["status"][row]] == "degenerate":
@@ -505,12 +404,12 @@ def test_hardly_any_rows(tmp_path, n_rows):
     assert np.isfinite(Model(report.model).W).all()
 
 
-def finished_or_refused(path, X, Y, options, refusals=NonFiniteError):
+def finished_or_refused(X, Y, options, refusals=NonFiniteError):
     """What training on such numbers gives; None if it was refused. No computation may warn."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         try:
-            return finish(problem(path, X, Y, options), options)
+            return finish(risk_of(X, Y, options), options)
         except refusals:
             return None
 
@@ -518,19 +417,19 @@ def finished_or_refused(path, X, Y, options, refusals=NonFiniteError):
 SCALES = [1e-30, 1e-20, 1e-10, 1e10, 1e17, 1e19, 1e20, 1e30, 1e37]
 
 
-@pytest.mark.parametrize("loss", (*LOSSES, "logistic"))
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("scale", SCALES)
-def test_values_near_the_ends_of_float32_are_trained_on_or_refused(tmp_path, scale, loss):
+def test_values_near_the_ends_of_float32_are_trained_on_or_refused(scale, loss):
     X, Y = random_data(3, 40, 12, 3, 0.4)
     X = X.astype(np.float64) * scale
     refused = 0
     for precision in ("single", "double"):
         options = asked(loss=loss, precision=precision, dual_tol=0.01, max_steps=300)
-        finished = finished_or_refused(tmp_path / f"{precision}.h5", X, Y, options, (NonFiniteError, DataError))
+        finished = finished_or_refused(X, Y, options, (NonFiniteError, DataError))
         refused += finished is None
         if finished is None:
             continue
-        scaled = problem(tmp_path / f"{precision}1.h5", X / scale, Y, options)  # λ = X/m: the same problem
+        scaled = risk_of(X / scale, Y, options)  # λ = X/m: the same problem
         for label, ours in finished.items():
             theirs = finish(scaled, options, [label])[label]
             assert ours.status == CONVERGED
@@ -538,14 +437,14 @@ def test_values_near_the_ends_of_float32_are_trained_on_or_refused(tmp_path, sca
     assert refused == {1e-30: 1, 1e-20: 1, 1e19: 1, 1e20: 1, 1e30: 1, 1e37: 1}.get(scale, 0)
 
 
-@pytest.mark.parametrize("loss", (*LOSSES, "logistic"))
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("lam", ["1e-299", "1e-100", "1e-45", "1e-30", "1e30", "1e38", "1e45", "1e300"])
-def test_lambdas_near_the_ends_of_the_numbers_are_trained_with_or_refused(tmp_path, lam, loss):
+def test_lambdas_near_the_ends_of_the_numbers_are_trained_with_or_refused(lam, loss):
     X, Y = some_empty_rows()
     refused = 0
     for precision in ("single", "double"):
         options = asked(loss=loss, precision=precision, lam=lam, max_steps=200)
-        finished = finished_or_refused(tmp_path / f"{precision}.h5", X, Y, options)
+        finished = finished_or_refused(X, Y, options)
         refused += finished is None
         for ours in (finished or {}).values():
             assert np.isfinite(ours.w).all()
@@ -556,14 +455,14 @@ def test_lambdas_near_the_ends_of_the_numbers_are_trained_with_or_refused(tmp_pa
     assert refused == (0 if lam in ("1e-30", "1e30") else 1 if lam in ("1e-100", "1e-45", "1e38", "1e45") else 2)
 
 
-@pytest.mark.parametrize("loss", (*LOSSES, "logistic"))
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("weight", ["1e-300", "1e-40", "1e-20", "1e20", "1e40", "1e300"])
-def test_weights_near_the_ends_of_the_numbers_are_trained_with_or_refused(tmp_path, weight, loss):
+def test_weights_near_the_ends_of_the_numbers_are_trained_with_or_refused(weight, loss):
     X, Y = some_empty_rows()
     refused = 0
     for precision in ("single", "double"):
         options = asked(loss=loss, precision=precision, positive_weight=weight, max_steps=2000)
-        finished = finished_or_refused(tmp_path / f"{precision}.h5", X, Y, options)
+        finished = finished_or_refused(X, Y, options)
         refused += finished is None
         for ours in (finished or {}).values():
             assert np.isfinite(ours.w).all()
@@ -572,11 +471,11 @@ def test_weights_near_the_ends_of_the_numbers_are_trained_with_or_refused(tmp_pa
     assert refused == {20: 0, 40: 1, 300: 2}[abs(int(weight[2:]))]
 
 
-def test_oracle_s_minimum_is_below_its_start():
-    X, Y = (np.asarray(m.todense()) if sp.issparse(m) else m for m in DATA["random"]())
-    sign = np.where(Y[:, 0] != 0, 1.0, -1.0)
-    for squared in (False, True):
-        found = Twin(X.astype(float), 0.01, squared, 1e-3).solve(sign)
-        assert found.f == pytest.approx(oracles_dual.objective(X, sign, found.w, 0.01, squared))
-        assert found.f < 1
-        assert found.gap < 1e-2
+@pytest.mark.parametrize("loss", HINGES)
+def test_oracle_s_minimum_is_below_its_start(loss):
+    options = asked(loss, lam="0.01", dual_tol=1e-3)
+    risk = risk_of(*DATA["random"](), options)
+    found = twin_of(risk, options, 0)
+    assert found.f == pytest.approx(f_of(risk, options, 0, found.w))
+    assert found.f < 1
+    assert found.gap < 1e-2

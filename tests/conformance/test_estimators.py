@@ -421,11 +421,7 @@ def test_psbml_refuses_what_it_cannot_train_on():
         ({"patience": 0}, y, "patience=0: expected"),
         ({"patience": 1.5}, y, "patience=1.5: expected a whole number or None"),
         ({"device": "tpu"}, y, "device=tpu: expected cpu or gpu"),
-        (
-            {"device": "gpu"},
-            y,
-            "device=gpu: tree has nothing for a GPU, only gaussian-nb and kernel-nb have; leave it out",
-        ),
+        ({"device": "gpu"}, y, "device=gpu: tree has nothing for a GPU, only gaussian-nb and kernel-nb have; leave it out"),
         ({"base": 3}, y, "base=3: expected a string or a tuple of strings"),
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):

@@ -8,18 +8,29 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support.converted import converted
 from support.make import dataset, random_data
-from support.methods import LINEAR, AtLook, able, checkpoint_of, every, every_way, having, history, make, options_of, small_data
+from support.methods import (
+    EVERY,
+    LINEAR,
+    AtLook,
+    able,
+    checkpoint_of,
+    every,
+    every_way,
+    having,
+    history,
+    make,
+    options_of,
+    small_data,
+)
 from support.oracles import hinge_objective, probe
 from support.training import merge, train
 
 import hpcml
 from hpcml import mpi, slices
 from hpcml.cli import app as cli
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, DataError, HpcmlError, Interrupted, NonFiniteError
-from hpcml.log import Log
 from hpcml.methods.linear import objective
 from hpcml.methods.registry import METHODS
 from hpcml.methods.registry import able as names_of
@@ -145,12 +156,6 @@ def test_a_label_does_not_know_the_others(data, tmp_path, method):
     assert scores(few.path, data, tmp_path / "few.h5").tobytes() == np.ascontiguousarray(of_all).tobytes()
 
 
-@able("label_sets", False)
-def test_rows_with_several_labels_are_refused_by_one_classifier_of_classes(data, tmp_path, method):
-    refused("needs exactly one in each row; choose one label with --label", "train", method, data, "-o", tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 @linear
 def test_degenerate_labels_are_reported_and_get_the_constant_model(data, tmp_path, method):
     report = train(method, None, data, tmp_path / "run", {"min_positives": 0})
@@ -189,20 +194,17 @@ def test_parts_of_the_labels_are_joined_to_the_same_model(data, tmp_path, method
     assert merge(None, runs, tmp_path / "merged").model.read_bytes() == whole
 
 
-def negative_data(path):
-    X, Y = random_data(7, 60, 10, 3)
-    return dataset(path, X, Y)
+def small(folder):
+    return small_data(folder / "data.h5")
+
+
+def negative_data(folder):
+    return dataset(folder / "data.h5", *random_data(7, 60, 10, 3))
 
 
 @able("negative_values")
 def test_values_below_0(tmp_path, method):
-    assert train(method, None, negative_data(tmp_path / "data.h5"), tmp_path / "run", one(method))
-
-
-@able("negative_values", False)
-def test_values_below_0_are_refused(tmp_path, method):
-    refused("has the value -", "train", method, negative_data(tmp_path / "data.h5"), "-o", tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    assert train(method, None, negative_data(tmp_path), tmp_path / "run", one(method))
 
 
 def one(method, label="label0"):
@@ -221,22 +223,13 @@ def data_with_headings(tmp_path):
     """Rows whose labels are features, too."""
     lines = [f'{{"text": "word{row % 7} word{row % 3}", "labels": ["{"abc"[row % 3]}"]}}\n' for row in range(60)]
     (tmp_path / "docs.jsonl").write_text("".join(lines))
-    options = ConvertOptions(headings_as_features=True)
-    convert(mpi.self_comm(), "jsonl", [tmp_path / "docs.jsonl"], tmp_path / "headings.h5", options, False, Log(0))
-    return tmp_path / "headings.h5"
+    return converted("jsonl", tmp_path / "docs.jsonl", tmp_path / "headings.h5", headings_as_features=True).output
 
 
 @able("headings")
 def test_headings(tmp_path, method):
     data = data_with_headings(tmp_path)
     assert train(method, None, data, tmp_path / "run", {"exclude": ("a",)}).model.exists()
-
-
-@able("headings", False)
-def test_headings_are_refused(tmp_path, method):
-    sentence = f"so {method} would be told the answer; train {', '.join(names_of('headings'))}, or "
-    refused(sentence, "train", method, data_with_headings(tmp_path), "-o", tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 def stream(tmp_path):
@@ -250,35 +243,37 @@ def test_streams(tmp_path, method):
     assert train(method, None, stream(tmp_path), tmp_path / "run").n_rows == 60
 
 
-@able("streams", False)
-def test_streams_are_refused(tmp_path, method):
-    refused(
-        "rows.svm: not an HDF5 file (or damaged); expected one made with `hpcml convert`",
-        "train",
-        method,
-        stream(tmp_path),
-        "-o",
-        tmp_path / "run",
-    )
-    assert not (tmp_path / "run").exists()
-
-
 @able("tune")
 def test_tune(data, tmp_path, method):
     report = hpcml.tune(data, tmp_path / "run", method=method, folds=3, lambdas=(0.5, 1.0))
     assert open_model(report.model).attrs["method"] == method
 
 
-@able("tune", False)
-def test_tune_refuses(data, tmp_path, method):
-    refused(f"--method {method}: expected one of ", "tune", data, "-o", tmp_path / "run", "--method", method)
-    assert not (tmp_path / "run").exists()
-
-
 @able("retrain")
 def test_retrain(data, tmp_path, method):
     model = train(method, None, data, tmp_path / "run", {}).model
     assert hpcml.retrain(tmp_path / "run", data, tmp_path / "again").model.read_bytes() == model.read_bytes()
+
+
+TRAINING = ("train", "METHOD", "-o", "RUN")
+REFUSED = {  # what a method may not be able to do: a command that asks for it, the data, and what is said
+    "label_sets": (TRAINING, small, "needs exactly one in each row; choose one label with --label"),
+    "negative_values": (TRAINING, negative_data, "has the value -"),
+    "headings": (TRAINING, data_with_headings, f"so METHOD would be told the answer; train {', '.join(names_of('headings'))}, or "),
+    "streams": (TRAINING, stream, "rows.svm: not an HDF5 file (or damaged); expected one made with `hpcml convert`"),
+    "tune": (("tune", "-o", "RUN", "--method", "METHOD"), small, "--method METHOD: expected one of "),
+    "pause": ((*TRAINING, "--time-limit", "1"), small, "--time-limit has no effect on METHOD, it is for "),
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "what"), [(name, what) for what in REFUSED for name in EVERY if not getattr(METHODS[name].can, what)]
+)
+def test_what_it_cannot_is_refused(tmp_path, method, what):
+    command, make_data, sentence = REFUSED[what]
+    words = [word.replace("METHOD", method).replace("RUN", str(tmp_path / "run")) for word in command]
+    refused(sentence.replace("METHOD", method), *words, make_data(tmp_path))
+    assert not (tmp_path / "run").exists()
 
 
 @able("retrain", False)
@@ -299,11 +294,6 @@ def test_plan_and_cross_validation_refuse_what_they_do_not_know(data, method):
 
 
 # interruptions
-
-
-@able("pause", False)
-def test_a_time_limit_is_refused_by_what_does_not_stop(data, tmp_path, method):
-    refused(f"--time-limit has no effect on {method}, it is for ", "train", method, data, "-o", tmp_path / "run", "--time-limit", 1)
 
 
 @every_way

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from support.jobs import done, refused
 from support.make import class_data, dataset, random_data
+from support.methods import AtLook
 from support.training import train
 
 from hpcml.errors import DataError, Interrupted
@@ -86,30 +87,12 @@ def test_asynchronous_run_ends_with_75_and_resumes(mpirun, standing, data, tmp_p
     assert len((tmp_path / "run" / "history.csv").read_text().splitlines()) == 122
 
 
-class After:
-    """A signal that arrives after so many cycles."""
-
-    def __init__(self, n):
-        self.left = n
-
-    @property
-    def seen(self):
-        self.left -= 1
-        return self.left < 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-
 def test_damaged_checkpoints_and_other_runs(standing, data, undisturbed, tmp_path, monkeypatch):
     monkeypatch.setattr(Driver, "look", lambda self: None)  # so that signals are looked for once a cycle
     run, worse = tmp_path / "run", tmp_path / "worse"
     for turn in range(2):
         with pytest.raises(Interrupted):
-            train("psbml", None, data, run, SAME, resume=turn > 0, signals=After(5))
+            train("psbml", None, data, run, SAME, resume=turn > 0, signals=AtLook(6))
     older, newest = checkpoints(run)
     shutil.copytree(run, worse)
     for path in checkpoints(worse):
@@ -119,8 +102,7 @@ def test_damaged_checkpoints_and_other_runs(standing, data, undisturbed, tmp_pat
     command = ("train", "psbml", data, "-o", run, *OPTIONS)
     refused(standing(2, *command), "run exists already; choose another --output, or use --resume or --force")
     refused(
-        standing(2, *command, "--replace", "0.3", "--resume"),
-        "this run had replace = 0.2, not 0.3; resume with the same options",
+        standing(2, *command, "--replace", "0.3", "--resume"), "this run had replace = 0.2, not 0.3; resume with the same options"
     )
     foreign = ("train", "psbml", other, "-o", run, *OPTIONS, "--resume")
     refused(standing(2, *foreign), "this run was started on other data; resume with the same file")
@@ -146,7 +128,7 @@ def test_a_run_of_version_0_8_is_not_resumed(data, tmp_path, monkeypatch):
     monkeypatch.setattr(Driver, "look", lambda self: None)
     run = tmp_path / "run"
     with pytest.raises(Interrupted):
-        train("psbml", None, data, run, SAME, signals=After(5))
+        train("psbml", None, data, run, SAME, signals=AtLook(6))
     for path in checkpoints(run):
         with h5py.File(path, "r+") as file:
             for name, kept in (("history", slice(1, None)), ("taken_cycles", slice(0))):

@@ -58,10 +58,7 @@ def test_a_rank_fails_in_a_fixture(suite):
 
 
 def test_a_rank_fails_while_the_others_wait_for_its_folder(suite):
-    done = suite(
-        2,
-        "@pytest.fixture\ndef broken():\n    assert LAST, 'before'\n\n\ndef test_it(broken, mpi_tmp_path):\n    pass\n",
-    )
+    done = suite(2, "@pytest.fixture\ndef broken():\n    assert LAST, 'before'\n\n\ndef test_it(broken, mpi_tmp_path):\n    pass\n")
     assert done.returncode != 0
     assert "[rank 0] E       AssertionError: before" in done.stderr
     assert "test_it: failed on rank(s) [0]; rank(s) [1] did not arrive within 1 s" in done.stderr

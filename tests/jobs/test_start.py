@@ -80,22 +80,8 @@ def test_closed_streams_lead_nowhere(tmp_path, closed):
 @pytest.mark.parametrize(("prefix", "code"), [([], 75), (["nohup"], 0)])
 def test_a_terminal_that_goes_away_ends_what_is_not_under_nohup(tmp_path, prefix, code):
     data = dataset(tmp_path / "data.h5", *random_data(7, 3000, 400, 40, density=0.05))
-    run = tmp_path / "run"
-    command = [
-        *prefix,
-        sys.executable,
-        "-m",
-        "hpcml",
-        "train",
-        "probe",
-        data,
-        "-o",
-        run,
-        "--labels-per-pass",
-        "1",
-        "--epsilon",
-        "0.01",
-    ]
+    options = ("-o", tmp_path / "run", "--labels-per-pass", "1", "--epsilon", "0.01")
+    command = [*prefix, sys.executable, "-m", "hpcml", "train", "probe", data, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path) as job:
         for line in job.stdout:
             if line.startswith("training"):

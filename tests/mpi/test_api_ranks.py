@@ -39,9 +39,7 @@ def test_explain_says_what_the_command_says(comm, mpi_tmp_path, capsys):
 
 def test_duplicates_says_what_the_command_says(comm, mpi_tmp_path, capsys):
     data, pairs = mpi_tmp_path / "data.h5", mpi_tmp_path / "pairs.csv"
-    if comm.rank == 0:
-        alike_data(data, np.random.default_rng(0), 60)
-    comm.Barrier()
+    make.by_one_rank(comm, lambda: alike_data(data, np.random.default_rng(0), 60))
     found = hpcml.duplicates(data, similarity=0.6, output=pairs, comm=comm)
     assert found.n_pairs == len(pairs.read_text().splitlines()) - 1 > 0
     if comm.rank == 0:

@@ -5,11 +5,10 @@ import json
 import numpy as np
 import pytest
 from support import make
+from support.converted import convert_on, converted_alike
 
 from hpcml import mpi
 from hpcml.conversion import bioasq
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
 from hpcml.data.dataset import DataFile
 from hpcml.errors import DataError
 from hpcml.evaluation.bioasq import evaluate_bioasq
@@ -35,14 +34,10 @@ def test_articles(comm, mpi_tmp_path, monkeypatch, limit):
     text = '{"articles":[\n' + ",\n".join(map(json.dumps, articles)) + "]}\n"
     source = written(comm, mpi_tmp_path / "in.json", text)
     terms = written(comm, mpi_tmp_path / "terms", "H0=D1\nH9=D0\n")
-    options = ConvertOptions(descriptors=terms)
-    convert(comm, "bioasq", [source], mpi_tmp_path / "all.h5", options, False, QUIET)
-    if comm.rank == 0:
-        convert(mpi.self_comm(), "bioasq", [source], mpi_tmp_path / "one.h5", options, False, QUIET)
-        assert (mpi_tmp_path / "all.h5").read_bytes() == (mpi_tmp_path / "one.h5").read_bytes()
+    converted_alike(comm, "bioasq", [source], mpi_tmp_path, descriptors=terms)
     written(comm, source, text[: text.rindex(",\n")])
     with pytest.raises(DataError, match=r"ends before its list|not JSON"):
-        convert(comm, "bioasq", [source], mpi_tmp_path / "cut.h5", options, False, QUIET)
+        convert_on(comm, "bioasq", [source], mpi_tmp_path / "cut.h5", descriptors=terms)
 
 
 @pytest.mark.parametrize("n_rows", [1, 3, 60])

@@ -21,9 +21,8 @@ def test_everything_is_tried_and_removed(comm, mpi_tmp_path, monkeypatch):
     assert not (mpi_tmp_path / "scratch").exists()
     if comm.rank == 0:
         words = [line.split()[1].rstrip(":") for line in found.lines]
-        assert [word for word in words if word in ("ranks", "memory", "clocks", "messages", "files", "locks", "training")] == [
-            *("ranks", "memory", "clocks", "messages", "files", "locks", "training")
-        ]
+        steps = ["ranks", "memory", "clocks", "messages", "files", "locks", "training"]
+        assert [word for word in words if word in steps] == steps
         assert f"ranks: {comm.size} on 1 node" in found.lines[0]
         assert "gave the bits of rank 0 alone" in found.lines[-1]
         (messages,) = (line for line in found.lines if line.split()[1] == "messages:")

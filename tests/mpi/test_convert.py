@@ -7,6 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from support.converted import convert_on, converted_alike
 
 from hpcml import mpi
 from hpcml.conversion import convert as convert_module
@@ -14,10 +15,8 @@ from hpcml.conversion import docstrings
 from hpcml.conversion import key_runs as keys_module
 from hpcml.conversion import text as text_module
 from hpcml.conversion import words as words_module
-from hpcml.conversion.convert import convert
 from hpcml.conversion.docstrings import first_of_each
 from hpcml.conversion.key_runs import KeyRuns, merge_keys
-from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.sources import SOURCES
 from hpcml.conversion.split import split
 from hpcml.conversion.synthetic import GENERATORS, make_points
@@ -102,36 +101,12 @@ def write(comm, path, text):
     return path
 
 
-def run(comm, source, inputs, output, **options):
-    return convert(comm, source, inputs, output, ConvertOptions(**options), False, Log(1))
-
-
 def both(comm, source, inputs, folder, **options):
-    """Convert on `comm`, and on rank 0 alone; the reports without time and place, and the path of the first."""
-    together, alone = folder / "together.h5", folder / "alone.h5"
-    report = run(comm, source, inputs, together, **options)
-    if comm.rank == 0:
-        expected = run(self_comm(), source, inputs, alone, **options)
-        for name in ("rows", "features", "labels", "nnz", "splits", "dropped_values", "unknown_entries", "changed"):
-            assert getattr(report, name) == getattr(expected, name)
-        assert_same(together, alone)
-        assert together.read_bytes() == alone.read_bytes()
-    comm.Barrier()
+    """Convert on `comm`, and on rank 0 alone; the report, which but for time and place is the same, and the path of the first."""
+    report, expected, together = converted_alike(comm, source, inputs, folder, **options)
+    for name in ("rows", "features", "labels", "nnz", "splits", "dropped_values", "unknown_entries", "changed"):
+        assert getattr(report, name) == getattr(expected, name)
     return report, together
-
-
-def assert_same(first, second):
-    """Every dataset and attribute of two files is the same, bit for bit."""
-    with h5py.File(first, locking=False) as one, h5py.File(second, locking=False) as two:
-        names = []
-        one.visit(names.append)
-        for name in names:
-            assert {k: np.array(v).tolist() for k, v in one[name].attrs.items()} == {
-                k: np.array(v).tolist() for k, v in two[name].attrs.items()
-            }
-            if isinstance(one[name], h5py.Dataset):
-                assert one[name].dtype == two[name].dtype
-                assert one[name][:].tolist() == two[name][:].tolist(), name
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
@@ -175,7 +150,7 @@ def test_a_synthetic_corpus_does_not_depend_on_the_ranks(comm, mpi_tmp_path):
 @pytest.mark.parametrize("kind", ["svmlight", "text", "pairs"])
 def test_like(comm, mpi_tmp_path, kind):
     source, text, options = CASES[kind]
-    run(comm, source, [write(comm, mpi_tmp_path / "train", text)], mpi_tmp_path / "train.h5", **options)
+    convert_on(comm, source, [write(comm, mpi_tmp_path / "train", text)], mpi_tmp_path / "train.h5", **options)
     other = svmlight_text(9, 30, False).replace("\n", " 33:1\n") if source == "svmlight" else jsonl_text(9, 30)
     report, path = both(comm, source, [write(comm, mpi_tmp_path / "test", other)], mpi_tmp_path, like=mpi_tmp_path / "train.h5")
     assert report.dropped_values > 0
@@ -185,7 +160,7 @@ def test_like(comm, mpi_tmp_path, kind):
 
 def test_splits_do_not_depend_on_the_ranks(comm, mpi_tmp_path):
     text = write(comm, mpi_tmp_path / "in", svmlight_text(7, 60, False))
-    run(comm, "svmlight", [text], mpi_tmp_path / "data.h5")
+    convert_on(comm, "svmlight", [text], mpi_tmp_path / "data.h5")
     split(comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "together.h5", 0.3, True, 5, False, Log(1))
     if comm.rank == 0:
         split(self_comm(), mpi_tmp_path / "data.h5", mpi_tmp_path / "alone.h5", 0.3, True, 5, False, Log(1))
@@ -220,7 +195,7 @@ def test_every_rank_raises_the_same_sentence(comm, mpi_tmp_path, case):
     source, text, pattern = BAD[case]
     path = write(comm, mpi_tmp_path / "in", text)
     with pytest.raises(DataError, match=pattern) as caught:
-        run(comm, source, [path], mpi_tmp_path / "out.h5")
+        convert_on(comm, source, [path], mpi_tmp_path / "out.h5")
     assert len(set(comm.allgather(str(caught.value)))) == 1
     assert [entry.name for entry in mpi_tmp_path.iterdir()] == ["in"]
     comm.Barrier()
@@ -229,7 +204,7 @@ def test_every_rank_raises_the_same_sentence(comm, mpi_tmp_path, case):
 def test_every_rank_names_the_first_row_that_cannot_have_noise(comm, mpi_tmp_path):
     path = write(comm, mpi_tmp_path / "in", "1 1:1\n2 1:1\n" * 9 + "3,4 1:1\n" + "2 1:1\n" * 20 + "1:1\n")
     with pytest.raises(ConfigError, match=r"^--label-noise 0.5: row 18 \(from 0\) has 2 of 4 labels, but expected exactly one"):
-        run(comm, "svmlight", [path], mpi_tmp_path / "out.h5", label_noise=0.5)
+        convert_on(comm, "svmlight", [path], mpi_tmp_path / "out.h5", label_noise=0.5)
     comm.Barrier()  # rank 0 removes what it had begun
     assert [entry.name for entry in mpi_tmp_path.iterdir()] == ["in"]
     comm.Barrier()
@@ -240,7 +215,7 @@ def test_a_file_that_one_rank_cannot_read(comm, mpi_tmp_path):
     if comm.rank == comm.size - 1:
         path = Path(mpi_tmp_path, "elsewhere")
     with pytest.raises(DataError, match="No such file or directory"):
-        run(comm, "jsonl", [path], mpi_tmp_path / "out.h5")
+        convert_on(comm, "jsonl", [path], mpi_tmp_path / "out.h5")
     comm.Barrier()
     assert [entry.name for entry in mpi_tmp_path.iterdir()] == ["in"]
     comm.Barrier()
@@ -249,7 +224,7 @@ def test_a_file_that_one_rank_cannot_read(comm, mpi_tmp_path):
 def test_an_output_that_exists_is_refused_before_reading(comm, mpi_tmp_path):
     write(comm, mpi_tmp_path / "out.h5", "precious")
     with pytest.raises(ConfigError, match=r"out\.h5 exists already"):
-        run(comm, "jsonl", [mpi_tmp_path / "missing"], mpi_tmp_path / "out.h5")
+        convert_on(comm, "jsonl", [mpi_tmp_path / "missing"], mpi_tmp_path / "out.h5")
     assert (mpi_tmp_path / "out.h5").read_text() == "precious"
 
 
@@ -272,7 +247,7 @@ BAD_OPTIONS = {
 def test_options_are_checked_first(comm, mpi_tmp_path, message):
     source, n_inputs, options = BAD_OPTIONS[message]
     with pytest.raises(ConfigError, match=f"^{message}"):
-        run(comm, source, [mpi_tmp_path / "missing"] * n_inputs, mpi_tmp_path / "out.h5", **options)
+        convert_on(comm, source, [mpi_tmp_path / "missing"] * n_inputs, mpi_tmp_path / "out.h5", **options)
 
 
 def test_merging_terms_and_counts(comm, mpi_tmp_path, monkeypatch):
@@ -341,19 +316,19 @@ def test_compressed_input_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatch
     text = svmlight_text(0, 101, False)
     if comm.rank == 0:
         (mpi_tmp_path / "in.xz").write_bytes(lzma.compress(text.encode()))
-    run(comm, "svmlight", [write(comm, mpi_tmp_path / "in", text)], mpi_tmp_path / "plain.h5")
+    convert_on(comm, "svmlight", [write(comm, mpi_tmp_path / "in", text)], mpi_tmp_path / "plain.h5")
     _, path = both(comm, "svmlight", [mpi_tmp_path / "in.xz"], mpi_tmp_path)
     assert path.read_bytes() == (mpi_tmp_path / "plain.h5").read_bytes()
     comm.Barrier()
     monkeypatch.setattr(lines_module, "unpacked", lambda file, kind: kinds.append(kind) or unpacked(file, kind))
-    run(comm, "svmlight", [mpi_tmp_path / "in.xz"], mpi_tmp_path / "again.h5")
+    convert_on(comm, "svmlight", [mpi_tmp_path / "in.xz"], mpi_tmp_path / "again.h5")
     assert [kind for kind in kinds if kind] == [".xz"] * (comm.rank == 0)
     assert not any("unpacked" in file.name for file in mpi_tmp_path.iterdir())
 
 
 def test_info_names_damage_on_every_rank(comm, mpi_tmp_path):
     path = mpi_tmp_path / "data.h5"
-    run(comm, "svmlight", [write(comm, mpi_tmp_path / "in", svmlight_text(0, 40, False))], path)
+    convert_on(comm, "svmlight", [write(comm, mpi_tmp_path / "in", svmlight_text(0, 40, False))], path)
     if comm.rank == 0:
         with h5py.File(path, "r+") as file:
             row = int(np.flatnonzero(np.diff(file["X/indptr"][:]) > 0)[-1])

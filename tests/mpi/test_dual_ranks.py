@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from support.make import by_one_rank, dataset, random_data
-from support.oracles_dual import objective
-from support.oracles_logistic import objective as logistic_objective
-from support.training import changed, train
+from support.make import by_one_rank, dataset_for_all, random_data
+from support.oracles import objective
+from support.training import changed, same_as_alone, train
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
@@ -17,24 +16,14 @@ from hpcml.model.linear import STATUS, Model
 pytestmark = pytest.mark.mpi
 
 
-def write(comm, path, *args):
-    """A dataset made by rank 0, for all."""
-    if comm.rank == 0:
-        dataset(path, *args)
-    comm.Barrier()
-    return path
-
-
 def history(run):
     return [line.rpartition(",")[0] for line in (run / "history.csv").read_text().splitlines()]  # but for the seconds
 
 
 def test_more_ranks_than_labels(comm, mpi_tmp_path):
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(5, 30, 8, 3, density=0.4))
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(5, 30, 8, 3, density=0.4))
     options = {"label": ("label1",), "show_gaps": True}
-    report = train("dual", comm, data, mpi_tmp_path / "ranks", options)
-    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", options))
-    assert report.model.read_bytes() == alone.model.read_bytes()
+    report, alone = same_as_alone(comm, "dual", data, mpi_tmp_path, options)
     assert report.gaps == alone.gaps
 
 
@@ -49,8 +38,7 @@ def values_at(data, options, model):
         sign[rows.rows_of(label)] = 1
         w = np.append(model.W[label], model.bias[label]) if options["bias"] else np.asarray(model.W[label])
         lam, w = float(model.attrs["lambda"]), w.astype(float)
-        logistic = options["loss"] == "logistic"
-        found.append(logistic_objective(X, sign, w, lam) if logistic else objective(X, sign, w, lam, options["loss"] != "hinge"))
+        found.append(objective(options["loss"], X, sign, w, lam))
     return np.array(found)
 
 
@@ -74,15 +62,9 @@ SHARED = {"even": lambda: random_data(3, 90, 25, 5, density=0.3), "uneven": unev
 @pytest.mark.parametrize(("loss", "precision"), [("hinge", "single"), ("squared-hinge", "double"), ("logistic", "single")])
 @pytest.mark.parametrize("name", sorted(SHARED))
 def test_ranks_that_share_the_rows_certify_what_they_find(comm, mpi_tmp_path, name, loss, precision):
-    data = write(comm, mpi_tmp_path / "data.h5", *SHARED[name]())
-    options = {
-        "loss": loss,
-        "precision": precision,
-        "bias": name != "even",
-        "max_gap": 5e-3,
-        "ranks_per_group": comm.size,
-        "lam": "0.05",
-    }
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *SHARED[name]())
+    options = {"loss": loss, "precision": precision, "bias": name != "even", "max_gap": 5e-3}
+    options |= {"ranks_per_group": comm.size, "lam": "0.05"}
     report = train("dual", comm, data, mpi_tmp_path / "shared", options)
     again = train("dual", comm, data, mpi_tmp_path / "again", options)
     assert report.model.read_bytes() == again.model.read_bytes()
@@ -104,7 +86,7 @@ def test_groups_of_two_that_share_the_rows(comm, mpi_tmp_path):
     """Groups of as many ranks give the same bits, however many groups there are and whichever label comes first."""
     if comm.size % 2:
         pytest.skip("needs an even number of ranks")
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(3, 90, 25, 9, density=0.3))
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(3, 90, 25, 9, density=0.3))
     options = {"ranks_per_group": 2, "labels_per_pass": 3}
     report = train("dual", comm, data, mpi_tmp_path / "groups", options)
     pair = comm.Split(0 if comm.rank < 2 else 1, comm.rank)

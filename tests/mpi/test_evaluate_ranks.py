@@ -59,40 +59,34 @@ def make_classifier(comm, folder, base, n_classes, n_rows, dense):
     return folder / "data.h5", open_model(folder / "model.h5")
 
 
+@pytest.mark.parametrize("n_rows", [121, 1])
 @pytest.mark.parametrize("base", list(LEARNERS))
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_classifier_on_all_ranks_equals_one_rank(comm, mpi_tmp_path, base, dense, n_classes):
-    for n_rows in (1, 121):
-        folder = mpi_tmp_path / str(n_rows)
-        with mpi.agreed(comm, "making a folder"):
-            folder.mkdir(exist_ok=True)
-        data, model = make_classifier(comm, folder, base, n_classes, n_rows, dense)
-        with DataFile(data) as dataset:
-            alone = evaluate(mpi.self_comm(), model, dataset, "test", Log(1))
-            together = evaluate(comm, model, dataset, "test", Log(1))
-            predict(mpi.self_comm(), model, dataset, "all", folder / f"alone-{comm.rank}.h5", "scores", False, Log(1))
-            predict(comm, model, dataset, "all", folder / "together.h5", "scores", False, Log(1))
-        assert np.array_equal(together.n_positive, alone.n_positive)
-        assert [together.values[name].tobytes() for name in MEASURES] == [alone.values[name].tobytes() for name in MEASURES]
-        assert repr(together.micro) == repr(alone.micro)
-        assert (folder / "together.h5").read_bytes() == (folder / f"alone-{comm.rank}.h5").read_bytes()
+def test_a_classifier_on_all_ranks_equals_one_rank(comm, mpi_tmp_path, base, dense, n_classes, n_rows):
+    data, model = make_classifier(comm, mpi_tmp_path, base, n_classes, n_rows, dense)
+    with DataFile(data) as dataset:
+        alone = evaluate(mpi.self_comm(), model, dataset, "test", Log(1))
+        together = evaluate(comm, model, dataset, "test", Log(1))
+        predict(mpi.self_comm(), model, dataset, "all", mpi_tmp_path / f"alone-{comm.rank}.h5", "scores", False, Log(1))
+        predict(comm, model, dataset, "all", mpi_tmp_path / "together.h5", "scores", False, Log(1))
+    assert np.array_equal(together.n_positive, alone.n_positive)
+    assert [together.values[name].tobytes() for name in MEASURES] == [alone.values[name].tobytes() for name in MEASURES]
+    assert repr(together.micro) == repr(alone.micro)
+    assert (mpi_tmp_path / "together.h5").read_bytes() == (mpi_tmp_path / f"alone-{comm.rank}.h5").read_bytes()
 
 
+@pytest.mark.parametrize("n_rows", [101, 1])
 @pytest.mark.parametrize("precision", ["<f4", "<f8"])
 @pytest.mark.parametrize("what", ["scores", "labels"])
 @pytest.mark.parametrize("ending", FORMATS)
-def test_predictions_on_all_ranks_equal_one_rank(comm, mpi_tmp_path, ending, what, precision):
-    for n_rows in (1, 101):
-        folder = mpi_tmp_path / str(n_rows)
-        with mpi.agreed(comm, "making a folder"):
-            folder.mkdir(exist_ok=True)
-        data, model = make_files(comm, folder, n_rows, precision=precision)
-        alone, together = folder / f"alone-{comm.rank}{ending}", folder / f"together{ending}"
-        with DataFile(data) as dataset:
-            predict(mpi.self_comm(), model, dataset, "all", alone, what, False, Log(1))
-            predict(comm, model, dataset, "all", together, what, False, Log(1))
-        assert together.read_bytes() == alone.read_bytes()
+def test_predictions_on_all_ranks_equal_one_rank(comm, mpi_tmp_path, ending, what, precision, n_rows):
+    data, model = make_files(comm, mpi_tmp_path, n_rows, precision=precision)
+    alone, together = mpi_tmp_path / f"alone-{comm.rank}{ending}", mpi_tmp_path / f"together{ending}"
+    with DataFile(data) as dataset:
+        predict(mpi.self_comm(), model, dataset, "all", alone, what, False, Log(1))
+        predict(comm, model, dataset, "all", together, what, False, Log(1))
+    assert together.read_bytes() == alone.read_bytes()
 
 
 @pytest.mark.parametrize("ending", FORMATS)

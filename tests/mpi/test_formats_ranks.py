@@ -7,15 +7,12 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support.converted import convert_on, converted_alike
 from support.formats import as_arff, as_csv, as_h5ad, as_xmc, frame, matrices
 
 import hpcml
-from hpcml import mpi
 from hpcml.conversion import parquet, table
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import HpcmlError
-from hpcml.log import Log
 
 pytestmark = pytest.mark.mpi
 TEXT = {"text": ("title,text",), "labels": ("topics",), "label_separator": ";", "id": "id", "split_column": "split"}
@@ -89,10 +86,6 @@ CASES = {
 }
 
 
-def run(comm, source, inputs, output, **options):
-    return convert(comm, source, inputs, output, ConvertOptions(**options), False, Log(1))
-
-
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_same_bytes_on_any_number_of_ranks(comm, files, case, monkeypatch):
     monkeypatch.setattr(table, "CSV_BLOCK", 100)
@@ -101,11 +94,7 @@ def test_same_bytes_on_any_number_of_ranks(comm, files, case, monkeypatch):
     inputs = [files / name for name in names]
     if "vocabulary" in options:
         options = options | {"vocabulary": files / options["vocabulary"]}
-    run(comm, source, inputs, files / "together.h5", **options)
-    if comm.rank == 0:
-        run(mpi.self_comm(), source, inputs, files / "alone.h5", **options)
-        assert (files / "together.h5").read_bytes() == (files / "alone.h5").read_bytes()
-    comm.Barrier()
+    converted_alike(comm, source, inputs, files, **options)
 
 
 def csr(**changes):
@@ -244,7 +233,7 @@ def test_bad_input_gives_the_same_sentence_on_every_rank(comm, mpi_tmp_path, cas
         write(path)
     comm.Barrier()
     with pytest.raises(HpcmlError, match=pattern) as caught:
-        run(comm, source, [path], path.with_name("out.h5"), **options)
+        convert_on(comm, source, [path], path.with_name("out.h5"), **options)
     assert caught.value.exit_code == 2
     assert len(set(comm.allgather(str(caught.value)))) == 1
     comm.Barrier()  # rank 0 removes what it had begun

@@ -37,11 +37,8 @@ def test_the_same_pairs_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatch, 
     for module in (pairs, consistency, search):
         monkeypatch.setattr(module, "COMPARED", 7)
     path = mpi_tmp_path / "data.h5"
-    if comm.rank == 0:
-        ids = [f"doc {row}" for row in range(n_rows)]
-        splits = {"some": np.arange(0, n_rows, 2)}
-        alike_data(path, np.random.default_rng(3), n_rows, row_ids=ids, splits=splits)
-    comm.Barrier()
+    more = {"row_ids": [f"doc {row}" for row in range(n_rows)], "splits": {"some": np.arange(0, n_rows, 2)}}
+    make.by_one_rank(comm, lambda: alike_data(path, np.random.default_rng(3), n_rows, **more))
     for split in ("all", "some"):
 
         def work(ranks, name, split=split):

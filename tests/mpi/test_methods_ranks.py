@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.make import by_one_rank, class_data, dataset, random_data
+from support.make import by_one_rank, class_data, dataset_for_all, random_data
 from support.methods import (
     ESTIMATORS,
     EVERY,
@@ -17,10 +17,10 @@ from support.methods import (
     options_of,
     small_data,
 )
-from support.training import train
+from support.training import same_as_alone, train
 
 import hpcml
-from hpcml import mpi, slices
+from hpcml import slices
 from hpcml.errors import Interrupted
 from hpcml.methods.linear import objective
 from hpcml.methods.linear.block_kernels import CHUNK
@@ -60,21 +60,22 @@ def stopped_often(comm, method, data, run, options, alone):
         stops, looks = stops + 1, 1 + 2 * looks
 
 
+@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @every_way
 def test_bits_are_those_of_one_rank_also_through_stops(comm, mpi_tmp_path, data, short_slices, method, way):
     options = options_of(method, way)
-    alone = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", options)).model.read_bytes()
-    assert train(method, comm, data, mpi_tmp_path / "ranks", options).model.read_bytes() == alone
+    alone = same_as_alone(comm, method, data, mpi_tmp_path, options)[1].model.read_bytes()
     stops = stopped_often(comm, method, data, mpi_tmp_path / "run", options, options)
     assert (stops > 1) == METHODS[method].can.pause
     assert (mpi_tmp_path / "run" / "model.h5").read_bytes() == alone
     assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "alone") == history(mpi_tmp_path / "ranks")
 
 
+@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @having("ranks_per_group")
 def test_ranks_that_share_the_rows(comm, mpi_tmp_path, data, short_slices, method):
-    """Their bits are those of one rank where the method's sums are exact; else those of the same ranks."""
-    options = options_of(method, ranks_per_group=comm.size, labels_per_pass=2)
+    """Their bits are those of one rank where the method's sums are exact; else those of the same ranks. On 4, in two groups."""
+    options = options_of(method, ranks_per_group=2 if comm.size == 4 else comm.size, labels_per_pass=2)
     whole = train(method, comm, data, mpi_tmp_path / "whole", options).model.read_bytes()
     exact = METHODS[method].load(METHODS[method].linear).sharding is Sharding.EXACT
     if exact:
@@ -85,11 +86,12 @@ def test_ranks_that_share_the_rows(comm, mpi_tmp_path, data, short_slices, metho
     assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "whole")
 
 
+@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @pytest.mark.parametrize("shape", [(2, 15), (3, 15), (40, 4 * CHUNK)])
 @pytest.mark.parametrize("method", LINEAR)
 def test_fewer_rows_than_ranks_and_many_features(comm, mpi_tmp_path, method, shape):
     path, known = mpi_tmp_path / "data.h5", METHODS[method].option_names
-    data = by_one_rank(comm, lambda: dataset(path, *random_data(shape[0], shape[0], shape[1], 7, density=0.4)))
+    data = dataset_for_all(comm, path, *random_data(shape[0], shape[0], shape[1], 7, density=0.4))
     alone = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", {"min_positives": 0})).model.read_bytes()
     exact = METHODS[method].load(METHODS[method].linear).sharding is Sharding.EXACT and "ranks_per_group" in known
     for shards in {1, comm.size} if exact else {None}:
@@ -98,12 +100,13 @@ def test_fewer_rows_than_ranks_and_many_features(comm, mpi_tmp_path, method, sha
         assert model.read_bytes() == alone
 
 
+@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @every
 def test_predictions_are_those_of_one_rank(comm, mpi_tmp_path, data, method):
     model = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "run", options_of(method))).model
-    for who, name in ((comm, "ranks"), (mpi.self_comm(), f"alone-{comm.rank}")):
-        hpcml.predict(model, data, mpi_tmp_path / f"{name}.csv", comm=who)
-    assert (mpi_tmp_path / "ranks.csv").read_bytes() == (mpi_tmp_path / f"alone-{comm.rank}.csv").read_bytes()
+    hpcml.predict(model, data, mpi_tmp_path / "ranks.csv", comm=comm)
+    by_one_rank(comm, lambda: hpcml.predict(model, data, mpi_tmp_path / "alone.csv") and None)
+    assert (mpi_tmp_path / "ranks.csv").read_bytes() == (mpi_tmp_path / "alone.csv").read_bytes()
 
 
 @pytest.mark.parametrize("method", [name for name in EVERY if METHODS[name].can.label_sets])
@@ -115,6 +118,7 @@ def test_options_that_do_not_fit_the_data_fail_alike_on_all_ranks(comm, mpi_tmp_
     assert not (mpi_tmp_path / "run").exists()
 
 
+@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @pytest.mark.parametrize("method", [name for name in ESTIMATORS if "comm" in make(name).get_params()])
 def test_estimators_of_rows_that_ranks_give(comm, method):
     X, y, _ = class_data(5, 80, 12, 3)
@@ -122,3 +126,9 @@ def test_estimators_of_rows_that_ranks_give(comm, method):
     found, alone = make(method, comm=comm).fit(X[own], y[own]), make(method).fit(X, y)
     assert learnt(found) == learnt(alone)
     assert found.decision_function(X).tobytes() == alone.decision_function(X).tobytes()
+
+
+@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
+def test_path_of_elastic_net_has_the_bits_of_one_rank(comm, mpi_tmp_path):
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(9, 90, 30, 11, density=0.2))
+    same_as_alone(comm, "elastic-net", data, mpi_tmp_path, {"path": ("1/m", "0.2/m")})

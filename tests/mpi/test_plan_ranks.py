@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.make import dataset, random_data
+from support.make import dataset_for_all, random_data
 from support.training import asked
 
 from hpcml import mpi
@@ -18,9 +18,7 @@ pytestmark = pytest.mark.mpi
 
 def test_plan_on_ranks(comm, mpi_tmp_path):
     X, Y = random_data(5, 200, 90, 20, 0.05)
-    if comm.rank == 0:
-        dataset(mpi_tmp_path / "data.h5", abs(X), Y, splits={"train": np.arange(150)})
-    comm.Barrier()
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", abs(X), Y, splits={"train": np.arange(150)})
     machine = measure_machine(comm, mpi_tmp_path, True, Log(comm.rank))
     with mpi.on_node(comm) as node:
         assert list(machine.curves) == [str(n) for n in dict.fromkeys((1, node.size))]
@@ -30,7 +28,7 @@ def test_plan_on_ranks(comm, mpi_tmp_path):
         write_machine(mpi_tmp_path / "machine.json", machine)
     comm.Barrier()
     cluster = cluster_of(comm, 2, None, None, None, None)
-    options, data, file = asked("dual", lam="X/10"), mpi_tmp_path / "data.h5", mpi_tmp_path / "machine.json"
+    options, file = asked("dual", lam="X/10"), mpi_tmp_path / "machine.json"
     told = as_json(plan(comm, METHODS["dual"], data, Given(), cluster, options, file, True, Log(comm.rank)))
     assert comm.bcast(told) == told
     assert told["ranks_per_node"] == cluster.ranks_per_node and told["total_seconds"] > 0

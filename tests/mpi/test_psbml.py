@@ -12,10 +12,10 @@ from mpi4py import MPI
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
-from support.make import by_one_rank, class_data, dataset
+from support.make import by_one_rank, class_data, dataset_for_all
 from support.methods import AtLook
 from support.oracles_psbml import psbml_cycle
-from support.training import changed, train
+from support.training import changed, same_as_alone, train
 
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, Interrupted
@@ -53,9 +53,7 @@ def comm():
 def write(comm, path, n_rows, n_features, n_classes, density=0.4, seed=3):
     """A dataset made by rank 0, for all; its X and y."""
     X, y, Y = class_data(seed, n_rows, n_features, n_classes, density)
-    if comm.rank == 0:
-        dataset(path, X, Y)
-    comm.Barrier()
+    dataset_for_all(comm, path, X, Y)
     return X, y
 
 
@@ -135,9 +133,7 @@ def test_cycles_are_those_of_the_textbook(comm, mpi_tmp_path, grid, kind, learne
 def test_a_node_that_knows_one_class_has_no_opinion(comm, mpi_tmp_path):
     X = np.random.default_rng(0).standard_normal((24, 3)).astype(np.float32)
     y = np.arange(24) < 2  # two rows have the label, so at most two of four nodes know both classes
-    if comm.rank == 0:
-        dataset(mpi_tmp_path / "data.h5", X, y[:, None])
-    comm.Barrier()
+    dataset_for_all(comm, mpi_tmp_path / "data.h5", X, y[:, None])
     options = PsbmlOptions(base=("tree", "min_samples_leaf=1"), grid="4x1", neighbourhood="L5", replace=0.5, seed=2)
     with DataFile(mpi_tmp_path / "data.h5") as opened:
         problem = problem_of(comm, opened, options)
@@ -170,14 +166,8 @@ def test_a_node_that_knows_one_class_has_no_opinion(comm, mpi_tmp_path):
 def test_model_has_the_bytes_of_one_rank(comm, mpi_tmp_path, grid, kind, base, n_classes):
     write(comm, mpi_tmp_path / "data.h5", 150, 6, n_classes)
     options = PsbmlOptions(base=base, grid=grid, neighbourhood=kind, cycles=5)
-    report = train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "ranks", options)
-    alone = by_one_rank(comm, lambda: train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / "alone", options))
-    assert report.model.read_bytes() == alone.model.read_bytes()
-    assert (report.cycle, report.validation_error, report.n_margin_rows) == (
-        alone.cycle,
-        alone.validation_error,
-        alone.n_margin_rows,
-    )
+    reports = same_as_alone(comm, "psbml", mpi_tmp_path / "data.h5", mpi_tmp_path, options)
+    assert len({(each.cycle, each.validation_error, each.n_margin_rows) for each in reports}) == 1
     ranks, one = history(mpi_tmp_path / "ranks"), history(mpi_tmp_path / "alone")
     assert list(ranks[0]) == list(HISTORY)
     assert [int(line["cycle"]) for line in ranks] == [0, 1, 2, 3, 4, 5]
@@ -222,12 +212,9 @@ def test_cycle_0_is_the_base_learner_on_all_training_rows(comm, mpi_tmp_path):
 def test_the_area_under_the_curve_may_judge(comm, mpi_tmp_path):
     X, y = write(comm, mpi_tmp_path / "data.h5", 200, 6, 2)
     options = PsbmlOptions(grid="2x2", cycles=8, seed=8, judge="auc", validation_share=0.3)
-    report = train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
-    alone = by_one_rank(comm, lambda: train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / "alone", options))
-    assert report.model.read_bytes() == alone.model.read_bytes()
-    areas = [float(line["auc"]) for line in history(mpi_tmp_path / "run")]
+    report, _ = same_as_alone(comm, "psbml", mpi_tmp_path / "data.h5", mpi_tmp_path, options)
+    areas, errors = ([float(line[name]) for line in history(mpi_tmp_path / "ranks")] for name in ("auc", "error"))
     assert report.cycle == areas.index(max(areas))
-    errors = [float(line["error"]) for line in history(mpi_tmp_path / "run")]
     assert report.cycle != errors.index(min(errors))  # else this test says nothing
     with DataFile(mpi_tmp_path / "data.h5") as opened:
         held_out = problem_of(comm, opened, options).start < 0
@@ -331,9 +318,7 @@ def test_a_run_that_cannot_begin_leaves_nothing(comm, mpi_tmp_path):
 
 def test_the_area_needs_two_classes_to_judge(comm, mpi_tmp_path):
     X, _ = write(comm, mpi_tmp_path / "data.h5", 100, 5, 2)
-    if comm.rank == 0:
-        dataset(mpi_tmp_path / "rare.h5", X, (np.arange(100) < 4).reshape(-1, 1))
-    comm.Barrier()
+    dataset_for_all(comm, mpi_tmp_path / "rare.h5", X, (np.arange(100) < 4).reshape(-1, 1))
     with pytest.raises(ConfigError, match="--judge auc: all validation rows"):
         train("psbml", comm, mpi_tmp_path / "rare.h5", mpi_tmp_path / "run", PsbmlOptions(judge="auc", grid="2x1"))
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from scipy.stats import ttest_rel
-from support.make import by_one_rank, class_data, dataset
-from support.training import changed, train
+from support.make import by_one_rank, class_data, dataset_for_all
+from support.training import changed, same_as_alone, train
 
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.files.table import read_csv
@@ -18,11 +18,8 @@ SEEDS = PsbmlOptions(grid="2x2", cycles=4, seed=5, seeds=3, replace=0.4, validat
 @pytest.fixture
 def data(comm, mpi_tmp_path):
     X, _, Y = class_data(3, 240, 6, 2, 0.4)
-    if comm.rank == 0:
-        splits = {"train": np.arange(0, 160), "test": np.arange(160, 240)}
-        dataset(mpi_tmp_path / "data.h5", X, Y, splits=splits)
-    comm.Barrier()
-    return mpi_tmp_path / "data.h5"
+    splits = {"train": np.arange(0, 160), "test": np.arange(160, 240)}
+    return dataset_for_all(comm, mpi_tmp_path / "data.h5", X, Y, splits=splits)
 
 
 def lines(run):
@@ -30,11 +27,9 @@ def lines(run):
 
 
 def test_seeds_are_those_of_one_rank_and_go_on_where_they_were_stopped(comm, mpi_tmp_path, data):
-    report = train("psbml", comm, data, mpi_tmp_path / "ranks", SEEDS)
-    alone = by_one_rank(comm, lambda: train("psbml", None, data, mpi_tmp_path / "alone", SEEDS))
+    report, alone = same_as_alone(comm, "psbml", data, mpi_tmp_path, SEEDS)
     assert lines(mpi_tmp_path / "ranks") == lines(mpi_tmp_path / "alone")
     assert [line.seed for line in report.lines] == [5, 6, 7]
-    assert report.model.read_bytes() == alone.model.read_bytes()
     with pytest.raises(Interrupted, match="of 3 seeds done"):
         train("psbml", comm, data, mpi_tmp_path / "late", changed(SEEDS, time_limit=1e-9))
     train("psbml", comm, data, mpi_tmp_path / "late", SEEDS, resume=True)
@@ -53,9 +48,7 @@ def test_a_split_that_compares_leaves_the_run_of_a_seed_as_it_is(comm, mpi_tmp_p
 
 def test_a_plateau_is_the_same_on_any_number_of_ranks(comm, mpi_tmp_path, data):
     options = changed(SEEDS, seeds=None, cycles=30, patience=3)
-    model = train("psbml", comm, data, mpi_tmp_path / "ranks", options).model
-    alone = by_one_rank(comm, lambda: train("psbml", None, data, mpi_tmp_path / "alone", options)).model
-    assert model.read_bytes() == alone.read_bytes()
+    same_as_alone(comm, "psbml", data, mpi_tmp_path, options)
     errors = [float(line["error"]) for line in read_csv(mpi_tmp_path / "ranks" / "history.csv")][1:]
     assert len(errors) < 30
     assert len(errors) - 1 - errors.index(min(errors)) == 3

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from support.make import by_one_rank, dataset, random_data
+from support.make import by_one_rank, dataset_for_all, random_data
 from support.training import train
 
 from hpcml import retrain
@@ -12,14 +12,6 @@ from hpcml.model.linear import Model
 
 pytestmark = pytest.mark.mpi
 OPTIONS = {"min_positives": 0, "dual_tol": 0.01}
-
-
-def write(comm, path, *args, **more):
-    """A dataset made by rank 0, for all."""
-    if comm.rank == 0:
-        dataset(path, *args, **more)
-    comm.Barrier()
-    return path
 
 
 def headings(Y):
@@ -34,9 +26,9 @@ def headings(Y):
 def test_changed_label_sets_give_the_file_of_training_anew(comm, mpi_tmp_path, drop):
     X, Y = random_data(1, 90, 20, 6, density=0.3)
     options = OPTIONS | {"drop": drop}
-    old = write(comm, mpi_tmp_path / "old.h5", X, Y)
+    old = dataset_for_all(comm, mpi_tmp_path / "old.h5", X, Y)
     after, names = headings(Y)
-    new = write(comm, mpi_tmp_path / "new.h5", X, after, label_names=names)
+    new = dataset_for_all(comm, mpi_tmp_path / "new.h5", X, after, label_names=names)
     train("dual", comm, old, mpi_tmp_path / "run", options)
     again = retrain(mpi_tmp_path / "run", new, mpi_tmp_path / "again", comm=comm)
     anew = train("dual", comm, new, mpi_tmp_path / "anew", options)
@@ -47,9 +39,9 @@ def test_changed_label_sets_give_the_file_of_training_anew(comm, mpi_tmp_path, d
 
 def test_other_documents_give_the_file_of_training_anew(comm, mpi_tmp_path):
     X, Y = random_data(2, 120, 20, 5, density=0.3)
-    old = write(comm, mpi_tmp_path / "old.h5", X[:110], Y[:110, :4], label_names=[f"label{k}" for k in range(4)])
-    new = write(comm, mpi_tmp_path / "new.h5", X[5:], Y[5:])
-    moved = write(comm, mpi_tmp_path / "moved.h5", X[::-1][10:], Y[::-1][10:])  # as many rows, in another order
+    old = dataset_for_all(comm, mpi_tmp_path / "old.h5", X[:110], Y[:110, :4], label_names=[f"label{k}" for k in range(4)])
+    new = dataset_for_all(comm, mpi_tmp_path / "new.h5", X[5:], Y[5:])
+    moved = dataset_for_all(comm, mpi_tmp_path / "moved.h5", X[::-1][10:], Y[::-1][10:])  # as many rows, in another order
     train("dual", comm, old, mpi_tmp_path / "run", OPTIONS)
     for data in (new, moved):
         again = retrain(mpi_tmp_path / "run", data, mpi_tmp_path / f"again-{data.stem}", comm=comm)
@@ -61,8 +53,8 @@ def test_other_documents_give_the_file_of_training_anew(comm, mpi_tmp_path):
 
 def test_what_cannot_be_retrained_is_said(comm, mpi_tmp_path):
     X, Y = random_data(3, 60, 12, 3, density=0.4)
-    old = write(comm, mpi_tmp_path / "old.h5", X, Y)
-    other = write(comm, mpi_tmp_path / "other.h5", X[:, :9], Y)
+    old = dataset_for_all(comm, mpi_tmp_path / "old.h5", X, Y)
+    other = dataset_for_all(comm, mpi_tmp_path / "other.h5", X[:, :9], Y)
     train("dual", comm, old, mpi_tmp_path / "run", OPTIONS)
     train("probe", comm, old, mpi_tmp_path / "probe", {})
     for run, data, kind, words in (
@@ -80,12 +72,12 @@ def test_what_cannot_be_retrained_is_said(comm, mpi_tmp_path):
 def test_without_the_old_data_nothing_is_kept(comm, mpi_tmp_path):
     """Also if other labels of the same rows have taken their place: nothing is kept that is not known to be the same."""
     X, Y = random_data(4, 80, 15, 4, density=0.3)
-    path = write(comm, mpi_tmp_path / "data.h5", X, Y)
+    path = dataset_for_all(comm, mpi_tmp_path / "data.h5", X, Y)
     train("dual", comm, path, mpi_tmp_path / "run", OPTIONS)
     comm.Barrier()
     if comm.rank == 0:
         path.unlink()
-    write(comm, path, X, sp.csr_matrix(1.0 * (Y.toarray()[::-1] > 0)))
+    dataset_for_all(comm, path, X, sp.csr_matrix(1.0 * (Y.toarray()[::-1] > 0)))
     again = retrain(mpi_tmp_path / "run", path, mpi_tmp_path / "again", comm=comm)
     anew = train("dual", comm, path, mpi_tmp_path / "anew", OPTIONS)
     assert again.model.read_bytes() == anew.model.read_bytes()

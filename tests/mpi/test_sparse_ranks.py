@@ -111,14 +111,10 @@ def test_parts_of_any_ranks_are_joined(comm, mpi_tmp_path):
 @pytest.mark.parametrize("method", ["probe", "liblinear", "dual"])
 @pytest.mark.parametrize("shards", [None, 1])
 def test_training(comm, mpi_tmp_path, method, shards):
-    with mpi.agreed(comm, "making the data"):
-        if comm.rank == 0:
-            X, Y = make.random_data(3, 120, 60, 9)
-            make.dataset(mpi_tmp_path / "data.h5", X, Y)
+    data = make.dataset_for_all(comm, mpi_tmp_path / "data.h5", *make.random_data(3, 120, 60, 9))
     shared = {"drop": 0.01} | ({"max_steps": 12} if method == "probe" else {})  # each of its steps writes a checkpoint below
     options = shared | {"labels_per_pass": 2} | ({} if method == "liblinear" else {"ranks_per_group": shards})
-    data, own = mpi_tmp_path / "data.h5", mpi_tmp_path / f"alone-{comm.rank}"
-    alone = train(method, mpi.self_comm(), data, own, shared, log=QUIET)
+    alone = make.by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", shared, log=QUIET))
     often = dict(checkpoint_every=1e-6, **options)
     together = train(method, comm, data, mpi_tmp_path / "together", often, log=QUIET)
     assert together.model.read_bytes() == alone.model.read_bytes()

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from support.make import by_one_rank, dataset, random_data
+from support.make import by_one_rank, dataset_for_all, random_data
 from support.methods import AtLook
 from support.training import changed, train
 
@@ -17,14 +17,6 @@ pytestmark = pytest.mark.mpi
 NEVER = 10**9
 
 
-def write(comm, path, *args):
-    """A dataset made by rank 0, for all."""
-    if comm.rank == 0:
-        dataset(path, *args)
-    comm.Barrier()
-    return path
-
-
 @pytest.fixture
 def short_slices(monkeypatch):
     """Slices of a few rows."""
@@ -34,7 +26,7 @@ def short_slices(monkeypatch):
 
 def test_run_whose_last_label_is_left_is_not_complete(comm, mpi_tmp_path, monkeypatch):
     """Every rank for itself: the signal comes in the look at all rows that ends the only label."""
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
     options, signals, value = {"label": ("label0",), "max_steps": 5}, AtLook(NEVER), objective.Objective.value
     whole = train("svmperf", None, data, mpi_tmp_path / f"whole{comm.rank}", options).model.read_bytes()
 
@@ -50,7 +42,7 @@ def test_run_whose_last_label_is_left_is_not_complete(comm, mpi_tmp_path, monkey
 
 
 def test_signal_while_rows_are_read_leaves_nothing(comm, mpi_tmp_path, short_slices):
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 160, 40, 6, density=0.2))
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 160, 40, 6, density=0.2))
     for looks in (1, 4, 7):
         with pytest.raises(Interrupted, match="while reading the rows; nothing is lost"):
             train("dual", comm, data, mpi_tmp_path / "run", {}, signals=AtLook(looks if comm.rank == 0 else NEVER))
@@ -123,7 +115,7 @@ def test_online_pass_stopped_between_rows_that_are_read_together(comm, mpi_tmp_p
 
 @pytest.mark.usefixtures("in_step")
 def test_rows_of_probe_without_room_lie_in_a_file(comm, mpi_tmp_path, monkeypatch):
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
     monkeypatch.setattr(slices, "SLICE_VALUES", 400)
     roomy = train("probe", comm, data, mpi_tmp_path / "roomy", {"max_steps": 20})
     asked = []
@@ -138,7 +130,7 @@ def test_rows_of_probe_without_room_lie_in_a_file(comm, mpi_tmp_path, monkeypatc
 @pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
 def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, loss):
     """Where memory is short the visits are to copies of chunks; the chunks of a run are those of its checkpoint."""
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
     options = {"labels_per_pass": 2, "ranks_per_group": 1, "show_gaps": True, "loss": loss}
     roomy = train("dual", comm, data, mpi_tmp_path / "roomy", options)
     monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)  # rows are mapped on one rank, too

@@ -34,44 +34,36 @@ def make_files(comm, folder, n_rows, ties=True, poison=False):
     return folder / "data.h5", Model(folder / "model.h5")
 
 
+@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
+@pytest.mark.parametrize("n_rows", [121, 2, 3])
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize(
     ("measure", "method"),
     [("label", "search"), ("label", "shrink"), ("micro", "half"), ("micro", "search"), ("instance", "search")],
 )
-def test_thresholds(comm, mpi_tmp_path, monkeypatch, measure, method, ties):
+def test_thresholds(comm, mpi_tmp_path, monkeypatch, measure, method, ties, n_rows):
     monkeypatch.setattr(instance_search, "EDGES", 3)
     monkeypatch.setattr(instance_search, "PAIRS", 40)
-    for n_rows in (2, 3, 121):
-        folder = mpi_tmp_path / str(n_rows)
-        with mpi.agreed(comm, "making a folder"):
-            folder.mkdir(exist_ok=True)
-        data, model = make_files(comm, folder, n_rows, ties)
-        alone, together = folder / f"alone-{comm.rank}.h5", folder / "together.h5"
-        with DataFile(data) as dataset:
-            options = {"method": method} | ({} if method == "shrink" else {"chance": 0.5})
-            one = threshold(mpi.self_comm(), model, dataset, "all", measure, output=alone, **options)
-            all_ranks = threshold(comm, model, dataset, "all", measure, output=together, **options)
-            assert together.read_bytes() == alone.read_bytes()
-            assert repr((one.found.before, one.found.after, one.found.borrowed)) == repr(
-                (all_ranks.found.before, all_ranks.found.after, all_ranks.found.borrowed)
-            )
-            calibrate(mpi.self_comm(), Model(alone), dataset, "all", force=True)
-            calibrate(comm, Model(together), dataset, "all", force=True)
-            assert together.read_bytes() == alone.read_bytes()
-            for split in ("all", "valid"):
-                expected = evaluate(mpi.self_comm(), Model(alone), dataset, split, QUIET)
-                found = evaluate(comm, Model(together), dataset, split, QUIET)
-                for name in (
-                    "micro",
-                    "precision_at",
-                    "ndcg_at",
-                    "propensity_scored_at",
-                    "by_frequency",
-                    "thresholds",
-                    "calibration",
-                ):
-                    assert repr(getattr(found, name)) == repr(getattr(expected, name)), name
+    data, model = make_files(comm, mpi_tmp_path, n_rows, ties)
+    alone, together = mpi_tmp_path / "alone.h5", mpi_tmp_path / "together.h5"
+    with DataFile(data) as dataset:
+        options = {"method": method} | ({} if method == "shrink" else {"chance": 0.5})
+        own = mpi.self_comm()
+        one = make.by_one_rank(comm, lambda: threshold(own, model, dataset, "all", measure, output=alone, **options))
+        all_ranks = threshold(comm, model, dataset, "all", measure, output=together, **options)
+        assert together.read_bytes() == alone.read_bytes()
+        assert repr((one.found.before, one.found.after, one.found.borrowed)) == repr(
+            (all_ranks.found.before, all_ranks.found.after, all_ranks.found.borrowed)
+        )
+        comm.Barrier()  # all have read what is replaced now
+        make.by_one_rank(comm, lambda: calibrate(own, Model(alone), dataset, "all", force=True) and None)
+        calibrate(comm, Model(together), dataset, "all", force=True)
+        assert together.read_bytes() == alone.read_bytes()
+        for split in ("all", "valid"):
+            expected = make.by_one_rank(comm, lambda split=split: evaluate(own, Model(alone), dataset, split, QUIET))
+            found = evaluate(comm, Model(together), dataset, split, QUIET)
+            for name in ["micro", "precision_at", "ndcg_at", "propensity_scored_at", "by_frequency", "thresholds", "calibration"]:
+                assert repr(getattr(found, name)) == repr(getattr(expected, name)), name
 
 
 def test_all_ranks_fail_together_and_leave_nothing(comm, mpi_tmp_path):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support.make import dataset, random_data
+from support.make import dataset_for_all, random_data
 from support.training import train
 
 from hpcml import mpi
@@ -18,18 +18,10 @@ from hpcml.mpi import memory
 pytestmark = pytest.mark.mpi
 
 
-def write(comm, path, *args, **kwargs):
-    """A dataset made by rank 0, for all."""
-    if comm.rank == 0:
-        dataset(path, *args, **kwargs)
-    comm.Barrier()
-    return path
-
-
 def test_shards_are_disjoint_cover_the_split_and_balance_non_zeros(comm, mpi_tmp_path):
     X, Y = random_data(4, 400, 30, 3)
     rows = np.sort(np.random.default_rng(0).choice(400, 250, replace=False))
-    data = write(comm, mpi_tmp_path / "data.h5", X, Y, splits={"train": rows, "first": np.arange(3)})
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", X, Y, splits={"train": rows, "first": np.arange(3)})
     with DataFile(data) as opened:
         for split, wanted in (("train", rows), ("all", np.arange(400)), ("first", np.arange(3))):
             shard = load_shard(comm, opened, split)
@@ -52,7 +44,7 @@ def test_exact_sum_of_a_dataset_does_not_know_the_ranks(comm):
 
 
 def test_a_model_larger_than_the_disk_is_refused_before_training(comm, mpi_tmp_path, monkeypatch):
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
     for method in ("dual", "probe"):
         with pytest.raises(DataError, match=r"but the disk has 100 bytes left; --drop 0\.1"):
@@ -63,7 +55,7 @@ def test_a_model_larger_than_the_disk_is_refused_before_training(comm, mpi_tmp_p
 
 
 def test_a_large_model_is_told_of(comm, mpi_tmp_path, monkeypatch, capfd):
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
     train("dual", comm, data, mpi_tmp_path / "small")
     assert "warning: the model" not in capfd.readouterr().err
     monkeypatch.setattr(layout, "LARGE_MODEL", 100)
@@ -72,7 +64,7 @@ def test_a_large_model_is_told_of(comm, mpi_tmp_path, monkeypatch, capfd):
 
 
 def test_memory_too_short_to_load_the_rows_is_told_before(comm, mpi_tmp_path, monkeypatch):
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
     monkeypatch.setattr(memory, "OWN_BYTES", 1 << 60)
     monkeypatch.setattr("hpcml.methods.linear.load.own_rows", None)  # nothing is loaded
     with pytest.raises(ConfigError, match="memory is too short"):

@@ -2,10 +2,9 @@
 
 import pytest
 import scipy.sparse as sp
-from support.make import by_one_rank, dataset, random_data
+from support.make import by_one_rank, dataset_for_all, random_data
 
 import hpcml
-from hpcml import mpi
 from hpcml.errors import ConfigError, Interrupted
 
 pytestmark = pytest.mark.mpi
@@ -15,11 +14,8 @@ METHODS = {"dual": {"weights": (1.0, 3.0)}, "probe": {"loss": "logistic"}, "elas
 @pytest.mark.usefixtures("in_step")
 @pytest.mark.parametrize("method", METHODS)
 def test_same_bits_also_through_an_interruption(comm, mpi_tmp_path, monkeypatch, method):
-    with mpi.agreed(comm, "making the data"):
-        if comm.rank == 0:
-            X, Y = random_data(4, 150, 30, 12, density=0.2)
-            dataset(mpi_tmp_path / "data.h5", sp.hstack([X, Y.astype("f4")]).tocsr(), Y)  # a label can be learnt
-    data = mpi_tmp_path / "data.h5"
+    X, Y = random_data(4, 150, 30, 12, density=0.2)
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", sp.hstack([X, Y.astype("f4")]).tocsr(), Y)  # a label can be learnt
     options = {"method": method, "folds": 3, "lambdas": (0.3, 1.0, 3.0), **METHODS[method]}
     alone = by_one_rank(comm, lambda: hpcml.tune(data, mpi_tmp_path / "alone", **options)).model
     found = hpcml.tune(data, mpi_tmp_path / "ranks", comm=comm, **options).model
@@ -37,10 +33,8 @@ def test_same_bits_also_through_an_interruption(comm, mpi_tmp_path, monkeypatch,
 
 
 def test_user_errors_reach_all_ranks(comm, mpi_tmp_path):
-    with mpi.agreed(comm, "making the data"):
-        if comm.rank == 0:
-            dataset(mpi_tmp_path / "data.h5", *random_data(4, 8, 6, 2, density=0.5))
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 8, 6, 2, density=0.5))
     with pytest.raises(ConfigError, match="folds=9: there are only 8 rows"):
-        hpcml.tune(mpi_tmp_path / "data.h5", mpi_tmp_path / "run", comm=comm, folds=9)
+        hpcml.tune(data, mpi_tmp_path / "run", comm=comm, folds=9)
     comm.Barrier()
     assert not (mpi_tmp_path / "run").exists()

@@ -6,16 +6,7 @@ import re
 
 import pytest
 from support.make import dataset, random_data
-from support.private_slurm import (
-    ROOT,
-    cancel,
-    hpcml,
-    kill_both,
-    kill_rank,
-    kill_slurmstepd,
-    signal,
-    signal_script,
-)
+from support.private_slurm import ROOT, cancel, hpcml, kill_both, kill_rank, kill_slurmstepd, signal, signal_script
 
 from hpcml.run.lock import LOCK
 

@@ -1,4 +1,4 @@
-"""`convert` in few words, and what is in the datasets that it makes."""
+"""`convert` in few words, alone or on ranks, and what is in the datasets that it makes."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -9,12 +9,26 @@ from hpcml import mpi
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.log import Log
+from support.make import by_one_rank
 
 
 def converted(source, inputs, output, told=False, **options):
     """The report of a conversion, which replaces what is there; `told`: with what it prints."""
     inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     return convert(mpi.self_comm(), source, inputs, output, ConvertOptions(**options), True, Log(0 if told else 1))
+
+
+def convert_on(comm, source, inputs, output, **options):
+    """Collective over `comm`. The report of a conversion, which refuses to replace what is there."""
+    return convert(comm, source, inputs, output, ConvertOptions(**options), False, Log(1))
+
+
+def converted_alike(comm, source, inputs, folder, **options):
+    """Collective over `comm`. Convert on all ranks and on one, with the same bytes. The report, that of one rank, and the path."""
+    report = convert_on(comm, source, inputs, folder / "together.h5", **options)
+    alone = by_one_rank(comm, lambda: convert_on(mpi.self_comm(), source, inputs, folder / "alone.h5", **options))
+    assert (folder / "together.h5").read_bytes() == (folder / "alone.h5").read_bytes()
+    return report, alone, folder / "together.h5"
 
 
 def strings(path, name):

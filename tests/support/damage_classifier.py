@@ -43,14 +43,8 @@ OPTIONS = {  # so that the files are small
     "sklearn.tree.ExtraTreeClassifier": "max_depth=3",
 }
 DENSE = (
-    "DecisionTree",
-    "GaussianNB",
-    "CategoricalNB",
-    "LinearDiscriminantAnalysis",
-    "QuadraticDiscriminantAnalysis",
-    "SVC",
-    "NuSVC",
-)  # rows needed
+    "DecisionTree", "GaussianNB", "CategoricalNB", "LinearDiscriminantAnalysis", "QuadraticDiscriminantAnalysis", "SVC", "NuSVC",
+)  # rows needed  # fmt: skip
 GIVEN_UP = ("allocate", "MemoryError", "bad_alloc")
 CLASSES = sorted(path for path, kept in KEPT.items() if kept.classifies)
 
@@ -123,23 +117,9 @@ def change(rng, schema, place, members):
     if loader == "JsonNode":
         value = json.loads(part["content"])
         others = [
-            *HUGE,
-            3,
-            0.5,
-            -1.5,
-            1e308,
-            None,
-            True,
-            False,
-            "",
-            "x",
-            "poly",
-            "entropy",
-            float("nan"),
-            float("inf"),
-            [1, 2],
+            *HUGE, 3, 0.5, -1.5, 1e308, None, True, False, "", "x", "poly", "entropy", float("nan"), float("inf"), [1, 2],
             {"a": 1},
-        ]
+        ]  # fmt: skip
         near = [value + 1, value - 1, 2 * value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
         other = rng.choice([*others, *near, *near])
         part["content"] = json.dumps(other)

@@ -226,14 +226,9 @@ CHANGES = {
 
 BOMB = 1 << 27
 FOREIGN = (
-    "os.system",
-    "builtins.eval",
-    "functools.partial",
-    "subprocess.Popen",
-    "pickle.loads",
-    "numpy.load",
+    "os.system", "builtins.eval", "functools.partial", "subprocess.Popen", "pickle.loads", "numpy.load",
     "sklearn.svm._classes.SVC",
-)
+)  # fmt: skip
 
 
 def damage_archive(rng, file):

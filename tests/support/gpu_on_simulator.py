@@ -75,20 +75,7 @@ def runs(folder):
         models = []
         for kind in ("cpu", "gpu"):
             out = folder / f"{base}-{kind}"
-            common = (
-                "--grid",
-                "2x1",
-                "--cycles",
-                "3",
-                "--replace",
-                "0.5",
-                "--validation-share",
-                "0.4",
-                "--judge",
-                "auc",
-                "--base",
-                base,
-            )
+            common = f"--grid 2x1 --cycles 3 --replace 0.5 --validation-share 0.4 --judge auc --base {base}".split()
             run("train", "psbml", folder / "rows.h5", "-o", out, "--device", kind, *common)
             models.append(ClassifierModel(out / "model.h5"))
         one, other = models

@@ -185,6 +185,11 @@ def class_data(seed, n_rows, n_features, n_classes, density=0.4):
     return X, y, sp.csr_matrix(Y.astype(float))
 
 
+def dataset_for_all(comm, path, *args, **more):
+    """Collective over `comm`. The dataset that rank 0 makes, for all. Returns the path."""
+    return by_one_rank(comm, lambda: dataset(path, *args, **more))
+
+
 def by_one_rank(comm, work):
     """Collective over `comm`. What `work()` returns on rank 0, on all ranks: what is compared with needs making only once."""
     return comm.bcast(work() if comm.rank == 0 else None)

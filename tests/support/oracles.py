@@ -1,5 +1,7 @@
 """Slow textbook twins of the kernels and of Algorithm 1, straight from the formulas."""
 
+from functools import partial
+
 import numpy as np
 from scipy.special import ndtr
 
@@ -48,13 +50,20 @@ class DormantRows:
                 self.until[row] = step + 1 + sleep(self.key, self.first + row, step)
 
 
-def hinge_pass(X, sign, w):
-    """Σ [1 − y w·x]₊, Σ −y x over the violating rows, and their number; X dense, y = `sign`."""
-    return pass_over_rows("hinge", X, sign, w)
+VALUES = {  # loss -> its values at many margins
+    "hinge": lambda z: np.maximum(0, 1 - z),
+    "squared-hinge": lambda z: np.maximum(0, 1 - z) ** 2,
+    "huber": lambda z: np.where(z >= -1, np.maximum(0, 1 - z) ** 2, -4 * z),
+    "logistic": lambda z: np.logaddexp(0, -z),
+}
 
 
-def hinge_objective(X, sign, w, lam):
-    return lam / 2 * (w @ w) + np.maximum(0, 1 - sign * (X @ w)).mean()
+def objective(loss, X, sign, w, lam, weight=1.0):
+    """λ/2 ‖w‖² + (1/m) Σ c ℓ(y w·x) with weights c of positive rows; X dense or sparse, y = `sign`."""
+    return lam / 2 * (w @ w) + (np.where(sign > 0, weight, 1.0) * VALUES[loss](sign * (X @ w))).mean()
+
+
+hinge_pass, hinge_objective = partial(pass_over_rows, "hinge"), partial(objective, "hinge")
 
 
 def probe(f_and_g, d, gamma=2 / 3, ccf=2, epsilon=0.05, max_steps=5000):

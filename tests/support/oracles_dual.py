@@ -42,27 +42,42 @@ def shuffled(bounds, key):
 @dataclass
 class Solution:
     w: np.ndarray
-    alpha: np.ndarray
     f: float
     gap: float
     converged: bool
-    steps: int
     violations: list[float]  # of every pass; the last one of all rows
 
+    @property
+    def steps(self):
+        return len(self.violations)
 
-class Twin:
+
+class DualTwin:
     """The rows X (dense, in columns) with a label's signs; C of a row is its weight / (λ m)."""
 
-    def __init__(self, X, lam, squared, tol, seed=0, bias=False, max_gap=math.inf, max_steps=1000):
-        self.X, self.lam, self.squared, self.tol, self.seed, self.bias = X, lam, squared, tol, seed, bias
+    def __init__(self, X, lam, tol, seed=0, bias=False, max_gap=math.inf, max_steps=1000):
+        self.X, self.lam, self.tol, self.seed, self.bias = X, lam, tol, seed, bias
         self.max_gap, self.max_steps = max_gap, max_steps
-        self.sparse = [[(j, v) for j, v in enumerate(row) if v != 0] for row in X.tolist()]
-        self.norms = [sum(v * v for _, v in row) for row in self.sparse]
+        self.norms = (X * X).sum(axis=1)
 
     def _label(self, sign, weight):
         base = 1 / (self.lam * len(self.X))
         self.sign = np.where(sign > 0, 1.0, -1.0)
         self.C = np.where(sign > 0, base * weight, base)
+
+
+class HingeTwin(DualTwin):
+    """The twin of the hinge."""
+
+    squared = False
+
+    def __init__(self, X, *given, **more):
+        super().__init__(X, *given, **more)
+        self.sparse = [[(j, v) for j, v in enumerate(row) if v != 0] for row in X.tolist()]
+        self.norms = [sum(v * v for _, v in row) for row in self.sparse]
+
+    def _label(self, sign, weight):
+        super()._label(sign, weight)
         self.top = np.full(len(self.X), math.inf) if self.squared else self.C
         self.diagonal = 0.5 / self.C if self.squared else np.zeros(len(self.X))
 
@@ -172,12 +187,12 @@ class Twin:
             still = exact and not moved
             if (converged and gap <= self.max_gap) or len(ranges) >= self.max_steps or still:
                 ranges[-1] = violation
-                return Solution(better, alpha, f, gap, converged and gap <= self.max_gap, len(ranges), ranges)
+                return Solution(better, f, gap, converged and gap <= self.max_gap, ranges)
             tolerance = tolerance / 2 if converged else tolerance
             exact, active, number = not moved, (near | np.array(active)).tolist(), number + 1
 
 
-def objective(X, sign, w, lam, squared=False, weight=1.0):
-    """λ/2 ‖w‖² + (1/m) Σ c ℓ with weights c of positive rows; X dense or sparse, in float64."""
-    short = np.maximum(0, 1 - sign * (X @ w))
-    return lam / 2 * (w @ w) + (np.where(sign > 0, weight, 1.0) * (short**2 if squared else short)).mean()
+class SquaredHingeTwin(HingeTwin):
+    """That of the squared hinge, whose duals have no upper bound."""
+
+    squared = True

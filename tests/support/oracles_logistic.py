@@ -4,19 +4,13 @@ The dual of ½‖w‖² + Σ C log(1 + exp(−y w·x)): maximise −½‖Σ α y
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import entr, expit
 
-from support.oracles_dual import CLOSE, INNER, SWEEPS, order
+from support.oracles_dual import CLOSE, INNER, SWEEPS, DualTwin, Solution, order
 
 U_OF_ZERO = -45.0  # log(α / (C − α)) of a dual that is as good as 0
-
-
-def objective(X, sign, w, lam, weight=1.0):
-    """λ/2 ‖w‖² + (1/m) Σ c log(1 + exp(−margin)) with weights c of positive rows; X dense or sparse, in float64."""
-    return lam / 2 * (w @ w) + (np.where(sign > 0, weight, 1.0) * np.logaddexp(0, -sign * (X @ w))).mean()
 
 
 def certificate(X, sign, C, w, u):
@@ -45,22 +39,8 @@ def root(margin, kappa, u):
     return v
 
 
-@dataclass
-class Solution:
-    w: np.ndarray
-    u: np.ndarray
-    f: float
-    gap: float
-    steps: int
-    violations: list[float]  # of every pass; the last one of all rows
-
-
-class Twin:
-    """The rows X (dense, in columns) with a label's signs; C of a row is its weight / (λ m)."""
-
-    def __init__(self, X, lam, tol, seed=0, max_steps=1000):
-        self.X, self.lam, self.tol, self.seed, self.max_steps = X, lam, tol, seed, max_steps
-        self.norms = (X * X).sum(axis=1)
+class LogisticTwin(DualTwin):
+    """The twin of the logistic loss."""
 
     def _passes(self, w, u, number, before, limit):
         """At most so many passes of a round, in place: the largest gradients of each, and whether the label is ready."""
@@ -82,11 +62,6 @@ class Twin:
                 return found, True
         return found, False
 
-    def _label(self, sign, weight):
-        self.sign = np.where(sign > 0, 1.0, -1.0)
-        base = 1 / (self.lam * len(self.X))
-        self.C = np.where(sign > 0, base * weight, base)
-
     def solve(self, sign, weight=1.0):
         """Train the label that the rows with sign > 0 have, from the solution of the label that none has."""
         w, u, steps, ready, number = np.zeros(self.X.shape[1]), np.full(len(self.X), U_OF_ZERO), [], False, 0
@@ -105,6 +80,7 @@ class Twin:
             primal, dual = certificate(self.X, self.sign, self.C, w, u)
             violation = np.abs(self.sign * (self.X @ w) + u).max()
             gap = max(0.0, primal - dual) / primal
-            if violation <= self.tol or gap <= CLOSE * self.tol or len(steps) >= self.max_steps:
-                return Solution(w, u, self.lam * primal, gap, len(steps), [*steps[:-1], violation])
+            converged = violation <= self.tol or gap <= CLOSE * self.tol
+            if converged or len(steps) >= self.max_steps:
+                return Solution(w, self.lam * primal, gap, converged, [*steps[:-1], violation])
             number += 1

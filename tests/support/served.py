@@ -6,11 +6,9 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from hpcml import mpi
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
-from hpcml.log import Log
 from hpcml.serving.app import PROJECT, App, RequestLimits
 from hpcml.serving.serve import open_suggester
+from support.converted import converted
 from support.training import train
 
 SELF = mpi.self_comm()
@@ -45,7 +43,7 @@ def run_of(folder, **options):
     """The dataset and the run of a model with probabilities."""
     source, names = corpus(folder)
     data, run = Path(folder, "docs.h5"), Path(folder, "run")
-    convert(SELF, "annif", [source], data, ConvertOptions(vocabulary=names, pairs=True), True, Log(1))
+    converted("annif", source, data, vocabulary=names, pairs=True)
     train("dual", SELF, data, run, **{"loss": "logistic"} | options)
     return data, run
 

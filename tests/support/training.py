@@ -11,6 +11,7 @@ from hpcml.log import Log
 from hpcml.methods import registry
 from hpcml.run.merge import merge_models
 from hpcml.run.session import Target, session_of
+from support.make import by_one_rank
 
 
 def asked(method, **given):
@@ -33,6 +34,14 @@ def train(method, comm, data, output, options=None, force=False, resume=False, l
     found = asked(method, **(options or {}) | more) if options is None or isinstance(options, dict) else replace(options, **more)
     with _session(comm, log, signals) as session:
         return registry.train(method, session, Path(data), Target(Path(output), force, resume), found)
+
+
+def same_as_alone(comm, method, data, folder, options):
+    """Collective over `comm`. Train on all ranks and on one, with the same bytes. The reports of both."""
+    report = train(method, comm, data, folder / "ranks", options)
+    alone = by_one_rank(comm, lambda: train(method, None, data, folder / "alone", options))
+    assert report.model.read_bytes() == alone.model.read_bytes()
+    return report, alone
 
 
 def merge(comm, runs, output, force=False, log=None):

@@ -68,21 +68,9 @@ SELF = mpi.self_comm()
 LETTERS = "ab é😀$[]{}<>&%#=|,;:\"'\\\n\r\t\x00\x1b\x7f\x85\x9b\xad\u200b\u200d\u2028\u2029\u202e\u2066\ufeff\ufffe\ud800\udcff"
 NAMES = st.lists(st.text(LETTERS, max_size=6), min_size=1, max_size=4)
 NASTY = [
-    "a,b",
-    'say "x"',
-    "two\nlines",
-    "back\rto",
-    "\r\n",
-    "",
-    "",
-    " blank ",
-    "=cmd|'/c'",
-    "\x1b[31mred",
-    "[red]x",
-    "[/]",
-    "a;b\\",
+    "a,b", 'say "x"', "two\nlines", "back\rto", "\r\n", "", "", " blank ", "=cmd|'/c'", "\x1b[31mred", "[red]x", "[/]", "a;b\\",
     "$\\frac$",
-]
+]  # fmt: skip
 NASTY += ["\u202eevil", "tab\tbed", "\ufeffbom", "😀", "{task.id}", "NA", "01", "x" * 1000, "\ud800", "n\0l"]
 
 
