@@ -1,6 +1,4 @@
-"""The labels of one rank, one after the other: a label depends on nothing but the label and the
-rows.
-"""
+"""The labels of one rank: a label depends on nothing but the label and the rows."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ def history_line(step: Line) -> str:
 
 
 def side_by_side(risk: BayesRisk, parts: Sequence[Weights], numbers: Iterable[float]) -> SparseWeightsOf:
-    """A label as its row of the model holds it: the parts one after the other, then the numbers
-    of the rule.
-    """
+    """A label's row of the model: the parts one after the other, then the rule's numbers."""
     assert risk.combination is not None
     width = risk.combination.width
     behind = np.array(list(numbers), dtype=np.float64)
@@ -50,9 +46,7 @@ class BayesSolver(Solver):
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group, which is one rank. A turn is some labels, each from its
-        beginning to its end.
-        """
+        """Collective over the group, which is one rank. A turn is some labels, whole."""
         self.counter.stop = stop
         finished: list[Finished] = []
         cost, seconds = 0.0, stop.seconds
@@ -76,9 +70,7 @@ class BayesSolver(Solver):
         return Finished(place, w, math.nan, CONVERGED, len(history), visited / self.risk.rows.n_global, history)
 
     def trained(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:
-        """The weights of label `number`, which the rows `positives` have, the mean number of rows
-        visited in a round, and the history. Raises Stopped.
-        """
+        """Weights of a label by its rows, mean rows of a round, history. Raises Stopped."""
         raise AssertionError("a subclass says")
 
 

@@ -1,5 +1,4 @@
-"""AdaBoost with naive Bayes, whose scores the pool-adjacent-violators algorithm makes probabilities
-of (Wilbur 2000).
+"""AdaBoost with naive Bayes, whose scores isotonic regression makes probabilities (Wilbur 2000).
 
 What the paper leaves open: probabilities are those of the weighted rows; weights are scaled so that
 they are 1 on average among the rows that a round is trained on, which is what smoothing is added
@@ -83,9 +82,7 @@ class BoostedSolver(BayesSolver):
         return side_by_side(self.risk, parts, as_numbers(rounds)), n, history
 
     def _weights(self, number: int, used: np.ndarray, has: np.ndarray, p: np.ndarray | None) -> Weights:
-        """Naive Bayes of the rows used, by their weights p; None: all rows, with the same
-        weight. Raises Stopped.
-        """
+        """Naive Bayes of the rows used, by weights p; None: all alike. Raises Stopped."""
         counter, own = self.counter, used[has[used]]
         columns, counts = counter.count(own)
         if p is None:

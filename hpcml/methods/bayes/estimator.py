@@ -28,9 +28,7 @@ from hpcml.model.combination import Combination, Rule
 
 
 class BayesClassifier(LinearClassifier):
-    """The base of naive Bayes and its relatives; a feature is present in a row if its value is
-    not 0.
-    """
+    """The base of naive Bayes and its relatives; a feature is present where it is not 0."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -127,8 +125,7 @@ class BernoulliNBClassifier(BayesClassifier):
 
 @classifier_of(BoostedBayesOptions)
 class BoostedBayesClassifier(BayesClassifier):
-    """AdaBoost with naive Bayes, whose scores are made probabilities by the pool-adjacent-violators
-    algorithm.
+    """AdaBoost with naive Bayes, whose scores are made probabilities by isotonic regression.
 
     The score of a row is its share of the votes, less one half. With `comm` as
     `BernoulliNBClassifier`.
@@ -207,8 +204,7 @@ class StagedBayesClassifier(BayesClassifier):
 
 @classifier_of(StagedSvmOptions)
 class StagedSvmClassifier(BayesClassifier):
-    """Naive Bayes, then a linear support vector machine on the rows with the label and the others
-    that look like them.
+    """Naive Bayes, then a linear SVM on the rows with the label and others that look like them.
 
     Rows that naive Bayes scores above the cut are ranked above all others, by its score plus
     `factor` times that of the machine. With `comm` as `BernoulliNBClassifier`.

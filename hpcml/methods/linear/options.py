@@ -1,6 +1,4 @@
-"""The options that the methods with a weight vector for each label share; each method adds its
-own in its room.
-"""
+"""The options that methods with a weight vector for each label share; each method adds its own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,9 +16,7 @@ SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
 @Parameter(name="*")
 @dataclass(frozen=True)
 class LinearOptions:
-    """The options of every method. A choice that only some have is a constant here and an option
-    in their class.
-    """
+    """The options of every method. What only some can choose is a constant here."""
 
     losses: ClassVar[tuple[str, ...]] = ("hinge",)  # that the method minimises; the first is its default
     steps: ClassVar[int]  # the default of max_steps
@@ -93,9 +89,7 @@ class LinearOptions:
         return f"lower --{flag_of(self.tolerance)}, or set --max-gap and --max-steps"
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         refuse_earlier(self.loss, LOSSES, "--loss ")
         if self.loss is not None and self.loss not in self.losses:
             raise ConfigError(f"--loss {self.loss}: expected {' or '.join(sorted(self.losses))}")

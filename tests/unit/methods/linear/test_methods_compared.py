@@ -16,15 +16,15 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError
-from hpcml.methods.liblinear.train import METHOD as LIBLINEAR
-from hpcml.methods.linear import plane_kernels as kernels
+from hpcml.methods.liblinear.liblinear import METHOD as LIBLINEAR
 from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.objective import Objective
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
 from hpcml.methods.probe.train import METHOD as PROBE
-from hpcml.methods.probe.train_pegasos import METHOD as PEGASOS
+from hpcml.methods.probe.train import PEGASOS_METHOD as PEGASOS
+from hpcml.methods.svmperf import kernels
 from hpcml.methods.svmperf.cutting import IDLE_LIMIT, violation_limit
-from hpcml.methods.svmperf.train import METHOD as SVMPERF
+from hpcml.methods.svmperf.svmperf import METHOD as SVMPERF
 from hpcml.model.linear import STATUS, Model
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
