@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -35,9 +36,9 @@ def side_by_side(risk: BayesRisk, parts: Sequence[Weights], numbers: Iterable[fl
 class BayesSolver(Solver):
     """The labels of one rank: nothing for a checkpoint. A subclass trains a label."""
 
-    def __init__(self, risk: BayesRisk, labels: np.ndarray) -> None:
-        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
-        self.risk, self.labels, self.counter = risk, labels, Counter(risk)
+    def __init__(self, risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: Any) -> None:
+        """See `Solver`; labels are trained one by one, whatever `n_lanes`. Raises MemoryError."""
+        self.risk, self.labels, self.counter, self.options = risk, labels, Counter(risk), options
         self._mean_values = risk.rows.data.size / max(1, risk.rows.n_local)
 
     def warm_up(self) -> None:

@@ -15,7 +15,7 @@ from scipy.optimize import isotonic_regression
 
 from hpcml.methods.bayes.block import BayesSolver, Line, side_by_side
 from hpcml.methods.bayes.options import BoostedBayesOptions
-from hpcml.methods.bayes.risk import BayesRisk, Weights
+from hpcml.methods.bayes.risk import Weights
 from hpcml.methods.linear.solver import SparseWeightsOf
 from hpcml.model.combination import Voter, as_numbers
 
@@ -24,9 +24,7 @@ LEAST_WEIGHT = 1e-290  # of a row, so that it never is 0
 
 
 def probabilities(scores: np.ndarray, has: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The non-decreasing probability of maximal likelihood: its values, ascending, and the
-    largest score that has each.
-    """
+    """The non-decreasing probability of maximal likelihood: each value's last score, the values."""
     distinct, places = np.unique(scores, return_inverse=True)
     weights = np.bincount(places, p)
     found = isotonic_regression(np.minimum(1.0, np.bincount(places, p * has) / weights), weights=weights)
@@ -38,10 +36,7 @@ def probabilities(scores: np.ndarray, has: np.ndarray, p: np.ndarray) -> tuple[n
 class BoostedSolver(BayesSolver):
     """Labels in rounds."""
 
-    def __init__(self, risk: BayesRisk, labels: np.ndarray, options: BoostedBayesOptions) -> None:
-        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
-        super().__init__(risk, labels)
-        self.options = options
+    options: BoostedBayesOptions
 
     def cost(self, positives: np.ndarray) -> float:
         """See `BayesSolver.cost`: every round counts and scores all rows."""

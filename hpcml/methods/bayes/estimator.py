@@ -12,12 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hpcml import mpi
 from hpcml.data.compact import ColumnMap
 from hpcml.estimators.parameters import OPTION, classifier_of
-from hpcml.methods.bayes.options import (
-    BernoulliNBOptions,
-    BoostedBayesOptions,
-    StagedBayesOptions,
-    StagedSvmOptions,
-)
+from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.bayes.risk import BayesRisk
 from hpcml.methods.bayes.train import BERNOULLI_NB, BOOSTED_BAYES, STAGED_BAYES, STAGED_SVM
 from hpcml.methods.linear.estimator import LinearClassifier
@@ -132,8 +127,6 @@ class BoostedBayesClassifier(BayesClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray (n_classes,)
-        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
     part_coef_ : ndarray (rounds, n_labels, n_features), float64
         The weights of each round.
     coef_ : ndarray (n_labels, n_features), float64
@@ -142,10 +135,8 @@ class BoostedBayesClassifier(BayesClassifier):
         0; +1 or −1, the score of all rows, for a label that all rows have, or none.
     n_iter_ : ndarray (n_labels,), int
         Rounds.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray (n_features,)
-        Their names, if X is a data frame with string names.
+    classes_, n_features_in_, feature_names_in_ : ndarray
+        As of `BernoulliNBClassifier`.
 
     References
     ----------
@@ -171,8 +162,6 @@ class StagedBayesClassifier(BayesClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray (n_classes,)
-        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
     part_coef_ : ndarray (stages, n_labels, n_features), float64
         The weights of each stage.
     coef_ : ndarray (n_labels, n_features), float64
@@ -181,10 +170,8 @@ class StagedBayesClassifier(BayesClassifier):
         0; +1 or −1, the score of all rows, for a label that all rows have, or none.
     n_iter_ : ndarray (n_labels,), int
         Stages.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray (n_features,)
-        Their names, if X is a data frame with string names.
+    classes_, n_features_in_, feature_names_in_ : ndarray
+        As of `BernoulliNBClassifier`.
 
     References
     ----------
@@ -211,8 +198,6 @@ class StagedSvmClassifier(BayesClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray (n_classes,)
-        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
     part_coef_ : ndarray (2, n_labels, n_features), float64
         The weights of naive Bayes and of the machine.
     coef_ : ndarray (n_labels, n_features), float64
@@ -221,10 +206,8 @@ class StagedSvmClassifier(BayesClassifier):
         0; +1 or −1, the score of all rows, for a label that all rows have, or none.
     n_iter_ : ndarray (n_labels,), int
         Stages.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray (n_features,)
-        Their names, if X is a data frame with string names.
+    classes_, n_features_in_, feature_names_in_ : ndarray
+        As of `BernoulliNBClassifier`.
 
     References
     ----------

@@ -73,9 +73,7 @@ class BoostedRisk(BayesRisk):
 
 
 class Weights(NamedTuple):
-    """Weights of some columns (ascending), and the score of a row with none of them: of naive
-    Bayes Σ log[(1 − p) / (1 − q)].
-    """
+    """Weights of columns (ascending), and a bias: the score of a row that has none of them."""
 
     columns: np.ndarray
     values: np.ndarray
@@ -172,6 +170,5 @@ class Counter:
 
     def of_all_rows(self, number: int, columns: np.ndarray, counts: np.ndarray, n_positive: int) -> Weights:
         """A label's weights by all rows; `counts` of its rows have the columns."""
-        return self.weights(
-            number, columns, counts, self.rows.counts[columns] - counts, n_positive, self.rows.n_global - n_positive
-        )
+        others = self.rows.counts[columns] - counts
+        return self.weights(number, columns, counts, others, n_positive, self.rows.n_global - n_positive)

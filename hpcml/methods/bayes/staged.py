@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from hpcml.methods.bayes.block import BayesSolver, Line, side_by_side
 from hpcml.methods.bayes.options import StagedBayesOptions, StagedSvmOptions
-from hpcml.methods.bayes.risk import NONE, BayesRisk, Weights
+from hpcml.methods.bayes.risk import NONE, Weights
 from hpcml.methods.linear.solver import SparseWeightsOf
 
 
@@ -33,10 +33,7 @@ class LabelRows(NamedTuple):
 class StagedSolver(BayesSolver):
     """Labels in stages; a later one is empty where no row without the label is hard."""
 
-    def __init__(self, risk: BayesRisk, labels: np.ndarray, options: StagedBayesOptions | StagedSvmOptions) -> None:
-        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
-        super().__init__(risk, labels)
-        self.options = options
+    options: StagedBayesOptions | StagedSvmOptions
 
     def cost(self, positives: np.ndarray) -> float:
         """See `BayesSolver.cost`: all rows are scored by the first stage."""

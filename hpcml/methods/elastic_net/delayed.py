@@ -54,7 +54,6 @@ class DelayedPanel:
         self.w = self.lanes.w
         if options.rate == "adagrad":
             self.own_rates = own_rates(risk, self.w.size)
-            self.own_rates.of_weights[:] = risk.eta
         else:
             self.seen = np.tile([1.0, 0.0], (rows.n_columns, 1))
         self.n_passes = 0
@@ -113,8 +112,10 @@ def empty_lanes(risk: ElasticRisk, n_rows: int, n_columns: int, options: Elastic
 
 
 def own_rates(risk: ElasticRisk, size: int) -> OwnRates:
-    """AdaGrad's rates of so many weights, not filled in. Raises MemoryError."""
-    return OwnRates(risk.eta, aligned(size, risk.weight_type), np.ones(LANES), np.zeros(size // LANES, np.int64))
+    """AdaGrad's rates of so many weights. Raises MemoryError."""
+    rates = OwnRates(risk.eta, aligned(size, risk.weight_type), np.ones(LANES), np.zeros(size // LANES, np.int64))
+    rates.of_weights[:] = risk.eta
+    return rates
 
 
 def shrinkage_of(risk: ElasticRisk, options: ElasticNetOptions) -> Shrinkage:

@@ -29,11 +29,7 @@ class LiblinearSolver(Solver):
     """The labels of one rank. A label is never half done: there is nothing for a checkpoint."""
 
     def __init__(self, objective: Objective, labels: np.ndarray, n_lanes: int, options: LiblinearOptions) -> None:
-        """`labels` are the numbers in the data of all labels of the run; they are trained one by
-        one, whatever `n_lanes`.
-
-        Raises MemoryError, ConfigError for too much data.
-        """
+        """See `Solver`; `n_lanes` does not matter. Raises ConfigError for too much data."""
         rows = objective.rows
         if rows.data.size > MAX_VALUES:
             raise ConfigError(f"the rows have {rows.data.size:,} values, but liblinear can take {MAX_VALUES:,}: try another method")

@@ -97,7 +97,7 @@ def choose_shards(
 
 
 def fewest_shards(n_ranks: int, sizes: tuple[int, int, int], n_labels: int, options: LinearOptions, room: float) -> int:
-    """The fewest ranks with `room` for rows of these sizes (values, rows, columns)."""
+    """The fewest ranks with `room` for (values, rows, columns) and labels enough; or all."""
     lanes, size = min(options.labels_per_pass or LANES, n_labels), PRECISIONS[options.precision].itemsize
     for shards in (s for s in range(1, n_ranks + 1) if n_ranks % s == 0):
         if bytes_per_rank(*sizes, lanes, shards, size) <= room and n_ranks // shards <= max(1, n_labels // LABELS_PER_GROUP):

@@ -22,11 +22,7 @@ class LinearOptions:
     steps: ClassVar[int]  # the default of max_steps
     tolerance: ClassVar[str] = ""  # the option that says how exact the minimum must be, with LIBLINEAR's meaning
     of_objective: ClassVar[tuple[str, ...]] = ("positive_weight",)  # what only some have and what changes the objective
-    free: ClassVar[frozenset[str]] = FREE | {
-        "labels_per_pass",
-        "ranks_per_group",
-    }  # what may differ between a run and its continuation
-
+    free: ClassVar[frozenset[str]] = FREE | {"labels_per_pass", "ranks_per_group"}  # may differ between a run and its continuation
     smallest_lambda: ClassVar[float] = SMALLEST_LAMBDA
     bias: ClassVar[bool | None] = True
     epsilon: ClassVar[float] = 0.05
@@ -122,9 +118,8 @@ Options = TypeVar("Options", bound=LinearOptions)
 
 
 def with_defaults(options: Options, before: dict[str, Any]) -> Options:
-    """The options with a loss and a bias. What nobody gave is as in the run that is continued,
-    whose config.toml says `before`; else the first loss of the method, and an intercept. Defaults
-    of earlier versions stay those of their runs.
+    """The options with a loss and a bias, where nobody gave them: as in the run's own config.toml
+    (`before`), which keeps defaults of earlier versions, too; else the first loss, an intercept.
     """
     if options.loss is None and options.losses:
         loss = str(before["loss"]) if before.get("loss") in options.losses else options.losses[0]

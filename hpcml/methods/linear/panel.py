@@ -20,18 +20,17 @@ from hpcml.methods.linear.objective import Objective, aligned
 class Panel:
     """The weights of labels in training; labels[lane] is a label's number in the data, or −1."""
 
-    def __init__(self, objective: Objective, width: int, n_rows: int | None = None) -> None:
+    def __init__(self, objective: Objective, width: int) -> None:
         """Local. Raises MemoryError."""
         self.objective, self.width = objective, width
         rows, comm = objective.rows, objective.comm
-        n_rows = rows.n_local if n_rows is None else n_rows
         self.own = slice(int(objective.bounds[comm.rank]) * width, int(objective.bounds[comm.rank + 1]) * width)
         self.counts = (np.diff(objective.bounds) * width).tolist()
         self.w = aligned(rows.n_columns * width, objective.weight_type)
         self.g = aligned(rows.n_columns * width, np.float64)
         self.best = aligned(self.counts[comm.rank], objective.weight_type)
         self._g_own = self.g if comm.size == 1 else aligned(self.counts[comm.rank], np.float64)
-        self.state = np.full(n_rows * width, kernels.IDLE)
+        self.state = np.full(rows.n_local * width, kernels.IDLE)
         self.labels = np.full(width, -1, dtype=np.int64)
         self.keys, self.steps = np.zeros(width, np.uint64), np.zeros(width, np.int64)
         self.w_sq = np.zeros(width)

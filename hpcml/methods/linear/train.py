@@ -40,11 +40,9 @@ def train(
 ) -> TrainReport:
     """Collective over the session. Train one model per label of `data` into the target's folder.
 
-    A `chooser` first chooses some of the options for each label. Labels keep the models of an
-    `earlier` run that still hold. When a run is continued, a loss or an intercept that is not given
-    is the run's own. The folder is untouched before the options fit the data. Raises ConfigError,
-    DataError or NonFiniteError for what the user can mend, Interrupted after a signal or the time
-    limit.
+    A `chooser` first chooses options for each label; labels keep models of an `earlier` run that
+    still hold. Nothing is written before the options fit the data. Raises ConfigError, DataError or
+    NonFiniteError for what the user can mend, Interrupted after a signal or the time limit.
     """
     options.validate()
     comm, log = session.comm, session.log
@@ -69,8 +67,7 @@ def train(
         model = open_model(folder, problem, options, origin, state == UNFINISHED, columns, look, chosen)
         del columns
         n_values = int(problem.rows.counts.sum(dtype="int64"))  # on all ranks of the group
-        spent = 0.0 if chosen is None else chosen.seconds
-        driver = Driver(comm, problem.rows.comm, options, session.signals, n_values, spent)
+        driver = Driver(comm, problem.rows.comm, options, session.signals, n_values, 0.0 if chosen is None else chosen.seconds)
         return _complete(LabelRun(driver, problem, model, folder, options), chosen, earlier, state == UNFINISHED)
 
 

@@ -101,16 +101,3 @@ class CuttingPlanes:
     def _descent(self) -> np.ndarray:
         """a_k·w = −(Kα)_k/λ, (n_planes,); not by BLAS, whose bits depend on its threads."""
         return -(self.gram * self.alpha).sum(axis=1) / self.lam
-
-    def pack(self) -> np.ndarray:
-        """The state as float64 numbers, for a checkpoint."""
-        return np.concatenate([[self.lam, len(self)], self.offsets, self.alpha, self.idle, self.gram.ravel()])
-
-    @classmethod
-    def unpack(cls, values: np.ndarray) -> CuttingPlanes:
-        """The state that `pack` gave."""
-        planes, n = cls(float(values[0])), int(values[1])
-        planes.offsets, planes.alpha, idle = values[2 : 2 + 3 * n].reshape(3, n).copy()
-        planes.idle = idle.astype(np.int64)
-        planes.gram = values[2 + 3 * n :].reshape(n, n).copy()
-        return planes

@@ -2,13 +2,10 @@
 
 A step costs one pass, which gives R(w_t) and the plane a_t = Σ ∂ℓ / m, b_t = R(w_t) − a_t·w_t;
 `CuttingPlanes` chooses the next w from the planes' inner products. Each rank keeps its own columns
-of every plane. The planes have the precision of the weights: their inner products are those of the
-stored numbers, in float64, so the program solved is that of the stored planes, and a plane rounded
-to float32 misplaces the lower bound by no more than rounding w to float32 does f(w), some 10⁻⁷ of
-f.
+of every plane, in the precision of the weights: the program solved is that of the stored planes. A
+plane rounded to float32 misplaces the lower bound by some 10⁻⁷ of f, as rounding w does.
 
-What a label in training needs (its planes) goes into no checkpoint: after a resume the label begins
-again, on the same path to the same bits.
+A label's planes go into no checkpoint: after a resume it begins again, to the same bits.
 """
 
 from __future__ import annotations

@@ -34,11 +34,8 @@ def test_bad_lambda_is_named(text):
 
 
 def test_panels_are_as_few_cache_lines_as_possible():
-    assert panel_widths(1, "single") == [1]
-    assert panel_widths(40, "single") == [16, 16, 8]
-    assert panel_widths(19, "single") == [16, 4]
-    assert panel_widths(19, "double") == [8, 8, 4]
-    assert panel_widths(0, "single") == []
+    found = [panel_widths(n, "single") for n in (0, 1, 19, 40)]
+    assert found == [[], [1], [16, 4], [16, 16, 8]] and panel_widths(19, "double") == [8, 8, 4]
 
 
 def objective(tmp_path, X, Y, loss="hinge", lam="X/m", bias=False, precision="double"):
