@@ -191,7 +191,7 @@ class Judge:
         return Label(self.risk.rows.rows_of(number), self.n_rows, self.squared)
 
     def start(self, place: int, number: int) -> Label:
-        """A label (place in the run, number in the data) with the initial model's weights, if any."""
+        """A label (place in the run, number in the data), with initial weights if there are any."""
         label, initial = self.begin(number), self.risk.initial
         if initial is not None:
             row = int(self.risk.places[place])
@@ -215,7 +215,7 @@ class Judge:
         return Local(matrix, touched)
 
     def take_weights(self, label: Label, local: Local, chosen: np.ndarray, w: np.ndarray, b: float) -> None:
-        """Give the label these weights, as they will be saved, and the intercept that is best then."""
+        """Give the label these weights, as they will be saved, and the best intercept then."""
         w = w.astype(self.risk.weight_type).astype(np.float64)
         z = np.empty(local.touched.size)
         kernels.margins(local.matrix, w, b, z)

@@ -93,7 +93,7 @@ class Curvature:
         return n
 
     def take(self, touched: np.ndarray, curves: np.ndarray, base: float, others: float, l2: float) -> None:
-        """Make the matrix of ℓ″ of the touched rows, of each of the others, and of these together."""
+        """Make the matrix of ℓ″ of the touched rows, of each other row, and of these together."""
         self.of_rows[self.touched] = np.nan
         self.of_rows[touched] = curves
         self.touched, self.base, self.known = touched, base, self.columns.size

@@ -33,7 +33,7 @@ HIGH, LOW, VIOLATORS, VISITED = range(4)  # rows of `sums`
 
 
 class RowRange(NamedTuple):
-    """Rows: the i-th has the non-zeros indptr[i] .. indptr[i + 1] − 1, and is row first + i of all."""
+    """Rows: the i-th, row first + i of all, has the values indptr[i] .. indptr[i + 1] − 1."""
 
     indptr: np.ndarray
     indices: np.ndarray

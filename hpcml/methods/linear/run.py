@@ -181,7 +181,7 @@ class LabelRun(Job):
 
     @mpi.collective
     def _slabs(self, labels: list[Packed], n: int) -> dict[str, Slab]:
-        """Collective. The arrays of a checkpoint for the labels in training, n in all; `labels` here."""
+        """Collective. The arrays of a checkpoint for the n labels in training; `labels` here."""
         width = int(mpi.allreduce_max(self.comm, float(max((label.numbers.size for label in labels), default=0))))
         longest = int(mpi.allreduce_max(self.comm, float(max((len(label.history) for label in labels), default=0))))
         if not n:
