@@ -1,5 +1,4 @@
-"""Forecasts of a method, for plans: memory, time and messages of a training, from sizes, ranks and
-constants of a machine.
+"""Forecasts of a method, for plans: memory, time and messages, by sizes, ranks and a machine.
 
 A method's room has a `Forecaster`; its line in the registry names it. Times are sums of products:
 work that the method does (values that a pass reads, columns that a sweep writes) times what a unit
@@ -61,8 +60,7 @@ class Cluster:
         return self.nodes * self.ranks_per_node
 
     def exchange(self, n_ranks: int, nbytes: float) -> float:
-        """Seconds of a sum of so many bytes over some ranks, which all get (α–β model of
-        Rabenseifner's algorithm).
+        """Seconds of a sum of so many bytes that all get (α–β model, Rabenseifner's algorithm).
 
         2 ⌈log₂ p⌉ α + 2 (p − 1)/p n/β. NaN if α and β are not known.
         """
@@ -74,26 +72,20 @@ class Cluster:
 
 
 def sent(n_ranks: int, nbytes: float) -> float:
-    """Bytes that each of some ranks sends for a sum of so many bytes that all get: 2 (p − 1)/p
-    n.
-    """
+    """Bytes that each of some ranks sends for such a sum that all get: 2 (p − 1)/p n."""
     return 2 * (n_ranks - 1) / n_ranks * nbytes
 
 
 @dataclass
 class Machine:
-    """Constants of a machine: curves by name, one for each number of ranks of a node that were
-    busy at once.
-    """
+    """Constants of a machine: curves by name, for each number of busy ranks on a node."""
 
     about: dict[str, Any]
     curves: dict[str, dict[str, Curve]]  # ranks (text) → name → curve
     beyond: set[str] = field(default_factory=set)  # constants that were asked for outside of what was measured
 
     def __call__(self, name: str, at: float, n_ranks: int) -> float:
-        """A constant at `at`, linear in its logarithm, with so many ranks of a node busy. Raises
-        ConfigError if it is not there.
-        """
+        """A constant at `at` (log scale), with so many ranks of a node busy. Raises ConfigError."""
         counts = sorted(map(int, self.curves))
         if not counts or any(name not in self.curves[str(count)] for count in counts):
             raise ConfigError(f"the machine's file has no {name}; make it again with `hpcml bench machine --force`")
@@ -110,9 +102,7 @@ class Machine:
 
 @dataclass
 class Forecast:
-    """The cost of a training. Bytes are of the rank, or node, with most; NaN seconds are not
-    known.
-    """
+    """What a training costs. Bytes are of the rank, or node, with most; NaN: not known."""
 
     layout: str  # how ranks share the work, in words
     own_bytes: dict[str, int]  # of a rank, by what they hold
@@ -149,9 +139,7 @@ class Forecaster(Protocol):
         """Constants, measured with the method's kernels on generated rows. Local."""
 
     def pilot(self, samples: Sequence[Any], options: Any, timer: Timer) -> Any:
-        """Figures of the data, measured on samples of their rows; None if none are needed.
-        Local.
-        """
+        """Figures of the data, measured on samples of its rows; None if none are needed. Local."""
 
     def forecast(self, sizes: Sizes, cluster: Cluster, options: Any, machine: Machine, pilot: Any) -> Forecast:
         """Raises NoForecast."""

@@ -1,6 +1,4 @@
-"""The methods of `hpcml train`, a line for each: all that the rest of hpcml knows of a method
-comes from its line.
-"""
+"""The methods of `hpcml train`, a line each: all that the rest of hpcml knows of a method."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ class Report(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Can:
-    """The abilities of a method. What it cannot do is refused with one sentence and exit code 2;
-    the conformance tests try both.
-    """
+    """What a method can do; the rest is refused with a sentence. The conformance tests try both."""
 
     label_sets: bool = True
     """rows with several labels"""
@@ -67,8 +63,7 @@ class Can:
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """A method, by the name that the user calls it. Paths are "module:name", imported when they are
-    first used.
+    """A method. Paths are "module:name", imported when they are first used.
 
     `train(session, data, target, options)` trains into a run folder and gives a report, a text with
     the path `model`. The options are a frozen dataclass with `validate` and `free`
@@ -102,9 +97,7 @@ class Method:
 
     @property
     def free_keys(self) -> set[str]:
-        """The keys of config.toml that may differ between a run and its continuation, or between
-        parts of one training.
-        """
+        """The keys of config.toml that may differ in a continuation, or between parts of a run."""
         return {"data", *map(flag_of, self.options.free)}
 
     def load(self, path: str) -> Any:
@@ -155,20 +148,20 @@ METHODS: dict[str, Method] = {
             name="pegasos",
             about="Pegasos: full subgradient, step 1/(λt), projection, bias",
             options=PegasosOptions,
-            linear="hpcml.methods.probe.train_pegasos:METHOD",
+            linear="hpcml.methods.probe.train:PEGASOS_METHOD",
             forecast="hpcml.methods.probe.forecast:PEGASOS",
         ),
         Method(
             name="svmperf",
             about="SVMperf: the 1-slack cutting-plane method, certified gap",
             options=SvmperfOptions,
-            linear="hpcml.methods.svmperf.train:METHOD",
+            linear="hpcml.methods.svmperf.svmperf:METHOD",
         ),
         Method(
             name="liblinear",
             about="LIBLINEAR: dual coordinate descent",
             options=LiblinearOptions,
-            linear="hpcml.methods.liblinear.train:METHOD",
+            linear="hpcml.methods.liblinear.liblinear:METHOD",
         ),
         Method(
             name="elastic-net",
@@ -263,9 +256,7 @@ def able(what: str) -> list[str]:
 
 
 def check_headings(session: Session, data: Path, method: Method) -> None:
-    """Collective over the session. Raise ConfigError for rows whose labels are features, too, if
-    the method cannot hide them.
-    """
+    """Collective over the session. ConfigError if rows have headings that it cannot hide."""
     if not method.can.headings:
         from hpcml.data.headings import refuse_headings
 

@@ -20,8 +20,7 @@ from hpcml.run.session import Session, Target
 
 @mpi.collective
 def retrain(session: Session, run: Path, data: Path, target: Target) -> TrainReport:
-    """Collective over the session. Train the labels of `data` with the options of a finished run,
-    into the folder of the target.
+    """Collective over the session. Train the labels of `data` with a finished run's options.
 
     Where the documents are the same, labels with the positive rows that they had keep their models
     bit for bit, and the others are trained anew. Else every label begins with its solution in the

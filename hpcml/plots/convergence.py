@@ -26,7 +26,8 @@ from hpcml.evaluation.ranking import MEASURES
 from hpcml.evaluation.report import cell
 from hpcml.kernels import scores as kernels
 from hpcml.log import Log, joined, named
-from hpcml.methods.linear.objective import Objective, Panel
+from hpcml.methods.linear.objective import Objective
+from hpcml.methods.linear.panel import Panel
 from hpcml.methods.probe.convergence import Trace, probe_limit, trace_all
 from hpcml.methods.probe.options import ProbeOptions
 from hpcml.model.linear import STATUS, Model

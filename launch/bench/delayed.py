@@ -36,9 +36,10 @@ from hpcml.data.shard import Shard, load_shard
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.rows import add_row, dot_row, shrink_line
 from hpcml.methods.elastic_net import delayed_kernels as kernels
-from hpcml.methods.elastic_net.delayed import DelayedPanel, DelayedSolver
-from hpcml.methods.elastic_net.delayed_kernels import INTERCEPT, LANES
+from hpcml.methods.elastic_net.delayed import DelayedPanel, DelayedSolver, shrinkage_of
+from hpcml.methods.elastic_net.delayed_kernels import INTERCEPT, LANES, DelayedLanes, SharedRates, Shrinkage
 from hpcml.methods.elastic_net.judge import ElasticRisk
+from hpcml.methods.elastic_net.judge_kernels import Vectors
 from hpcml.methods.elastic_net.newton import NewtonSolver
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.run.profile import Profile
@@ -133,26 +134,14 @@ def accuracy(bench: Bench, sample: int) -> None:
 
 
 @njit
-def sweep_eager(
-    order: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    data: np.ndarray,
-    positive: np.ndarray,
-    w: np.ndarray,
-    b: np.ndarray,
-    etas: np.ndarray,
-    l1: float,
-    l2: float,
-    truncated: bool,
-    squared: bool,
-) -> None:
+def sweep_eager(order: np.ndarray, matrix: Vectors, lanes: DelayedLanes, etas: np.ndarray, shrinkage: Shrinkage) -> None:
     """As `sweep_tables`, but all columns are regularised after each step."""
+    (indptr, indices, data), w, b, (l1, l2, truncated) = matrix, lanes.w, lanes.b, shrinkage
     z, g, moves = np.empty(LANES, w.dtype), np.empty(LANES), np.empty(LANES, w.dtype)
     for s in range(order.size):
         i, eta = order[s], etas[s]
         dot_row(indices, data, indptr[i], indptr[i + 1], w, z)
-        kernels.slopes(z, b, positive[i], squared, g)
+        kernels.slopes(z, lanes, i, g)
         for lane in range(LANES):
             b[lane] -= INTERCEPT * eta * g[lane]
             moves[lane] = -eta * g[lane]
@@ -168,15 +157,15 @@ def eager(bench: Bench, n_rows: int) -> tuple[float, float]:
     rows, risk = bench.rows, bench.risk
     late, early = bench.panels()[0], bench.panels()[0]
     order, etas = np.random.default_rng(0).permutation(rows.n_local)[:n_rows], late.rates()[:n_rows]
-    csr, rule = (rows.indptr, rows.indices, rows.data, late.positive), (risk.l1, risk.lam, late.truncated, late.squared)
-    sweep_eager(order[:0], *csr, early.w, early.b, etas, *rule)
+    shrinkage = shrinkage_of(risk, bench.options)
+    sweep_eager(order[:0], risk.matrix, early.lanes, etas, shrinkage)
     begin = time.process_time()
-    sweep_eager(order, *csr, early.w, early.b, etas, *rule)
+    sweep_eager(order, risk.matrix, early.lanes, etas, shrinkage)
     seconds = (time.process_time() - begin) / n_rows
-    phi, beta = np.empty((2, n_rows + 1))
-    kernels.tables(etas, risk.lam, late.truncated, phi, beta)
-    kernels.sweep_tables(order, *csr, late.w, late.seen, late.b, etas, phi, beta, 0, risk.l1, late.squared)
-    kernels.flush_tables(late.w, late.seen, phi[-1], beta[-1], risk.l1)
+    rates = SharedRates(etas, *np.empty((2, n_rows + 1)))
+    kernels.tables(rates, risk.lam, shrinkage.truncated)
+    kernels.sweep_tables(order, risk.matrix, late.lanes, late.seen, rates, 0, risk.l1)
+    kernels.flush_tables(late.w, late.seen, rates.phi[-1], rates.beta[-1], risk.l1)
     return seconds, float(np.abs(late.w - early.w).max() / np.abs(early.w).max())
 
 

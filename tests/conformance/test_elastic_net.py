@@ -9,7 +9,7 @@ from support.make import dataset, random_data
 from support.training import train
 
 from hpcml.errors import ConfigError, Interrupted
-from hpcml.methods.elastic_net import delayed_kernels, newton, newton_kernels
+from hpcml.methods.elastic_net import delayed_kernels, judge_kernels, newton, newton_kernels
 from hpcml.methods.elastic_net.delayed import DelayedSolver
 from hpcml.model.linear import STATUS, Model
 
@@ -159,9 +159,8 @@ def test_descent_comes_within_2_percent_and_by_default_within_3(tmp_path, loss, 
 @pytest.mark.parametrize("solver", ["newton", "fobos", "sgd"])
 def test_training_compiles_nothing_after_the_warm_up(problem, tmp_path, monkeypatch, solver):
     """Ranks of a node compile one after the other, before they begin."""
-    kernels = [
-        each for module in (newton_kernels, delayed_kernels) for each in vars(module).values() if hasattr(each, "signatures")
-    ]
+    modules = (judge_kernels, newton_kernels, delayed_kernels)
+    kernels = [each for module in modules for each in vars(module).values() if hasattr(each, "signatures")]
     fresh: list[int] = []
     for kind in (newton.NewtonSolver, DelayedSolver):
         warm_up = kind.warm_up

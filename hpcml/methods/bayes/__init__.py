@@ -1,5 +1,4 @@
-"""Naive Bayes of features present or not, for every label from counts; boosted, and in stages
-(Wilbur 2000).
+"""Naive Bayes of features present or not, from counts; boosted, and in stages (Wilbur 2000).
 
 `risk` holds what labels share: the rows as sets of features, and how weights follow from counts.
 `block` trains one label after the other on each rank: plain, `boosted` by AdaBoost, or `staged`,

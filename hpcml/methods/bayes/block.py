@@ -1,11 +1,10 @@
-"""The labels of one rank, one after the other: a label depends on nothing but the label and the
-rows.
-"""
+"""The labels of one rank: a label depends on nothing but the label and the rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +24,7 @@ def history_line(step: Line) -> str:
 
 
 def side_by_side(risk: BayesRisk, parts: Sequence[Weights], numbers: Iterable[float]) -> SparseWeightsOf:
-    """A label as its row of the model holds it: the parts one after the other, then the numbers
-    of the rule.
-    """
+    """A label's row of the model: the parts one after the other, then the rule's numbers."""
     assert risk.combination is not None
     width = risk.combination.width
     behind = np.array(list(numbers), dtype=np.float64)
@@ -39,9 +36,9 @@ def side_by_side(risk: BayesRisk, parts: Sequence[Weights], numbers: Iterable[fl
 class BayesSolver(Solver):
     """The labels of one rank: nothing for a checkpoint. A subclass trains a label."""
 
-    def __init__(self, risk: BayesRisk, labels: np.ndarray) -> None:
-        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
-        self.risk, self.labels, self.counter = risk, labels, Counter(risk)
+    def __init__(self, risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: Any) -> None:
+        """See `Solver`; labels are trained one by one, whatever `n_lanes`. Raises MemoryError."""
+        self.risk, self.labels, self.counter, self.options = risk, labels, Counter(risk), options
         self._mean_values = risk.rows.data.size / max(1, risk.rows.n_local)
 
     def warm_up(self) -> None:
@@ -50,9 +47,7 @@ class BayesSolver(Solver):
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group, which is one rank. A turn is some labels, each from its
-        beginning to its end.
-        """
+        """Collective over the group, which is one rank. A turn is some labels, whole."""
         self.counter.stop = stop
         finished: list[Finished] = []
         cost, seconds = 0.0, stop.seconds
@@ -76,9 +71,7 @@ class BayesSolver(Solver):
         return Finished(place, w, math.nan, CONVERGED, len(history), visited / self.risk.rows.n_global, history)
 
     def trained(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:
-        """The weights of label `number`, which the rows `positives` have, the mean number of rows
-        visited in a round, and the history. Raises Stopped.
-        """
+        """Weights of a label by its rows, mean rows of a round, history. Raises Stopped."""
         raise AssertionError("a subclass says")
 
 

@@ -1,5 +1,4 @@
-"""AdaBoost with naive Bayes, whose scores the pool-adjacent-violators algorithm makes probabilities
-of (Wilbur 2000).
+"""AdaBoost with naive Bayes, whose scores isotonic regression makes probabilities (Wilbur 2000).
 
 What the paper leaves open: probabilities are those of the weighted rows; weights are scaled so that
 they are 1 on average among the rows that a round is trained on, which is what smoothing is added
@@ -16,7 +15,7 @@ from scipy.optimize import isotonic_regression
 
 from hpcml.methods.bayes.block import BayesSolver, Line, side_by_side
 from hpcml.methods.bayes.options import BoostedBayesOptions
-from hpcml.methods.bayes.risk import BayesRisk, Weights
+from hpcml.methods.bayes.risk import Weights
 from hpcml.methods.linear.solver import SparseWeightsOf
 from hpcml.model.combination import Voter, as_numbers
 
@@ -25,9 +24,7 @@ LEAST_WEIGHT = 1e-290  # of a row, so that it never is 0
 
 
 def probabilities(scores: np.ndarray, has: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The non-decreasing probability of maximal likelihood: its values, ascending, and the
-    largest score that has each.
-    """
+    """The non-decreasing probability of maximal likelihood: each value's last score, the values."""
     distinct, places = np.unique(scores, return_inverse=True)
     weights = np.bincount(places, p)
     found = isotonic_regression(np.minimum(1.0, np.bincount(places, p * has) / weights), weights=weights)
@@ -39,10 +36,7 @@ def probabilities(scores: np.ndarray, has: np.ndarray, p: np.ndarray) -> tuple[n
 class BoostedSolver(BayesSolver):
     """Labels in rounds."""
 
-    def __init__(self, risk: BayesRisk, labels: np.ndarray, options: BoostedBayesOptions) -> None:
-        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
-        super().__init__(risk, labels)
-        self.options = options
+    options: BoostedBayesOptions
 
     def cost(self, positives: np.ndarray) -> float:
         """See `BayesSolver.cost`: every round counts and scores all rows."""
@@ -83,9 +77,7 @@ class BoostedSolver(BayesSolver):
         return side_by_side(self.risk, parts, as_numbers(rounds)), n, history
 
     def _weights(self, number: int, used: np.ndarray, has: np.ndarray, p: np.ndarray | None) -> Weights:
-        """Naive Bayes of the rows used, by their weights p; None: all rows, with the same
-        weight. Raises Stopped.
-        """
+        """Naive Bayes of the rows used, by weights p; None: all alike. Raises Stopped."""
         counter, own = self.counter, used[has[used]]
         columns, counts = counter.count(own)
         if p is None:

@@ -12,12 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hpcml import mpi
 from hpcml.data.compact import ColumnMap
 from hpcml.estimators.parameters import OPTION, classifier_of
-from hpcml.methods.bayes.options import (
-    BernoulliNBOptions,
-    BoostedBayesOptions,
-    StagedBayesOptions,
-    StagedSvmOptions,
-)
+from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.bayes.risk import BayesRisk
 from hpcml.methods.bayes.train import BERNOULLI_NB, BOOSTED_BAYES, STAGED_BAYES, STAGED_SVM
 from hpcml.methods.linear.estimator import LinearClassifier
@@ -28,9 +23,7 @@ from hpcml.model.combination import Combination, Rule
 
 
 class BayesClassifier(LinearClassifier):
-    """The base of naive Bayes and its relatives; a feature is present in a row if its value is
-    not 0.
-    """
+    """The base of naive Bayes and its relatives; a feature is present where it is not 0."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -127,16 +120,13 @@ class BernoulliNBClassifier(BayesClassifier):
 
 @classifier_of(BoostedBayesOptions)
 class BoostedBayesClassifier(BayesClassifier):
-    """AdaBoost with naive Bayes, whose scores are made probabilities by the pool-adjacent-violators
-    algorithm.
+    """AdaBoost with naive Bayes, whose scores are made probabilities by isotonic regression.
 
     The score of a row is its share of the votes, less one half. With `comm` as
     `BernoulliNBClassifier`.
 
     Attributes
     ----------
-    classes_ : ndarray (n_classes,)
-        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
     part_coef_ : ndarray (rounds, n_labels, n_features), float64
         The weights of each round.
     coef_ : ndarray (n_labels, n_features), float64
@@ -145,10 +135,8 @@ class BoostedBayesClassifier(BayesClassifier):
         0; +1 or −1, the score of all rows, for a label that all rows have, or none.
     n_iter_ : ndarray (n_labels,), int
         Rounds.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray (n_features,)
-        Their names, if X is a data frame with string names.
+    classes_, n_features_in_, feature_names_in_ : ndarray
+        As of `BernoulliNBClassifier`.
 
     References
     ----------
@@ -174,8 +162,6 @@ class StagedBayesClassifier(BayesClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray (n_classes,)
-        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
     part_coef_ : ndarray (stages, n_labels, n_features), float64
         The weights of each stage.
     coef_ : ndarray (n_labels, n_features), float64
@@ -184,10 +170,8 @@ class StagedBayesClassifier(BayesClassifier):
         0; +1 or −1, the score of all rows, for a label that all rows have, or none.
     n_iter_ : ndarray (n_labels,), int
         Stages.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray (n_features,)
-        Their names, if X is a data frame with string names.
+    classes_, n_features_in_, feature_names_in_ : ndarray
+        As of `BernoulliNBClassifier`.
 
     References
     ----------
@@ -207,16 +191,13 @@ class StagedBayesClassifier(BayesClassifier):
 
 @classifier_of(StagedSvmOptions)
 class StagedSvmClassifier(BayesClassifier):
-    """Naive Bayes, then a linear support vector machine on the rows with the label and the others
-    that look like them.
+    """Naive Bayes, then a linear SVM on the rows with the label and others that look like them.
 
     Rows that naive Bayes scores above the cut are ranked above all others, by its score plus
     `factor` times that of the machine. With `comm` as `BernoulliNBClassifier`.
 
     Attributes
     ----------
-    classes_ : ndarray (n_classes,)
-        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
     part_coef_ : ndarray (2, n_labels, n_features), float64
         The weights of naive Bayes and of the machine.
     coef_ : ndarray (n_labels, n_features), float64
@@ -225,10 +206,8 @@ class StagedSvmClassifier(BayesClassifier):
         0; +1 or −1, the score of all rows, for a label that all rows have, or none.
     n_iter_ : ndarray (n_labels,), int
         Stages.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray (n_features,)
-        Their names, if X is a data frame with string names.
+    classes_, n_features_in_, feature_names_in_ : ndarray
+        As of `BernoulliNBClassifier`.
 
     References
     ----------

@@ -1,6 +1,4 @@
-"""Counting features of rows, the weights that follow from counts, and the scores of all rows by
-them.
-"""
+"""Counting features of rows, the weights that follow from counts, and scores by them."""
 
 import math
 
@@ -11,9 +9,7 @@ from hpcml.kernels import njit
 
 @njit
 def count(indptr, indices, rows, counts, met, n_met):
-    """counts[j] += 1 (d, int64) for every feature of `rows`; those that were 0 join met[:n_met].
-    Returns how many those are.
-    """
+    """counts (d, int64) of features of `rows`; the new ones join met[:n_met]. Their number."""
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             j = np.uint64(indices[k])
@@ -48,9 +44,7 @@ def add_weights(indptr, indices, rows, weights, sums):
 
 @njit
 def score(indptr, indices, rows, w, out):
-    """out[i] = Σ w[j] over the features of row rows[i], in the order in which `hpcml predict`
-    adds them.
-    """
+    """out[i] = Σ w[j] over the features of row rows[i], in the order of `hpcml predict`."""
     for i in range(rows.size):
         total = 0.0
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
@@ -60,9 +54,7 @@ def score(indptr, indices, rows, w, out):
 
 @njit
 def select(indptr, indices, rows, place_of, out_indptr, out_indices):
-    """The features of `rows` that have a place ≥ 0, as the rows of a matrix; with room for none,
-    only the ends.
-    """
+    """The features of `rows` with a place ≥ 0, as a matrix; without room, only the ends."""
     at = 0
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):

@@ -4,7 +4,5 @@ from __future__ import annotations
 
 
 def bytes_per_rank_bayes(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
-    """Bytes that a rank needs: the rows; of each row its weights and scores; of each column its
-    counts and weights.
-    """
+    """Bytes: the rows; of a row weights and scores; of a column counts and weights."""
     return 8 * n_values + 120 * n_rows + 56 * n_columns

@@ -45,9 +45,7 @@ class BernoulliNBOptions(LinearOptions):
     """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         check_above_0(self, "smoothing")
         check_magnitude("min-weight", self.min_weight)
@@ -66,9 +64,7 @@ class BoostedBayesOptions(BernoulliNBOptions):
     """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         check_range(self, "rounds", 1, MOST_PARTS)
         if not 0 <= self.trim < 1:
@@ -88,9 +84,7 @@ class StagedOptions(BernoulliNBOptions):
     """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         for name in ("cut", "factor"):
             value = getattr(self, name)
@@ -113,9 +107,7 @@ class StagedBayesOptions(StagedOptions):
     """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         check_range(self, "stages", 2, MOST_PARTS)
 
@@ -137,9 +129,7 @@ class StagedSvmOptions(StagedOptions):
     """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         check_above_0(self, "svm_c")
         check_above_0(self, "svm_tol")

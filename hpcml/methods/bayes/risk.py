@@ -1,6 +1,4 @@
-"""The data that the labels of a run share: the rows as sets of features, how weights follow from
-counts, what is left out.
-"""
+"""What labels share: the rows as sets of features, weights by counts, what is left out."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ WIDEST = 2**31 - 1  # columns of a sparse model
 
 
 class BayesRisk(Risk):
-    """The rows; the smoothing and the least weight. A feature is present in a row if its value
-    there is not 0.
-    """
+    """The rows (a feature is present where it is not 0), the smoothing, the least weight."""
 
     shares_columns = False  # every feature is counted for itself
     combination: Combination | None = None
@@ -36,23 +32,17 @@ class BayesRisk(Risk):
         self.about = {"binary": True, "smoothing": options.smoothing, "min_weight": options.min_weight}
 
     def is_left_out(self, number: int, columns: np.ndarray) -> np.ndarray:
-        """Which columns must not be looked at for label `number`: its own heading, and what is
-        left out for all.
-        """
+        """Which columns are hidden from label `number`: its own heading, and for all."""
         return np.zeros(columns.size, np.bool_) if self.headings is None else self.headings.hides(number, columns)
 
     def combine(self, combination: Combination) -> None:
-        """Say how the parts of the labels are combined. Raises ConfigError if they are too wide
-        for a model.
-        """
+        """Say how parts are combined. Raises ConfigError if they are too wide for a model."""
         self.combination = combination
         self.row_width(combination.width)
         self.about |= combination.about
 
     def row_width(self, n_columns: int) -> int:
-        """A weight for each column and part, and the numbers of the rule behind them. Raises
-        ConfigError.
-        """
+        """A weight of each column and part, and the rule's numbers. Raises ConfigError."""
         if self.combination is None:
             return n_columns
         parts = self.combination.n_parts
@@ -83,9 +73,7 @@ class BoostedRisk(BayesRisk):
 
 
 class Weights(NamedTuple):
-    """Weights of some columns (ascending), and the score of a row with none of them: of naive
-    Bayes Σ log[(1 − p) / (1 − q)].
-    """
+    """Weights of columns (ascending), and a bias: the score of a row that has none of them."""
 
     columns: np.ndarray
     values: np.ndarray
@@ -96,9 +84,7 @@ NONE = Weights(np.zeros(0, np.int64), np.zeros(0))
 
 
 class Counter:
-    """Counts of features, and weights from them, for one label after the other. Making one is
-    local; raises MemoryError.
-    """
+    """Counts of features, and weights from them, label by label. Local; raises MemoryError."""
 
     def __init__(self, risk: BayesRisk) -> None:
         n_columns = risk.rows.n_columns
@@ -134,9 +120,7 @@ class Counter:
         return out
 
     def summed(self, columns: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Of each of the columns, the sum of the weights of those of `rows` that have it. Raises
-        Stopped.
-        """
+        """The sum, for each column, of the weights of `rows` that have it. Raises Stopped."""
         try:
             for some in self._slices(rows):
                 kernels.add_weights(self.rows.indptr, self.rows.indices, rows[some], weights[some], self.sums)
@@ -185,9 +169,6 @@ class Counter:
         return Weights(columns[kept], w[kept], float(np.add.accumulate(np.append(0.0, absent[kept]))[-1]))
 
     def of_all_rows(self, number: int, columns: np.ndarray, counts: np.ndarray, n_positive: int) -> Weights:
-        """The weights of a label by all rows; `counts` of its `n_positive` rows have the
-        columns.
-        """
-        return self.weights(
-            number, columns, counts, self.rows.counts[columns] - counts, n_positive, self.rows.n_global - n_positive
-        )
+        """A label's weights by all rows; `counts` of its rows have the columns."""
+        others = self.rows.counts[columns] - counts
+        return self.weights(number, columns, counts, others, n_positive, self.rows.n_global - n_positive)

@@ -1,5 +1,4 @@
-"""Naive Bayes in stages: a later stage is trained on the rows with the label and the hard ones
-without it (Wilbur 2000).
+"""Naive Bayes in stages: a later one is trained on the label's rows and hard others (Wilbur 2000).
 
 The score of a stage is the sum of the weights of a row's features, as in the paper; absent features
 have no share in it.
@@ -18,14 +17,12 @@ import scipy.sparse as sp
 
 from hpcml.methods.bayes.block import BayesSolver, Line, side_by_side
 from hpcml.methods.bayes.options import StagedBayesOptions, StagedSvmOptions
-from hpcml.methods.bayes.risk import NONE, BayesRisk, Weights
+from hpcml.methods.bayes.risk import NONE, Weights
 from hpcml.methods.linear.solver import SparseWeightsOf
 
 
 class LabelRows(NamedTuple):
-    """A label: its number, the rows that have it, the columns that these have, and how many of
-    them have each.
-    """
+    """A label: number, rows that have it, their columns, and how many have each."""
 
     number: int
     positives: np.ndarray
@@ -34,14 +31,9 @@ class LabelRows(NamedTuple):
 
 
 class StagedSolver(BayesSolver):
-    """Labels in stages. All stages of a label but the first may be empty: then no row without
-    the label is hard.
-    """
+    """Labels in stages; a later one is empty where no row without the label is hard."""
 
-    def __init__(self, risk: BayesRisk, labels: np.ndarray, options: StagedBayesOptions | StagedSvmOptions) -> None:
-        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
-        super().__init__(risk, labels)
-        self.options = options
+    options: StagedBayesOptions | StagedSvmOptions
 
     def cost(self, positives: np.ndarray) -> float:
         """See `BayesSolver.cost`: all rows are scored by the first stage."""
@@ -76,9 +68,7 @@ class StagedSvmSolver(StagedSolver):
     options: StagedSvmOptions
 
     def stage(self, label: LabelRows, hard: np.ndarray) -> Weights:
-        """See `StagedSolver.stage`; the features are those with a large chi-square among these
-        rows.
-        """
+        """See `StagedSolver.stage`; of the features with a large chi-square."""
         from sklearn.svm import SVC
 
         rows = np.concatenate([label.positives, hard])
@@ -99,9 +89,7 @@ class StagedSvmSolver(StagedSolver):
 
 
 def chi_square(positive: np.ndarray, negative: np.ndarray, n_positive: int, n_negative: int) -> np.ndarray:
-    """Of features that so many of the rows with and without a label have (k): n (ad − bc)² over
-    the product of the margins.
-    """
+    """n (ad − bc)² over the margins' product, of features (k) in so many rows of each kind."""
     a, b = positive.astype(np.float64), negative.astype(np.float64)
     c, d, n = n_positive - a, n_negative - b, float(n_positive + n_negative)
     margins = (a + b) * (c + d) * n_positive * n_negative

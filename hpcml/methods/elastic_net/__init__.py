@@ -1,5 +1,4 @@
-"""The elastic net for every label at once: sparse linear models, exact or by stochastic gradient
-descent.
+"""The elastic net for every label: sparse linear models, exact or by stochastic descent.
 
 What comes in are the rows of all ranks, on each, with a copy by columns (`columns`), and the
 strengths λ₁ and λ₂. `newton` is the exact solver: an active set of features and proximal Newton

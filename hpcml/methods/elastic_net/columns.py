@@ -1,6 +1,4 @@
-"""The rows by columns: which rows have a feature, and with what value. One copy for all ranks of
-a node.
-"""
+"""The rows by columns: which rows have a feature, and with what value. One copy a node."""
 
 from __future__ import annotations
 
@@ -11,20 +9,17 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.data.shared_rows import shared_array
-from hpcml.methods.elastic_net import newton_kernels as kernels
+from hpcml.methods.elastic_net import judge_kernels as kernels
+from hpcml.methods.elastic_net.judge_kernels import Vectors
 from hpcml.partition import bounds_by_weight, offsets
 
 
 @dataclass(frozen=True)
 class ColumnIndex:
-    """Column j has the rows rows[indptr[j] : indptr[j + 1]], ascending, with these values;
-    `totals` (n_columns) are its sums.
-    """
+    """The columns of all rows, ascending in each, and their sums."""
 
-    indptr: np.ndarray
-    rows: np.ndarray
-    values: np.ndarray
-    totals: np.ndarray  # float64
+    columns: Vectors
+    totals: np.ndarray  # (n_columns) float64
     by_size: np.ndarray  # columns, the largest |total| first
 
 
@@ -39,12 +34,12 @@ def column_index(node: mpi.Comm, rows: CompactRows) -> ColumnIndex:
     found, values = (
         (np.empty(size, dtype) if node.size == 1 else shared_array(node, size, dtype)) for dtype in (np.int32, np.float32)
     )
-    bounds = bounds_by_weight(indptr, node.size)
+    columns, bounds = Vectors(indptr, found, values), bounds_by_weight(indptr, node.size)
     first, last = (int(bound) for bound in bounds[node.rank : node.rank + 2])
     with mpi.agreed(node, "indexing the features"):
-        kernels.columns_of(rows.indptr, rows.indices, rows.data, first, last, indptr[first:last].copy(), found, values)
+        kernels.columns_of(Vectors(rows.indptr, rows.indices, rows.data), first, last, indptr[first:last].copy(), columns)
     node.Barrier()
     with mpi.agreed(node, "indexing the features"):
         totals = np.zeros(rows.n_columns)
-        kernels.column_totals(indptr, values, totals)
-        return ColumnIndex(indptr, found, values, totals, np.argsort(-np.abs(totals), kind="stable"))
+        kernels.column_totals(columns, totals)
+        return ColumnIndex(columns, totals, np.argsort(-np.abs(totals), kind="stable"))

@@ -1,5 +1,4 @@
-"""Stochastic gradient descent whose regularisation is delayed until a feature is met again (Lipton
-& Elkan 2015).
+"""Stochastic gradient descent that regularises a feature when it is met (Lipton & Elkan 2015).
 
 The labels of a panel share every row. A row brings the weights of its own features current, in
 closed form, takes a step, and leaves all other weights as they are; so a step costs what the row
@@ -20,7 +19,7 @@ import numpy as np
 
 from hpcml import mpi, rng, slices
 from hpcml.methods.elastic_net import delayed_kernels as kernels
-from hpcml.methods.elastic_net.delayed_kernels import LANES
+from hpcml.methods.elastic_net.delayed_kernels import LANES, DelayedLanes, OwnRates, SharedRates, Shrinkage
 from hpcml.methods.elastic_net.judge import ElasticRisk, Judge
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.linear.objective import aligned
@@ -51,25 +50,22 @@ class DelayedPanel:
         """`numbers` are the labels' numbers in the data. Raises MemoryError."""
         rows, self.stop = risk.rows, stop
         self.risk, self.labels, self.numbers, self.options = risk, labels, numbers, options
-        self.eta, self.w = risk.eta, aligned(LANES * rows.n_columns, risk.weight_type)
+        self.lanes = empty_lanes(risk, rows.n_local, rows.n_columns, options)
+        self.w = self.lanes.w
         if options.rate == "adagrad":
-            self.psi, self.lane_rates = np.zeros(rows.n_columns, np.int64), aligned(self.w.size, risk.weight_type)
-            self.lane_rates[:] = self.eta
+            self.own_rates = own_rates(risk, self.w.size)
         else:
             self.seen = np.tile([1.0, 0.0], (rows.n_columns, 1))
-        self.b, self.b_squares = np.zeros(LANES), np.ones(LANES)
-        self.positive = np.zeros(rows.n_local, np.uint16)
         self.n_passes = 0
         self.history: list[list[tuple[float, ...]]] = [[] for _ in labels]
-        self.truncated, self.squared = options.solver == "sgd", options.loss == "squared"
         for lane, number in enumerate(numbers.tolist()):
-            self.positive[rows.rows_of(number)] |= np.uint16(1 << lane)
+            self.lanes.positive[rows.rows_of(number)] |= np.uint16(1 << lane)
             share = rows.n_positive[number] / rows.n_global
-            self.b[lane] = 2 * share - 1 if self.squared else math.log(share / (1 - share))
+            self.lanes.b[lane] = 2 * share - 1 if self.lanes.squared else math.log(share / (1 - share))
 
     def rates(self) -> np.ndarray:
         """η of the steps of this pass, where it is the same for all columns."""
-        steps, eta = np.arange(self.risk.rows.n_local, dtype=np.float64), self.eta
+        steps, eta = np.arange(self.risk.rows.n_local, dtype=np.float64), self.risk.eta
         if self.options.rate == "constant":
             return np.full(steps.size, eta)
         return eta * (1.0 - (self.n_passes + steps / steps.size) / self.options.passes) ** 2
@@ -93,30 +89,42 @@ class DelayedPanel:
 
     def _adagrad(self, order: np.ndarray) -> None:
         """A pass with a rate of every column and lane. Raises Stopped."""
-        rows, eta, rule = self.risk.rows, self.eta, (self.risk.l1, self.risk.lam, self.truncated)
-        state = (self.positive, self.w, self.lane_rates, self.psi, self.b, self.b_squares)
+        rates, shrinkage = self.own_rates, shrinkage_of(self.risk, self.options)
         for some in self._slices(0, order.size):
-            csr = (order[some], rows.indptr, rows.indices, rows.data)
-            kernels.sweep_adagrad(*csr, *state, eta, some.start, *rule, self.squared)
-        kernels.flush_adagrad(self.w, self.lane_rates, self.psi, eta, order.size, *rule)
+            kernels.sweep_adagrad(order[some], self.risk.matrix, self.lanes, rates, some.start, shrinkage)
+        kernels.flush_adagrad(self.w, rates, order.size, shrinkage)
 
     def _tables(self, order: np.ndarray) -> None:
         """A pass with one rate for all columns. Raises Stopped."""
-        rows, etas, l1, l2 = self.risk.rows, self.rates(), self.risk.l1, self.risk.lam
-        for begin, end in table_bounds(etas, l2, self.truncated):
-            phi, beta = np.empty((2, end - begin + 1))
-            kernels.tables(etas[begin:end], l2, self.truncated, phi, beta)
-            state = (self.positive, self.w, self.seen, self.b, etas[begin:end], phi, beta)
+        etas, (l1, l2, truncated) = self.rates(), shrinkage_of(self.risk, self.options)
+        for begin, end in table_bounds(etas, l2, truncated):
+            rates = SharedRates(etas[begin:end], *np.empty((2, end - begin + 1)))
+            kernels.tables(rates, l2, truncated)
             for some in self._slices(begin, end):
-                csr = (order[some], rows.indptr, rows.indices, rows.data)
-                kernels.sweep_tables(*csr, *state, some.start - begin, l1, self.squared)
-            kernels.flush_tables(self.w, self.seen, phi[-1], beta[-1], l1)
+                kernels.sweep_tables(order[some], self.risk.matrix, self.lanes, self.seen, rates, some.start - begin, l1)
+            kernels.flush_tables(self.w, self.seen, rates.phi[-1], rates.beta[-1], l1)
+
+
+def empty_lanes(risk: ElasticRisk, n_rows: int, n_columns: int, options: ElasticNetOptions) -> DelayedLanes:
+    """Lanes at w = 0. Raises MemoryError."""
+    w = aligned(LANES * n_columns, risk.weight_type)
+    return DelayedLanes(np.zeros(n_rows, np.uint16), w, np.zeros(LANES), options.loss == "squared")
+
+
+def own_rates(risk: ElasticRisk, size: int) -> OwnRates:
+    """AdaGrad's rates of so many weights. Raises MemoryError."""
+    rates = OwnRates(risk.eta, aligned(size, risk.weight_type), np.ones(LANES), np.zeros(size // LANES, np.int64))
+    rates.of_weights[:] = risk.eta
+    return rates
+
+
+def shrinkage_of(risk: ElasticRisk, options: ElasticNetOptions) -> Shrinkage:
+    """How each step regularises."""
+    return Shrinkage(risk.l1, risk.lam, options.solver == "sgd")
 
 
 class DelayedSolver(Solver):
-    """The labels of one rank, a panel after the other; a panel that is not done begins anew when
-    a run is resumed.
-    """
+    """The labels of one rank, panel after panel; one that is not done begins anew at a resume."""
 
     def __init__(self, risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: ElasticNetOptions) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
@@ -126,24 +134,21 @@ class DelayedSolver(Solver):
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
         self.judge.warm_up()
-        risk, rows, options = self.risk, self.risk.rows, self.options
-        csr, none, one = (np.zeros(0, np.int64), rows.indptr, rows.indices, rows.data), np.zeros(0), np.zeros(1)
-        positive, w, psi, seen = np.zeros(0, np.uint16), np.zeros(0, risk.weight_type), np.zeros(0, np.int64), np.zeros((0, 2))
-        truncated, squared = options.solver == "sgd", options.loss == "squared"
-        if options.rate == "adagrad":
-            rule = (risk.l1, risk.lam, truncated)
-            kernels.sweep_adagrad(*csr, positive, w, w, psi, none, none, 1.0, 0, *rule, squared)
-            kernels.flush_adagrad(w, w, psi, 1.0, 0, *rule)
+        risk, order, shrinkage = self.risk, np.zeros(0, np.int64), shrinkage_of(self.risk, self.options)
+        lanes = empty_lanes(risk, 0, 0, self.options)
+        if self.options.rate == "adagrad":
+            rates = own_rates(risk, 0)
+            kernels.sweep_adagrad(order, risk.matrix, lanes, rates, 0, shrinkage)
+            kernels.flush_adagrad(lanes.w, rates, 0, shrinkage)
         else:
-            kernels.tables(none, risk.lam, truncated, one, one)
-            kernels.sweep_tables(*csr, positive, w, seen, none, none, one, one, 0, risk.l1, squared)
-            kernels.flush_tables(w, seen, 1.0, 0.0, risk.l1)
+            tables, seen = SharedRates(np.zeros(0), *np.ones((2, 1))), np.zeros((0, 2))
+            kernels.tables(tables, risk.lam, shrinkage.truncated)
+            kernels.sweep_tables(order, risk.matrix, lanes, seen, tables, 0, risk.l1)
+            kernels.flush_tables(lanes.w, seen, 1.0, 0.0, risk.l1)
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group, which is one rank. A turn is one pass over the rows for a
-        panel.
-        """
+        """Collective over the group, which is one rank. A turn is one pass for a panel."""
         self.judge.stop = stop
         for first in range(0, len(labels), self.n_lanes):
             places = list(labels[first : first + self.n_lanes])
@@ -161,6 +166,6 @@ class DelayedSolver(Solver):
         place, number, judge = panel.labels[lane], int(panel.numbers[lane]), self.judge
         w = panel.w[lane::LANES]
         columns, label = np.flatnonzero(w), judge.begin(number)
-        judge.take_weights(label, judge.gather(label, columns), columns, w[columns], float(panel.b[lane]))
+        judge.take_weights(label, judge.gather(label, columns), columns, w[columns], float(panel.lanes.b[lane]))
         view, n = judge.look(label), panel.n_passes
         return judge.finished(place, number, label, view, n, n * judge.n_rows, panel.history[lane])

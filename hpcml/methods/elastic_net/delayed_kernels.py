@@ -1,19 +1,19 @@
-"""Compiled steps of stochastic gradient descent with delayed regularisation, for 16 labels
-("lanes") that share each row.
+"""Compiled steps of stochastic gradient descent with delayed regularisation, for 16 "lanes".
 
-`w` (16 n_columns) holds the weights of column j for the lanes, brought current to some step: the
-regularisation of the steps from there on is still to come. A step takes the gradient's move and
-then regularises, so that w becomes
+The lanes are labels that share each row. `w` (16 n_columns) holds the weights of column j for them,
+brought current to some step: the regularisation of the steps from there on is still to come. A step
+takes the gradient's move and then regularises, so that w becomes
 sgn(w)·[|w| − ηλ₁]₊ / (1 + ηλ₂) (FoBoS), or sgn(w)·[(1 − ηλ₂)|w| − ηλ₁]₊ (truncated gradient).
 
 With one rate for all columns, `seen` (n_columns × 2) holds 1/Φ and B of the step to which a column
-was brought current, so that no table is looked up. With AdaGrad, `psi` holds this step, and `rates`
-(like w) the rate of each column and lane. Sums and slopes have the type of w.
+was brought current, so that no table is looked up. With AdaGrad, `psi` holds this step. Sums and
+slopes have the type of w.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,29 +25,61 @@ INTERCEPT = 0.1  # its rate, in parts of the weights' rate: every row moves it, 
 SMALL_RATE, SMALL_SHRINK = 1e-3, 1e-2  # below these a few terms of the series are exact in float64
 
 
+class DelayedLanes(NamedTuple):
+    """The lanes of a panel; bit l of positive[i] says whether row i has the label of lane l."""
+
+    positive: np.ndarray  # (m)
+    w: np.ndarray
+    b: np.ndarray  # (16) intercepts
+    squared: bool  # the loss, else logistic
+
+
+class SharedRates(NamedTuple):
+    """Rates of steps that are the same for all columns, and the tables that follow from them."""
+
+    etas: np.ndarray  # (steps)
+    phi: np.ndarray  # (steps + 1) Φ before each step, and after the last
+    beta: np.ndarray  # (steps + 1) B likewise
+
+
+class OwnRates(NamedTuple):
+    """AdaGrad's: α / √(1 + Σ g²) of each column and lane."""
+
+    alpha: float
+    of_weights: np.ndarray  # like w
+    b_squares: np.ndarray  # (16) 1 + Σ g² of the intercepts
+    psi: np.ndarray  # (n_columns)
+
+
+class Shrinkage(NamedTuple):
+    """How a step regularises."""
+
+    l1: float
+    l2: float
+    truncated: bool  # gradient, else FoBoS
+
+
 @njit
-def slopes(z: np.ndarray, b: np.ndarray, positive: int, squared: bool, g: np.ndarray) -> None:
-    """ℓ′ of the lanes' margins z + b; bit l of `positive` says whether the row has the label of
-    lane l.
-    """
+def slopes(z, lanes, i, g):
+    """ℓ′ of the lanes' margins z + b in row i."""
+    b, positive = lanes.b, lanes.positive[i]
     for lane in range(z.size):
         margin = b[lane] + z[lane]
         y = 2.0 * ((positive >> lane) & 1) - 1.0
-        g[lane] = margin - y if squared else -y / (1.0 + math.exp(y * margin))
+        g[lane] = margin - y if lanes.squared else -y / (1.0 + math.exp(y * margin))
 
 
 @njit
-def ask_for(indices: np.ndarray, begin: int, end: int, w: np.ndarray) -> None:
-    """Ask for the weights of a row, which comes next."""
-    for p in range(begin, end):
-        ask(w, np.int64(indices[p]) * LANES, 1)
+def ask_for(rows, i, w):
+    """Ask for the weights of row i, which comes next."""
+    for p in range(rows.indptr[i], rows.indptr[i + 1]):
+        ask(w, np.int64(rows.indices[p]) * LANES, 1)
 
 
 @njit
-def tables(etas: np.ndarray, l2: float, truncated: bool, phi: np.ndarray, beta: np.ndarray) -> None:
-    """Φ and B before each of the steps with these rates, and after the last (steps + 1 numbers
-    each).
-    """
+def tables(rates, l2, truncated):
+    """Fill in Φ and B of these rates."""
+    etas, phi, beta = rates
     phi[0], beta[0] = 1.0, 0.0
     for t in range(etas.size):
         phi[t + 1] = phi[t] * (1.0 - etas[t] * l2) if truncated else phi[t] / (1.0 + etas[t] * l2)
@@ -55,38 +87,24 @@ def tables(etas: np.ndarray, l2: float, truncated: bool, phi: np.ndarray, beta: 
 
 
 @njit
-def sweep_tables(
-    order: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    data: np.ndarray,
-    positive: np.ndarray,
-    w: np.ndarray,
-    seen: np.ndarray,
-    b: np.ndarray,
-    etas: np.ndarray,
-    phi: np.ndarray,
-    beta: np.ndarray,
-    first: int,
-    l1: float,
-    squared: bool,
-) -> None:
-    """A step for each row in `order`, the steps first, first + 1 … since the tables were begun;
-    their rates are in `etas`.
-    """
+def sweep_tables(order, rows, lanes, seen, rates, first, l1):
+    """A step for each row in `order`: the steps first, first + 1 … since the tables were begun."""
+    _, indices, data = rows
+    etas, phi, beta = rates
+    w, b = lanes.w, lanes.b
     z, g, moves = np.empty(LANES, w.dtype), np.empty(LANES), np.empty(LANES, w.dtype)
     for s in range(order.size):
         i, k = order[s], first + s
-        begin, end = indptr[i], indptr[i + 1]
+        begin, end = rows.indptr[i], rows.indptr[i + 1]
         if s + 1 < order.size:
-            ask_for(indices, indptr[order[s + 1]], indptr[order[s + 1] + 1], w)
+            ask_for(rows, order[s + 1], w)
         inverse, by = 1.0 / phi[k], phi[k] * l1
         for p in range(begin, end):
             j = indices[p]
             shrink_line(w, j, phi[k] * seen[j, 0], by * (beta[k] - seen[j, 1]))
             seen[j, 0], seen[j, 1] = inverse, beta[k]
         dot_row(indices, data, begin, end, w, z)
-        slopes(z, b, positive[i], squared, g)
+        slopes(z, lanes, i, g)
         for lane in range(LANES):
             b[lane] -= INTERCEPT * etas[k] * g[lane]
             moves[lane] = -etas[k] * g[lane]
@@ -94,23 +112,21 @@ def sweep_tables(
 
 
 @njit
-def flush_tables(w: np.ndarray, seen: np.ndarray, phi: float, beta: float, l1: float) -> None:
-    """Bring all columns current to the step of this Φ and B, and let that be step 0 of the next
-    tables.
-    """
+def flush_tables(w, seen, phi, beta, l1):
+    """Bring all columns current to this Φ and B: step 0 of the next tables."""
     for j in range(seen.shape[0]):
         shrink_line(w, j, phi * seen[j, 0], phi * l1 * (beta - seen[j, 1]))
         seen[j, 0], seen[j, 1] = 1.0, 0.0
 
 
 @njit
-def catch_up(w: np.ndarray, rates: np.ndarray, alpha: float, n: int, l1: float, l2: float, truncated: bool) -> None:
-    """Regularise a column's lanes n times, at rates (alpha at most) that do not change: in closed
-    form.
+def catch_up(w, rates, alpha, n, shrinkage):
+    """Regularise a column's lanes n times, at rates (alpha at most) that do not change.
 
-    After n steps |w| is ρⁿ|w| − (λ₁/λ₂)(1 − ρⁿ), with ρ = 1/(1 + ηλ₂) or 1 − ηλ₂; or |w| − nηλ₁ if
-    λ₂ = 0.
+    In closed form: after n steps |w| is ρⁿ|w| − (λ₁/λ₂)(1 − ρⁿ), with ρ = 1/(1 + ηλ₂) or 1 − ηλ₂;
+    or |w| − nηλ₁ if λ₂ = 0.
     """
+    l1, l2, truncated = shrinkage
     real = w.dtype.type
     sign = real(-1.0 if truncated else 1.0)
     if l2 == 0.0:
@@ -132,10 +148,8 @@ def catch_up(w: np.ndarray, rates: np.ndarray, alpha: float, n: int, l1: float, 
 
 
 @njit
-def add_adagrad(w: np.ndarray, rates: np.ndarray, x: float, g: np.ndarray, scale: float) -> None:
-    """A column's step: the rates α / √(Σ g²) take the new squares in, `scale` is 1/α²; then the
-    weights move.
-    """
+def add_adagrad(w, rates, x, g, scale):
+    """A column's step: the rates take the new squares in (`scale`: 1/α²); then the weights move."""
     for lane in range(w.size):
         move = x * g[lane]
         r = rates[lane]
@@ -145,54 +159,39 @@ def add_adagrad(w: np.ndarray, rates: np.ndarray, x: float, g: np.ndarray, scale
 
 
 @njit
-def sweep_adagrad(
-    order: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    data: np.ndarray,
-    positive: np.ndarray,
-    w: np.ndarray,
-    rates: np.ndarray,
-    psi: np.ndarray,
-    b: np.ndarray,
-    b_squares: np.ndarray,
-    alpha: float,
-    first: int,
-    l1: float,
-    l2: float,
-    truncated: bool,
-    squared: bool,
-) -> None:
-    """As `sweep_tables`, at the rate α / √(1 + Σ g²) of each column and lane."""
+def sweep_adagrad(order, rows, lanes, rates, first, shrinkage):
+    """As `sweep_tables`, at the rates of each column and lane."""
+    _, indices, data = rows
+    alpha, of_weights, b_squares, psi = rates
+    w, b = lanes.w, lanes.b
     real = w.dtype.type
     z, g, narrow = np.empty(LANES, w.dtype), np.empty(LANES), np.empty(LANES, w.dtype)
     scale = real(1.0 / (alpha * alpha))
     for s in range(order.size):
         i, k = order[s], first + s
-        begin, end = indptr[i], indptr[i + 1]
+        begin, end = rows.indptr[i], rows.indptr[i + 1]
         if s + 1 < order.size:
-            ask_for(indices, indptr[order[s + 1]], indptr[order[s + 1] + 1], w)
+            ask_for(rows, order[s + 1], w)
         for p in range(begin, end):
             at = np.int64(indices[p]) * LANES
-            catch_up(w[at : at + LANES], rates[at : at + LANES], alpha, k - psi[indices[p]], l1, l2, truncated)
+            catch_up(w[at : at + LANES], of_weights[at : at + LANES], alpha, k - psi[indices[p]], shrinkage)
             psi[indices[p]] = k
         dot_row(indices, data, begin, end, w, z)
-        slopes(z, b, positive[i], squared, g)
+        slopes(z, lanes, i, g)
         for lane in range(LANES):
             b_squares[lane] += g[lane] * g[lane]
             b[lane] -= alpha * g[lane] / math.sqrt(b_squares[lane])
             narrow[lane] = g[lane]
         for p in range(begin, end):
             at = np.int64(indices[p]) * LANES
-            add_adagrad(w[at : at + LANES], rates[at : at + LANES], real(data[p]), narrow, scale)
+            add_adagrad(w[at : at + LANES], of_weights[at : at + LANES], real(data[p]), narrow, scale)
 
 
 @njit
-def flush_adagrad(
-    w: np.ndarray, rates: np.ndarray, psi: np.ndarray, alpha: float, now: int, l1: float, l2: float, truncated: bool
-) -> None:
+def flush_adagrad(w, rates, now, shrinkage):
     """Bring all columns current to step `now`, and let that be step 0."""
+    psi = rates.psi
     for j in range(psi.size):
         at = j * LANES
-        catch_up(w[at : at + LANES], rates[at : at + LANES], alpha, now - psi[j], l1, l2, truncated)
+        catch_up(w[at : at + LANES], rates.of_weights[at : at + LANES], rates.alpha, now - psi[j], shrinkage)
         psi[j] = 0

@@ -1,6 +1,4 @@
-"""The elastic net as a scikit-learn classifier: training on arrays in memory, on one rank or on
-the rows of many.
-"""
+"""The elastic net as a scikit-learn classifier, on one rank or on the rows of many."""
 
 from __future__ import annotations
 
@@ -13,8 +11,7 @@ from hpcml.methods.linear.estimator import LinearClassifier
 
 @classifier_of(ElasticNetOptions)
 class ElasticNetClassifier(LinearClassifier):
-    """Sparse linear classifiers: logistic or squared loss with the elastic net, exact and with a
-    certified duality gap.
+    """Sparse linear classifiers: logistic or squared loss with the elastic net, certified.
 
     Minimises `(1/m) Σ ℓ(x_i · w + b, y_i) + λ₁ ‖w‖₁ + (λ₂/2) ‖w‖²` for one label (two classes) or
     for each label against all others (more classes, or a multilabel indicator); the intercept b is

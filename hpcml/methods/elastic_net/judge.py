@@ -1,5 +1,4 @@
-"""The judgement of a label's weights: the objective, a certified gap, and the gradient of every
-feature.
+"""The judgement of a label's weights: objective, certified gap, and the gradient of all features.
 
 Times m, the objective is Σ_i ℓ(x_i·w + b, y_i) + Λ₁‖w‖₁ + (Λ₂/2)‖w‖² with Λ = λ m. Most rows have
 neither the label nor any feature whose weight is not 0. All of these have the margin b, so that
@@ -23,8 +22,9 @@ from hpcml import mpi, slices
 from hpcml.data.compact import CompactRows
 from hpcml.errors import ConfigError
 from hpcml.log import named
-from hpcml.methods.elastic_net import newton_kernels as kernels
+from hpcml.methods.elastic_net import judge_kernels as kernels
 from hpcml.methods.elastic_net.columns import ColumnIndex, column_index
+from hpcml.methods.elastic_net.judge_kernels import RowLosses, Vectors
 from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
@@ -41,9 +41,7 @@ ETAS = {("decaying", False): 12.0, ("decaying", True): 1.5, ("constant", False):
 
 
 def step_size(rows: CompactRows, options: ElasticNetOptions) -> float:
-    """η of stochastic gradient descent. A step of the squared loss must suit the longest row,
-    else it may grow without bound.
-    """
+    """η of stochastic gradient descent: of the squared loss it must suit the longest row."""
     if options.eta is not None:
         return options.eta
     if options.rate == "adagrad":
@@ -56,7 +54,7 @@ class ElasticRisk(Risk):
     """λ₁, λ₂, the rows, and the rows by columns."""
 
     shares_columns = False  # ‖w‖₁ changes when features are rotated
-    columns: ColumnIndex
+    index: ColumnIndex
     initial: Model | None = None  # whose weights the labels begin with
     places: np.ndarray  # of the labels of the run among that model's
 
@@ -70,24 +68,21 @@ class ElasticRisk(Risk):
             product = self.eta * self.lam
             raise ConfigError(f"--eta {self.eta:.3g} times λ is {product:.3g}; sgd needs less than 1: lower it, or use fobos")
         self.about, self.initial_path = {"l1": self.l1}, options.initial_model
+        self.matrix = Vectors(rows.indptr, rows.indices, rows.data)
 
     def at(self, options: LinearOptions) -> Self:
-        """The same rows, and the same index of them, with other options. Raises ConfigError for
-        a bad λ.
-        """
+        """The same rows and index with other options. Raises ConfigError for a bad λ."""
         other = super().at(options)
-        other.columns = self.columns
+        other.index = self.index
         return other
 
     @mpi.collective
     def prepare(self, node: mpi.Comm) -> None:
         """Collective over `node`, whose ranks have the same rows."""
-        self.columns = column_index(node, self.rows)
+        self.index = column_index(node, self.rows)
 
     def warning(self) -> str:
-        """That nearly every label touches all rows, where features are frequent: by their mean
-        share of the rows. Local.
-        """
+        """That nearly every label touches all rows, where features are frequent. Local."""
         share = self.rows.data.size / max(1, self.rows.n_global * self.rows.n_columns)
         if share < FREQUENT or self.initial_path is not None:
             return ""
@@ -121,8 +116,7 @@ def history_line(step: tuple[float, ...]) -> str:
 
 
 class Label:
-    """One label while it is trained: weights in the columns where they are not 0 (ascending), and
-    the intercept.
+    """One label in training: weights where they are not 0 (columns ascending), and the intercept.
 
     `touched` are the rows that may have another margin than the intercept, the label's own first;
     `z` are their margins.
@@ -139,8 +133,13 @@ class Label:
 class Local(NamedTuple):
     """The values of the touched rows in some columns: by columns, and the rows in their slots."""
 
-    matrix: tuple[np.ndarray, np.ndarray, np.ndarray]  # where columns begin, slots, values
+    matrix: Vectors
     touched: np.ndarray
+
+
+def local_matrix(n_columns: int, size: int) -> Vectors:
+    """Room for a local matrix with so many values."""
+    return Vectors(np.zeros(n_columns + 1, np.int64), np.empty(size, np.int32), np.empty(size, np.float32))
 
 
 class View(NamedTuple):
@@ -175,28 +174,24 @@ class Judge:
 
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
-        rows, columns, squared, none = self.risk.rows, self.risk.columns, self.squared, np.zeros(0, np.int64)
-        matrix, z, found = (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)), np.zeros(0), np.zeros(3)
-        kernels.gather(none, columns.indptr, columns.rows, columns.values, self.slot_of, self.slots, 0, *matrix)
-        kernels.margins(*matrix, z, 0.0, z)
-        kernels.centre(z, 0, 1, 0.0, squared)
-        kernels.slopes_of(z, none, 0, 0.0, squared, none, z)
-        kernels.add_rows(rows.indptr, rows.indices, rows.data, none, z, self.sums, self.met, 0)
-        tables = (columns.totals, columns.by_size[:0], 0.0, 1.0, self.in_use, self.above, self.excess, found)
-        kernels.screen(self.sums, none, *tables)
-        kernels.clear(self.sums, none, 0.0)
-        kernels.loss_at(0.0, -1.0, squared)
-        kernels.value(z, 0, 1, 0.0, squared)
-        kernels.dual_value(z, 0, 1, 0.0, squared, 1.0)
+        index, losses, none, z = self.risk.index, RowLosses(0, 1, self.squared), np.zeros(0, np.int64), np.zeros(0)
+        local = local_matrix(0, 0)
+        kernels.gather(none, index.columns, self.slot_of, self.slots, 0, local)
+        kernels.margins(local, z, 0.0, z)
+        kernels.centre(z, 0.0, losses)
+        kernels.slopes_of(z, none, 0.0, losses, none, z)
+        kernels.add_rows(self.risk.matrix, none, z, self.sums, self.met, 0)
+        kernels.screen(self.sums, none, index.totals, index.by_size[:0], 0.0, 1.0, self.in_use, self.above, self.excess)
+        kernels.loss_at(0.0, -1.0, self.squared)
+        kernels.value(z, 0.0, losses)
+        kernels.dual_value(z, 0.0, losses, 1.0)
 
     def begin(self, number: int) -> Label:
         """A label (its number in the data) without weights."""
         return Label(self.risk.rows.rows_of(number), self.n_rows, self.squared)
 
     def start(self, place: int, number: int) -> Label:
-        """A label (its place in the run, its number in the data) with the weights of the initial
-        model, if there is one.
-        """
+        """A label (place in the run, number in the data), with initial weights if there are any."""
         label, initial = self.begin(number), self.risk.initial
         if initial is not None:
             row = int(self.risk.places[place])
@@ -205,31 +200,28 @@ class Judge:
             self.take_weights(label, self.gather(label, columns), columns, w.astype(np.float64), float(initial.bias[row]))
         return label
 
+    def losses(self, label: Label) -> RowLosses:
+        """What its rows' losses depend on beside their margins."""
+        return RowLosses(label.n_positive, self.n_rows, self.squared)
+
     def gather(self, label: Label, chosen: np.ndarray) -> Local:
-        """The rows that have one of the chosen columns, and those that have the label, with
-        their values in these columns.
-        """
-        columns, n = self.risk.columns, label.n_positive
-        size = int((columns.indptr[chosen + 1] - columns.indptr[chosen]).sum())
-        matrix = np.zeros(chosen.size + 1, np.int64), np.empty(size, np.int32), np.empty(size, columns.values.dtype)
+        """The rows with the label or one of the chosen columns: their values in these columns."""
+        columns, n = self.risk.index.columns, label.n_positive
+        matrix = local_matrix(chosen.size, int((columns.indptr[chosen + 1] - columns.indptr[chosen]).sum()))
         self.slots[:n] = label.touched[:n]
         self.slot_of[label.touched[:n]] = np.arange(n, dtype=np.int32)
-        arrays = (columns.indptr, columns.rows, columns.values, self.slot_of, self.slots)
-        n_touched = kernels.gather(chosen, *arrays, n, *matrix)
-        touched = self.slots[:n_touched].copy()
+        touched = self.slots[: kernels.gather(chosen, columns, self.slot_of, self.slots, n, matrix)].copy()
         self.slot_of[touched] = -1
         return Local(matrix, touched)
 
     def take_weights(self, label: Label, local: Local, chosen: np.ndarray, w: np.ndarray, b: float) -> None:
-        """Give the label these weights of the chosen columns, as they will be saved, and the
-        intercept that is best with them.
-        """
+        """Give the label these weights, as they will be saved, and the best intercept then."""
         w = w.astype(self.risk.weight_type).astype(np.float64)
-        z, n = np.empty(local.touched.size), label.n_positive
-        kernels.margins(*local.matrix, w, b, z)
-        b = kernels.centre(z, n, self.n_rows, b, self.squared)
+        z = np.empty(local.touched.size)
+        kernels.margins(local.matrix, w, b, z)
+        b = kernels.centre(z, b, self.losses(label))
         kept, moved = w != 0, z != b
-        moved[:n] = True
+        moved[: label.n_positive] = True
         order = np.argsort(chosen[kept])
         label.columns, label.w, label.b = chosen[kept][order], w[kept][order], b
         label.touched, label.z = local.touched[moved], z[moved]
@@ -241,37 +233,32 @@ class Judge:
 
     def look(self, label: Label) -> View:
         """Objective, gap and gradient at the label's weights. Raises Stopped."""
-        rows, columns, squared, n = self.risk.rows, self.risk.columns, self.squared, label.n_positive
-        changed, factors, found = np.empty(label.z.size, np.int64), np.empty(label.z.size), np.zeros(3)
-        n_changed = kernels.slopes_of(label.z, label.touched, n, label.b, squared, changed, factors)
+        index, losses = self.risk.index, self.losses(label)
+        changed, factors = np.empty(label.z.size, np.int64), np.empty(label.z.size)
+        n_changed = kernels.slopes_of(label.z, label.touched, label.b, losses, changed, factors)
         n_met = 0
         try:
             for some in self._slices(n_changed):
-                arrays = (rows.indptr, rows.indices, rows.data, changed[some], factors[some])
-                n_met = kernels.add_rows(*arrays, self.sums, self.met, n_met)
+                n_met = kernels.add_rows(self.risk.matrix, changed[some], factors[some], self.sums, self.met, n_met)
             self.in_use[label.columns] = True
-            base = kernels.loss_at(label.b, -1.0, squared)[1]
-            tables = (columns.totals, columns.by_size, base, self.l1, self.in_use, self.above, self.excess, found)
-            kernels.screen(self.sums, self.met[:n_met], *tables)
+            base = kernels.loss_at(label.b, -1.0, self.squared)[1]
+            tables = (index.totals, index.by_size, base, self.l1, self.in_use, self.above, self.excess)
+            n_above, largest, squares = kernels.screen(self.sums, self.met[:n_met], *tables)
             self.in_use[label.columns] = False
         finally:
-            kernels.clear(self.sums, self.met[:n_met], 0.0)
-        all_rows = (label.z, n, self.n_rows, label.b, squared)
-        f = kernels.value(*all_rows) + self.l1 * np.abs(label.w).sum() + 0.5 * self.l2 * (label.w**2).sum()
-        n_above, largest = int(found[kernels.ABOVE]), found[kernels.LARGEST]
+            self.sums[self.met[:n_met]] = 0.0
+        f = kernels.value(label.z, label.b, losses) + self.l1 * np.abs(label.w).sum() + 0.5 * self.l2 * (label.w**2).sum()
         scale = min(1.0, self.l1 / largest) if largest > 0 else 1.0
-        bound = kernels.dual_value(*all_rows, scale)
+        bound = kernels.dual_value(label.z, label.b, losses, scale)
         if self.l2 > 0 and scale < 1:
-            bound = max(bound, kernels.dual_value(*all_rows, 1.0) - found[kernels.SQUARES] / (2 * self.l2))
+            bound = max(bound, kernels.dual_value(label.z, label.b, losses, 1.0) - squares / (2 * self.l2))
         excess = self.excess[:n_above]
         order = np.argsort(-excess, kind="stable")
         gap = max(0.0, f - bound) / max(f, 1e-300)
         return View(self.above[:n_above][order], float(excess.max(initial=0.0)), f, gap, n_changed)
 
     def finished(self, place: int, number: int, label: Label, view: View, steps: int, visited: float, history: list) -> Finished:
-        """The label as the run takes it; `visited` counts rows, over all steps. Raises
-        NonFiniteError.
-        """
+        """The label as the run takes it; `visited`: rows of all steps. Raises NonFiniteError."""
         self.risk.check_finite(np.array([view.f]), "objective", np.array([number]))
         weights = SparseWeightsOf(label.columns, label.w.astype(self.risk.weight_type), label.b)
         status = CONVERGED if view.gap <= self.max_gap else STEP_LIMIT

@@ -1,5 +1,4 @@
-"""The exact solver: an active set of features and proximal Newton steps, in time that follows the
-rows that a label touches.
+"""The exact solver: an active set of features, and proximal Newton steps on the rows touched.
 
 A round chooses features whose gradient is beyond Λ₁, finds the weights of all that are in use by
 Newton steps (coordinate descent on the quadratic model, a line search), and looks at all features
@@ -19,7 +18,9 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.methods.elastic_net import newton_kernels as kernels
-from hpcml.methods.elastic_net.judge import MAX_GAP, ElasticRisk, Judge, Label, View
+from hpcml.methods.elastic_net.judge import MAX_GAP, ElasticRisk, Judge, Label, Local, View, local_matrix
+from hpcml.methods.elastic_net.judge_kernels import RowLosses, Vectors, loss_at, margins, value
+from hpcml.methods.elastic_net.newton_kernels import Strengths
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.linear.solver import Finished, Solver, Turns
 from hpcml.run.stop import Stop
@@ -44,16 +45,18 @@ VAIN = 1e-3  # of the gap asked, or of the default: less than this share of f a 
 
 
 def keeps_matrix(n_columns: int, n_values: int) -> bool:
-    """Whether the curvature of a working set is kept as a matrix: where that is small, or its
-    sweeps cost less than the rows'.
-    """
+    """Whether the curvature is kept as a matrix: a small one, or one that costs less than rows."""
     return n_columns <= DENSE or (n_columns <= LARGEST and n_columns**2 <= 4 * n_values)
 
 
 class Curvature:
-    """The matrix of a label's last step, and the curvature of the rows that it was made from. It
-    serves until steps become slow.
+    """The matrix of a label's last step, and the curvature of the rows that it was made from.
+
+    It serves until steps become slow.
     """
+
+    rows: Vectors  # the local matrix of the round, by rows
+    known = 0  # how many columns of the matrix are of the round
 
     def __init__(self, n_rows: int) -> None:
         self.of_rows = np.full(n_rows, np.nan)
@@ -64,22 +67,18 @@ class Curvature:
         """Begin with another label."""
         self.columns = np.zeros(0, np.int64)
 
-    def take(self, touched: np.ndarray, curves: np.ndarray, base: float) -> None:
-        """ℓ″ of the touched rows and of each of the others."""
-        self.of_rows[self.touched] = np.nan
-        self.of_rows[touched] = curves
-        self.touched, self.base = touched, base
+    def begin(self, chosen: np.ndarray, local: Local, n_rows: int, l2: float) -> None:
+        """Begin a round with these columns."""
+        self.rows = local_matrix(local.touched.size + 1, local.matrix.values.size)
+        kernels.by_rows(local.matrix, self.rows)
+        self.known = self._move(chosen)
+        if self.known:
+            curves = self.of_rows[local.touched]
+            curves[np.isnan(curves)] = self.base
+            kernels.gram(self.rows, curves, (n_rows - local.touched.size) * self.base, l2, self.known, self.H)
 
-    def at(self, touched: np.ndarray) -> np.ndarray:
-        """ℓ″ of these rows when it was taken."""
-        curves = self.of_rows[touched]
-        curves[np.isnan(curves)] = self.base
-        return curves
-
-    def begin(self, chosen: np.ndarray) -> int:
-        """A matrix for these columns. The number of those, the first ones, for which it holds
-        what it held before.
-        """
+    def _move(self, chosen: np.ndarray) -> int:
+        """A matrix for these columns. How many, the first ones, it has from before."""
         old, H = self.columns, self.H
         self.columns, self.H = chosen, np.empty((chosen.size + 1, chosen.size + 1))
         order = np.argsort(old)
@@ -93,6 +92,13 @@ class Curvature:
         self.H[:n, -1] = self.H[-1, :n] = H[kept, -1]
         return n
 
+    def take(self, touched: np.ndarray, curves: np.ndarray, base: float, others: float, l2: float) -> None:
+        """Make the matrix of ℓ″ of the touched rows, of each other row, and of these together."""
+        self.of_rows[self.touched] = np.nan
+        self.of_rows[touched] = curves
+        self.touched, self.base, self.known = touched, base, self.columns.size
+        kernels.gram(self.rows, curves, others, l2, 0, self.H)
+
 
 class NewtonSolver(Solver):
     """The labels of one rank, one after the other: nothing for a checkpoint."""
@@ -105,23 +111,25 @@ class NewtonSolver(Solver):
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
         self.judge.warm_up()
-        values, none, w, squared = np.zeros(0, np.float32), np.zeros(0), np.zeros(0), self.judge.squared
-        matrix = np.zeros(1, np.int64), np.zeros(0, np.int32), values
-        by_rows = np.zeros(2, np.int64), np.zeros(0, np.int32), values
-        d, H = np.zeros(1), np.zeros((1, 1))
-        kernels.by_rows(*matrix, *by_rows)
-        others = kernels.derivatives(*matrix, none, 0, 1, 0.0, squared, none, none, d)
-        kernels.violation(d, w, 1.0, 1.0)
-        kernels.gram(*by_rows, none, others, 1.0, 0, H)
-        kernels.solve_dense(H, d, w, 1.0, 1.0, 1.0, 1, d.copy())
-        kernels.solve_sparse(*matrix, none, others, d, w, 1.0, 1.0, 1.0, 1, d.copy())
-        kernels.search(*matrix, none, 0, 1, 0.0, w, d, d, 1.0, 1.0, squared, 1.0)
+        none, d, H, losses, strengths = (
+            np.zeros(0),
+            np.zeros(1),
+            np.zeros((1, 1)),
+            RowLosses(0, 1, self.judge.squared),
+            Strengths(1.0, 1.0),
+        )
+        local, rows = local_matrix(0, 0), local_matrix(1, 0)
+        kernels.by_rows(local, rows)
+        others = kernels.derivatives(local, none, 0.0, losses, none, none, d)
+        kernels.violation(d, none, strengths)
+        kernels.gram(rows, none, others, 1.0, 0, H)
+        kernels.solve_dense(H, d, none, strengths, 1.0, 1, d.copy())
+        kernels.solve_sparse(local, none, others, d, none, strengths, 1.0, 1, d.copy())
+        kernels.search(local, none, 0.0, losses, none, d, d, strengths, 1.0)
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group, which is one rank. A turn is one label from its beginning
-        to its end.
-        """
+        """Collective over the group, which is one rank. A turn is one whole label."""
         self.judge.stop = stop
         for place in labels:
             yield [self._solved(place, stop)]
@@ -144,54 +152,49 @@ class NewtonSolver(Solver):
         return judge.finished(place, number, label, view, step, visited, history)
 
     def _affordable(self, label: Label, found: np.ndarray, step: int) -> np.ndarray:
-        """Those of some features, the farthest first, that do not have many more rows than the
-        label; in later rounds more.
+        """Those of some features that have not many more rows than the label; in later rounds more.
 
         Frequent words often look wanted until the words that really tell the label are in use.
         """
-        rows, indptr = self.risk.rows, self.risk.columns.indptr
+        rows, indptr = self.risk.rows, self.risk.index.columns.indptr
         budget = (VALUES << step) * label.n_positive * (1 + rows.data.size // rows.n_local)
         budget = min(budget, rows.data.size)
         return found[: max(1, int(np.searchsorted(np.cumsum(indptr[found + 1] - indptr[found]), budget, "right")))]
 
     def _improve(self, label: Label, view: View, step: int) -> None:
         """A round: Newton steps for the weights in use and some of those found. Raises Stopped."""
-        judge, n = self.judge, label.n_positive
-        l1, l2, squared = judge.l1, judge.l2, judge.squared
-        tolerance = max(TIGHT * judge.max_gap * (l1 or 1.0), LOOSE * view.beyond)
-        chosen = np.concatenate([label.columns, self._affordable(label, view.found[: max(FIRST, label.columns.size)], step)])
-        w, b = np.concatenate([label.w, np.zeros(chosen.size - label.columns.size)]), label.b
-        local = judge.gather(label, chosen)
+        judge, n_used = self.judge, label.columns.size
+        chosen = np.concatenate([label.columns, self._affordable(label, view.found[: max(FIRST, n_used)], step)])
+        local, w = judge.gather(label, chosen), np.concatenate([label.w, np.zeros(chosen.size - n_used)])
+        tolerance = max(TIGHT * judge.max_gap * (judge.l1 or 1.0), LOOSE * view.beyond)
+        judge.take_weights(label, local, chosen, w, self._descend(label, local, chosen, w, tolerance))
+
+    def _descend(self, label: Label, local: Local, chosen: np.ndarray, w: np.ndarray, tolerance: float) -> float:
+        """Newton steps, which change w. The intercept. Raises Stopped."""
+        judge, curvature, matrix, b = self.judge, self.curvature, local.matrix, label.b
+        losses, strengths, squared = judge.losses(label), Strengths(judge.l1, judge.l2), judge.squared
         z, slopes, curves = np.empty((3, local.touched.size))
         gradient, d = np.empty((2, chosen.size + 1))
-        if dense := keeps_matrix(chosen.size, local.matrix[1].size):
-            size, curvature = local.matrix[1].size, self.curvature
-            by_rows = np.zeros(z.size + 2, np.int64), np.empty(size, np.int32), np.empty_like(local.matrix[2])
-            kernels.by_rows(*local.matrix, *by_rows)
-            known = curvature.begin(chosen)
-            if known:
-                n_others = judge.n_rows - z.size
-                kernels.gram(*by_rows, curvature.at(local.touched), n_others * curvature.base, l2, known, curvature.H)
-        kernels.margins(*local.matrix, w, b, z)
-        sweeps, near = min(SWEEPS, 10 + LONG // (local.matrix[1].size + 1)), True
-        losses, worst = kernels.value(z, n, judge.n_rows, b, squared), math.inf
+        if dense := keeps_matrix(chosen.size, matrix.values.size):
+            curvature.begin(chosen, local, judge.n_rows, judge.l2)
+        margins(matrix, w, b, z)
+        sweeps, near = min(SWEEPS, 10 + LONG // (matrix.values.size + 1)), True
+        total, worst = value(z, b, losses), math.inf
         for _ in range(STEPS):
-            others = kernels.derivatives(*local.matrix, z, n, judge.n_rows, b, squared, slopes, curves, gradient)
-            before, worst = worst, kernels.violation(gradient, w, l1, l2)
+            others = kernels.derivatives(matrix, z, b, losses, slopes, curves, gradient)
+            before, worst = worst, kernels.violation(gradient, w, strengths)
             if worst <= tolerance:
                 break
             goal = 0.1 * min(worst, tolerance) if squared else GOAL * worst
             if dense:
-                if not known or (near and worst > SLOW * before):
-                    curvature.take(local.touched, curves, kernels.loss_at(b, -1.0, squared)[2])
-                    kernels.gram(*by_rows, curves, others, l2, 0, curvature.H)
-                    known = chosen.size
-                near = kernels.solve_dense(curvature.H, gradient, w, l1, l2, goal, SWEEPS, d)
+                if not curvature.known or (near and worst > SLOW * before):
+                    curvature.take(local.touched, curves, loss_at(b, -1.0, squared)[2], others, judge.l2)
+                near = kernels.solve_dense(curvature.H, gradient, w, strengths, goal, SWEEPS, d)
             else:
-                kernels.solve_sparse(*local.matrix, curves, others, gradient, w, l1, l2, goal, sweeps, d)
-            b, losses = kernels.search(*local.matrix, z, n, judge.n_rows, b, w, d, gradient, l1, l2, squared, losses)
+                kernels.solve_sparse(matrix, curves, others, gradient, w, strengths, goal, sweeps, d)
+            b, total = kernels.search(matrix, z, b, losses, w, d, gradient, strengths, total)
             for _ in judge.stop.slices(()):  # a look whether to stop
                 pass
-        if dense and not known:  # no step was taken, so there is no matrix
+        if dense and not curvature.known:  # no step was taken, so there is no matrix
             curvature.forget()
-        judge.take_weights(label, local, chosen, w, b)
+        return b

@@ -1,220 +1,74 @@
-"""Compiled steps of the proximal Newton method for one label; sums are in float64 and m times the
-objective's mean.
+"""Compiled steps of the proximal Newton method for one label, in the working set's local matrix.
 
-A label's touched rows lie in slots: those that have the label first (y = +1), then others (y = −1).
-`slot_of` (m) says where a row lies, or −1. All other rows have y = −1 and the intercept b as their
-margin. `colptr, colrows, coldata` are the columns of all rows (the inverted index),
-`indptr, indices, data` the rows. A local matrix has the touched rows' values of the working set
-only, by columns (`lptr, lslots, lvalues`) and by rows (`rptr, rplaces, rvalues`).
+Slots, margins and losses are as in `judge_kernels`. A local matrix is used by columns and by rows,
+whose places are those of the columns in the working set.
 """
 
 from __future__ import annotations
 
-import math
+from typing import NamedTuple
 
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.methods.elastic_net.judge_kernels import loss_at, margins
 
-ABOVE, LARGEST, SQUARES = range(3)  # what `screen` finds besides the columns: their number, max |g|, Σ [|g| − Λ₁]₊²
 SIGMA, SHRINK = 0.01, 0.5  # of the line search (Armijo)
 TINY = 1e-12  # curvature that every coordinate has at least, so that a step exists
 
 
+class Strengths(NamedTuple):
+    """Λ₁ and Λ₂: λ₁ and λ₂ times m."""
+
+    l1: float
+    l2: float
+
+
 @njit
-def loss_at(z: float, y: float, squared: bool) -> tuple[float, float, float]:
-    """ℓ, ℓ′ and ℓ″ at the margin z of a row with the target y = ±1: ½ (z − y)², or log(1 +
-    exp(−y z)).
+def by_rows(local, out):
+    """The local matrix by rows, into `out`.
+
+    out.indptr (touched rows + 2) is all 0 before; its first touched rows + 1 numbers are valid
+    after.
     """
-    if squared:
-        return 0.5 * (z - y) ** 2, z - y, 1.0
-    e = math.exp(-abs(z))
-    small = e / (1.0 + e)  # the lesser of the two probabilities
-    yz = y * z
-    if yz > 0:
-        return math.log1p(e), -y * small, small * (1.0 - small)
-    return math.log1p(e) - yz, -y * (1.0 - small), small * (1.0 - small)
+    at = out.indptr
+    for k in range(local.indices.size):
+        at[local.indices[k] + 2] += 1
+    for s in range(2, at.size):
+        at[s] += at[s - 1]
+    for p in range(local.indptr.size - 1):
+        for k in range(local.indptr[p], local.indptr[p + 1]):
+            to = at[local.indices[k] + 1]
+            out.indices[to], out.values[to] = p, local.values[k]
+            at[local.indices[k] + 1] = to + 1
 
 
 @njit
-def conjugate_at(z: float, y: float, squared: bool, scale: float) -> float:
-    """−ℓ*(−r) for r = −scale · ℓ′(z), the row's share of the dual objective."""
-    slope = loss_at(z, y, squared)[1] * scale
-    a = -y * slope
-    if squared:
-        return a - 0.5 * a * a
-    value = 0.0
-    if a > 0:
-        value -= a * math.log(a)
-    if a < 1:
-        value -= (1.0 - a) * math.log1p(-a)
-    return value
+def derivatives(local, z, b, losses, slopes, curves, gradient):
+    """ℓ′ and ℓ″ of the touched rows; the gradient (weights, then the intercept) of Σ ℓ.
 
-
-@njit
-def columns_of(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    data: np.ndarray,
-    first: int,
-    last: int,
-    place: np.ndarray,
-    rows: np.ndarray,
-    values: np.ndarray,
-) -> None:
-    """Fill the columns first .. last − 1 of the inverted index; `place` (their number) is where
-    each begins, and is used up.
+    Returns ℓ″ of all other rows together.
     """
-    for i in range(indptr.size - 1):
-        for k in range(indptr[i], indptr[i + 1]):
-            j = indices[k]
-            if first <= j < last:
-                p = place[j - first]
-                rows[p], values[p] = i, data[k]
-                place[j - first] = p + 1
-
-
-@njit
-def column_totals(indptr: np.ndarray, values: np.ndarray, totals: np.ndarray) -> None:
-    """The sum of each column, in the order of its rows."""
-    for j in range(totals.size):
-        total = 0.0
-        for k in range(indptr[j], indptr[j + 1]):
-            total += values[k]
-        totals[j] = total
-
-
-@njit
-def gather(
-    chosen: np.ndarray,
-    colptr: np.ndarray,
-    colrows: np.ndarray,
-    coldata: np.ndarray,
-    slot_of: np.ndarray,
-    touched: np.ndarray,
-    n_touched: int,
-    lptr: np.ndarray,
-    lslots: np.ndarray,
-    lvalues: np.ndarray,
-) -> int:
-    """Copy the chosen columns into a local matrix; rows that are not touched yet get slots. The
-    number of touched rows.
-    """
-    at = 0
-    for p in range(chosen.size):
-        j = chosen[p]
-        for k in range(colptr[j], colptr[j + 1]):
-            i = colrows[k]
-            slot = slot_of[i]
-            if slot < 0:
-                slot = n_touched
-                slot_of[i] = slot
-                touched[slot] = i
-                n_touched += 1
-            lslots[at], lvalues[at] = slot, coldata[k]
-            at += 1
-        lptr[p + 1] = at
-    return n_touched
-
-
-@njit
-def by_rows(
-    lptr: np.ndarray, lslots: np.ndarray, lvalues: np.ndarray, rptr: np.ndarray, rplaces: np.ndarray, rvalues: np.ndarray
-) -> None:
-    """The local matrix by rows. `rptr` (touched rows + 2) is all 0 before; its first touched
-    rows + 1 numbers are valid after.
-    """
-    for k in range(lslots.size):
-        rptr[lslots[k] + 2] += 1
-    for s in range(2, rptr.size):
-        rptr[s] += rptr[s - 1]
-    for p in range(lptr.size - 1):
-        for k in range(lptr[p], lptr[p + 1]):
-            at = rptr[lslots[k] + 1]
-            rplaces[at], rvalues[at] = p, lvalues[k]
-            rptr[lslots[k] + 1] = at + 1
-
-
-@njit
-def margins(lptr: np.ndarray, lslots: np.ndarray, lvalues: np.ndarray, w: np.ndarray, b: float, z: np.ndarray) -> None:
-    """z = b + X w of the touched rows."""
-    z[:] = b
-    for p in range(w.size):
-        if w[p] != 0.0:
-            for k in range(lptr[p], lptr[p + 1]):
-                z[lslots[k]] += w[p] * lvalues[k]
-
-
-@njit
-def value(z: np.ndarray, n_positive: int, n_rows: int, b: float, squared: bool) -> float:
-    """Σ ℓ over all rows: the touched ones have the margins z."""
-    total = (n_rows - z.size) * loss_at(b, -1.0, squared)[0]
-    for s in range(z.size):
-        total += loss_at(z[s], 1.0 if s < n_positive else -1.0, squared)[0]
-    return total
-
-
-@njit
-def centre(z: np.ndarray, n_positive: int, n_rows: int, b: float, squared: bool) -> float:
-    """Move the intercept (and the margins z) to its optimum for these weights. The new
-    intercept.
-    """
-    n_others = n_rows - z.size
-    for _ in range(100):
-        _, slope, curve = loss_at(b, -1.0, squared)
-        slope, curve = n_others * slope, n_others * curve
-        size = abs(slope)
-        for s in range(z.size):
-            _, one, two = loss_at(z[s], 1.0 if s < n_positive else -1.0, squared)
-            slope += one
-            curve += two
-            size += abs(one)
-        if abs(slope) <= 1e-13 * size:
-            break
-        step = max(-1.0, min(1.0, -slope / max(curve, 1e-300)))
-        b += step
-        for s in range(z.size):
-            z[s] += step
-        if abs(step) <= 1e-15 * max(1.0, abs(b)):
-            break
-    return b
-
-
-@njit
-def derivatives(
-    lptr: np.ndarray,
-    lslots: np.ndarray,
-    lvalues: np.ndarray,
-    z: np.ndarray,
-    n_positive: int,
-    n_rows: int,
-    b: float,
-    squared: bool,
-    slopes: np.ndarray,
-    curves: np.ndarray,
-    gradient: np.ndarray,
-) -> float:
-    """ℓ′ and ℓ″ of the touched rows, the gradient (weights, then the intercept) of Σ ℓ. Returns
-    ℓ″ of all other rows together.
-    """
+    n_positive, n_rows, squared = losses
     _, slope, curve = loss_at(b, -1.0, squared)
     n_others = n_rows - z.size
     total = n_others * slope
     for s in range(z.size):
         _, slopes[s], curves[s] = loss_at(z[s], 1.0 if s < n_positive else -1.0, squared)
         total += slopes[s]
-    for p in range(lptr.size - 1):
+    for p in range(local.indptr.size - 1):
         g = 0.0
-        for k in range(lptr[p], lptr[p + 1]):
-            g += slopes[lslots[k]] * lvalues[k]
+        for k in range(local.indptr[p], local.indptr[p + 1]):
+            g += slopes[local.indices[k]] * local.values[k]
         gradient[p] = g
-    gradient[lptr.size - 1] = total
+    gradient[local.indptr.size - 1] = total
     return n_others * curve
 
 
 @njit
-def violation(gradient: np.ndarray, w: np.ndarray, l1: float, l2: float) -> float:
+def violation(gradient, w, strengths):
     """The largest distance of 0 from the subdifferential, over the weights and the intercept."""
+    l1, l2 = strengths
     worst = abs(gradient[w.size])
     for p in range(w.size):
         g = gradient[p] + l2 * w[p]
@@ -228,20 +82,10 @@ def violation(gradient: np.ndarray, w: np.ndarray, l1: float, l2: float) -> floa
 
 
 @njit
-def gram(
-    rptr: np.ndarray,
-    rplaces: np.ndarray,
-    rvalues: np.ndarray,
-    curves: np.ndarray,
-    others: float,
-    l2: float,
-    first: int,
-    H: np.ndarray,
-) -> None:
-    """H = Σ ℓ″ x xᵀ + Λ₂ of the working set and, last, the intercept; what H has of the columns
-    before `first` stands.
+def gram(rows, curves, others, l2, first, H):
+    """H = Σ ℓ″ x xᵀ + Λ₂ of the working set and, last, the intercept; `rows` is the local matrix.
 
-    The values of a row are in the order of their places.
+    What H has of the columns before `first` stands. A row's values are in the order of its places.
     """
     n = H.shape[0] - 1
     H[first:n] = 0.0
@@ -249,13 +93,13 @@ def gram(
     for s in range(curves.size):
         c = curves[s]
         total += c
-        for a in range(rptr[s + 1] - 1, rptr[s] - 1, -1):
-            p, v = rplaces[a], c * rvalues[a]
+        for a in range(rows.indptr[s + 1] - 1, rows.indptr[s] - 1, -1):
+            p, v = rows.indices[a], c * rows.values[a]
             if p < first:
                 break
             H[p, n] += v
-            for e in range(rptr[s], a + 1):
-                H[p, rplaces[e]] += v * rvalues[e]
+            for e in range(rows.indptr[s], a + 1):
+                H[p, rows.indices[e]] += v * rows.values[e]
     for p in range(first, n):
         for q in range(p):
             H[q, p] = H[p, q]
@@ -265,7 +109,7 @@ def gram(
 
 
 @njit
-def soft(point: float, by: float) -> float:
+def soft(point, by):
     """The number moved towards 0 by so much, and not beyond."""
     if point > by:
         return point - by
@@ -275,15 +119,13 @@ def soft(point: float, by: float) -> float:
 
 
 @njit
-def solve_dense(
-    H: np.ndarray, gradient: np.ndarray, w: np.ndarray, l1: float, l2: float, tolerance: float, sweeps: int, d: np.ndarray
-) -> bool:
-    """Coordinate descent for the step d: min g·d + ½ dᵀHd + Λ₁‖w + d‖₁ + Λ₂ w·d. Columns at 0 are
-    tried now and then.
+def solve_dense(H, gradient, w, strengths, tolerance, sweeps, d):
+    """Coordinate descent for the step d: min g·d + ½ dᵀHd + Λ₁‖w + d‖₁ + Λ₂ w·d.
 
-    Whether it came to the tolerance.
+    Columns at 0 are tried now and then. Whether it came to the tolerance.
     """
     n = w.size
+    l1, l2 = strengths
     Hd = np.zeros(n + 1)
     d[:] = 0.0
     whole = True
@@ -314,32 +156,34 @@ def solve_dense(
 
 
 @njit
-def solve_sparse(
-    lptr: np.ndarray,
-    lslots: np.ndarray,
-    lvalues: np.ndarray,
-    curves: np.ndarray,
-    others: float,
-    gradient: np.ndarray,
-    w: np.ndarray,
-    l1: float,
-    l2: float,
-    tolerance: float,
-    sweeps: int,
-    d: np.ndarray,
-) -> bool:
-    """As `solve_dense`, where H has no room: the products X d of the touched rows are kept
-    instead.
-    """
-    n = w.size
-    weighted, diagonal, total = (
-        np.zeros(curves.size),
-        np.full(n, l2 + TINY),
-        others + curves.sum() + TINY,
-    )  # ℓ″ X d, without the intercept
+def _slope(local, p, curves, weighted, of_intercept, g):
+    """g + the slope of the quadratic model by the p-th column, at the products `weighted`."""
+    for k in range(local.indptr[p], local.indptr[p + 1]):
+        s = local.indices[k]
+        g += local.values[k] * (weighted[s] + curves[s] * of_intercept)
+    return g
+
+
+@njit
+def _move(local, p, curves, change, weighted, summed):
+    """Change the p-th number of the step: `weighted` follows. `summed`, the sum of those."""
+    for k in range(local.indptr[p], local.indptr[p + 1]):
+        s = local.indices[k]
+        v = change * curves[s] * local.values[k]
+        weighted[s] += v
+        summed += v
+    return summed
+
+
+@njit
+def solve_sparse(local, curves, others, gradient, w, strengths, tolerance, sweeps, d):
+    """As `solve_dense`, where H has no room: X d of the touched rows is kept instead."""
+    n, total = w.size, others + curves.sum() + TINY
+    l1, l2 = strengths
+    weighted, diagonal = np.zeros(curves.size), np.full(n, l2 + TINY)  # ℓ″ X d, without the intercept
     for p in range(n):
-        for k in range(lptr[p], lptr[p + 1]):
-            diagonal[p] += curves[lslots[k]] * lvalues[k] ** 2
+        for k in range(local.indptr[p], local.indptr[p + 1]):
+            diagonal[p] += curves[local.indices[k]] * local.values[k] ** 2
     d[:] = 0.0
     summed, whole = 0.0, True  # Σ ℓ″ X d
     for _ in range(sweeps):
@@ -348,20 +192,12 @@ def solve_sparse(
             old = d[p]
             if not whole and w[p] + old == 0.0:
                 continue
-            g = gradient[p] + l2 * (w[p] + old) + TINY * old
-            for k in range(lptr[p], lptr[p + 1]):
-                s = lslots[k]
-                g += lvalues[k] * (weighted[s] + curves[s] * d[n])
+            g = _slope(local, p, curves, weighted, d[n], gradient[p] + l2 * (w[p] + old) + TINY * old)
             new = soft(w[p] + old - g / diagonal[p], l1 / diagonal[p]) - w[p]
             if new != old:
-                change = new - old
                 d[p] = new
-                for k in range(lptr[p], lptr[p + 1]):
-                    s = lslots[k]
-                    v = change * curves[s] * lvalues[k]
-                    weighted[s] += v
-                    summed += v
-                worst = max(worst, abs(change) * diagonal[p])
+                summed = _move(local, p, curves, new - old, weighted, summed)
+                worst = max(worst, abs(new - old) * diagonal[p])
         change = -(gradient[n] + summed + total * d[n]) / total
         d[n] += change
         worst = max(worst, abs(change) * total)
@@ -375,28 +211,15 @@ def solve_sparse(
 
 
 @njit
-def search(
-    lptr: np.ndarray,
-    lslots: np.ndarray,
-    lvalues: np.ndarray,
-    z: np.ndarray,
-    n_positive: int,
-    n_rows: int,
-    b: float,
-    w: np.ndarray,
-    d: np.ndarray,
-    gradient: np.ndarray,
-    l1: float,
-    l2: float,
-    squared: bool,
-    before: float,
-) -> tuple[float, float]:
-    """Go along d as far as the objective falls enough. (the new intercept, the new Σ ℓ); w and z
-    are moved. `before` is Σ ℓ.
+def search(local, z, b, losses, w, d, gradient, strengths, before):
+    """Go along d as far as the objective falls enough. (the new intercept, the new Σ ℓ).
+
+    w and z are moved. `before` is Σ ℓ.
     """
-    n = w.size
-    move = np.empty(z.size)
-    margins(lptr, lslots, lvalues, d[:n], d[n], move)
+    n_positive, n_rows, squared = losses
+    l1, l2 = strengths
+    n, move = w.size, np.empty(z.size)
+    margins(local, d[:n], d[n], move)
     slope, penalty = gradient[n] * d[n], 0.0
     for p in range(n):
         slope += (gradient[p] + l2 * w[p]) * d[p] + l1 * (abs(w[p] + d[p]) - abs(w[p]))
@@ -417,106 +240,3 @@ def search(
             return b + t * d[n], after
         t *= SHRINK
     return b, before
-
-
-@njit
-def slopes_of(
-    z: np.ndarray, touched: np.ndarray, n_positive: int, b: float, squared: bool, rows: np.ndarray, differences: np.ndarray
-) -> int:
-    """The rows whose ℓ′ differs from that of the untouched ones, and by how much. Their number."""
-    base = loss_at(b, -1.0, squared)[1]
-    n = 0
-    for s in range(z.size):
-        difference = loss_at(z[s], 1.0 if s < n_positive else -1.0, squared)[1] - base
-        if difference != 0.0:
-            rows[n], differences[n] = touched[s], difference
-            n += 1
-    return n
-
-
-@njit
-def add_rows(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    data: np.ndarray,
-    rows: np.ndarray,
-    factors: np.ndarray,
-    sums: np.ndarray,
-    met: np.ndarray,
-    n_met: int,
-) -> int:
-    """sums (n_columns) += Σ factor · row; the columns met, each once. `sums` is 0 for columns
-    that are not met.
-    """
-    for r in range(rows.size):
-        factor = factors[r]
-        for k in range(indptr[rows[r]], indptr[rows[r] + 1]):
-            j = indices[k]
-            if sums[j] == 0.0:
-                met[n_met] = j
-                n_met += 1
-                sums[j] = 5e-324  # met, even if what follows adds up to 0
-            sums[j] += factor * data[k]
-            if sums[j] == 0.0:
-                sums[j] = 5e-324
-    return n_met
-
-
-@njit
-def screen(
-    sums: np.ndarray,
-    met: np.ndarray,
-    totals: np.ndarray,
-    by_size: np.ndarray,
-    base: float,
-    l1: float,
-    in_use: np.ndarray,
-    columns: np.ndarray,
-    excess: np.ndarray,
-    found: np.ndarray,
-) -> None:
-    """The columns not in use whose gradient is beyond Λ₁, and by how much; over all columns also
-    `found` (ABOVE, LARGEST, SQUARES).
-
-    The gradient of a column is sums + base · totals (base is ℓ′ of untouched rows, totals the sum
-    of the column over all rows).
-    """
-    n, largest, squares = 0, 0.0, 0.0
-    for k in range(met.size):
-        j = met[k]
-        size = abs(sums[j] + base * totals[j])
-        largest = max(largest, size)
-        if size > l1:
-            squares += (size - l1) ** 2
-            if not in_use[j]:
-                columns[n], excess[n] = j, size - l1
-                n += 1
-    for k in range(by_size.size):  # of those that no touched row has, the frequent ones
-        j = by_size[k]
-        size = abs(base * totals[j])
-        if size <= l1 and size <= largest:
-            break
-        if sums[j] == 0.0:
-            largest = max(largest, size)
-            if size > l1:
-                squares += (size - l1) ** 2
-                if not in_use[j]:
-                    columns[n], excess[n] = j, size - l1
-                    n += 1
-    found[ABOVE], found[LARGEST], found[SQUARES] = n, largest, squares
-
-
-@njit
-def clear(values: np.ndarray, places: np.ndarray, value: float) -> None:
-    """Set the values at these places."""
-    for k in range(places.size):
-        values[places[k]] = value
-
-
-@njit
-def dual_value(z: np.ndarray, n_positive: int, n_rows: int, b: float, squared: bool, scale: float) -> float:
-    """Σ −ℓ*(−r) over all rows, for r = −scale · ℓ′."""
-    total = (n_rows - z.size) * conjugate_at(b, -1.0, squared, scale)
-    for s in range(z.size):
-        total += conjugate_at(z[s], 1.0 if s < n_positive else -1.0, squared, scale)
-    return total

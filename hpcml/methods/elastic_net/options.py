@@ -86,9 +86,7 @@ class ElasticNetOptions(LinearOptions):
         return "raise --max-steps" if self.solver == "newton" else "raise --passes, try another --eta, or take --solver newton"
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         check_above_0(self, "max_gap")
         check_above_0(self, "eta")

@@ -48,8 +48,7 @@ METHOD = LinearMethod(
 
 @mpi.collective
 def train(session: Session, data: Path, target: Target, options: ElasticNetOptions) -> TrainReport:
-    """Collective over the session. One run, or with `--path` one for each of its λ₁; the report is
-    the last one's.
+    """Collective over the session. One run, or one for each λ₁ of `--path`: the last one's report.
 
     Raises what `linear.train` does.
     """

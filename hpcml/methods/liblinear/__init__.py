@@ -1,5 +1,4 @@
-"""LIBLINEAR, as scikit-learn carries it, to compare with: a label at a time on the rows of all
-ranks, with the same objective.
+"""LIBLINEAR, as scikit-learn carries it, to compare with: all rows on each rank.
 
 Begin with `liblinear`.
 """

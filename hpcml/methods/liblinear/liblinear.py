@@ -1,5 +1,4 @@
-"""LIBLINEAR's dual coordinate descent (Hsieh et al. 2008), as scikit-learn carries it, on the same
-objective.
+"""LIBLINEAR's dual coordinate descent (Hsieh et al. 2008), as scikit-learn carries it.
 
 LIBLINEAR minimises ½‖w‖² + C Σ ℓ, which with C = 1/(λ m) is f(w)/λ. It needs all rows on every
 rank; the labels are scattered over the ranks, each of which trains one at a time.
@@ -17,6 +16,8 @@ import scipy.sparse as sp
 from hpcml import mpi
 from hpcml.errors import ConfigError
 from hpcml.methods.liblinear.options import LiblinearOptions
+from hpcml.methods.linear.layout import Sharding
+from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Objective
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Turns
 from hpcml.run.stop import Stop
@@ -28,11 +29,7 @@ class LiblinearSolver(Solver):
     """The labels of one rank. A label is never half done: there is nothing for a checkpoint."""
 
     def __init__(self, objective: Objective, labels: np.ndarray, n_lanes: int, options: LiblinearOptions) -> None:
-        """`labels` are the numbers in the data of all labels of the run; they are trained one by
-        one, whatever `n_lanes`.
-
-        Raises MemoryError, ConfigError for too much data.
-        """
+        """See `Solver`; `n_lanes` does not matter. Raises ConfigError for too much data."""
         rows = objective.rows
         if rows.data.size > MAX_VALUES:
             raise ConfigError(f"the rows have {rows.data.size:,} values, but liblinear can take {MAX_VALUES:,}: try another method")
@@ -56,9 +53,7 @@ class LiblinearSolver(Solver):
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group, which is one rank. A turn is one label from its beginning
-        to its end.
-        """
+        """Collective over the group, which is one rank. A turn is one whole label."""
         for label in labels:
             number = int(self.labels[label])
             with self.objective.profile("compute"):
@@ -70,9 +65,7 @@ class LiblinearSolver(Solver):
             yield [Finished(label, w, f, status, steps, 1.0, [line])]
 
     def _fit(self, number: int) -> tuple[np.ndarray, int]:
-        """w (n_columns) in the precision of the model, and the number of passes over the rows
-        (shrinking not counted). Local.
-        """
+        """w (n_columns), and passes over the rows (shrinking not counted). Local."""
         from sklearn.exceptions import ConvergenceWarning
 
         rows = self.objective.rows
@@ -82,3 +75,6 @@ class LiblinearSolver(Solver):
             warnings.simplefilter("ignore", ConvergenceWarning)  # the label's status says it
             self.solver.fit(self.matrix, y)
         return self.solver.coef_[0].astype(self.objective.weight_type), int(self.solver.n_iter_)
+
+
+METHOD = LinearMethod(name="liblinear", solver=LiblinearSolver, sharding=Sharding.NONE)

@@ -25,8 +25,6 @@ class LiblinearOptions(InterceptOptions):
     """Give a label up after so many passes over the rows and say so. Default: 20000."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         check_above_0(self, "liblinear_tol")

@@ -1,5 +1,4 @@
-"""The part that methods with a weight vector for each label share: objective, labels in training,
-run, model file.
+"""What methods with a weight vector for each label share: objective, training, run, model file.
 
     METHOD = LinearMethod(name="svmperf", solver=SvmperfSolver)  # a method describes itself
     report = train(METHOD, session, data, target, options)

@@ -1,5 +1,4 @@
-"""Sweeps over a panel of weights and its summed subgradient, both flat and feature-major: norms,
-steps, single lanes.
+"""Sweeps over a panel's weights and its summed subgradient, both flat and feature-major.
 
 Sums over features are made chunk by chunk of `CHUNK` features, so that ranks which own different
 features can add them up to the same bits; a range of features begins at a chunk.
@@ -14,9 +13,7 @@ CHUNK = 4096  # features
 
 @njit
 def gradient_squares(w, g, lanes, decay, scale, out):
-    """out[c, l] = ‖decay w[:, l] + scale g[:, l]‖² over the c-th chunk of features; w, g (n
-    lanes) flat.
-    """
+    """out[c, l] = ‖decay w[:, l] + scale g[:, l]‖² over the c-th chunk; w, g (n lanes) flat."""
     step = np.uint64(lanes)
     for chunk in range(out.shape[0]):
         total = out[chunk]
@@ -30,9 +27,7 @@ def gradient_squares(w, g, lanes, decay, scale, out):
 
 @njit
 def step(w, g, lanes, eta, decay, scale, out):
-    """w −= eta (decay w + scale g) per lane, in place; out[c, l] = ‖w[:, l]‖² of the c-th chunk
-    afterwards.
-    """
+    """w −= eta (decay w + scale g) per lane; out[c, l] = ‖w[:, l]‖² of the c-th chunk then."""
     stride = np.uint64(lanes)
     for chunk in range(out.shape[0]):
         total = out[chunk]

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 class Earlier:
-    """A finished run. After `compare`, `kept` says which labels (places in the new run) keep
-    which model (its label's number).
-    """
+    """A finished run. After `compare`, `kept` maps labels (places) to the models that they keep."""
 
     def __init__(self, model: Model, run: Path, data: Path) -> None:
         """`data` is the dataset of the run, as far as it is still there. Local."""
@@ -32,9 +30,7 @@ class Earlier:
 
     @mpi.collective
     def compare(self, comm: mpi.Comm, problem: LabelProblem, log: Log) -> None:
-        """Collective over `comm`. Find out what still holds, and say so. Raises DataError if the
-        features are others.
-        """
+        """Collective over `comm`. Find out what holds. DataError if the features are others."""
         with mpi.agreed(comm, f"comparing with {self.run}"):
             self.model.check_vocabulary(problem.dataset)
         same, why = self._unchanged(comm, problem)
@@ -60,9 +56,7 @@ class Earlier:
 
     @mpi.collective
     def _unchanged(self, comm: mpi.Comm, problem: LabelProblem) -> tuple[dict[int, int] | None, str]:
-        """Collective. The earlier label with the same positive rows of each label that has one;
-        None, and why, if rows differ.
-        """
+        """Collective. By label, an earlier one with its rows; None, and why, if rows differ."""
         split, there = str(self.model.attrs["split"]), False
         if comm.rank == 0:
             try:

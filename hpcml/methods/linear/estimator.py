@@ -1,6 +1,4 @@
-"""The methods with a weight vector for each label as scikit-learn classifiers: training on
-arrays in memory.
-"""
+"""The methods with a weight vector for each label as scikit-learn classifiers."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def _has_log_odds(estimator: LinearClassifier) -> bool:
 
 
 class LinearClassifier(LabelScores, DistributedClassifier):
-    """The base of PROBE's and dual coordinate descent's classifiers; a subclass says the method,
-    its options and its parameters.
-    """
+    """The base of the classifiers; a subclass says the method, its options and its parameters."""
 
     _method: ClassVar[LinearMethod]
     _options_kind: ClassVar[type[LinearOptions]]
@@ -60,9 +56,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
 
     @mpi.collective
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: LinearOptions) -> None:
-        """Collective over `comm`. Spread the rows as the method needs them, train, warn of
-        labels that were given up.
-        """
+        """Collective over `comm`. Spread the rows, train, warn of labels that were given up."""
         rows, columns = self._spread(comm, X, labels, options.bias)
         risk = self._risk(rows, labels, options)
         self._train(comm, risk, columns, options)
@@ -71,9 +65,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
 
     @mpi.collective
     def _spread(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, bias: bool) -> tuple[CompactRows, ColumnMap]:
-        """Collective over `comm`. The rows that stay where they are, or, for a method that needs
-        all, on every rank.
-        """
+        """Collective over `comm`. The rows as they lie, or all on every rank."""
         if self._method.sharding is Sharding.EXACT:
             before, total = mpi.exclusive_sum(comm, [X.shape[0]])
             return compact_rows(
@@ -91,8 +83,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
 
     @mpi.collective
     def _train(self, comm: mpi.Comm, risk: Risk, columns: ColumnMap, options: LinearOptions) -> None:
-        """Collective over `comm`. Train every label and set what was learnt. Raises ConfigError,
-        NonFiniteError.
+        """Collective over `comm`. Train every label and set what was learnt.
 
         Ranks that do not share the rows share the labels.
         """
@@ -128,9 +119,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
 
     @mpi.collective
     def _finished(self, comm: mpi.Comm, risk: Risk, options: LinearOptions) -> Iterator[Finished]:
-        """Collective over `comm`. The labels that this rank, or its group, trains, as they are
-        done. Raises NonFiniteError.
-        """
+        """Collective over `comm`. The labels of this rank, or its group, as they are done."""
         method, rows = self._method, risk.rows
         number, n_groups = (0, 1) if rows.comm.size == comm.size else (comm.rank, comm.size)
         waiting = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
@@ -166,8 +155,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
 
     @available_if(_has_log_odds)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, or of each label, (n, len(classes_)), from scores that are
-        log-odds: of logistic losses.
+        """The probability of each class, or label (n, len(classes_)), where scores are log-odds.
 
         With more than two classes those of each class against the others, divided by their sum.
         """

@@ -1,6 +1,4 @@
-"""The common part of plans of methods with a weight vector for each label: who shares rows,
-memory, loading, and the model.
-"""
+"""What plans of methods with a weight vector for each label share."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ class Layout:
 
 
 def layout_of(method: LinearMethod, sizes: Sizes, cluster: Cluster, options: LinearOptions) -> Layout:
-    """As training lays it out on such nodes. Raises NoForecast if rows would be read from the
-    disk in every pass.
-    """
+    """As training lays it out. Raises NoForecast if every pass would read rows from the disk."""
     n_ranks, room = cluster.n_ranks, MEMORY_SHARE * cluster.node_bytes / cluster.ranks_per_node
     exact = method.sharding is Sharding.EXACT
     if options.ranks_per_group is not None and n_ranks % options.ranks_per_group:
@@ -65,9 +61,7 @@ def layout_of(method: LinearMethod, sizes: Sizes, cluster: Cluster, options: Lin
 
 
 def own_bytes(method: LinearMethod, sizes: Sizes, options: LinearOptions, layout: Layout) -> dict[str, int]:
-    """Of a rank: rows of its own, if it has any, and what `method.memory` says of the rest,
-    which is the most it may be.
-    """
+    """Of a rank: rows of its own, if any, and what `method.memory` says of the rest, at most."""
     values = sizes.n_values + sizes.n_rows * bool(options.bias)
     arguments = (sizes.n_rows, sizes.n_columns, layout.n_lanes, layout.shards, layout.weight_bytes)
     rest = method.memory(0, *arguments)
@@ -89,9 +83,7 @@ def trainable(rows: CompactRows) -> np.ndarray:
 
 
 def with_labels(samples: Sequence[CompactRows]) -> list[CompactRows]:
-    """The samples of a pilot in which some label can be trained. Raises NoForecast if there are
-    none.
-    """
+    """The samples in which some label can be trained. Raises NoForecast if there are none."""
     found = [rows for rows in samples if trainable(rows).size]
     if not found:
         raise NoForecast("--pilot: no label can be trained on a sample of the rows: each has all of them, or none")
@@ -112,9 +104,7 @@ def panels(sizes: Sizes, layout: Layout, number: int) -> Iterator[np.ndarray]:
 
 
 def model_bytes(sizes: Sizes, options: LinearOptions, weight_bytes: int) -> int:
-    """Of the model file: a weight for each column and label, and where each feature went;
-    without --drop.
-    """
+    """Of the model file without --drop: all weights, and where each feature went."""
     return sizes.n_positive.size * ((sizes.n_columns - bool(options.bias)) * weight_bytes + 64) + 8 * sizes.n_features
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from enum import Enum
-from pathlib import Path
 
 import numpy as np
 
@@ -14,8 +12,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.data.shared_rows import private_bytes
-from hpcml.errors import ConfigError, DataError
-from hpcml.log import Log, size
+from hpcml.errors import ConfigError
 from hpcml.methods.linear.objective import PRECISIONS
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.mpi.memory import OWN_BYTES, left_per_rank, memory_of_node, room_per_rank
@@ -28,7 +25,6 @@ PROGRAM_BYTES = 1 << 25  # of a rank's share of memory, for the pages of the pro
 SMALLEST_CHUNK = 1 << 16  # values
 GOOD_CHUNK = 1 << 20  # values: with these, as many passes were measured as with the largest chunks
 FEATURE_BYTES, COLUMN_BYTES, ROW_BYTES, ENTRY_BYTES = 12, 36, 60, 48  # of tables while rows are loaded; an entry: a row's label
-LARGE_MODEL = 2 * 10**9  # bytes: above it, training says how large the model will be
 READING_BYTES = 1 << 22  # of the system's cache, for rows that are on their way into memory
 
 
@@ -41,9 +37,7 @@ class Sharding(Enum):
 
 
 def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
-    """The bytes of a rank for its rows and `n_lanes` labels: rows and their states (twice),
-    weights, subgradient, best weights.
-    """
+    """Bytes for a rank's rows and their states (twice), weights, subgradient, best weights."""
     rows = (8 * n_values + (8 + 2 * n_lanes) * n_rows) // shards
     own = (8 if shards > 1 else 0) + weight_bytes  # the part of the columns that the rank steps
     return rows + n_lanes * n_columns * (weight_bytes + 8) + n_lanes * n_columns * own // shards
@@ -51,8 +45,7 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
 
 @mpi.collective
 def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, options: LinearOptions, needs: Needs) -> int:
-    """Collective over `comm`. Bytes of a rank to load rows that ranks divide, and to train one
-    label, beside the rows' values.
+    """Collective over `comm`. Bytes that a rank needs to load rows and train one label.
 
     Raises ConfigError if there is no room for them: the system would kill the ranks. Loading has
     tables of the features, of the rank's rows, and of their labels.
@@ -82,8 +75,7 @@ def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, opti
 def choose_shards(
     comm: mpi.Comm, dataset: DataFile, shard: Shard, n_labels: int, options: LinearOptions, sharding: Sharding
 ) -> int:
-    """Collective over `comm`. Among how many ranks the rows are divided; the labels are scattered
-    over groups of so many ranks.
+    """Collective over `comm`. How many ranks divide the rows; groups of those divide the labels.
 
     As few as memory allows, if there are enough labels for every group. Raises ConfigError if
     --ranks-per-group does not divide the ranks.
@@ -105,9 +97,7 @@ def choose_shards(
 
 
 def fewest_shards(n_ranks: int, sizes: tuple[int, int, int], n_labels: int, options: LinearOptions, room: float) -> int:
-    """Among how few ranks rows of these sizes (values, rows, columns) can be divided: what a rank
-    needs has `room`, and every group gets labels enough; all ranks if that is never so.
-    """
+    """The fewest ranks with `room` for (values, rows, columns) and labels enough; or all."""
     lanes, size = min(options.labels_per_pass or LANES, n_labels), PRECISIONS[options.precision].itemsize
     for shards in (s for s in range(1, n_ranks + 1) if n_ranks % s == 0):
         if bytes_per_rank(*sizes, lanes, shards, size) <= room and n_ranks // shards <= max(1, n_labels // LABELS_PER_GROUP):
@@ -116,9 +106,7 @@ def fewest_shards(n_ranks: int, sizes: tuple[int, int, int], n_labels: int, opti
 
 
 def labels_of_group(waiting: np.ndarray, n_positive: np.ndarray, number: int, n_groups: int) -> np.ndarray:
-    """Those of the waiting labels that group `number` trains: the costly ones first,
-    labels_of_group out in turn.
-    """
+    """The waiting labels that group `number` trains; the costly ones are dealt out first."""
     return waiting[np.argsort(-n_positive[waiting], kind="stable")][number::n_groups]
 
 
@@ -133,8 +121,7 @@ def lanes_per_group(
     mapped: bool = False,
     most: int = LANES,
 ) -> int:
-    """Collective over `rows.comm`. How many labels share a pass: as the user says, else a cache
-    line of them or what memory allows.
+    """Collective over `rows.comm`. How many labels share a pass: as the user says, else what fits.
 
     No more than there are, and no fewer than must continue. `room` is what a rank may take and
     `needs` what it will. Rows that are `mapped` take none of it: the system brings them in, from
@@ -149,9 +136,7 @@ def lanes_per_group(
 def lanes_that_fit(
     sizes: tuple[int, int, int], shards: int, options: LinearOptions, room: float, needs: Needs = bytes_per_rank, most: int = LANES
 ) -> int:
-    """Labels that may share a pass over rows of these sizes (values, rows, columns): as the user
-    says, else what has `room`.
-    """
+    """Labels to share a pass over rows of these sizes (values, rows, columns), by `room`."""
     size = PRECISIONS[options.precision].itemsize
     fits = (n for n in (LANES, 8, 4, 2) if n <= most and needs(*sizes, n, shards, size) <= room)
     return options.labels_per_pass or next(fits, 1)
@@ -159,8 +144,7 @@ def lanes_that_fit(
 
 @mpi.collective
 def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -> int:
-    """Collective over `comm`. Values in each of the chunks in which rows that are mapped must be
-    streamed; 0 if memory holds them.
+    """Collective over `comm`. Values in each chunk of rows to be streamed; 0 if memory holds them.
 
     Rows are visited at random in chunks of `largest` values, of which every rank of a node may be
     in another. If the chunks have no room beside what the ranks have and will need (`needed` bytes
@@ -175,8 +159,7 @@ def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -
 
 @mpi.collective
 def fewer_lanes(most: int, of_all: Callable[[int], int], of_chunks: Callable[[int], int]) -> tuple[int, int]:
-    """Collective as `chunk_values` is. How many labels share a pass over rows that are mapped, and
-    values in a chunk, else 0.
+    """Collective as `chunk_values` is. How many labels share a pass, and values in a chunk, else 0.
 
     At most `most`. By their number, `of_all` is 0 if memory holds all rows, and `of_chunks` is the
     values of a chunk, 0 for the usual number. Half as many labels take nearly twice the time. Rows
@@ -195,8 +178,7 @@ def fewer_lanes(most: int, of_all: Callable[[int], int], of_chunks: Callable[[in
 
 @mpi.collective
 def kept_values(comm: mpi.Comm, rows: CompactRows, needed: int, chunk: int) -> int | None:
-    """Collective over `comm`. How many values of rows that are mapped have room in a rank's memory
-    beside a chunk of them.
+    """Collective over `comm`. How many values of mapped rows have room beside a chunk of them.
 
     None if memory holds all rows. `needed` as in `chunk_values`.
     """
@@ -208,30 +190,9 @@ def kept_values(comm: mpi.Comm, rows: CompactRows, needed: int, chunk: int) -> i
 
 @mpi.collective
 def _room_for_rows(comm: mpi.Comm, rows: CompactRows, needed: int) -> tuple[float, float]:
-    """Collective over `comm`. Bytes that a rank has left beside the `needed` ones, and its part
-    of all rows, which ranks share.
-    """
+    """Collective over `comm`. Bytes left beside those needed, and this rank's part of the rows."""
     ranks = mpi.ranks_on_node(comm)
     room = memory_of_node() / ranks - private_bytes() - needed - PROGRAM_BYTES
     room = -mpi.allreduce_max(comm, -room)
     sharing = -mpi.allreduce_max(comm, -ranks)  # on the node where fewest hold the rows in memory; all ranks decide alike
     return room, rows.data.size * VALUE_BYTES / sharing
-
-
-@mpi.collective
-def check_disk(comm: mpi.Comm, path: Path, n_labels: int, n_columns: int, weight_bytes: int, log: Log) -> None:
-    """Collective over `comm`. Say how large a model that is not sparse will be, if it is large.
-    `path`: the unfinished model.
-
-    Raises DataError if the disk has no room for it.
-    """
-    nbytes = n_labels * n_columns * weight_bytes
-    what = f"the model will have {size(nbytes)} ({n_labels:,} labels × {n_columns:,} columns × {weight_bytes} bytes)"
-    advice = "--drop 0.1 leaves out small weights, most of them"
-    if nbytes > LARGE_MODEL:
-        log(f"warning: {what}; {advice}")
-    with mpi.agreed(comm, f"looking for room in {path.parent}"):
-        if comm.rank == 0:
-            written = 512 * path.stat().st_blocks if path.exists() else 0  # of a run that is continued
-            if (free := shutil.disk_usage(path.parent).free) < nbytes - written:
-                raise DataError(f"{path.parent}: {what}, but the disk has {size(free)} left; {advice}")

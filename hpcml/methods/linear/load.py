@@ -1,6 +1,4 @@
-"""Loading what many labels are trained on: the rows as ranks share them, the labels, and what a
-method needs of both.
-"""
+"""Loading what labels are trained on: rows as ranks share them, labels, what a method needs."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ class LabelProblem:
 
     @mpi.collective
     def origin(self) -> dict[str, object]:
-        """Collective over the group. What a run has in common with its continuation, or an
-        earlier model that it starts from.
-        """
+        """Collective over the group. What a run shares with its continuation or initial model."""
         return {
             "vocabulary": self.dataset.vocabulary,
             "n_rows": self.rows.n_global,
@@ -56,8 +52,7 @@ class LabelProblem:
 def load(
     stack: ExitStack, method: LinearMethod, session: Session, dataset: DataFile, options: LinearOptions
 ) -> tuple[LabelProblem, ColumnMap]:
-    """Collective over the session. What is to be trained on, and where the features went, which
-    takes memory of its own.
+    """Collective over the session. What is to be trained on, and where the features went.
 
     What the ranks share is given up when the stack closes. Raises ConfigError or DataError for what
     the user can mend, Interrupted after a signal.

@@ -33,8 +33,7 @@ LOSSES = {
 
 @dataclass(frozen=True)
 class DualLoss:
-    """A loss of the method `dual`, C (1 − z)₊ or C (1 − z)₊²; `costs` are the C of positive and of
-    negative rows (2, n).
+    """C (1 − z)₊ or C (1 − z)₊² of `dual`; `costs` (2, n): C of positive and of negative rows.
 
     With `entropic` it is C log(1 + exp(−z)), which has a panel of its own.
     """
@@ -60,9 +59,7 @@ class DualLoss:
         return (costs * (short_squared if self.squared else short)).sum(axis=0)
 
     def penalty(self, costs: np.ndarray, alpha_squared: np.ndarray) -> np.ndarray:
-        """The loss of the dual objective (n) by Σ alpha² of positive and of negative rows (2,
-        n).
-        """
+        """The dual objective's loss (n) by Σ alpha² of positive and of negative rows (2, n)."""
         return 0.5 * (self.diagonal(costs) * alpha_squared).sum(axis=0)
 
 

@@ -1,9 +1,9 @@
-"""The model file of a run: made before training, filled as labels finish, and given its name at
-the end.
-"""
+"""The model file of a run: made before training, filled as labels finish, named at the end."""
 
 from __future__ import annotations
 
+import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from hpcml.errors import DataError
 from hpcml.files.atomic import sync, temporary_path
 from hpcml.files.hdf5 import DAMAGE, open_stamped
 from hpcml.files.slabs import Slab, SlabFile
+from hpcml.log import size
 from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.settings import Chosen
@@ -24,10 +25,33 @@ from hpcml.run.folder import RunFolder
 from hpcml.run.sparse_weights import SparseWeights
 from hpcml.slices import Look
 
+LARGE_MODEL = 2 * 10**9  # bytes: above it, training says how large the model will be
+
+
+@mpi.collective
+def check_disk(folder: RunFolder, problem: LabelProblem, options: LinearOptions) -> None:
+    """Collective over its ranks. Say how large a model that is not sparse will be, if it is large.
+
+    Raises DataError if the disk has no room for it.
+    """
+    if options.drop is not None:
+        return
+    comm, path, n_labels = folder.comm, folder.model_part, len(problem.names)
+    n_columns, weight_bytes = problem.rows.n_columns - problem.rows.bias, problem.objective.weight_type.itemsize
+    nbytes = n_labels * n_columns * weight_bytes
+    what = f"the model will have {size(nbytes)} ({n_labels:,} labels × {n_columns:,} columns × {weight_bytes} bytes)"
+    advice = "--drop 0.1 leaves out small weights, most of them"
+    if nbytes > LARGE_MODEL:
+        folder.log(f"warning: {what}; {advice}")
+    with folder.discarded_on_error(), mpi.agreed(comm, f"looking for room in {path.parent}"):
+        if comm.rank == 0:
+            written = 512 * path.stat().st_blocks if path.exists() else 0  # of a run that is continued
+            if (free := shutil.disk_usage(path.parent).free) < nbytes - written:
+                raise DataError(f"{path.parent}: {what}, but the disk has {size(free)} left; {advice}")
+
 
 @mpi.collective
 def open_model(
-    comm: mpi.Comm,
     folder: RunFolder,
     problem: LabelProblem,
     options: LinearOptions,
@@ -37,15 +61,14 @@ def open_model(
     look: Look,
     chosen: Chosen | None,
 ) -> SlabFile:
-    """Collective over `comm`. The model file to fill: a new one, or the unfinished one of a run to
-    continue; without a W that will be sparse.
+    """Collective over the folder's ranks. The model file to fill, without a W that will be sparse.
 
-    Raises DataError if that is damaged or belongs to other data, and what `look` does.
+    It is the `unfinished` one of a run to continue, or a new one. Raises DataError if that is
+    damaged or belongs to other data, and what `look` does.
     """
-    rows = problem.rows
+    comm, rows, columns_of = folder.comm, problem.rows, {} if chosen is None else chosen.columns
     sizes = (len(problem.names), rows.n_features, rows.n_columns - rows.bias)
-    optional = () if chosen is None else tuple(chosen.columns)
-    slabs = model_slabs(*sizes, problem.objective.weight_type.str, problem.method.certified, optional=optional)
+    slabs = model_slabs(*sizes, problem.objective.weight_type.str, problem.method.certified, optional=tuple(columns_of))
     if options.drop is not None:
         del slabs["W"]
     model = SlabFile(comm, folder.model_part, folder.model_part)
@@ -54,28 +77,29 @@ def open_model(
             offsets = model_offsets(folder.model_part, origin, slabs)
         model.attach(offsets)
         return model
-
-    def describe(file: h5py.File) -> None:
-        about = {"method": problem.method.name, "loss": options.loss, "lambda": problem.objective.lam, "split": problem.split}
-        about |= {"epsilon": options.epsilon, "dormant": problem.objective.dormant}
-        about |= {"positive_weight": options.positive_weight}
-        if not options.losses:  # there is no objective
-            about = {name: value for name, value in about.items() if name not in OBJECTIVE}
-        about |= {**origin, **problem.objective.about, **({} if chosen is None else chosen.about)}
-        describe_model(file, about, problem.names, label_titles=problem.dataset.label_titles(problem.labels))
-
     with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:
-        model.layout(slabs, describe)
+        model.layout(slabs, partial(_describe, problem, options, origin, chosen))
         with mpi.groups_agreed(comm):
             column_of, factors = columns.tables(problem.loaded_by, look)
         with mpi.agreed(comm, f"writing {folder.model_part}"):
             problem.dataset.check_unchanged()  # the rows have been read for the last time
-            if comm.rank == 0:
-                model.write("columns", 0, column_of)
-                model.write("factors", 0, factors)
-                for name, values in ({} if chosen is None else chosen.columns).items():
-                    model.write(f"labels/{name}", 0, values)
+            columns_of = {f"labels/{name}": values for name, values in columns_of.items()}
+            for name, values in {"columns": column_of, "factors": factors, **columns_of}.items() if comm.rank == 0 else ():
+                model.write(name, 0, values)
     return model
+
+
+def _describe(
+    problem: LabelProblem, options: LinearOptions, origin: dict[str, object], chosen: Chosen | None, file: h5py.File
+) -> None:
+    """Write the attributes and names of a new model."""
+    risk = problem.objective
+    about = {"method": problem.method.name, "loss": options.loss, "lambda": risk.lam, "split": problem.split}
+    about |= {"epsilon": options.epsilon, "dormant": risk.dormant, "positive_weight": options.positive_weight}
+    if not options.losses:  # there is no objective
+        about = {name: value for name, value in about.items() if name not in OBJECTIVE}
+    about |= {**origin, **risk.about, **({} if chosen is None else chosen.about)}
+    describe_model(file, about, problem.names, label_titles=problem.dataset.label_titles(problem.labels))
 
 
 def model_offsets(path: Path, origin: dict[str, object], slabs: dict[str, Slab]) -> dict[str, tuple[int, Slab]]:
@@ -99,20 +123,19 @@ def model_offsets(path: Path, origin: dict[str, object], slabs: dict[str, Slab])
     return offsets
 
 
-def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: LabelProblem, options: LinearOptions) -> SparseWeights | None:
+def sparse_weights(folder: RunFolder, problem: LabelProblem, options: LinearOptions) -> SparseWeights | None:
     """The file of the labels' weights where the model is to be sparse. Local."""
     if options.drop is None:
         return None
-    n_columns, precision = problem.rows.n_columns - problem.rows.bias, problem.objective.weight_type.str
-    n_columns = problem.objective.row_width(n_columns)
-    return SparseWeights(comm, folder.checkpoints, len(problem.names), n_columns, precision, options.drop)
+    risk, n_columns = problem.objective, problem.objective.row_width(problem.rows.n_columns - problem.rows.bias)
+    return SparseWeights(folder.comm, folder.checkpoints, len(problem.names), n_columns, risk.weight_type.str, options.drop)
 
 
 @mpi.collective
-def finish(comm: mpi.Comm, folder: RunFolder) -> None:
-    """Collective over `comm`. Give the complete model its name and drop the checkpoints."""
-    with mpi.agreed(comm, f"finishing {folder.model}"):
-        if comm.rank == 0:
+def finish(folder: RunFolder) -> None:
+    """Collective over its ranks. Give the complete model its name and drop the checkpoints."""
+    with mpi.agreed(folder.comm, f"finishing {folder.model}"):
+        if folder.comm.rank == 0:
             sync(folder.model_part)
             folder.model_part.replace(folder.model)
             folder.finish()

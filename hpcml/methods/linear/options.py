@@ -1,6 +1,4 @@
-"""The options that the methods with a weight vector for each label share; each method adds its
-own in its room.
-"""
+"""The options that methods with a weight vector for each label share; each method adds its own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,19 +16,13 @@ SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
 @Parameter(name="*")
 @dataclass(frozen=True)
 class LinearOptions:
-    """The options of every method. A choice that only some have is a constant here and an option
-    in their class.
-    """
+    """The options of every method. What only some can choose is a constant here."""
 
     losses: ClassVar[tuple[str, ...]] = ("hinge",)  # that the method minimises; the first is its default
     steps: ClassVar[int]  # the default of max_steps
     tolerance: ClassVar[str] = ""  # the option that says how exact the minimum must be, with LIBLINEAR's meaning
     of_objective: ClassVar[tuple[str, ...]] = ("positive_weight",)  # what only some have and what changes the objective
-    free: ClassVar[frozenset[str]] = FREE | {
-        "labels_per_pass",
-        "ranks_per_group",
-    }  # what may differ between a run and its continuation
-
+    free: ClassVar[frozenset[str]] = FREE | {"labels_per_pass", "ranks_per_group"}  # may differ between a run and its continuation
     smallest_lambda: ClassVar[float] = SMALLEST_LAMBDA
     bias: ClassVar[bool | None] = True
     epsilon: ClassVar[float] = 0.05
@@ -93,9 +85,7 @@ class LinearOptions:
         return f"lower --{flag_of(self.tolerance)}, or set --max-gap and --max-steps"
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         refuse_earlier(self.loss, LOSSES, "--loss ")
         if self.loss is not None and self.loss not in self.losses:
             raise ConfigError(f"--loss {self.loss}: expected {' or '.join(sorted(self.losses))}")
@@ -128,9 +118,8 @@ Options = TypeVar("Options", bound=LinearOptions)
 
 
 def with_defaults(options: Options, before: dict[str, Any]) -> Options:
-    """The options with a loss and a bias. What nobody gave is as in the run that is continued,
-    whose config.toml says `before`; else the first loss of the method, and an intercept. Defaults
-    of earlier versions stay those of their runs.
+    """The options with a loss and a bias, where nobody gave them: as in the run's own config.toml
+    (`before`), which keeps defaults of earlier versions, too; else the first loss, an intercept.
     """
     if options.loss is None and options.losses:
         loss = str(before["loss"]) if before.get("loss") in options.losses else options.losses[0]

@@ -1,5 +1,4 @@
-"""One pass over CSR rows that gives losses and subgradients of a panel of labels, skipping dormant
-rows.
+"""One pass over CSR rows: losses and subgradients of a panel of labels; dormant rows are skipped.
 
 A panel holds L labels ("lanes"), L one of `vector.WIDTHS`; its weights `w` and subgradient `g` are
 flat, feature-major arrays (d L), so that a non-zero touches L contiguous numbers. Rows are taken in
@@ -14,6 +13,7 @@ lately (dormant rows): q < 10 active and quiet (no violation) on the last q step
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,11 +32,40 @@ SHORTEST, SPREAD = 5, np.uint64(11)  # a row sleeps 5 to 15 steps
 HIGH, LOW, VIOLATORS, VISITED = range(4)  # rows of `sums`
 
 
+class RowRange(NamedTuple):
+    """Rows: the i-th, row first + i of all, has the values indptr[i] .. indptr[i + 1] − 1."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    first: int
+
+
+class PanelArrays(NamedTuple):
+    """What a pass reads of a panel and changes; L lanes, d columns, n rows."""
+
+    w: np.ndarray  # (d L)
+    state: np.ndarray  # (n L) uint8, the rows' bytes
+    keys: np.ndarray  # (L) uint64, of the labels' draws
+    steps: np.ndarray  # (L) of each label
+    shifts: np.ndarray  # (2, L) the grids of the losses' two levels
+    g: np.ndarray  # (d L) += Σ ∂ℓ/∂w
+    sums: np.ndarray  # (4, L) += losses (high, low), violators, visited rows
+
+
+class PassRule(NamedTuple):
+    """What is the same in all passes."""
+
+    code: int  # of the loss
+    dormant: int  # 0: no row goes dormant
+    rounded: int  # are addends rounded to the grids shift_of_level[levels[j]]?
+    levels: np.ndarray
+    shift_of_level: np.ndarray
+
+
 @njit(inline="always")
 def value_and_slope(code, z):
-    """Loss ℓ(z) and its slope ℓ′(z) at the margin z, for the loss with this code
-    (`hpcml.methods.linear.losses`).
-    """
+    """Loss ℓ(z) and its slope ℓ′(z) at the margin z, for the loss with this code."""
     if code == HINGE:
         if z < 1.0:
             return 1.0 - z, -1.0
@@ -55,9 +84,7 @@ def value_and_slope(code, z):
 
 @njit(inline="always")
 def sleep(key, row, step):
-    """For how many steps a row goes dormant at this step of a label: 5 to 15, from its key, the
-    global row and the step alone.
-    """
+    """For how many steps a row goes dormant at a label's step: 5 to 15; `row` is global."""
     x = key ^ (np.uint64(row) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(step) * np.uint64(0xC2B2AE3D27D4EB4F))
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -79,15 +106,11 @@ def _due(state, wake, lanes, due):
 
 
 def _slopes_of(code):
-    """The loop over the (row, lane) pairs of a tile for one loss: with the loss as a constant
-    the compiler vectorises it.
-    """
+    """The loop over a tile's pairs for one loss, a constant so that the compiler vectorises it."""
 
     @njit
     def slopes_of_loss(state, wake, z, values, slopes):
-        """values[e] = ℓ, slopes[e] = ∂ℓ/∂z for each (row, lane) pair that is due, 0 elsewhere; z
-        holds w · x.
-        """
+        """values = ℓ, slopes = ∂ℓ/∂z of each pair that is due, else 0; z holds w · x."""
         for e in range(state.size):
             margin = np.float64(z[e]) if state[e] & POSITIVE else -np.float64(z[e])
             value, slope = value_and_slope(code, margin)
@@ -132,9 +155,7 @@ def _count(state, wake, values, violators, visited):
 
 @njit
 def _lines(slopes, begin, end, line, lines, n):
-    """Add to the first n of `lines` where the lines with a slope begin; returns how many there
-    are then.
-    """
+    """Add to the first n of `lines` where the lines with a slope begin; their number then."""
     for at in range(begin, end, line):
         found = False
         if line == LINE:
@@ -150,9 +171,7 @@ def _lines(slopes, begin, end, line, lines, n):
 
 @njit
 def _move(state, wake, quiet, values):
-    """Give each (row, lane) pair that is due its next state; after `QUIET` quiet visits that is
-    `quiet`.
-    """
+    """Give each (row, lane) pair that is due its next state: `quiet` after `QUIET` quiet visits."""
     for e in range(state.size):
         now = state[e] & STATE
         quieter = now + ONE if now < QUIET else quiet
@@ -177,25 +196,27 @@ def _doze(state, keys, steps, first_row):
 
 
 @njit
-def panel_pass(
-    indptr, indices, data, first_row, w, keys, steps, dormant, state, code, rounded, levels, shift_of_level, shifts, g, sums
-):
-    """Add to `g` (d L) the sum over the rows that are due of ∂ℓ/∂w, to `sums` (4, L) losses (high,
-    low), violators, visited rows.
-
-    Row i has the non-zeros indptr[i] .. indptr[i + 1] and the global number first_row + i; `state`
-    (n L, uint8) is its bytes. `steps` (L) is each label's step, `keys` (L, uint64) its key for the
-    draws; with `dormant` 0 no row goes dormant. With `rounded`, addends are rounded to the grids
-    shift_of_level[levels[j]]; `shifts` (2, L) are the grids of the losses' two levels.
-    """
-    lanes = steps.size
-    places, line = TILE * lanes, min(lanes, LINE)
-    z, values, due = np.zeros(places, w.dtype), np.empty(places), np.empty(TILE, np.int64)
-    slopes, lines = np.empty(CHUNK * lanes, w.dtype), np.empty(CHUNK * lanes // line, np.int64)
+def _wakes_and_shifts(steps, shifts):
+    """Of each (row, lane) pair of a tile: the state that wakes now, and the grids of its losses."""
+    lanes, places = steps.size, TILE * steps.size
     wake, high_shift, low_shift = np.empty(places, np.uint8), np.empty(places), np.empty(places)
     for e in range(places):
         wake[e] = ASLEEP + (steps[e % lanes] & CLOCK)
         high_shift[e], low_shift[e] = shifts[0, e % lanes], shifts[1, e % lanes]
+    return wake, high_shift, low_shift
+
+
+@njit
+def panel_pass(rows, arrays, rule):
+    """Add ∂ℓ/∂w of the rows that are due to `g`; losses and numbers of rows to `sums`."""
+    indptr, indices, data, first_row = rows
+    w, state, keys, steps, shifts, g, sums = arrays
+    code, dormant, rounded, levels, shift_of_level = rule
+    lanes = steps.size
+    places, line = TILE * lanes, min(lanes, LINE)
+    z, values, due = np.zeros(places, w.dtype), np.empty(places), np.empty(TILE, np.int64)
+    slopes, lines = np.empty(CHUNK * lanes, w.dtype), np.empty(CHUNK * lanes // line, np.int64)
+    wake, high_shift, low_shift = _wakes_and_shifts(steps, shifts)
     totals = np.zeros((4, places))
     quiet = TIRED if dormant else QUIET
     n_rows = indptr.size - 1
@@ -223,9 +244,7 @@ def panel_pass(
 
 @njit
 def loss_pass(indptr, indices, data, w, state, code, shifts, sums):
-    """Add to `sums` (4, 1) the losses (high, low) of one label over all rows; w (d) float64,
-    `state` (n) the rows' bytes.
-    """
+    """Add a label's losses (high, low) to `sums` (4, 1); w (d) float64, `state` (n) bytes."""
     z, values, slopes, rows = np.empty(TILE, w.dtype), np.empty(TILE), np.empty(TILE), np.arange(TILE)
     wake, high_shift, low_shift = np.zeros(TILE, np.uint8), np.full(TILE, shifts[0, 0]), np.full(TILE, shifts[1, 0])
     totals = np.zeros((2, TILE))

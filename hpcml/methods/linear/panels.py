@@ -1,5 +1,4 @@
-"""Solvers whose labels share passes over the rows: panels of lanes that labels enter, are trained
-in, and leave.
+"""Solvers whose labels share passes over the rows, in panels of lanes that they enter and leave.
 
 A group is the ranks that share the rows; the labels are scattered over the groups. Groups never
 wait for one another inside a step, and a label's path depends on nothing but the label, so it does
@@ -18,16 +17,15 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import HpcmlError, Stopped
-from hpcml.methods.linear.objective import Objective, Panel
+from hpcml.methods.linear.objective import Objective
+from hpcml.methods.linear.panel import Panel
 from hpcml.methods.linear.panel_kernels import VIOLATORS, VISITED
 from hpcml.methods.linear.solver import CONVERGED, HISTORY, STEP_LIMIT, Finished, Packed, Solver, Turns
 from hpcml.run.stop import Stop
 
 
 class Step(NamedTuple):
-    """The step after an evaluation at w_t: w_{t+1} = w_t − eta g, remember w_t if `improved`,
-    stop if `done`.
-    """
+    """After an evaluation: w_{t+1} = w_t − eta g; remember w_t if `improved`, stop if `done`."""
 
     eta: float
     improved: bool
@@ -68,9 +66,7 @@ class LabelInLane:
 
 
 class Advance(NamedTuple):
-    """The outcome of an evaluation at w_t: the progress after it, the step, and whether the
-    label leaves.
-    """
+    """What an evaluation at w_t leads to: the progress, the step, whether the label leaves."""
 
     progress: LabelProgress
     f: float
@@ -98,9 +94,7 @@ class PanelSolver(Solver):
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group; see `Solver`. A turn is one pass over the rows and one step
-        of every label in training.
-        """
+        """Collective over the group; see `Solver`. A turn is a pass, and a step of all labels."""
         waiting = deque(labels)
         try:
             while self.training or waiting:
@@ -130,9 +124,7 @@ class PanelSolver(Solver):
         raise AssertionError("a subclass says")
 
     def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
-        """One step of the panels that hold labels. Raises Stopped; `training` is then that
-        before the step.
-        """
+        """One step of the panels with labels. Stopped leaves `training` as before the step."""
         raise AssertionError("a subclass says")
 
 

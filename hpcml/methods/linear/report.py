@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.compact import CompactRows
 from hpcml.files.table import table
 from hpcml.log import joined, named, plural
-from hpcml.methods.linear.objective import Risk
+from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.model.linear import STATUS, Model, SparseRows, emptied_warning
 from hpcml.run.folder import RunFolder
@@ -91,35 +90,27 @@ class TrainReport:
 
 @mpi.collective
 def read_report(
-    comm: mpi.Comm,
     folder: RunFolder,
-    rows: CompactRows,
-    objective: Risk,
-    seconds: float,
+    problem: LabelProblem,
     options: LinearOptions,
-    kept: Collection[int] = (),
+    kept: Collection[int],
+    seconds: float = 0.0,
     cpu_seconds: float = 0.0,
 ) -> TrainReport:
-    """Collective over `comm`. What the finished model says of its labels, of which `kept` are an
-    earlier run's; one reads it.
+    """Collective over the folder's ranks. What the finished model says of its labels; one reads it.
+
+    `kept` are an earlier run's labels.
     """
-    report, profiles = None, comm.allgather(objective.profile.seconds) if options.profile else []
+    comm, report = folder.comm, None
+    profiles = comm.allgather(problem.objective.profile.seconds) if options.profile else []
     with mpi.agreed(comm, f"reading {folder.model}"):
         if comm.rank == 0:
-            report = _report(Model(folder.model), rows, objective, seconds, profiles, options, kept)
-            report = replace(report, cpu_seconds=cpu_seconds)
+            report = _report(Model(folder.model), problem, options, kept)
+            report = replace(report, seconds=seconds, cpu_seconds=cpu_seconds, profile=profiles)
     return comm.bcast(report)
 
 
-def _report(
-    model: Model,
-    rows: CompactRows,
-    objective: Risk,
-    seconds: float,
-    profiles: list[dict[str, float]],
-    options: LinearOptions,
-    kept: Collection[int],
-) -> TrainReport:
+def _report(model: Model, problem: LabelProblem, options: LinearOptions, kept: Collection[int]) -> TrainReport:
     """See `read_report`. Local."""
     status, steps = model.labels["status"], model.labels["steps"]
     named = {text: [model.label_names[k] for k in np.flatnonzero(status == code)] for code, text in enumerate(STATUS)}
@@ -128,15 +119,15 @@ def _report(
     gaps, limit = model.labels.get("gap"), GAP if options.max_gap is None else options.max_gap
     return TrainReport(
         model=model.path,
-        n_rows=rows.n_global,
-        n_features=rows.n_features,
+        n_rows=problem.rows.n_global,
+        n_features=problem.rows.n_features,
         n_labels=model.n_labels,
         mean_steps=float(steps[trained].mean()) if trained.any() else 0.0,
         visited=float(model.labels["visited"][trained].mean()) if trained.any() else 0.0,
         degenerate=named["degenerate"],
         step_limit=named["step limit"],
-        seconds=seconds,
-        lam=objective.lam,
+        seconds=0.0,
+        lam=problem.objective.lam,
         max_gap=float(gaps.max()) if gaps is not None else None,
         gap_limit=limit,
         n_above=int(np.count_nonzero(~(gaps <= limit))) if gaps is not None else 0,
@@ -144,11 +135,10 @@ def _report(
         gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True)) if options.show_gaps else [],
         kept=model.n_weights / max(1, model.n_labels * model.n_columns) if model.sparse and model.combination is None else None,
         n_emptied=_emptied(model, learnt) if options.drop else 0,
-        profile=profiles,
         n_kept=len(kept),
     )
 
 
 def _emptied(model: Model, learnt: np.ndarray) -> int:
-    """How many of the labels that are no constant have no weight in a sparse model. Local."""
+    """How many labels that are no constant have no weight in a sparse model. Local."""
     return int(np.count_nonzero(learnt & (np.diff(model.W.indptr) == 0))) if isinstance(model.W, SparseRows) else 0

@@ -1,6 +1,4 @@
-"""A training run from its first step to its last: checkpoints, the model file, the history,
-signals and time limits.
-"""
+"""A training run from its first step to its last: checkpoints, the model file, the history."""
 
 from __future__ import annotations
 
@@ -14,13 +12,13 @@ from hpcml.log import plural
 from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.layout import labels_of_group
 from hpcml.methods.linear.load import LabelProblem
+from hpcml.methods.linear.model_file import sparse_weights
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.solver import DEGENERATE, HISTORY, Finished, History, Packed, Solver, SparseWeightsOf
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import RunFolder
 from hpcml.run.history import HistoryFile
-from hpcml.run.sparse_weights import SparseWeights
 
 
 class LabelRun(Job):
@@ -28,18 +26,10 @@ class LabelRun(Job):
 
     solver = Solver()  # that trains them, and has what a checkpoint needs of those in training
 
-    def __init__(
-        self,
-        driver: Driver,
-        problem: LabelProblem,
-        model: SlabFile,
-        folder: RunFolder,
-        options: LinearOptions,
-        weights: SparseWeights | None = None,
-    ) -> None:
-        """`weights` takes the place of the model's `W` where that will be sparse."""
+    def __init__(self, driver: Driver, problem: LabelProblem, model: SlabFile, folder: RunFolder, options: LinearOptions) -> None:
         self.driver, self.problem, self.rows, self.labels = driver, problem, problem.rows, problem.labels
-        self.comm, self.options, self.model, self.folder, self.weights = driver.comm, options, model, folder, weights
+        self.comm, self.options, self.model, self.folder = driver.comm, options, model, folder
+        self.weights = sparse_weights(folder, problem, options)  # in the place of the model's `W`, where that will be sparse
         self.leads = self.rows.comm.rank == 0  # of the ranks of its group, the one that writes
         self.done = np.zeros(self.labels.size, dtype=np.uint8)  # the labels that this group's leader has finished
         self.n_positive = self.rows.n_positive[self.labels]
@@ -58,46 +48,49 @@ class LabelRun(Job):
 
     @mpi.collective
     def begin(self, restore: bool) -> tuple[list[int], list[int], Path | None]:
-        """Collective. (labels of this group that wait, places in the checkpoint of those to
-        continue, the checkpoint).
+        """Collective. The labels of this group that wait; and those to continue, in a checkpoint.
 
-        Writes the models of degenerate labels. Raises DataError if every checkpoint is damaged.
+        Of the latter, the places there, and its path. Writes the models of degenerate labels.
+        Raises DataError if every checkpoint is damaged.
         """
         path = self.checkpoints.newest() if restore else None
-        continued, done = np.zeros(0, dtype=np.int64), np.zeros(self.labels.size, dtype=np.uint8)
-        written = None
-        if restore and path is None:
-            self.folder.log("no checkpoint was written yet; starting from the beginning")
+        done, continued, written = np.zeros(self.labels.size, np.uint8), np.zeros(0, np.int64), None
         if path is not None:
-            with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
-                done = file["done"][0]
-                continued = file["numbers"][:, 0].astype(np.int64) if "numbers" in file else continued
-                self.driver.before = float(file["elapsed"][0, 0])
-                self.chunk_values = int(file["chunk"][0, 0]) if "chunk" in file else 0
-                index = file["history"][:]
-                if self.weights is not None:
-                    written = file["weights"][0].reshape(self.weights.index.shape)
-                if done.shape != (self.labels.size,) or index.shape != (self.labels.size, 2) or (continued >= done.size).any():
-                    raise ValueError("it is of another number of labels")
-            self.history.resume(index)
-            self.folder.log(f"resuming from {path.name}: {int(done.sum())} of {plural(self.labels.size, 'label')} done")
+            done, continued, written = self._read(path)
         else:
+            if restore:
+                self.folder.log("no checkpoint was written yet; starting from the beginning")
             self.history.start()
         if self.weights is not None:
             self.weights.resume(written)
         trainable = (self.n_positive > 0) & (self.n_positive < self.rows.n_global)
         with mpi.agreed(self.comm, f"writing {self.model.target}"):
-            for label in np.flatnonzero(~trainable) if self.comm.rank == 0 else ():
-                self.write(int(label), None, 0.0, DEGENERATE, 0, 0.0, bias=1.0 if self.n_positive[label] else -1.0)
+            for label in np.flatnonzero(~trainable).tolist() if self.comm.rank == 0 else ():
+                constant = SparseWeightsOf(np.zeros(0, np.int64), np.zeros(0), 1.0 if self.n_positive[label] else -1.0)
+                self.write(Finished(label, constant, 0.0, DEGENERATE, 0, 0.0, []))
         if self.comm.rank == 0:
             self.done |= done.astype(bool) | ~trainable
         waiting = np.setdiff1d(np.flatnonzero(trainable & (done == 0)), continued)
         number, n_groups = self.problem.group
-        return (
-            labels_of_group(waiting, self.n_positive, number, n_groups).tolist(),
-            list(range(number, continued.size, n_groups)),
-            path,
-        )
+        mine = labels_of_group(waiting, self.n_positive, number, n_groups).tolist()
+        return mine, list(range(number, continued.size, n_groups)), path
+
+    @mpi.collective
+    def _read(self, path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Collective. Of a checkpoint: labels that are done, labels to continue, sparse weights."""
+        continued, written = np.zeros(0, dtype=np.int64), None
+        with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
+            done, index = file["done"][0], file["history"][:]
+            continued = file["numbers"][:, 0].astype(np.int64) if "numbers" in file else continued
+            self.driver.before = float(file["elapsed"][0, 0])
+            self.chunk_values = int(file["chunk"][0, 0]) if "chunk" in file else 0
+            if self.weights is not None:
+                written = file["weights"][0].reshape(self.weights.index.shape)
+            if done.shape != (self.labels.size,) or index.shape != (self.labels.size, 2) or (continued >= done.size).any():
+                raise ValueError("it is of another number of labels")
+        self.history.resume(index)
+        self.folder.log(f"resuming from {path.name}: {int(done.sum())} of {plural(self.labels.size, 'label')} done")
+        return done, continued, written
 
     @mpi.collective
     def take_over(self, earlier: Earlier) -> None:
@@ -126,40 +119,29 @@ class LabelRun(Job):
         """Collective over the group. Write the labels that are done."""
         with mpi.agreed(self.rows.comm, f"writing {self.model.target}"):
             for label in finished if self.leads else ():
-                intercept = label.w.intercept if isinstance(label.w, SparseWeightsOf) else 0.0
-                self.write(label.label, label.w, label.f, label.status, label.steps, label.visited, intercept, label.gap)
+                self.write(label)
                 self.done[label.label] = 1
                 self.history.add(label.label, label.history)
 
-    def write(
-        self,
-        label: int,
-        w: np.ndarray | SparseWeightsOf | None,
-        f: float,
-        status: int,
-        steps: int,
-        visited: float,
-        bias: float = 0.0,
-        gap: float | None = None,
-    ) -> None:
+    def write(self, done: Finished) -> None:
         """Write one label's row of the model. Local; raises OSError."""
-        n_columns = self.rows.n_columns - self.rows.bias
-        if isinstance(w, SparseWeightsOf):
-            assert self.weights is not None
-            self.weights.write_some(label, w.columns, w.values)
+        n_columns, columns = self.rows.n_columns - self.rows.bias, None
+        if isinstance(done.w, SparseWeightsOf):
+            columns, w, bias = done.w
         else:
-            weights = np.zeros(n_columns) if w is None else w[:n_columns]
-            if self.weights is None:
-                self.model.write("W", label, weights.reshape(1, -1))
-            else:
-                self.weights.write(label, weights)
-            bias = w[-1] if w is not None and self.rows.bias else bias
-        numbers = {"bias": bias, "labels/f_min": f, "labels/steps": steps}
-        numbers |= {"labels/status": status, "labels/visited": visited, "labels/n_positive": self.n_positive[label]}
+            w, bias = done.w[:n_columns], done.w[-1] if self.rows.bias else 0.0
+        if self.weights is not None:
+            self.weights.write_some(done.label, columns, w)
+        else:
+            dense = np.zeros((1, n_columns), w.dtype)
+            dense[0, slice(None) if columns is None else columns] = w
+            self.model.write("W", done.label, dense)
+        numbers = {"bias": bias, "labels/f_min": done.f, "labels/steps": done.steps, "labels/status": done.status}
+        numbers |= {"labels/visited": done.visited, "labels/n_positive": self.n_positive[done.label]}
         if "labels/gap" in self.model.offsets:
-            numbers["labels/gap"] = gap or 0.0
+            numbers["labels/gap"] = done.gap or 0.0
         for name, value in numbers.items():
-            self.model.write(name, label, np.array([value]))
+            self.model.write(name, done.label, np.array([value]))
 
     @mpi.collective
     def _flush(self) -> None:
@@ -176,45 +158,44 @@ class LabelRun(Job):
         self._flush()
         labels = self.solver.pack()
         before, total = mpi.exclusive_sum(self.comm, [len(labels) if self.leads else 0])
-        first = self.rows.comm.bcast(int(before[0]))
-        width = int(mpi.allreduce_max(self.comm, float(max((label.numbers.size for label in labels), default=0))))
-        longest = int(mpi.allreduce_max(self.comm, float(max((len(label.history) for label in labels), default=0))))
-        done = mpi.allreduce_maxima(self.comm, self.done * np.uint8(self.leads))
-        arrays = {
-            "done": Slab((1, done.size), "|u1"),
-            "elapsed": Slab((1, 1), "<f8"),
-            "history": Slab((self.labels.size, 2), "<f8"),
-        }
+        first, of_labels = self.rows.comm.bcast(int(before[0])), self._slabs(labels, int(total[0]))
+        once = {"done": mpi.allreduce_maxima(self.comm, self.done * np.uint8(self.leads)).reshape(1, -1)}
+        once |= {"elapsed": np.array([[self.driver.elapsed]]), "history": self.history.index}
         if self.chunk_values:
-            arrays["chunk"] = Slab((1, 1), "<f8")
-        written = None if self.weights is None else self.weights.gathered()
-        if written is not None:
-            arrays["weights"] = Slab((1, written.size), "<i8")
-        if total[0]:
-            n = int(total[0])
-            weights = labels[0].w.dtype.str if labels else "<f4"
-            weights = "<f8" if mpi.agreed_any(self.comm, weights == "<f8") else "<f4"
-            arrays |= {"W": Slab((n, self.rows.n_columns), weights), "best": Slab((n, self.rows.n_columns), weights)}
-            arrays |= {"rows": Slab((n, self.rows.n_global), "|u1"), "numbers": Slab((n, width), "<f8")}
-            arrays["steps"] = Slab((n, longest * len(HISTORY)), "<f8")
+            once["chunk"] = np.array([[float(self.chunk_values)]])
+        if self.weights is not None:
+            once["weights"] = self.weights.gathered().reshape(1, -1)
+        arrays = {name: Slab(values.shape, values.dtype.str) for name, values in once.items()} | of_labels
 
         def fill(out: CheckpointWriter) -> None:
             for row, label in enumerate(labels if self.leads else (), first):
                 for name, values in zip(("W", "best", "rows", "numbers"), label[:4], strict=True):
                     out.write_row(name, row, values)
-                steps = np.full(longest * len(HISTORY), np.nan)
+                steps = np.full(of_labels["steps"].shape[1], np.nan)
                 steps[: label.history.size] = label.history.reshape(-1)
                 out.write_row("steps", row, steps)
-            if self.comm.rank == 0:
-                out.write_row("done", 0, done)
-                out.write_row("elapsed", 0, np.array([self.driver.elapsed]))
-                if self.chunk_values:
-                    out.write_row("chunk", 0, np.array([self.chunk_values]))
-                out.write_rows("history", 0, self.history.index)
-                if written is not None:
-                    out.write_row("weights", 0, written)
+            for name, values in once.items() if self.comm.rank == 0 else ():
+                out.write_rows(name, 0, values)
 
         self.checkpoints.save(arrays, fill)
+
+    @mpi.collective
+    def _slabs(self, labels: list[Packed], n: int) -> dict[str, Slab]:
+        """Collective. The arrays of a checkpoint for the n labels in training; `labels` here."""
+        width = int(mpi.allreduce_max(self.comm, float(max((label.numbers.size for label in labels), default=0))))
+        longest = int(mpi.allreduce_max(self.comm, float(max((len(label.history) for label in labels), default=0))))
+        if not n:
+            return {}
+        double = mpi.agreed_any(self.comm, any(label.w.dtype == np.float64 for label in labels[:1]))
+        weights, steps = Slab((n, self.rows.n_columns), "<f8" if double else "<f4"), Slab((n, longest * len(HISTORY)), "<f8")
+        rows, numbers = Slab((n, self.rows.n_global), "|u1"), Slab((n, width), "<f8")
+        return {"W": weights, "best": weights, "rows": rows, "numbers": numbers, "steps": steps}
+
+    def close(self) -> None:
+        """Close the files. Local."""
+        self.model.close()
+        if self.weights is not None:
+            self.weights.close()
 
     @mpi.collective
     def restore(self, place: int, path: Path | None) -> None:

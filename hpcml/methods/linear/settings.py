@@ -1,6 +1,4 @@
-"""Options that differ between the labels of a run: λ, λ₁ and the weight of positive rows, label
-by label.
-"""
+"""Options that differ between the labels of a run: λ, λ₁ and the weight of positive rows."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ LAMBDA = Axis("lam", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_lambda(o
 
 
 class Fitted(NamedTuple):
-    """Weights of lanes: `places` (k) of the labels among those asked for, and `settings` (k) of
-    each, −1 where it has none.
-    """
+    """Weights of lanes: places (k) of labels among those asked for, and settings (k); −1: none."""
 
     places: np.ndarray
     settings: np.ndarray
@@ -66,9 +62,7 @@ def at_setting(options: Any, setting: Setting) -> Any:
 
 
 class Chosen(NamedTuple):
-    """The choice for the labels of a run: `settings[which[l]]` for label l, and what else the
-    model says of them.
-    """
+    """The choice for a run: settings[which[l]] for label l, and what else the model says."""
 
     settings: list[Setting]
     which: np.ndarray  # (n_labels)
@@ -85,9 +79,7 @@ class Chooser(Protocol):
 
     @mpi.collective
     def choose(self, comm: mpi.Comm, problem: Any, folder: RunFolder, options: Any, resume: bool, signals: StopSignals) -> Chosen:
-        """Collective over `comm`. The choice; or that of the run that is continued. Raises
-        Interrupted.
-        """
+        """Collective over `comm`. The choice, or that of a run that goes on. Raises Interrupted."""
 
 
 class OneByOne:
@@ -104,9 +96,7 @@ class OneByOne:
         self.method.solver(self.risks[0], np.zeros(0, np.int64), self.n_lanes, self.options[0]).warm_up()
 
     def fit(self, labels: np.ndarray, stop: Stop) -> Iterator[Fitted]:
-        """The weights of the labels at all settings. Raises Stopped, MemoryError,
-        NonFiniteError.
-        """
+        """The weights of the labels at all settings. Raises what `Solver.solve` does."""
         for number, (risk, options) in enumerate(zip(self.risks, self.options, strict=True)):
             n_positive = risk.rows.n_positive[labels]
             some = np.flatnonzero((n_positive > 0) & (n_positive < risk.rows.n_global)).tolist()
@@ -129,9 +119,7 @@ def _as_lanes(done: Sequence[Finished], setting: int, n_columns: int) -> Fitted:
 
 
 class SettingsSolver(Solver):
-    """The labels of a rank group, those of one setting after those of another; those in training
-    are not checkpointed.
-    """
+    """The labels of a group, setting by setting; those in training are not checkpointed."""
 
     def __init__(self, method: Any, risk: Risk, labels: np.ndarray, n_lanes: int, options: LinearOptions, chosen: Chosen) -> None:
         """Trains with `options` but for what was chosen for each label. Local."""

@@ -27,18 +27,14 @@ def history_line(step: tuple[float, ...]) -> str:
 
 
 class History(NamedTuple):
-    """The record of each step of a label: the columns of history.csv, and a step's numbers as
-    text.
-    """
+    """The record of a label's steps: columns of history.csv, and a step's numbers as text."""
 
     columns: tuple[str, ...] = HISTORY
     line: Callable[[tuple[float, ...]], str] = history_line
 
 
 class SparseWeightsOf(NamedTuple):
-    """The weights of a label that are not 0, the columns (ascending) where they are, and an
-    intercept that is no column.
-    """
+    """Weights that are not 0, their columns (ascending), and an intercept that is no column."""
 
     columns: np.ndarray
     values: np.ndarray
@@ -46,9 +42,7 @@ class SparseWeightsOf(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A label that has left: its weights (n_columns, or sparse), the objective over all rows,
-    and how it went.
-    """
+    """A label that has left: its weights (n_columns, or sparse), f over all rows, how it went."""
 
     label: int
     w: np.ndarray | SparseWeightsOf
@@ -64,9 +58,7 @@ Turns = Generator[list[Finished], None, None]
 
 
 class Packed(NamedTuple):
-    """A label in training, as a checkpoint holds it: all that it needs to continue on any number
-    of ranks.
-    """
+    """A label in training, as a checkpoint holds it: enough for any number of ranks to go on."""
 
     w: np.ndarray  # (n_columns)
     best: np.ndarray  # (n_columns)
@@ -76,8 +68,7 @@ class Packed(NamedTuple):
 
 
 class Solver:
-    """Trains the labels of a rank group: each method has its own. It knows rows and labels, and no
-    folder, clock or file.
+    """Trains the labels of a rank group. It knows rows and labels, and no folder, clock or file.
 
     A method makes it of what the labels have in common (`Risk`), the numbers in the data of all
     labels of the run, how many labels share a pass, and options. Making one is local; it may raise
@@ -91,8 +82,7 @@ class Solver:
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group. Train labels (their places in the run), turn after turn; of
-        each turn, those that are done.
+        """Collective over the group. Train labels (places in the run); each turn yields those done.
 
         A turn takes seconds at most, or looks at `stop` in between. Raises Stopped, NonFiniteError,
         on all ranks of the group.
@@ -101,14 +91,10 @@ class Solver:
 
     @mpi.collective
     def pack(self) -> list[Packed]:
-        """Collective over the group, between two turns or after Stopped. The labels in training,
-        for a checkpoint.
-        """
+        """Collective over the group, between turns or after Stopped. The labels in training."""
         return []
 
     @mpi.collective
     def unpack(self, packed: Packed) -> None:
-        """Collective over the group, before `solve`. Take up a label where it was; only of a
-        solver that `packs`.
-        """
+        """Collective over the group, before `solve`. Take up a label; if the solver `packs`."""
         raise AssertionError("a subclass says")

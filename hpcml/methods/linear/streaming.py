@@ -1,6 +1,4 @@
-"""Where memory is short: how many values of the rows are read from the disk at a time, and how
-many stay in memory.
-"""
+"""Where memory is short: how many values of the rows are read at a time, and how many stay."""
 
 from __future__ import annotations
 
@@ -17,8 +15,7 @@ from hpcml.mpi.memory import return_freed_memory
 def plan_chunks(
     comm: mpi.Comm, problem: LabelProblem, options: LinearOptions, n_lanes: int, before: int, log: Log
 ) -> tuple[int, int]:
-    """Collective over `comm`. How many labels share a pass, and values in each row slice that is
-    streamed, else 0.
+    """Collective over `comm`. How many labels share a pass, and values in a streamed slice, or 0.
 
     Fewer labels than `n_lanes` if that is better than small chunks (`fewer_lanes`), unless the user
     said how many. Where a run is continued, chunks are no larger than they were `before`; 0: it had
@@ -52,8 +49,7 @@ def plan_chunks(
 def plan_streaming(
     comm: mpi.Comm, problem: LabelProblem, options: LinearOptions, n_lanes: int, asked: int, log: Log
 ) -> tuple[int, int]:
-    """Collective over `comm`. Values in each row slice that is streamed, and how many stay in
-    memory between two passes.
+    """Collective over `comm`. Values in a streamed row slice, and how many stay in memory.
 
     (0, 0) if memory holds all rows. `asked` is what `plan_chunks` found; the model does not depend
     on the rest.

@@ -10,10 +10,10 @@ from hpcml.data.dataset import DataFile
 from hpcml.errors import Interrupted
 from hpcml.log import Progress, plural
 from hpcml.methods.linear.earlier import Earlier
-from hpcml.methods.linear.layout import check_disk, lanes_per_group
+from hpcml.methods.linear.layout import lanes_per_group
 from hpcml.methods.linear.load import LabelProblem, load
 from hpcml.methods.linear.method import LinearMethod
-from hpcml.methods.linear.model_file import finish, open_model, sparse_weights
+from hpcml.methods.linear.model_file import check_disk, finish, open_model
 from hpcml.methods.linear.options import LinearOptions, with_defaults
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
@@ -38,64 +38,56 @@ def train(
     chooser: Chooser | None = None,
     earlier: Earlier | None = None,
 ) -> TrainReport:
-    """Collective over the session. Train one model per label of `data` into the run folder of the
-    target.
+    """Collective over the session. Train one model per label of `data` into the target's folder.
 
-    A `chooser` first chooses some of the options for each label. Labels keep the models of an
-    `earlier` run that still hold. When a run is continued, a loss or an intercept that is not given
-    is the run's own. The folder is untouched before the options fit the data. Raises ConfigError,
-    DataError or NonFiniteError for what the user can mend, Interrupted after a signal or the time
-    limit.
+    A `chooser` first chooses options for each label; labels keep models of an `earlier` run that
+    still hold. Nothing is written before the options fit the data. Raises ConfigError, DataError or
+    NonFiniteError for what the user can mend, Interrupted after a signal or the time limit.
     """
     options.validate()
-    comm, log, signals = session.comm, session.log, session.signals
+    comm, log = session.comm, session.log
     options = with_defaults(options, config_before(comm, target))
     with mpi.agreed(comm, f"opening {data}"):
         dataset = DataFile(data)
     with dataset, ExitStack() as stack:
         problem, columns = load(stack, method, session, dataset, options)
-        folder = stack.enter_context(RunFolder(comm, target.output, log))
-        origin = problem.origin()
+        folder, origin = stack.enter_context(RunFolder(comm, target.output, log)), problem.origin()
         problem.objective.start_from(comm, problem.names, origin)
         asked = options if chooser is None else chooser.asked(options)
         if earlier is not None:
             earlier.compare(comm, problem, log)
         source = None if earlier is None else str(earlier.run.resolve())
         state = folder.prepare(RunConfig(method.name, dataset.path.resolve(), asked, source), target)
-        kept = frozenset() if earlier is None else frozenset(earlier.kept)
         if state == FINISHED:
             log(f"{folder.path} is finished already; nothing to resume")
-            return read_report(comm, folder, problem.rows, problem.objective, 0.0, options, kept)
-        if options.drop is None:
-            sizes = (len(problem.names), problem.rows.n_columns - problem.rows.bias, problem.objective.weight_type.itemsize)
-            with folder.discarded_on_error():
-                check_disk(comm, folder.model_part, *sizes, log)
-        look = stop_at(signals, "writing what the model says of the features")
-        chosen = None if chooser is None else chooser.choose(comm, problem, folder, options, target.resume, signals)
-        model = open_model(comm, folder, problem, options, origin, state == UNFINISHED, columns, look, chosen)
+            return read_report(folder, problem, options, () if earlier is None else earlier.kept)
+        check_disk(folder, problem, options)
+        chosen = None if chooser is None else chooser.choose(comm, problem, folder, options, target.resume, session.signals)
+        look = stop_at(session.signals, "writing what the model says of the features")
+        model = open_model(folder, problem, options, origin, state == UNFINISHED, columns, look, chosen)
         del columns
-        weights = sparse_weights(comm, folder, problem, options)
         n_values = int(problem.rows.counts.sum(dtype="int64"))  # on all ranks of the group
-        spent = 0.0 if chosen is None else chosen.seconds
-        driver = Driver(comm, problem.rows.comm, options, signals, n_values, spent)
-        run = LabelRun(driver, problem, model, folder, options, weights)
-        try:
-            _solve(run, chosen, earlier, state == UNFINISHED)
-        finally:
-            model.close()
-            if weights is not None:
-                weights.close()
-        if weights is not None:
-            complete_model(comm, folder.model_part, weights)
-        finish(comm, folder)
-        cpu_seconds = comm.allreduce(driver.cpu_seconds)
-        return read_report(comm, folder, problem.rows, problem.objective, driver.elapsed, options, kept, cpu_seconds)
+        driver = Driver(comm, problem.rows.comm, options, session.signals, n_values, 0.0 if chosen is None else chosen.seconds)
+        return _complete(LabelRun(driver, problem, model, folder, options), chosen, earlier, state == UNFINISHED)
+
+
+@mpi.collective
+def _complete(run: LabelRun, chosen: Chosen | None, earlier: Earlier | None, restore: bool) -> TrainReport:
+    """Collective over the run's ranks. Train, and give the model its name; see `_solve`."""
+    try:
+        _solve(run, chosen, earlier, restore)
+    finally:
+        run.close()
+    if run.weights is not None:
+        complete_model(run.comm, run.folder.model_part, run.weights)
+    finish(run.folder)
+    kept, cpu_seconds = () if earlier is None else earlier.kept, run.comm.allreduce(run.driver.cpu_seconds)
+    return read_report(run.folder, run.problem, run.options, kept, run.driver.elapsed, cpu_seconds)
 
 
 @mpi.collective
 def _solve(run: LabelRun, chosen: Chosen | None, earlier: Earlier | None, restore: bool) -> None:
-    """Collective over the run's ranks. Train the labels that are not done, and those that a
-    checkpoint has.
+    """Collective over the run's ranks. Train the labels that are not done, or in a checkpoint.
 
     Raises Interrupted after a signal or the time limit.
     """
@@ -131,9 +123,7 @@ def _solve(run: LabelRun, chosen: Chosen | None, earlier: Earlier | None, restor
 def make_solver(
     problem: LabelProblem, n_lanes: int, streamed: tuple[int, int], options: LinearOptions, chosen: Chosen | None
 ) -> Solver:
-    """The solver of the labels, all with these options, or each with those chosen for it. Local;
-    raises MemoryError.
-    """
+    """The solver of the labels, with these options, or those chosen. Local; raises MemoryError."""
     risk = problem.objective.streamed(*streamed)
     if chosen is not None:
         return SettingsSolver(problem.method, risk, problem.labels, n_lanes, options, chosen)

@@ -1,5 +1,4 @@
-"""How PROBE approaches its limit, beside two idealised algorithms that know it (PROBE 2012,
-"Analysis of Algorithm").
+"""How PROBE approaches its limit, beside two idealised algorithms that know it (PROBE 2012).
 
 All three walk from w₁ = 0 along the subgradient, `w_{t+1} = w_t − η g(w_t)`, and differ in η alone.
 For any η, by convexity,
@@ -40,16 +39,12 @@ class Trace:
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> float:
-    """a · b. Not `a @ b`, whose last bits depend on where the arrays lie: ranks would part
-    company.
-    """
+    """a · b; not `a @ b`, whose last bits depend on where arrays lie: ranks would part."""
     return float(np.sum(a * b))
 
 
 def _iterates(evaluate: Evaluate, n_weights: int, step_size: StepRule, max_steps: int) -> Iterator[tuple[np.ndarray, float, bool]]:
-    """Yield (w_t, f(w_t), whether it is the last) from w₁ = 0; w_t is changed in place
-    afterwards.
-    """
+    """Yield (w_t, f(w_t), is it the last) from w₁ = 0; w_t changes in place afterwards."""
     w = np.zeros(n_weights)
     for t in range(1, max_steps + 1):
         f, g = evaluate(w)
@@ -85,9 +80,7 @@ def _ratio(gap: float, grad_sq: float) -> float:
 def probe_limit(
     evaluate: Evaluate, n_weights: int, epsilon: float = EPSILON, max_steps: int = MAX_STEPS
 ) -> tuple[np.ndarray, float]:
-    """(w*, f(w*)): the w_t with the least f of a PROBE run, which `trace_probe` with the same
-    arguments passes through.
-    """
+    """(w*, f(w*)): the w_t with the least f of a PROBE run, which `trace_probe` passes through."""
     w_star, f_star = np.zeros(n_weights), np.inf
     for w, f, _ in _iterates(evaluate, n_weights, _probe_step(epsilon), max_steps):
         if f < f_star:
@@ -98,22 +91,17 @@ def probe_limit(
 def trace_probe(
     evaluate: Evaluate, w_star: np.ndarray, break_even: BreakEven, epsilon: float = EPSILON, max_steps: int = MAX_STEPS
 ) -> Trace:
-    """Follow PROBE (Algorithm 1 on all rows: none is dormant) until φ < `epsilon` or for
-    `max_steps` steps.
-    """
+    """Follow PROBE (Algorithm 1, no row dormant) until φ < `epsilon`, or for `max_steps` steps."""
     return _trace("PROBE", evaluate, w_star, _probe_step(epsilon), max_steps, break_even)
 
 
 def trace_probe_star(evaluate: Evaluate, w_star: np.ndarray, f_star: float, n_steps: int, break_even: BreakEven) -> Trace:
-    """Follow PROBE*, `η = (f(w_t) − f(w*))/‖g‖²` (equation 3), until f(w_t) ≤ f(w*) or for
-    `n_steps` steps.
-    """
+    """Follow PROBE*, `η = (f(w_t) − f(w*))/‖g‖²` (equation 3), until f(w_t) ≤ f(w*)."""
     return _trace("PROBE*", evaluate, w_star, lambda _w, f, g: _ratio(f - f_star, _dot(g, g)), n_steps, break_even)
 
 
 def trace_ideal(evaluate: Evaluate, w_star: np.ndarray, f_star: float, n_steps: int, break_even: BreakEven) -> Trace:
-    """Follow IDEAL, `η = g · (w_t − w*)/‖g‖²`: the point of the gradient line nearest to w*; stops
-    like PROBE*.
+    """Follow IDEAL, `η = g · (w_t − w*)/‖g‖²`: the line's point nearest to w*; stops like PROBE*.
 
     By convexity this η is at least that of PROBE*, so it is above 0 as long as f(w_t) > f(w*).
     """
@@ -127,9 +115,7 @@ def trace_ideal(evaluate: Evaluate, w_star: np.ndarray, f_star: float, n_steps: 
 def trace_all(
     evaluate: Evaluate, w_star: np.ndarray, break_even: BreakEven, epsilon: float = EPSILON, max_steps: int = MAX_STEPS
 ) -> list[Trace]:
-    """The three traces of figures 1 to 3; the idealised algorithms take at most as many steps as
-    PROBE did.
-    """
+    """The traces of figures 1 to 3; idealised algorithms take no more steps than PROBE did."""
     f_star, _ = evaluate(w_star)
     probe = trace_probe(evaluate, w_star, break_even, epsilon, max_steps)
     idealised = (trace_probe_star, trace_ideal)

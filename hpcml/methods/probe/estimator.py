@@ -1,6 +1,4 @@
-"""PROBE as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows
-of many.
-"""
+"""PROBE as a scikit-learn classifier, on one rank or on the rows of many."""
 
 from __future__ import annotations
 

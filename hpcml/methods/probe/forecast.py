@@ -21,12 +21,12 @@ from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measur
 from hpcml.methods.linear import forecast as linear
 from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.method import LinearMethod
-from hpcml.methods.linear.objective import Objective, Panel, panel_widths
+from hpcml.methods.linear.objective import Objective, panel_widths
 from hpcml.methods.linear.options import LinearOptions, with_defaults
+from hpcml.methods.linear.panel import Panel
 from hpcml.methods.linear.solver import Finished
-from hpcml.methods.probe import train, train_pegasos
-from hpcml.methods.probe.first_order import probe
 from hpcml.methods.probe.options import ProbeOptions
+from hpcml.methods.probe.train import METHOD, PEGASOS_METHOD, probe
 from hpcml.options import flag_of
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
@@ -62,8 +62,7 @@ class Steps:
         return np.interp(np.arange(n_lanes), np.arange(len(found)), found)
 
     def slowest(self, n_labels: int, n_groups: int, turns: np.ndarray) -> tuple[float, float]:
-        """Passes and seconds of the group that is done last, if a step takes `turns` with 1, 2, …
-        labels in its lanes.
+        """Passes and seconds of the last group, if a step takes `turns` with 1, 2, … labels.
 
         The mean of draws: a label takes the steps of any one of a pilot.
         """
@@ -76,9 +75,7 @@ class Steps:
 
 
 def _passes(steps: np.ndarray, turns: np.ndarray) -> tuple[float, float]:
-    """Passes and seconds until labels of so many steps are done, if each lane takes the next
-    label when it has done one.
-    """
+    """Passes and seconds until labels of so many steps are done; free lanes take the next."""
     lanes = [0.0] * turns.size
     for each in steps.tolist():
         heapq.heapreplace(lanes, lanes[0] + each)
@@ -111,9 +108,7 @@ class ProbeForecaster:
         }
 
     def pilot(self, samples: Sequence[CompactRows], options: Any, timer: Timer) -> Steps | None:
-        """Labels of all frequencies, to their end, on two samples, which show how steps grow
-        with the rows.
-        """
+        """Labels of all frequencies on two samples, which show how steps grow with the rows."""
         samples = linear.with_labels(samples)
         number = next((k for k, rows in enumerate(samples) if k > 0 and rows.data.size >= LEAST_VALUES), len(samples) - 1)
         found = self._steps_of(samples[number], options, timer)
@@ -230,4 +225,4 @@ class _Step:
         return min(timer(step) for _ in range(REPEATS))
 
 
-FORECAST, PEGASOS = ProbeForecaster(train.METHOD), PegasosForecaster(train_pegasos.METHOD)
+FORECAST, PEGASOS = ProbeForecaster(METHOD), PegasosForecaster(PEGASOS_METHOD)

@@ -38,9 +38,7 @@ class ProbeOptions(InterceptOptions):
     """Give a label up after so many steps and say so. Default: 5000."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         if not 0 < self.epsilon < 2 / 3:
             raise ConfigError(f"--epsilon {self.epsilon}: expected a number between 0 and 2/3")

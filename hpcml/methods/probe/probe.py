@@ -32,9 +32,7 @@ class ProbeState:
     step: int = 0
 
     def advance(self, f: float, grad_sq: float) -> Step:
-        """Take f(w_t) and ‖g(w_t)‖², return the step to w_{t+1} (Algorithm 1, one turn of the
-        loop).
-        """
+        """The step to w_{t+1} from f(w_t) and ‖g(w_t)‖² (Algorithm 1, a turn of the loop)."""
         self.step += 1
         self.cycle_iteration += 1
         if f > self.f_previous:

@@ -1,5 +1,4 @@
-"""The 1-slack cutting-plane method of one label (SVMperf: Joachims 2006, Algorithm 3), without the
-vectors.
+"""The 1-slack cutting-plane method of a label (Joachims 2006, Algorithm 3), without vectors.
 
 A plane at w_t is a_t = a subgradient of R at w_t and b_t = R(w_t) − a_t·w_t, so that R(w) ≥ ξ(w) =
 max(0, max_k a_k·w + b_k). The next w minimises λ/2‖w‖² + ξ(w); a step is over when R(w) − ξ(w) is
@@ -35,8 +34,7 @@ def violation_limit(epsilon: float = EPSILON) -> float:
 
 
 class CuttingPlanes:
-    """The inner products K of the planes, their offsets b and the dual variables α; the caller
-    keeps the vectors a_k.
+    """The planes' inner products K, offsets b and duals α; the caller keeps the vectors a_k.
 
     Attributes
     ----------
@@ -57,9 +55,7 @@ class CuttingPlanes:
         return len(self.offsets)
 
     def add(self, products: np.ndarray, offset: float) -> None:
-        """Append a plane: `products` (n_planes + 1,) are a·a_k in order, then a·a. ValueError on
-        another shape.
-        """
+        """Append a plane; products (n_planes + 1,): a·a_k in order, then a·a. Raises ValueError."""
         n = len(self)
         if products.shape != (n + 1,):
             raise ValueError(f"a new plane has inner products of shape {products.shape}, but {n} planes need ({n + 1},)")
@@ -70,8 +66,7 @@ class CuttingPlanes:
         self.idle = np.append(self.idle, 0)
 
     def solve(self) -> np.ndarray:
-        """Return α (n_planes,), the maximiser of α·b − αᵀKα/2λ over α ≥ 0, Σα ≤ 1; the next w is
-        −(1/λ) Σ α_k a_k.
+        """α (n_planes,), which maximises α·b − αᵀKα/2λ with α ≥ 0, Σα ≤ 1; w is −(1/λ) Σ α_k a_k.
 
         It starts afresh each time, so that a run that resumes gets the same bits. HpcmlError if the
         solver gives up.
@@ -87,9 +82,7 @@ class CuttingPlanes:
         return self.alpha
 
     def drop(self, idle: int = IDLE_LIMIT) -> np.ndarray:
-        """Forget the planes with α = 0 in each of the last `idle` solves; return their indexes,
-        ascending, as before the drop.
-        """
+        """Forget the planes with α = 0 in the last `idle` solves; their indexes, ascending."""
         keep = self.idle < idle
         self.gram = self.gram[np.ix_(keep, keep)]
         self.offsets, self.alpha, self.idle = self.offsets[keep], self.alpha[keep], self.idle[keep]
@@ -108,16 +101,3 @@ class CuttingPlanes:
     def _descent(self) -> np.ndarray:
         """a_k·w = −(Kα)_k/λ, (n_planes,); not by BLAS, whose bits depend on its threads."""
         return -(self.gram * self.alpha).sum(axis=1) / self.lam
-
-    def pack(self) -> np.ndarray:
-        """The state as float64 numbers, for a checkpoint."""
-        return np.concatenate([[self.lam, len(self)], self.offsets, self.alpha, self.idle, self.gram.ravel()])
-
-    @classmethod
-    def unpack(cls, values: np.ndarray) -> CuttingPlanes:
-        """The state that `pack` gave."""
-        planes, n = cls(float(values[0])), int(values[1])
-        planes.offsets, planes.alpha, idle = values[2 : 2 + 3 * n].reshape(3, n).copy()
-        planes.idle = idle.astype(np.int64)
-        planes.gram = values[2 + 3 * n :].reshape(n, n).copy()
-        return planes

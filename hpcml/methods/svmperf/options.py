@@ -26,8 +26,6 @@ class SvmperfOptions(InterceptOptions):
     """Give a label up after so many cutting planes and say so. Default: 5000."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         check_above_0(self, "svmperf_epsilon")

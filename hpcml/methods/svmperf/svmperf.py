@@ -1,15 +1,11 @@
-"""SVMperf: the 1-slack cutting-plane method (Joachims 2006, Algorithm 3) on the passes over the
-rows that PROBE makes.
+"""SVMperf: 1-slack cutting planes (Joachims 2006, Algorithm 3), on the passes that PROBE makes.
 
 A step costs one pass, which gives R(w_t) and the plane a_t = Σ ∂ℓ / m, b_t = R(w_t) − a_t·w_t;
 `CuttingPlanes` chooses the next w from the planes' inner products. Each rank keeps its own columns
-of every plane. The planes have the precision of the weights: their inner products are those of the
-stored numbers, in float64, so the program solved is that of the stored planes, and a plane rounded
-to float32 misplaces the lower bound by no more than rounding w to float32 does f(w), some 10⁻⁷ of
-f.
+of every plane, in the precision of the weights: the program solved is that of the stored planes. A
+plane rounded to float32 misplaces the lower bound by some 10⁻⁷ of f, as rounding w does.
 
-What a label in training needs (its planes) goes into no checkpoint: after a resume the label begins
-again, on the same path to the same bits.
+A label's planes go into no checkpoint: after a resume it begins again, to the same bits.
 """
 
 from __future__ import annotations
@@ -20,12 +16,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hpcml import mpi
-from hpcml.methods.linear import plane_kernels as kernels
 from hpcml.methods.linear.block_kernels import CHUNK
-from hpcml.methods.linear.objective import Objective, Panel, panel_widths
+from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.linear.objective import Objective, panel_widths
+from hpcml.methods.linear.panel import Panel
 from hpcml.methods.linear.panel_kernels import VIOLATORS, VISITED
 from hpcml.methods.linear.panels import PanelSolver
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished
+from hpcml.methods.svmperf import kernels
 from hpcml.methods.svmperf.cutting import CuttingPlanes, violation_limit
 from hpcml.methods.svmperf.options import SvmperfOptions
 from hpcml.run.stop import Stop
@@ -50,8 +48,7 @@ class Cutting:
 
 
 class SvmperfSolver(PanelSolver):
-    """The labels of the cutting plane method; a checkpoint holds none of those in training: they
-    begin again.
+    """The labels of the cutting-plane method; those in training begin again after a resume.
 
     The model is the iterate with the least objective; `phi` in the history is (f_min − lower bound)
     / f_min.
@@ -61,6 +58,13 @@ class SvmperfSolver(PanelSolver):
         """Raises MemoryError."""
         super().__init__(objective, panel_widths(n_lanes, options.precision), labels)
         self.limit, self.max_steps = violation_limit(options.svmperf_epsilon), options.step_limit
+
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+        super().warm_up()
+        w = np.zeros(0, self.objective.weight_type)
+        kernels.products(w.reshape(1, 0), w, np.zeros((0, 2)))
+        kernels.combine(w.reshape(1, 0), np.zeros(1), w)
 
     def _begin(self, panel: Panel, label: int) -> Cutting:
         vectors = np.empty((0, panel.counts[self.objective.comm.rank] // panel.width), panel.w.dtype)
@@ -78,9 +82,7 @@ class SvmperfSolver(PanelSolver):
 
     @mpi.collective
     def _judge(self, p: int, panel: Panel, seconds: float) -> list[tuple[int, int]]:
-        """Collective. Take the values at w_t; the lanes that are done, and how: R(w_t) − ξ(w_t)
-        is small, or max_steps reached.
-        """
+        """Collective. Take the values at w_t; the lanes that are done, and how."""
         f, grad_sq = panel.gather()
         losses, improved, done = panel.mean_losses(), np.zeros(panel.width, dtype=np.bool_), []
         for lane in panel.active.tolist():
@@ -143,9 +145,7 @@ def make_room(training: Cutting) -> None:
 
 
 def add_plane(training: Cutting, panel: Panel, lane: int) -> np.ndarray:
-    """Store own columns of a_t; its products per chunk of them with all planes, itself, and w_t:
-    (chunks, len(planes) + 2).
-    """
+    """Store own columns of a_t; products per chunk with all planes, and w_t: (chunks, n + 2)."""
     n = len(training.planes)
     np.divide(panel.slopes(lane), panel.objective.rows.n_global, out=training.vectors[n], casting="same_kind")
     w = np.ascontiguousarray(panel.lane(panel.w[panel.own], lane))
@@ -155,9 +155,7 @@ def add_plane(training: Cutting, panel: Panel, lane: int) -> np.ndarray:
 
 
 def next_weights(training: Cutting) -> np.ndarray:
-    """Own columns of w_{t+1} = −(1/λ) Σ α_k a_k; forgets the planes that have been idle for
-    long. Raises HpcmlError.
-    """
+    """Own columns of w_{t+1} = −(1/λ) Σ α_k a_k; drops idle planes. Raises HpcmlError."""
     planes, n = training.planes, len(training.planes)
     w = np.empty(training.vectors.shape[1], training.vectors.dtype)
     kernels.combine(training.vectors[:n], -planes.solve() / planes.lam, w)
@@ -165,3 +163,6 @@ def next_weights(training: Cutting) -> np.ndarray:
     if gone.size:
         training.vectors[: len(planes)] = np.delete(training.vectors[:n], gone, axis=0)
     return w
+
+
+METHOD = LinearMethod(name="svmperf", solver=SvmperfSolver)

@@ -6,7 +6,8 @@ import scipy.sparse as sp
 
 from hpcml.methods.elastic_net import delayed_kernels as kernels
 from hpcml.methods.elastic_net.delayed import table_bounds
-from hpcml.methods.elastic_net.delayed_kernels import LANES
+from hpcml.methods.elastic_net.delayed_kernels import LANES, DelayedLanes, OwnRates, SharedRates, Shrinkage
+from hpcml.methods.elastic_net.judge_kernels import Vectors
 
 STRENGTHS = [(0.0, 0.0), (1e-2, 0.0), (0.0, 1e-2), (1e-2, 1e-2)]
 
@@ -17,6 +18,21 @@ def rows(seed, n=400, d=60):
     X.sort_indices()
     positive = rng.integers(0, 1 << LANES, n).astype(np.uint16)
     return X, positive, rng.permutation(np.repeat(np.arange(n), 5))  # 2,000 steps
+
+
+def csr(X):
+    return Vectors(X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data)
+
+
+def own_rates(d, alpha):
+    return OwnRates(alpha, np.full(d * LANES, alpha), np.ones(LANES), np.zeros(d, np.int64))
+
+
+def filled(etas, l2, truncated):
+    """The tables of these rates."""
+    tables = SharedRates(etas, *np.empty((2, etas.size + 1)))
+    kernels.tables(tables, l2, truncated)
+    return tables
 
 
 def slope(z, y, squared):
@@ -52,26 +68,23 @@ def eager(X, positive, order, rate, etas, l1, l2, truncated, squared):
 def test_delayed_is_eager(rate, l1, l2, truncated, squared):
     X, positive, order = rows(3)
     etas = 0.3 / np.sqrt(1 + np.arange(order.size) / 400) if rate == "decaying" else np.full(order.size, 0.3)
-    csr, n = (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data), order.size
-    w, b = np.zeros(X.shape[1] * LANES), np.zeros(LANES)
+    matrix, n, shrinkage = csr(X), order.size, Shrinkage(l1, l2, truncated)
+    lanes = DelayedLanes(positive, np.zeros(X.shape[1] * LANES), np.zeros(LANES), squared)
     if rate == "adagrad":
-        psi, rates, b_squares = np.zeros(X.shape[1], np.int64), np.full(w.size, 0.3), np.ones(LANES)
+        rates = own_rates(X.shape[1], 0.3)
         for part in (slice(0, 700), slice(700, n)):
-            state = (positive, w, rates, psi, b, b_squares)
-            kernels.sweep_adagrad(order[part], *csr, *state, 0.3, part.start, l1, l2, truncated, squared)
-        kernels.flush_adagrad(w, rates, psi, 0.3, n, l1, l2, truncated)
-        assert (psi == 0).all()
+            kernels.sweep_adagrad(order[part], matrix, lanes, rates, part.start, shrinkage)
+        kernels.flush_adagrad(lanes.w, rates, n, shrinkage)
+        assert (rates.psi == 0).all()
     else:
         seen = np.tile([1.0, 0.0], (X.shape[1], 1))
         for begin, end in ((0, 900), (900, n)):  # the tables begin anew in between
-            phi, beta = np.empty((2, end - begin + 1))
-            kernels.tables(etas[begin:end], l2, truncated, phi, beta)
+            tables = filled(etas[begin:end], l2, truncated)
             for part in (slice(begin, begin + 100), slice(begin + 100, end)):
-                state = (positive, w, seen, b, etas[begin:end], phi, beta)
-                kernels.sweep_tables(order[part], *csr, *state, part.start - begin, l1, squared)
-            kernels.flush_tables(w, seen, phi[-1], beta[-1], l1)
+                kernels.sweep_tables(order[part], matrix, lanes, seen, tables, part.start - begin, l1)
+            kernels.flush_tables(lanes.w, seen, tables.phi[-1], tables.beta[-1], l1)
             assert (seen == [1, 0]).all()
-    W = w.reshape(-1, LANES)
+    W, b = lanes.w.reshape(-1, LANES), lanes.b
     expected, intercept = eager(X, positive, order, rate, etas, l1, l2, truncated, squared)
     scale = np.abs(expected).max()
     assert np.abs(W - expected).max() <= 1e-12 * scale
@@ -83,18 +96,15 @@ def test_delayed_is_eager(rate, l1, l2, truncated, squared):
 def test_lanes_know_nothing_of_each_other(rate):
     """A label gets the same bits beside any others, also where the closed form is a series for some of their rates only."""
     X, positive, order = rows(4)
-    csr, n, found = (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data), order.size, []
+    matrix, found = csr(X), []
     for bits in (positive, positive & 1):
-        w, b, rule = np.zeros(X.shape[1] * LANES), np.zeros(LANES), (1e-2, 2e-3)
+        lanes = DelayedLanes(bits, np.zeros(X.shape[1] * LANES), np.zeros(LANES), False)
         if rate == "adagrad":
-            state = (bits, w, np.full(w.size, 0.6), np.zeros(X.shape[1], np.int64), b, np.ones(LANES))
-            kernels.sweep_adagrad(order, *csr, *state, 0.6, 0, *rule, False, False)
+            kernels.sweep_adagrad(order, matrix, lanes, own_rates(X.shape[1], 0.6), 0, Shrinkage(1e-2, 2e-3, False))
         else:
-            phi, beta = np.empty((2, n + 1))
-            kernels.tables(np.full(n, 0.3), rule[1], False, phi, beta)
-            state = (bits, w, np.tile([1.0, 0.0], (X.shape[1], 1)), b, np.full(n, 0.3), phi, beta)
-            kernels.sweep_tables(order, *csr, *state, 0, rule[0], False)
-        found.append(w.reshape(-1, LANES))
+            tables = filled(np.full(order.size, 0.3), 2e-3, False)
+            kernels.sweep_tables(order, matrix, lanes, np.tile([1.0, 0.0], (X.shape[1], 1)), tables, 0, 1e-2)
+        found.append(lanes.w.reshape(-1, LANES))
     assert found[0][:, 0].tobytes() == found[1][:, 0].tobytes() and found[0].any()
     assert found[0].tobytes() != found[1].tobytes()
 
@@ -109,7 +119,7 @@ def test_closed_form_for_many_steps(rate, n, truncated):
     for _ in range(n):
         size = np.abs(expected) * (1 - rate * l2) - rate * l1 if truncated else (np.abs(expected) - rate * l1) / (1 + rate * l2)
         expected = np.sign(expected) * np.maximum(size, 0)
-    kernels.catch_up(w, np.full(LANES, rate), rate, n, l1, l2, truncated)
+    kernels.catch_up(w, np.full(LANES, rate), rate, n, Shrinkage(l1, l2, truncated))
     assert np.abs(w - expected).max() <= 1e-10 * np.abs(expected).max() + 1e-15
 
 
@@ -120,7 +130,6 @@ def test_tables_never_underflow(truncated):
     assert [begin for begin, _ in bounds] == [0, *[end for _, end in bounds[:-1]]] and bounds[-1][1] == etas.size
     assert len(bounds) > 5
     for begin, end in bounds:
-        phi, beta = np.empty((2, end - begin + 1))
-        kernels.tables(etas[begin:end], 1.5, truncated, phi, beta)
-        assert phi.min() > 1e-90 and np.isfinite(beta).all()
+        tables = filled(etas[begin:end], 1.5, truncated)
+        assert tables.phi.min() > 1e-90 and np.isfinite(tables.beta).all()
     assert table_bounds(etas, 0.0, truncated) == [(0, etas.size)]

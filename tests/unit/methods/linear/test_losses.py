@@ -16,11 +16,8 @@ def value_and_slope(loss, z):
 
 
 def test_codes_are_those_of_the_kernels():
-    assert {name: loss.code for name, loss in LOSSES.items()} == {
-        "hinge": panel.HINGE,
-        "huber": panel.HUBER,
-        "logistic": panel.LOGISTIC,
-    }
+    codes = {"hinge": panel.HINGE, "huber": panel.HUBER, "logistic": panel.LOGISTIC}
+    assert {name: loss.code for name, loss in LOSSES.items()} == codes
 
 
 @every_loss

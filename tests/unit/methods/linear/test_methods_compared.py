@@ -16,15 +16,15 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError
-from hpcml.methods.liblinear.train import METHOD as LIBLINEAR
-from hpcml.methods.linear import plane_kernels as kernels
+from hpcml.methods.liblinear.liblinear import METHOD as LIBLINEAR
 from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.objective import Objective
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
 from hpcml.methods.probe.train import METHOD as PROBE
-from hpcml.methods.probe.train_pegasos import METHOD as PEGASOS
+from hpcml.methods.probe.train import PEGASOS_METHOD as PEGASOS
+from hpcml.methods.svmperf import kernels
 from hpcml.methods.svmperf.cutting import IDLE_LIMIT, violation_limit
-from hpcml.methods.svmperf.train import METHOD as SVMPERF
+from hpcml.methods.svmperf.svmperf import METHOD as SVMPERF
 from hpcml.model.linear import STATUS, Model
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
@@ -99,9 +99,8 @@ def test_svmperf_certifies_its_gap_at_every_step(data, epsilon, precision):
 
 def test_svmperf_stops_at_once_where_zero_is_the_minimum(tmp_path):
     X = np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 1.0], [3.0, 1.0]])  # each row once with the label, once without
-    _, [label] = run(
-        "svmperf", dataset(tmp_path / "data.h5", X, np.array([[1], [0], [1], [0]])), replace(GIVEN["svmperf"], bias=False)
-    )
+    data = dataset(tmp_path / "data.h5", X, np.array([[1], [0], [1], [0]]))
+    _, [label] = run("svmperf", data, replace(GIVEN["svmperf"], bias=False))
     assert (label.f, label.status, label.steps) == (1.0, CONVERGED, 2)
     assert not label.w.any()
 
@@ -119,7 +118,10 @@ def test_bits_do_not_know_the_width_of_a_panel(method, tmp_path):
             assert [line[:2] for line in one.history] == [line[:2] for line in other.history]
 
 
-@pytest.mark.parametrize("method", ["svmperf", "liblinear"])
+either = pytest.mark.parametrize("method", ["svmperf", "liblinear"])
+
+
+@either
 def test_step_limit_is_a_status_and_no_warning(method, data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -127,7 +129,7 @@ def test_step_limit_is_a_status_and_no_warning(method, data):
     assert {(label.status, label.steps) for label in finished} == {(STEP_LIMIT, 2)}
 
 
-@pytest.mark.parametrize("method", ["svmperf", "liblinear"])
+@either
 def test_train_writes_what_the_method_found(method, tmp_path):
     X, Y = random_data(7, 90, 30, 6)
     Y = Y.tolil()
@@ -137,8 +139,7 @@ def test_train_writes_what_the_method_found(method, tmp_path):
     report = train(method, None, path, tmp_path / "run", options)
     assert report.degenerate == ["label1", "label2"]
     _, finished = run(method, path, options)
-    trained = [0, 3, 4, 5]
-    model = Model(report.model)
+    model, trained = Model(report.model), [0, 3, 4, 5]
     assert [STATUS[code] for code in model.labels["status"][trained]] == ["converged"] * 4
     assert model.labels["f_min"][trained].tolist() == [label.f for label in finished]
     assert model.labels["steps"][trained].tolist() == [label.steps for label in finished]

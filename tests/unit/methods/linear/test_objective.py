@@ -13,7 +13,8 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.methods.linear.losses import LOSSES
-from hpcml.methods.linear.objective import Objective, Panel, panel_widths, parse_lambda
+from hpcml.methods.linear.objective import Objective, panel_widths, parse_lambda
+from hpcml.methods.linear.panel import Panel
 from hpcml.methods.probe.options import ProbeOptions
 from hpcml.run.profile import Profile
 
@@ -33,11 +34,8 @@ def test_bad_lambda_is_named(text):
 
 
 def test_panels_are_as_few_cache_lines_as_possible():
-    assert panel_widths(1, "single") == [1]
-    assert panel_widths(40, "single") == [16, 16, 8]
-    assert panel_widths(19, "single") == [16, 4]
-    assert panel_widths(19, "double") == [8, 8, 4]
-    assert panel_widths(0, "single") == []
+    found = [panel_widths(n, "single") for n in (0, 1, 19, 40)]
+    assert found == [[], [1], [16, 4], [16, 16, 8]] and panel_widths(19, "double") == [8, 8, 4]
 
 
 def objective(tmp_path, X, Y, loss="hinge", lam="X/m", bias=False, precision="double"):
@@ -118,7 +116,7 @@ def test_features_of_very_different_size_keep_their_precision(tmp_path):
     X[:, 3], X[:, 4] = 0, X[:, 4] * 1e-20
     X[7, 3] = X[8, 3] = 1e13
     o, (columns, _) = objective(tmp_path, X.tocsr(), Y)
-    assert o.rounded
+    assert o.rule.rounded
     w = np.random.default_rng(0).normal(size=6) * 1e-3
     dense, sign = X.toarray().astype(np.float32).astype(float), np.where(Y.toarray()[:, 0] != 0, 1.0, -1.0)
     loss, grad, _ = pass_over_rows("hinge", dense, sign, w)

@@ -35,11 +35,11 @@ class Case:
         for lane in range(self.width):
             shifts[0, lane], spacing = mpi.grid(200 * bound[lane])
             shifts[1, lane], _ = mpi.grid(200 * spacing)
-        steps, state = np.full(self.width, step), self.state[begin:end].reshape(-1)
-        kernels.panel_pass(
-            *(self.indptr[begin : end + 1], self.indices, self.data, self.first + begin, w, self.keys, steps, int(self.dormant)),
-            *(state, self.loss.code, int(self.rounded), self.levels, mpi.SHIFT_OF_LEVEL, shifts, g, sums),
-        )
+        taken = kernels.RowRange(self.indptr[begin : end + 1], self.indices, self.data, self.first + begin)
+        state, steps = self.state[begin:end].reshape(-1), np.full(self.width, step)
+        arrays = kernels.PanelArrays(w, state, self.keys, steps, shifts, g, sums)
+        rule = kernels.PassRule(self.loss.code, int(self.dormant), int(self.rounded), self.levels, mpi.SHIFT_OF_LEVEL)
+        kernels.panel_pass(taken, arrays, rule)
         return (g.reshape(W.shape), sums) if rows != slice(None) else (g.reshape(W.shape), sums[0] + sums[1], sums[2], sums[3])
 
 

@@ -18,31 +18,26 @@ START = {".png": b"\x89PNG\r\n\x1a\n", ".pdf": b"%PDF-", ".svg": b"<?xml"}
 
 
 class Problem:
-    """The hinge objective of a random problem that no plane separates, and PROBE's limit on it."""
+    """The hinge objective of a random problem that no plane separates, and PROBE's limit on it.
+
+    `visited` are the w that it was evaluated at, `squares` its ‖g‖² there.
+    """
 
     def __init__(self, seed, n_rows=60, d=8):
         rng = np.random.default_rng(seed)
-        self.X, self.d = rng.normal(size=(n_rows, d)), d
+        self.X, self.d, self.visited, self.squares = rng.normal(size=(n_rows, d)), d, [], []
         self.sign = np.where(self.X @ rng.normal(size=d) + rng.normal(size=n_rows) > 0.5, 1.0, -1.0)
         self.w_star, self.f_star = probe_limit(self.evaluate, d)
 
     def evaluate(self, w):
         _, summed, _ = hinge_pass(self.X, self.sign, w)
-        return hinge_objective(self.X, self.sign, w, LAM), LAM * w + summed / self.sign.size
+        g = LAM * w + summed / self.sign.size
+        self.visited.append(w.copy())
+        self.squares.append(g @ g)
+        return hinge_objective(self.X, self.sign, w, LAM), g
 
     def traces(self):
         return trace_all(self.evaluate, self.w_star, lambda w: float(w[0]))
-
-
-def scripted(points):
-    """An `evaluate` whose n-th call gives points[n], and the w it was called with."""
-    calls = []
-
-    def evaluate(w):
-        calls.append(w.copy())
-        return points[len(calls) - 1]
-
-    return evaluate, calls
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -77,30 +72,17 @@ def test_only_probe_moves_away_from_the_limit(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_probe_star_gains_what_equation_4_promises(seed):
     problem = Problem(seed)
-    gradients = []
-
-    def evaluate(w):
-        f, g = problem.evaluate(w)
-        gradients.append(g @ g)
-        return f, g
-
-    trace = trace_probe_star(evaluate, problem.w_star, problem.f_star, 40, lambda w: 0.0)
+    trace = trace_probe_star(problem.evaluate, problem.w_star, problem.f_star, 40, lambda w: 0.0)
     squares = np.square(trace.distance)
-    promised = np.square(np.array(trace.f) - problem.f_star) / gradients  # Δ²/‖g‖²
+    promised = np.square(np.array(trace.f) - problem.f_star) / problem.squares[-len(trace.f) :]  # Δ²/‖g‖²
     assert (squares[:-1] - squares[1:] >= promised[:-1] - 1e-12 * squares[0]).all()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_ideal_takes_the_nearest_point_of_the_line(seed):
     problem = Problem(seed)
-    visited = []
-
-    def evaluate(w):
-        visited.append(w.copy())
-        return problem.evaluate(w)
-
-    trace = trace_ideal(evaluate, problem.w_star, problem.f_star, 25, lambda w: 0.0)
-    for w, after in zip(visited, trace.distance[1:], strict=False):
+    trace = trace_ideal(problem.evaluate, problem.w_star, problem.f_star, 25, lambda w: 0.0)
+    for w, after in zip(problem.visited[-len(trace.f) :], trace.distance[1:], strict=False):
         _, g = problem.evaluate(w)
         etas = np.linspace(0, 2 * np.linalg.norm(w - problem.w_star) / np.linalg.norm(g), 2001)
         away = np.linalg.norm(w - np.outer(etas, g) - problem.w_star, axis=1)
@@ -125,32 +107,23 @@ def test_idealised_algorithms_stop_at_the_minimum_or_after_as_many_steps_as_prob
 
 
 @pytest.mark.parametrize("trace", [trace_probe_star, trace_ideal])
-def test_idealised_algorithms_stop_where_f_is_no_longer_above_the_minimum(trace):
-    east, north = np.eye(2)
-    evaluate, calls = scripted([(3.0, east), (2.5, north), (2.0, east)])
-    result = trace(evaluate, np.array([-5.0, -5.0]), 2.0, 100, lambda w: 0.5)
-    assert result.f == [3.0, 2.5, 2.0]
-    assert len(calls) == 3
-    assert result.break_even == [(3, 0.5)]
-
-
-@pytest.mark.parametrize("trace", [trace_probe_star, trace_ideal])
-def test_a_vanished_subgradient_ends_the_walk(trace):
-    evaluate, calls = scripted([(3.0, np.zeros(2))])
-    assert trace(evaluate, np.ones(2), 2.0, 100, lambda w: 0.5).f == [3.0]
-    assert len(calls) == 1
+@pytest.mark.parametrize(
+    ("points", "w_star"), [([(3.0, [1, 0]), (2.5, [0, 1]), (2.0, [1, 0])], (-5.0, -5.0)), ([(3.0, [0, 0])], (1.0, 1.0))]
+)
+def test_idealised_algorithms_stop_at_the_minimum_or_where_the_subgradient_vanishes(trace, points, w_star):
+    calls = iter([(f, np.array(g, float)) for f, g in points])
+    result = trace(lambda w: next(calls), np.array(w_star), 2.0, 100, lambda w: 0.5)
+    assert result.f == [f for f, _ in points]
+    assert next(calls, None) is None
+    assert result.break_even == [(len(points), 0.5)]
 
 
 @pytest.mark.parametrize(("max_steps", "measured"), [(1, [1]), (9, [9]), (10, [10]), (25, [10, 20, 25]), (30, [10, 20, 30])])
 def test_break_even_is_measured_every_10_steps_and_at_the_last(max_steps, measured):
     problem = Problem(0)
-    visited = []
-
-    def evaluate(w):
-        visited.append(w.copy())
-        return problem.evaluate(w)
-
-    trace = trace_probe(evaluate, problem.w_star, lambda w: float(w.sum()), max_steps=max_steps)
+    problem.visited.clear()
+    trace = trace_probe(problem.evaluate, problem.w_star, lambda w: float(w.sum()), max_steps=max_steps)
+    visited = problem.visited
     assert len(trace.f) == len(trace.distance) == len(visited) == max_steps
     assert trace.break_even == [(t, float(visited[t - 1].sum())) for t in measured]
 

@@ -1,9 +1,8 @@
-"""Inner products and sums of cutting planes (`hpcml.methods.svmperf.svmperf`), each a row of a
-matrix over a range of columns.
+"""Inner products and sums of cutting planes, each a row of a matrix over a range of columns.
 
-As in `blocks`, sums over columns are made chunk by chunk of `CHUNK` columns in a fixed order, so
-that ranks which own different columns can add them up to the same bits; a range of columns begins
-at a chunk.
+As in `linear.block_kernels`, sums over columns are made chunk by chunk of `CHUNK` columns in a
+fixed order, so that ranks which own different columns can add them up to the same bits; a range of
+columns begins at a chunk.
 """
 
 import numpy as np
@@ -52,9 +51,7 @@ def _add(factor, plane, total):
 
 @njit
 def combine(planes, factors, out):
-    """out = Σ factors[k] planes[k], in float64 and in the order of k; planes (n, d), factors
-    (n), out (d).
-    """
+    """out (d) = Σ factors[k] planes[k], in float64 and in the order of k; planes (n, d)."""
     total = np.empty(CHUNK)
     for first in range(0, out.size, CHUNK):
         last = min(first + CHUNK, out.size)

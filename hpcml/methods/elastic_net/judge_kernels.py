@@ -1,0 +1,223 @@
+"""Compiled sums over the rows of one label; they are in float64 and m times the objective's mean.
+
+A label's touched rows lie in slots: those that have the label first (y = +1), then others (y = −1).
+`slot_of` (m) says where a row lies, or −1. All other rows have y = −1 and the intercept b as their
+margin. A local matrix has, column by column, the slots and the touched rows' values of the working
+set only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml.kernels import njit
+
+
+class Vectors(NamedTuple):
+    """Sparse vectors: the k-th has values[indptr[k] : indptr[k + 1]] at these `indices`."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+
+
+class RowLosses(NamedTuple):
+    """Of a label: the rows with it, all rows, and whether the loss is squared, else logistic."""
+
+    n_positive: int
+    n_rows: int
+    squared: bool
+
+
+@njit
+def loss_at(z, y, squared):
+    """ℓ, ℓ′ and ℓ″ at a margin z, with y = ±1: ½ (z − y)², or log(1 + exp(−y z))."""
+    if squared:
+        return 0.5 * (z - y) ** 2, z - y, 1.0
+    e = math.exp(-abs(z))
+    small = e / (1.0 + e)  # the lesser of the two probabilities
+    yz = y * z
+    if yz > 0:
+        return math.log1p(e), -y * small, small * (1.0 - small)
+    return math.log1p(e) - yz, -y * (1.0 - small), small * (1.0 - small)
+
+
+@njit
+def conjugate_at(z, y, squared, scale):
+    """−ℓ*(−r) for r = −scale · ℓ′(z), the row's share of the dual objective."""
+    slope = loss_at(z, y, squared)[1] * scale
+    a = -y * slope
+    if squared:
+        return a - 0.5 * a * a
+    value = 0.0
+    if a > 0:
+        value -= a * math.log(a)
+    if a < 1:
+        value -= (1.0 - a) * math.log1p(-a)
+    return value
+
+
+@njit
+def columns_of(rows, first, last, place, out):
+    """The columns first .. last − 1 of `rows`; `place` is where each begins, and is used up."""
+    for i in range(rows.indptr.size - 1):
+        for k in range(rows.indptr[i], rows.indptr[i + 1]):
+            j = rows.indices[k]
+            if first <= j < last:
+                p = place[j - first]
+                out.indices[p], out.values[p] = i, rows.values[k]
+                place[j - first] = p + 1
+
+
+@njit
+def column_totals(columns, totals):
+    """The sum of each column, in the order of its rows."""
+    for j in range(totals.size):
+        total = 0.0
+        for k in range(columns.indptr[j], columns.indptr[j + 1]):
+            total += columns.values[k]
+        totals[j] = total
+
+
+@njit
+def gather(chosen, columns, slot_of, touched, n_touched, local):
+    """Copy columns into a local matrix; untouched rows get slots. How many rows are touched."""
+    at = 0
+    for p in range(chosen.size):
+        j = chosen[p]
+        for k in range(columns.indptr[j], columns.indptr[j + 1]):
+            i = columns.indices[k]
+            slot = slot_of[i]
+            if slot < 0:
+                slot = n_touched
+                slot_of[i] = slot
+                touched[slot] = i
+                n_touched += 1
+            local.indices[at], local.values[at] = slot, columns.values[k]
+            at += 1
+        local.indptr[p + 1] = at
+    return n_touched
+
+
+@njit
+def margins(local, w, b, z):
+    """z = b + X w of the touched rows."""
+    z[:] = b
+    for p in range(w.size):
+        if w[p] != 0.0:
+            for k in range(local.indptr[p], local.indptr[p + 1]):
+                z[local.indices[k]] += w[p] * local.values[k]
+
+
+@njit
+def value(z, b, losses):
+    """Σ ℓ over all rows: the touched ones have the margins z."""
+    n_positive, n_rows, squared = losses
+    total = (n_rows - z.size) * loss_at(b, -1.0, squared)[0]
+    for s in range(z.size):
+        total += loss_at(z[s], 1.0 if s < n_positive else -1.0, squared)[0]
+    return total
+
+
+@njit
+def dual_value(z, b, losses, scale):
+    """Σ −ℓ*(−r) over all rows, for r = −scale · ℓ′."""
+    n_positive, n_rows, squared = losses
+    total = (n_rows - z.size) * conjugate_at(b, -1.0, squared, scale)
+    for s in range(z.size):
+        total += conjugate_at(z[s], 1.0 if s < n_positive else -1.0, squared, scale)
+    return total
+
+
+@njit
+def centre(z, b, losses):
+    """The intercept that is best with these weights, from b on; the margins z move with it."""
+    n_positive, n_rows, squared = losses
+    n_others = n_rows - z.size
+    for _ in range(100):
+        _, slope, curve = loss_at(b, -1.0, squared)
+        slope, curve = n_others * slope, n_others * curve
+        size = abs(slope)
+        for s in range(z.size):
+            _, one, two = loss_at(z[s], 1.0 if s < n_positive else -1.0, squared)
+            slope += one
+            curve += two
+            size += abs(one)
+        if abs(slope) <= 1e-13 * size:
+            break
+        step = max(-1.0, min(1.0, -slope / max(curve, 1e-300)))
+        b += step
+        for s in range(z.size):
+            z[s] += step
+        if abs(step) <= 1e-15 * max(1.0, abs(b)):
+            break
+    return b
+
+
+@njit
+def slopes_of(z, touched, b, losses, rows, differences):
+    """The rows whose ℓ′ differs from that of untouched ones, and by how much. Their number."""
+    n_positive, _, squared = losses
+    base = loss_at(b, -1.0, squared)[1]
+    n = 0
+    for s in range(z.size):
+        difference = loss_at(z[s], 1.0 if s < n_positive else -1.0, squared)[1] - base
+        if difference != 0.0:
+            rows[n], differences[n] = touched[s], difference
+            n += 1
+    return n
+
+
+@njit
+def add_rows(matrix, rows, factors, sums, met, n_met):
+    """sums (n_columns) += Σ factor · row; each column met joins met[:n_met]. How many those are.
+
+    `sums` is 0 for columns that are not met.
+    """
+    for r in range(rows.size):
+        factor = factors[r]
+        for k in range(matrix.indptr[rows[r]], matrix.indptr[rows[r] + 1]):
+            j = matrix.indices[k]
+            if sums[j] == 0.0:
+                met[n_met] = j
+                n_met += 1
+                sums[j] = 5e-324  # met, even if what follows adds up to 0
+            sums[j] += factor * matrix.values[k]
+            if sums[j] == 0.0:
+                sums[j] = 5e-324
+    return n_met
+
+
+@njit
+def screen(sums, met, totals, by_size, base, l1, in_use, columns, excess):
+    """The columns not in use whose gradient g is beyond Λ₁, and by how much.
+
+    Returns their number, and over all columns max |g| and Σ [|g| − Λ₁]₊². The gradient of a column
+    is sums + base · totals (base is ℓ′ of untouched rows, totals the column's sum over all rows).
+    """
+    n, largest, squares = 0, 0.0, 0.0
+    for k in range(met.size):
+        j = met[k]
+        size = abs(sums[j] + base * totals[j])
+        largest = max(largest, size)
+        if size > l1:
+            squares += (size - l1) ** 2
+            if not in_use[j]:
+                columns[n], excess[n] = j, size - l1
+                n += 1
+    for k in range(by_size.size):  # of those that no touched row has, the frequent ones
+        j = by_size[k]
+        size = abs(base * totals[j])
+        if size <= l1 and size <= largest:
+            break
+        if sums[j] == 0.0:
+            largest = max(largest, size)
+            if size > l1:
+                squares += (size - l1) ** 2
+                if not in_use[j]:
+                    columns[n], excess[n] = j, size - l1
+                    n += 1
+    return n, largest, squares
