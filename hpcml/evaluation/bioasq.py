@@ -1,5 +1,4 @@
-"""The measures of BioASQ's task a, of the labels above their thresholds; the same bits on any
-number of ranks.
+"""The measures of BioASQ's task a, of labels above thresholds; the same bits on any ranks.
 
 G. Tsatsaronis et al.: An overview of the BioASQ large-scale biomedical semantic indexing and
 question answering competition, BMC Bioinformatics 16 (2015). Each measure is defined in
@@ -81,9 +80,7 @@ class BioasqEvaluation:
 
 @dataclass
 class _Pairs:
-    """This rank's pairs of a row and a label, each as row · width + label, ascending; rows and
-    labels are places.
-    """
+    """This rank's pairs, ascending: each is place of row · width + place of label."""
 
     n_rows: int
     names: list[str]  # of the labels: those of the data, then those of the model alone
@@ -108,11 +105,9 @@ class _Pairs:
 def evaluate_bioasq(
     comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, split: str, descriptors: Path | None, log: Log
 ) -> BioasqEvaluation:
-    """Collective over `comm`. BioASQ's measures of a split; those of the hierarchy with
-    `descriptors`, a file with tree numbers.
+    """Collective over `comm`. BioASQ's measures of a split; of the hierarchy with `descriptors`.
 
-    Raises ConfigError or DataError if model, data, split and descriptors do not fit, NonFiniteError
-    if a score is not a number.
+    Raises ConfigError or DataError if these do not fit, NonFiniteError if a score is not a number.
     """
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
@@ -202,9 +197,7 @@ def _of_rows(pairs: _Pairs) -> dict[str, np.ndarray]:
 
 
 def _of_labels(n_true: np.ndarray, n_given: np.ndarray, n_hits: np.ndarray) -> dict[str, float]:
-    """The measures of the labels one by one, and of all together, from how many rows each has,
-    is given to, and both.
-    """
+    """The measures of labels from how many rows each has, is given to, and both."""
     has, is_given, hits = n_true > 0, n_given > 0, n_hits.astype(np.float64)
 
     def mean(values: np.ndarray) -> float:
@@ -224,9 +217,7 @@ def _of_labels(n_true: np.ndarray, n_given: np.ndarray, n_hits: np.ndarray) -> d
 
 
 def _of_hierarchy(pairs: _Pairs, hierarchy: Hierarchy, log: Log) -> dict[str, np.ndarray]:
-    """LCA-P, LCA-R and LCA-F of each of this rank's rows that has a true or a given label.
-    Local.
-    """
+    """LCA-P, LCA-R and LCA-F of this rank's rows with a true or a given label. Local."""
     width, found = len(pairs.names), []
     bounds = [np.searchsorted(each, np.arange(pairs.n_rows + 1) * width).tolist() for each in (pairs.true, pairs.given)]
     progress = Progress(log, "common ancestors, rows (rank 0)", pairs.n_rows)

@@ -1,6 +1,4 @@
-"""Finding the sigmoids that make scores probabilities, and keeping them in the model's file
-(`hpcml calibrate`).
-"""
+"""Finding sigmoids that make scores probabilities, kept in the model's file (`hpcml calibrate`)."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ from hpcml.model.linear import CALIBRATION, SIGMOID, Model
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """The sigmoids (n_labels × 2: slope, offset), the rows that they were found on, and the
-    model that has them.
-    """
+    """The sigmoids (n_labels × 2: slope, offset), the rows they are of, and the model with them."""
 
     model: Path
     data: Path
@@ -60,8 +56,7 @@ def calibrate(
     force: bool = False,
     log: Log | None = None,
 ) -> CalibrationReport:
-    """Collective over `comm`. Fit a sigmoid to each label (`decision`) and write the model with
-    them to `output`, or in its place.
+    """Collective over `comm`. Fit sigmoids to labels (`decision`), and write the model with them.
 
     Raises ConfigError for a classifier, and for sigmoids or an output that exist (without `force`),
     DataError if files do not fit or cannot be read or written, NonFiniteError if a score is not

@@ -1,5 +1,4 @@
-"""The values by which labels are compared with each other: log-odds, where the model has
-probabilities, else scores.
+"""Values by which labels are compared: log-odds, where the model has probabilities, else scores.
 
 Scores of different labels have one scale only if the labels were trained alike. Probabilities
 always do. Their log-odds, slope · score + offset, have the same order, and do not become equal
@@ -59,9 +58,7 @@ class Comparable:
         return distances
 
     def thresholds(self, value: float) -> np.ndarray:
-        """The score (n_labels) above which, and only above which, each label's values are above
-        `value`.
-        """
+        """The score (n_labels) above which alone a label's values are above `value`."""
         if self.by == BY_SCORE:
             return np.full(self.n_labels, value)
         low, high = (np.full(self.n_labels, _rank(end)) for end in (-_LARGEST, _LARGEST))

@@ -28,9 +28,7 @@ SHOWN_IDS = 1000  # that a wrong one is compared with
 
 @dataclass
 class Why:
-    """The score of a label for a row, taken apart: score = intercept + Σ contributions, but for
-    the rounding of each sum.
-    """
+    """A label's score for a row = intercept + Σ contributions, but for the rounding of each sum."""
 
     row: int
     label: str
@@ -108,13 +106,12 @@ def check_weights(model: Model | ClassifierModel, doing: str) -> Model:
 def why(
     comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, rows: Sequence[str], wanted: Sequence[str], top: int
 ) -> WhyRows:
-    """Collective over `comm`. What the features of some rows add to the scores of the labels named
-    `wanted`; the same on all ranks.
+    """Collective over `comm`. What features of rows add to scores of labels, on all ranks.
 
-    `rows` are ids, or numbers (from 0) if the data have no ids. Without names the labels are those
-    of the row, those that it is given, and the BEST. Raises ConfigError for a row or label that is
-    not there, or a model without one weight for a feature; DataError for other features,
-    NonFiniteError for scores that are no numbers.
+    `rows` are ids, or numbers (from 0) if the data have no ids. The labels are those named
+    `wanted`, or those of the row, those that it is given, and the BEST. Raises ConfigError for a
+    row or label that is not there, or a model without one weight for a feature; DataError for other
+    features, NonFiniteError for scores that are no numbers.
     """
     if top < 1:
         raise ConfigError(f"--top {top}: expected at least 1")
@@ -198,9 +195,7 @@ def taken_apart(scorer: Scorer, features: Features, place: int, row: int, label:
 
 
 def numbers_of_rows(dataset: DataFile, wanted: Iterable[str]) -> list[int]:
-    """The numbers of rows, by their ids, or if the data have none by their numbers. Local;
-    raises ConfigError, DataError.
-    """
+    """The rows' numbers, by their ids or, without any, by number. Raises ConfigError, DataError."""
     names = list(dict.fromkeys(wanted))
     if "row_ids" not in dataset.file:
         for name in names:

@@ -1,5 +1,4 @@
-"""Precision, recall and F1 at every threshold, for all labels and for groups of them; how often a
-probability comes true.
+"""Precision, recall and F1 at every threshold, by groups of labels; how true probabilities are.
 
 Everything is a count, so the curves are the same bits on any number of ranks.
 """
@@ -26,9 +25,7 @@ ScoresOf: TypeAlias = Callable[[int, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Curve:
-    """Pairs given, and rightly given, at thresholds just below each of the `scores` (n, falling;
-    `comparable`) of true pairs.
-    """
+    """Pairs given, and rightly, at thresholds just below each score (n, falling) of a true pair."""
 
     name: str
     n_labels: int
@@ -79,9 +76,7 @@ class Bin:
 
 
 def group_names(n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """The group of each label (n) by its positives, and the names of the groups that are not
-    empty.
-    """
+    """The group of each label (n) by its positives, and the names of those that are not empty."""
     found = np.searchsorted(EDGES, n_positive, "right") - 1
     present, groups = np.unique(found, return_inverse=True)
     names = []
@@ -95,9 +90,7 @@ class Curves:
     """A `ScoreWatcher` that makes curves: about 40 bytes for each distinct score of a true pair."""
 
     def __init__(self, n_positive: np.ndarray | None, scores_of: ScoresOf | None) -> None:
-        """`n_positive` (of all labels of the model), by which labels are grouped; None: their
-        rows among those judged.
-        """
+        """`n_positive` of all labels, to group them by; None: their rows among those judged."""
         self._n_positive, self._scores_of = n_positive, scores_of
         self._labels = self.groups = np.zeros(0, dtype=np.int64)  # of each evaluated label: its number in the model, and its group
         self.names: list[str] = []  # of the groups
@@ -151,9 +144,7 @@ class Curves:
         self._probable = mpi.allreduce_sum(self.comm, self._probable.ravel()).reshape(2, FINE)
 
     def reliability(self, n_bins: int = 10) -> list[Bin]:
-        """How often pairs of each predicted probability are true, in equal parts of 0 to 1;
-        those without pairs are left out.
-        """
+        """How often pairs of a predicted probability are true, in equal parts of 0 to 1."""
         if self._scores_of is None:
             return []
         counts, true = self._probable.reshape(2, n_bins, -1)

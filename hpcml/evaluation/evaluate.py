@@ -1,5 +1,4 @@
-"""Evaluating a model on a split: exact counts over all ranks' scores, from which every measure
-follows.
+"""Evaluating a model on a split: exact counts over all ranks' scores, and every measure from them.
 
 Phase 1 scores only the positive pairs (row, label); their distinct scores are the only places in a
 ranking that the measures ask about. Phase 2 streams all scores, block by block, and counts how many
@@ -36,9 +35,7 @@ from hpcml.model.linear import Model
 
 @dataclass
 class Evaluation:
-    """The measures of a model on a split, per label and pooled. An undefined measure is NaN and
-    in no mean.
-    """
+    """The measures of a model on a split; an undefined one is NaN and in no mean."""
 
     model: str
     data: str
@@ -69,9 +66,7 @@ class Evaluation:
 
     @property
     def instance_f1(self) -> float:
-        """F1 of a row's labels, mean over the rows with a true or a predicted one; NaN if a
-        single label was evaluated.
-        """
+        """Mean F1 of the rows with a true or a predicted label; NaN for a single label."""
         return self.by_frequency[0].instance_f1 if self.by_frequency else float("nan")
 
     @property
@@ -80,9 +75,7 @@ class Evaluation:
         return int((self.n_positive == 0).sum())
 
     def in_macro(self, measure: str) -> np.ndarray:
-        """Which labels count for the macro mean of a measure: those with a positive row and a
-        defined value.
-        """
+        """Which labels are in the macro mean: those with a positive row and a defined value."""
         return (self.n_positive > 0) & ~np.isnan(self.values[measure])
 
     def macro(self, measure: str) -> float:
@@ -99,25 +92,19 @@ class ScoreWatcher(Protocol):
         """Collective over `comm`. The true pairs of this rank, before any score comes."""
 
     def add(self, row: int, scores: np.ndarray, begin: int) -> None:
-        """Scores (n, B) of the rank's rows row, row + 1, ... for the evaluated labels begin,
-        begin + 1, ... Local.
-        """
+        """Scores (n, B) of the rank's rows `row`, ... for evaluated labels `begin`, ... Local."""
 
     def add_sorted(self, label: int, ascending: np.ndarray) -> None:
         """The scores of some of the rank's rows for one evaluated label. Local."""
 
     @mpi.collective
     def end(self, pool: Counts, ranking: Ranking) -> None:
-        """Collective. All pairs of a row and a label in one ranking, and the values
-        (`comparable`) of its ties, ascending.
-        """
+        """Collective. All pairs in one ranking; the values of its ties, ascending, in `pool`."""
 
 
 @dataclass(frozen=True)
 class TruePairs:
-    """The pairs (row, label) of this rank's rows, ordered by label, and which rows and labels
-    these are.
-    """
+    """The pairs (row, label) of this rank's rows, by label, and which rows and labels these are."""
 
     evaluated: np.ndarray  # the evaluated labels' numbers in the model
     row_numbers: np.ndarray  # of the rank's rows: their numbers in the dataset, ascending
@@ -128,11 +115,9 @@ class TruePairs:
 
 
 def match_labels(model: Model | ClassifierModel, dataset: DataFile, labels: list[int] | None) -> tuple[Evaluation, np.ndarray]:
-    """An evaluation without values, and for each of `all_label_names` its place among the evaluated
-    ones, or what `missed` says.
+    """An evaluation without values, and each place of `all_label_names` in it (or see `missed`).
 
-    Labels are matched by name. Raises ConfigError for a label number the model lacks, DataError if
-    no label is left.
+    Raises ConfigError for a label number the model lacks, DataError if no label is left.
     """
     wanted = range(model.n_labels) if labels is None else sorted(set(labels))
     for label in wanted:
@@ -166,9 +151,7 @@ def match_labels(model: Model | ClassifierModel, dataset: DataFile, labels: list
 
 
 def _titles(model: Model | ClassifierModel, dataset: DataFile, known: list[int], in_data: list[int]) -> list[str] | None:
-    """The titles of labels by their numbers in the model, else by those in the data; None where
-    neither has any.
-    """
+    """The labels' titles: of the model, else of the data, else None."""
     titles, numbers = (model.label_titles, known) if model.label_titles else (dataset.label_titles(), in_data)
     return None if titles is None else [titles[number] if number < len(titles) else "" for number in numbers]
 
@@ -183,11 +166,10 @@ def evaluate(
     labels: list[int] | None = None,
     watch: ScoreWatcher | None = None,
 ) -> Evaluation:
-    """Collective over `comm`. The measures of `labels` (numbers in the model; None is all) on a
-    split; `watch` sees the scores.
+    """Collective over `comm`. The measures of `labels` (numbers; None is all) on a split.
 
-    Raises ConfigError or DataError if model, data, split and labels do not fit, NonFiniteError if a
-    score is not a number.
+    `watch` sees the scores. Raises ConfigError or DataError if model, data, split and labels do not
+    fit, NonFiniteError if a score is not a number.
     """
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
@@ -251,9 +233,7 @@ def evaluate(
 
 @mpi.collective
 def _frequencies(comm: mpi.Comm, model: Model | ClassifierModel, result: Evaluation, places: np.ndarray) -> np.ndarray:
-    """Collective over `comm`. How many rows have each evaluated label: training rows if the
-    model tells, else those judged.
-    """
+    """Collective over `comm`. How many training rows have each evaluated label, or rows judged."""
     trained_on = model.labels.get("n_positive", np.zeros(0))
     if trained_on.any():
         result.frequency_from = "training rows"
@@ -273,12 +253,7 @@ def _measure_rows(
     missed: Missed,
     n_predicted: np.ndarray,
 ) -> None:
-    """Collective over `comm`. Fill in the measures that are means over rows, and F1 of the most
-    frequent labels.
-
-    `pairs` are those of `row_measures`; `n_predicted` (2 × n_labels) has the rows predicted of each
-    label, and the hits.
-    """
+    """Collective over `comm`. Fill in the means over rows, and F1 of the most frequent labels."""
     n_rows, n_labels = result.n_rows, len(result.label_names)
     hits = n_true(best, *pairs[:2], n_labels)
     result.precision_at = precision_at(mpi.allreduce_sum(comm, hits), n_rows)
@@ -307,9 +282,7 @@ def _count_block(
     calibrated: ProbabilityCounts | None,
     watch: ScoreWatcher | None,
 ) -> None:
-    """Count all of this rank's scores of labels begin..end, for each label, row and the pool;
-    take the rows' best ones. Local.
-    """
+    """Count this rank's scores of labels begin..end, for each label, row and the pool. Local."""
     thresholds, (pool, comparable) = np.array([count.threshold for count in counts]), pooled
     weights = scorer.weights(begin, end)
     for first, rows in blocks_of(scorer.rows, end - begin):

@@ -1,8 +1,6 @@
-"""The features that linear models of labels look at, by squared weight, and how much weight the
-others have.
+"""The features that linear models look at, by squared weight, and the mass of the others.
 
-C. Elkan, *Extreme multilabel learning* (2015): the features with the largest squared weights, and
-the remaining mass.
+C. Elkan, *Extreme multilabel learning* (2015).
 """
 
 from __future__ import annotations
@@ -35,9 +33,7 @@ PER_CHUNK = 256  # labels that are sent together
 
 @dataclass
 class LabelWeights:
-    """The features of one label: `features` (k numbers) of the largest squared weights first, of
-    equal ones the lower number.
-    """
+    """A label's features (k) of the largest squared weights, of equal ones the lower number."""
 
     label: int
     features: np.ndarray
@@ -54,9 +50,7 @@ class LabelWeights:
 
 @dataclass
 class Explanation:
-    """The findings on some labels of a model, on rank 0; `names` of features by number, if the
-    data have names.
-    """
+    """The findings on some labels of a model, on rank 0; `names` of features if data have any."""
 
     model: Model
     data: Path | None
@@ -85,9 +79,7 @@ class Features:
         self.begins = offsets(np.bincount(model.columns[present], minlength=model.n_columns))
 
     def weights(self, label: int) -> tuple[np.ndarray, np.ndarray]:
-        """The features (ascending) of a label's weights that are not 0, and these weights
-        (float64).
-        """
+        """The features (ascending) with a weight of a label, and these weights (float64)."""
         columns, w = self.model.row(label)
         sizes = self.begins[columns + 1] - self.begins[columns]
         ends = offsets(sizes)
@@ -98,9 +90,7 @@ class Features:
         return features[order], weights[order]
 
     def largest(self, label: int, top: int) -> LabelWeights:
-        """The `top` features of a label. Raises NonFiniteError for weights whose squares are no
-        numbers.
-        """
+        """The `top` features of a label. Raises NonFiniteError if squares are no numbers."""
         features, weights = self.weights(label)
         with np.errstate(over="ignore", invalid="ignore"):
             squares = weights * weights
@@ -119,9 +109,7 @@ class Features:
 
 
 def labels_to_show(model: Model | ClassifierModel, wanted: Sequence[str]) -> np.ndarray:
-    """The numbers of the labels of these names; without any, of the SHOWN labels of the most
-    training rows. Raises ConfigError.
-    """
+    """The labels of these names, or the SHOWN of most training rows. Raises ConfigError."""
     if not wanted:
         return np.argsort(-np.asarray(model.labels["n_positive"]), kind="stable")[:SHOWN]
     numbers: dict[str, list[int]] = {}
@@ -137,13 +125,10 @@ def labels_to_show(model: Model | ClassifierModel, wanted: Sequence[str]) -> np.
 def explain(
     comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile | None, wanted: Sequence[str], top: int, every: bool
 ) -> Explanation | None:
-    """Collective over `comm`. The `top` features of the labels named `wanted`; on rank 0, None
-    elsewhere.
+    """Collective over `comm`. The `top` features of the labels `wanted`; on rank 0, None elsewhere.
 
     Without names these are the labels of most training rows; with `every` all labels are looked at,
-    though people are shown a few. Each rank looks at some of the labels. `dataset` is one with the
-    model's features, for their names.
-
+    though people are shown a few. `dataset` is one with the model's features, for their names.
     Raises ConfigError for a label that the model does not have, a classifier, or `top` below 1;
     DataError for other features; NonFiniteError for weights that are no numbers.
     """
@@ -177,9 +162,7 @@ def _chunks(features: Features, labels: list[int], top: int) -> Iterator[list[La
 
 
 def _names(dataset: DataFile | None, found: Sequence[LabelWeights]) -> tuple[dict[int, str] | None, Sequence[Field]]:
-    """The names of the features found, and the fields that are told apart, none if none are.
-    Local; raises DataError.
-    """
+    """The names of features, and the fields, if some are told apart. Raises DataError."""
     if dataset is None:
         return None, ()
     wanted = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.features for each in found)]))

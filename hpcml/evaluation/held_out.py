@@ -38,9 +38,7 @@ class HeldOut:
     compared: bool = False  # are the scores those of `comparable`?
 
     def to_compare(self) -> HeldOut:
-        """The same, with values in place of the scores that can be compared between labels.
-        Local.
-        """
+        """The same with values that can be compared between labels for the scores. Local."""
         return replace(self, positives=self.comparable.of_pairs(self.positives, self.labels), compared=True)
 
     @property
@@ -49,9 +47,7 @@ class HeldOut:
         return self.shard.n_global
 
     def scores(self, begin: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
-        """(first, scores (n × B)) of rows first, first + 1, ... for labels begin..end. Local.
-        Raises NonFiniteError.
-        """
+        """(first, scores (n × B)) of rows first, ..., labels begin..end. Raises NonFiniteError."""
         weights = self.scorer.weights(begin, end)
         for first, rows in blocks_of(self.scorer.rows, end - begin):
             scores = self.scorer.rows_scores(rows, *weights)
@@ -72,8 +68,7 @@ class HeldOut:
 
 @mpi.collective
 def hold_out(comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, split: str) -> tuple[HeldOut, np.ndarray]:
-    """Collective over `comm`. The rows of a split, and which of the model's labels (ascending
-    numbers) they can judge.
+    """Collective over `comm`. The rows of a split, and the model's labels that they can judge.
 
     Raises ConfigError or DataError if model, data and split do not fit, or if no row has a label.
     """

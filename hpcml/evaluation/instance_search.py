@@ -1,5 +1,4 @@
-"""The one threshold for all labels that maximises F1 per row (`rows`), found exactly, without all
-scores in memory.
+"""The one threshold for all labels that maximises F1 per row (`rows`), exactly, in little memory.
 
 As the threshold falls, F1 of a row changes with every score that it passes, but it rises only at
 those of true labels. So these are the candidates, and branch and bound finds the best. A pass over
@@ -30,25 +29,19 @@ PAIRS = 1 << 22  # scores that a rank takes into memory at once
 
 
 class Mean(NamedTuple):
-    """A mean of F1 over rows, exactly: the sum in units of 2^−k, and the rows where it is
-    defined.
-    """
+    """A mean of F1 over rows, exactly: the sum in units of 2^−k, the rows where it is defined."""
 
     total: int
     n: int
 
     def exceeds(self, other: Mean) -> bool:
-        """Whether it is larger than another, which is of some rows; x/0 is larger than all, 0/0
-        than none.
-        """
+        """Whether it is larger than another; x/0 is larger than all, 0/0 than none."""
         return self.total * other.n > other.total * self.n if self.n else self.total > 0
 
 
 @dataclass
 class GivenLabels:
-    """The effect of one threshold on each row of the rank: labels given, and true ones among
-    them (n_rows each, whole numbers).
-    """
+    """Labels that one threshold gives each row of the rank, and true ones among them (n_rows)."""
 
     given: np.ndarray
     hits: np.ndarray
@@ -184,9 +177,7 @@ class InstanceSearch:
 
     @mpi.collective
     def _scores_in(self, gaps: list[Gap]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Collective. For each gap the rows of the scores that its candidates differ in, and
-        these scores.
-        """
+        """Collective. For each gap the rows of the scores between its candidates, and these."""
         found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in gaps]
         limits = [(self.cuts[gap.below - 1], np.inf if gap.above < 0 else self.cuts[gap.above]) for gap in gaps]
         for begin, end in self.held_out.scorer.blocks:
@@ -206,11 +197,9 @@ class InstanceSearch:
         given: tuple[np.ndarray, np.ndarray],
         true: tuple[np.ndarray, np.ndarray],
     ) -> None:
-        """Add what each candidate (falling scores) changes in the sum of F1 and in the number of
-        defined rows. Local.
+        """Add what each candidate changes in the sum of F1 and in the defined rows. Local.
 
-        `given` and `true` are the rows and scores that come in between `start` and the last
-        candidate.
+        `given`, `true`: the rows and scores that come in between `start` and the last candidate.
         """
         rising, n = cuts[::-1], cuts.size
         keys = [rows * n + (n - np.searchsorted(rising, scores, "right")) for rows, scores in (given, true)]

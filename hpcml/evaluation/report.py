@@ -39,9 +39,7 @@ def _heading(measure: str) -> str:
 
 
 def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
-    """Macro and micro rows, what was left out, and the `best` and worst labels by average
-    precision.
-    """
+    """Macro and micro rows, what was left out, the `best` and worst labels by average precision."""
     e = evaluation
     measures = list(e.values)
     lines = [f"{e.model} on {e.data}, split {e.split}: {plural(e.n_rows, 'row')}, {plural(len(e.label_names), 'label')}"]
@@ -91,9 +89,7 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
 
 
 def _best_and_worst(e: Evaluation, best: int) -> dict[str, np.ndarray]:
-    """The labels to show by average precision, under a title; of many labels not those of fewer
-    than ENOUGH positives.
-    """
+    """The labels to show, under a title; of many labels those of ENOUGH positives."""
     ranked = np.flatnonzero(e.in_macro("average_precision"))
     ranked = ranked[np.argsort(-e.values["average_precision"][ranked], kind="stable")]
     if ranked.size <= 2 * best:
@@ -108,9 +104,7 @@ def _best_and_worst(e: Evaluation, best: int) -> dict[str, np.ndarray]:
 
 
 def _frequency_table(e: Evaluation) -> list[str]:
-    """F1 over all labels and over the most frequent ones, a line for each number of them that is
-    another.
-    """
+    """F1 over all labels and over the most frequent ones, a line for each number of labels."""
     if not e.by_frequency:
         return []
     rows = [[f"F1 of the most frequent labels (of {e.frequency_from})", "labels", "per row", "micro", "macro"]]
@@ -142,9 +136,7 @@ def _label_table(e: Evaluation, title: str, chosen: np.ndarray, measures: list[s
 
 
 def write_csv(path: Path | str, evaluation: Evaluation) -> None:
-    """One line per label; an undefined value is an empty cell. Local; raises DataError (call it
-    in an agreed region).
-    """
+    """One line per label; an undefined value is an empty cell. Local; raises DataError."""
     titles = evaluation.label_titles
     rows: list[list[object]] = [["number", "label", *(["title"] if titles else []), "n_positive", *evaluation.values]]
     numbers, counts = evaluation.labels.tolist(), evaluation.n_positive.tolist()
@@ -155,9 +147,7 @@ def write_csv(path: Path | str, evaluation: Evaluation) -> None:
 
 
 def write_json(path: Path | str, evaluation: Evaluation) -> None:
-    """Everything; an undefined value is null. Local; raises DataError (call it in an agreed
-    region).
-    """
+    """Everything; an undefined value is null. Local; raises DataError."""
     e = evaluation
     content: dict[str, Any] = {
         "model": e.model,

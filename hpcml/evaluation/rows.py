@@ -1,5 +1,4 @@
-"""Measures that are means over rows: F1 of a row's label set, nDCG@k and propensity-scored
-precision@k of its best labels.
+"""Means over rows: F1 of label sets, nDCG@k and propensity-scored precision@k of the best labels.
 
 F1 of a row is 2 hits / (predicted + true). Of a row without true and without predicted labels it is
 0/0: undefined, and as every undefined measure in no mean (scikit-learn's `zero_division=nan`). As 0
@@ -48,20 +47,17 @@ def sizes_of(n_labels: int) -> list[int]:
 
 
 def by_frequency(counts: np.ndarray) -> np.ndarray:
-    """The place of each label (n) among the labels, the most frequent first; of equal ones the
-    lower numbers.
-    """
+    """The place of each label (n), the most frequent first; of equal ones the lower numbers."""
     places = np.empty(counts.size, dtype=np.int64)
     places[np.argsort(-counts, kind="stable")] = np.arange(counts.size)
     return places
 
 
 def propensities(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
-    """The share of a label's true rows that are thought to have it (Jain, Prabhu & Varma 2016),
-    from those of n training rows.
+    """The share of a label's true rows that are known to have it (Jain, Prabhu & Varma 2016).
 
-    p = 1 / (1 + C e^{−A ln(n_positive + B)}), C = (ln n − 1)(B + 1)^A; 1 for fewer than 3 rows,
-    where C is negative.
+    p = 1 / (1 + C e^{−A ln(n_positive + B)}), C = (ln n − 1)(B + 1)^A, of n training rows; 1 for
+    fewer than 3, where C is negative.
     """
     C = max(0.0, math.log(max(n_rows, 1)) - 1.0) * (PROPENSITY_B + 1.0) ** PROPENSITY_A
     values: np.ndarray = 1.0 / (1.0 + C * (n_positive + PROPENSITY_B) ** -PROPENSITY_A)
@@ -69,9 +65,7 @@ def propensities(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
 
 
 class RowCounts:
-    """How many labels each row of a rank is given, among those of each of PERCENT: 20 bytes a
-    row. Then what follows from that.
-    """
+    """How many labels each row is given, among those of each of PERCENT: 20 bytes a row."""
 
     def __init__(self, n_rows: int, places: np.ndarray) -> None:
         """`places` (n_labels) are those of `by_frequency`."""
@@ -80,9 +74,7 @@ class RowCounts:
         self.predicted = np.zeros((n_rows, len(self.sizes)), dtype=np.int32)
 
     def add(self, row: int, scores: np.ndarray, begin: int, thresholds: np.ndarray) -> None:
-        """Count the scores (n, B) of rows row, row + 1, ... for labels begin, begin + 1, ...
-        above their thresholds (B).
-        """
+        """Count scores (n, B) of rows `row`, ... for labels `begin`, ... above thresholds (B)."""
         given = (scores > thresholds).astype(np.float32)  # whose products are whole numbers below 2^24
         counted = given @ self._inside[begin : begin + thresholds.size]
         self.predicted[row : row + scores.shape[0]] += counted.astype(np.int32)
@@ -91,8 +83,7 @@ class RowCounts:
     def instance_f1(
         self, comm: mpi.Comm, rows: np.ndarray, labels: np.ndarray, hits: np.ndarray, missed: np.ndarray, n_global: int
     ) -> list[float]:
-        """Collective over `comm`. F1 per row for each of PERCENT, mean over the rows where it is
-        defined; NaN if there are none.
+        """Collective over `comm`. Mean F1 per row for each of PERCENT; NaN where undefined.
 
         (rows[p], labels[p]) are this rank's true pairs, `hits` those that are predicted, `n_global`
         the rows of all ranks. `missed` counts the rows' labels that the model does not know, which
@@ -121,8 +112,7 @@ def row_measures(
     weights: np.ndarray | None,
     n_global: int,
 ) -> RowMeasures:
-    """Collective over `comm`. The measures of the rows' best labels, and of the labels that they
-    are given.
+    """Collective over `comm`. The measures of the rows' best labels, and of those given to them.
 
     `pairs` are this rank's true rows and labels, and whether each is predicted; `missed` counts its
     rows' labels that the model does not know; `weights` (n_labels + 1) are the inverse
@@ -142,8 +132,7 @@ def row_measures(
 
 @mpi.collective
 def ndcg_at(comm: mpi.Comm, true: np.ndarray, n_true: np.ndarray, n_global: int) -> dict[int, float]:
-    """Collective over `comm`. nDCG@k, mean over the rows that have a true label, of which `n_true`
-    (n) counts all.
+    """Collective over `comm`. nDCG@k, mean over the rows with a true label (`n_true` (n) of each).
 
     `true` (n × k) says which of a row's best labels are true. DCG@k = Σ true / log₂(place + 1); the
     ideal has the true ones first.
@@ -163,12 +152,11 @@ def ndcg_at(comm: mpi.Comm, true: np.ndarray, n_true: np.ndarray, n_global: int)
 def propensity_scored_at(
     comm: mpi.Comm, best: Best, true: np.ndarray, rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, n_global: int
 ) -> dict[int, float]:
-    """Collective over `comm`. What the weights of the true ones among the rows' k best labels add
-    up to, of what they could.
+    """Collective over `comm`. The weights of the true ones among the k best, of those possible.
 
-    That is the precision@k of Jain, Prabhu & Varma (2016) divided by the largest that any ranking
-    has, as the Extreme Classification Repository reports it; `weights` (n_labels) are inverse
-    propensities, (rows[p], labels[p]) the true pairs.
+    The precision@k of Jain, Prabhu & Varma (2016) divided by the largest that any ranking has, as
+    the Extreme Classification Repository reports it; `weights` (n_labels) are inverse propensities,
+    (rows[p], labels[p]) the true pairs.
     """
     width = max(PRECISION_AT)
     gained = np.cumsum(np.where(true, weights[np.minimum(best.labels, weights.size - 1)], 0.0), axis=1)

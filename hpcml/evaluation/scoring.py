@@ -1,6 +1,4 @@
-"""Scores of a model's labels on a shard, one block of rows × labels at a time, so that memory
-stays bounded.
-"""
+"""Scores of a model's labels on a shard, block by block of rows × labels, in bounded memory."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ def label_blocks(n_labels: int, n_features: int, most: int = MAX_LANES) -> list[
 
 
 def blocks_of(rows: np.ndarray, n_columns: int) -> Iterator[tuple[int, np.ndarray]]:
-    """(begin, rows[begin:end]) for consecutive ranges whose rows × n_columns doubles fit
-    SCORE_BYTES.
-    """
+    """(begin, rows[begin:end]) for ranges whose rows × n_columns doubles fit SCORE_BYTES."""
     step = max(1, SCORE_BYTES // (8 * max(1, n_columns)))
     for begin in range(0, rows.size, step):
         yield begin, rows[begin : begin + step]
@@ -88,9 +84,7 @@ class Scorer:
         return Wt, bias[places]
 
     def _rows_of(self, labels: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
-        """A dense array with the rows of W of some labels, where in it they are, and the bias of
-        each row in it.
-        """
+        """Rows of W (dense), where in it those of some labels are, and the bias of each row."""
         if self._is_dense:
             return self.model.W, labels, self.model.bias
         return self.model.rows(labels), np.arange(labels.size), self.model.bias[labels]
@@ -120,8 +114,7 @@ class Scorer:
         return self._sums(rows) if self.model.normalised else np.ones(rows.size)
 
     def _sums(self, rows: np.ndarray) -> np.ndarray:
-        """The divisors of the scores of a normalised model: the bias and the values of the features
-        that it has.
+        """The divisors of a normalised model's scores: bias and values of known features.
 
         Raises DataError for a row with a negative value.
         """
@@ -133,9 +126,7 @@ class Scorer:
         return sums
 
     def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The scores (n_pairs) of row rows[p] for label labels[p] of the model: the same bits as
-        `rows_scores`.
-        """
+        """The scores of row rows[p] for the model's label labels[p]: `rows_scores`' bits."""
         out, order = np.empty(rows.size), np.argsort(labels, kind="stable")
         blocks = [(0, self.labels.size)] if self._is_dense else self.blocks  # of other models only some rows are expanded at a time
         for begin, end in blocks:
@@ -156,9 +147,7 @@ class Scorer:
 
     @mpi.collective
     def warm_up(self, comm: mpi.Comm) -> None:
-        """Collective over `comm`. Compile the kernels for these arrays' types, first on one rank
-        of each node.
-        """
+        """Collective over `comm`. Compile the kernels for these types, one rank a node first."""
         none = np.empty(0, dtype=np.int64)
         with mpi.node_first(comm):
             self.rows_scores(none, *self.weights(0, 0))
@@ -195,9 +184,7 @@ class CombinedScorer(Scorer):
         return out
 
     def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The scores (n_pairs) of row rows[p] for label labels[p] of the model: the same bits as
-        `rows_scores`.
-        """
+        """The scores of row rows[p] for the model's label labels[p]: `rows_scores`' bits."""
         out, order = np.empty(rows.size), np.argsort(labels, kind="stable")
         for begin, end in self.blocks:
             own = self.labels[begin:end]
@@ -215,8 +202,7 @@ class CombinedScorer(Scorer):
 
 
 class ClassifierScorer:
-    """The scores of some labels of a classifier on the rows of a shard; it has the methods of a
-    `Scorer`.
+    """A `Scorer` of some labels of a classifier on the rows of a shard.
 
     The "weights" of a block of labels are their numbers alone. All labels are one block, for they
     cost the same as one.
@@ -230,9 +216,7 @@ class ClassifierScorer:
         self.blocks = [(0, labels.size)]
 
     def weights(self, begin: int, end: int) -> tuple[np.ndarray]:
-        """The numbers of labels[begin:end], which is what `rows_scores` needs to know of a
-        block.
-        """
+        """The numbers of labels[begin:end]: all that `rows_scores` needs of a block."""
         return (self.labels[begin:end],)
 
     def rows_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -275,9 +259,7 @@ class ClassifierScorer:
 
     @mpi.collective
     def warm_up(self, comm: mpi.Comm) -> None:
-        """Collective over `comm`. Compile the kernels, the classifier's too, by one made-up row,
-        first on one rank of each node.
-        """
+        """Collective over `comm`. Compile, the classifier too, by a row, one rank a node first."""
         row = (np.zeros(2, dtype=np.int64), self._csr[1][:0], self._csr[2][:0])
         with mpi.node_first(comm):
             X = rows_of(row, np.zeros(1, dtype=np.int64), self.model.n_features, self.model.dense)
@@ -286,9 +268,7 @@ class ClassifierScorer:
 
 
 def scorer_of(model: Model | ClassifierModel, shard: Shard, labels: np.ndarray) -> Scorer | ClassifierScorer:
-    """The scorer of `labels` (n, int64, ascending label numbers) of a model of any kind on a
-    shard.
-    """
+    """The scorer of `labels` (n, int64, ascending numbers) of a model of any kind on a shard."""
     if isinstance(model, ClassifierModel):
         return ClassifierScorer(model, shard, labels)
     return Scorer(model, shard, labels) if model.combination is None else CombinedScorer(model, shard, labels)

@@ -1,6 +1,4 @@
-"""Whether rows that a model is judged on are rows that it was trained on: then its measures say
-little of other rows.
-"""
+"""Whether a model was trained on the rows that it is judged on, so that measures say little."""
 
 from __future__ import annotations
 
@@ -26,8 +24,7 @@ ARRAYS = ("X/indptr", "X/indices", "X/data", "Y/indptr", "Y/indices")
 
 @mpi.collective
 def count_seen(comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, split: str) -> int:
-    """Collective over `comm`. How many rows of a split the model was trained on, as far as its file
-    and its run folder tell.
+    """Collective over `comm`. How many rows of a split the model was trained on, as far as known.
 
     The dataset must have the split that the model was trained on, and be the file that the run
     folder names, or a copy of it. If there is no such file any more, the split must have as many
@@ -54,9 +51,7 @@ def seen_note(n_seen: int, n_rows: int) -> str:
 
 
 def split_to_judge(dataset: DataFile, wanted: str | None, log: Log) -> str:
-    """The split to judge on if the user has named `wanted`, or none: then test, or all rows,
-    which is said. Local.
-    """
+    """The split to judge on: the one named, else test, else all rows, which is said. Local."""
     split = wanted or default_split(dataset, "test")
     if wanted is None and split == "all":
         log(f"note: {dataset.path} has no split test: judging on all its {plural(dataset.n_rows, 'row')}")
@@ -86,9 +81,7 @@ def _count_seen(model: Model | ClassifierModel, dataset: DataFile, split: str) -
 
 
 def _file_of_run(model: Path) -> Path | None:
-    """The dataset that the run folder in which a model lies was trained on; None if there is
-    none, or not any more. Local.
-    """
+    """The dataset that the model's run folder was trained on, if it is still there. Local."""
     try:
         path = Path(str(tomllib.loads(read_small(model.parent / CONFIG))["data"]))
         return path if path.is_file() and not is_text(path) else None
@@ -97,9 +90,7 @@ def _file_of_run(model: Path) -> Path | None:
 
 
 def _same_arrays(path: Path, dataset: DataFile) -> bool:
-    """Whether a dataset, if it can be read, has the rows and label sets of this one. Local;
-    raises DataError if this cannot.
-    """
+    """Whether a readable dataset has this one's rows and label sets. Local; raises DataError."""
     try:
         other = DataFile(path)
     except DataError:

@@ -1,6 +1,4 @@
-"""Finding thresholds and keeping them in the model's file (`hpcml threshold`): of all else,
-every bit stays as it was.
-"""
+"""Finding thresholds and keeping them in the model's file (`hpcml threshold`), else unchanged."""
 
 from __future__ import annotations
 
@@ -98,8 +96,7 @@ def threshold(
     force: bool = False,
     log: Log | None = None,
 ) -> ThresholdReport:
-    """Collective over `comm`. Find thresholds (`find_thresholds`) and write the model with them to
-    `output`, or in its own place.
+    """Collective over `comm`. Find thresholds (`find_thresholds`), and write the model with them.
 
     The file is copied beside its destination, the copy is edited and renamed. Raises ConfigError
     for options that do not fit, and for thresholds or an output that exist (without `force`),
@@ -124,9 +121,7 @@ def threshold(
 
 
 def held_out_split(dataset: DataFile, wanted: str | None) -> str:
-    """The split to find thresholds on. Raises ConfigError if nobody has named one and the usual
-    one is not there. Local.
-    """
+    """The split named, or else the usual one. Raises ConfigError if it is not there. Local."""
     names = dataset.split_names()
     if wanted is None and HELD_OUT not in names:
         raise ConfigError(
@@ -143,9 +138,7 @@ def _write(path: Path, target: Path, found: Found, split: str) -> None:
 
 
 def write_of_labels(path: Path, target: Path, columns: dict[str, np.ndarray], about: dict[str, str]) -> None:
-    """Put numbers of labels, float64, and attributes into a model file, in the place of others.
-    Local; raises OSError.
-    """
+    """Put numbers of labels and attributes into a model file. Local; raises OSError."""
     with editing(path, target=target) as file:
         group = file["labels"] if "labels" in file else file.create_group("labels")  # an implicit one would hold the time
         for name, values in columns.items():

@@ -12,8 +12,7 @@ from hpcml.evaluation.held_out import HeldOut
 
 @mpi.collective
 def summaries_of(held_out: HeldOut) -> list[Summary]:
-    """Collective over the ranks of the held-out rows. The summaries (`decision`) of all judged
-    labels, the same on all ranks.
+    """Collective over the rows' ranks. The summaries (`decision`) of judged labels, on all ranks.
 
     Takes two passes over the scores. Raises NonFiniteError for a score that is not finite.
     """
@@ -45,9 +44,7 @@ def summaries_of(held_out: HeldOut) -> list[Summary]:
 
 @mpi.collective
 def _sum(comm: mpi.Comm, tallies: list[Tally]) -> None:
-    """Collective over `comm`. Sum counts over the ranks, and take the largest tops, in two
-    messages.
-    """
+    """Collective over `comm`. Sum counts, and take the largest tops, in two messages."""
     counts = mpi.allreduce_sum(comm, np.concatenate([tally.counts.ravel() for tally in tallies]))
     tops = mpi.allreduce_maxima(comm, np.concatenate([tally.top for tally in tallies]))
     begin = 0

@@ -1,5 +1,4 @@
-"""The thresholds that maximise F1 on held-out rows: per label, or one for all labels that maximises
-micro F1 or F1 per row.
+"""The thresholds that maximise F1 on held-out rows: per label, or one for micro F1 or F1 per row.
 
 Predicting more rows raises F1 only where one more is a hit, so the best threshold lies just below
 the score of a positive. For labels and micro F1 the counts of `counts` have all that it takes: how
@@ -48,9 +47,7 @@ CHANCE = 0.01  # the largest probability that a label's best F1 in a random orde
 
 @dataclass
 class Found:
-    """Thresholds of all labels of a model, and what they are worth on the rows that they were
-    found on.
-    """
+    """Thresholds of all labels of a model, and their worth on the rows that they were found on."""
 
     measure: str
     method: str
@@ -65,9 +62,7 @@ class Found:
 
 
 def method_of(measure: str, method: str | None, min_positives: int | None, chance: float | None) -> str:
-    """The method that is meant where none is named. Raises ConfigError for options that have no
-    effect with it. Local.
-    """
+    """The method that is meant. Raises ConfigError for options that have no effect. Local."""
     of_search = {"min-positives": min_positives, "chance": chance}
     named = [flag for flag, value in of_search.items() if value is not None]
     if method == "shrink" and named:
@@ -76,9 +71,7 @@ def method_of(measure: str, method: str | None, min_positives: int | None, chanc
 
 
 def check_fit(model: Model | ClassifierModel, measure: str, method: str, min_positives: int, chance: float) -> None:
-    """Raise ConfigError for unknown names, and for a model whose scores do not fit. Local: call
-    it before the first collective.
-    """
+    """Raise ConfigError for unknown names, or a model whose scores do not fit. Local."""
     for flag, value, known in (("measure", measure, MEASURES), ("method", method, METHODS)):
         if value not in known:
             raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
@@ -118,8 +111,7 @@ def find_thresholds(
     chance: float | None = None,
     log: Log | None = None,
 ) -> Found:
-    """Collective over `comm`. The thresholds for a measure, from the rows of a split, which should
-    be held out.
+    """Collective over `comm`. The thresholds for a measure, from the rows of a held-out split.
 
     `method` is by default shrink for labels, and else, or where an option of it is named, search;
     `min_positives` (1) and `chance` (0.01) are of search and half. Raises ConfigError or DataError
@@ -162,9 +154,7 @@ def find_thresholds(
 
 @mpi.collective
 def _shrunk(held_out: HeldOut, judged: np.ndarray, n_labels: int) -> Found:
-    """Collective. The thresholds of `decision.decide` for the judged labels of a model, and for
-    others that of the rarest.
-    """
+    """Collective. `decision.decide`'s thresholds of judged labels; for others, of the rarest."""
     decision = decide(summaries_of(held_out))
     thresholds = np.full(n_labels, decision.rarest[0])
     thresholds[judged] = decision.thresholds
@@ -179,9 +169,7 @@ def _shrunk(held_out: HeldOut, judged: np.ndarray, n_labels: int) -> Found:
 
 @mpi.collective
 def _f1(held_out: HeldOut, measure: str, cuts: np.ndarray, n_predicted: np.ndarray) -> float:
-    """Collective. Micro F1, or the mean over the labels that some row has, where scores of at
-    least the cuts are predicted.
-    """
+    """Collective. Micro F1, or the mean over labels with a row, of predicting scores ≥ the cuts."""
     hits, n_positive = held_out.sum_by_label(held_out.positives >= cuts[held_out.labels]), held_out.n_positive()
     if measure == "micro":
         return float(2 * hits.sum() / (n_predicted.sum() + n_positive.sum() + held_out.missed.n_pairs))
@@ -190,16 +178,12 @@ def _f1(held_out: HeldOut, measure: str, cuts: np.ndarray, n_predicted: np.ndarr
 
 
 def _half(f1: float) -> float:
-    """The least log-odds that is predicted where the threshold of the probability is half of an
-    F1.
-    """
+    """The least log-odds above a threshold of half an F1, as a probability."""
     return float(np.nextafter(math.log(f1 / (2.0 - f1)), np.inf)) if f1 > 0 else 0.0
 
 
 def between(below: float, cut: float) -> float:
-    """A threshold that divides two neighbouring scores, finite and as nearly in their middle as
-    can be: below ≤ it < cut.
-    """
+    """A finite threshold as nearly in the middle of two scores as can be: below ≤ it < cut."""
     middle = below / 2.0 + cut / 2.0
     if math.isfinite(middle) and below <= middle < cut:
         return middle
@@ -207,11 +191,7 @@ def between(below: float, cut: float) -> float:
 
 
 def best_cut(values: np.ndarray, ranking: Ranking) -> tuple[float, float]:
-    """The cut with the largest F1, and that F1: of the positives' scores `values` (falling) the
-    least that is predicted.
-
-    Of several cuts it is the highest; NaN without positives.
-    """
+    """The highest cut of positives' falling scores with the largest F1, and that F1; or NaN."""
     if not ranking.greater.size:
         return math.nan, 0.0
     hits = np.cumsum(ranking.relevant)
@@ -222,9 +202,7 @@ def best_cut(values: np.ndarray, ranking: Ranking) -> tuple[float, float]:
 
 @dataclass
 class Own:
-    """The best cut of each label (n_labels): the least score that is predicted, its F1, the rows
-    predicted, and the hits.
-    """
+    """Each label's best cut (the least score that is predicted), its F1, rows predicted, hits."""
 
     cuts: np.ndarray
     f1: np.ndarray
@@ -280,9 +258,7 @@ def _guard(own: Own, n_positive: np.ndarray, n_rows: int, min_positives: int, li
 
 @mpi.collective
 def _below(held_out: HeldOut, cuts: np.ndarray, common: float) -> tuple[np.ndarray, float, np.ndarray]:
-    """Collective. Per label the largest score below its cut, of all labels the largest value
-    (`comparable`) below `common`; the rows at or above each cut.
-    """
+    """Collective. The largest score below each cut, and value below `common`; rows at each cut."""
     comm, n = held_out.comm, held_out.n_labels
     below, n_predicted = np.full(n + 1, -np.inf), np.zeros(n, dtype=np.int64)
     for begin, end in held_out.scorer.blocks:

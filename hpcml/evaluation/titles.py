@@ -1,6 +1,4 @@
-"""The titles of documents, for people who look at rows: datasets have none, the JSON lines that
-they were made of do.
-"""
+"""The titles of documents, which the JSON lines have that datasets were made of."""
 
 from __future__ import annotations
 
@@ -17,12 +15,10 @@ LONGEST = 120  # letters of a text that stands for a title
 
 @mpi.collective
 def titles_of(comm: mpi.Comm, path: Path | None, ids: Collection[str]) -> dict[str, str]:
-    """Collective over `comm`. The titles of the documents of these ids, in JSON lines (plain or
-    compressed); rank 0 reads.
+    """Collective over `comm`. The titles of documents of these ids, from JSON lines.
 
-    Where a document has no title, it is the beginning of its text; where it has no id, that is the
-    number of its line. Nothing if `path` is None. Raises DataError for a file that is not JSON
-    lines.
+    A document without a title has the beginning of its text, one without an id the number of its
+    line. Nothing if `path` is None. Raises DataError for a file that is not JSON lines.
     """
     found: dict[str, str] = {}
     with mpi.agreed(comm, f"reading {path}"):

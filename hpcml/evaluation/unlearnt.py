@@ -1,6 +1,4 @@
-"""Labels that a model has not learnt, and what may be the reason; labels whose rows are nearly
-those of another label.
-"""
+"""Labels that a model has not learnt, and maybe why; labels of nearly the rows of another."""
 
 from __future__ import annotations
 
@@ -146,8 +144,7 @@ class Learnability:
 
 
 def chance_of(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
-    """The average precision (n) that LEVEL of random orders of `n_rows` rows exceed, for so many
-    positives (n, above 0).
+    """The average precision (n) that LEVEL of random orders exceed, for n_positive (n, above 0).
 
     Simulated for SIZES; between them by the ratio to the share of positives of the next smaller
     size, which is a little larger.
@@ -166,8 +163,7 @@ def chance_of(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
 
 @mpi.collective
 def find_unlearnt(comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, split: str, log: Log) -> Learnability:
-    """Collective over `comm`. The labels that a model ranks no better than chance on a split, and
-    why; the same on all ranks.
+    """Collective over `comm`. The labels ranked no better than chance on a split, and why.
 
     What rows have in common is looked for in those that the model was trained on, if the data have
     that split, else in all. Raises ConfigError or DataError if model, data and split do not fit.
@@ -221,9 +217,7 @@ class _TrainingRows:
 
     @mpi.collective
     def counts(self, labels: np.ndarray, other: Any) -> Iterator[tuple[int, np.ndarray]]:
-        """Collective. (label, how many of its rows have each column of `other` (n)), over all
-        ranks, block of labels by block.
-        """
+        """Collective. (label, how many of its rows have each column of `other` (n))."""
         step = max(1, BLOCK_BYTES // (8 * max(1, other.shape[1])))
         for begin in range(0, labels.size, step):
             some = labels[begin : begin + step]
@@ -234,9 +228,7 @@ class _TrainingRows:
 
 @mpi.collective
 def _twins(rows: _TrainingRows, evaluation: Evaluation) -> list[Twins]:
-    """Collective. The pairs of labels whose sets of rows have a Jaccard index of at least ALIKE,
-    the most alike first.
-    """
+    """Collective. Pairs of labels whose rows have a Jaccard index ≥ ALIKE, most alike first."""
     n, values, found = rows.n_positive, evaluation.values["average_precision"], []
     for label, both in rows.counts(np.flatnonzero(n > 1), rows.by_label.T.tocsr()):
         jaccard = both / np.maximum(1, n[label] + n - both)
@@ -250,8 +242,7 @@ def _twins(rows: _TrainingRows, evaluation: Evaluation) -> list[Twins]:
 
 @mpi.collective
 def _own_features(rows: _TrainingRows, labels: np.ndarray) -> Iterator[list[int]]:
-    """Collective. Of each label the features that its rows have more often than others, beyond
-    chance, the surest first.
+    """Collective. The features that each label's rows have beyond chance, the surest first.
 
     A feature of c of the label's R rows and of m of all n rows: p is the hypergeometric probability
     of at least c. It is beyond chance if p times the number of features that could be found (those

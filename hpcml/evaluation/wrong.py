@@ -1,5 +1,4 @@
-"""The rows that a model is most wrong about: of each label those missed, and those wrongly given,
-farthest beyond its threshold.
+"""The most wrong rows of each label, missed or wrongly given, farthest beyond its threshold.
 
 How far is a difference of scores, or of log-odds where the model has probabilities, so that labels
 can be compared (`comparable`).
@@ -41,9 +40,7 @@ TITLES = {"missed": "true labels that are not given", "given": "labels that are 
 
 @dataclass(frozen=True)
 class WrongRow:
-    """A row of a dataset and a label (its place among those evaluated) that it lacks, or has
-    wrongly.
-    """
+    """A row of a dataset and a label (its place among the evaluated) missed or wrongly given."""
 
     row: int
     label: int
@@ -52,9 +49,7 @@ class WrongRow:
 
 
 class _Table:
-    """Of each label the `size` rows whose scores are farthest beyond the threshold; of equal
-    ones those of lower numbers.
-    """
+    """Each label's `size` rows farthest beyond the threshold; of equal ones the lower numbers."""
 
     def __init__(self, n_labels: int, size: int) -> None:
         self.rows = np.full((n_labels, size), NOBODY, dtype=np.int64)
@@ -78,9 +73,7 @@ class _Table:
 
 
 class WrongRows:
-    """A `Watch` that keeps the most wrong rows of each label: 48 bytes for each of `size` rows,
-    and the true pairs.
-    """
+    """A `ScoreWatcher` that keeps the most wrong rows: 48 bytes for each, and the true pairs."""
 
     def __init__(self, thresholds: np.ndarray, size: int) -> None:
         """`thresholds` (n_labels) are those of all labels of the model."""
@@ -99,9 +92,7 @@ class WrongRows:
         self._tables["missed"].take(pairs.labels[wrong], rows, beyond[wrong], pairs.scores[wrong])
 
     def add(self, row: int, scores: np.ndarray, begin: int) -> None:
-        """Take those of a block's scores (n, B) that are above their thresholds and of no true
-        pair. Local.
-        """
+        """Take a block's scores (n, B) above thresholds that are of no true pair. Local."""
         pairs, table, end = self._pairs, self._tables["given"], begin + scores.shape[1]
         beyond = scores - self.thresholds[begin:end]
         first, last = np.searchsorted(pairs.labels, [begin, end])
@@ -211,8 +202,7 @@ def most_wrong(
     log: Log,
     titles: Path | None = None,
 ) -> MostWrong:
-    """Collective over `comm`. The n most wrong rows of a split, missed and wrongly given, for each
-    label named or for all together.
+    """Collective over `comm`. The n most wrong rows of a split, for each label named or for all.
 
     `titles`: JSON lines with those of the rows. The same on all ranks. Raises ConfigError for n
     below 1 or a label that the model lacks, DataError if model and data do not fit.

@@ -1,6 +1,4 @@
-"""Predicted labels as BioASQ's task a takes them: {"documents": [{"pmid": 1, "labels":
-["D006801", ...]}, ...]}.
-"""
+"""Labels as BioASQ's task a takes them: {"documents": [{"pmid": 1, "labels": ["D006801"]}, ...]}"""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ BEGIN, END = '{"documents": [', "\n]}\n"
 
 
 def check_bioasq(what: str, top: int | None) -> None:
-    """Raise ConfigError unless labels are asked for: those above their thresholds, or the best
-    ones. Local.
-    """
+    """Raise ConfigError unless labels are asked for: those above thresholds, or the best. Local."""
     if what == "probabilities":
         raise ConfigError("BioASQ's JSON holds labels without numbers; leave --probabilities out, or write .csv")
     if what != "labels" and top is None:
@@ -28,9 +24,7 @@ def check_bioasq(what: str, top: int | None) -> None:
 
 
 def bioasq_lines(prediction: Prediction, chunk: Any) -> str:
-    """A line for each row of a Chunk, or of a TopChunk; the beginning for None. Raises DataError
-    for rows without ids.
-    """
+    """A line for each row of a chunk; the beginning for None. Raises DataError without ids."""
     if not prediction.has_ids:
         raise DataError("the rows have no ids, but BioASQ's JSON needs them (pmid); convert the data from a source with ids")
     if chunk is None:

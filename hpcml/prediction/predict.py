@@ -1,6 +1,4 @@
-"""Scoring rows with a model, to HDF5, CSV or svmlight: streaming, by all ranks, the same bytes
-on any number of them.
-"""
+"""Scoring rows with a model, to HDF5, CSV or svmlight: streaming, the same bytes on any ranks."""
 
 from __future__ import annotations
 
@@ -39,44 +37,34 @@ COPY_BYTES = 1 << 24
 
 @dataclass
 class ScoredRows:
-    """Consecutive rows of the split: `values` (n × L) are scores, or flags where only labels are
-    wanted.
-    """
+    """Consecutive rows of the split: `values` (n × L) are scores, or flags if labels are wanted."""
 
     first: int  # the place of the first row in the split
     rows: np.ndarray  # row numbers of the dataset
     values: np.ndarray
 
     def labels(self, thresholds: np.ndarray | float = 0.0) -> list[list[int]]:
-        """The predicted labels of each row, ascending: those whose flag or score is above their
-        thresholds (n_labels).
-        """
+        """Each row's predicted labels: of flags or scores above their thresholds (n_labels)."""
         rows, labels = np.nonzero(self.values > thresholds)
         bounds = np.searchsorted(rows, np.arange(self.rows.size + 1))
         return [labels[a:b].tolist() for a, b in pairwise(bounds)]
 
     def pieces(self) -> Iterator[ScoredRows]:
-        """The chunk in pieces of about TEXT_VALUES values, small enough to be formatted in
-        memory.
-        """
+        """The chunk in pieces of about TEXT_VALUES values, small enough to be formatted."""
         step = max(1, TEXT_VALUES // max(1, self.values.shape[1]))
         for a in range(0, self.rows.size, step):
             yield ScoredRows(self.first + a, self.rows[a : a + step], self.values[a : a + step])
 
 
 class Prediction:
-    """Predictions for rows, chunk by chunk: scores (`shown` makes probabilities of them), or
-    flags where labels are wanted.
-    """
+    """Predictions for rows, chunk by chunk: scores, which `shown` makes probabilities, or flags."""
 
     has_ids = False
     _sigmoids: tuple[np.ndarray, np.ndarray] | None = None  # what makes probabilities of the scores, if they are asked for
 
     @mpi.collective
     def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, what: What, shard: Shard, top: int | None = None) -> None:
-        """Collective over `comm`. `shard`, of this rank, has rows as they will come, or none;
-        `top`: so many labels of each.
-        """
+        """Collective over `comm`. `shard`: this rank's rows, or none; `top`: labels of each."""
         self.comm, self.model, self.what = comm, model, what
         if what == "probabilities":
             self._sigmoids = model.check_probabilities()
@@ -117,15 +105,11 @@ class Prediction:
         return self.keeps_weights or isinstance(self._top, InvertedTop)
 
     def shown(self, scores: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
-        """The values that are written for scores (n × L, or n × k of such labels): the scores,
-        or their probabilities.
-        """
+        """The scores (n × L, or n × k of such labels), or their probabilities, as written."""
         return scores if self._sigmoids is None else probabilities(scores, *self._sigmoids, labels)
 
     def scored(self, shard: Shard) -> Iterator[Any]:
-        """Score the rows of a shard: a `ScoredRows` at a time, or `TopChunk` with `top`. Local.
-        Raises NonFiniteError.
-        """
+        """Score a shard's rows: `ScoredRows`, or with `top` `TopChunk`. Raises NonFiniteError."""
         return self._scores(shard) if self._top is None else self._best(shard)
 
     def _best(self, shard: Shard) -> Iterator[TopChunk]:
@@ -169,10 +153,7 @@ class DatasetPrediction(Prediction):
         log: Log,
         top: int | None = None,
     ) -> None:
-        """Collective over `comm`.
-
-        Raises ConfigError for an unknown split, DataError for an unreadable file.
-        """
+        """Collective over `comm`. Raises ConfigError for an unknown split, or DataError."""
         self.dataset, self.split, self.log = dataset, split, log
         self.shard = load_shard(comm, dataset, split)
         super().__init__(comm, model, what, self.shard, top)
@@ -211,9 +192,7 @@ def csv_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
 
 
 def svmlight_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
-    """Lines `LABEL,LABEL l:score l:score ...`, or `LABEL,LABEL 1:1`; labels count from 1. No
-    header.
-    """
+    """Lines `LABEL,LABEL l:score l:score ...`, or `LABEL,LABEL 1:1`, from 1. No header."""
     if chunk is None:
         return ""
     lines, thresholds = [], 0.0 if prediction.what == "labels" else prediction.model.thresholds
@@ -255,15 +234,12 @@ def predict(
     log: Log,
     top: int | None = None,
 ) -> None:
-    """Collective over `comm`. Write the scores, probabilities or labels (score above the
-    thresholds) of a split's rows to `output`.
+    """Collective over `comm`. Write scores, probabilities or labels of a split's rows to `output`.
 
     With `top`, only the scores of so many labels of each row, the best ones (of equal scores those
-    with the lower numbers).
-
-    Raises ConfigError for an ending of `output` that is not known, for an existing output without
-    `force` and for an unknown split; DataError if model and data do not fit or a file cannot be
-    read or written.
+    with the lower numbers). Raises ConfigError for an ending of `output` that is not known, for an
+    existing output without `force` and for an unknown split; DataError if model and data do not fit
+    or a file cannot be read or written.
     """
     output = Path(output)
     ending = output.suffix.lower()
@@ -319,9 +295,7 @@ def _fill_scores(prediction: DatasetPrediction, out: SlabFile, output: Path) -> 
 
 @mpi.collective
 def _fill_top(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
-    """Collective. `top/labels` (n × k int32), `top/scores` or `top/probabilities` (n × k
-    float64), best first, and `rows` (n).
-    """
+    """Collective. `top/labels`, `top/scores` or `top/probabilities` (n × k), and `rows` (n)."""
     shape = (prediction.shard.n_global, prediction.n_best)
     slabs = {"top/labels": Slab(shape, "<i4"), f"top/{prediction.what}": Slab(shape, "<f8"), "rows": Slab(shape[:1], "<i8")}
     out.layout(slabs, lambda file: _describe(prediction, file))
@@ -334,9 +308,7 @@ def _fill_top(prediction: DatasetPrediction, out: SlabFile, output: Path) -> Non
 
 @mpi.collective
 def _fill_labels(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
-    """Collective. `Y` (n × L, CSR, AnnData's encoding) and `rows` (n). Label numbers wait in a
-    part file for their place.
-    """
+    """Collective. `Y` (n × L, CSR, AnnData's encoding) and `rows`; labels wait in a part file."""
     comm, shard, n_labels = prediction.comm, prediction.shard, prediction.model.n_labels
     index = np.dtype(matrix_slabs("Y", 0, 0, n_labels, None)["Y/indices"].dtype)
     counts = np.zeros(shard.n_local, dtype=np.int64)
@@ -367,9 +339,7 @@ def _fill_labels(prediction: DatasetPrediction, out: SlabFile, output: Path) -> 
 
 @mpi.collective
 def _write_text(prediction: DatasetPrediction, lines: Lines, temporary: Path, output: Path, end: str = "") -> None:
-    """Collective. Each rank formats its rows; rank 0 into the file itself, the others into parts
-    that are copied behind.
-    """
+    """Collective. Each rank formats its rows; all but rank 0 into parts that are copied behind."""
     comm = prediction.comm
     part = temporary if comm.rank == 0 else temporary.with_name(f"{temporary.name}-{comm.rank}")
     try:

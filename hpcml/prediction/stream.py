@@ -1,6 +1,4 @@
-"""Scoring the rows of an svmlight text as they come: the lines that `predict` writes, in memory
-for one block of rows.
-"""
+"""Scoring the rows of an svmlight text as they come, one block in memory: `predict`'s lines."""
 
 from __future__ import annotations
 
@@ -43,8 +41,7 @@ def predict_stream(
     top: int | None = None,
     max_line: int = LINE_MIB << 20,
 ) -> None:
-    """Collective over `comm`. Write the scores, probabilities or labels (score above the
-    thresholds) of rows of svmlight text.
+    """Collective over `comm`. Write the scores, probabilities or labels of rows of svmlight text.
 
     `source` is a path, or "-" for standard input; `output` a path, or "-" for standard output. Its
     ending, or else `text_format` ("csv" by default, "svm"), says what to write: the lines that
@@ -96,9 +93,7 @@ def _name_of(output: Path) -> str:
 @contextmanager
 @mpi.collective
 def _opened(comm: mpi.Comm, output: Path, force: bool, inputs: list[Path]) -> Iterator[BinaryIO | None]:
-    """Collective over `comm`. Rank 0's file to write to; a named one appears, whole, after the
-    body. Raises as `temporary_path`.
-    """
+    """Collective over `comm`. Rank 0's file to write to; a named one appears after the body."""
     if str(output) == STANDARD_OUTPUT:
         with mpi.agreed(comm, "writing standard output"):
             if comm.rank == 0 and sys.stdout is None:
@@ -129,9 +124,7 @@ def _close(file: BinaryIO | None) -> None:
 
 @mpi.collective
 def _score(prediction: Prediction, stream: SvmlightStream, lines: Lines, file: BinaryIO | None, output: Path) -> int:
-    """Collective. Write what is predicted of every row; how many values of unknown features
-    there are on all ranks.
-    """
+    """Collective. Write what is predicted; how many values of unknown features there are."""
     comm, dropped = prediction.comm, 0
 
     def write(text: bytes) -> None:

@@ -20,9 +20,7 @@ TOP_VALUES = 1 << 18  # labels of a piece of text
 
 @dataclass
 class TopChunk:
-    """Consecutive rows of the split, with the labels (n × k, int32) and the scores (n × k,
-    float64) of each, best first.
-    """
+    """Consecutive rows of the split, with the best labels (n × k, int32) of each, and scores."""
 
     first: int  # the place of the first row in the split
     rows: np.ndarray  # row numbers of the dataset
@@ -30,9 +28,7 @@ class TopChunk:
     scores: np.ndarray
 
     def pieces(self) -> Iterator[TopChunk]:
-        """The chunk in pieces of about TOP_VALUES labels, small enough to be formatted in
-        memory.
-        """
+        """The chunk in pieces of about TOP_VALUES labels, small enough to be formatted."""
         step = max(1, TOP_VALUES // max(1, self.labels.shape[1]))
         for a in range(0, self.rows.size, step):
             some = slice(a, a + step)
@@ -50,9 +46,7 @@ def what_of(labels: bool, probabilities: bool) -> What:
 
 
 def check_what(what: str, top: int | None) -> None:
-    """Raise ConfigError unless it is known what is to be written of rows. Local: call it before
-    the first collective.
-    """
+    """Raise ConfigError unless it is known what is to be written of rows. Local."""
     if what not in get_args(What):
         raise ConfigError(f"cannot predict {what!r}; expected one of {', '.join(get_args(What))}")
     if top is not None and what == "labels":
@@ -73,9 +67,7 @@ def what_is_written(what: str, top: int | None, model: Trained) -> str:
 
 
 def top_csv_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
-    """Lines `row,id?,labels`, the labels as `name:score` joined by `;`, names as in
-    `joined_names`; the header for None.
-    """
+    """Lines `row,id?,labels`: `name:score` (`joined_names`) joined by `;`; the header for None."""
     if chunk is None:
         return csv_text([["row", *(["id"] if prediction.has_ids else []), "labels"]])
     ids: list[list[str]] = [[name] for name in prediction.ids(chunk.rows)] if prediction.has_ids else [[]] * chunk.rows.size
@@ -88,9 +80,7 @@ def top_csv_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
 
 
 def top_svmlight_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
-    """Lines `LABEL,LABEL l:score l:score ...`: of the best those above their thresholds, then
-    all; ascending, from 1. No header.
-    """
+    """Lines `LABEL,LABEL l:score ...`: those above thresholds, then all best, from 1. No header."""
     if chunk is None:
         return ""
     lines, above = [], chunk.scores > prediction.model.thresholds[chunk.labels]

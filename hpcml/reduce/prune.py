@@ -1,6 +1,4 @@
-"""A linear model without its weights of small magnitude: what that costs, and the sparse model
-file (`hpcml prune`).
-"""
+"""A linear model without its small weights: what it costs, and the sparse file (`hpcml prune`)."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ from hpcml.partition import even_bounds, offsets
 
 @dataclass(frozen=True)
 class Line:
-    """One model: `below` is the magnitude under which weights are left out, 0 for the model as
-    it is.
-    """
+    """One model, without weights of a magnitude under `below`, 0 for the model as it is."""
 
     below: float
     n_weights: int  # kept, of
@@ -82,8 +78,7 @@ def prune(
     force: bool,
     log: Log,
 ) -> Pruning:
-    """Collective over `comm`. Judge the model on a split without its weights of smaller magnitude
-    than each of `below`.
+    """Collective over `comm`. Judge the model on a split without weights smaller than each `below`.
 
     Writes the sparse model of the last magnitude to `output`, if that is named. Raises ConfigError
     if options, model and data do not fit one another, DataError if a file cannot be read or
