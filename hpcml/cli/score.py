@@ -72,7 +72,7 @@ def predict(
     from hpcml.mpi import agreed
     from hpcml.prediction.bioasq import ENDING
     from hpcml.prediction.predict import predict as work
-    from hpcml.prediction.stream import predict_stream
+    from hpcml.prediction.stream import StreamOptions, predict_stream
     from hpcml.prediction.top import check_what, what_of
 
     max_line = line_limit(max_line_mb)
@@ -95,7 +95,8 @@ def predict(
         raise ConfigError("--threshold has no effect without --labels; leave it out")
     opened = share_model(comm, model).with_threshold(threshold)
     if text:
-        predict_stream(comm, opened, data, output, what, force, session.log, zero_based, format, top, max_line)
+        options = StreamOptions(zero_based, format, top, max_line)
+        predict_stream(comm, opened, data, output, what, force, session.log, options)
         return
     with agreed(comm, f"opening {data}"):
         dataset = DataFile(data)
@@ -247,6 +248,7 @@ def threshold(
     """
     from hpcml.data.dataset import DataFile
     from hpcml.evaluation.store_thresholds import threshold as work
+    from hpcml.evaluation.thresholds import ThresholdSearch
     from hpcml.model.open import share_model
     from hpcml.mpi import agreed
 
@@ -254,7 +256,8 @@ def threshold(
     with agreed(session.comm, f"opening {data}"):
         dataset = DataFile(data)
     with dataset:
-        found = work(session.comm, opened, dataset, split, measure, method, min_positives, chance, output, force, session.log)
+        search = ThresholdSearch(measure, method, min_positives, chance)
+        found = work(session.comm, opened, dataset, split, search, output, force, session.log)
     say_once(session, str(found))
 
 

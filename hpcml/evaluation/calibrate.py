@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,14 +11,12 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.decision import decide
-from hpcml.evaluation.held_out import hold_out
+from hpcml.evaluation.judged import hold_out
 from hpcml.evaluation.seen import count_seen
-from hpcml.evaluation.store_thresholds import held_out_split, training_rows_warning, write_of_labels
+from hpcml.evaluation.store_thresholds import changed_model, held_out_split, training_rows_warning
 from hpcml.evaluation.summaries import summaries_of
-from hpcml.files.atomic import temporary_path
 from hpcml.log import Log, joined, plural
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import CALIBRATION, SIGMOID, Model
+from hpcml.model.linear import CALIBRATION, SIGMOID, Model, Trained
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class CalibrationReport:
 @mpi.collective
 def calibrate(
     comm: mpi.Comm,
-    model: Model | ClassifierModel,
+    model: Trained,
     dataset: DataFile,
     split: str | None,
     output: Path | None = None,
@@ -58,30 +55,24 @@ def calibrate(
 ) -> CalibrationReport:
     """Collective over `comm`. Fit sigmoids to labels (`decision`), and write the model with them.
 
-    Raises ConfigError for a classifier, and for sigmoids or an output that exist (without `force`),
-    DataError if files do not fit or cannot be read or written, NonFiniteError if a score is not
-    finite.
+    Raises ConfigError for a classifier, and for what exists (without `force`), DataError if files
+    do not fit or cannot be read or written, NonFiniteError if a score is not finite.
     """
     if not isinstance(model, Model):
         raise ConfigError(f"{model.path}: a classifier of {model.attrs.get('method', '?')} is not calibrated; take a linear model")
     split = held_out_split(dataset, split)
     if output is None and SIGMOID[0] in model.labels and not force:
         raise ConfigError(f"{model.path} has probabilities ({model.probability_source}); use --force to replace them, or --output")
-    target = model.path if output is None else output
-    inputs = [dataset.path, *([] if output is None else [model.path])]
-    with temporary_path(comm, target, force or output is None, inputs) as temporary:
+    with changed_model(comm, model, dataset, output, force) as changed:
         n_seen = count_seen(comm, model, dataset, split)
-        held_out, judged = hold_out(comm, model, dataset, split)
+        held_out = hold_out(comm, model, dataset, split)
         if log is not None:
             rows = f"{plural(held_out.n_rows, 'row')} of split {split}"
             log(f"fitting the sigmoids of {plural(held_out.n_labels, 'label')} to {rows}")
         decision = decide(summaries_of(held_out))
         sigmoids = np.tile(decision.rarest[1:], (model.n_labels, 1))
-        sigmoids[judged] = decision.sigmoids
+        sigmoids[held_out.numbers] = decision.sigmoids
         n_without = model.n_labels - int((held_out.n_positive() > 0).sum())
-        with mpi.agreed(comm, f"writing {target}"):
-            if comm.rank == 0:
-                shutil.copyfile(model.path, temporary)
-                about = dict(zip(CALIBRATION, ("sigmoid", split), strict=True))
-                write_of_labels(temporary, target, dict(zip(SIGMOID, sigmoids.T, strict=True)), about)
-    return CalibrationReport(target, dataset.path, split, held_out.n_rows, n_seen, sigmoids, n_without)
+        about = dict(zip(CALIBRATION, ("sigmoid", split), strict=True))
+        changed.write(dict(zip(SIGMOID, sigmoids.T, strict=True)), about)
+    return CalibrationReport(changed.target, dataset.path, split, held_out.n_rows, n_seen, sigmoids, n_without)

@@ -23,10 +23,8 @@ class Comparable:
         """`labels` (n) are label numbers of the model; below, a label is its place among these."""
         sigmoids, self.n_labels = model.sigmoids, labels.size
         self.by = BY_SCORE if sigmoids is None else BY_PROBABILITY
-        none = np.zeros(0)
-        self.sigmoids = (
-            (none, none) if sigmoids is None else (sigmoids[0][labels], sigmoids[1][labels])
-        )  # empty: scores as they are
+        # empty: scores as they are
+        self.sigmoids = (np.zeros(0),) * 2 if sigmoids is None else (sigmoids[0][labels], sigmoids[1][labels])
 
     def of_block(self, scores: np.ndarray, begin: int) -> np.ndarray:
         """The values (n, B) of scores for the labels begin, begin + 1, ..."""

@@ -106,17 +106,14 @@ class Decision:
 
     thresholds: np.ndarray
     sigmoids: np.ndarray
-    rarest: tuple[float, float, float]
+    rarest: tuple[float, float, float]  # threshold, slope and offset for a label that is not among them
 
 
 class Tally:
     """The scores of a label's rows, counted part by part; then its summary."""
 
     def __init__(self, positives: np.ndarray, low: float, high: float) -> None:
-        """`positives`: the scores of the label's rows; low and high: the ends of all scores.
-
-        Raises NonFiniteError for scores that are not finite, or too far apart.
-        """
+        """`positives`: the label's scores; low, high: all scores' ends. Raises NonFiniteError."""
         low, high = float(low), float(high)
         if not math.isfinite(high - low):
             raise NonFiniteError(f"scores from {low:g} to {high:g}: expected finite numbers")
@@ -151,10 +148,7 @@ class Tally:
 
 
 def summarise(scores: np.ndarray, positives: np.ndarray) -> Summary:
-    """The summary of one label from all scores (n) and the places of its positives among them.
-
-    Local. Raises NonFiniteError for scores that are not finite.
-    """
+    """A label's summary from all scores (n) and its positives' places. Raises NonFiniteError."""
     if not scores.size:
         raise DataError("no rows to summarise the scores of")
     tally = Tally(scores[positives], float(scores.min()), float(scores.max()))
@@ -163,10 +157,7 @@ def summarise(scores: np.ndarray, positives: np.ndarray) -> Summary:
 
 
 def own_threshold(summary: Summary) -> float:
-    """The highest threshold of largest F1, halfway to the next score below; NaN without positives.
-
-    Exact for up to 64 different scores of positives.
-    """
+    """The highest threshold of largest F1 (exact for up to 64 scores of positives); or NaN."""
     places = summary.places[::-1]
     hits = np.cumsum(places["positive"], dtype=np.int64)
     if not hits.size or not hits[-1]:
@@ -190,7 +181,8 @@ def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA)
     if not n_positive.any():
         raise DataError("no row has any of the labels; choose rows that have some")
     around, scores = _Neighbours(n_positive), _Scores(summaries)
-    plain, standardised = (_Frame(scores, around, *how) for how in (scores.as_they_are, scores.standardised))
+    plain = _Frame(scores, around, np.zeros(scores.n_labels), np.ones(scores.n_labels))
+    standardised = _Frame(scores, around, scores.mean, scores.deviation)  # to mean 0 and deviation 1
     frame = standardised if standardised.agreement > plain.agreement + MARGIN else plain
     own = np.array([own_threshold(summary) for summary in summaries])
     mixed = (n_positive * np.where(n_positive > 0, own, 0.0) + tau * frame.thresholds) / np.maximum(n_positive + tau, 1e-300)
@@ -290,16 +282,6 @@ class _Scores:
         """The sums (n_labels) of values (n × 2) over the rows."""
         sums: np.ndarray = np.add.reduceat((self.weights * values).sum(axis=1), self.indptr[:-1])
         return sums
-
-    @property
-    def as_they_are(self) -> tuple[np.ndarray, np.ndarray]:
-        """The shift and the scale (n_labels each) of scores that can be compared between labels."""
-        return np.zeros(self.n_labels), np.ones(self.n_labels)
-
-    @property
-    def standardised(self) -> tuple[np.ndarray, np.ndarray]:
-        """The shift and the scale of scores that are brought to mean 0 and deviation 1."""
-        return self.mean, self.deviation
 
 
 class _Frame:

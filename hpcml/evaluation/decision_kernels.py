@@ -179,10 +179,7 @@ def sigmoids(scores, slope, offset, out):
 
 @njit
 def tally_probabilities(probabilities, bits, squares, sums):
-    """squares[l] += p², sums[l, k] += p for the bin k of p, in whole numbers of 2^−bits.
-
-    probabilities (n, B); squares (B) and sums (B, bins) int64.
-    """
+    """squares (B)[l] += p², sums (B, bins)[l, bin of p] += p (n, B), in int64 units of 2^−bits."""
     one, bins = 2.0**bits, sums.shape[1]
     for i in range(probabilities.shape[0]):
         for lane in range(probabilities.shape[1]):

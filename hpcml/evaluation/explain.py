@@ -5,8 +5,7 @@ C. Elkan, *Extreme multilabel learning* (2015).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,13 @@ from hpcml import mpi
 from hpcml.conversion.fields import PLAIN, Field
 from hpcml.conversion.vocabulary import fields_of
 from hpcml.data.dataset import DataFile
-from hpcml.data.names import names_of
 from hpcml.errors import ConfigError, NonFiniteError, nearest
-from hpcml.files.atomic import write_whole
+from hpcml.evaluation.titles import names_by_number
+from hpcml.files import atomic
 from hpcml.files.hdf5 import readable
 from hpcml.files.table import table
 from hpcml.log import entitled, joined, named, plural
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import Model, Trained
 from hpcml.partition import even_bounds, offsets
 
 SHOWN = 5  # labels, where none are named
@@ -50,13 +48,13 @@ class LabelWeights:
 
 @dataclass
 class Explanation:
-    """The findings on some labels of a model, on rank 0; `names` of features if data have any."""
+    """The findings on some labels of a model, on rank 0; `names` of features, if data have any."""
 
     model: Model
     data: Path | None
     labels: list[LabelWeights]
     shown: np.ndarray  # labels that people are shown
-    names: dict[int, str] | None
+    names: dict[int, str]
     fields: Sequence[Field]
 
     def __str__(self) -> str:
@@ -64,7 +62,7 @@ class Explanation:
 
     def name(self, feature: int) -> str:
         """The name of a feature."""
-        return f"feature {feature}" if self.names is None else self.names[feature]
+        return self.names.get(feature, f"feature {feature}")
 
 
 class Features:
@@ -101,14 +99,11 @@ class Features:
         if features.size > top:
             found = np.flatnonzero(squares >= np.partition(squares, features.size - top)[features.size - top])
         best = found[np.lexsort((features[found], -squares[found]))[:top]]
-        others = np.ones(features.size, bool)
-        others[best] = False
-        return LabelWeights(
-            label, features[best], weights[best], features.size, float(squares[best].sum()), float(squares[others].sum())
-        )
+        remaining = float(np.delete(squares, best).sum())
+        return LabelWeights(label, features[best], weights[best], features.size, float(squares[best].sum()), remaining)
 
 
-def labels_to_show(model: Model | ClassifierModel, wanted: Sequence[str]) -> np.ndarray:
+def labels_to_show(model: Trained, wanted: Sequence[str]) -> np.ndarray:
     """The labels of these names, or the SHOWN of most training rows. Raises ConfigError."""
     if not wanted:
         return np.argsort(-np.asarray(model.labels["n_positive"]), kind="stable")[:SHOWN]
@@ -123,7 +118,7 @@ def labels_to_show(model: Model | ClassifierModel, wanted: Sequence[str]) -> np.
 
 @mpi.collective
 def explain(
-    comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile | None, wanted: Sequence[str], top: int, every: bool
+    comm: mpi.Comm, model: Trained, dataset: DataFile | None, wanted: Sequence[str], top: int, every: bool
 ) -> Explanation | None:
     """Collective over `comm`. The `top` features of the labels `wanted`; on rank 0, None elsewhere.
 
@@ -146,7 +141,8 @@ def explain(
         features = Features(model)
     begin, end = even_bounds(labels.size, comm.size)[comm.rank : comm.rank + 2].tolist()
     found: list[LabelWeights] = []
-    mpi.stream_to_root(comm, _chunks(features, labels[begin:end].tolist(), top), found.extend)
+    chunks = (labels[first : min(first + PER_CHUNK, end)].tolist() for first in range(begin, end, PER_CHUNK))
+    mpi.stream_to_root(comm, ([features.largest(label, top) for label in chunk] for chunk in chunks), found.extend)
     explanation = None
     with mpi.agreed(comm, f"reading {'names' if dataset is None else dataset.path}"):
         if comm.rank == 0:
@@ -155,21 +151,15 @@ def explain(
     return explanation
 
 
-def _chunks(features: Features, labels: list[int], top: int) -> Iterator[list[LabelWeights]]:
-    """The findings on the labels, some at a time. Raises NonFiniteError."""
-    for begin in range(0, len(labels), PER_CHUNK):
-        yield [features.largest(label, top) for label in labels[begin : begin + PER_CHUNK]]
-
-
-def _names(dataset: DataFile | None, found: Sequence[LabelWeights]) -> tuple[dict[int, str] | None, Sequence[Field]]:
+def _names(dataset: DataFile | None, found: Sequence[LabelWeights]) -> tuple[dict[int, str], Sequence[Field]]:
     """The names of features, and the fields, if some are told apart. Raises DataError."""
     if dataset is None:
-        return None, ()
+        return {}, ()
     wanted = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.features for each in found)]))
-    names = names_of(dataset, wanted)
+    names = names_by_number(dataset, wanted)
     with readable(dataset.path, "hpcml convert", "dataset"):
         fields = fields_of(dataset) if "text" in dataset.file else PLAIN
-    return None if names is None else dict(zip(wanted.tolist(), names, strict=True)), () if fields == PLAIN else fields
+    return names, () if fields == PLAIN else fields
 
 
 def format_explanation(found: Explanation) -> str:
@@ -216,15 +206,14 @@ def write_json(path: Path, found: Explanation) -> None:
         "fields": [field._asdict() for field in found.fields],
         "labels": [_as_dict(found, each) for each in found.labels],
     }
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, text.encode(errors="backslashreplace"))
+    atomic.write_json(path, content)
 
 
 def _as_dict(found: Explanation, each: LabelWeights) -> dict[str, Any]:
     model, by_tag = found.model, {field.tag: field.name for field in found.fields}
     features = []
     for feature, weight in zip(each.features.tolist(), each.weights.tolist(), strict=True):
-        name = None if found.names is None else found.names[feature]
+        name = found.names.get(feature)
         of = {} if name is None or not by_tag else {"field": by_tag.get(name.rpartition(" ")[2])}
         share = {"squared": weight**2, "share": weight**2 / each.mass if each.mass else None}
         features.append({"feature": feature, "name": name, **of, "weight": weight, **share})

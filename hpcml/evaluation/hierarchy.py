@@ -106,9 +106,8 @@ class Hierarchy:
         return common / len(nodes[1]), common / len(nodes[0]), 2 * common / (len(nodes[0]) + len(nodes[1]))
 
     def _joined(self, sides: tuple[set[str], set[str]], below: tuple[_Below, _Below]) -> dict[tuple[int, str], set[str]]:
-        """For each label (side, label): the lowest common ancestors that join it and a label of the
-        other side, one of which is the other's nearest by way of it. A label of both sides is
-        joined with itself alone.
+        """The lowest common ancestors that join each (side, label) and one of the other side,
+        one of which is the other's nearest by way of it; a label of both joins itself alone.
         """
         joined: dict[tuple[int, str], set[str]] = {(side, label): set() for side in (0, 1) for label in sides[side]}
         both = sides[0] & sides[1]

@@ -56,8 +56,8 @@ class ProbabilityCounts:
         self.bits = min(36, 62 - n_global.bit_length())
         self.squares, self.sums = np.zeros(n, dtype=np.int64), np.zeros((n, BINS), dtype=np.int64)
 
-    def add(self, scores: np.ndarray, begin: int) -> None:
-        """Count the scores (n, B) of labels begin, begin + 1, ... of some rows."""
+    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
+        """Count scores (n, B) of rows `row`, ... for labels `begin`, ..."""
         some = slice(begin, begin + scores.shape[1])
         found = probabilities(scores, *(values[some] for values in self.sigmoids))
         kernels.tally_probabilities(found, self.bits, self.squares[some], self.sums[some])

@@ -21,9 +21,8 @@ _HARMONIC = ((-1 / 12, 2), (1 / 120, 4), (-1 / 252, 6), (1 / 240, 8), (-1 / 132,
 class Ranking:
     """The counts of one ranking of `n_items` scores from which its measures follow.
 
-    The first three (n_ties, int64) are of the distinct scores that positive items have, highest
-    first: how many items score more, how many the same (with the positives), how many of those are
-    positive.
+    The first three (n_ties, int64) are of the distinct scores of positives, highest first: how many
+    items score more, how many the same, with the positives, and how many of those are positive.
     """
 
     greater: np.ndarray

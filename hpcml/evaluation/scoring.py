@@ -13,7 +13,7 @@ from hpcml.errors import DataError
 from hpcml.kernels import scores as kernels
 from hpcml.kernels.top import keep_best, sort_best
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model, SparseRows
+from hpcml.model.linear import Model, SparseRows, Trained
 
 WEIGHT_BYTES = 1 << 28  # the weights of a block of labels (d × B doubles, expanded), unless one label alone needs more
 SCORE_BYTES = 1 << 25  # the scores of a block of rows × labels
@@ -36,6 +36,15 @@ def blocks_of(rows: np.ndarray, n_columns: int) -> Iterator[tuple[int, np.ndarra
     step = max(1, SCORE_BYTES // (8 * max(1, n_columns)))
     for begin in range(0, rows.size, step):
         yield begin, rows[begin : begin + step]
+
+
+def block_scores(scorer: Scorer | ClassifierScorer, begin: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
+    """(first, scores (n × B)) of rows first, ..., labels begin..end. Raises NonFiniteError."""
+    weights = scorer.weights(begin, end)
+    for first, rows in blocks_of(scorer.rows, end - begin):
+        scores = scorer.rows_scores(rows, *weights)
+        scorer.check_numbers(scores.max(axis=0), scorer.labels[begin:end])
+        yield first, scores
 
 
 def presence(data: np.ndarray) -> np.ndarray:
@@ -114,10 +123,7 @@ class Scorer:
         return self._sums(rows) if self.model.normalised else np.ones(rows.size)
 
     def _sums(self, rows: np.ndarray) -> np.ndarray:
-        """The divisors of a normalised model's scores: bias and values of known features.
-
-        Raises DataError for a row with a negative value.
-        """
+        """The divisors of a normalised model's scores: bias and known values. Raises DataError."""
         sums = np.empty(rows.size)
         done = kernels.sum_rows(*self.csr, rows, self.model.factors, sums)
         if done < rows.size:
@@ -127,18 +133,23 @@ class Scorer:
 
     def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The scores of row rows[p] for the model's label labels[p]: `rows_scores`' bits."""
-        out, order = np.empty(rows.size), np.argsort(labels, kind="stable")
-        blocks = [(0, self.labels.size)] if self._is_dense else self.blocks  # of other models only some rows are expanded at a time
+        out = np.empty(rows.size)
+        for own, some in self._pairs_of(labels, [(0, self.labels.size)] if self._is_dense else self.blocks):
+            W, places, bias = self._rows_of(own)  # all at once of a dense W, else only some rows are expanded at a time
+            values = np.empty(some.size)
+            pairs = (rows[some], places[np.searchsorted(own, labels[some])])
+            kernels.score_pairs(*self.csr, *pairs, W, *self.tables, bias, values)
+            out[some] = values
+        return out / self._sums(rows) if self.model.normalised else out
+
+    def _pairs_of(self, labels: np.ndarray, blocks: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The labels of each block that some of `labels` are in, and where these stand."""
+        order = np.argsort(labels, kind="stable")
         for begin, end in blocks:
             own = self.labels[begin:end]
             some = order[slice(*np.searchsorted(labels[order], own[[0, -1]] + [0, 1]))] if own.size else order[:0]
             if some.size:
-                W, places, bias = self._rows_of(own)
-                values = np.empty(some.size)
-                pairs = (rows[some], places[np.searchsorted(own, labels[some])])
-                kernels.score_pairs(*self.csr, *pairs, W, *self.tables, bias, values)
-                out[some] = values
-        return out / self._sums(rows) if self.model.normalised else out
+                yield own, some
 
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
         """Raise NonFiniteError if scores[i], of label labels[i], is not a finite number."""
@@ -160,7 +171,6 @@ class CombinedScorer(Scorer):
     """The scores of labels that have several weight vectors each."""
 
     def __init__(self, model: Model, shard: Shard, labels: np.ndarray) -> None:
-        """`labels` (n, int64, ascending) are label numbers of the model."""
         super().__init__(model, shard, labels)
         assert model.combination is not None
         self.n_parts = model.combination.n_parts
@@ -185,12 +195,8 @@ class CombinedScorer(Scorer):
 
     def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The scores of row rows[p] for the model's label labels[p]: `rows_scores`' bits."""
-        out, order = np.empty(rows.size), np.argsort(labels, kind="stable")
-        for begin, end in self.blocks:
-            own = self.labels[begin:end]
-            some = order[slice(*np.searchsorted(labels[order], own[[0, -1]] + [0, 1]))] if own.size else order[:0]
-            if not some.size:
-                continue
+        out = np.empty(rows.size)
+        for own, some in self._pairs_of(labels, self.blocks):
             places, found = np.searchsorted(own, labels[some]), np.empty((self.n_parts, some.size))
             for part in range(self.n_parts):
                 W = self.model.rows(own, part)
@@ -202,11 +208,7 @@ class CombinedScorer(Scorer):
 
 
 class ClassifierScorer:
-    """A `Scorer` of some labels of a classifier on the rows of a shard.
-
-    The "weights" of a block of labels are their numbers alone. All labels are one block, for they
-    cost the same as one.
-    """
+    """A `Scorer` of a classifier: all labels are one block, whose "weights" are their numbers."""
 
     def __init__(self, model: ClassifierModel, shard: Shard, labels: np.ndarray) -> None:
         """`labels` (n, int64, ascending) are label numbers of the model."""
@@ -267,8 +269,26 @@ class ClassifierScorer:
             warm_up_counts()
 
 
-def scorer_of(model: Model | ClassifierModel, shard: Shard, labels: np.ndarray) -> Scorer | ClassifierScorer:
+def scorer_of(model: Trained, shard: Shard, labels: np.ndarray) -> Scorer | ClassifierScorer:
     """The scorer of `labels` (n, int64, ascending numbers) of a model of any kind on a shard."""
     if isinstance(model, ClassifierModel):
         return ClassifierScorer(model, shard, labels)
+    assert isinstance(model, Model)
     return Scorer(model, shard, labels) if model.combination is None else CombinedScorer(model, shard, labels)
+
+
+class BlockWeights:
+    """The weights of blocks of labels; where `keeps`, they are expanded only once."""
+
+    def __init__(self, keeps: bool) -> None:
+        self.keeps = keeps
+        self._kept: list[tuple[Any, ...]] | None = None
+
+    def scores(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """(labels, scores (n, B)), block by block. Local. Raises NonFiniteError."""
+        if self._kept is None and self.keeps:
+            self._kept = [scorer.weights(*block) for block in scorer.blocks]
+        for number, block in enumerate(scorer.blocks):
+            scores = scorer.rows_scores(rows, *(self._kept[number] if self._kept else scorer.weights(*block)))
+            scorer.check_numbers(scores.max(axis=0), scorer.labels[slice(*block)])
+            yield slice(*block), scores

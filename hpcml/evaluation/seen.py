@@ -14,8 +14,7 @@ from hpcml.errors import DataError
 from hpcml.files.hdf5 import readable
 from hpcml.files.opening import read_small
 from hpcml.log import Log, plural
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import Model, Trained
 from hpcml.run.folder import CONFIG
 
 BLOCK = 1 << 24  # values of X that are looked at together
@@ -23,13 +22,12 @@ ARRAYS = ("X/indptr", "X/indices", "X/data", "Y/indptr", "Y/indices")
 
 
 @mpi.collective
-def count_seen(comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, split: str) -> int:
+def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> int:
     """Collective over `comm`. How many rows of a split the model was trained on, as far as known.
 
-    The dataset must have the split that the model was trained on, and be the file that the run
-    folder names, or a copy of it. If there is no such file any more, the split must have as many
-    rows as the training rows, as many of each label, and the same features. Raises DataError for a
-    damaged file.
+    The dataset must have the training split, and be the file that the run folder names, or a copy
+    of it. If there is no such file any more, the split must have as many rows as the training rows,
+    as many of each label, and the same features. Raises DataError for a damaged file.
     """
     n_seen = 0
     with mpi.agreed(comm, f"reading {dataset.path}"):
@@ -39,15 +37,13 @@ def count_seen(comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile
     return comm.bcast(n_seen)
 
 
-def seen_note(n_seen: int, n_rows: int) -> str:
+def seen_note(n_seen: int, n_rows: int, rest: str = "") -> str:
     """A sentence about so many rows that a model has seen; "" if there are none."""
     if not n_seen:
         return ""
     which = "all" if n_seen == n_rows else f"{n_seen:,} of the"
-    return (
-        f"warning: {which} {n_rows:,} rows are training rows, as far as the model tells, so these measures do not hold for other "
-        "rows; judge on a split that was held out"
-    )
+    rest = rest or ", so these measures do not hold for other rows; judge on a split that was held out"
+    return f"warning: {which} {n_rows:,} rows are training rows, as far as the model tells{rest}"
 
 
 def split_to_judge(dataset: DataFile, wanted: str | None, log: Log) -> str:
@@ -58,7 +54,7 @@ def split_to_judge(dataset: DataFile, wanted: str | None, log: Log) -> str:
     return split
 
 
-def _count_seen(model: Model | ClassifierModel, dataset: DataFile, split: str) -> int:
+def _count_seen(model: Trained, dataset: DataFile, split: str) -> int:
     """See `count_seen`. Local."""
     trained_on = model.attrs.get("split")
     if not isinstance(trained_on, str) or not dataset.has_split(trained_on):
@@ -73,10 +69,10 @@ def _count_seen(model: Model | ClassifierModel, dataset: DataFile, split: str) -
         same = trained_file.samefile(dataset.path) or _same_arrays(trained_file, dataset)
     elif n_trained != rows.size:
         same = False
-    elif isinstance(model, ClassifierModel):
-        same = np.array_equal(model.attrs.get("data_sizes", []), dataset.sizes)
-    else:
+    elif isinstance(model, Model):
         same = _same_counts(model, dataset, rows) and _same_features(model, dataset, rows)
+    else:
+        same = np.array_equal(model.attrs.get("data_sizes", []), dataset.sizes)
     return n_common if same else 0
 
 
@@ -99,10 +95,8 @@ def _same_arrays(path: Path, dataset: DataFile) -> bool:
         if any(other.file[name].shape != dataset.file[name].shape for name in ARRAYS):
             return False
         parts = ((name, begin) for name in ARRAYS for begin in range(0, dataset.file[name].shape[0], BLOCK))
-        return all(
-            np.array_equal(dataset.map(name)[begin : begin + BLOCK], other.map(name)[begin : begin + BLOCK])
-            for name, begin in parts
-        )
+        pairs = ((dataset.map(name)[begin : begin + BLOCK], other.map(name)[begin : begin + BLOCK]) for name, begin in parts)
+        return all(np.array_equal(one, another) for one, another in pairs)
 
 
 def _same_counts(model: Model, dataset: DataFile, rows: np.ndarray) -> bool:

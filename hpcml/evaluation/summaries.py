@@ -7,14 +7,14 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import NonFiniteError
 from hpcml.evaluation.decision import Summary, Tally, warm_up
-from hpcml.evaluation.held_out import HeldOut
+from hpcml.evaluation.judged import JudgedRows
 
 
 @mpi.collective
-def summaries_of(held_out: HeldOut) -> list[Summary]:
-    """Collective over the rows' ranks. The summaries (`decision`) of judged labels, on all ranks.
+def summaries_of(held_out: JudgedRows) -> list[Summary]:
+    """Collective over the rows' ranks. Summaries of judged labels, by two passes over the scores.
 
-    Takes two passes over the scores. Raises NonFiniteError for a score that is not finite.
+    Raises NonFiniteError for a score that is not finite.
     """
     comm, found = held_out.comm, []
     with mpi.node_first(comm):

@@ -6,7 +6,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.scoring import ClassifierScorer, CombinedScorer, Scorer
+from hpcml.evaluation.scoring import BlockWeights, ClassifierScorer, CombinedScorer, Scorer
 from hpcml.kernels import top as kernels
 from hpcml.model.linear import Model, SparseRows
 
@@ -39,18 +39,13 @@ class BlockwiseTop:
     """The best labels of any model, block by block; `keeps`: weights are expanded only once."""
 
     def __init__(self, size: int, keeps: bool) -> None:
-        self.size, self.keeps = size, keeps
-        self._kept: list[tuple[np.ndarray, ...]] | None = None
+        self.size, self._weights = size, BlockWeights(keeps)
 
     def best(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> Best:
         """Local. Raises NonFiniteError if a score is not a number."""
-        if self._kept is None and self.keeps:
-            self._kept = [scorer.weights(*block) for block in scorer.blocks]
         out = Best(rows.size, self.size, Comparable(scorer.model, scorer.labels))
-        for number, (begin, end) in enumerate(scorer.blocks):
-            scores = scorer.rows_scores(rows, *(self._kept[number] if self._kept else scorer.weights(begin, end)))
-            scorer.check_numbers(scores.max(axis=0), scorer.labels[begin:end])
-            out.add(0, np.ascontiguousarray(scores), begin)
+        for block, scores in self._weights.scores(scorer, rows):
+            out.add(0, np.ascontiguousarray(scores), block.start)
         return out.sort()
 
 
@@ -103,11 +98,6 @@ def top_of(comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: 
         return InvertedTop(model, size, W, model.n_columns)
 
 
-def n_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) -> np.ndarray:
-    """How many of the rows' labels at places 1, 2, ... are true (k, int64); see `are_true`."""
-    return are_true(best, rows, labels, n_labels).sum(axis=0, dtype=np.int64)
-
-
 def are_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) -> np.ndarray:
     """Which of each row's best labels are true (n × k); true pairs are (rows[p], labels[p])."""
     true = np.sort(rows.astype(np.int64) * n_labels + labels)
@@ -120,7 +110,7 @@ def are_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) ->
 
 
 def precision_at(hits: np.ndarray, n_rows: int) -> dict[int, float]:
-    """For each k of PRECISION_AT the share of true ones (`n_true`) among the k best labels."""
+    """For each k of PRECISION_AT the share of true ones (hits at each place) among the best."""
     totals = np.cumsum(hits)
     sizes = {k: min(k, hits.size) for k in PRECISION_AT}
     return {k: int(totals[n - 1]) / (n * n_rows) if n_rows and n else float("nan") for k, n in sizes.items()}

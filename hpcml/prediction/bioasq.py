@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hpcml.errors import ConfigError, DataError
-from hpcml.prediction.top import TopChunk
+from hpcml.prediction.top import ScoredRows
 
 if TYPE_CHECKING:
     from hpcml.prediction.predict import Prediction
@@ -23,15 +23,14 @@ def check_bioasq(what: str, top: int | None) -> None:
         raise ConfigError("BioASQ's JSON holds labels; give --labels (those above their thresholds) or --top (so many of each row)")
 
 
-def bioasq_lines(prediction: Prediction, chunk: Any) -> str:
+def bioasq_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
     """A line for each row of a chunk; the beginning for None. Raises DataError without ids."""
     if not prediction.has_ids:
         raise DataError("the rows have no ids, but BioASQ's JSON needs them (pmid); convert the data from a source with ids")
     if chunk is None:
         return BEGIN
-    labels = chunk.labels.tolist() if isinstance(chunk, TopChunk) else chunk.labels()
     names, lines = prediction.model.label_names, []
-    for place, (name, some) in enumerate(zip(prediction.ids(chunk.rows), labels, strict=True), chunk.first):
+    for place, (name, some) in enumerate(zip(prediction.ids(chunk.rows), chunk.labels(), strict=True), chunk.first):
         pmid: int | str = int(name) if name.isascii() and name.isdigit() and str(int(name)) == name else name
         document = {"pmid": pmid, "labels": [names[label] for label in some]}
         lines.append(("," if place else "") + "\n" + json.dumps(document))

@@ -1,9 +1,10 @@
-"""The text about the best labels of rows: a list of labels with their scores, best first."""
+"""The text about scored rows: scores, labels, or the best labels with their scores."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -15,24 +16,33 @@ if TYPE_CHECKING:
     from hpcml.model.linear import Trained
     from hpcml.prediction.predict import Prediction
 
-TOP_VALUES = 1 << 18  # labels of a piece of text
+TEXT_VALUES = 1 << 20  # of a piece of text; labels with their names count fourfold
 
 
 @dataclass
-class TopChunk:
-    """Consecutive rows of the split, with the best labels (n × k, int32) of each, and scores."""
+class ScoredRows:
+    """Consecutive rows: scores of all labels (or flags if wanted), or of the best of each."""
 
     first: int  # the place of the first row in the split
     rows: np.ndarray  # row numbers of the dataset
-    labels: np.ndarray
-    scores: np.ndarray
+    values: np.ndarray  # n × L, or n × k
+    best: np.ndarray | None = None  # (n × k, int32) the labels of k values, best first
 
-    def pieces(self) -> Iterator[TopChunk]:
-        """The chunk in pieces of about TOP_VALUES labels, small enough to be formatted."""
-        step = max(1, TOP_VALUES // max(1, self.labels.shape[1]))
+    def labels(self, thresholds: np.ndarray | float = 0.0) -> list[list[int]]:
+        """The best labels; or those of flags or scores above their thresholds (n_labels)."""
+        if self.best is not None:
+            best: list[list[int]] = self.best.tolist()
+            return best
+        rows, labels = np.nonzero(self.values > thresholds)
+        bounds = np.searchsorted(rows, np.arange(self.rows.size + 1))
+        return [labels[a:b].tolist() for a, b in pairwise(bounds)]
+
+    def pieces(self) -> Iterator[ScoredRows]:
+        """The rows in pieces of about TEXT_VALUES values, small enough to be formatted."""
+        step = max(1, TEXT_VALUES // ((1 if self.best is None else 4) * max(1, self.values.shape[1])))
         for a in range(0, self.rows.size, step):
             some = slice(a, a + step)
-            yield TopChunk(self.first + a, self.rows[some], self.labels[some], self.scores[some])
+            yield ScoredRows(self.first + a, self.rows[some], self.values[some], None if self.best is None else self.best[some])
 
 
 What = Literal["scores", "labels", "probabilities"]
@@ -66,31 +76,46 @@ def what_is_written(what: str, top: int | None, model: Trained) -> str:
     return what if top is None else f"best labels (--top {top}), {what}," if what != "scores" else f"best labels (--top {top})"
 
 
-def top_csv_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
-    """Lines `row,id?,labels`: `name:score` (`joined_names`) joined by `;`; the header for None."""
+def csv_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
+    """Lines `row,id?,score...` or `row,id?,labels`, best as `name:score`; a header for None."""
+    scores_of_all = prediction.what != "labels" and prediction.n_best is None
     if chunk is None:
-        return csv_text([["row", *(["id"] if prediction.has_ids else []), "labels"]])
+        wanted = prediction.model.label_names if scores_of_all else ["labels"]
+        return csv_text([["row", *(["id"] if prediction.has_ids else []), *wanted]])
     ids: list[list[str]] = [[name] for name in prediction.ids(chunk.rows)] if prediction.has_ids else [[]] * chunk.rows.size
-    names, rows = prediction.escaped_names, []
-    shown = prediction.shown(chunk.scores, chunk.labels).tolist()
-    for row, name, labels, scores in zip(chunk.rows, ids, chunk.labels.tolist(), shown, strict=True):
-        pairs = zip(labels, scores, strict=True)
-        rows.append([row, *name, ";".join(f"{names[label]}:{score!r}" for label, score in pairs)])
-    return csv_text(rows)
+    cells: Iterator[list[object]]
+    if scores_of_all:
+        cells = (values.tolist() for values in prediction.shown(chunk.values))
+    elif chunk.best is None:
+        cells = ([";".join(prediction.escaped_names[label] for label in labels)] for labels in chunk.labels())
+    else:
+        names, shown = prediction.escaped_names, prediction.shown(chunk.values, chunk.best).tolist()
+        pairs = (zip(*row, strict=True) for row in zip(chunk.best.tolist(), shown, strict=True))
+        cells = ([";".join(f"{names[label]}:{value!r}" for label, value in row)] for row in pairs)
+    return csv_text([row, *name, *cell] for row, name, cell in zip(chunk.rows, ids, cells, strict=True))
 
 
-def top_svmlight_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
-    """Lines `LABEL,LABEL l:score ...`: those above thresholds, then all best, from 1. No header."""
+def svmlight_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
+    """Lines `LABEL,LABEL l:score l:score ...`, or `LABEL,LABEL 1:1`, from 1. No header."""
     if chunk is None:
         return ""
-    lines, above = [], chunk.scores > prediction.model.thresholds[chunk.labels]
-    shown = prediction.shown(chunk.scores, chunk.labels)
-    for row in zip(chunk.labels.tolist(), shown.tolist(), above.tolist(), strict=True):
-        best = sorted(zip(*row, strict=True))  # readers expect ascending numbers
-        target = ",".join(str(label + 1) for label, _, predicted in best if predicted)
-        rest = " ".join(f"{label + 1}:{value!r}" for label, value, _ in best)
+    if chunk.best is not None:
+        return "".join(_best_lines(prediction, chunk, chunk.best))
+    lines, thresholds = [], 0.0 if prediction.what == "labels" else prediction.model.thresholds
+    for labels, values in zip(chunk.labels(thresholds), prediction.shown(chunk.values), strict=True):
+        target = ",".join(str(label + 1) for label in labels)
+        if prediction.what != "labels":
+            rest = " ".join(f"{number}:{score!r}" for number, score in enumerate(values.tolist(), 1))
+        else:
+            rest = "1:1"  # readers skip blank lines, so a row without labels must not be one
         lines.append(f"{target} {rest}\n")
     return "".join(lines)
 
 
-TOP_TEXT_FORMATS = {".csv": top_csv_lines, ".svm": top_svmlight_lines, ".svmlight": top_svmlight_lines}
+def _best_lines(prediction: Prediction, chunk: ScoredRows, best: np.ndarray) -> Iterator[str]:
+    """Of the best labels of each row those above their thresholds, then all with their scores."""
+    above, shown = chunk.values > prediction.model.thresholds[best], prediction.shown(chunk.values, best)
+    for row in zip(best.tolist(), shown.tolist(), above.tolist(), strict=True):
+        ascending = sorted(zip(*row, strict=True))  # as readers expect
+        target = ",".join(str(label + 1) for label, _, given in ascending if given)
+        yield f"{target} {' '.join(f'{label + 1}:{value!r}' for label, value, _ in ascending)}\n"

@@ -55,10 +55,9 @@ class SeenFeatures:
         return cls(model, np.array(features), u, v)
 
     def importance(self, labels: np.ndarray, over: str) -> tuple[np.ndarray, np.ndarray]:
-        """I_j = |u_j − v_j| (n_features) over `labels`, and which features the model has seen.
+        """I_j = |u_j − v_j| (n_features), max or mean over `labels`, and which features are seen.
 
-        `over` is "max" or "mean", weighted by the labels' positive rows. Raises DataError if a
-        weight is not a number.
+        The mean is weighted by positive rows. Raises DataError if a weight is not a number.
         """
         out, total = np.zeros(self.features.size), int(self.model.labels["n_positive"][labels].sum())
         for label in labels.tolist():
@@ -112,9 +111,8 @@ class _Reduction:
 def reduce_model(comm: mpi.Comm, weights: SeenFeatures, features: np.ndarray, output: Path, force: bool) -> None:
     """Collective over `comm`. Write the model with only these features (ascending, seen).
 
-    It is for the same data as before: features that it does not have any more count as unseen.
-    Raises ConfigError for an output that exists (without `force`), DataError if a file cannot be
-    read or written.
+    It is for the same data: other features count as unseen. Raises ConfigError for an output that
+    exists (without `force`), DataError if a file cannot be read or written.
     """
     path = weights.model.path
     with mpi.agreed(comm, f"reading {path}"):

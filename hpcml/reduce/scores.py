@@ -23,8 +23,8 @@ BLOCK_BYTES = 1 << 26  # the counts of a block of labels, unless one label alone
 def information_gain(both: np.ndarray, present: np.ndarray, positive: np.ndarray, n_rows: int) -> np.ndarray:
     """The mutual information, in nats, of "the feature is present" and "the row has the label".
 
-    `both` counts rows that have the label and the feature; `present` and `positive`, of shapes that
-    go with it, those that have the one and the other.
+    `both` counts rows that have label and feature; `present` and `positive`, of fitting shapes,
+    one.
     """
     total = np.zeros(both.shape)
     for count, with_feature, with_label in (
@@ -42,7 +42,7 @@ def information_gain(both: np.ndarray, present: np.ndarray, positive: np.ndarray
 def chi_square(both: np.ndarray, present: np.ndarray, positive: np.ndarray, n_rows: int) -> np.ndarray:
     """χ² = N (AD − CB)² / ((A + C)(B + D)(A + B)(C + D)) of the same counts; 0 if undefined.
 
-    A, B: rows with the feature that have the label or not; C, D: without it. AD − CB = A N − (A +
+    A, B: rows with the feature and with the label or not; C, D: without it. AD − CB = A N − (A +
     B)(A + C).
     """
     with_feature, with_label = present.astype(np.float64), positive.astype(np.float64)
@@ -89,10 +89,7 @@ class RowsByLabel:
 def _scores_of(
     score: Score, both: np.ndarray, frequencies: np.ndarray, place: np.ndarray, positive: np.ndarray, n_rows: int
 ) -> np.ndarray:
-    """The scores (B × d) of counts; feature j is in frequencies[place[j]] rows.
-
-    Most features and labels never meet; then only the two frequencies matter.
-    """
+    """Scores (B × d) of features in frequencies[place[j]] rows; most never meet most labels."""
     out = score(np.zeros((positive.size, frequencies.size), np.int64), frequencies, positive[:, None], n_rows)[:, place]
     labels, features = np.nonzero(both)
     out[labels, features] = score(both[labels, features], frequencies[place[features]], positive[labels], n_rows)

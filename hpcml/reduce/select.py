@@ -63,8 +63,8 @@ class Selected:
 def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool, log: Log) -> str:
     """Collective over `comm`. Write `path` with some of its features to `output`; what was done.
 
-    Raises ConfigError for options that make no sense and for outputs that exist (without `force`),
-    DataError for files that cannot be read or written.
+    Raises ConfigError for options that make no sense and outputs that exist (without `force`), or
+    DataError.
     """
     options.validate()
     path, output = Path(path), Path(output)

@@ -16,7 +16,6 @@ from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.calibrate import calibrate
 from hpcml.evaluation.report import format_evaluation, write_csv, write_json
-from hpcml.evaluation.store_thresholds import threshold
 from hpcml.log import Log
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model
@@ -51,8 +50,7 @@ def test_the_file_keeps_every_other_bit(case, tmp_path):
     assert np.stack([slope, offset], axis=1).tolist() == report.sigmoids.tolist()
     assert "calibrated (sigmoid, on split all)" in format_model(open_model(case[1]))
     before = {name: values.copy() for name, values in Model(case[1]).labels.items()}
-    with DataFile(case[0]) as dataset:  # thresholds and sigmoids do not disturb each other
-        threshold(SELF, open_model(case[1]), dataset, "all", "label")
+    hpcml.threshold(case[1], case[0], "label", split="all")  # thresholds and sigmoids do not disturb each other
     after = Model(case[1]).labels
     assert after.keys() - before.keys() == {"threshold"} and all((after[name] == before[name]).all() for name in before)
     with pytest.raises(ConfigError, match=r"has probabilities \(calibrated .*use --force"):
@@ -174,10 +172,10 @@ def test_what_does_not_fit_is_refused(case, tmp_path):
         predicted(two, tmp_path / "two-data.h5", tmp_path / "x.csv", "probabilities")
     with pytest.raises(ConfigError, match="no split"):
         done(case, split="nowhere")
-    with DataFile(case[0]) as dataset, pytest.raises(ConfigError, match="--chance is for --method search"):
-        threshold(SELF, open_model(case[1]), dataset, "all", "label", method="shrink", chance=0.5)
-    with DataFile(case[0]) as dataset, pytest.raises(ConfigError, match="shrink is for --measure label"):
-        threshold(SELF, open_model(case[1]), dataset, "all", "micro", method="shrink")
+    with pytest.raises(ConfigError, match="chance is for method search"):
+        hpcml.threshold(case[1], case[0], "label", split="all", method="shrink", chance=0.5)
+    with pytest.raises(ConfigError, match="shrink is for measure label"):
+        hpcml.threshold(case[1], case[0], "micro", split="all", method="shrink")
     (tmp_path / "inf").mkdir()
     endless = make.model(tmp_path / "inf" / "model.h5", np.zeros((6, 12)), np.full(6, np.inf))
     with pytest.raises(DataError, match="a factor or a bias is not a finite number"):

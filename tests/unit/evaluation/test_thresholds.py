@@ -18,7 +18,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation import instance_search, scoring
 from hpcml.evaluation.store_thresholds import threshold
-from hpcml.evaluation.thresholds import between, find_thresholds
+from hpcml.evaluation.thresholds import ThresholdSearch, between, find_thresholds
 from hpcml.log import Log
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model
@@ -43,12 +43,12 @@ def files(folder, seed, ties, n_rows=60, n_labels=7, **more):
 
 def found(case, measure, split="all", **options):
     with DataFile(case[0]) as dataset:
-        return find_thresholds(SELF, open_model(case[1]), dataset, split, measure, **options)
+        return find_thresholds(SELF, open_model(case[1]), dataset, split, ThresholdSearch(measure, **options))
 
 
-def stored(case, measure="micro", split="all", **options):
+def stored(case, measure="micro", split="all", output=None, force=False, **options):
     with DataFile(case[0]) as dataset:
-        return threshold(SELF, open_model(case[1]), dataset, split, measure, **options)
+        return threshold(SELF, open_model(case[1]), dataset, split, ThresholdSearch(measure, **options), output, force)
 
 
 @pytest.mark.parametrize("measure", ["micro", "instance", "label"])
