@@ -161,7 +161,7 @@ def predict(
     ConfigError or DataError.
     """
     from hpcml.prediction.predict import predict as work
-    from hpcml.prediction.top import what_of
+    from hpcml.prediction.texts import what_of
 
     with python_session(comm, log) as session:
         opened = opened_model(session.comm, model).with_threshold(threshold)

@@ -70,15 +70,14 @@ def predict(
     from hpcml.files.lines import line_limit
     from hpcml.model.open import share_model
     from hpcml.mpi import agreed
-    from hpcml.prediction.bioasq import ENDING
     from hpcml.prediction.predict import predict as work
     from hpcml.prediction.stream import StreamOptions, predict_stream
-    from hpcml.prediction.top import check_what, what_of
+    from hpcml.prediction.texts import BIOASQ, check_what, what_of
 
     max_line = line_limit(max_line_mb)
     comm, text = session.comm, False
-    if format == "bioasq" and output.suffix.lower() != ENDING:
-        raise ConfigError(f"{output}: BioASQ's format is JSON; the name must end in {ENDING}")
+    if format == "bioasq" and output.suffix.lower() != BIOASQ:
+        raise ConfigError(f"{output}: BioASQ's format is JSON; the name must end in {BIOASQ}")
     what = what_of(labels or (format == "bioasq" and top is None and not probabilities), probabilities)
     with agreed(comm, f"opening {data}"):
         if comm.rank == 0:

@@ -14,7 +14,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.evaluation.counts import Counts, block_counts, sum_tallies
-from hpcml.evaluation.judged import JudgedRows
+from hpcml.evaluation.judged import JudgedRows, ScoreWatcher
 from hpcml.evaluation.ranking import Ranking, average_precision
 
 EDGES = (0, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000)  # the least positives of the labels of each group
@@ -86,7 +86,7 @@ def group_names(n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
     return groups, names
 
 
-class Curves:
+class Curves(ScoreWatcher):
     """A `ScoreWatcher` that makes curves: about 40 bytes for each distinct score of a true pair."""
 
     def __init__(self, n_positive: np.ndarray | None, scores_of: ScoresOf | None) -> None:
@@ -111,9 +111,6 @@ class Curves:
             for label, (begin, end) in enumerate(pairwise(bounds)):
                 if begin < end:
                     self._probable[1] += self._binned(label, np.sort(judged.positives[begin:end]))
-
-    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
-        """Nothing. Local."""
 
     def add_sorted(self, label: int, ascending: np.ndarray) -> None:
         """Count the scores of some rows. Local."""

@@ -59,12 +59,15 @@ class ScoreTaker(Protocol):
         """Scores (n, B) of the rank's rows `row`, ... for judged labels `begin`, ... Local."""
 
 
-class ScoreWatcher(ScoreTaker, Protocol):
-    """An observer of an evaluation, which changes no measure."""
+class ScoreWatcher:
+    """An observer of an evaluation, which changes no measure; it defines what it wants to see."""
 
     @mpi.collective
     def begin(self, judged: JudgedRows) -> None:
         """Collective. The rows and their true pairs, before any score comes."""
+
+    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
+        """See `ScoreTaker`. Local."""
 
     def add_sorted(self, label: int, ascending: np.ndarray) -> None:
         """The scores of some of the rank's rows for one judged label. Local."""

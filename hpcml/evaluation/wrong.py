@@ -20,7 +20,7 @@ from hpcml.evaluation.comparable import BY_PROBABILITY, BY_SCORE
 from hpcml.evaluation.counts import Counts
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.explain import labels_to_show
-from hpcml.evaluation.judged import JudgedRows
+from hpcml.evaluation.judged import JudgedRows, ScoreWatcher
 from hpcml.evaluation.ranking import Ranking
 from hpcml.evaluation.titles import names_by_number, titles_of
 from hpcml.files.table import table
@@ -71,7 +71,7 @@ class _Table:
             kept[labels[order], places] = values[order]
 
 
-class WrongRows:
+class WrongRows(ScoreWatcher):
     """A `ScoreWatcher` that keeps the most wrong rows: 48 bytes for each, and the true pairs."""
 
     def __init__(self, thresholds: np.ndarray, size: int) -> None:
@@ -102,9 +102,6 @@ class WrongRows:
         rows, lanes = np.nonzero(beyond > np.maximum(table.beyond[begin:end, -1], 0.0))
         if rows.size:
             table.take(begin + lanes, judged.row_numbers(row + rows), beyond[rows, lanes], scores[rows, lanes])
-
-    def add_sorted(self, label: int, ascending: np.ndarray) -> None:
-        """Nothing. Local."""
 
     @mpi.collective
     def end(self, pool: Counts, ranking: Ranking) -> None:

@@ -3,6 +3,6 @@
     predict(comm, model, dataset, "test", Path("answers.csv"), "labels", False, log)
 
 What comes in are a model and the rows of a dataset, or of a text as it comes (`stream`). What goes
-out are scores, probabilities, flags of labels, or the best labels of each row (`top`), chunk by
+out are scores, probabilities, flags of labels, or the best labels of each row (`texts`), chunk by
 chunk of rows. Begin with `predict`.
 """

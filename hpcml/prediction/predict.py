@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
@@ -24,12 +24,13 @@ from hpcml.files.slabs import Slab, SlabFile, new_file, write_at
 from hpcml.files.table import escaped_name
 from hpcml.log import Log, Progress, plural
 from hpcml.model.linear import Trained
-from hpcml.prediction import bioasq
-from hpcml.prediction.top import ScoredRows, What, check_what, csv_lines, svmlight_lines, what_is_written
+from hpcml.prediction import texts
+from hpcml.prediction.texts import ScoredRows, What
 
 CHUNK_BYTES = 1 << 27  # the scores (or flags) of a chunk of rows for all labels
 MAX_ROWS = 1 << 16
 COPY_BYTES = 1 << 24
+FORMATS = (".h5", *texts.TEXT_FORMATS)  # of scores and labels; and BioASQ's, of labels only
 
 
 class Prediction:
@@ -135,11 +136,6 @@ class DatasetPrediction(Prediction):
                 progress.update(done)
 
 
-Lines = Callable[[Prediction, ScoredRows | None], str]
-TEXT_FORMATS: dict[str, Lines] = {".csv": csv_lines, ".svm": svmlight_lines, ".svmlight": svmlight_lines}
-FORMATS = (".h5", *TEXT_FORMATS)  # of scores and labels; and bioasq.ENDING, of labels only
-
-
 @mpi.collective
 def predict(
     comm: mpi.Comm,
@@ -161,12 +157,12 @@ def predict(
     """
     output = Path(output)
     ending = output.suffix.lower()
-    known = (*FORMATS, bioasq.ENDING)
+    known = (*FORMATS, texts.BIOASQ)
     if ending not in known:
         raise ConfigError(f"{output}: unknown kind of file {ending!r}; the name must end in one of {', '.join(known)}")
-    check_what(what, top)
-    if ending == bioasq.ENDING:
-        bioasq.check_bioasq(what, top)
+    texts.check_what(what, top)
+    if ending == texts.BIOASQ:
+        texts.check_bioasq(what, top)
     if what == "probabilities":
         model.check_probabilities()
     with mpi.agreed(comm, f"reading {dataset.path}"):
@@ -181,7 +177,7 @@ def predict(
         else:
             _fill_scores(prediction, out, output)
     rows, labels = plural(dataset.split(split).size, "row"), plural(model.n_labels, "label")
-    log(f"{output}: {what_is_written(what, top, model)} of {rows} for {labels}")
+    log(f"{output}: {texts.what_is_written(what, top, model)} of {rows} for {labels}")
 
 
 def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:
@@ -248,7 +244,7 @@ def _fill_labels(prediction: DatasetPrediction, out: SlabFile, output: Path) -> 
 @mpi.collective
 def _write_text(prediction: DatasetPrediction, ending: str, temporary: Path, output: Path) -> None:
     """Collective. Each rank formats its rows; all but rank 0 into parts that are copied behind."""
-    comm, lines = prediction.comm, TEXT_FORMATS.get(ending, bioasq.bioasq_lines)
+    comm, lines = prediction.comm, texts.TEXT_FORMATS.get(ending, texts.bioasq_lines)
     part = temporary if comm.rank == 0 else temporary.with_name(f"{temporary.name}-{comm.rank}")
     try:
         with mpi.agreed(comm, f"writing {output}"), part.open("wb") as file:
@@ -257,8 +253,8 @@ def _write_text(prediction: DatasetPrediction, ending: str, temporary: Path, out
             for chunk in prediction.chunks():
                 for piece in chunk.pieces():
                     append(file, lines(prediction, piece).encode(), output)
-            if comm.rank == comm.size - 1 and ending == bioasq.ENDING:
-                append(file, bioasq.END.encode(), output)
+            if comm.rank == comm.size - 1 and ending == texts.BIOASQ:
+                append(file, texts.BIOASQ_END.encode(), output)
             size = file.tell()
         (offset,), _ = mpi.exclusive_sum(comm, [size])
         with mpi.agreed(comm, f"writing {output}"):

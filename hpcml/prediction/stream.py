@@ -20,8 +20,8 @@ from hpcml.files.lines import LINE_MIB
 from hpcml.log import Log, plural
 from hpcml.model.linear import Trained
 from hpcml.partition import offsets
-from hpcml.prediction.predict import TEXT_FORMATS, Lines, Prediction, append
-from hpcml.prediction.top import What, check_what, what_is_written
+from hpcml.prediction.predict import Prediction, append
+from hpcml.prediction.texts import TEXT_FORMATS, Lines, What, check_what, what_is_written
 
 STANDARD_OUTPUT = "-"
 MAX_BLOCK_BYTES = 1 << 26

@@ -55,7 +55,7 @@ from hpcml.plots.margins import DrawnCurve, Study, write_study
 from hpcml.plots.selection import ErrorCurves, write_curves
 from hpcml.plots.selection_drawing import plot_curves
 from hpcml.prediction.predict import Prediction
-from hpcml.prediction.top import ScoredRows, csv_lines
+from hpcml.prediction.texts import ScoredRows, csv_lines
 from hpcml.reduce import select
 from hpcml.reduce.prune import Line as PruneLine
 from hpcml.reduce.prune import Pruning

@@ -8,7 +8,6 @@ import pytest
 from support import make
 from support.edits import attributes, edit, entry
 from support.judged import judged, predicted
-from support.training import merge, train
 
 import hpcml
 from hpcml import mpi
@@ -21,7 +20,6 @@ from hpcml.model.info import format_model
 from hpcml.model.linear import Model
 from hpcml.model.open import open_model
 from hpcml.prediction.stream import predict_stream
-from hpcml.reduce.prune import prune
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 
@@ -134,26 +132,6 @@ def test_log_odds_are_probabilities_of_their_own(case):
     assert Model(case[1]).sigmoids is None
     edit(case[1], attributes({"positive_weight": "1", "loss": "hinge"}))
     assert Model(case[1]).sigmoids is None
-
-
-def test_prune_and_merge_keep_them(case, tmp_path):
-    done(case)
-    with DataFile(case[0]) as dataset:
-        prune(SELF, open_model(case[1]), dataset, "all", [0.2], tmp_path / "few.h5", False, QUIET)
-    few, whole = Model(tmp_path / "few.h5"), Model(case[1])
-    assert [values.tolist() for values in few.sigmoids] == [values.tolist() for values in whole.sigmoids]
-    assert few.probability_source == whole.probability_source
-    runs = [tmp_path / f"run{k}" for k in (1, 2)]
-    for k, run in enumerate(runs, 1):
-        train("dual", None, case[0], run, label_part=f"{k}/2", min_positives=0)
-    done((case[0], runs[0] / "model.h5"), "valid")
-    with pytest.raises(ConfigError, match=r"run2 has no probabilities, but .*run1 probabilities \(sigmoid, valid\)"):
-        merge(None, runs, tmp_path / "both")
-    done((case[0], runs[1] / "model.h5"), "valid")
-    merge(None, runs, tmp_path / "both")
-    both, parts = Model(tmp_path / "both" / "model.h5"), [Model(run / "model.h5") for run in runs]
-    assert both.sigmoids[0].tolist() == [value for part in parts for value in part.sigmoids[0]]
-    assert both.probability_source == "calibrated (sigmoid, on split valid)"
 
 
 def test_labels_that_are_not_in_the_data_have_the_sigmoid_of_the_rarest(tmp_path):

@@ -80,7 +80,7 @@ def small_chunks(request, monkeypatch):
     if request.param:
         monkeypatch.setattr(module, "CHUNK_BYTES", 100)
         monkeypatch.setattr(module, "WEIGHT_BYTES", 0)
-        monkeypatch.setattr("hpcml.prediction.top.TEXT_VALUES", 24)
+        monkeypatch.setattr("hpcml.prediction.texts.TEXT_VALUES", 24)
         monkeypatch.setattr(scoring_module, "MAX_LANES", 2)
 
 

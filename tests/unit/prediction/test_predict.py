@@ -40,7 +40,7 @@ def run(files, output, what="scores", force=False, split="test"):
 def small_chunks(request, monkeypatch):
     if request.param:
         monkeypatch.setattr(module, "CHUNK_BYTES", 100)
-        monkeypatch.setattr("hpcml.prediction.top.TEXT_VALUES", 6)
+        monkeypatch.setattr("hpcml.prediction.texts.TEXT_VALUES", 6)
         monkeypatch.setattr(module, "WEIGHT_BYTES", 0)
 
 

@@ -64,7 +64,7 @@ def test_the_same_bytes_as_from_the_dataset(files, tmp_path, monkeypatch, what, 
         monkeypatch.setattr(module, "MAX_BLOCK_BYTES", 60)
         monkeypatch.setattr(predict_module, "WEIGHT_BYTES", 0)
         monkeypatch.setattr(predict_module, "CHUNK_BYTES", 100)
-        monkeypatch.setattr("hpcml.prediction.top.TEXT_VALUES", 6)
+        monkeypatch.setattr("hpcml.prediction.texts.TEXT_VALUES", 6)
     assert run(source, model, tmp_path / f"out{ending}", what) == reference.read_bytes()
     (tmp_path / "data.gz").write_bytes(gzip.compress(source.read_bytes()))
     assert run(tmp_path / "data.gz", model, tmp_path / f"gz{ending}", what) == reference.read_bytes()

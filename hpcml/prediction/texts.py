@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, DataError
 from hpcml.files.table import csv_text
 
 if TYPE_CHECKING:
     from hpcml.model.linear import Trained
     from hpcml.prediction.predict import Prediction
 
+BIOASQ, BIOASQ_BEGIN, BIOASQ_END = ".json", '{"documents": [', "\n]}\n"  # the ending of a file, and its first and last line
 TEXT_VALUES = 1 << 20  # of a piece of text; labels with their names count fourfold
 
 
@@ -119,3 +121,29 @@ def _best_lines(prediction: Prediction, chunk: ScoredRows, best: np.ndarray) -> 
         ascending = sorted(zip(*row, strict=True))  # as readers expect
         target = ",".join(str(label + 1) for label, _, given in ascending if given)
         yield f"{target} {' '.join(f'{label + 1}:{value!r}' for label, value, _ in ascending)}\n"
+
+
+def check_bioasq(what: str, top: int | None) -> None:
+    """Raise ConfigError unless labels are asked for: those above thresholds, or the best. Local."""
+    if what == "probabilities":
+        raise ConfigError("BioASQ's JSON holds labels without numbers; leave --probabilities out, or write .csv")
+    if what != "labels" and top is None:
+        raise ConfigError("BioASQ's JSON holds labels; give --labels (those above their thresholds) or --top (so many of each row)")
+
+
+def bioasq_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
+    """A line for each row of a chunk; the beginning for None. Raises DataError without ids."""
+    if not prediction.has_ids:
+        raise DataError("the rows have no ids, but BioASQ's JSON needs them (pmid); convert the data from a source with ids")
+    if chunk is None:
+        return BIOASQ_BEGIN
+    names, lines = prediction.model.label_names, []
+    for place, (name, some) in enumerate(zip(prediction.ids(chunk.rows), chunk.labels(), strict=True), chunk.first):
+        pmid: int | str = int(name) if name.isascii() and name.isdigit() and str(int(name)) == name else name
+        document = {"pmid": pmid, "labels": [names[label] for label in some]}
+        lines.append(("," if place else "") + "\n" + json.dumps(document))
+    return "".join(lines)
+
+
+Lines: TypeAlias = "Callable[[Prediction, ScoredRows | None], str]"
+TEXT_FORMATS: dict[str, Lines] = {".csv": csv_lines, ".svm": svmlight_lines, ".svmlight": svmlight_lines}
