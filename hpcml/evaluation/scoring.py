@@ -115,15 +115,16 @@ class Scorer:
         else:
             kernels.score_rows(*self.csr, rows, weights, bias, out)
         if self.model.normalised:
-            out /= self._sums(rows)[:, None]
+            out /= self.divisors(rows)[:, None]
         return out
 
     def divisors(self, rows: np.ndarray) -> np.ndarray:
-        """The divisors of the scores of rows (n). Raises as `_sums`."""
-        return self._sums(rows) if self.model.normalised else np.ones(rows.size)
+        """The divisors of the scores of rows (n): 1, or of a normalised model bias and values.
 
-    def _sums(self, rows: np.ndarray) -> np.ndarray:
-        """The divisors of a normalised model's scores: bias and known values. Raises DataError."""
+        Raises DataError for a row with a negative value.
+        """
+        if not self.model.normalised:
+            return np.ones(rows.size)
         sums = np.empty(rows.size)
         done = kernels.sum_rows(*self.csr, rows, self.model.factors, sums)
         if done < rows.size:
@@ -140,7 +141,7 @@ class Scorer:
             pairs = (rows[some], places[np.searchsorted(own, labels[some])])
             kernels.score_pairs(*self.csr, *pairs, W, *self.tables, bias, values)
             out[some] = values
-        return out / self._sums(rows) if self.model.normalised else out
+        return out / self.divisors(rows) if self.model.normalised else out
 
     def _pairs_of(self, labels: np.ndarray, blocks: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The labels of each block that some of `labels` are in, and where these stand."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -125,8 +126,7 @@ def find_thresholds(
         return _shrunk(held_out)
     comparable, judged = held_out.comparable, held_out.numbers
     of_rows = InstanceSearch(held_out.to_compare()) if measure == "instance" else None
-    own = Own.none(held_out.n_labels) if measure == "label" else None
-    best = _count(held_out, own) if of_rows is None else of_rows.best()
+    best, own = _count(held_out, measure == "label") if of_rows is None else (of_rows.best(), None)
     common = _half(best[1]) if half else best[0]
     cuts, mine, borrowed = comparable.least(common), np.zeros(held_out.n_labels, dtype=bool), {}
     if own is not None:
@@ -195,8 +195,7 @@ def best_cut(values: np.ndarray, ranking: Ranking) -> tuple[float, float]:
     return float(values[place]), float(f1[place])
 
 
-@dataclass
-class Own:
+class Own(NamedTuple):
     """Each label's best cut (the least score that is predicted), its F1, rows predicted, hits."""
 
     cuts: np.ndarray
@@ -204,24 +203,19 @@ class Own:
     n_predicted: np.ndarray
     hits: np.ndarray
 
-    @classmethod
-    def none(cls, n: int) -> Own:
-        """To be filled."""
-        return cls(np.full(n, np.nan), np.zeros(n), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
-
 
 @mpi.collective
-def _count(held_out: JudgedRows, own: Own | None) -> tuple[float, float]:
-    """Collective. The best cut of all pairs in one ranking, and its F1; fills each label's."""
-    pool = held_out.pool()
-    for label, count in held_out.counts(pool, None if own is None else np.zeros(held_out.n_labels)):
-        ranking = count.ranking(held_out.n_rows)
-        own.cuts[label], own.f1[label] = best_cut(count.values[::-1], ranking)
-        above = count.values[::-1] >= own.cuts[label]
-        own.hits[label] = ranking.relevant[above].sum()
-        own.n_predicted[label] = (ranking.greater + ranking.equal)[above].max(initial=0)
+def _count(held_out: JudgedRows, by_label: bool) -> tuple[tuple[float, float], Own | None]:
+    """Collective. The best cut of all pairs in one ranking, and its F1; on demand each label's."""
+    pool, found = held_out.pool(), []
+    for _, count in held_out.counts(pool, np.zeros(held_out.n_labels) if by_label else None):
+        values, ranking = count.values[::-1], count.ranking(held_out.n_rows)
+        cut, f1 = best_cut(values, ranking)
+        above = values >= cut
+        found.append((cut, f1, (ranking.greater + ranking.equal)[above].max(initial=0), ranking.relevant[above].sum()))
     ranking = pool.ranking(held_out.n_rows * held_out.n_labels)
-    return best_cut(pool.values[::-1], replace(ranking, n_missed=held_out.missed.n_pairs))
+    best = best_cut(pool.values[::-1], replace(ranking, n_missed=held_out.missed.n_pairs))
+    return best, Own(*map(np.array, zip(*found, strict=True))) if by_label else None
 
 
 @mpi.collective
