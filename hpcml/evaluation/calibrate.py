@@ -63,7 +63,7 @@ def calibrate(
     split = held_out_split(dataset, split)
     if output is None and SIGMOID[0] in model.labels and not force:
         raise ConfigError(f"{model.path} has probabilities ({model.probability_source}); use --force to replace them, or --output")
-    with changed_model(comm, model, dataset, output, force) as changed:
+    with changed_model(comm, model, dataset, output, force) as (columns, about):
         n_seen = count_seen(comm, model, dataset, split)
         held_out = hold_out(comm, model, dataset, split)
         if log is not None:
@@ -73,6 +73,6 @@ def calibrate(
         sigmoids = np.tile(decision.rarest[1:], (model.n_labels, 1))
         sigmoids[held_out.numbers] = decision.sigmoids
         n_without = model.n_labels - int((held_out.n_positive() > 0).sum())
-        about = dict(zip(CALIBRATION, ("sigmoid", split), strict=True))
-        changed.write(dict(zip(SIGMOID, sigmoids.T, strict=True)), about)
-    return CalibrationReport(changed.target, dataset.path, split, held_out.n_rows, n_seen, sigmoids, n_without)
+        columns |= zip(SIGMOID, sigmoids.T, strict=True)
+        about |= zip(CALIBRATION, ("sigmoid", split), strict=True)
+    return CalibrationReport(output or model.path, dataset.path, split, held_out.n_rows, n_seen, sigmoids, n_without)

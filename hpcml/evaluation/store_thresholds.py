@@ -101,39 +101,32 @@ def threshold(
     if output is None and "threshold" in model.labels and not force:
         measured = model.attrs.get("threshold_measure", "?")
         raise ConfigError(f"{model.path} has thresholds (measure {measured}); use --force to replace them, or --output")
-    with changed_model(comm, model, dataset, output, force) as changed:
+    with changed_model(comm, model, dataset, output, force) as (columns, about):
         n_seen = count_seen(comm, model, dataset, split)
         found = find_thresholds(comm, model, dataset, split, search, log)
-        about = dict(zip(THRESHOLDS, (found.measure, found.method, split), strict=True))
-        changed.write({"threshold": found.thresholds}, about)
-    return ThresholdReport(changed.target, dataset.path, split, dataset.split(split).size, n_seen, found)
-
-
-@dataclass(frozen=True)
-class ChangedModel:
-    """A model's file with more numbers of labels, of all else every bit as it was."""
-
-    comm: mpi.Comm
-    model: Path
-    target: Path
-    temporary: Path  # beside the target, copied and edited there
-
-    @mpi.collective
-    def write(self, columns: dict[str, np.ndarray], about: dict[str, str]) -> None:
-        """Collective. The model with these (see `write_of_labels`)."""
-        with mpi.agreed(self.comm, f"writing {self.target}"):
-            if self.comm.rank == 0:
-                shutil.copyfile(self.model, self.temporary)
-                write_of_labels(self.temporary, self.target, columns, about)
+        columns["threshold"] = found.thresholds
+        about |= zip(THRESHOLDS, (found.measure, found.method, split), strict=True)
+    return ThresholdReport(output or model.path, dataset.path, split, dataset.split(split).size, n_seen, found)
 
 
 @contextmanager
 @mpi.collective
-def changed_model(comm: mpi.Comm, model: Trained, dataset: DataFile, output: Path | None, force: bool) -> Iterator[ChangedModel]:
-    """Collective over `comm`. A file, by default the model's own, that appears after the body."""
+def changed_model(
+    comm: mpi.Comm, model: Trained, dataset: DataFile, output: Path | None, force: bool
+) -> Iterator[tuple[dict[str, np.ndarray], dict[str, str]]]:
+    """Collective over `comm`. What to fill for the model's file, or `output`: columns, attributes.
+
+    The file is copied beside its destination, the copy is edited (`write_of_labels`) and renamed.
+    """
+    columns: dict[str, np.ndarray] = {}
+    about: dict[str, str] = {}
     target, inputs = output or model.path, [dataset.path, *([] if output is None else [model.path])]
     with temporary_path(comm, target, force or output is None, inputs) as temporary:
-        yield ChangedModel(comm, model.path, target, temporary)
+        yield columns, about
+        with mpi.agreed(comm, f"writing {target}"):
+            if comm.rank == 0:
+                shutil.copyfile(model.path, temporary)
+                write_of_labels(temporary, target, columns, about)
 
 
 def held_out_split(dataset: DataFile, wanted: str | None) -> str:

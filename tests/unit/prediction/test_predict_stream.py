@@ -115,22 +115,19 @@ def test_standard_output(files, tmp_path, capfdbinary):
 @pytest.mark.parametrize("files", ["linear"], indirect=True)
 def test_what_is_refused(files, tmp_path):
     source, _, model = files
-    with pytest.raises(ConfigError, match=r"out\.h5: a text becomes \.csv or \.svm only"):
-        run(source, model, tmp_path / "out.h5")
-    with pytest.raises(ConfigError, match=r"out\.txt: unknown kind of file '\.txt'"):
-        run(source, model, tmp_path / "out.txt")
-    with pytest.raises(ConfigError, match=r"standard output: unknown kind of file '\.xml'"):
-        run(source, model, module.Path("-"), text_format="xml")
-    with pytest.raises(ConfigError, match=r"its ending and the format 'csv' are not one"):
-        run(source, model, tmp_path / "out.svm", text_format="csv")
-    with pytest.raises(ConfigError, match="cannot predict 'ranks'"):
-        run(source, model, tmp_path / "out.svm", "ranks")
-    with pytest.raises(ConfigError, match=r"data\.svm is also an input"):
-        run(source, model, source, force=True)
-    (tmp_path / "out.svm").write_text("precious")
-    with pytest.raises(ConfigError, match=r"out\.svm exists already"):
-        run(source, model, tmp_path / "out.svm")
-    assert (tmp_path / "out.svm").read_text() == "precious"
+    (tmp_path / "there.svm").write_text("precious")
+    for output, options, sentence in (
+        ("out.h5", {}, r"out\.h5: a text becomes \.csv or \.svm only"),
+        ("out.txt", {}, r"out\.txt: unknown kind of file '\.txt'"),
+        (module.Path("-"), {"text_format": "xml"}, r"standard output: unknown kind of file '\.xml'"),
+        ("out.svm", {"text_format": "csv"}, "its ending and the format 'csv' are not one"),
+        ("out.svm", {"what": "ranks"}, "cannot predict 'ranks'"),
+        (source, {"force": True}, r"data\.svm is also an input"),
+        ("there.svm", {}, r"there\.svm exists already"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            run(source, model, tmp_path / output if isinstance(output, str) else output, **options)
+    assert (tmp_path / "there.svm").read_text() == "precious"
 
 
 @pytest.mark.parametrize("files", ["linear"], indirect=True)
