@@ -161,7 +161,7 @@ def predict(
     ConfigError or DataError.
     """
     from hpcml.prediction.predict import predict as work
-    from hpcml.prediction.top import what_of
+    from hpcml.prediction.texts import what_of
 
     with python_session(comm, log) as session:
         opened = opened_model(session.comm, model).with_threshold(threshold)
@@ -219,11 +219,13 @@ def threshold(
     `found.thresholds`. Raises ConfigError, DataError or NonFiniteError.
     """
     from hpcml.evaluation.store_thresholds import threshold as work
+    from hpcml.evaluation.thresholds import ThresholdSearch
 
     with python_session(comm, log) as session:
         opened, target = opened_model(session.comm, model), None if output is None else Path(output)
         with opened_dataset(session, data) as dataset:
-            return work(session.comm, opened, dataset, split, measure, method, min_positives, chance, target, force, session.log)
+            search = ThresholdSearch(measure, method, min_positives, chance)
+            return work(session.comm, opened, dataset, split, search, target, force, session.log)
 
 
 def calibrate(

@@ -70,15 +70,14 @@ def predict(
     from hpcml.files.lines import line_limit
     from hpcml.model.open import share_model
     from hpcml.mpi import agreed
-    from hpcml.prediction.bioasq import ENDING
     from hpcml.prediction.predict import predict as work
-    from hpcml.prediction.stream import predict_stream
-    from hpcml.prediction.top import check_what, what_of
+    from hpcml.prediction.stream import StreamOptions, predict_stream
+    from hpcml.prediction.texts import BIOASQ, check_what, what_of
 
     max_line = line_limit(max_line_mb)
     comm, text = session.comm, False
-    if format == "bioasq" and output.suffix.lower() != ENDING:
-        raise ConfigError(f"{output}: BioASQ's format is JSON; the name must end in {ENDING}")
+    if format == "bioasq" and output.suffix.lower() != BIOASQ:
+        raise ConfigError(f"{output}: BioASQ's format is JSON; the name must end in {BIOASQ}")
     what = what_of(labels or (format == "bioasq" and top is None and not probabilities), probabilities)
     with agreed(comm, f"opening {data}"):
         if comm.rank == 0:
@@ -95,7 +94,8 @@ def predict(
         raise ConfigError("--threshold has no effect without --labels; leave it out")
     opened = share_model(comm, model).with_threshold(threshold)
     if text:
-        predict_stream(comm, opened, data, output, what, force, session.log, zero_based, format, top, max_line)
+        options = StreamOptions(zero_based, format, top, max_line)
+        predict_stream(comm, opened, data, output, what, force, session.log, options)
         return
     with agreed(comm, f"opening {data}"):
         dataset = DataFile(data)
@@ -247,6 +247,7 @@ def threshold(
     """
     from hpcml.data.dataset import DataFile
     from hpcml.evaluation.store_thresholds import threshold as work
+    from hpcml.evaluation.thresholds import ThresholdSearch
     from hpcml.model.open import share_model
     from hpcml.mpi import agreed
 
@@ -254,7 +255,8 @@ def threshold(
     with agreed(session.comm, f"opening {data}"):
         dataset = DataFile(data)
     with dataset:
-        found = work(session.comm, opened, dataset, split, measure, method, min_positives, chance, output, force, session.log)
+        search = ThresholdSearch(measure, method, min_positives, chance)
+        found = work(session.comm, opened, dataset, split, search, output, force, session.log)
     say_once(session, str(found))
 
 

@@ -1,5 +1,4 @@
-"""The measures of BioASQ's task a, of the labels above their thresholds; the same bits on any
-number of ranks.
+"""The measures of BioASQ's task a, of labels above thresholds; the same bits on any ranks.
 
 G. Tsatsaronis et al.: An overview of the BioASQ large-scale biomedical semantic indexing and
 question answering competition, BMC Bioinformatics 16 (2015). Each measure is defined in
@@ -9,8 +8,8 @@ the model that the data do not know as wrongly given.
 
 from __future__ import annotations
 
-import json
 import math
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,14 +21,14 @@ from hpcml.data.descriptors import share_descriptors
 from hpcml.data.shard import Shard
 from hpcml.data.unknown_labels import all_label_names, load_with_unknown
 from hpcml.errors import ConfigError
+from hpcml.evaluation.counts import positive_pairs
 from hpcml.evaluation.hierarchy import Hierarchy
-from hpcml.evaluation.scoring import blocks_of, scorer_of
+from hpcml.evaluation.scoring import block_scores, scorer_of
 from hpcml.evaluation.seen import count_seen, seen_note
-from hpcml.files.atomic import write_whole
+from hpcml.files.atomic import write_json
 from hpcml.files.table import table
 from hpcml.log import Log, Progress, joined, plural
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import Trained
 
 FLAT = ("MiF", "EBP", "EBR", "EBF", "MaP", "MaR", "MaF", "MiP", "MiR", "Acc")  # in the order of BioASQ's tables
 OF_ROWS = ("EBP", "EBR", "EBF", "Acc")
@@ -76,14 +75,12 @@ class BioasqEvaluation:
         """Everything; an undefined measure is null. Local; raises DataError."""
         content = {name: value for name, value in vars(self).items() if name != "values"}
         content["measures"] = {name: None if math.isnan(value) else value for name, value in self.values.items()}
-        write_whole(path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode(errors="backslashreplace"))
+        write_json(path, content)
 
 
 @dataclass
 class _Pairs:
-    """This rank's pairs of a row and a label, each as row · width + label, ascending; rows and
-    labels are places.
-    """
+    """This rank's pairs, ascending: each is place of row · width + place of label."""
 
     n_rows: int
     names: list[str]  # of the labels: those of the data, then those of the model alone
@@ -106,90 +103,79 @@ class _Pairs:
 
 @mpi.collective
 def evaluate_bioasq(
-    comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, split: str, descriptors: Path | None, log: Log
+    comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, descriptors: Path | None, log: Log
 ) -> BioasqEvaluation:
-    """Collective over `comm`. BioASQ's measures of a split; those of the hierarchy with
-    `descriptors`, a file with tree numbers.
+    """Collective over `comm`. BioASQ's measures of a split; of the hierarchy with `descriptors`.
 
-    Raises ConfigError or DataError if model, data, split and descriptors do not fit, NonFiniteError
-    if a score is not a number.
+    Raises ConfigError or DataError if these do not fit, NonFiniteError if a score is not a number.
     """
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
-    hierarchy, places = None, {}
-    if descriptors is not None:
-        found = share_descriptors(comm, descriptors)
-        places = {ui: each.tree_numbers for ui, each in found.of.items()}
-        if not any(places.values()):
-            raise ConfigError(
-                f"--descriptors {descriptors}: it has no tree numbers; give NLM's descriptors (desc2026.xml) or leave it out"
-            )
-        hierarchy = Hierarchy(places)
+    places = {} if descriptors is None else _places(comm, descriptors)
     shard = load_with_unknown(comm, dataset, split)
     pairs = _pairs(comm, model, dataset, shard, log)
     n_true, n_given, n_hits = (mpi.allreduce_sum(comm, pairs.by_label(each)) for each in (pairs.true, pairs.given, pairs.hits))
     used, not_known = (n_true + n_given) > 0, ~np.isin(pairs.names, model.label_names)
-    if hierarchy is not None and not any(places.get(name) for name, some in zip(pairs.names, used, strict=True) if some):
+    without = [not places.get(name) for name, some in zip(pairs.names, used, strict=True) if some]
+    if places and all(without):
         raise ConfigError(f"--descriptors {descriptors}: it has a tree number of none of the labels; give the file of these labels")
-    result = BioasqEvaluation(
+    n_seen = count_seen(comm, model, dataset, split)
+    rows = _of_rows(pairs)
+    if places:
+        with mpi.agreed(comm, "looking for common ancestors"):
+            rows |= _of_hierarchy(pairs, Hierarchy(places), log)
+    _, (n_judged,) = mpi.exclusive_sum(comm, [rows["EBF"].size])
+    means = {name: _mean(comm, values, int(n_judged)) for name, values in rows.items()}
+    values = means | _of_labels(n_true, n_given, n_hits)
+    return BioasqEvaluation(
         model=str(model.path),
         data=str(dataset.path),
         split=split,
         n_rows=shard.n_global,
-        n_judged=0,
-        n_seen=count_seen(comm, model, dataset, split),
-        n_labels=int(used.sum()),
+        n_judged=int(n_judged),
+        n_seen=n_seen,
+        n_labels=len(without),
         n_unknown=int(np.count_nonzero(n_true[not_known])),
         n_missed=int(n_true[not_known].sum()),
         thresholds=model.threshold_source,
         descriptors=None if descriptors is None else str(descriptors),
+        n_without_place=sum(without) if places else 0,
+        values={name: values[name] for name in (*FLAT, *HIERARCHICAL) if name in values},
     )
-    rows = _of_rows(pairs)
-    if hierarchy is not None:
-        result.n_without_place = sum(not places.get(name) for name, some in zip(pairs.names, used, strict=True) if some)
-        with mpi.agreed(comm, "looking for common ancestors"):
-            rows |= _of_hierarchy(pairs, hierarchy, log)
-    _, (result.n_judged,) = mpi.exclusive_sum(comm, [rows["EBF"].size])
-    means = {name: _mean(comm, values, int(result.n_judged)) for name, values in rows.items()}
-    result.n_judged = int(result.n_judged)
-    values = means | _of_labels(n_true, n_given, n_hits)
-    result.values = {name: values[name] for name in (*FLAT, *HIERARCHICAL) if name in values}
-    return result
 
 
 @mpi.collective
-def _pairs(comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, shard: Shard, log: Log) -> _Pairs:
+def _places(comm: mpi.Comm, descriptors: Path) -> dict[str, tuple[str, ...]]:
+    """Collective over `comm`. The tree numbers of each descriptor; raises ConfigError without."""
+    places = {ui: each.tree_numbers for ui, each in share_descriptors(comm, descriptors).of.items()}
+    if not any(places.values()):
+        raise ConfigError(
+            f"--descriptors {descriptors}: it has no tree numbers; give NLM's descriptors (desc2026.xml) or leave it out"
+        )
+    return places
+
+
+@mpi.collective
+def _pairs(comm: mpi.Comm, model: Trained, dataset: DataFile, shard: Shard, log: Log) -> _Pairs:
     """Collective over `comm`. The true pairs, and those above their thresholds: 8 bytes each."""
-    scorer = scorer_of(model, shard, np.arange(model.n_labels))
+    scorer, thresholds = scorer_of(model, shard, np.arange(model.n_labels)), model.thresholds
     scorer.warm_up(comm)
-    given = []
     with mpi.agreed(comm, "scoring rows"):
-        names = all_label_names(dataset)
-        number = {name: place for place, name in enumerate(names)}
-        names += [name for name in dict.fromkeys(model.label_names) if name not in number]
-        number |= {name: place for place, name in enumerate(names)}
-        columns, width = np.array([number[name] for name in model.label_names], dtype=np.int64), len(names)
-        progress = Progress(log, "scoring labels", model.n_labels)
-        try:
+        of_data = all_label_names(dataset)
+        known = set(of_data)
+        names = of_data + [name for name in dict.fromkeys(model.label_names) if name not in known]
+        number, width, given = {name: place for place, name in enumerate(names)}, len(names), [np.zeros(0, dtype=np.int64)]
+        columns = np.array([number[name] for name in model.label_names], dtype=np.int64)
+        with closing(Progress(log, "scoring labels", model.n_labels)) as progress:
             for begin, end in scorer.blocks:
-                weights, thresholds = scorer.weights(begin, end), model.thresholds[begin:end]
-                for first, rows in blocks_of(scorer.rows, end - begin):
-                    scores = scorer.rows_scores(rows, *weights)
-                    if scores.size:
-                        scorer.check_numbers(scores.max(axis=0), scorer.labels[begin:end])
-                    where, labels = np.nonzero(scores > thresholds)
+                for first, scores in block_scores(scorer, begin, end):
+                    where, labels = np.nonzero(scores > thresholds[begin:end])
                     given.append((first + where) * width + columns[begin + labels])
                 dataset.check_unchanged()
                 progress.update(end)
-        finally:
-            progress.close()
-        lengths = np.diff(shard.y_indptr)[shard.rows]
-        chosen = np.zeros(shard.y_indptr.size - 1, dtype=bool)
-        chosen[shard.rows] = True
-        labels = shard.y_indices[np.repeat(chosen, np.diff(shard.y_indptr))].astype(np.int64)
-        true = np.repeat(np.arange(shard.rows.size), lengths) * width + labels
-        together = np.unique(np.concatenate([*given, np.zeros(0, dtype=np.int64)]))
-    return _Pairs(int(shard.rows.size), names, true, together)
+        rows, labels = positive_pairs(shard, np.arange(width))
+        true = np.sort(np.searchsorted(shard.rows, rows) * width + labels)
+    return _Pairs(int(shard.rows.size), names, true, np.unique(np.concatenate(given)))
 
 
 def _of_rows(pairs: _Pairs) -> dict[str, np.ndarray]:
@@ -202,9 +188,7 @@ def _of_rows(pairs: _Pairs) -> dict[str, np.ndarray]:
 
 
 def _of_labels(n_true: np.ndarray, n_given: np.ndarray, n_hits: np.ndarray) -> dict[str, float]:
-    """The measures of the labels one by one, and of all together, from how many rows each has,
-    is given to, and both.
-    """
+    """The measures of labels from how many rows each has, is given to, and both."""
     has, is_given, hits = n_true > 0, n_given > 0, n_hits.astype(np.float64)
 
     def mean(values: np.ndarray) -> float:
@@ -224,13 +208,10 @@ def _of_labels(n_true: np.ndarray, n_given: np.ndarray, n_hits: np.ndarray) -> d
 
 
 def _of_hierarchy(pairs: _Pairs, hierarchy: Hierarchy, log: Log) -> dict[str, np.ndarray]:
-    """LCA-P, LCA-R and LCA-F of each of this rank's rows that has a true or a given label.
-    Local.
-    """
+    """LCA-P, LCA-R and LCA-F of this rank's rows with a true or a given label. Local."""
     width, found = len(pairs.names), []
     bounds = [np.searchsorted(each, np.arange(pairs.n_rows + 1) * width).tolist() for each in (pairs.true, pairs.given)]
-    progress = Progress(log, "common ancestors, rows (rank 0)", pairs.n_rows)
-    try:
+    with closing(Progress(log, "common ancestors, rows (rank 0)", pairs.n_rows)) as progress:
         for row in range(pairs.n_rows):
             sets = [
                 [pairs.names[label] for label in (each[bound[row] : bound[row + 1]] % width).tolist()]
@@ -240,8 +221,6 @@ def _of_hierarchy(pairs: _Pairs, hierarchy: Hierarchy, log: Log) -> dict[str, np
                 found.append(hierarchy.measures(*sets))
             if row % 1000 == 999:
                 progress.update(row + 1)
-    finally:
-        progress.close()
     columns = np.array(found).reshape(-1, len(HIERARCHICAL)).T
     return dict(zip(HIERARCHICAL, columns, strict=True))
 

@@ -1,10 +1,7 @@
-"""Finding the sigmoids that make scores probabilities, and keeping them in the model's file
-(`hpcml calibrate`).
-"""
+"""Finding sigmoids that make scores probabilities, kept in the model's file (`hpcml calibrate`)."""
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,21 +11,17 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.decision import decide
-from hpcml.evaluation.held_out import hold_out
+from hpcml.evaluation.judged import hold_out
 from hpcml.evaluation.seen import count_seen
-from hpcml.evaluation.store_thresholds import held_out_split, training_rows_warning, write_of_labels
+from hpcml.evaluation.store_thresholds import changed_model, held_out_split, training_rows_warning
 from hpcml.evaluation.summaries import summaries_of
-from hpcml.files.atomic import temporary_path
 from hpcml.log import Log, joined, plural
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import CALIBRATION, SIGMOID, Model
+from hpcml.model.linear import CALIBRATION, SIGMOID, Model, Trained
 
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """The sigmoids (n_labels × 2: slope, offset), the rows that they were found on, and the
-    model that has them.
-    """
+    """The sigmoids (n_labels × 2: slope, offset), the rows they are of, and the model with them."""
 
     model: Path
     data: Path
@@ -53,40 +46,33 @@ class CalibrationReport:
 @mpi.collective
 def calibrate(
     comm: mpi.Comm,
-    model: Model | ClassifierModel,
+    model: Trained,
     dataset: DataFile,
     split: str | None,
     output: Path | None = None,
     force: bool = False,
     log: Log | None = None,
 ) -> CalibrationReport:
-    """Collective over `comm`. Fit a sigmoid to each label (`decision`) and write the model with
-    them to `output`, or in its place.
+    """Collective over `comm`. Fit sigmoids to labels (`decision`), and write the model with them.
 
-    Raises ConfigError for a classifier, and for sigmoids or an output that exist (without `force`),
-    DataError if files do not fit or cannot be read or written, NonFiniteError if a score is not
-    finite.
+    Raises ConfigError for a classifier, and for what exists (without `force`), DataError if files
+    do not fit or cannot be read or written, NonFiniteError if a score is not finite.
     """
     if not isinstance(model, Model):
         raise ConfigError(f"{model.path}: a classifier of {model.attrs.get('method', '?')} is not calibrated; take a linear model")
     split = held_out_split(dataset, split)
     if output is None and SIGMOID[0] in model.labels and not force:
         raise ConfigError(f"{model.path} has probabilities ({model.probability_source}); use --force to replace them, or --output")
-    target = model.path if output is None else output
-    inputs = [dataset.path, *([] if output is None else [model.path])]
-    with temporary_path(comm, target, force or output is None, inputs) as temporary:
+    with changed_model(comm, model, dataset, output, force) as (columns, about):
         n_seen = count_seen(comm, model, dataset, split)
-        held_out, judged = hold_out(comm, model, dataset, split)
+        held_out = hold_out(comm, model, dataset, split)
         if log is not None:
             rows = f"{plural(held_out.n_rows, 'row')} of split {split}"
             log(f"fitting the sigmoids of {plural(held_out.n_labels, 'label')} to {rows}")
         decision = decide(summaries_of(held_out))
         sigmoids = np.tile(decision.rarest[1:], (model.n_labels, 1))
-        sigmoids[judged] = decision.sigmoids
+        sigmoids[held_out.numbers] = decision.sigmoids
         n_without = model.n_labels - int((held_out.n_positive() > 0).sum())
-        with mpi.agreed(comm, f"writing {target}"):
-            if comm.rank == 0:
-                shutil.copyfile(model.path, temporary)
-                about = dict(zip(CALIBRATION, ("sigmoid", split), strict=True))
-                write_of_labels(temporary, target, dict(zip(SIGMOID, sigmoids.T, strict=True)), about)
-    return CalibrationReport(target, dataset.path, split, held_out.n_rows, n_seen, sigmoids, n_without)
+        columns |= zip(SIGMOID, sigmoids.T, strict=True)
+        about |= zip(CALIBRATION, ("sigmoid", split), strict=True)
+    return CalibrationReport(output or model.path, dataset.path, split, held_out.n_rows, n_seen, sigmoids, n_without)

@@ -1,5 +1,4 @@
-"""The values by which labels are compared with each other: log-odds, where the model has
-probabilities, else scores.
+"""Values by which labels are compared: log-odds, where the model has probabilities, else scores.
 
 Scores of different labels have one scale only if the labels were trained alike. Probabilities
 always do. Their log-odds, slope · score + offset, have the same order, and do not become equal
@@ -24,10 +23,8 @@ class Comparable:
         """`labels` (n) are label numbers of the model; below, a label is its place among these."""
         sigmoids, self.n_labels = model.sigmoids, labels.size
         self.by = BY_SCORE if sigmoids is None else BY_PROBABILITY
-        none = np.zeros(0)
-        self.sigmoids = (
-            (none, none) if sigmoids is None else (sigmoids[0][labels], sigmoids[1][labels])
-        )  # empty: scores as they are
+        # empty: scores as they are
+        self.sigmoids = (np.zeros(0),) * 2 if sigmoids is None else (sigmoids[0][labels], sigmoids[1][labels])
 
     def of_block(self, scores: np.ndarray, begin: int) -> np.ndarray:
         """The values (n, B) of scores for the labels begin, begin + 1, ..."""
@@ -59,9 +56,7 @@ class Comparable:
         return distances
 
     def thresholds(self, value: float) -> np.ndarray:
-        """The score (n_labels) above which, and only above which, each label's values are above
-        `value`.
-        """
+        """The score (n_labels) above which alone a label's values are above `value`."""
         if self.by == BY_SCORE:
             return np.full(self.n_labels, value)
         low, high = (np.full(self.n_labels, _rank(end)) for end in (-_LARGEST, _LARGEST))

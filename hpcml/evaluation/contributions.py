@@ -11,16 +11,15 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.names import names_of
 from hpcml.data.shard import slab_of
 from hpcml.errors import ConfigError, NonFiniteError, nearest
 from hpcml.evaluation.explain import Features, labels_to_show
 from hpcml.evaluation.scoring import Scorer
+from hpcml.evaluation.titles import names_by_number
 from hpcml.files.hdf5 import NAME_CHUNK, readable
 from hpcml.files.table import table
 from hpcml.log import joined, named
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import Model, Trained
 
 BEST = 3  # labels of a row with the largest scores that are shown beside its own, where none are named
 SHOWN_IDS = 1000  # that a wrong one is compared with
@@ -28,9 +27,7 @@ SHOWN_IDS = 1000  # that a wrong one is compared with
 
 @dataclass
 class Why:
-    """The score of a label for a row, taken apart: score = intercept + Σ contributions, but for
-    the rounding of each sum.
-    """
+    """A label's score for a row = intercept + Σ contributions, but for the rounding of each sum."""
 
     row: int
     label: str
@@ -42,6 +39,11 @@ class Why:
     values: np.ndarray  # (k) as the model sees them
     weights: np.ndarray  # (k), of a normalised model after the division
     n_without: int  # features of the row without a weight
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the score is above the threshold."""
+        return self.score > self.threshold
 
     @property
     def contributions(self) -> np.ndarray:
@@ -67,32 +69,54 @@ class WhyRows:
     names: dict[int, str]
 
     def __str__(self) -> str:
-        return format_why(self)
+        lines = [
+            f"{self.model.path} on {self.data}",
+            "contribution: value × weight, what the feature adds to the score; "
+            "the contributions and the intercept add up to the score",
+        ]
+        for each in self.found:
+            row = named(self.row_ids.get(each.row, f"row {each.row}"))
+            rightly = "and rightly" if each.is_given == each.is_true else "but wrongly"
+            score = f"score {each.score:.4g}, {'above' if each.is_given else 'not above'} the threshold {each.threshold:.4g}"
+            lines += ["", f"{row}, label {named(each.label)}: {score}: {'given' if each.is_given else 'not given'}, {rightly}"]
+            cells, contributions = [["  feature", "value", "weight", "contribution"]], each.contributions
+            for k, feature in enumerate(each.features[: self.top].tolist()):
+                name = self.names.get(feature, f"feature {feature}")
+                cells.append([f"  {name}", f"{each.values[k]:.4g}", f"{each.weights[k]:.4g}", f"{contributions[k]:+.4g}"])
+            rest = each.features.size - min(self.top, each.features.size)
+            if rest:
+                others = math.fsum(contributions[self.top :].tolist())
+                cells.append([f"  ({rest:,} other feature{'s' * (rest > 1)})", "", "", f"{others:+.4g}"])
+            cells += [["  (intercept)", "", "", f"{each.intercept:+.4g}"], ["  (sum)", "", "", f"{each.total:+.4g}"]]
+            lines += table(cells)
+            if each.n_without:
+                lines.append(f"  {each.n_without:,} feature{'s' * (each.n_without > 1)} of the row without a weight")
+        return joined(lines)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""
         return {"model": str(self.model.path), "data": self.data, "scores": [self._as_dict(each) for each in self.found]}
 
     def _as_dict(self, each: Why) -> dict[str, Any]:
-        numbers = (each.features.tolist(), each.values.tolist(), each.weights.tolist(), each.contributions.tolist())
+        names = [self.names.get(feature) for feature in each.features.tolist()]
+        numbers = (each.values.tolist(), each.weights.tolist(), each.contributions.tolist())
+        columns = zip(each.features.tolist(), names, *numbers, strict=True)
+        keys = ("feature", "name", "value", "weight", "contribution")
         return {
             "row": each.row,
             "id": self.row_ids.get(each.row),
             "label": each.label,
             "true": each.is_true,
-            "given": each.score > each.threshold,
+            "given": each.is_given,
             "score": each.score,
             "threshold": each.threshold,
             "intercept": each.intercept,
-            "features": [
-                {"feature": f, "name": self.names.get(f), "value": value, "weight": weight, "contribution": contribution}
-                for f, value, weight, contribution in zip(*numbers, strict=True)
-            ],
+            "features": [dict(zip(keys, column, strict=True)) for column in columns],
             "n_features_without_weight": each.n_without,
         }
 
 
-def check_weights(model: Model | ClassifierModel, doing: str) -> Model:
+def check_weights(model: Trained, doing: str) -> Model:
     """The model itself. Raises ConfigError if a label has not one weight for a feature."""
     if not isinstance(model, Model):
         raise ConfigError(f"{model.path}: a classifier has no weights of features; {doing} takes linear models")
@@ -105,16 +129,13 @@ def check_weights(model: Model | ClassifierModel, doing: str) -> Model:
 
 
 @mpi.collective
-def why(
-    comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, rows: Sequence[str], wanted: Sequence[str], top: int
-) -> WhyRows:
-    """Collective over `comm`. What the features of some rows add to the scores of the labels named
-    `wanted`; the same on all ranks.
+def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], wanted: Sequence[str], top: int) -> WhyRows:
+    """Collective over `comm`. What features of rows add to scores of labels, on all ranks.
 
-    `rows` are ids, or numbers (from 0) if the data have no ids. Without names the labels are those
-    of the row, those that it is given, and the BEST. Raises ConfigError for a row or label that is
-    not there, or a model without one weight for a feature; DataError for other features,
-    NonFiniteError for scores that are no numbers.
+    `rows` are ids, or numbers (from 0) if the data have no ids. The labels are those named
+    `wanted`, or those of the row, those that it is given, and the BEST. Raises ConfigError for a
+    row or label that is not there, or a model without one weight for a feature; DataError for other
+    features, NonFiniteError for scores that are no numbers.
     """
     if top < 1:
         raise ConfigError(f"--top {top}: expected at least 1")
@@ -131,15 +152,8 @@ def why(
         of_data = dataset.label_names()
         dataset.check_unchanged()
     scorer = Scorer(model, shard, np.arange(model.n_labels) if labels is None else np.sort(labels))
-    scorer.warm_up(comm)
-    scores = np.zeros((places.size, scorer.labels.size))
-    with mpi.agreed(comm, "scoring rows"):  # every rank some of the labels
-        for begin, end in scorer.blocks[comm.rank :: comm.size]:
-            scores[:, begin:end] = scorer.rows_scores(shard.rows, *scorer.weights(begin, end))
-    mpi.allreduce_sum(comm, scores.reshape(-1))
+    scores = _all_scores(comm, scorer)
     with mpi.agreed(comm, f"reading {model.path}"):
-        if not np.isfinite(scores).all():
-            raise NonFiniteError(f"{model.path}: a score is not a finite number; train it again")
         features, found = Features(model), []
         for row in numbers.tolist():
             place = int(np.searchsorted(places, row))
@@ -149,16 +163,22 @@ def why(
                 score = float(scores[place, np.searchsorted(scorer.labels, label)])
                 found.append(taken_apart(scorer, features, int(shard.rows[place]), row, label, score, true))
         parts = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.features for each in found)]))
-        names = names_of(dataset, parts)
-        ids = names_of(dataset, places, "row_ids")
-    return WhyRows(
-        model,
-        str(dataset.path),
-        found,
-        top,
-        {} if ids is None else dict(zip(places.tolist(), ids, strict=True)),
-        {} if names is None else dict(zip(parts.tolist(), names, strict=True)),
-    )
+        ids, names = names_by_number(dataset, places, "row_ids"), names_by_number(dataset, parts)
+    return WhyRows(model, str(dataset.path), found, top, ids, names)
+
+
+@mpi.collective
+def _all_scores(comm: mpi.Comm, scorer: Scorer) -> np.ndarray:
+    """Collective over `comm`. The scores (n × L) of the same rows; each rank makes some labels'."""
+    scorer.warm_up(comm)
+    scores = np.zeros((scorer.rows.size, scorer.labels.size))
+    with mpi.agreed(comm, "scoring rows"):
+        for begin, end in scorer.blocks[comm.rank :: comm.size]:
+            scores[:, begin:end] = scorer.rows_scores(scorer.rows, *scorer.weights(begin, end))
+    mpi.allreduce_sum(comm, scores.reshape(-1))
+    if not np.isfinite(scores).all():  # the same on all ranks
+        raise NonFiniteError(f"{scorer.model.path}: a score is not a finite number; train it again")
+    return scores
 
 
 def _labels_of(scorer: Scorer, scores: np.ndarray, true: set[str]) -> list[int]:
@@ -198,57 +218,24 @@ def taken_apart(scorer: Scorer, features: Features, place: int, row: int, label:
 
 
 def numbers_of_rows(dataset: DataFile, wanted: Iterable[str]) -> list[int]:
-    """The numbers of rows, by their ids, or if the data have none by their numbers. Local;
-    raises ConfigError, DataError.
-    """
-    names = list(dict.fromkeys(wanted))
+    """The rows' numbers, by their ids or, without any, by number. Raises ConfigError, DataError."""
+    names = dict.fromkeys(wanted)
     if "row_ids" not in dataset.file:
         for name in names:
             if not (name.isascii() and name.isdecimal() and int(name) < dataset.n_rows):
-                raise ConfigError(
-                    f"{dataset.path}: no row {name!r}; its rows have no ids: name them by number, 0 to {dataset.n_rows - 1}"
-                )
+                least = f"its rows have no ids: name them by number, 0 to {dataset.n_rows - 1}"
+                raise ConfigError(f"{dataset.path}: no row {name!r}; {least}")
         return [int(name) for name in names]
-    number = dict.fromkeys(names, -1)
+    number: dict[str, int] = {}
     some: list[str] = []
     with readable(dataset.path, "hpcml convert", "dataset"):
         for begin in range(0, dataset.n_rows, NAME_CHUNK):
             ids = dataset.strings("row_ids", begin, begin + NAME_CHUNK) or []
             some = some or ids[:SHOWN_IDS]
             for row, name in enumerate(ids, begin):
-                if number.get(name) == -1:
-                    number[name] = row
-    for name, row in number.items():
-        if row == -1:
+                if name in names:
+                    number.setdefault(name, row)  # the first of that id
+    for name in names:
+        if name not in number:
             raise ConfigError(f"{dataset.path}: no row with the id {name!r}; {nearest(name, some, 'hpcml predict')}")
-    return list(number.values())
-
-
-def format_why(found: WhyRows) -> str:
-    """A table for each row and label."""
-    lines = [
-        f"{found.model.path} on {found.data}",
-        "contribution: value × weight, what the feature adds to the score; the contributions and the intercept add up to the score",
-    ]
-    for each in found.found:
-        row = named(found.row_ids.get(each.row, f"row {each.row}"))
-        given = each.score > each.threshold
-        verdict = f"{'given' if given else 'not given'}, {'and rightly' if given == each.is_true else 'but wrongly'}"
-        side = "above" if given else "not above"
-        lines += [
-            "",
-            f"{row}, label {named(each.label)}: score {each.score:.4g}, {side} the threshold {each.threshold:.4g}: {verdict}",
-        ]
-        cells, contributions = [["  feature", "value", "weight", "contribution"]], each.contributions
-        for k, feature in enumerate(each.features[: found.top].tolist()):
-            name = found.names.get(feature, f"feature {feature}")
-            cells.append([f"  {name}", f"{each.values[k]:.4g}", f"{each.weights[k]:.4g}", f"{contributions[k]:+.4g}"])
-        rest = each.features.size - min(found.top, each.features.size)
-        if rest:
-            others = math.fsum(contributions[found.top :].tolist())
-            cells.append([f"  ({rest:,} other feature{'s' * (rest > 1)})", "", "", f"{others:+.4g}"])
-        cells += [["  (intercept)", "", "", f"{each.intercept:+.4g}"], ["  (sum)", "", "", f"{each.total:+.4g}"]]
-        lines += table(cells)
-        if each.n_without:
-            lines.append(f"  {each.n_without:,} feature{'s' * (each.n_without > 1)} of the row without a weight")
-    return joined(lines)
+    return [number[name] for name in names]

@@ -1,6 +1,4 @@
-"""Counting scores above and at the scores of the positives: all that rankings, and the search
-for thresholds, ask about.
-"""
+"""Counting scores above and at those of positives: all that rankings and thresholds ask about."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ class Counts:
     """How many scores lie above and at each distinct score of some positives."""
 
     def __init__(self, positives: np.ndarray, threshold: float = 0.0) -> None:
-        """`positives` are the scores of all positives on all ranks; those above `threshold` are
-        predicted.
-        """
+        """`positives`: the scores of all positives on all ranks; predicted above `threshold`."""
         self.threshold = threshold
         self.values, self.relevant = np.unique(positives, return_counts=True)
         n = self.values.size
@@ -42,18 +38,14 @@ class Counts:
         self._above += np.diff(right, prepend=0, append=scores.size)
 
     def ranking(self, n_items: int) -> Ranking:
-        """The ranking of `n_items` scores, once all are counted and the tallies summed over the
-        ranks.
-        """
+        """The ranking of `n_items` scores, once all are counted and summed over the ranks."""
         greater = np.cumsum(self._above[:0:-1])
         hits = int(self.relevant[self.values > self.threshold].sum())
         return Ranking(greater, self._equal[::-1], self.relevant[::-1], n_items, int(self.tally[-1]), hits)
 
 
 def positive_pairs(shard: Shard, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The shard's (row, label) pairs: rows as slab positions and labels as `place` gives them,
-    ordered by label.
-    """
+    """The shard's pairs by label: rows as slab positions, labels as `place` gives them."""
     begins = shard.y_indptr[shard.rows]
     counts = shard.y_indptr[shard.rows + 1] - begins
     shifts = np.repeat(begins - offsets(counts)[:-1], counts)
@@ -66,11 +58,7 @@ def positive_pairs(shard: Shard, place: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 @mpi.collective
 def block_counts(comm: mpi.Comm, positives: np.ndarray, lanes: np.ndarray, thresholds: np.ndarray) -> list[Counts]:
-    """Collective over `comm`. For each label of a block the counts to fill, from all ranks'
-    positives and their lanes.
-
-    `thresholds` has that of every label of the block.
-    """
+    """Collective over `comm`. A block's counts to fill, by all ranks' positives and their lanes."""
     positives = np.concatenate(mpi.allgather_arrays(comm, positives))
     lanes = np.concatenate(mpi.allgather_arrays(comm, lanes))
     order = np.argsort(lanes, kind="stable")

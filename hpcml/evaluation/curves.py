@@ -1,5 +1,4 @@
-"""Precision, recall and F1 at every threshold, for all labels and for groups of them; how often a
-probability comes true.
+"""Precision, recall and F1 at every threshold, by groups of labels; how true probabilities are.
 
 Everything is a count, so the curves are the same bits on any number of ranks.
 """
@@ -15,7 +14,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.evaluation.counts import Counts, block_counts, sum_tallies
-from hpcml.evaluation.evaluate import ScoreWatcher, TruePairs
+from hpcml.evaluation.judged import JudgedRows, ScoreWatcher
 from hpcml.evaluation.ranking import Ranking, average_precision
 
 EDGES = (0, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000)  # the least positives of the labels of each group
@@ -26,9 +25,7 @@ ScoresOf: TypeAlias = Callable[[int, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Curve:
-    """Pairs given, and rightly given, at thresholds just below each of the `scores` (n, falling;
-    `comparable`) of true pairs.
-    """
+    """Pairs given, and rightly, at thresholds just below each score (n, falling) of a true pair."""
 
     name: str
     n_labels: int
@@ -79,9 +76,7 @@ class Bin:
 
 
 def group_names(n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """The group of each label (n) by its positives, and the names of the groups that are not
-    empty.
-    """
+    """The group of each label (n) by its positives, and the names of those that are not empty."""
     found = np.searchsorted(EDGES, n_positive, "right") - 1
     present, groups = np.unique(found, return_inverse=True)
     names = []
@@ -91,13 +86,11 @@ def group_names(n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
     return groups, names
 
 
-class Curves:
+class Curves(ScoreWatcher):
     """A `ScoreWatcher` that makes curves: about 40 bytes for each distinct score of a true pair."""
 
     def __init__(self, n_positive: np.ndarray | None, scores_of: ScoresOf | None) -> None:
-        """`n_positive` (of all labels of the model), by which labels are grouped; None: their
-        rows among those judged.
-        """
+        """`n_positive` of all labels, to group them by; None: their rows among those judged."""
         self._n_positive, self._scores_of = n_positive, scores_of
         self._labels = self.groups = np.zeros(0, dtype=np.int64)  # of each evaluated label: its number in the model, and its group
         self.names: list[str] = []  # of the groups
@@ -107,25 +100,17 @@ class Curves:
         self._probable = np.zeros((2, FINE), dtype=np.int64)  # all pairs, and the true ones
 
     @mpi.collective
-    def begin(self, comm: mpi.Comm, pairs: TruePairs) -> None:
-        """Collective over `comm`. The scores of true pairs are what the curves ask about."""
-        self.comm, self._labels, self._comparable = comm, pairs.evaluated, pairs.comparable
-        if self._n_positive is None:
-            n_positive = mpi.allreduce_sum(comm, np.bincount(pairs.labels, minlength=self._labels.size))
-        else:
-            n_positive = self._n_positive[self._labels]
-        self.groups, self.names = group_names(n_positive)
-        lanes = self.groups[pairs.labels]
-        of_pairs = self._comparable.of_pairs(pairs.scores, pairs.labels)
-        self._counts = block_counts(comm, of_pairs, lanes, np.zeros(len(self.names)))
+    def begin(self, judged: JudgedRows) -> None:
+        """Collective. The scores of true pairs are what the curves ask about."""
+        self.comm, self._labels, self._comparable = judged.comm, judged.numbers, judged.comparable
+        self.groups, self.names = group_names(judged.n_positive() if self._n_positive is None else self._n_positive[self._labels])
+        of_pairs = judged.to_compare().positives
+        self._counts = block_counts(judged.comm, of_pairs, self.groups[judged.labels], np.zeros(len(self.names)))
         if self._scores_of is not None:
-            bounds = np.searchsorted(pairs.labels, np.arange(self._labels.size + 1)).tolist()
+            bounds = np.searchsorted(judged.labels, np.arange(self._labels.size + 1)).tolist()
             for label, (begin, end) in enumerate(pairwise(bounds)):
                 if begin < end:
-                    self._probable[1] += self._binned(label, np.sort(pairs.scores[begin:end]))
-
-    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
-        """Nothing. Local."""
+                    self._probable[1] += self._binned(label, np.sort(judged.positives[begin:end]))
 
     def add_sorted(self, label: int, ascending: np.ndarray) -> None:
         """Count the scores of some rows. Local."""
@@ -151,44 +136,10 @@ class Curves:
         self._probable = mpi.allreduce_sum(self.comm, self._probable.ravel()).reshape(2, FINE)
 
     def reliability(self, n_bins: int = 10) -> list[Bin]:
-        """How often pairs of each predicted probability are true, in equal parts of 0 to 1;
-        those without pairs are left out.
-        """
+        """How often pairs of a predicted probability are true, in equal parts of 0 to 1."""
         if self._scores_of is None:
             return []
         counts, true = self._probable.reshape(2, n_bins, -1)
         middles = ((np.arange(FINE) + 0.5) / FINE).reshape(n_bins, -1)
-        found = []
-        for n, hits, places in zip(counts, true, middles, strict=True):
-            if n.sum():
-                found.append(Bin(float((n * places).sum() / n.sum()), float(hits.sum() / n.sum()), int(n.sum())))
-        return found
-
-
-class Watches:
-    """Several that see the same scores."""
-
-    def __init__(self, *watches: ScoreWatcher) -> None:
-        self.watches = watches
-
-    @mpi.collective
-    def begin(self, comm: mpi.Comm, pairs: TruePairs) -> None:
-        """Collective over `comm`."""
-        for watch in self.watches:
-            watch.begin(comm, pairs)
-
-    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
-        """Local."""
-        for watch in self.watches:
-            watch.add(row, scores, begin)
-
-    def add_sorted(self, label: int, ascending: np.ndarray) -> None:
-        """Local."""
-        for watch in self.watches:
-            watch.add_sorted(label, ascending)
-
-    @mpi.collective
-    def end(self, pool: Counts, ranking: Ranking) -> None:
-        """Collective."""
-        for watch in self.watches:
-            watch.end(pool, ranking)
+        parts = [part for part in zip(counts, true, middles, strict=True) if part[0].sum()]
+        return [Bin(float((n * places).sum() / n.sum()), float(hits.sum() / n.sum()), int(n.sum())) for n, hits, places in parts]

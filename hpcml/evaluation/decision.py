@@ -54,8 +54,7 @@ PLACE = np.dtype([(name, kind) for names, kind in ((_SCORES, "<f8"), (_COUNTS, "
 
 @dataclass(frozen=True)
 class Summary:
-    """A summary of the scores of a label's rows: a table of PLACE (at most 112 lines of 36 bytes),
-    values ascending.
+    """The scores of a label's rows: a table of PLACE (at most 112 lines of 36 bytes), ascending.
 
     A line counts the scores from its value up to, not with, the next line's; `equal` of the
     negatives have the value itself. `top` is the largest of these scores (−∞ without any). The
@@ -81,11 +80,7 @@ class Summary:
         return centres
 
     def ranking(self, threshold: float = 0.0) -> Ranking:
-        """The ranking, for the measures of `hpcml.evaluation.ranking`: exact for up to 64 different
-        scores of positives.
-
-        With more, the rows of a place count as tied.
-        """
+        """The ranking: exact for up to 64 different scores of positives, else places are tied."""
         places = self.places[::-1]
         positive, negative = places["positive"].astype(np.int64), places["negative"].astype(np.int64)
         exact = not places["positive_offset"].any()
@@ -107,26 +102,18 @@ class Summary:
 
 @dataclass(frozen=True)
 class Decision:
-    """Of each label: the score above which a row has it (n_labels), and slope and offset of its
-    sigmoid (n_labels × 2).
-
-    `rarest` are threshold, slope and offset for a label that is not among them.
-    """
+    """The score above which a row has each label; slope and offset of its sigmoid (n × 2)."""
 
     thresholds: np.ndarray
     sigmoids: np.ndarray
-    rarest: tuple[float, float, float]
+    rarest: tuple[float, float, float]  # threshold, slope and offset for a label that is not among them
 
 
 class Tally:
     """The scores of a label's rows, counted part by part; then its summary."""
 
     def __init__(self, positives: np.ndarray, low: float, high: float) -> None:
-        """`positives` are the scores of all rows that have the label, low and high the least and
-        the largest of all rows.
-
-        Raises NonFiniteError for scores that are not finite, or too far apart.
-        """
+        """`positives`: the label's scores; low, high: all scores' ends. Raises NonFiniteError."""
         low, high = float(low), float(high)
         if not math.isfinite(high - low):
             raise NonFiniteError(f"scores from {low:g} to {high:g}: expected finite numbers")
@@ -161,11 +148,7 @@ class Tally:
 
 
 def summarise(scores: np.ndarray, positives: np.ndarray) -> Summary:
-    """The summary of one label from the scores (n, float32 or float64) of all rows and the places
-    of its positives among them.
-
-    Local. Raises NonFiniteError for scores that are not finite.
-    """
+    """A label's summary from all scores (n) and its positives' places. Raises NonFiniteError."""
     if not scores.size:
         raise DataError("no rows to summarise the scores of")
     tally = Tally(scores[positives], float(scores.min()), float(scores.max()))
@@ -174,11 +157,7 @@ def summarise(scores: np.ndarray, positives: np.ndarray) -> Summary:
 
 
 def own_threshold(summary: Summary) -> float:
-    """The threshold with the label's largest F1, in the middle between the positive's score and the
-    next below; NaN without any.
-
-    Of equal ones it is the highest. Exact for up to 64 different scores of positives.
-    """
+    """The highest threshold of largest F1 (exact for up to 64 scores of positives); or NaN."""
     places = summary.places[::-1]
     hits = np.cumsum(places["positive"], dtype=np.int64)
     if not hits.size or not hits[-1]:
@@ -202,7 +181,8 @@ def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA)
     if not n_positive.any():
         raise DataError("no row has any of the labels; choose rows that have some")
     around, scores = _Neighbours(n_positive), _Scores(summaries)
-    plain, standardised = (_Frame(scores, around, *how) for how in (scores.as_they_are, scores.standardised))
+    plain = _Frame(scores, around, np.zeros(scores.n_labels), np.ones(scores.n_labels))
+    standardised = _Frame(scores, around, scores.mean, scores.deviation)  # to mean 0 and deviation 1
     frame = standardised if standardised.agreement > plain.agreement + MARGIN else plain
     own = np.array([own_threshold(summary) for summary in summaries])
     mixed = (n_positive * np.where(n_positive > 0, own, 0.0) + tau * frame.thresholds) / np.maximum(n_positive + tau, 1e-300)
@@ -212,12 +192,11 @@ def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA)
 
 
 def decide_together(summaries: Sequence[Summary], decision: Decision, n_missed: int = 0) -> tuple[float, Decision]:
-    """(p, the same with other thresholds): those above which a label's probability is more than p,
-    the one for all labels at which the F1 of all pairs of a row and a label (micro) is largest.
-    `n_missed` pairs more are true and never given.
+    """(p, the same with other thresholds): those above which a label's probability is more than p.
 
-    The rows of a place of a summary count at their mean score. Where the probability is the same
-    for all scores, all rows or none are above the threshold. Local.
+    p is the one for all labels with the largest F1 of all pairs of a row and a label (micro);
+    `n_missed` pairs more are true and never given. The rows of a place of a summary count at their
+    mean score. Where the probability is the same for all scores, all rows or none are above. Local.
     """
     found, counts = [], []
     for summary, sigmoid in zip(summaries, decision.sigmoids, strict=True):
@@ -251,9 +230,7 @@ def warm_up() -> None:
 
 
 class _Neighbours:
-    """Labels in groups of about as many positives (a quarter of an octave), and how much the
-    groups weigh for each other.
-    """
+    """Labels grouped by positives (quarters of an octave), and how groups weigh for each other."""
 
     def __init__(self, n_positive: np.ndarray) -> None:
         self.n_positive = n_positive
@@ -266,9 +243,7 @@ class _Neighbours:
         self.weights = np.exp(-0.5 * distance * distance)
 
     def around(self, of_groups: np.ndarray) -> np.ndarray:
-        """For each group the weighted sum of rows (n_groups × m), added in the order of the
-        groups.
-        """
+        """For each group the weighted sum of rows (n_groups × m), in the order of groups."""
         out = np.zeros(of_groups.shape)
         for weights, row in zip(self.weights.T, of_groups, strict=True):
             out += weights[:, None] * row
@@ -280,9 +255,7 @@ def _columns(places: np.ndarray, *names: str) -> list[np.ndarray]:
 
 
 def _grid(values: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """At most _GRID of the values that divide the scores of positives evenly, each label
-    weighing as much as another.
-    """
+    """At most _GRID values that divide positives' scores evenly, all labels weighing the same."""
     order = np.argsort(values, kind="stable")
     some = order[positive[order] > 0]
     mass = np.cumsum(shares[some])
@@ -291,9 +264,7 @@ def _grid(values: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> np.nd
 
 
 class _Scores:
-    """The lines of all summaries one after another, label l's from indptr[l] on; mean and
-    deviation of each label's scores.
-    """
+    """The lines of all summaries (label l's from indptr[l] on); mean and deviation of scores."""
 
     def __init__(self, summaries: Sequence[Summary]) -> None:
         self.places, self.n_labels = np.concatenate([summary.places for summary in summaries]), len(summaries)
@@ -312,22 +283,9 @@ class _Scores:
         sums: np.ndarray = np.add.reduceat((self.weights * values).sum(axis=1), self.indptr[:-1])
         return sums
 
-    @property
-    def as_they_are(self) -> tuple[np.ndarray, np.ndarray]:
-        """The shift and the scale (n_labels each) of scores that can be compared between labels."""
-        return np.zeros(self.n_labels), np.ones(self.n_labels)
-
-    @property
-    def standardised(self) -> tuple[np.ndarray, np.ndarray]:
-        """The shift and the scale of scores that must first be brought to mean 0 and deviation
-        1.
-        """
-        return self.mean, self.deviation
-
 
 class _Frame:
-    """Scores minus a shift, divided by a scale, and what the labels with about as many positives
-    share in it.
+    """Scores minus a shift, divided by a scale, and what labels with about as many positives share.
 
     `thresholds` are those, in the labels' own scores, where the mean F1 of these labels is largest;
     `agreement` is its mean.
@@ -351,9 +309,7 @@ class _Frame:
 
 
 def _sigmoids(frame: _Frame, kappa: float) -> tuple[np.ndarray, tuple[float, float]]:
-    """Slope and offset (n_labels × 2) of every label's sigmoid, and those of the prior of labels
-    with fewest positives.
-    """
+    """Slope and offset (n_labels × 2) of all sigmoids, and those of the rarest labels' prior."""
     scores, around = frame.scores, frame.around
     x = (scores.x - frame.shift[scores.owner, None]) / frame.scale[scores.owner, None]
     priors = _priors(x, scores.weights, around, scores.owner)
@@ -378,9 +334,7 @@ def _targets(n_positive: np.ndarray, n_negative: np.ndarray) -> np.ndarray:
 
 
 def _priors(x: np.ndarray, weights: np.ndarray, around: _Neighbours, owner: np.ndarray) -> np.ndarray:
-    """For each group the sigmoid of the labels around it, and its precision for one positive
-    (n_groups × 5).
-    """
+    """Each group's sigmoid, and its precision for one positive (n_groups × 5)."""
     low, high = float(x.min()), float(x.max())
     edges = np.unique(np.concatenate([np.linspace(low, high, 2 * _GRID), np.quantile(x, np.linspace(0.0, 1.0, 2 * _GRID))]))
     shape = (around.quarters.size, max(1, edges.size - 1))

@@ -1,6 +1,4 @@
-"""Compiled passes of `hpcml.evaluation.decision`: scores into places, F1 along a grid, sigmoids,
-squared errors.
-"""
+"""Compiled passes of `hpcml.evaluation.decision`: scores into places, F1 along a grid, sigmoids."""
 
 import numpy as np
 
@@ -12,8 +10,7 @@ _STEPS = 100  # of Newton's method, at most
 
 @njit
 def tally(scores, values, starts, top, count, equal, offset):
-    """Add scores (n) to the last of the ascending `values` (K) that is not above each; values[0] is
-    above no score.
+    """Add scores (n) to the last ascending `values` (K) not above them; values[0] is above none.
 
     `starts` (S) has the place of S equal steps from values[0] to values[K − 1]. Adds to count,
     equal (scores that are the value itself) and offset (the way to the next value, in OFFSETS
@@ -39,9 +36,7 @@ def tally(scores, values, starts, top, count, equal, offset):
 
 @njit
 def _add_f1(values, positive, negative, positive_offset, equal, grid, out):
-    """out[g] += F1 of predicting the scores of at least grid[g]; inside a place scores lie evenly,
-    positives at its value if they all do.
-    """
+    """out[g] += F1 at grid[g]; in a place scores lie evenly, positives at its value if all do."""
     last, hits, others, n_positive = values.size - 1, 0.0, 0.0, 0.0
     exact = True
     for i in range(values.size):
@@ -64,9 +59,7 @@ def _add_f1(values, positive, negative, positive_offset, equal, grid, out):
 
 @njit
 def add_f1(indptr, values, positive, negative, positive_offset, equal, groups, grid, out):
-    """out[groups[l], g] += F1 of label l at grid[g] (ascending); label l has the places
-    indptr[l]..indptr[l + 1].
-    """
+    """out[groups[l], g] += F1 of label l, of places indptr[l]..indptr[l + 1], at grid[g]."""
     for label in range(groups.size):
         a, b = indptr[label], indptr[label + 1]
         if groups[label] >= 0:
@@ -76,9 +69,7 @@ def add_f1(indptr, values, positive, negative, positive_offset, equal, groups, g
 
 @njit
 def add_mass(x, weights, groups, edges, mass, moment):
-    """mass[g, k] += weights[i] and moment[g, k] += weights[i] x[i] for the bin k (of the
-    ascending edges) that x[i] is in.
-    """
+    """mass[g, k] += weights[i], moment[g, k] += weights[i] x[i]; x[i] in bin k of the edges."""
     for i in range(x.size):
         if groups[i] >= 0 and weights[i] > 0:
             k = min(max(np.searchsorted(edges, x[i], "right") - 1, 0), mass.shape[1] - 1)
@@ -98,9 +89,7 @@ def _loss(x, weights, targets, slope, offset):
 
 @njit
 def _derivatives(x, weights, targets, slope, offset, out):
-    """out (5): the gradient of `_loss` by slope and offset, and its second derivatives (slope²,
-    slope · offset, offset²).
-    """
+    """out (5): `_loss`'s derivatives by slope, offset, slope², slope · offset, offset²."""
     out[:] = 0.0
     for i in range(x.size):
         z = slope * x[i] + offset
@@ -123,9 +112,7 @@ def _prior(q, slope, offset):
 
 @njit
 def _newton(x, weights, targets, q, flat, out):
-    """Minimise `_loss` + `_prior` from (out[0], out[1]) by Newton's method with step halving;
-    `flat` holds the slope.
-    """
+    """Minimise `_loss` + `_prior` by Newton's method with step halving; `flat` holds the slope."""
     d = np.empty(5)
     f = _loss(x, weights, targets, out[0], out[1]) + _prior(q, out[0], out[1])
     for _ in range(_STEPS):
@@ -152,8 +139,7 @@ def _newton(x, weights, targets, q, flat, out):
 
 @njit
 def fit_sigmoid(x, weights, targets, q, out):
-    """Slope ≥ 0 and offset (out, 2) of 1 / (1 + exp(−slope x − offset)) with the least Σ w (log(1 +
-    e^z) − t z) + prior.
+    """The slope ≥ 0 and offset (out, 2) with the least Σ w (log(1 + e^z) − t z) + prior.
 
     x, weights, targets (n); q (5): the prior's mean, and its precision (slope², slope · offset,
     offset²); out begins at the mean.
@@ -175,9 +161,7 @@ def curvature(x, weights, slope, offset, out):
 
 @njit
 def fit_labels(indptr, x, weights, targets, priors, out):
-    """`fit_sigmoid` of the points indptr[l]..indptr[l + 1] for every label l; priors (L, 5), out
-    (L, 2).
-    """
+    """`fit_sigmoid` of points indptr[l]..indptr[l + 1] of label l; priors (L, 5), out (L, 2)."""
     for label in range(out.shape[0]):
         a, b = indptr[label], indptr[label + 1]
         fit_sigmoid(x[a:b], weights[a:b], targets[a:b], priors[label], out[label])
@@ -185,9 +169,7 @@ def fit_labels(indptr, x, weights, targets, priors, out):
 
 @njit
 def sigmoids(scores, slope, offset, out):
-    """out[i, l] = 1 / (1 + exp(−slope[l] scores[i, l] − offset[l])); scores, out (n, B), which
-    may be one array.
-    """
+    """out[i, l] = 1 / (1 + exp(−slope[l] scores[i, l] − offset[l])); (n, B), may be one array."""
     for i in range(scores.shape[0]):
         for lane in range(scores.shape[1]):
             z = slope[lane] * scores[i, lane] + offset[lane]
@@ -197,11 +179,7 @@ def sigmoids(scores, slope, offset, out):
 
 @njit
 def tally_probabilities(probabilities, bits, squares, sums):
-    """squares[l] += p² and sums[l, k] += p for the bin k of p among equal ones, as whole numbers of
-    2^−bits.
-
-    probabilities (n, B); squares (B) and sums (B, bins) int64.
-    """
+    """squares (B)[l] += p², sums (B, bins)[l, bin of p] += p (n, B), in int64 units of 2^−bits."""
     one, bins = 2.0**bits, sums.shape[1]
     for i in range(probabilities.shape[0]):
         for lane in range(probabilities.shape[1]):

@@ -1,5 +1,4 @@
-"""Evaluating a model on a split: exact counts over all ranks' scores, from which every measure
-follows.
+"""Evaluating a model on a split: exact counts over all ranks' scores, and every measure from them.
 
 Phase 1 scores only the positive pairs (row, label); their distinct scores are the only places in a
 ranking that the measures ask about. Phase 2 streams all scores, block by block, and counts how many
@@ -10,35 +9,29 @@ bytes for each distinct score of the pool of all positive pairs, and 80 for each
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.labels import count_unused
-from hpcml.data.unknown_labels import all_label_names, load_with_unknown
-from hpcml.errors import ConfigError, DataError
-from hpcml.evaluation.comparable import BY_SCORE, Comparable
-from hpcml.evaluation.counts import Counts, block_counts, positive_pairs, sum_tallies
-from hpcml.evaluation.missed import NOT_JUDGED, NOT_KNOWN, Missed, count_missed
+from hpcml.evaluation.comparable import BY_SCORE
+from hpcml.evaluation.judged import JudgedRows, Matched, ScoreTaker, ScoreWatcher, judge
 from hpcml.evaluation.probabilities import CalibrationLine, ProbabilityCounts
-from hpcml.evaluation.ranking import MEASURES, Ranking
+from hpcml.evaluation.ranking import MEASURES
 from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts, by_frequency, propensities, row_measures
-from hpcml.evaluation.scoring import ClassifierScorer, Scorer, blocks_of, scorer_of
 from hpcml.evaluation.seen import count_seen
-from hpcml.evaluation.top import PRECISION_AT, Best, n_true, precision_at
+from hpcml.evaluation.top import PRECISION_AT, Best
 from hpcml.log import Log, Progress
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import Trained
 
 
 @dataclass
 class Evaluation:
-    """The measures of a model on a split, per label and pooled. An undefined measure is NaN and
-    in no mean.
-    """
+    """The measures of a model on a split; an undefined one is NaN and in no mean."""
 
     model: str
     data: str
@@ -69,9 +62,7 @@ class Evaluation:
 
     @property
     def instance_f1(self) -> float:
-        """F1 of a row's labels, mean over the rows with a true or a predicted one; NaN if a
-        single label was evaluated.
-        """
+        """Mean F1 of the rows with a true or a predicted label; NaN for a single label."""
         return self.by_frequency[0].instance_f1 if self.by_frequency else float("nan")
 
     @property
@@ -80,9 +71,7 @@ class Evaluation:
         return int((self.n_positive == 0).sum())
 
     def in_macro(self, measure: str) -> np.ndarray:
-        """Which labels count for the macro mean of a measure: those with a positive row and a
-        defined value.
-        """
+        """Which labels are in the macro mean: those with a positive row and a defined value."""
         return (self.n_positive > 0) & ~np.isnan(self.values[measure])
 
     def macro(self, measure: str) -> float:
@@ -91,248 +80,110 @@ class Evaluation:
         return float(chosen.mean()) if chosen.size else float("nan")
 
 
-class ScoreWatcher(Protocol):
-    """An observer, which sees every score of an evaluation as it passes, and changes no measure."""
-
-    @mpi.collective
-    def begin(self, comm: mpi.Comm, pairs: TruePairs) -> None:
-        """Collective over `comm`. The true pairs of this rank, before any score comes."""
-
-    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
-        """Scores (n, B) of the rank's rows row, row + 1, ... for the evaluated labels begin,
-        begin + 1, ... Local.
-        """
-
-    def add_sorted(self, label: int, ascending: np.ndarray) -> None:
-        """The scores of some of the rank's rows for one evaluated label. Local."""
-
-    @mpi.collective
-    def end(self, pool: Counts, ranking: Ranking) -> None:
-        """Collective. All pairs of a row and a label in one ranking, and the values
-        (`comparable`) of its ties, ascending.
-        """
-
-
-@dataclass(frozen=True)
-class TruePairs:
-    """The pairs (row, label) of this rank's rows, ordered by label, and which rows and labels
-    these are.
-    """
-
-    evaluated: np.ndarray  # the evaluated labels' numbers in the model
-    row_numbers: np.ndarray  # of the rank's rows: their numbers in the dataset, ascending
-    rows: np.ndarray  # of each pair: the place of its row among these
-    labels: np.ndarray  # the place of its label among those evaluated
-    scores: np.ndarray
-    comparable: Comparable  # of the evaluated labels
-
-
-def match_labels(model: Model | ClassifierModel, dataset: DataFile, labels: list[int] | None) -> tuple[Evaluation, np.ndarray]:
-    """An evaluation without values, and for each of `all_label_names` its place among the evaluated
-    ones, or what `missed` says.
-
-    Labels are matched by name. Raises ConfigError for a label number the model lacks, DataError if
-    no label is left.
-    """
-    wanted = range(model.n_labels) if labels is None else sorted(set(labels))
-    for label in wanted:
-        if not 0 <= label < model.n_labels:
-            raise ConfigError(f"label number {label}: {model.path} has labels 0 to {model.n_labels - 1}")
-    data_names = all_label_names(dataset)
-    in_data = {name: number for number, name in enumerate(data_names)}
-    known = [label for label in wanted if model.label_names[label] in in_data]
-    if not known:
-        raise DataError(f"{dataset.path}: none of the labels to evaluate in {model.path} is in this data; convert it with `--like`")
-    in_model = set(model.label_names)
-    others = [NOT_JUDGED if labels is not None or name in in_model else NOT_KNOWN for name in data_names]
-    place = np.array(others, dtype=np.int64)
-    names = [model.label_names[label] for label in known]
-    place[[in_data[name] for name in names]] = np.arange(len(known))
-    evaluation = Evaluation(
-        model=str(model.path),
-        data=str(dataset.path),
-        split="all",
-        n_rows=dataset.n_rows,
-        labels=np.array(known, dtype=np.int64),
-        label_names=names,
-        n_positive=np.zeros(len(known), dtype=np.int64),
-        steps=model.labels["steps"][known],
-        not_in_data=[model.label_names[label] for label in wanted if model.label_names[label] not in in_data],
-        thresholds=model.threshold_source,
-        probabilities=model.probability_source,
-        label_titles=_titles(model, dataset, known, [in_data[name] for name in names]),
-    )
-    return evaluation, place
-
-
-def _titles(model: Model | ClassifierModel, dataset: DataFile, known: list[int], in_data: list[int]) -> list[str] | None:
-    """The titles of labels by their numbers in the model, else by those in the data; None where
-    neither has any.
-    """
-    titles, numbers = (model.label_titles, known) if model.label_titles else (dataset.label_titles(), in_data)
-    return None if titles is None else [titles[number] if number < len(titles) else "" for number in numbers]
-
-
 @mpi.collective
 def evaluate(
     comm: mpi.Comm,
-    model: Model | ClassifierModel,
+    model: Trained,
     dataset: DataFile,
     split: str,
     log: Log,
     labels: list[int] | None = None,
-    watch: ScoreWatcher | None = None,
+    watches: Sequence[ScoreWatcher] = (),
 ) -> Evaluation:
-    """Collective over `comm`. The measures of `labels` (numbers in the model; None is all) on a
-    split; `watch` sees the scores.
+    """Collective over `comm`. The measures of `labels` (numbers; None is all) on a split.
 
-    Raises ConfigError or DataError if model, data, split and labels do not fit, NonFiniteError if a
-    score is not a number.
+    `watches` see the scores. Raises ConfigError or DataError if model, data, split and labels do
+    not fit, NonFiniteError if a score is not a number.
     """
-    with mpi.agreed(comm, f"reading {dataset.path}"):
-        model.check_vocabulary(dataset)
-        result, place = match_labels(model, dataset, labels)
-    shard = load_with_unknown(comm, dataset, split)
-    missed = count_missed(comm, shard, place)
-    result.split, result.n_rows, result.n_not_in_model, result.n_missed = split, shard.n_global, missed.n_labels, missed.n_pairs
+    judged = judge(comm, model, dataset, split, labels)
+    result = _begun(judged, split)
     result.n_seen, result.n_unused = count_seen(comm, model, dataset, split), count_unused(comm, dataset)[0]
-    scorer = scorer_of(model, shard, result.labels)
-    scorer.warm_up(comm)
-    with mpi.agreed(comm, "scoring the positive rows"):
-        rows, places = positive_pairs(shard, place)
-        positives = scorer.pairs_scores(rows, result.labels[places])
-        scorer.check_numbers(positives, result.labels[places])
-    comparable = Comparable(model, result.labels)
-    result.compared_by = comparable.by
-    pool = Counts(np.concatenate(mpi.allgather_arrays(comm, comparable.of_pairs(positives, places))))
-    result.values = {name: np.full(len(result.label_names), np.nan) for name in MEASURES}
-    several = len(result.label_names) > 1
-    best = Best(shard.n_local, min(max(PRECISION_AT), len(result.label_names)) if several else 0, comparable)
-    thresholds, n_predicted = model.thresholds[result.labels], np.zeros((2, result.labels.size), dtype=np.int64)
-    frequencies = _frequencies(comm, model, result, places)
-    counted = RowCounts(shard.n_local, by_frequency(frequencies))
-    calibrated = None if model.sigmoids is None else ProbabilityCounts(model.sigmoids, result.labels, shard.n_global)
-    if watch is not None:
-        numbers, of_pairs = shard.first_row + shard.rows, (np.searchsorted(shard.rows, rows), places, positives)
-        watch.begin(comm, TruePairs(result.labels, numbers, *of_pairs, comparable))
-    progress = Progress(log, "evaluating labels", len(result.label_names))
-    try:
-        for begin, end in scorer.blocks:
-            first, last = np.searchsorted(places, [begin, end])
-            counts = block_counts(comm, positives[first:last], places[first:last] - begin, thresholds[begin:end])
-            with mpi.agreed(comm, "scoring rows"):
-                _count_block(scorer, begin, end, counts, (pool, comparable), best, counted if several else None, calibrated, watch)
-                dataset.check_unchanged()
-            sum_tallies(comm, counts)
-            for label, count in enumerate(counts, begin):
-                ranking = count.ranking(shard.n_global)
-                n_predicted[:, label] = ranking.n_predicted, ranking.n_hits
-                _measure(result, label, ranking)
-            progress.update(end)
-    finally:
-        progress.close()
-    sum_tallies(comm, [pool])
-    ranking = pool.ranking(shard.n_global * len(result.label_names))
-    in_all = n_predicted.sum(axis=1).tolist()  # each label has a threshold of its own
-    ranking = replace(ranking, n_predicted=in_all[0], n_hits=in_all[1], n_missed=missed.n_pairs)
-    if watch is not None:
+    frequencies, pool = _frequencies(judged, result), judged.pool()
+    thresholds, n_local, n_labels = model.thresholds[judged.numbers], judged.shard.n_local, judged.n_labels
+    by_row, takers = None, list[ScoreTaker](watches)
+    if n_labels > 1:
+        best = Best(n_local, min(max(PRECISION_AT), n_labels), judged.comparable)
+        by_row = best, RowCounts(n_local, by_frequency(frequencies), thresholds)
+        takers += by_row
+    calibrated = None if model.sigmoids is None else ProbabilityCounts(model.sigmoids, judged.numbers, judged.n_rows)
+    takers += [] if calibrated is None else [calibrated]
+    for watch in watches:
+        watch.begin(judged)
+    n_predicted = np.zeros((2, n_labels), dtype=np.int64)
+    with closing(Progress(log, "evaluating labels", n_labels)) as progress:
+        for label, counts in judged.counts(pool, thresholds, takers, watches):
+            ranking = counts.ranking(judged.n_rows)
+            n_predicted[:, label] = ranking.n_predicted, ranking.n_hits
+            result.n_positive[label] = ranking.n_positive
+            for name, measure in MEASURES.items():
+                result.values[name][label] = measure(ranking)
+            progress.update(label + 1)
+    n_given, n_hits = n_predicted.sum(axis=1).tolist()  # each label has a threshold of its own
+    ranking = pool.ranking(judged.n_rows * n_labels)
+    ranking = replace(ranking, n_predicted=n_given, n_hits=n_hits, n_missed=judged.missed.n_pairs)
+    for watch in watches:
         watch.end(pool, ranking)
     result.micro = {name: measure(ranking) for name, measure in MEASURES.items()}
     if calibrated is not None:
-        found = calibrated.finish(comm, places, positives)
+        found = calibrated.finish(comm, judged.labels, judged.positives)
         result.values |= {"brier": found.brier, "ece": found.ece}
         result.micro |= found.micro
         result.calibration = found.by_positives(frequencies)
-    if several:
-        pairs = (np.searchsorted(shard.rows, rows), places, positives > thresholds[places])
-        _measure_rows(comm, model, result, best.sort(), counted, pairs, missed, n_predicted)
+    if by_row is not None:
+        _measure_rows(judged, result, *by_row, n_predicted)
     return result
 
 
-@mpi.collective
-def _frequencies(comm: mpi.Comm, model: Model | ClassifierModel, result: Evaluation, places: np.ndarray) -> np.ndarray:
-    """Collective over `comm`. How many rows have each evaluated label: training rows if the
-    model tells, else those judged.
-    """
-    trained_on = model.labels.get("n_positive", np.zeros(0))
-    if trained_on.any():
-        result.frequency_from = "training rows"
-        return trained_on[result.labels]
-    result.frequency_from = "judged rows"
-    return mpi.allreduce_sum(comm, np.bincount(places, minlength=result.labels.size))
+def _begun(judged: JudgedRows, split: str) -> Evaluation:
+    """An evaluation without values."""
+    model, dataset, matched = judged.scorer.model, judged.dataset, judged.matched
+    return Evaluation(
+        model=str(model.path),
+        data=str(dataset.path),
+        split=split,
+        n_rows=judged.n_rows,
+        labels=matched.labels,
+        label_names=[model.label_names[label] for label in matched.labels.tolist()],
+        n_positive=np.zeros(judged.n_labels, dtype=np.int64),
+        steps=model.labels["steps"][matched.labels],
+        not_in_data=matched.not_in_data,
+        n_not_in_model=judged.missed.n_labels,
+        n_missed=judged.missed.n_pairs,
+        values={name: np.full(judged.n_labels, np.nan) for name in MEASURES},
+        thresholds=model.threshold_source,
+        label_titles=_titles(model, dataset, matched),
+        compared_by=judged.comparable.by,
+        probabilities=model.probability_source,
+    )
+
+
+def _titles(model: Trained, dataset: DataFile, matched: Matched) -> list[str] | None:
+    """The labels' titles: of the model, else of the data, else None."""
+    titles, numbers = (model.label_titles, matched.labels) if model.label_titles else (dataset.label_titles(), matched.in_data)
+    return None if titles is None else [titles[number] if number < len(titles) else "" for number in numbers.tolist()]
 
 
 @mpi.collective
-def _measure_rows(
-    comm: mpi.Comm,
-    model: Model | ClassifierModel,
-    result: Evaluation,
-    best: Best,
-    counted: RowCounts,
-    pairs: tuple[np.ndarray, np.ndarray, np.ndarray],
-    missed: Missed,
-    n_predicted: np.ndarray,
-) -> None:
-    """Collective over `comm`. Fill in the measures that are means over rows, and F1 of the most
-    frequent labels.
+def _frequencies(judged: JudgedRows, result: Evaluation) -> np.ndarray:
+    """Collective. How many training rows have each evaluated label, or judged rows."""
+    trained_on = judged.scorer.model.labels.get("n_positive", np.zeros(0))
+    result.frequency_from = "training rows" if trained_on.any() else "judged rows"
+    return trained_on[judged.numbers] if trained_on.any() else judged.n_positive()
 
-    `pairs` are those of `row_measures`; `n_predicted` (2 × n_labels) has the rows predicted of each
-    label, and the hits.
-    """
-    n_rows, n_labels = result.n_rows, len(result.label_names)
-    hits = n_true(best, *pairs[:2], n_labels)
-    result.precision_at = precision_at(mpi.allreduce_sum(comm, hits), n_rows)
+
+@mpi.collective
+def _measure_rows(judged: JudgedRows, result: Evaluation, best: Best, counted: RowCounts, n_predicted: np.ndarray) -> None:
+    """Collective. Fill in the means over rows, and F1 of the most frequent labels."""
+    model, missed = judged.scorer.model, judged.missed
     trained_on, n_trained = model.labels.get("n_positive", np.zeros(0)), int(model.attrs.get("n_rows", 0))
-    counts = np.append(trained_on[result.labels], 0) if trained_on.any() and n_trained else None  # the last of unknown labels
+    counts = np.append(trained_on[judged.numbers], 0) if trained_on.any() and n_trained else None  # the last of unknown labels
     weights = None if counts is None else 1.0 / propensities(counts, n_trained)
-    found = row_measures(comm, best, counted, pairs, missed.by_row, weights, n_rows)
-    result.ndcg_at, result.propensity_scored_at = found.ndcg_at, found.propensity_scored_at
+    found = row_measures(judged, best.sort(), counted, weights)
+    result.precision_at, result.ndcg_at, result.propensity_scored_at = found.precision_at, found.ndcg_at, found.propensity_scored_at
     for percent, size, instance in zip(PERCENT, counted.sizes, found.instance_f1, strict=True):
         some = counted.places < size
         n_given, n_hits = n_predicted[:, some].sum(axis=1).tolist()
         together = n_given + int(result.n_positive[some].sum()) + (missed.n_pairs if some.all() else 0)
-        judged = result.values["f1"][some & result.in_macro("f1")]
-        micro, macro = 2 * n_hits / together if together else np.nan, float(judged.mean()) if judged.size else np.nan
+        judged_f1 = result.values["f1"][some & result.in_macro("f1")]
+        micro, macro = 2 * n_hits / together if together else np.nan, float(judged_f1.mean()) if judged_f1.size else np.nan
         result.by_frequency.append(FrequentLabels(percent, size, instance, micro, macro))
-
-
-def _count_block(
-    scorer: Scorer | ClassifierScorer,
-    begin: int,
-    end: int,
-    counts: list[Counts],
-    pooled: tuple[Counts, Comparable],
-    best: Best,
-    by_row: RowCounts | None,
-    calibrated: ProbabilityCounts | None,
-    watch: ScoreWatcher | None,
-) -> None:
-    """Count all of this rank's scores of labels begin..end, for each label, row and the pool;
-    take the rows' best ones. Local.
-    """
-    thresholds, (pool, comparable) = np.array([count.threshold for count in counts]), pooled
-    weights = scorer.weights(begin, end)
-    for first, rows in blocks_of(scorer.rows, end - begin):
-        scores = scorer.rows_scores(rows, *weights)
-        best.add(first, scores, begin)
-        if by_row is not None:
-            by_row.add(first, scores, begin, thresholds)
-        if calibrated is not None:
-            calibrated.add(scores, begin)
-        if watch is not None:
-            watch.add(first, scores, begin)
-        scores = np.ascontiguousarray(scores.T)
-        scores.sort(axis=1)
-        scorer.check_numbers(scores[:, -1], scorer.labels[begin:end])  # what is not a number is sorted to the end
-        for lane, ascending in enumerate(scores):
-            counts[lane].add(ascending)
-            pool.add(comparable.of_label(ascending, begin + lane))
-            if watch is not None:
-                watch.add_sorted(begin + lane, ascending)
-
-
-def _measure(result: Evaluation, label: int, ranking: Ranking) -> None:
-    """Fill in one label's values."""
-    result.n_positive[label] = ranking.n_positive
-    for name, measure in MEASURES.items():
-        result.values[name][label] = measure(ranking)

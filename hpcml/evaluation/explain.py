@@ -1,14 +1,11 @@
-"""The features that linear models of labels look at, by squared weight, and how much weight the
-others have.
+"""The features that linear models look at, by squared weight, and the mass of the others.
 
-C. Elkan, *Extreme multilabel learning* (2015): the features with the largest squared weights, and
-the remaining mass.
+C. Elkan, *Extreme multilabel learning* (2015).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +16,13 @@ from hpcml import mpi
 from hpcml.conversion.fields import PLAIN, Field
 from hpcml.conversion.vocabulary import fields_of
 from hpcml.data.dataset import DataFile
-from hpcml.data.names import names_of
 from hpcml.errors import ConfigError, NonFiniteError, nearest
-from hpcml.files.atomic import write_whole
+from hpcml.evaluation.titles import names_by_number
+from hpcml.files import atomic
 from hpcml.files.hdf5 import readable
 from hpcml.files.table import table
 from hpcml.log import entitled, joined, named, plural
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import Model, Trained
 from hpcml.partition import even_bounds, offsets
 
 SHOWN = 5  # labels, where none are named
@@ -35,9 +31,7 @@ PER_CHUNK = 256  # labels that are sent together
 
 @dataclass
 class LabelWeights:
-    """The features of one label: `features` (k numbers) of the largest squared weights first, of
-    equal ones the lower number.
-    """
+    """A label's features (k) of the largest squared weights, of equal ones the lower number."""
 
     label: int
     features: np.ndarray
@@ -54,15 +48,13 @@ class LabelWeights:
 
 @dataclass
 class Explanation:
-    """The findings on some labels of a model, on rank 0; `names` of features by number, if the
-    data have names.
-    """
+    """The findings on some labels of a model, on rank 0; `names` of features, if data have any."""
 
     model: Model
     data: Path | None
     labels: list[LabelWeights]
     shown: np.ndarray  # labels that people are shown
-    names: dict[int, str] | None
+    names: dict[int, str]
     fields: Sequence[Field]
 
     def __str__(self) -> str:
@@ -70,7 +62,7 @@ class Explanation:
 
     def name(self, feature: int) -> str:
         """The name of a feature."""
-        return f"feature {feature}" if self.names is None else self.names[feature]
+        return self.names.get(feature, f"feature {feature}")
 
 
 class Features:
@@ -85,9 +77,7 @@ class Features:
         self.begins = offsets(np.bincount(model.columns[present], minlength=model.n_columns))
 
     def weights(self, label: int) -> tuple[np.ndarray, np.ndarray]:
-        """The features (ascending) of a label's weights that are not 0, and these weights
-        (float64).
-        """
+        """The features (ascending) with a weight of a label, and these weights (float64)."""
         columns, w = self.model.row(label)
         sizes = self.begins[columns + 1] - self.begins[columns]
         ends = offsets(sizes)
@@ -98,9 +88,7 @@ class Features:
         return features[order], weights[order]
 
     def largest(self, label: int, top: int) -> LabelWeights:
-        """The `top` features of a label. Raises NonFiniteError for weights whose squares are no
-        numbers.
-        """
+        """The `top` features of a label. Raises NonFiniteError if squares are no numbers."""
         features, weights = self.weights(label)
         with np.errstate(over="ignore", invalid="ignore"):
             squares = weights * weights
@@ -111,17 +99,12 @@ class Features:
         if features.size > top:
             found = np.flatnonzero(squares >= np.partition(squares, features.size - top)[features.size - top])
         best = found[np.lexsort((features[found], -squares[found]))[:top]]
-        others = np.ones(features.size, bool)
-        others[best] = False
-        return LabelWeights(
-            label, features[best], weights[best], features.size, float(squares[best].sum()), float(squares[others].sum())
-        )
+        remaining = float(np.delete(squares, best).sum())
+        return LabelWeights(label, features[best], weights[best], features.size, float(squares[best].sum()), remaining)
 
 
-def labels_to_show(model: Model | ClassifierModel, wanted: Sequence[str]) -> np.ndarray:
-    """The numbers of the labels of these names; without any, of the SHOWN labels of the most
-    training rows. Raises ConfigError.
-    """
+def labels_to_show(model: Trained, wanted: Sequence[str]) -> np.ndarray:
+    """The labels of these names, or the SHOWN of most training rows. Raises ConfigError."""
     if not wanted:
         return np.argsort(-np.asarray(model.labels["n_positive"]), kind="stable")[:SHOWN]
     numbers: dict[str, list[int]] = {}
@@ -135,15 +118,12 @@ def labels_to_show(model: Model | ClassifierModel, wanted: Sequence[str]) -> np.
 
 @mpi.collective
 def explain(
-    comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile | None, wanted: Sequence[str], top: int, every: bool
+    comm: mpi.Comm, model: Trained, dataset: DataFile | None, wanted: Sequence[str], top: int, every: bool
 ) -> Explanation | None:
-    """Collective over `comm`. The `top` features of the labels named `wanted`; on rank 0, None
-    elsewhere.
+    """Collective over `comm`. The `top` features of the labels `wanted`; on rank 0, None elsewhere.
 
     Without names these are the labels of most training rows; with `every` all labels are looked at,
-    though people are shown a few. Each rank looks at some of the labels. `dataset` is one with the
-    model's features, for their names.
-
+    though people are shown a few. `dataset` is one with the model's features, for their names.
     Raises ConfigError for a label that the model does not have, a classifier, or `top` below 1;
     DataError for other features; NonFiniteError for weights that are no numbers.
     """
@@ -161,7 +141,8 @@ def explain(
         features = Features(model)
     begin, end = even_bounds(labels.size, comm.size)[comm.rank : comm.rank + 2].tolist()
     found: list[LabelWeights] = []
-    mpi.stream_to_root(comm, _chunks(features, labels[begin:end].tolist(), top), found.extend)
+    chunks = (labels[first : min(first + PER_CHUNK, end)].tolist() for first in range(begin, end, PER_CHUNK))
+    mpi.stream_to_root(comm, ([features.largest(label, top) for label in chunk] for chunk in chunks), found.extend)
     explanation = None
     with mpi.agreed(comm, f"reading {'names' if dataset is None else dataset.path}"):
         if comm.rank == 0:
@@ -170,23 +151,15 @@ def explain(
     return explanation
 
 
-def _chunks(features: Features, labels: list[int], top: int) -> Iterator[list[LabelWeights]]:
-    """The findings on the labels, some at a time. Raises NonFiniteError."""
-    for begin in range(0, len(labels), PER_CHUNK):
-        yield [features.largest(label, top) for label in labels[begin : begin + PER_CHUNK]]
-
-
-def _names(dataset: DataFile | None, found: Sequence[LabelWeights]) -> tuple[dict[int, str] | None, Sequence[Field]]:
-    """The names of the features found, and the fields that are told apart, none if none are.
-    Local; raises DataError.
-    """
+def _names(dataset: DataFile | None, found: Sequence[LabelWeights]) -> tuple[dict[int, str], Sequence[Field]]:
+    """The names of features, and the fields, if some are told apart. Raises DataError."""
     if dataset is None:
-        return None, ()
+        return {}, ()
     wanted = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.features for each in found)]))
-    names = names_of(dataset, wanted)
+    names = names_by_number(dataset, wanted)
     with readable(dataset.path, "hpcml convert", "dataset"):
         fields = fields_of(dataset) if "text" in dataset.file else PLAIN
-    return None if names is None else dict(zip(wanted.tolist(), names, strict=True)), () if fields == PLAIN else fields
+    return names, () if fields == PLAIN else fields
 
 
 def format_explanation(found: Explanation) -> str:
@@ -233,15 +206,14 @@ def write_json(path: Path, found: Explanation) -> None:
         "fields": [field._asdict() for field in found.fields],
         "labels": [_as_dict(found, each) for each in found.labels],
     }
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, text.encode(errors="backslashreplace"))
+    atomic.write_json(path, content)
 
 
 def _as_dict(found: Explanation, each: LabelWeights) -> dict[str, Any]:
     model, by_tag = found.model, {field.tag: field.name for field in found.fields}
     features = []
     for feature, weight in zip(each.features.tolist(), each.weights.tolist(), strict=True):
-        name = None if found.names is None else found.names[feature]
+        name = found.names.get(feature)
         of = {} if name is None or not by_tag else {"field": by_tag.get(name.rpartition(" ")[2])}
         share = {"squared": weight**2, "share": weight**2 / each.mass if each.mass else None}
         features.append({"feature": feature, "name": name, **of, "weight": weight, **share})

@@ -1,5 +1,4 @@
-"""How far predicted labels are from the true ones in a thesaurus: lowest common ancestors, after
-Kosmopoulos et al. (2015).
+"""How far predicted labels are from the true ones in a thesaurus: lowest common ancestors.
 
 A. Kosmopoulos, I. Partalas, E. Gaussier, G. Paliouras, I. Androutsopoulos: Evaluation measures for
 hierarchical classification, Data Mining and Knowledge Discovery 29 (2015). docs/bioasq.md defines
@@ -41,9 +40,7 @@ class Hierarchy:
         return self._parents[node]
 
     def _above(self, place: str) -> list[str]:
-        """The nodes right above a place; of a category (written so that no descriptor is named
-        like it) the root.
-        """
+        """The nodes right above a place; the root above a category (no descriptor's name)."""
         while "." in place:
             place = place.rpartition(".")[0]
             if place in self._at:
@@ -65,9 +62,7 @@ class Hierarchy:
         return self._distances[node]
 
     def way(self, node: str, above: str) -> frozenset[str]:
-        """The nodes on a shortest way up, both ends among them; of several ways that of the
-        parents that come first.
-        """
+        """The nodes on a shortest way up, with its ends; of several that of the first parents."""
         if (node, above) not in self._ways:
             steps = self.distances(node)[above]
             nearer = (each for each in self.parents(node) if self.distances(each).get(above) == steps - 1)
@@ -80,9 +75,7 @@ class Hierarchy:
         return {a for a in above if not any(a in above[b] and b not in above[a] for b in above)}
 
     def nearest_below(self, labels: Collection[str]) -> _Below:
-        """For each node above labels: the fewest edges from it to one of them, and those that
-        have so few, ascending.
-        """
+        """For each node above labels the edges to the nearest, and which these are, ascending."""
         found: _Below = {}
         for label in sorted(labels):
             for node, edges in self.distances(label).items():
@@ -113,9 +106,8 @@ class Hierarchy:
         return common / len(nodes[1]), common / len(nodes[0]), 2 * common / (len(nodes[0]) + len(nodes[1]))
 
     def _joined(self, sides: tuple[set[str], set[str]], below: tuple[_Below, _Below]) -> dict[tuple[int, str], set[str]]:
-        """For each label (side, label): the lowest common ancestors that join it and a label of the
-        other side, one of which is the other's nearest by way of it. A label of both sides is
-        joined with itself alone.
+        """The lowest common ancestors that join each (side, label) and one of the other side,
+        one of which is the other's nearest by way of it; a label of both joins itself alone.
         """
         joined: dict[tuple[int, str], set[str]] = {(side, label): set() for side in (0, 1) for label in sides[side]}
         both = sides[0] & sides[1]
@@ -132,9 +124,7 @@ class Hierarchy:
 
 
 def fewest(choices: Collection[set[str]]) -> set[str]:
-    """The smallest set that has an element of each choice; of several, the one whose elements
-    come first.
-    """
+    """The smallest set with an element of each choice; of several, that of the first elements."""
     left, found = list(choices), set()
     size = next(size for size in count() if coverable(left, size))
     for element in sorted({element for choice in left for element in choice}):

@@ -1,5 +1,4 @@
-"""The one threshold for all labels that maximises F1 per row (`rows`), found exactly, without all
-scores in memory.
+"""The one threshold for all labels that maximises F1 per row (`rows`), exactly, in little memory.
 
 As the threshold falls, F1 of a row changes with every score that it passes, but it rises only at
 those of true labels. So these are the candidates, and branch and bound finds the best. A pass over
@@ -23,32 +22,26 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.evaluation.held_out import HeldOut
+from hpcml.evaluation.judged import JudgedRows
 
 EDGES = 32  # candidates that one pass counts: 20 bytes for each and for each row
 PAIRS = 1 << 22  # scores that a rank takes into memory at once
 
 
 class Mean(NamedTuple):
-    """A mean of F1 over rows, exactly: the sum in units of 2^−k, and the rows where it is
-    defined.
-    """
+    """A mean of F1 over rows, exactly: the sum in units of 2^−k, the rows where it is defined."""
 
     total: int
     n: int
 
     def exceeds(self, other: Mean) -> bool:
-        """Whether it is larger than another, which is of some rows; x/0 is larger than all, 0/0
-        than none.
-        """
+        """Whether it is larger than another; x/0 is larger than all, 0/0 than none."""
         return self.total * other.n > other.total * self.n if self.n else self.total > 0
 
 
 @dataclass
 class GivenLabels:
-    """The effect of one threshold on each row of the rank: labels given, and true ones among
-    them (n_rows each, whole numbers).
-    """
+    """Labels that one threshold gives each row of the rank, and true ones among them (n_rows)."""
 
     given: np.ndarray
     hits: np.ndarray
@@ -67,7 +60,7 @@ class InstanceSearch:
     """The search on some held-out rows."""
 
     @mpi.collective
-    def __init__(self, held_out: HeldOut) -> None:
+    def __init__(self, held_out: JudgedRows) -> None:
         """Collective over the communicator of the rows."""
         self.held_out, self.comm = held_out, held_out.comm
         self.cuts = np.unique(np.concatenate(mpi.allgather_arrays(self.comm, held_out.positives)))[::-1]  # best first
@@ -90,7 +83,7 @@ class InstanceSearch:
     def f1_at(self, cut: float) -> float:
         """Collective. F1 per row where scores of at least `cut` are predicted."""
         (state,) = self._count(np.array([cut]))
-        return self._value(self._mean(*self._sums([self._f1(state)])[0]))
+        return self._value(Mean(*self._sums([self._f1(state)])[0].tolist()))
 
     def _value(self, mean: Mean) -> float:
         return mean.total / mean.n / 2.0**self.bits if mean.n else 0.0
@@ -109,10 +102,10 @@ class InstanceSearch:
         numbers = [gap.above, *inside.tolist(), *([gap.below] if gap.below < self.cuts.size else [])]
         columns = [self._f1(states[number]) for number in numbers]
         columns += [self._bound(states[a], states[b]) for a, b in pairwise(numbers)]
-        sums = [self._mean(*pair) for pair in self._sums(columns)]
+        sums = [Mean(*pair) for pair in self._sums(columns).tolist()]
         for number, mean in zip(numbers, sums, strict=False):
-            if number in inside and (mean.exceeds(self._best) or (not self._best.exceeds(mean) and number < self._place)):
-                self._best, self._place = mean, number
+            if number in inside:
+                self._try(number, mean)
         sizes = [int((states[b].given - states[a].given).sum()) for a, b in pairwise(numbers)]
         most = mpi.allreduce_maxima(self.comm, np.array(sizes, dtype=np.int64)).tolist()
         left = []
@@ -161,32 +154,28 @@ class InstanceSearch:
         """Collective. Pairs of whole numbers, summed over the ranks."""
         return mpi.allreduce_sum(self.comm, np.array(columns, dtype=np.int64).reshape(-1, 2))
 
-    def _mean(self, total: int, n: int) -> Mean:
-        return Mean(int(total), int(n))
+    def _try(self, number: int, mean: Mean) -> None:
+        """Keep a candidate if it is better, or as good and higher."""
+        if mean.exceeds(self._best) or (not self._best.exceeds(mean) and number < self._place):
+            self._best, self._place = mean, number
 
     @mpi.collective
     def _sweep(self, gaps: list[Gap], states: dict[int, GivenLabels]) -> None:
         """Collective. Judge every candidate in the gaps, from the scores in them."""
-        events = self._scores_in(gaps)
-        for gap, (rows, scores) in zip(gaps, events, strict=True):
-            size = gap.below - gap.above - 1
+        positives, rows = self.held_out.positives, self.held_out.rows
+        for gap, given in zip(gaps, self._scores_in(gaps), strict=True):
             inside = self.cuts[gap.above + 1 : gap.below]
-            mine = (self.held_out.positives >= inside[-1]) & (self.held_out.positives <= inside[0])
-            true_rows, true_scores = self.held_out.rows[mine], self.held_out.positives[mine]
-            changes = np.zeros((size, 2), dtype=np.int64)
-            self._add_changes(changes, states[gap.above], inside, (rows, scores), (true_rows, true_scores))
+            mine = (positives >= inside[-1]) & (positives <= inside[0])
+            changes = np.zeros((inside.size, 2), dtype=np.int64)
+            self._add_changes(changes, states[gap.above], inside, given, (rows[mine], positives[mine]))
             mpi.allreduce_sum(self.comm, changes)
             start = self._sums([self._f1(states[gap.above])])
             for number, (total, n) in enumerate((start + np.cumsum(changes, axis=0)).tolist(), gap.above + 1):
-                mean = self._mean(total, n)
-                if mean.exceeds(self._best) or (not self._best.exceeds(mean) and number < self._place):
-                    self._best, self._place = mean, number
+                self._try(number, Mean(total, n))
 
     @mpi.collective
     def _scores_in(self, gaps: list[Gap]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Collective. For each gap the rows of the scores that its candidates differ in, and
-        these scores.
-        """
+        """Collective. For each gap the rows of the scores between its candidates, and these."""
         found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in gaps]
         limits = [(self.cuts[gap.below - 1], np.inf if gap.above < 0 else self.cuts[gap.above]) for gap in gaps]
         for begin, end in self.held_out.scorer.blocks:
@@ -206,12 +195,7 @@ class InstanceSearch:
         given: tuple[np.ndarray, np.ndarray],
         true: tuple[np.ndarray, np.ndarray],
     ) -> None:
-        """Add what each candidate (falling scores) changes in the sum of F1 and in the number of
-        defined rows. Local.
-
-        `given` and `true` are the rows and scores that come in between `start` and the last
-        candidate.
-        """
+        """Add what each candidate changes, by the rows and scores that come in after `start`."""
         rising, n = cuts[::-1], cuts.size
         keys = [rows * n + (n - np.searchsorted(rising, scores, "right")) for rows, scores in (given, true)]
         events, place = np.unique(keys[0], return_inverse=True)  # of every row the candidates that change it, in order

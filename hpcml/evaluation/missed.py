@@ -1,5 +1,4 @@
-"""Labels that judged rows have and the model does not know: each such pair of a row and a label
-counts as missed.
+"""Labels that judged rows have and the model does not know: each pair with a row counts as missed.
 
 The pair has no score. It is a positive that is never retrieved: in recall, F1, average precision,
 break-even and AUC of all pairs together, in F1 and nDCG of its row, in BioASQ's measures, and in
@@ -31,9 +30,7 @@ class Missed:
 
 @mpi.collective
 def count_missed(comm: mpi.Comm, shard: Shard, place: np.ndarray) -> Missed:
-    """Collective over `comm`. Count them; `place` is that of each label among those judged, or
-    NOT_KNOWN.
-    """
+    """Collective over `comm`. Count them; `place` is a label's among those judged, or NOT_KNOWN."""
     found = place[shard.y_indices] == NOT_KNOWN
     rows = np.repeat(np.arange(shard.y_indptr.size - 1), np.diff(shard.y_indptr))
     by_row = np.bincount(rows[found], minlength=shard.y_indptr.size - 1)[shard.rows]

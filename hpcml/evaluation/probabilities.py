@@ -1,5 +1,4 @@
-"""Probabilities from scores, and how good they are: the Brier score and the expected calibration
-error.
+"""Probabilities from scores, their Brier score and their expected calibration error.
 
 The Brier score of a label is the mean of (p − y)² over the rows, y being 1 for rows that have it
 and else 0. Its expected calibration error divides the rows into 10 bins of equal width by p, and
@@ -25,9 +24,7 @@ RANGES = ((0, 0), (1, 4), (5, 9), (10, 29), (30, 99), (100, 2**62))  # positives
 
 
 def probabilities(scores: np.ndarray, slope: np.ndarray, offset: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
-    """1 / (1 + exp(−slope · score − offset)) of scores (n × L), or of scores of labels[i, k] (n
-    × k).
-    """
+    """1 / (1 + exp(−slope · score − offset)) of scores (n × L), or (n × k) of labels[i, k]."""
     out = np.empty(scores.shape)
     if labels is None:
         kernels.sigmoids(scores, slope, offset, out)
@@ -39,9 +36,7 @@ def probabilities(scores: np.ndarray, slope: np.ndarray, offset: np.ndarray, lab
 
 @dataclass(frozen=True)
 class CalibrationLine:
-    """Labels with about as many positives: how many, the mean probability, the share of true
-    rows, and the means of errors.
-    """
+    """Labels with about as many positives, the share of true rows, and means over them."""
 
     positives: str
     n_labels: int
@@ -55,25 +50,21 @@ class ProbabilityCounts:
     """Sums of the probabilities of labels over the rows of a rank; then what follows from them."""
 
     def __init__(self, sigmoids: tuple[np.ndarray, np.ndarray], labels: np.ndarray, n_global: int) -> None:
-        """`sigmoids` are slope and offset of all labels of a model, `labels` (n) the numbers of
-        those that are judged.
-        """
+        """`sigmoids`: slope and offset of all labels of a model; `labels` (n) are judged."""
         self.sigmoids, self.n_global = (sigmoids[0][labels], sigmoids[1][labels]), n_global
         n = labels.size
         self.bits = min(36, 62 - n_global.bit_length())
         self.squares, self.sums = np.zeros(n, dtype=np.int64), np.zeros((n, BINS), dtype=np.int64)
 
-    def add(self, scores: np.ndarray, begin: int) -> None:
-        """Count the scores (n, B) of labels begin, begin + 1, ... of some rows."""
+    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
+        """Count scores (n, B) of rows `row`, ... for labels `begin`, ..."""
         some = slice(begin, begin + scores.shape[1])
         found = probabilities(scores, *(values[some] for values in self.sigmoids))
         kernels.tally_probabilities(found, self.bits, self.squares[some], self.sums[some])
 
     @mpi.collective
     def finish(self, comm: mpi.Comm, labels: np.ndarray, positives: np.ndarray) -> CalibrationMeasures:
-        """Collective over `comm`. The measures, once all rows are counted; positives[p] is a
-        score for the true label labels[p].
-        """
+        """Collective over `comm`. The measures; positives[p] scores the true label labels[p]."""
         slope, offset = self.sigmoids
         p = probabilities(positives.reshape(1, -1), slope[labels], offset[labels])[0]
         one = 1 << self.bits
@@ -86,9 +77,7 @@ class ProbabilityCounts:
 
 @dataclass(frozen=True)
 class CalibrationMeasures:
-    """Sums over all rows, for each label: of (p − y)², and in each bin of p and of the true rows
-    (n_labels × BINS).
-    """
+    """Each label's sums: of (p − y)², and of p and of true rows in each bin (n_labels × BINS)."""
 
     squares: np.ndarray
     sums: np.ndarray

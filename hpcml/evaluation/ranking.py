@@ -1,5 +1,4 @@
-"""Measures of one ranking, from counts alone. Tied scores: the expectation over a uniformly random
-order within each tie.
+"""Measures of one ranking, from counts; of ties the expectation over a uniformly random order.
 
 Closed forms: McSherry & Najork, "Computing Information Retrieval Performance Measures Efficiently
 in the Presence of Tied Scores", 2008. A measure that is undefined (no positives, no negatives,
@@ -22,9 +21,8 @@ _HARMONIC = ((-1 / 12, 2), (1 / 120, 4), (-1 / 252, 6), (1 / 240, 8), (-1 / 132,
 class Ranking:
     """The counts of one ranking of `n_items` scores from which its measures follow.
 
-    The first three arrays (n_ties, int64) describe the distinct scores that a positive item has,
-    highest first: how many items score more, how many score the same (with the positives), and how
-    many of those are positive.
+    The first three (n_ties, int64) are of the distinct scores of positives, highest first: how many
+    items score more, how many the same, with the positives, and how many of those are positive.
     """
 
     greater: np.ndarray
@@ -51,9 +49,7 @@ def _ratio(numerator: float, denominator: float) -> float:
 
 
 def _tie_sums(greater: np.ndarray, equal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each tie of n items after t others: Σ 1/(t+i) and Σ (i−1)/(t+i) over i = 1..n,
-    whatever n is.
-    """
+    """For each tie of n items after t others: Σ 1/(t+i) and Σ (i−1)/(t+i) over i = 1..n."""
     t, n = greater.astype(np.float64), equal.astype(np.float64)
     reciprocals, weighted = 1.0 / (t + 1.0), np.zeros(t.size)
     if equal.max(initial=1) <= 1:
@@ -75,11 +71,7 @@ def _tie_sums(greater: np.ndarray, equal: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def average_precision(ranking: Ranking) -> float:
-    """Average precision, averaged over ties: the mean over positives of the expected precision at
-    their rank.
-
-    It is the area under the precision-recall curve (PRC area) as a step function.
-    """
+    """The mean over positives of the expected precision at their rank (PRC area, by steps)."""
     n, r = ranking.equal, ranking.relevant
     reciprocals, weighted = _tie_sums(ranking.greater, n)
     growth = (r - 1) / np.maximum(n - 1, 1)  # expected positives per earlier item of the tie, given that one is positive
@@ -88,18 +80,14 @@ def average_precision(ranking: Ranking) -> float:
 
 
 def break_even(ranking: Ranking) -> float:
-    """R-precision, averaged over ties: the expected share of positives among the first R items,
-    R = number of positives.
-    """
+    """R-precision: the expected share of positives among the first R items, R = all positives."""
     total = ranking.n_positive
     inside = np.clip(total - ranking.greater, 0, ranking.equal)  # items of the tie that are among the first R
     return _ratio(float((ranking.relevant * (inside / ranking.equal)).sum()), total)
 
 
 def auc(ranking: Ranking) -> float:
-    """Area under the ROC curve (ROC area): the share of (positive, negative) pairs in the right
-    order, ties counting half.
-    """
+    """ROC area: the share of (positive, negative) pairs in the right order, ties counting half."""
     n_negative = ranking.n_items - int(ranking.relevant.sum())
     if not n_negative:
         return math.nan
@@ -124,9 +112,7 @@ def f1(ranking: Ranking) -> float:
 
 
 def misclassified(ranking: Ranking) -> float:
-    """How many items are predicted wrongly: positives that are not predicted, and others that
-    are.
-    """
+    """How many items are predicted wrongly: positives that are not, and others that are."""
     return float(ranking.n_predicted + ranking.n_positive - 2 * ranking.n_hits)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.ranking import COUNTS
 from hpcml.evaluation.seen import seen_note
-from hpcml.files.atomic import write_whole
+from hpcml.files import atomic
 from hpcml.files.table import table, write_table
 from hpcml.log import entitled, joined, plural
 
@@ -39,11 +38,8 @@ def _heading(measure: str) -> str:
 
 
 def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
-    """Macro and micro rows, what was left out, and the `best` and worst labels by average
-    precision.
-    """
-    e = evaluation
-    measures = list(e.values)
+    """Macro and micro rows, what was left out, the `best` and worst labels by average precision."""
+    e, measures = evaluation, list(evaluation.values)
     lines = [f"{e.model} on {e.data}, split {e.split}: {plural(e.n_rows, 'row')}, {plural(len(e.label_names), 'label')}"]
     if e.n_seen:
         lines.append(seen_note(e.n_seen, e.n_rows))
@@ -51,49 +47,40 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
         lines.append(f"note: {plural(e.n_unused, 'row')} of the data in no split" + (", judged, too" if e.split == "all" else ""))
     if e.steps.any():
         lines.append(f"iterations: {e.steps[e.steps > 0].mean():.1f} a label, {e.steps.max()} at most")
-    if e.thresholds:
-        lines.append(f"thresholds: {e.thresholds}")
-    if e.probabilities:
-        lines.append(f"probabilities: {e.probabilities}")
+    lines += [f"{name}: {values}" for name in ("thresholds", "probabilities") if (values := getattr(e, name))]
     if len(e.label_names) > 1:
         lines.append(f"labels of a row, and all pairs in micro, ordered by {e.compared_by}")
-    lines.append("")
-    n_macro = {m: int(e.in_macro(m).sum()) for m in measures}
-    lines += table(
-        [
-            ["", *("MAP" if m == "average_precision" else _heading(m) for m in measures)],
-            ["macro", *(_shown(m, e.macro(m), 1) for m in measures)],
-            ["  labels in it", *(str(n_macro[m]) for m in measures)],
-            ["micro", *(_shown(m, e.micro[m]) for m in measures)],
-        ]
-    )
+    cells = [
+        ["", *("MAP" if m == "average_precision" else _heading(m) for m in measures)],
+        ["macro", *(_shown(m, e.macro(m), 1) for m in measures)],
+        ["  labels in it", *(str(int(e.in_macro(m).sum())) for m in measures)],
+        ["micro", *(_shown(m, e.micro[m]) for m in measures)],
+    ]
+    lines += ["", *table(cells)]
     at = {"precision": e.precision_at, "nDCG": e.ndcg_at, "propensity-scored precision": e.propensity_scored_at}
     for name, values in at.items():
         if values:
             lines.append(f"{name} of a row's best labels: " + ", ".join(f"@{k} {cell(value)}" for k, value in values.items()))
-    lines += _frequency_table(e)
-    lines += _calibration_table(e)
-    notes = {
-        "without a row of this split that has them, left out of macro": e.n_without_positives,
-        "of the model not in the data, not evaluated": len(e.not_in_data),
-    }
-    lines += [f"{plural(count, 'label')} {note}" for note, count in notes.items() if count]
-    if e.n_missed:
-        missed = plural(e.n_missed, "entry", "entries")
-        where = "in micro, nDCG, F1 per row; macro is of the model's labels"
-        lines.append(
-            f"{plural(e.n_not_in_model, 'label')} of these rows not in the model: their {missed} count as missed ({where})"
-        )
+    lines += [*_frequency_table(e), *_calibration_table(e), *_left_out(e)]
     for title, chosen in _best_and_worst(e, best).items():
         if chosen.size:
             lines += ["", *_label_table(e, title, chosen, measures)]
     return joined(lines)
 
 
+def _left_out(e: Evaluation) -> list[str]:
+    """Remarks on labels that are not judged, or not in all measures."""
+    missed, where = plural(e.n_missed, "entry", "entries"), "in micro, nDCG, F1 per row; macro is of the model's labels"
+    notes = {
+        "without a row of this split that has them, left out of macro": e.n_without_positives,
+        "of the model not in the data, not evaluated": len(e.not_in_data),
+        f"of these rows not in the model: their {missed} count as missed ({where})": e.n_not_in_model if e.n_missed else 0,
+    }
+    return [f"{plural(count, 'label')} {note}" for note, count in notes.items() if count]
+
+
 def _best_and_worst(e: Evaluation, best: int) -> dict[str, np.ndarray]:
-    """The labels to show by average precision, under a title; of many labels not those of fewer
-    than ENOUGH positives.
-    """
+    """The labels to show, under a title; of many labels those of ENOUGH positives."""
     ranked = np.flatnonzero(e.in_macro("average_precision"))
     ranked = ranked[np.argsort(-e.values["average_precision"][ranked], kind="stable")]
     if ranked.size <= 2 * best:
@@ -108,9 +95,7 @@ def _best_and_worst(e: Evaluation, best: int) -> dict[str, np.ndarray]:
 
 
 def _frequency_table(e: Evaluation) -> list[str]:
-    """F1 over all labels and over the most frequent ones, a line for each number of them that is
-    another.
-    """
+    """F1 over all labels and over the most frequent ones, a line for each number of labels."""
     if not e.by_frequency:
         return []
     rows = [[f"F1 of the most frequent labels (of {e.frequency_from})", "labels", "per row", "micro", "macro"]]
@@ -142,23 +127,23 @@ def _label_table(e: Evaluation, title: str, chosen: np.ndarray, measures: list[s
 
 
 def write_csv(path: Path | str, evaluation: Evaluation) -> None:
-    """One line per label; an undefined value is an empty cell. Local; raises DataError (call it
-    in an agreed region).
-    """
-    titles = evaluation.label_titles
-    rows: list[list[object]] = [["number", "label", *(["title"] if titles else []), "n_positive", *evaluation.values]]
-    numbers, counts = evaluation.labels.tolist(), evaluation.n_positive.tolist()
-    for i, name in enumerate(evaluation.label_names):
-        values = [_or_none(column[i]) for column in evaluation.values.values()]
-        rows.append([numbers[i], name, *([titles[i]] if titles else []), counts[i], *values])
-    write_table(path, rows)
+    """One line per label; an undefined value is an empty cell. Local; raises DataError."""
+    e, titles = evaluation, evaluation.label_titles
+    named = {"number": e.labels.tolist(), "label": e.label_names, **({"title": titles} if titles else {})}
+    named["n_positive"] = e.n_positive.tolist()
+    values = ([_or_none(value) for value in column] for column in e.values.values())
+    write_table(path, [[*named, *e.values], *zip(*named.values(), *values, strict=True)])
 
 
 def write_json(path: Path | str, evaluation: Evaluation) -> None:
-    """Everything; an undefined value is null. Local; raises DataError (call it in an agreed
-    region).
-    """
+    """Everything; an undefined value is null. Local; raises DataError."""
     e = evaluation
+    columns = [e.labels.tolist(), e.label_names, e.label_titles or [None] * len(e.labels), e.n_positive.tolist()]
+    labels = [
+        {"number": number, "label": name, **({} if title is None else {"title": title}), "n_positive": count}
+        | {m: _or_none(column[i]) for m, column in e.values.items()}
+        for i, (number, name, title, count) in enumerate(zip(*columns, strict=True))
+    ]
     content: dict[str, Any] = {
         "model": e.model,
         "data": e.data,
@@ -176,21 +161,10 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "macro": {m: {"value": _or_none(e.macro(m)), "n_labels": int(e.in_macro(m).sum())} for m in e.values},
         "micro": {m: _or_none(value) for m, value in e.micro.items()},
         **_of_rows(e),
-        **_of_probabilities(e),
-        "labels": [
-            {"number": number, "label": name, **({"title": e.label_titles[i]} if e.label_titles else {}), "n_positive": count}
-            | {m: _or_none(column[i]) for m, column in e.values.items()}
-            for i, (number, name, count) in enumerate(zip(e.labels.tolist(), e.label_names, e.n_positive.tolist(), strict=True))
-        ],
     }
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, text.encode(errors="backslashreplace"))  # half a surrogate pair becomes JSON's escape
-
-
-def _of_probabilities(e: Evaluation) -> dict[str, Any]:
-    """The probabilities for JSON: nothing of a model without."""
-    lines = [asdict(line) for line in e.calibration]
-    return {"probabilities": {"from": e.probabilities, "by_positives": lines}} if lines else {}
+    if e.calibration:
+        content["probabilities"] = {"from": e.probabilities, "by_positives": [asdict(line) for line in e.calibration]}
+    atomic.write_json(path, content | {"labels": labels})
 
 
 def _of_rows(e: Evaluation) -> dict[str, Any]:

@@ -1,5 +1,4 @@
-"""Measures that are means over rows: F1 of a row's label set, nDCG@k and propensity-scored
-precision@k of its best labels.
+"""Means over rows: F1 of label sets, nDCG@k and propensity-scored precision@k of the best labels.
 
 F1 of a row is 2 hits / (predicted + true). Of a row without true and without predicted labels it is
 0/0: undefined, and as every undefined measure in no mean (scikit-learn's `zero_division=nan`). As 0
@@ -15,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcml import mpi
-from hpcml.evaluation.top import PRECISION_AT, Best, are_true
+from hpcml.evaluation.judged import JudgedRows
+from hpcml.evaluation.top import PRECISION_AT, Best, are_true, precision_at
 from hpcml.partition import offsets
 
 PERCENT = (100, 30, 10, 3, 1)  # of the labels, the most frequent ones
@@ -37,6 +37,7 @@ class FrequentLabels:
 class RowMeasures:
     """Measures by k, and F1 by share of the labels; the rest of what a mean is taken over."""
 
+    precision_at: dict[int, float]
     ndcg_at: dict[int, float]
     propensity_scored_at: dict[int, float]  # empty if the model does not say how frequent its labels were
     instance_f1: list[float]  # for each of PERCENT
@@ -48,20 +49,17 @@ def sizes_of(n_labels: int) -> list[int]:
 
 
 def by_frequency(counts: np.ndarray) -> np.ndarray:
-    """The place of each label (n) among the labels, the most frequent first; of equal ones the
-    lower numbers.
-    """
+    """The place of each label (n), the most frequent first; of equal ones the lower numbers."""
     places = np.empty(counts.size, dtype=np.int64)
     places[np.argsort(-counts, kind="stable")] = np.arange(counts.size)
     return places
 
 
 def propensities(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
-    """The share of a label's true rows that are thought to have it (Jain, Prabhu & Varma 2016),
-    from those of n training rows.
+    """The share of a label's true rows that are known to have it (Jain, Prabhu & Varma 2016).
 
-    p = 1 / (1 + C e^{−A ln(n_positive + B)}), C = (ln n − 1)(B + 1)^A; 1 for fewer than 3 rows,
-    where C is negative.
+    p = 1 / (1 + C e^{−A ln(n_positive + B)}), C = (ln n − 1)(B + 1)^A, of n training rows; 1 for
+    fewer than 3, where C is negative.
     """
     C = max(0.0, math.log(max(n_rows, 1)) - 1.0) * (PROPENSITY_B + 1.0) ** PROPENSITY_A
     values: np.ndarray = 1.0 / (1.0 + C * (n_positive + PROPENSITY_B) ** -PROPENSITY_A)
@@ -69,81 +67,56 @@ def propensities(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
 
 
 class RowCounts:
-    """How many labels each row of a rank is given, among those of each of PERCENT: 20 bytes a
-    row. Then what follows from that.
-    """
+    """How many labels each row is given, among those of each of PERCENT: 20 bytes a row."""
 
-    def __init__(self, n_rows: int, places: np.ndarray) -> None:
+    def __init__(self, n_rows: int, places: np.ndarray, thresholds: np.ndarray) -> None:
         """`places` (n_labels) are those of `by_frequency`."""
-        self.places, self.sizes = places, sizes_of(places.size)
+        self.places, self.sizes, self.thresholds = places, sizes_of(places.size), thresholds
         self._inside = (places[:, None] < np.array(self.sizes)).astype(np.float32)  # n_labels × 5
         self.predicted = np.zeros((n_rows, len(self.sizes)), dtype=np.int32)
 
-    def add(self, row: int, scores: np.ndarray, begin: int, thresholds: np.ndarray) -> None:
-        """Count the scores (n, B) of rows row, row + 1, ... for labels begin, begin + 1, ...
-        above their thresholds (B).
-        """
-        given = (scores > thresholds).astype(np.float32)  # whose products are whole numbers below 2^24
-        counted = given @ self._inside[begin : begin + thresholds.size]
-        self.predicted[row : row + scores.shape[0]] += counted.astype(np.int32)
+    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
+        """Count scores (n, B) of rows `row`, ... for labels `begin`, ... above their thresholds."""
+        some = slice(begin, begin + scores.shape[1])
+        given = (scores > self.thresholds[some]).astype(np.float32)  # whose products are whole numbers below 2^24
+        self.predicted[row : row + scores.shape[0]] += (given @ self._inside[some]).astype(np.int32)
 
     @mpi.collective
-    def instance_f1(
-        self, comm: mpi.Comm, rows: np.ndarray, labels: np.ndarray, hits: np.ndarray, missed: np.ndarray, n_global: int
-    ) -> list[float]:
-        """Collective over `comm`. F1 per row for each of PERCENT, mean over the rows where it is
-        defined; NaN if there are none.
-
-        (rows[p], labels[p]) are this rank's true pairs, `hits` those that are predicted, `n_global`
-        the rows of all ranks. `missed` counts the rows' labels that the model does not know, which
-        are among all labels and not among the most frequent ones.
-        """
+    def instance_f1(self, judged: JudgedRows) -> list[float]:
+        """Collective. Mean F1 per row for each of PERCENT; unknown labels count in all labels."""
         values, n_rows = [], self.predicted.shape[0]
+        hits = judged.positives > self.thresholds[judged.labels]
         for column, size in enumerate(self.sizes):
-            inside = self.places[labels] < size
-            true = np.bincount(rows[inside], minlength=n_rows) + (missed if size == self.places.size else 0)
-            found = np.bincount(rows[inside & hits], minlength=n_rows)
+            inside = self.places[judged.labels] < size
+            true = np.bincount(judged.rows[inside], minlength=n_rows)
+            true += judged.missed.by_row if size == self.places.size else 0
+            found = np.bincount(judged.rows[inside & hits], minlength=n_rows)
             together = true + self.predicted[:, column]
             defined = together > 0
-            total = mpi.exact_sum(comm, 2.0 * found[defined] / together[defined], float(n_global), n_global)
-            _, (n_defined,) = mpi.exclusive_sum(comm, [int(defined.sum())])
+            total = mpi.exact_sum(judged.comm, 2.0 * found[defined] / together[defined], float(judged.n_rows), judged.n_rows)
+            _, (n_defined,) = mpi.exclusive_sum(judged.comm, [int(defined.sum())])
             values.append(total / int(n_defined) if n_defined else math.nan)
         return values
 
 
 @mpi.collective
-def row_measures(
-    comm: mpi.Comm,
-    best: Best,
-    counts: RowCounts,
-    pairs: tuple[np.ndarray, np.ndarray, np.ndarray],
-    missed: np.ndarray,
-    weights: np.ndarray | None,
-    n_global: int,
-) -> RowMeasures:
-    """Collective over `comm`. The measures of the rows' best labels, and of the labels that they
-    are given.
-
-    `pairs` are this rank's true rows and labels, and whether each is predicted; `missed` counts its
-    rows' labels that the model does not know; `weights` (n_labels + 1) are the inverse
-    propensities, the last one of these.
-    """
-    rows, labels, hits = pairs
-    true = are_true(best, rows, labels, counts.places.size)
-    every_row = np.concatenate([rows, np.repeat(np.arange(missed.size), missed)])
-    every_label = np.concatenate([labels, np.full(every_row.size - rows.size, counts.places.size)])
-    n_true = np.bincount(every_row, minlength=true.shape[0])
+def row_measures(judged: JudgedRows, best: Best, counts: RowCounts, weights: np.ndarray | None) -> RowMeasures:
+    """Collective. The rows' measures; `weights` (n_labels + 1): inverse propensities, or None."""
+    comm, n_global, missed = judged.comm, judged.n_rows, judged.missed.by_row
+    true = are_true(best, judged.rows, judged.labels, judged.n_labels)
+    rows = np.concatenate([judged.rows, np.repeat(np.arange(missed.size), missed)])
+    labels = np.concatenate([judged.labels, np.full(rows.size - judged.rows.size, judged.n_labels)])
     return RowMeasures(
-        ndcg_at(comm, true, n_true, n_global),
-        {} if weights is None else propensity_scored_at(comm, best, true, every_row, every_label, weights, n_global),
-        counts.instance_f1(comm, rows, labels, hits, missed, n_global),
+        precision_at(mpi.allreduce_sum(comm, true.sum(axis=0, dtype=np.int64)), n_global),
+        ndcg_at(comm, true, np.bincount(rows, minlength=true.shape[0]), n_global),
+        {} if weights is None else propensity_scored_at(comm, best, true, (rows, labels), weights, n_global),
+        counts.instance_f1(judged),
     )
 
 
 @mpi.collective
 def ndcg_at(comm: mpi.Comm, true: np.ndarray, n_true: np.ndarray, n_global: int) -> dict[int, float]:
-    """Collective over `comm`. nDCG@k, mean over the rows that have a true label, of which `n_true`
-    (n) counts all.
+    """Collective over `comm`. nDCG@k, mean over the rows with a true label (`n_true` (n) of each).
 
     `true` (n × k) says which of a row's best labels are true. DCG@k = Σ true / log₂(place + 1); the
     ideal has the true ones first.
@@ -161,16 +134,15 @@ def ndcg_at(comm: mpi.Comm, true: np.ndarray, n_true: np.ndarray, n_global: int)
 
 @mpi.collective
 def propensity_scored_at(
-    comm: mpi.Comm, best: Best, true: np.ndarray, rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, n_global: int
+    comm: mpi.Comm, best: Best, true: np.ndarray, pairs: tuple[np.ndarray, np.ndarray], weights: np.ndarray, n_global: int
 ) -> dict[int, float]:
-    """Collective over `comm`. What the weights of the true ones among the rows' k best labels add
-    up to, of what they could.
+    """Collective over `comm`. The weights of the true ones among the k best, of those possible.
 
-    That is the precision@k of Jain, Prabhu & Varma (2016) divided by the largest that any ranking
-    has, as the Extreme Classification Repository reports it; `weights` (n_labels) are inverse
-    propensities, (rows[p], labels[p]) the true pairs.
+    The precision@k of Jain, Prabhu & Varma (2016) divided by the largest that any ranking has, as
+    the Extreme Classification Repository reports it; `weights` (n_labels) are inverse propensities,
+    `pairs` the true rows and labels.
     """
-    width = max(PRECISION_AT)
+    (rows, labels), width = pairs, max(PRECISION_AT)
     gained = np.cumsum(np.where(true, weights[np.minimum(best.labels, weights.size - 1)], 0.0), axis=1)
     order = np.lexsort((-weights[labels], rows))
     counts = np.bincount(rows, minlength=true.shape[0])

@@ -1,6 +1,4 @@
-"""Scores of a model's labels on a shard, one block of rows × labels at a time, so that memory
-stays bounded.
-"""
+"""Scores of a model's labels on a shard, block by block of rows × labels, in bounded memory."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from hpcml.errors import DataError
 from hpcml.kernels import scores as kernels
 from hpcml.kernels.top import keep_best, sort_best
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model, SparseRows
+from hpcml.model.linear import Model, SparseRows, Trained
 
 WEIGHT_BYTES = 1 << 28  # the weights of a block of labels (d × B doubles, expanded), unless one label alone needs more
 SCORE_BYTES = 1 << 25  # the scores of a block of rows × labels
@@ -34,12 +32,19 @@ def label_blocks(n_labels: int, n_features: int, most: int = MAX_LANES) -> list[
 
 
 def blocks_of(rows: np.ndarray, n_columns: int) -> Iterator[tuple[int, np.ndarray]]:
-    """(begin, rows[begin:end]) for consecutive ranges whose rows × n_columns doubles fit
-    SCORE_BYTES.
-    """
+    """(begin, rows[begin:end]) for ranges whose rows × n_columns doubles fit SCORE_BYTES."""
     step = max(1, SCORE_BYTES // (8 * max(1, n_columns)))
     for begin in range(0, rows.size, step):
         yield begin, rows[begin : begin + step]
+
+
+def block_scores(scorer: Scorer | ClassifierScorer, begin: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
+    """(first, scores (n × B)) of rows first, ..., labels begin..end. Raises NonFiniteError."""
+    weights = scorer.weights(begin, end)
+    for first, rows in blocks_of(scorer.rows, end - begin):
+        scores = scorer.rows_scores(rows, *weights)
+        scorer.check_numbers(scores.max(axis=0), scorer.labels[begin:end])
+        yield first, scores
 
 
 def presence(data: np.ndarray) -> np.ndarray:
@@ -88,9 +93,7 @@ class Scorer:
         return Wt, bias[places]
 
     def _rows_of(self, labels: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
-        """A dense array with the rows of W of some labels, where in it they are, and the bias of
-        each row in it.
-        """
+        """Rows of W (dense), where in it those of some labels are, and the bias of each row."""
         if self._is_dense:
             return self.model.W, labels, self.model.bias
         return self.model.rows(labels), np.arange(labels.size), self.model.bias[labels]
@@ -112,19 +115,16 @@ class Scorer:
         else:
             kernels.score_rows(*self.csr, rows, weights, bias, out)
         if self.model.normalised:
-            out /= self._sums(rows)[:, None]
+            out /= self.divisors(rows)[:, None]
         return out
 
     def divisors(self, rows: np.ndarray) -> np.ndarray:
-        """The divisors of the scores of rows (n). Raises as `_sums`."""
-        return self._sums(rows) if self.model.normalised else np.ones(rows.size)
-
-    def _sums(self, rows: np.ndarray) -> np.ndarray:
-        """The divisors of the scores of a normalised model: the bias and the values of the features
-        that it has.
+        """The divisors of the scores of rows (n): 1, or of a normalised model bias and values.
 
         Raises DataError for a row with a negative value.
         """
+        if not self.model.normalised:
+            return np.ones(rows.size)
         sums = np.empty(rows.size)
         done = kernels.sum_rows(*self.csr, rows, self.model.factors, sums)
         if done < rows.size:
@@ -133,21 +133,24 @@ class Scorer:
         return sums
 
     def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The scores (n_pairs) of row rows[p] for label labels[p] of the model: the same bits as
-        `rows_scores`.
-        """
-        out, order = np.empty(rows.size), np.argsort(labels, kind="stable")
-        blocks = [(0, self.labels.size)] if self._is_dense else self.blocks  # of other models only some rows are expanded at a time
+        """The scores of row rows[p] for the model's label labels[p]: `rows_scores`' bits."""
+        out = np.empty(rows.size)
+        for own, some in self._pairs_of(labels, [(0, self.labels.size)] if self._is_dense else self.blocks):
+            W, places, bias = self._rows_of(own)  # all at once of a dense W, else only some rows are expanded at a time
+            values = np.empty(some.size)
+            pairs = (rows[some], places[np.searchsorted(own, labels[some])])
+            kernels.score_pairs(*self.csr, *pairs, W, self.tables, bias, values)
+            out[some] = values
+        return out / self.divisors(rows) if self.model.normalised else out
+
+    def _pairs_of(self, labels: np.ndarray, blocks: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The labels of each block that some of `labels` are in, and where these stand."""
+        order = np.argsort(labels, kind="stable")
         for begin, end in blocks:
             own = self.labels[begin:end]
             some = order[slice(*np.searchsorted(labels[order], own[[0, -1]] + [0, 1]))] if own.size else order[:0]
             if some.size:
-                W, places, bias = self._rows_of(own)
-                values = np.empty(some.size)
-                pairs = (rows[some], places[np.searchsorted(own, labels[some])])
-                kernels.score_pairs(*self.csr, *pairs, W, self.tables, bias, values)
-                out[some] = values
-        return out / self._sums(rows) if self.model.normalised else out
+                yield own, some
 
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
         """Raise NonFiniteError if scores[i], of label labels[i], is not a finite number."""
@@ -156,9 +159,7 @@ class Scorer:
 
     @mpi.collective
     def warm_up(self, comm: mpi.Comm) -> None:
-        """Collective over `comm`. Compile the kernels for these arrays' types, first on one rank
-        of each node.
-        """
+        """Collective over `comm`. Compile the kernels for these types, one rank a node first."""
         none = np.empty(0, dtype=np.int64)
         with mpi.node_first(comm):
             self.rows_scores(none, *self.weights(0, 0))
@@ -171,7 +172,6 @@ class CombinedScorer(Scorer):
     """The scores of labels that have several weight vectors each."""
 
     def __init__(self, model: Model, shard: Shard, labels: np.ndarray) -> None:
-        """`labels` (n, int64, ascending) are label numbers of the model."""
         super().__init__(model, shard, labels)
         assert model.combination is not None
         self.n_parts = model.combination.n_parts
@@ -195,15 +195,9 @@ class CombinedScorer(Scorer):
         return out
 
     def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The scores (n_pairs) of row rows[p] for label labels[p] of the model: the same bits as
-        `rows_scores`.
-        """
-        out, order = np.empty(rows.size), np.argsort(labels, kind="stable")
-        for begin, end in self.blocks:
-            own = self.labels[begin:end]
-            some = order[slice(*np.searchsorted(labels[order], own[[0, -1]] + [0, 1]))] if own.size else order[:0]
-            if not some.size:
-                continue
+        """The scores of row rows[p] for the model's label labels[p]: `rows_scores`' bits."""
+        out = np.empty(rows.size)
+        for own, some in self._pairs_of(labels, self.blocks):
             places, found = np.searchsorted(own, labels[some]), np.empty((self.n_parts, some.size))
             for part in range(self.n_parts):
                 W = self.model.rows(own, part)
@@ -215,12 +209,7 @@ class CombinedScorer(Scorer):
 
 
 class ClassifierScorer:
-    """The scores of some labels of a classifier on the rows of a shard; it has the methods of a
-    `Scorer`.
-
-    The "weights" of a block of labels are their numbers alone. All labels are one block, for they
-    cost the same as one.
-    """
+    """A `Scorer` of a classifier: all labels are one block, whose "weights" are their numbers."""
 
     def __init__(self, model: ClassifierModel, shard: Shard, labels: np.ndarray) -> None:
         """`labels` (n, int64, ascending) are label numbers of the model."""
@@ -230,9 +219,7 @@ class ClassifierScorer:
         self.blocks = [(0, labels.size)]
 
     def weights(self, begin: int, end: int) -> tuple[np.ndarray]:
-        """The numbers of labels[begin:end], which is what `rows_scores` needs to know of a
-        block.
-        """
+        """The numbers of labels[begin:end]: all that `rows_scores` needs of a block."""
         return (self.labels[begin:end],)
 
     def rows_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -275,9 +262,7 @@ class ClassifierScorer:
 
     @mpi.collective
     def warm_up(self, comm: mpi.Comm) -> None:
-        """Collective over `comm`. Compile the kernels, the classifier's too, by one made-up row,
-        first on one rank of each node.
-        """
+        """Collective over `comm`. Compile, the classifier too, by a row, one rank a node first."""
         row = (np.zeros(2, dtype=np.int64), self._csr[1][:0], self._csr[2][:0])
         with mpi.node_first(comm):
             X = rows_of(row, np.zeros(1, dtype=np.int64), self.model.n_features, self.model.dense)
@@ -285,10 +270,26 @@ class ClassifierScorer:
             warm_up_counts()
 
 
-def scorer_of(model: Model | ClassifierModel, shard: Shard, labels: np.ndarray) -> Scorer | ClassifierScorer:
-    """The scorer of `labels` (n, int64, ascending label numbers) of a model of any kind on a
-    shard.
-    """
+def scorer_of(model: Trained, shard: Shard, labels: np.ndarray) -> Scorer | ClassifierScorer:
+    """The scorer of `labels` (n, int64, ascending numbers) of a model of any kind on a shard."""
     if isinstance(model, ClassifierModel):
         return ClassifierScorer(model, shard, labels)
+    assert isinstance(model, Model)
     return Scorer(model, shard, labels) if model.combination is None else CombinedScorer(model, shard, labels)
+
+
+class BlockWeights:
+    """The weights of blocks of labels; where `keeps`, they are expanded only once."""
+
+    def __init__(self, keeps: bool) -> None:
+        self.keeps = keeps
+        self._kept: list[tuple[Any, ...]] | None = None
+
+    def scores(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """(labels, scores (n, B)), block by block. Local. Raises NonFiniteError."""
+        if self._kept is None and self.keeps:
+            self._kept = [scorer.weights(*block) for block in scorer.blocks]
+        for number, block in enumerate(scorer.blocks):
+            scores = scorer.rows_scores(rows, *(self._kept[number] if self._kept else scorer.weights(*block)))
+            scorer.check_numbers(scores.max(axis=0), scorer.labels[slice(*block)])
+            yield slice(*block), scores

@@ -1,6 +1,4 @@
-"""Whether rows that a model is judged on are rows that it was trained on: then its measures say
-little of other rows.
-"""
+"""Whether a model was trained on the rows that it is judged on, so that measures say little."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ from hpcml.errors import DataError
 from hpcml.files.hdf5 import readable
 from hpcml.files.opening import read_small
 from hpcml.log import Log, plural
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import Model, Trained
 from hpcml.run.folder import CONFIG
 
 BLOCK = 1 << 24  # values of X that are looked at together
@@ -25,14 +22,12 @@ ARRAYS = ("X/indptr", "X/indices", "X/data", "Y/indptr", "Y/indices")
 
 
 @mpi.collective
-def count_seen(comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, split: str) -> int:
-    """Collective over `comm`. How many rows of a split the model was trained on, as far as its file
-    and its run folder tell.
+def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> int:
+    """Collective over `comm`. How many rows of a split the model was trained on, as far as known.
 
-    The dataset must have the split that the model was trained on, and be the file that the run
-    folder names, or a copy of it. If there is no such file any more, the split must have as many
-    rows as the training rows, as many of each label, and the same features. Raises DataError for a
-    damaged file.
+    The dataset must have the training split, and be the file that the run folder names, or a copy
+    of it. If there is no such file any more, the split must have as many rows as the training rows,
+    as many of each label, and the same features. Raises DataError for a damaged file.
     """
     n_seen = 0
     with mpi.agreed(comm, f"reading {dataset.path}"):
@@ -42,28 +37,24 @@ def count_seen(comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile
     return comm.bcast(n_seen)
 
 
-def seen_note(n_seen: int, n_rows: int) -> str:
+def seen_note(n_seen: int, n_rows: int, rest: str = "") -> str:
     """A sentence about so many rows that a model has seen; "" if there are none."""
     if not n_seen:
         return ""
     which = "all" if n_seen == n_rows else f"{n_seen:,} of the"
-    return (
-        f"warning: {which} {n_rows:,} rows are training rows, as far as the model tells, so these measures do not hold for other "
-        "rows; judge on a split that was held out"
-    )
+    rest = rest or ", so these measures do not hold for other rows; judge on a split that was held out"
+    return f"warning: {which} {n_rows:,} rows are training rows, as far as the model tells{rest}"
 
 
 def split_to_judge(dataset: DataFile, wanted: str | None, log: Log) -> str:
-    """The split to judge on if the user has named `wanted`, or none: then test, or all rows,
-    which is said. Local.
-    """
+    """The split to judge on: the one named, else test, else all rows, which is said. Local."""
     split = wanted or default_split(dataset, "test")
     if wanted is None and split == "all":
         log(f"note: {dataset.path} has no split test: judging on all its {plural(dataset.n_rows, 'row')}")
     return split
 
 
-def _count_seen(model: Model | ClassifierModel, dataset: DataFile, split: str) -> int:
+def _count_seen(model: Trained, dataset: DataFile, split: str) -> int:
     """See `count_seen`. Local."""
     trained_on = model.attrs.get("split")
     if not isinstance(trained_on, str) or not dataset.has_split(trained_on):
@@ -78,17 +69,15 @@ def _count_seen(model: Model | ClassifierModel, dataset: DataFile, split: str) -
         same = trained_file.samefile(dataset.path) or _same_arrays(trained_file, dataset)
     elif n_trained != rows.size:
         same = False
-    elif isinstance(model, ClassifierModel):
-        same = np.array_equal(model.attrs.get("data_sizes", []), dataset.sizes)
-    else:
+    elif isinstance(model, Model):
         same = _same_counts(model, dataset, rows) and _same_features(model, dataset, rows)
+    else:
+        same = np.array_equal(model.attrs.get("data_sizes", []), dataset.sizes)
     return n_common if same else 0
 
 
 def _file_of_run(model: Path) -> Path | None:
-    """The dataset that the run folder in which a model lies was trained on; None if there is
-    none, or not any more. Local.
-    """
+    """The dataset that the model's run folder was trained on, if it is still there. Local."""
     try:
         path = Path(str(tomllib.loads(read_small(model.parent / CONFIG))["data"]))
         return path if path.is_file() and not is_text(path) else None
@@ -97,9 +86,7 @@ def _file_of_run(model: Path) -> Path | None:
 
 
 def _same_arrays(path: Path, dataset: DataFile) -> bool:
-    """Whether a dataset, if it can be read, has the rows and label sets of this one. Local;
-    raises DataError if this cannot.
-    """
+    """Whether a readable dataset has this one's rows and label sets. Local; raises DataError."""
     try:
         other = DataFile(path)
     except DataError:
@@ -108,10 +95,8 @@ def _same_arrays(path: Path, dataset: DataFile) -> bool:
         if any(other.file[name].shape != dataset.file[name].shape for name in ARRAYS):
             return False
         parts = ((name, begin) for name in ARRAYS for begin in range(0, dataset.file[name].shape[0], BLOCK))
-        return all(
-            np.array_equal(dataset.map(name)[begin : begin + BLOCK], other.map(name)[begin : begin + BLOCK])
-            for name, begin in parts
-        )
+        pairs = ((dataset.map(name)[begin : begin + BLOCK], other.map(name)[begin : begin + BLOCK]) for name, begin in parts)
+        return all(np.array_equal(one, another) for one, another in pairs)
 
 
 def _same_counts(model: Model, dataset: DataFile, rows: np.ndarray) -> bool:

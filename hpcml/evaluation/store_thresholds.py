@@ -1,10 +1,10 @@
-"""Finding thresholds and keeping them in the model's file (`hpcml threshold`): of all else,
-every bit stays as it was.
-"""
+"""Finding thresholds and keeping them in the model's file (`hpcml threshold`), else unchanged."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +15,12 @@ from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.comparable import BY_SCORE, probability
 from hpcml.evaluation.report import cell
-from hpcml.evaluation.seen import count_seen
-from hpcml.evaluation.thresholds import CHANCE, MIN_POSITIVES, Found, check_fit, find_thresholds, method_of
+from hpcml.evaluation.seen import count_seen, seen_note
+from hpcml.evaluation.thresholds import Found, ThresholdSearch, find_thresholds
 from hpcml.files.atomic import temporary_path
 from hpcml.files.slabs import editing
 from hpcml.log import Log, joined, plural
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import THRESHOLDS, Model
+from hpcml.model.linear import THRESHOLDS, Trained
 
 HELD_OUT = "valid"  # the split that thresholds are found on if nobody names another
 OF = {"label": "F1 per label (macro)", "micro": "micro F1", "instance": "F1 per row"}
@@ -57,76 +56,81 @@ class ThresholdReport:
         if own.size:
             spread = f"{own.min():.4g} to {own.max():.4g}, median {np.median(own):.4g}"
             lines.append(f"labels with a threshold of their own: {own.size:,} of {thresholds.size:,} ({spread})")
-        reasons = [f"{count:,} {reason}" for reason, count in found.borrowed.items() if count]
-        if reasons:
-            lines.append(f"labels that share the threshold of micro F1, {shared}: {n_shared:,} ({'; '.join(reasons)})")
+        if n_shared:
+            lines.append(f"labels that share the threshold of micro F1, {shared}: {n_shared:,} ({self._reasons()})")
         return joined(lines)
 
     def _of_shrunk(self) -> list[str]:
         """Remarks on thresholds that were drawn to those of labels as frequent."""
-        found, values = self.found, self.found.thresholds
+        values = self.found.thresholds
         spread = f"{values.min():.4g} to {values.max():.4g}, median {np.median(values):.4g}"
         lines = [
             f"a threshold for each of {plural(values.size, 'label')} ({spread}), the rarer the closer to that of labels as frequent"
         ]
-        reasons = [f"{count:,} {reason}" for reason, count in found.borrowed.items() if count]
-        return lines + ([f"labels that have the threshold of the rarest: {'; '.join(reasons)}"] if reasons else [])
+        return lines + ([f"labels that have the threshold of the rarest: {reasons}"] if (reasons := self._reasons()) else [])
+
+    def _reasons(self) -> str:
+        return "; ".join(f"{count:,} {reason}" for reason, count in self.found.borrowed.items() if count)
 
 
 def training_rows_warning(n_seen: int, n_rows: int, found: str) -> list[str]:
     """A line if the model was trained on some of the rows that something was found on."""
-    if not n_seen:
-        return []
-    which = "all" if n_seen == n_rows else f"{n_seen:,} of the"
-    return [
-        f"warning: {which} {n_rows:,} rows are training rows, as far as the model tells; their scores are better than "
-        f"those of other rows, for which these {found} will not do; take a split that was held out"
-    ]
+    better = "; their scores are better than those of other rows, for which these"
+    rest = f"{better} {found} will not do; take a split that was held out"
+    return [seen_note(n_seen, n_rows, rest)] if n_seen else []
 
 
 @mpi.collective
 def threshold(
     comm: mpi.Comm,
-    model: Model | ClassifierModel,
+    model: Trained,
     dataset: DataFile,
     split: str | None,
-    measure: str,
-    method: str | None = None,
-    min_positives: int | None = None,
-    chance: float | None = None,
+    search: ThresholdSearch,
     output: Path | None = None,
     force: bool = False,
     log: Log | None = None,
 ) -> ThresholdReport:
-    """Collective over `comm`. Find thresholds (`find_thresholds`) and write the model with them to
-    `output`, or in its own place.
+    """Collective over `comm`. Find thresholds (`find_thresholds`), and write the model with them.
 
-    The file is copied beside its destination, the copy is edited and renamed. Raises ConfigError
-    for options that do not fit, and for thresholds or an output that exist (without `force`),
-    DataError if files do not fit or cannot be read or written.
+    Raises ConfigError for options that do not fit, and for thresholds or an output that exist
+    (without `force`), DataError if files do not fit or cannot be read or written.
     """
-    how = method_of(measure, method, min_positives, chance)
-    check_fit(model, measure, how, MIN_POSITIVES if min_positives is None else min_positives, CHANCE if chance is None else chance)
+    search.checked(model)
     split = held_out_split(dataset, split)
     if output is None and "threshold" in model.labels and not force:
         measured = model.attrs.get("threshold_measure", "?")
         raise ConfigError(f"{model.path} has thresholds (measure {measured}); use --force to replace them, or --output")
-    target = model.path if output is None else output
-    inputs = [dataset.path, *([] if output is None else [model.path])]
-    with temporary_path(comm, target, force or output is None, inputs) as temporary:
+    with changed_model(comm, model, dataset, output, force) as (columns, about):
         n_seen = count_seen(comm, model, dataset, split)
-        found = find_thresholds(comm, model, dataset, split, measure, method, min_positives, chance, log)
+        found = find_thresholds(comm, model, dataset, split, search, log)
+        columns["threshold"] = found.thresholds
+        about |= zip(THRESHOLDS, (found.measure, found.method, split), strict=True)
+    return ThresholdReport(output or model.path, dataset.path, split, dataset.split(split).size, n_seen, found)
+
+
+@contextmanager
+@mpi.collective
+def changed_model(
+    comm: mpi.Comm, model: Trained, dataset: DataFile, output: Path | None, force: bool
+) -> Iterator[tuple[dict[str, np.ndarray], dict[str, str]]]:
+    """Collective over `comm`. What to fill for the model's file, or `output`: columns, attributes.
+
+    The file is copied beside its destination, the copy is edited (`write_of_labels`) and renamed.
+    """
+    columns: dict[str, np.ndarray] = {}
+    about: dict[str, str] = {}
+    target, inputs = output or model.path, [dataset.path, *([] if output is None else [model.path])]
+    with temporary_path(comm, target, force or output is None, inputs) as temporary:
+        yield columns, about
         with mpi.agreed(comm, f"writing {target}"):
             if comm.rank == 0:
                 shutil.copyfile(model.path, temporary)
-                _write(temporary, target, found, split)
-    return ThresholdReport(target, dataset.path, split, dataset.split(split).size, n_seen, found)
+                write_of_labels(temporary, target, columns, about)
 
 
 def held_out_split(dataset: DataFile, wanted: str | None) -> str:
-    """The split to find thresholds on. Raises ConfigError if nobody has named one and the usual
-    one is not there. Local.
-    """
+    """The split named, or else the usual one. Raises ConfigError if it is not there. Local."""
     names = dataset.split_names()
     if wanted is None and HELD_OUT not in names:
         raise ConfigError(
@@ -136,16 +140,8 @@ def held_out_split(dataset: DataFile, wanted: str | None) -> str:
     return wanted or HELD_OUT
 
 
-def _write(path: Path, target: Path, found: Found, split: str) -> None:
-    """Put thresholds into a model file, in the place of others. Local; raises OSError."""
-    about = dict(zip(THRESHOLDS, (found.measure, found.method, split), strict=True))
-    write_of_labels(path, target, {"threshold": found.thresholds}, about)
-
-
 def write_of_labels(path: Path, target: Path, columns: dict[str, np.ndarray], about: dict[str, str]) -> None:
-    """Put numbers of labels, float64, and attributes into a model file, in the place of others.
-    Local; raises OSError.
-    """
+    """Put numbers of labels and attributes into a model file. Local; raises OSError."""
     with editing(path, target=target) as file:
         group = file["labels"] if "labels" in file else file.create_group("labels")  # an implicit one would hold the time
         for name, values in columns.items():

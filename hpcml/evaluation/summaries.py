@@ -7,15 +7,14 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import NonFiniteError
 from hpcml.evaluation.decision import Summary, Tally, warm_up
-from hpcml.evaluation.held_out import HeldOut
+from hpcml.evaluation.judged import JudgedRows
 
 
 @mpi.collective
-def summaries_of(held_out: HeldOut) -> list[Summary]:
-    """Collective over the ranks of the held-out rows. The summaries (`decision`) of all judged
-    labels, the same on all ranks.
+def summaries_of(held_out: JudgedRows) -> list[Summary]:
+    """Collective over the rows' ranks. Summaries of judged labels, by two passes over the scores.
 
-    Takes two passes over the scores. Raises NonFiniteError for a score that is not finite.
+    Raises NonFiniteError for a score that is not finite.
     """
     comm, found = held_out.comm, []
     with mpi.node_first(comm):
@@ -45,9 +44,7 @@ def summaries_of(held_out: HeldOut) -> list[Summary]:
 
 @mpi.collective
 def _sum(comm: mpi.Comm, tallies: list[Tally]) -> None:
-    """Collective over `comm`. Sum counts over the ranks, and take the largest tops, in two
-    messages.
-    """
+    """Collective over `comm`. Sum counts, and take the largest tops, in two messages."""
     counts = mpi.allreduce_sum(comm, np.concatenate([tally.counts.ravel() for tally in tallies]))
     tops = mpi.allreduce_maxima(comm, np.concatenate([tally.top for tally in tallies]))
     begin = 0

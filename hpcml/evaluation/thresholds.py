@@ -1,5 +1,4 @@
-"""The thresholds that maximise F1 on held-out rows: per label, or one for all labels that maximises
-micro F1 or F1 per row.
+"""The thresholds that maximise F1 on held-out rows: per label, or one for micro F1 or F1 per row.
 
 Predicting more rows raises F1 only where one more is a hit, so the best threshold lies just below
 the score of a positive. For labels and micro F1 the counts of `counts` have all that it takes: how
@@ -20,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,15 +27,14 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.comparable import BY_SCORE, Comparable
-from hpcml.evaluation.counts import Counts, block_counts, sum_tallies
 from hpcml.evaluation.decision import decide
-from hpcml.evaluation.held_out import HeldOut, hold_out
 from hpcml.evaluation.instance_search import InstanceSearch
+from hpcml.evaluation.judged import JudgedRows, hold_out
 from hpcml.evaluation.ranking import Ranking
 from hpcml.evaluation.summaries import summaries_of
 from hpcml.log import Log, plural
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import LOG_ODDS, Model
+from hpcml.model.linear import LOG_ODDS, Trained
 
 MEASURES = ("label", "micro", "instance")
 METHODS = ("shrink", "search", "half")
@@ -46,11 +45,44 @@ ABOVE_0 = float(np.nextafter(0.0, 1.0))  # the least score that is predicted at 
 CHANCE = 0.01  # the largest probability that a label's best F1 in a random order would be as good
 
 
+@dataclass(frozen=True)
+class ThresholdSearch:
+    """What thresholds are to maximise, and how they are found; None is the default."""
+
+    measure: str
+    method: str | None = None  # shrink for labels; search else, and where one of these is named
+    min_positives: int | None = None
+    chance: float | None = None
+
+    def checked(self, model: Trained) -> ThresholdSearch:
+        """The same with its method. Raises ConfigError unless all fits, the model too. Local."""
+        of_search = {"min-positives": self.min_positives, "chance": self.chance}
+        named = [flag for flag, value in of_search.items() if value is not None]
+        if self.method == "shrink" and named:
+            raise ConfigError(f"--{named[0]} is for --method search and half; leave it out")
+        method = self.method or ("search" if named or self.measure != "label" else "shrink")
+        for flag, value, known in (("measure", self.measure, MEASURES), ("method", method, METHODS)):
+            if value not in known:
+                raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
+        if method == "shrink" and self.measure != "label":
+            raise ConfigError(f"--method shrink is for --measure label; for {self.measure} take --method search")
+        if self.min_positives is not None and self.min_positives < 1:
+            raise ConfigError(f"--min-positives {self.min_positives}: expected at least 1")
+        if self.chance is not None and not 0 <= self.chance <= 1:
+            raise ConfigError(f"--chance {self.chance}: expected a probability, from 0 to 1")
+        if isinstance(model, ClassifierModel) and model.n_classes > 2:
+            raise ConfigError(
+                f"{model.path}: a classifier of {model.n_classes} classes gives every row exactly one, which thresholds would "
+                "undo; take a linear model"
+            )
+        if method == "half":
+            _check_half(model)
+        return replace(self, method=method)
+
+
 @dataclass
 class Found:
-    """Thresholds of all labels of a model, and what they are worth on the rows that they were
-    found on.
-    """
+    """Thresholds of all labels of a model, and their worth on the rows that they were found on."""
 
     measure: str
     method: str
@@ -64,124 +96,75 @@ class Found:
     by: str = BY_SCORE  # of what `shared` is: of scores, or of log-odds
 
 
-def method_of(measure: str, method: str | None, min_positives: int | None, chance: float | None) -> str:
-    """The method that is meant where none is named. Raises ConfigError for options that have no
-    effect with it. Local.
-    """
-    of_search = {"min-positives": min_positives, "chance": chance}
-    named = [flag for flag, value in of_search.items() if value is not None]
-    if method == "shrink" and named:
-        raise ConfigError(f"--{named[0]} is for --method search and half; leave it out")
-    return method or ("search" if named or measure != "label" else "shrink")
-
-
-def check_fit(model: Model | ClassifierModel, measure: str, method: str, min_positives: int, chance: float) -> None:
-    """Raise ConfigError for unknown names, and for a model whose scores do not fit. Local: call
-    it before the first collective.
-    """
-    for flag, value, known in (("measure", measure, MEASURES), ("method", method, METHODS)):
-        if value not in known:
-            raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
-    if method == "shrink" and measure != "label":
-        raise ConfigError(f"--method shrink is for --measure label; for {measure} take --method search")
-    if min_positives < 1:
-        raise ConfigError(f"--min-positives {min_positives}: expected at least 1")
-    if not 0 <= chance <= 1:
-        raise ConfigError(f"--chance {chance}: expected a probability, from 0 to 1")
-    if isinstance(model, ClassifierModel) and model.n_classes > 2:
+def _check_half(model: Trained) -> None:
+    """Raise ConfigError for a model whose scores are no calibrated log-odds."""
+    loss, weight = model.attrs.get("loss"), str(model.attrs.get("positive_weight", "1"))
+    if isinstance(model, ClassifierModel) or loss != LOG_ODDS:
+        raise ConfigError(f"{model.path}: --method half needs scores that are log-odds (--loss {LOG_ODDS}); take --method search")
+    if weight != "1":
         raise ConfigError(
-            f"{model.path}: a classifier of {model.n_classes} classes gives every row exactly one, which thresholds would undo; "
-            "take a linear model"
+            f"{model.path}: --method half needs calibrated probabilities, but it was trained with --positive-weight {weight}; "
+            "take --method search"
         )
-    if method == "half":
-        loss, weight = model.attrs.get("loss"), str(model.attrs.get("positive_weight", "1"))
-        if isinstance(model, ClassifierModel) or loss != LOG_ODDS:
-            raise ConfigError(
-                f"{model.path}: --method half needs scores that are log-odds (--loss {LOG_ODDS}); take --method search"
-            )
-        if weight != "1":
-            raise ConfigError(
-                f"{model.path}: --method half needs calibrated probabilities, but it was trained with --positive-weight {weight}; "
-                "take --method search"
-            )
 
 
 @mpi.collective
 def find_thresholds(
-    comm: mpi.Comm,
-    model: Model | ClassifierModel,
-    dataset: DataFile,
-    split: str,
-    measure: str,
-    method: str | None = None,
-    min_positives: int | None = None,
-    chance: float | None = None,
-    log: Log | None = None,
+    comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, search: ThresholdSearch, log: Log | None = None
 ) -> Found:
-    """Collective over `comm`. The thresholds for a measure, from the rows of a split, which should
-    be held out.
+    """Collective over `comm`. The thresholds for a measure, from the rows of a held-out split.
 
-    `method` is by default shrink for labels, and else, or where an option of it is named, search;
-    `min_positives` (1) and `chance` (0.01) are of search and half. Raises ConfigError or DataError
-    if they do not fit one another, NonFiniteError if a score is not a number.
+    Raises ConfigError or DataError if these do not fit one another, NonFiniteError if a score is
+    not a number.
     """
-    method = method_of(measure, method, min_positives, chance)
-    min_positives, chance = MIN_POSITIVES if min_positives is None else min_positives, CHANCE if chance is None else chance
-    check_fit(model, measure, method, min_positives, chance)
-    held_out, judged = hold_out(comm, model, dataset, split)
+    search = search.checked(model)
+    measure, half = search.measure, search.method == "half"
+    held_out = hold_out(comm, model, dataset, split)
     if log is not None:
         log(f"searching thresholds for {plural(held_out.n_labels, 'label')} on {plural(held_out.n_rows, 'row')} of split {split}")
-    if method == "shrink":
-        return _shrunk(held_out, judged, model.n_labels)
-    comparable, of_model = held_out.comparable, Comparable(model, np.arange(model.n_labels))
-    pool, own = _count(held_out, measure == "label")
-    search = InstanceSearch(held_out.to_compare()) if measure == "instance" else None
-    ranking = replace(pool.ranking(held_out.n_rows * held_out.n_labels), n_missed=held_out.missed.n_pairs)
-    best = best_cut(pool.values[::-1], ranking) if search is None else search.best()
-    common = _half(best[1]) if method == "half" else best[0]
+    if search.method == "shrink":
+        return _shrunk(held_out)
+    comparable, judged = held_out.comparable, held_out.numbers
+    of_rows = InstanceSearch(held_out.to_compare()) if measure == "instance" else None
+    best, own = _count(held_out, measure == "label") if of_rows is None else (of_rows.best(), None)
+    common = _half(best[1]) if half else best[0]
     cuts, mine, borrowed = comparable.least(common), np.zeros(held_out.n_labels, dtype=bool), {}
     if own is not None:
-        mine, reasons = _guard(own, held_out.n_positive(), held_out.n_rows, min_positives, chance)
-        cuts = np.where(mine, [_half(f1) for f1 in own.f1.tolist()] if method == "half" else own.cuts, cuts)
+        mine, reasons = _guard(own, held_out, search)
+        cuts = np.where(mine, [_half(f1) for f1 in own.f1.tolist()] if half else own.cuts, cuts)
         borrowed = {**reasons, "not in the data": model.n_labels - judged.size}
     below, below_common, n_predicted = _below(held_out, cuts, common)
     shared, of_judged = between(below_common, common), list(map(between, below.tolist(), cuts.tolist()))
-    if method == "half":  # exactly the threshold of the paper, not the middle of what lies around it
+    if half:  # exactly the threshold of the paper, not the middle of what lies around it
         shared, of_judged = float(np.nextafter(common, -np.inf)), np.nextafter(cuts, -np.inf).tolist()
-    thresholds = of_model.thresholds(shared)
+    thresholds = Comparable(model, np.arange(model.n_labels)).thresholds(shared)
     thresholds[judged[mine]] = np.array(of_judged)[mine]
-    if search is not None:
-        before, after = search.f1_at(ABOVE_0), search.f1_at(common)
+    if of_rows is not None:
+        before, after = of_rows.f1_at(ABOVE_0), of_rows.f1_at(common)
     else:
         at_zero = np.full(held_out.n_labels, ABOVE_0) if measure == "label" else comparable.least(ABOVE_0)
-        before = _f1(held_out, measure, at_zero, _below(held_out, at_zero, ABOVE_0)[2])
+        before = _f1(held_out, measure, at_zero)
         after = _f1(held_out, measure, cuts, n_predicted)
     everything = measure != "label" and not math.isfinite(below_common)
-    return Found(measure, method, thresholds, judged[mine], shared, before, after, borrowed, everything, comparable.by)
+    return Found(measure, search.method, thresholds, judged[mine], shared, before, after, borrowed, everything, comparable.by)
 
 
 @mpi.collective
-def _shrunk(held_out: HeldOut, judged: np.ndarray, n_labels: int) -> Found:
-    """Collective. The thresholds of `decision.decide` for the judged labels of a model, and for
-    others that of the rarest.
-    """
-    decision = decide(summaries_of(held_out))
+def _shrunk(held_out: JudgedRows) -> Found:
+    """Collective. `decision.decide`'s thresholds of judged labels; for others, of the rarest."""
+    decision, n_labels, judged = decide(summaries_of(held_out)), held_out.scorer.model.n_labels, held_out.numbers
     thresholds = np.full(n_labels, decision.rarest[0])
     thresholds[judged] = decision.thresholds
-    f1 = []
-    for of_judged in (np.zeros(judged.size), decision.thresholds):
-        cuts = np.nextafter(of_judged, np.inf)
-        f1.append(_f1(held_out, "label", cuts, _below(held_out, cuts, ABOVE_0)[2]))
+    before, after = (_f1(held_out, "label", np.nextafter(each, np.inf)) for each in (np.zeros(judged.size), decision.thresholds))
     some = held_out.n_positive() > 0
     borrowed = {"without one of these rows": int((~some).sum()), "not in the data": n_labels - judged.size}
-    return Found("label", "shrink", thresholds, judged[some], math.nan, f1[0], f1[1], borrowed)
+    return Found("label", "shrink", thresholds, judged[some], math.nan, before, after, borrowed)
 
 
 @mpi.collective
-def _f1(held_out: HeldOut, measure: str, cuts: np.ndarray, n_predicted: np.ndarray) -> float:
-    """Collective. Micro F1, or the mean over the labels that some row has, where scores of at
-    least the cuts are predicted.
-    """
+def _f1(held_out: JudgedRows, measure: str, cuts: np.ndarray, n_predicted: np.ndarray | None = None) -> float:
+    """Collective. Micro F1, or the mean over labels with a row, of predicting scores ≥ the cuts."""
+    n_predicted = _below(held_out, cuts, ABOVE_0)[2] if n_predicted is None else n_predicted
     hits, n_positive = held_out.sum_by_label(held_out.positives >= cuts[held_out.labels]), held_out.n_positive()
     if measure == "micro":
         return float(2 * hits.sum() / (n_predicted.sum() + n_positive.sum() + held_out.missed.n_pairs))
@@ -190,16 +173,12 @@ def _f1(held_out: HeldOut, measure: str, cuts: np.ndarray, n_predicted: np.ndarr
 
 
 def _half(f1: float) -> float:
-    """The least log-odds that is predicted where the threshold of the probability is half of an
-    F1.
-    """
+    """The least log-odds above a threshold of half an F1, as a probability."""
     return float(np.nextafter(math.log(f1 / (2.0 - f1)), np.inf)) if f1 > 0 else 0.0
 
 
 def between(below: float, cut: float) -> float:
-    """A threshold that divides two neighbouring scores, finite and as nearly in their middle as
-    can be: below ≤ it < cut.
-    """
+    """A finite threshold as nearly in the middle of two scores as can be: below ≤ it < cut."""
     middle = below / 2.0 + cut / 2.0
     if math.isfinite(middle) and below <= middle < cut:
         return middle
@@ -207,11 +186,7 @@ def between(below: float, cut: float) -> float:
 
 
 def best_cut(values: np.ndarray, ranking: Ranking) -> tuple[float, float]:
-    """The cut with the largest F1, and that F1: of the positives' scores `values` (falling) the
-    least that is predicted.
-
-    Of several cuts it is the highest; NaN without positives.
-    """
+    """The highest cut of positives' falling scores with the largest F1, and that F1; or NaN."""
     if not ranking.greater.size:
         return math.nan, 0.0
     hits = np.cumsum(ranking.relevant)
@@ -220,11 +195,8 @@ def best_cut(values: np.ndarray, ranking: Ranking) -> tuple[float, float]:
     return float(values[place]), float(f1[place])
 
 
-@dataclass
-class Own:
-    """The best cut of each label (n_labels): the least score that is predicted, its F1, the rows
-    predicted, and the hits.
-    """
+class Own(NamedTuple):
+    """Each label's best cut (the least score that is predicted), its F1, rows predicted, hits."""
 
     cuts: np.ndarray
     f1: np.ndarray
@@ -233,37 +205,22 @@ class Own:
 
 
 @mpi.collective
-def _count(held_out: HeldOut, by_label: bool) -> tuple[Counts, Own | None]:
-    """Collective. The counts of all pairs in one ranking; on demand also each label's best cut."""
-    comm, scorer, n = held_out.comm, held_out.scorer, held_out.n_labels
-    comparable, pool = held_out.comparable, Counts(np.concatenate(mpi.allgather_arrays(comm, held_out.to_compare().positives)))
-    own = Own(np.full(n, np.nan), np.zeros(n), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)) if by_label else None
-    for begin, end in scorer.blocks:
-        counts = []
-        if own is not None:
-            first, last = np.searchsorted(held_out.labels, [begin, end])
-            lanes = held_out.labels[first:last] - begin
-            counts = block_counts(comm, held_out.positives[first:last], lanes, np.zeros(end - begin))
-        with mpi.agreed(comm, "scoring rows"):
-            for _, scores in held_out.scores(begin, end):
-                for lane, ascending in enumerate(np.sort(np.ascontiguousarray(scores.T), axis=1)):
-                    pool.add(comparable.of_label(ascending, begin + lane))
-                    if counts:
-                        counts[lane].add(ascending)
-        if own is not None:
-            sum_tallies(comm, counts)
-            for label, count in enumerate(counts, begin):
-                ranking = count.ranking(held_out.n_rows)
-                own.cuts[label], own.f1[label] = best_cut(count.values[::-1], ranking)
-                above = count.values[::-1] >= own.cuts[label]
-                own.hits[label] = ranking.relevant[above].sum()
-                own.n_predicted[label] = (ranking.greater + ranking.equal)[above].max(initial=0)
-    sum_tallies(comm, [pool])
-    return pool, own
+def _count(held_out: JudgedRows, by_label: bool) -> tuple[tuple[float, float], Own | None]:
+    """Collective. The best cut of all pairs in one ranking, and its F1; on demand each label's."""
+    pool, found = held_out.pool(), []
+    for _, count in held_out.counts(pool, np.zeros(held_out.n_labels) if by_label else None):
+        values, ranking = count.values[::-1], count.ranking(held_out.n_rows)
+        cut, f1 = best_cut(values, ranking)
+        above = values >= cut
+        found.append((cut, f1, (ranking.greater + ranking.equal)[above].max(initial=0), ranking.relevant[above].sum()))
+    ranking = pool.ranking(held_out.n_rows * held_out.n_labels)
+    best = best_cut(pool.values[::-1], replace(ranking, n_missed=held_out.missed.n_pairs))
+    return best, Own(*map(np.array, zip(*found, strict=True))) if by_label else None
 
 
-def _guard(own: Own, n_positive: np.ndarray, n_rows: int, min_positives: int, limit: float) -> tuple[np.ndarray, dict[str, int]]:
-    """Which labels may have a threshold of their own, and how many may not, and why.
+@mpi.collective
+def _guard(own: Own, held_out: JudgedRows, search: ThresholdSearch) -> tuple[np.ndarray, dict[str, int]]:
+    """Collective. Which labels may have a threshold of their own, and how many may not, and why.
 
     In a random order so many of the predicted rows are hits, or more, with a probability of at most
     P times the tail of the hypergeometric distribution, for the cut was the best of P (Bonferroni).
@@ -271,18 +228,18 @@ def _guard(own: Own, n_positive: np.ndarray, n_rows: int, min_positives: int, li
     """
     from scipy.stats import hypergeom
 
-    enough = n_positive >= min_positives
-    chance = n_positive * hypergeom.sf(own.hits - 1, n_rows, n_positive, own.n_predicted)
+    n_positive = held_out.n_positive()
+    least, limit = search.min_positives or MIN_POSITIVES, CHANCE if search.chance is None else search.chance
+    enough = n_positive >= least
+    chance = n_positive * hypergeom.sf(own.hits - 1, held_out.n_rows, n_positive, own.n_predicted)
     informed = np.minimum(chance, 1.0) <= limit
     few, blind = int((~enough).sum()), int((enough & ~informed).sum())
-    return enough & informed, {f"with fewer than {min_positives} of these rows": few, "no better than chance": blind}
+    return enough & informed, {f"with fewer than {least} of these rows": few, "no better than chance": blind}
 
 
 @mpi.collective
-def _below(held_out: HeldOut, cuts: np.ndarray, common: float) -> tuple[np.ndarray, float, np.ndarray]:
-    """Collective. Per label the largest score below its cut, of all labels the largest value
-    (`comparable`) below `common`; the rows at or above each cut.
-    """
+def _below(held_out: JudgedRows, cuts: np.ndarray, common: float) -> tuple[np.ndarray, float, np.ndarray]:
+    """Collective. The largest score below each cut, and value below `common`; rows at each cut."""
     comm, n = held_out.comm, held_out.n_labels
     below, n_predicted = np.full(n + 1, -np.inf), np.zeros(n, dtype=np.int64)
     for begin, end in held_out.scorer.blocks:

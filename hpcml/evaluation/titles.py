@@ -1,6 +1,4 @@
-"""The titles of documents, for people who look at rows: datasets have none, the JSON lines that
-they were made of do.
-"""
+"""What rows and features are called: names in a dataset; titles in its source, JSON lines."""
 
 from __future__ import annotations
 
@@ -8,21 +6,31 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
+import numpy as np
+
 from hpcml import mpi
+from hpcml.data.dataset import DataFile
+from hpcml.data.names import names_of
 from hpcml.errors import DataError
+from hpcml.files.hdf5 import readable
 from hpcml.files.lines import LINE_MIB, open_plain
 
 LONGEST = 120  # letters of a text that stands for a title
 
 
+def names_by_number(dataset: DataFile, numbers: np.ndarray, what: str = "feature_names") -> dict[int, str]:
+    """The names that the data have for features, or `row_ids` for rows. Raises DataError."""
+    with readable(dataset.path, "hpcml convert", "dataset"):
+        names = names_of(dataset, numbers, what)
+    return {} if names is None else dict(zip(numbers.tolist(), names, strict=True))
+
+
 @mpi.collective
 def titles_of(comm: mpi.Comm, path: Path | None, ids: Collection[str]) -> dict[str, str]:
-    """Collective over `comm`. The titles of the documents of these ids, in JSON lines (plain or
-    compressed); rank 0 reads.
+    """Collective over `comm`. The titles of documents of these ids, from JSON lines.
 
-    Where a document has no title, it is the beginning of its text; where it has no id, that is the
-    number of its line. Nothing if `path` is None. Raises DataError for a file that is not JSON
-    lines.
+    A document without a title has the beginning of its text, one without an id the number of its
+    line. Nothing if `path` is None. Raises DataError for a file that is not JSON lines.
     """
     found: dict[str, str] = {}
     with mpi.agreed(comm, f"reading {path}"):
@@ -45,15 +53,11 @@ def _read(path: Path, wanted: set[str]) -> dict[str, str]:
                 document = json.loads(line)
                 name, title, text = (document.get(key) for key in ("id", "title", "text"))
             except (ValueError, AttributeError, RecursionError):
-                raise DataError(
-                    f"{path}: line {number} is no JSON object; name the JSON lines that the data were made of"
-                ) from None
-            name = str(number) if name is None else str(name)
+                about = f"{path}: line {number} is no JSON object"
+                raise DataError(f"{about}; name the JSON lines that the data were made of") from None
+            name = str(number if name is None else name)
             if name in wanted:
                 shown = title if isinstance(title, str) and title.strip() else text
-                found.setdefault(name, _shortened(" ".join(str(shown or "").split())))
+                words = " ".join(str(shown or "").split())
+                found.setdefault(name, words if len(words) <= LONGEST else words[: LONGEST - 1] + "…")
     return {name: title for name, title in found.items() if title}
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

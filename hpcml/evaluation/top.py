@@ -1,6 +1,4 @@
-"""The best labels of rows, without the scores of all: the k largest values (`comparable`), of
-equal ones lower numbers.
-"""
+"""The best labels of rows: the k largest values (`comparable`), of equal ones lower numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.scoring import ClassifierScorer, CombinedScorer, Scorer
+from hpcml.evaluation.scoring import BlockWeights, ClassifierScorer, CombinedScorer, Scorer
 from hpcml.kernels import top as kernels
 from hpcml.model.linear import Model, SparseRows
 
@@ -22,17 +20,13 @@ class Best:
     """The best of the labels whose scores have been added so far, for n rows."""
 
     def __init__(self, n_rows: int, size: int, comparable: Comparable | None = None) -> None:
-        """`size` (k) is at most the number of labels that will be added; without `comparable`,
-        labels are compared by scores.
-        """
+        """`size` (k), at most the labels to come; compared by scores without `comparable`."""
         self.sigmoids = (np.zeros(0), np.zeros(0)) if comparable is None else comparable.sigmoids
         self.scores = np.full((n_rows, size), -np.inf)
         self.labels = np.full((n_rows, size), kernels.NONE, dtype=np.int32)
 
     def add(self, row: int, scores: np.ndarray, first: int) -> None:
-        """Take scores (n, B) of rows row, row + 1, ... for labels first, first + 1, ...,
-        whichever come first.
-        """
+        """Take scores (n, B) of rows `row`, ... for labels `first`, ..., in any order."""
         if self.scores.shape[1]:
             some = slice(row, row + scores.shape[0])
             kernels.keep_best(scores, first, *self.sigmoids, self.scores[some], self.labels[some])
@@ -44,30 +38,21 @@ class Best:
 
 
 class BlockwiseTop:
-    """The best labels of a model of any kind, block of labels by block. Where `keeps`, the
-    weights are expanded only once.
-    """
+    """The best labels of any model, block by block; `keeps`: weights are expanded only once."""
 
     def __init__(self, size: int, keeps: bool) -> None:
-        self.size, self.keeps = size, keeps
-        self._kept: list[tuple[np.ndarray, ...]] | None = None
+        self.size, self._weights = size, BlockWeights(keeps)
 
     def best(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> Best:
         """Local. Raises NonFiniteError if a score is not a number."""
-        if self._kept is None and self.keeps:
-            self._kept = [scorer.weights(*block) for block in scorer.blocks]
         out = Best(rows.size, self.size, Comparable(scorer.model, scorer.labels))
-        for number, (begin, end) in enumerate(scorer.blocks):
-            scores = scorer.rows_scores(rows, *(self._kept[number] if self._kept else scorer.weights(begin, end)))
-            scorer.check_numbers(scores.max(axis=0), scorer.labels[begin:end])
-            out.add(0, np.ascontiguousarray(scores), begin)
+        for block, scores in self._weights.scores(scorer, rows):
+            out.add(0, np.ascontiguousarray(scores), block.start)
         return out.sort()
 
 
 class InvertedTop:
-    """The best labels of a sparse linear model, row by row, by its weights column by column: 8
-    or 12 bytes for each of them.
-    """
+    """The best labels of a sparse model, row by row, by columns: 8 or 12 bytes a weight."""
 
     def __init__(self, model: Model, size: int, W: SparseRows, n_columns: int) -> None:
         """`W` is the model's, with so many columns."""
@@ -103,11 +88,7 @@ class InvertedTop:
 
 @mpi.collective
 def top_of(comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: bool) -> BlockwiseTop | InvertedTop:
-    """Collective over `comm`. What finds the best `size` labels, or all if they are fewer, of the
-    scorer's, which are its model's.
-
-    `keeps`: there is room for the weights of all labels.
-    """
+    """Collective over `comm`. What finds the best `size` labels, or all, of the scorer's model."""
     size = min(size, scorer.model.n_labels)
     if not isinstance(scorer, Scorer) or isinstance(scorer, CombinedScorer):
         return BlockwiseTop(size, keeps)
@@ -121,19 +102,8 @@ def top_of(comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: 
         return InvertedTop(model, size, W, model.n_columns)
 
 
-def n_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) -> np.ndarray:
-    """How many of the labels of the rows' places 1, 2, ... are true (k, int64); pairs as
-    `are_true` has them.
-    """
-    return are_true(best, rows, labels, n_labels).sum(axis=0, dtype=np.int64)
-
-
 def are_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) -> np.ndarray:
-    """Which of the best labels of each row, best first, are true (n × k, bool).
-
-    (rows[p], labels[p]) are the true pairs: places of rows among the best's, and label numbers
-    below `n_labels`.
-    """
+    """Which of each row's best labels are true (n × k); true pairs are (rows[p], labels[p])."""
     true = np.sort(rows.astype(np.int64) * n_labels + labels)
     found = np.arange(best.labels.shape[0], dtype=np.int64)[:, None] * n_labels + best.labels
     places = np.searchsorted(true, found)
@@ -144,9 +114,7 @@ def are_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) ->
 
 
 def precision_at(hits: np.ndarray, n_rows: int) -> dict[int, float]:
-    """For each k of PRECISION_AT, the share of true ones among the k best labels, or all, of the
-    rows; hits as `n_true` counts.
-    """
+    """For each k of PRECISION_AT the share of true ones (hits at each place) among the best."""
     totals = np.cumsum(hits)
     sizes = {k: min(k, hits.size) for k in PRECISION_AT}
     return {k: int(totals[n - 1]) / (n * n_rows) if n_rows and n else float("nan") for k, n in sizes.items()}

@@ -1,6 +1,4 @@
-"""Labels that a model has not learnt, and what may be the reason; labels whose rows are nearly
-those of another label.
-"""
+"""Labels that a model has not learnt, and maybe why; labels of nearly the rows of another."""
 
 from __future__ import annotations
 
@@ -13,14 +11,12 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.names import names_of
 from hpcml.data.shard import Shard, load_shard, rows_of
 from hpcml.evaluation.evaluate import Evaluation, evaluate
-from hpcml.files.hdf5 import readable
+from hpcml.evaluation.titles import names_by_number
 from hpcml.files.table import table
 from hpcml.log import Log, joined, named, plural
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import Trained
 
 LEVEL = 0.05  # of random orders so many do better than what counts as chance
 DRAWS = 499  # random orders for each number of positives
@@ -104,37 +100,22 @@ class Learnability:
             cells = [["label", "training rows", "judged rows", "avg prec", "chance", "reason"]]
             for each in self.unlearnt[:SHOWN]:
                 words = ", ".join(named(self.name(feature), 30) for feature in each.features[:WORDS])
-                reason = each.reason + (f" ({words})" if words else "")
                 numbers = (f"{each.n_trained:,}", f"{each.n_judged:,}", f"{each.average_precision:.4f}", f"{each.chance:.4f}")
-                cells.append([each.label, *numbers, reason])
-            lines += ["", *table(cells), *self._more(len(self.unlearnt))]
+                cells.append([each.label, *numbers, each.reason + (f" ({words})" if words else "")])
+            lines += ["", *table(cells), *_more(len(self.unlearnt))]
         if self.twins:
             cells = [["labels of nearly the same training rows", "and", "rows", "rows", "Jaccard", "avg prec", "avg prec"]]
             for pair in self.twins[:SHOWN]:
-                counts = (f"{pair.n_one:,}", f"{pair.n_other:,}", f"{pair.jaccard:.3f}")
                 values = ("-" if np.isnan(value) else f"{value:.4f}" for value in pair.values)
-                cells.append([pair.one, pair.other, *counts, *values])
-            lines += ["", *table(cells), *self._more(len(self.twins))]
+                cells.append([pair.one, pair.other, f"{pair.n_one:,}", f"{pair.n_other:,}", f"{pair.jaccard:.3f}", *values])
+            lines += ["", *table(cells), *_more(len(self.twins))]
         return joined(lines)
-
-    def _more(self, n: int) -> list[str]:
-        return [f"and {n - SHOWN:,} more: --json FILE writes all"] if n > SHOWN else []
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""
-        about = {"model": self.model, "data": self.data, "split": self.split, "trained_on": self.trained_on}
-        counts = {"n_judged": self.n_judged, "n_not_judged": self.n_not_judged}
         labels = [
-            {
-                "label": each.label,
-                "n_trained": each.n_trained,
-                "n_judged": each.n_judged,
-                "average_precision": each.average_precision,
-                "chance": each.chance,
-                "reason": each.reason,
-                "features": [{"feature": f, "name": self.names.get(f)} for f in each.features],
-                "twin": each.twin,
-            }
+            {name: getattr(each, name) for name in ("label", "n_trained", "n_judged", "average_precision", "chance", "reason")}
+            | {"features": [{"feature": f, "name": self.names.get(f)} for f in each.features], "twin": each.twin}
             for each in self.unlearnt
         ]
         twins = [
@@ -142,12 +123,16 @@ class Learnability:
              "average_precision": [None if np.isnan(v) else v for v in t.values]}
             for t in self.twins
         ]  # fmt: skip
-        return {**about, **counts, "unlearnt": labels, "twins": twins}
+        about = {name: getattr(self, name) for name in ("model", "data", "split", "trained_on", "n_judged", "n_not_judged")}
+        return {**about, "unlearnt": labels, "twins": twins}
+
+
+def _more(n: int) -> list[str]:
+    return [f"and {n - SHOWN:,} more: --json FILE writes all"] if n > SHOWN else []
 
 
 def chance_of(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
-    """The average precision (n) that LEVEL of random orders of `n_rows` rows exceed, for so many
-    positives (n, above 0).
+    """The average precision (n) that LEVEL of random orders exceed, for n_positive (n, above 0).
 
     Simulated for SIZES; between them by the ratio to the share of positives of the next smaller
     size, which is a little larger.
@@ -165,9 +150,8 @@ def chance_of(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
 
 
 @mpi.collective
-def find_unlearnt(comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, split: str, log: Log) -> Learnability:
-    """Collective over `comm`. The labels that a model ranks no better than chance on a split, and
-    why; the same on all ranks.
+def find_unlearnt(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, log: Log) -> Learnability:
+    """Collective over `comm`. The labels ranked no better than chance on a split, and why.
 
     What rows have in common is looked for in those that the model was trained on, if the data have
     that split, else in all. Raises ConfigError or DataError if model, data and split do not fit.
@@ -187,18 +171,16 @@ def find_unlearnt(comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataF
     twin_of: dict[str, str] = {}
     for pair in reversed(twins):  # the most alike last, so that it stays
         twin_of |= {pair.one: pair.other, pair.other: pair.one}
-    features = list(_own_features(known, unlearnt))
     found = []
-    for place, own in zip(unlearnt.tolist(), features, strict=True):
-        name = evaluation.label_names[place]
-        numbers = (int(known.n_positive[place]), int(evaluation.n_positive[place]), float(values[place]), float(chance[place]))
-        found.append(Unlearnt(name, *numbers, own, twin_of.get(name)))
+    for place, own in zip(unlearnt.tolist(), _own_features(known, unlearnt), strict=True):
+        name, counts = evaluation.label_names[place], (int(known.n_positive[place]), int(evaluation.n_positive[place]))
+        found.append(Unlearnt(name, *counts, float(values[place]), float(chance[place]), own, twin_of.get(name)))
     found.sort(key=lambda each: (-each.n_trained, each.label))
     wanted = np.unique(np.array([feature for each in found for feature in each.features], dtype=np.int64))
-    with mpi.agreed(comm, f"reading {dataset.path}"), readable(dataset.path, "hpcml convert", "dataset"):
-        names = names_of(dataset, wanted)
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        names = names_by_number(dataset, wanted)
     about = (evaluation.model, evaluation.data, split, trained_on, judged.size, evaluation.n_without_positives)
-    return Learnability(*about, found, twins, {} if names is None else dict(zip(wanted.tolist(), names, strict=True)))
+    return Learnability(*about, found, twins, names)
 
 
 class _TrainingRows:
@@ -221,9 +203,7 @@ class _TrainingRows:
 
     @mpi.collective
     def counts(self, labels: np.ndarray, other: Any) -> Iterator[tuple[int, np.ndarray]]:
-        """Collective. (label, how many of its rows have each column of `other` (n)), over all
-        ranks, block of labels by block.
-        """
+        """Collective. (label, how many of its rows have each column of `other` (n))."""
         step = max(1, BLOCK_BYTES // (8 * max(1, other.shape[1])))
         for begin in range(0, labels.size, step):
             some = labels[begin : begin + step]
@@ -234,9 +214,7 @@ class _TrainingRows:
 
 @mpi.collective
 def _twins(rows: _TrainingRows, evaluation: Evaluation) -> list[Twins]:
-    """Collective. The pairs of labels whose sets of rows have a Jaccard index of at least ALIKE,
-    the most alike first.
-    """
+    """Collective. Pairs of labels whose rows have a Jaccard index ≥ ALIKE, most alike first."""
     n, values, found = rows.n_positive, evaluation.values["average_precision"], []
     for label, both in rows.counts(np.flatnonzero(n > 1), rows.by_label.T.tocsr()):
         jaccard = both / np.maximum(1, n[label] + n - both)
@@ -250,12 +228,11 @@ def _twins(rows: _TrainingRows, evaluation: Evaluation) -> list[Twins]:
 
 @mpi.collective
 def _own_features(rows: _TrainingRows, labels: np.ndarray) -> Iterator[list[int]]:
-    """Collective. Of each label the features that its rows have more often than others, beyond
-    chance, the surest first.
+    """Collective. The features that each label's rows have beyond chance, the surest first.
 
-    A feature of c of the label's R rows and of m of all n rows: p is the hypergeometric probability
-    of at least c. It is beyond chance if p times the number of features that could be found (those
-    of 2 rows or more) is at most LEVEL (Bonferroni).
+    A feature of c of the label's R rows and of m of all n rows is beyond chance if the
+    hypergeometric probability of at least c, times the features of 2 rows or more (Bonferroni), is
+    at most LEVEL.
     """
     from scipy.stats import hypergeom
 

@@ -1,5 +1,4 @@
-"""The rows that a model is most wrong about: of each label those missed, and those wrongly given,
-farthest beyond its threshold.
+"""The most wrong rows of each label, missed or wrongly given, farthest beyond its threshold.
 
 How far is a difference of scores, or of log-odds where the model has probabilities, so that labels
 can be compared (`comparable`).
@@ -16,19 +15,17 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.names import names_of
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.comparable import BY_PROBABILITY, BY_SCORE
 from hpcml.evaluation.counts import Counts
-from hpcml.evaluation.evaluate import TruePairs, evaluate
+from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.explain import labels_to_show
+from hpcml.evaluation.judged import JudgedRows, ScoreWatcher
 from hpcml.evaluation.ranking import Ranking
-from hpcml.evaluation.titles import titles_of
-from hpcml.files.hdf5 import readable
+from hpcml.evaluation.titles import names_by_number, titles_of
 from hpcml.files.table import table
 from hpcml.log import Log, joined, named, plural
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import Trained
 
 NOBODY = -1  # the number of no row
 KINDS = ("missed", "given")  # true labels at or below their threshold, false ones above
@@ -37,13 +34,12 @@ UNITS = {
     BY_PROBABILITY: "how far the log-odds of the probability are beyond those at the label's threshold",
 }
 TITLES = {"missed": "true labels that are not given", "given": "labels that are given and not true"}
+OF_ONE = {"missed": "rows that have it and are not given it", "given": "rows that are given it and do not have it"}
 
 
 @dataclass(frozen=True)
 class WrongRow:
-    """A row of a dataset and a label (its place among those evaluated) that it lacks, or has
-    wrongly.
-    """
+    """A row of a dataset and a label (its place among the evaluated) missed or wrongly given."""
 
     row: int
     label: int
@@ -52,9 +48,7 @@ class WrongRow:
 
 
 class _Table:
-    """Of each label the `size` rows whose scores are farthest beyond the threshold; of equal
-    ones those of lower numbers.
-    """
+    """Each label's `size` rows farthest beyond the threshold; of equal ones the lower numbers."""
 
     def __init__(self, n_labels: int, size: int) -> None:
         self.rows = np.full((n_labels, size), NOBODY, dtype=np.int64)
@@ -77,10 +71,8 @@ class _Table:
             kept[labels[order], places] = values[order]
 
 
-class WrongRows:
-    """A `Watch` that keeps the most wrong rows of each label: 48 bytes for each of `size` rows,
-    and the true pairs.
-    """
+class WrongRows(ScoreWatcher):
+    """A `ScoreWatcher` that keeps the most wrong rows: 48 bytes for each, and the true pairs."""
 
     def __init__(self, thresholds: np.ndarray, size: int) -> None:
         """`thresholds` (n_labels) are those of all labels of the model."""
@@ -89,32 +81,27 @@ class WrongRows:
         self._tables: dict[str, _Table] = {}
 
     @mpi.collective
-    def begin(self, comm: mpi.Comm, pairs: TruePairs) -> None:
-        """Collective over `comm`. Take the pairs that are missed."""
-        self.comm, self._pairs, self.thresholds = comm, pairs, self._of_model[pairs.evaluated]
+    def begin(self, judged: JudgedRows) -> None:
+        """Collective. Take the pairs that are missed."""
+        self._judged, self.thresholds = judged, self._of_model[judged.numbers]
         self._tables = {kind: _Table(self.thresholds.size, self.size) for kind in KINDS}
-        beyond = self.thresholds[pairs.labels] - pairs.scores
+        beyond = self.thresholds[judged.labels] - judged.positives
         wrong = beyond >= 0
-        rows = pairs.row_numbers[pairs.rows[wrong]]
-        self._tables["missed"].take(pairs.labels[wrong], rows, beyond[wrong], pairs.scores[wrong])
+        rows = judged.row_numbers(judged.rows[wrong])
+        self._tables["missed"].take(judged.labels[wrong], rows, beyond[wrong], judged.positives[wrong])
 
     def add(self, row: int, scores: np.ndarray, begin: int) -> None:
-        """Take those of a block's scores (n, B) that are above their thresholds and of no true
-        pair. Local.
-        """
-        pairs, table, end = self._pairs, self._tables["given"], begin + scores.shape[1]
+        """Take a block's scores (n, B) above thresholds that are of no true pair. Local."""
+        judged, table, end = self._judged, self._tables["given"], begin + scores.shape[1]
         beyond = scores - self.thresholds[begin:end]
-        first, last = np.searchsorted(pairs.labels, [begin, end])
-        rows, labels = pairs.rows[first:last], pairs.labels[first:last]
+        first, last = np.searchsorted(judged.labels, [begin, end])
+        rows, labels = judged.rows[first:last], judged.labels[first:last]
         mine = (rows >= row) & (rows < row + scores.shape[0])
         beyond[rows[mine] - row, labels[mine] - begin] = -np.inf
         # rows come in ascending order, so one that is as far beyond as the last that is kept comes too late
         rows, lanes = np.nonzero(beyond > np.maximum(table.beyond[begin:end, -1], 0.0))
         if rows.size:
-            table.take(begin + lanes, pairs.row_numbers[row + rows], beyond[rows, lanes], scores[rows, lanes])
-
-    def add_sorted(self, label: int, ascending: np.ndarray) -> None:
-        """Nothing. Local."""
+            table.take(begin + lanes, judged.row_numbers(row + rows), beyond[rows, lanes], scores[rows, lanes])
 
     @mpi.collective
     def end(self, pool: Counts, ranking: Ranking) -> None:
@@ -124,7 +111,7 @@ class WrongRows:
             labels = np.repeat(np.arange(self.thresholds.size), self.size)
             columns: list[np.ndarray] = [labels, mine.rows.ravel(), mine.beyond.ravel(), mine.scores.ravel()]
             chosen = columns[1] != NOBODY
-            joined.take(*(np.concatenate(mpi.allgather_arrays(self.comm, column[chosen])) for column in columns))
+            joined.take(*(np.concatenate(mpi.allgather_arrays(self._judged.comm, column[chosen])) for column in columns))
             self._tables[kind] = joined
 
     def of_label(self, kind: str, label: int) -> list[WrongRow]:
@@ -136,17 +123,16 @@ class WrongRows:
         """The n most wrong pairs of all labels; of equal ones those of lower rows, then labels."""
         table = self._tables[kind]
         labels, places = np.nonzero(table.rows != NOBODY)
-        beyond = self._pairs.comparable.distances(table.beyond[labels, places], labels)
+        beyond = self._judged.comparable.distances(table.beyond[labels, places], labels)
         order = np.lexsort((labels, table.rows[labels, places], -beyond))[:n]
         return self._listed(kind, labels[order], places[order])
 
     def _listed(self, kind: str, labels: np.ndarray, places: np.ndarray) -> list[WrongRow]:
         """The rows in these places (n) of the labels (n)."""
         table = self._tables[kind]
-        rows, scores = table.rows[labels, places], table.scores[labels, places]
-        beyond = self._pairs.comparable.distances(table.beyond[labels, places], labels)
-        columns = (rows.tolist(), labels.tolist(), beyond.tolist(), scores.tolist())
-        return [WrongRow(*values) for values in zip(*columns, strict=True)]
+        beyond = self._judged.comparable.distances(table.beyond[labels, places], labels)
+        columns = (table.rows[labels, places], labels, beyond, table.scores[labels, places])
+        return [WrongRow(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 @dataclass
@@ -170,7 +156,7 @@ class MostWrong:
         ]
         for label, by_kind in self.found:
             for kind, rows in by_kind.items():
-                heading = (f"{named(label)}: " if label else "") + (TITLES[kind] if not label else f"rows {self._of_one(kind)}")
+                heading = f"{named(label)}: {OF_ONE[kind]}" if label else TITLES[kind]
                 cells = [[heading, *([] if label else ["label"]), "beyond", "score", *(["title"] if self.titles else [])]]
                 for each in rows:
                     names = [] if label else [self.label_names[each.label]]
@@ -178,9 +164,6 @@ class MostWrong:
                     cells.append([f"  {self._name(each.row)}", *names, f"{each.beyond:.4g}", f"{each.score:.4g}", *title])
                 lines += ["", *(table(cells) if rows else [f"{heading}: none"])]
         return joined(lines)
-
-    def _of_one(self, kind: str) -> str:
-        return "that have it and are not given it" if kind == "missed" else "that are given it and do not have it"
 
     def _name(self, row: int) -> str:
         return self.row_ids.get(row, f"row {row}")
@@ -194,8 +177,7 @@ class MostWrong:
             names = {"row": each.row, "id": self.row_ids.get(each.row), **title, "label": name}
             return {**names, "beyond": each.beyond, "score": each.score}
 
-        about = {"model": self.model, "data": self.data, "split": self.split, "n_rows": self.n_rows}
-        about |= {"ordered_by": self.compared_by}
+        about = {name: getattr(self, name) for name in ("model", "data", "split", "n_rows")} | {"ordered_by": self.compared_by}
         found = [{"label": label or None, **{kind: [of(e) for e in rows] for kind, rows in by.items()}} for label, by in self.found]
         return {**about, "wrong": found}
 
@@ -203,7 +185,7 @@ class MostWrong:
 @mpi.collective
 def most_wrong(
     comm: mpi.Comm,
-    model: Model | ClassifierModel,
+    model: Trained,
     dataset: DataFile,
     split: str,
     wanted: Sequence[str],
@@ -211,8 +193,7 @@ def most_wrong(
     log: Log,
     titles: Path | None = None,
 ) -> MostWrong:
-    """Collective over `comm`. The n most wrong rows of a split, missed and wrongly given, for each
-    label named or for all together.
+    """Collective over `comm`. The n most wrong rows of a split, for each label named or for all.
 
     `titles`: JSON lines with those of the rows. The same on all ranks. Raises ConfigError for n
     below 1 or a label that the model lacks, DataError if model and data do not fit.
@@ -222,7 +203,7 @@ def most_wrong(
     with mpi.agreed(comm, f"reading {model.path}"):
         labels = labels_to_show(model, wanted).tolist() if wanted else None
     watch = WrongRows(model.thresholds, n)
-    evaluation = evaluate(comm, model, dataset, split, log, labels, watch)
+    evaluation = evaluate(comm, model, dataset, split, log, labels, [watch])
     places = {label: place for place, label in enumerate(evaluation.labels.tolist())}
     if labels is None:
         found = [("", {kind: watch.worst(kind, n) for kind in KINDS})]
@@ -232,8 +213,7 @@ def most_wrong(
                 raise DataError(f"{dataset.path}: it has no label {model.label_names[label]!r}, so no row of it is wrong")
         found = [(model.label_names[label], {kind: watch.of_label(kind, places[label]) for kind in KINDS}) for label in labels]
     rows = np.unique(np.array([each.row for _, by in found for some in by.values() for each in some], dtype=np.int64))
-    with mpi.agreed(comm, f"reading {dataset.path}"), readable(dataset.path, "hpcml convert", "dataset"):
-        ids = names_of(dataset, rows, "row_ids")
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        row_ids = names_by_number(dataset, rows, "row_ids")
     about = (str(model.path), str(dataset.path), split, evaluation.n_rows, evaluation.label_names)
-    row_ids = {} if ids is None else dict(zip(rows.tolist(), ids, strict=True))
     return MostWrong(*about, found, row_ids, evaluation.compared_by, titles_of(comm, titles, row_ids.values()))

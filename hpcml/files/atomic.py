@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -72,6 +73,12 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_json(path: Path | str, content: object) -> None:
+    """Write indented JSON, whole or not at all. Local; raises DataError."""
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_whole(path, text.encode(errors="backslashreplace"))  # half a surrogate pair becomes JSON's escape
 
 
 def write_whole(path: Path | str, content: bytes) -> None:

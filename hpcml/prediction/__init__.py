@@ -1,10 +1,8 @@
-"""Scores of rows, streaming, by all ranks: to HDF5, CSV or svmlight, the same bytes on any number
-of them.
+"""Scores of rows, streaming, by all ranks: the same bytes on any number of them.
 
-    predict(comm, open_model("runs/docs"), dataset, "test", Path("answers.csv"), "labels", False,
-    log)
+    predict(comm, model, dataset, "test", Path("answers.csv"), "labels", False, log)
 
 What comes in are a model and the rows of a dataset, or of a text as it comes (`stream`). What goes
-out are scores, probabilities, flags of labels, or the best labels of each row (`top`), chunk by
+out are scores, probabilities, flags of labels, or the best labels of each row (`texts`), chunk by
 chunk of rows. Begin with `predict`.
 """

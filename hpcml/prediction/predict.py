@@ -1,13 +1,10 @@
-"""Scoring rows with a model, to HDF5, CSV or svmlight: streaming, by all ranks, the same bytes
-on any number of them.
-"""
+"""Scoring rows with a model, to HDF5, CSV or svmlight: streaming, the same bytes on any ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import closing
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,76 +16,46 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, file_error
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.evaluation.scoring import WEIGHT_BYTES, scorer_of
+from hpcml.evaluation.scoring import WEIGHT_BYTES, BlockWeights, scorer_of
 from hpcml.evaluation.top import InvertedTop, top_of
 from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import NAME_CHUNK, describe_matrix, matrix_slabs, stamp, write_label_titles, write_strings
 from hpcml.files.slabs import Slab, SlabFile, new_file, write_at
-from hpcml.files.table import csv_text, escaped_name
+from hpcml.files.table import escaped_name
 from hpcml.log import Log, Progress, plural
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
-from hpcml.prediction import bioasq
-from hpcml.prediction.top import TOP_TEXT_FORMATS, TopChunk, What, check_what, what_is_written
+from hpcml.model.linear import Trained
+from hpcml.prediction import texts
+from hpcml.prediction.texts import ScoredRows, What
 
 CHUNK_BYTES = 1 << 27  # the scores (or flags) of a chunk of rows for all labels
 MAX_ROWS = 1 << 16
-TEXT_VALUES = 1 << 20
 COPY_BYTES = 1 << 24
-
-
-@dataclass
-class ScoredRows:
-    """Consecutive rows of the split: `values` (n × L) are scores, or flags where only labels are
-    wanted.
-    """
-
-    first: int  # the place of the first row in the split
-    rows: np.ndarray  # row numbers of the dataset
-    values: np.ndarray
-
-    def labels(self, thresholds: np.ndarray | float = 0.0) -> list[list[int]]:
-        """The predicted labels of each row, ascending: those whose flag or score is above their
-        thresholds (n_labels).
-        """
-        rows, labels = np.nonzero(self.values > thresholds)
-        bounds = np.searchsorted(rows, np.arange(self.rows.size + 1))
-        return [labels[a:b].tolist() for a, b in pairwise(bounds)]
-
-    def pieces(self) -> Iterator[ScoredRows]:
-        """The chunk in pieces of about TEXT_VALUES values, small enough to be formatted in
-        memory.
-        """
-        step = max(1, TEXT_VALUES // max(1, self.values.shape[1]))
-        for a in range(0, self.rows.size, step):
-            yield ScoredRows(self.first + a, self.rows[a : a + step], self.values[a : a + step])
+FORMATS = (".h5", *texts.TEXT_FORMATS)  # of scores and labels; and BioASQ's, of labels only
 
 
 class Prediction:
-    """Predictions for rows, chunk by chunk: scores (`shown` makes probabilities of them), or
-    flags where labels are wanted.
-    """
+    """Predictions for rows, chunk by chunk: scores, which `shown` makes probabilities, or flags."""
 
     has_ids = False
+    _top: Any = None  # what finds the best labels, where only so many are asked for
     _sigmoids: tuple[np.ndarray, np.ndarray] | None = None  # what makes probabilities of the scores, if they are asked for
 
     @mpi.collective
-    def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, what: What, shard: Shard, top: int | None = None) -> None:
-        """Collective over `comm`. `shard`, of this rank, has rows as they will come, or none;
-        `top`: so many labels of each.
-        """
+    def __init__(self, comm: mpi.Comm, model: Trained, what: What, shard: Shard, top: int | None = None) -> None:
+        """Collective over `comm`. `shard`: this rank's rows, or none; `top`: labels of each."""
         self.comm, self.model, self.what = comm, model, what
         if what == "probabilities":
             self._sigmoids = model.check_probabilities()
         self.scorer = scorer_of(model, shard, np.arange(model.n_labels))
         self.scorer.warm_up(comm)
-        self._kept: list[tuple[np.ndarray, ...]] | None = None
-        self._top = None if top is None else top_of(comm, self.scorer, top, self.keeps_weights)
+        self._weights = BlockWeights(self.keeps_weights)
+        if top is not None:
+            self._top = top_of(comm, self.scorer, top, self.keeps_weights)
 
     @property
-    def n_best(self) -> int:
-        """How many labels of a row are written, where only the best ones are."""
-        return self._top.size
+    def n_best(self) -> int | None:
+        """How many labels of a row are written, where only the best ones are; else None."""
+        return None if self._top is None else self._top.size
 
     @cached_property
     def escaped_names(self) -> list[str]:
@@ -105,7 +72,7 @@ class Prediction:
         return self.room_for_weights(self.model)
 
     @staticmethod
-    def room_for_weights(model: Model | ClassifierModel) -> bool:
+    def room_for_weights(model: Trained) -> bool:
         """Whether there is room for the weights of all labels, expanded."""
         combination = getattr(model, "combination", None)
         parts = 1 if combination is None else combination.n_parts
@@ -117,42 +84,26 @@ class Prediction:
         return self.keeps_weights or isinstance(self._top, InvertedTop)
 
     def shown(self, scores: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
-        """The values that are written for scores (n × L, or n × k of such labels): the scores,
-        or their probabilities.
-        """
+        """The scores (n × L, or n × k of such labels), or their probabilities, as written."""
         return scores if self._sigmoids is None else probabilities(scores, *self._sigmoids, labels)
 
-    def scored(self, shard: Shard) -> Iterator[Any]:
-        """Score the rows of a shard: a `ScoredRows` at a time, or `TopChunk` with `top`. Local.
-        Raises NonFiniteError.
-        """
-        return self._scores(shard) if self._top is None else self._best(shard)
-
-    def _best(self, shard: Shard) -> Iterator[TopChunk]:
-        """Find the best labels of the rows of a shard. Local."""
+    def scored(self, shard: Shard) -> Iterator[ScoredRows]:
+        """Score a shard's rows for all labels, or find the best. Local. Raises NonFiniteError."""
         scorer: Any = scorer_of(self.model, shard, self.scorer.labels)
-        step = max(1, min(MAX_ROWS, CHUNK_BYTES // (12 * max(1, self.n_best))))
+        flags, thresholds = self.what == "labels", self.model.thresholds
+        width = (1 if flags else 8) * self.model.n_labels if self.n_best is None else 12 * self.n_best
+        step = max(1, min(MAX_ROWS, CHUNK_BYTES // max(1, width)))
         for begin in range(0, shard.n_local, step):
             some = shard.rows[begin : begin + step]
-            best = self._top.best(scorer, some)
-            yield TopChunk(shard.first_local + begin, shard.first_row + some, best.labels, best.scores)
-
-    def _scores(self, shard: Shard) -> Iterator[ScoredRows]:
-        """Score the rows of a shard for all labels. Local."""
-        model, rows, scorer = self.model, shard.rows, scorer_of(self.model, shard, self.scorer.labels)
-        if self._kept is None and self.keeps_weights:
-            self._kept = [scorer.weights(*block) for block in scorer.blocks]
-        dtype = np.dtype(np.bool_ if self.what == "labels" else np.float64)
-        step = max(1, min(MAX_ROWS, CHUNK_BYTES // (dtype.itemsize * max(1, model.n_labels))))
-        thresholds = model.thresholds
-        for begin in range(0, rows.size, step):
-            some = rows[begin : begin + step]
-            values = np.empty((some.size, model.n_labels), dtype=dtype)
-            for number, block in enumerate(scorer.blocks):
-                scores = scorer.rows_scores(some, *(self._kept[number] if self._kept else scorer.weights(*block)))
-                scorer.check_numbers(scores.max(axis=0), scorer.labels[slice(*block)])
-                values[:, slice(*block)] = scores > thresholds[slice(*block)] if self.what == "labels" else scores
-            yield ScoredRows(shard.first_local + begin, shard.first_row + some, values)
+            first, rows = shard.first_local + begin, shard.first_row + some
+            if self._top is not None:
+                best = self._top.best(scorer, some)
+                yield ScoredRows(first, rows, best.scores, best.labels)
+                continue
+            values: np.ndarray = np.empty((some.size, self.model.n_labels), dtype=np.bool_ if flags else np.float64)
+            for block, scores in self._weights.scores(scorer, some):
+                values[:, block] = scores > thresholds[block] if flags else scores
+            yield ScoredRows(first, rows, values)
 
 
 class DatasetPrediction(Prediction):
@@ -160,19 +111,9 @@ class DatasetPrediction(Prediction):
 
     @mpi.collective
     def __init__(
-        self,
-        comm: mpi.Comm,
-        model: Model | ClassifierModel,
-        dataset: DataFile,
-        split: str,
-        what: What,
-        log: Log,
-        top: int | None = None,
+        self, comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, what: What, log: Log, top: int | None = None
     ) -> None:
-        """Collective over `comm`.
-
-        Raises ConfigError for an unknown split, DataError for an unreadable file.
-        """
+        """Collective over `comm`. Raises ConfigError for an unknown split, or DataError."""
         self.dataset, self.split, self.log = dataset, split, log
         self.shard = load_shard(comm, dataset, split)
         super().__init__(comm, model, what, self.shard, top)
@@ -186,67 +127,19 @@ class DatasetPrediction(Prediction):
 
     def chunks(self) -> Iterator[Any]:
         """Score this rank's rows. Local. Raises NonFiniteError if a score is not a number."""
-        progress, done = Progress(self.log, "scoring rows (rank 0)", self.shard.n_local), 0
-        try:
+        done = 0
+        with closing(Progress(self.log, "scoring rows (rank 0)", self.shard.n_local)) as progress:
             for chunk in self.scored(self.shard):
                 self.dataset.check_unchanged()
                 yield chunk
                 done += chunk.rows.size
                 progress.update(done)
-        finally:
-            progress.close()
-
-
-def csv_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
-    """Lines `row,id?,score...` or `row,id?,labels` (`joined_names`); the header for None."""
-    if chunk is None:
-        wanted = ["labels"] if prediction.what == "labels" else prediction.model.label_names
-        return csv_text([["row", *(["id"] if prediction.has_ids else []), *wanted]])
-    ids: list[list[str]] = [[name] for name in prediction.ids(chunk.rows)] if prediction.has_ids else [[]] * chunk.rows.size
-    if prediction.what != "labels":
-        shown = prediction.shown(chunk.values)
-        return csv_text([row, *name, *values.tolist()] for row, name, values in zip(chunk.rows, ids, shown, strict=True))
-    cells = (";".join(prediction.escaped_names[label] for label in labels) for labels in chunk.labels())
-    return csv_text([row, *name, labels] for row, name, labels in zip(chunk.rows, ids, cells, strict=True))
-
-
-def svmlight_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
-    """Lines `LABEL,LABEL l:score l:score ...`, or `LABEL,LABEL 1:1`; labels count from 1. No
-    header.
-    """
-    if chunk is None:
-        return ""
-    lines, thresholds = [], 0.0 if prediction.what == "labels" else prediction.model.thresholds
-    for labels, values in zip(chunk.labels(thresholds), prediction.shown(chunk.values), strict=True):
-        target = ",".join(str(label + 1) for label in labels)
-        if prediction.what != "labels":
-            rest = " ".join(f"{number}:{score!r}" for number, score in enumerate(values.tolist(), 1))
-        else:
-            rest = "1:1"  # readers skip blank lines, so a row without labels must not be one
-        lines.append(f"{target} {rest}\n")
-    return "".join(lines)
-
-
-Lines = Callable[[Prediction, Any], str]  # of a ScoredRows, or of a TopChunk where only the best labels are written
-TEXT_FORMATS: dict[str, Lines] = {
-    ".csv": csv_lines,
-    ".svm": svmlight_lines,
-    ".svmlight": svmlight_lines,
-}
-FORMATS = (".h5", *TEXT_FORMATS)  # of scores and labels; and bioasq.ENDING, of labels only
-
-
-def lines_of(ending: str, top: int | None) -> Lines:
-    """The writer of the lines of a text."""
-    if ending == bioasq.ENDING:
-        return bioasq.bioasq_lines
-    return (TEXT_FORMATS if top is None else TOP_TEXT_FORMATS)[ending]
 
 
 @mpi.collective
 def predict(
     comm: mpi.Comm,
-    model: Model | ClassifierModel,
+    model: Trained,
     dataset: DataFile,
     split: str,
     output: Path,
@@ -255,40 +148,36 @@ def predict(
     log: Log,
     top: int | None = None,
 ) -> None:
-    """Collective over `comm`. Write the scores, probabilities or labels (score above the
-    thresholds) of a split's rows to `output`.
+    """Collective over `comm`. Write scores, probabilities or labels of a split's rows to `output`.
 
     With `top`, only the scores of so many labels of each row, the best ones (of equal scores those
-    with the lower numbers).
-
-    Raises ConfigError for an ending of `output` that is not known, for an existing output without
-    `force` and for an unknown split; DataError if model and data do not fit or a file cannot be
-    read or written.
+    with the lower numbers). Raises ConfigError for an ending of `output` that is not known, for an
+    existing output without `force` and for an unknown split; DataError if model and data do not fit
+    or a file cannot be read or written.
     """
     output = Path(output)
     ending = output.suffix.lower()
-    known = (*FORMATS, bioasq.ENDING)
+    known = (*FORMATS, texts.BIOASQ)
     if ending not in known:
         raise ConfigError(f"{output}: unknown kind of file {ending!r}; the name must end in one of {', '.join(known)}")
-    check_what(what, top)
-    if ending == bioasq.ENDING:
-        bioasq.check_bioasq(what, top)
+    texts.check_what(what, top)
+    if ending == texts.BIOASQ:
+        texts.check_bioasq(what, top)
     if what == "probabilities":
         model.check_probabilities()
-    inputs = [model.path, dataset.path]
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
-    if ending == ".h5":
-        with new_file(comm, output, force, inputs) as out:
-            prediction = DatasetPrediction(comm, model, dataset, split, what, log, top)
-            fill = _fill_labels if what == "labels" else _fill_scores if top is None else _fill_top
-            fill(prediction, out, output)
-    else:
-        with temporary_path(comm, output, force, inputs) as temporary:
-            prediction = DatasetPrediction(comm, model, dataset, split, what, log, top)
-            _write_text(prediction, lines_of(ending, top), temporary, output, bioasq.END if ending == bioasq.ENDING else "")
+    opened: Any = new_file if ending == ".h5" else temporary_path
+    with opened(comm, output, force, [model.path, dataset.path]) as out:
+        prediction = DatasetPrediction(comm, model, dataset, split, what, log, top)
+        if ending != ".h5":
+            _write_text(prediction, ending, out, output)
+        elif what == "labels":
+            _fill_labels(prediction, out, output)
+        else:
+            _fill_scores(prediction, out, output)
     rows, labels = plural(dataset.split(split).size, "row"), plural(model.n_labels, "label")
-    log(f"{output}: {what_is_written(what, top, model)} of {rows} for {labels}")
+    log(f"{output}: {texts.what_is_written(what, top, model)} of {rows} for {labels}")
 
 
 def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:
@@ -307,36 +196,23 @@ def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:
 
 @mpi.collective
 def _fill_scores(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
-    """Collective. `scores`, or `probabilities` (n × L float64), and `rows` (n)."""
-    n_rows = prediction.shard.n_global
-    slabs = {prediction.what: Slab((n_rows, prediction.model.n_labels), "<f8"), "rows": Slab((n_rows,), "<i8")}
+    """Collective. `scores` or `probabilities` (n × L), or `top/` these and `labels`; `rows` (n)."""
+    n_rows, what, k = prediction.shard.n_global, prediction.what, prediction.n_best
+    slabs: dict[str, Slab] = {what: Slab((n_rows, prediction.model.n_labels), "<f8")}
+    if k is not None:
+        slabs = {"top/labels": Slab((n_rows, k), "<i4"), f"top/{what}": Slab((n_rows, k), "<f8")}
+    slabs["rows"] = Slab((n_rows,), "<i8")
     out.layout(slabs, lambda file: _describe(prediction, file))
     with mpi.agreed(prediction.comm, f"writing {output}"):
         for chunk in prediction.chunks():
-            out.write(prediction.what, chunk.first, prediction.shown(chunk.values))
-            out.write("rows", chunk.first, chunk.rows)
-
-
-@mpi.collective
-def _fill_top(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
-    """Collective. `top/labels` (n × k int32), `top/scores` or `top/probabilities` (n × k
-    float64), best first, and `rows` (n).
-    """
-    shape = (prediction.shard.n_global, prediction.n_best)
-    slabs = {"top/labels": Slab(shape, "<i4"), f"top/{prediction.what}": Slab(shape, "<f8"), "rows": Slab(shape[:1], "<i8")}
-    out.layout(slabs, lambda file: _describe(prediction, file))
-    with mpi.agreed(prediction.comm, f"writing {output}"):
-        for chunk in prediction.chunks():
-            shown = prediction.shown(chunk.scores, chunk.labels)
-            for name, values in {"top/labels": chunk.labels, f"top/{prediction.what}": shown, "rows": chunk.rows}.items():
+            arrays = [prediction.shown(chunk.values, chunk.best), chunk.rows]
+            for name, values in zip(slabs, arrays if chunk.best is None else [chunk.best, *arrays], strict=True):
                 out.write(name, chunk.first, values)
 
 
 @mpi.collective
 def _fill_labels(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
-    """Collective. `Y` (n × L, CSR, AnnData's encoding) and `rows` (n). Label numbers wait in a
-    part file for their place.
-    """
+    """Collective. `Y` (n × L, CSR, AnnData's encoding) and `rows`; labels wait in a part file."""
     comm, shard, n_labels = prediction.comm, prediction.shard, prediction.model.n_labels
     index = np.dtype(matrix_slabs("Y", 0, 0, n_labels, None)["Y/indices"].dtype)
     counts = np.zeros(shard.n_local, dtype=np.int64)
@@ -366,11 +242,9 @@ def _fill_labels(prediction: DatasetPrediction, out: SlabFile, output: Path) -> 
 
 
 @mpi.collective
-def _write_text(prediction: DatasetPrediction, lines: Lines, temporary: Path, output: Path, end: str = "") -> None:
-    """Collective. Each rank formats its rows; rank 0 into the file itself, the others into parts
-    that are copied behind.
-    """
-    comm = prediction.comm
+def _write_text(prediction: DatasetPrediction, ending: str, temporary: Path, output: Path) -> None:
+    """Collective. Each rank formats its rows; all but rank 0 into parts that are copied behind."""
+    comm, lines = prediction.comm, texts.TEXT_FORMATS.get(ending, texts.bioasq_lines)
     part = temporary if comm.rank == 0 else temporary.with_name(f"{temporary.name}-{comm.rank}")
     try:
         with mpi.agreed(comm, f"writing {output}"), part.open("wb") as file:
@@ -379,8 +253,8 @@ def _write_text(prediction: DatasetPrediction, lines: Lines, temporary: Path, ou
             for chunk in prediction.chunks():
                 for piece in chunk.pieces():
                     append(file, lines(prediction, piece).encode(), output)
-            if comm.rank == comm.size - 1:
-                append(file, end.encode(), output)
+            if comm.rank == comm.size - 1 and ending == texts.BIOASQ:
+                append(file, texts.BIOASQ_END.encode(), output)
             size = file.tell()
         (offset,), _ = mpi.exclusive_sum(comm, [size])
         with mpi.agreed(comm, f"writing {output}"):

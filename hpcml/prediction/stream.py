@@ -1,12 +1,11 @@
-"""Scoring the rows of an svmlight text as they come: the lines that `predict` writes, in memory
-for one block of rows.
-"""
+"""Scoring the rows of an svmlight text as they come, one block in memory: `predict`'s lines."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,46 +18,49 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.files.atomic import temporary_path
 from hpcml.files.lines import LINE_MIB
 from hpcml.log import Log, plural
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import Trained
 from hpcml.partition import offsets
-from hpcml.prediction.predict import TEXT_FORMATS, Lines, Prediction, append, lines_of
-from hpcml.prediction.top import What, check_what, what_is_written
+from hpcml.prediction.predict import Prediction, append
+from hpcml.prediction.texts import TEXT_FORMATS, Lines, What, check_what, what_is_written
 
 STANDARD_OUTPUT = "-"
 MAX_BLOCK_BYTES = 1 << 26
 
 
+@dataclass(frozen=True)
+class StreamOptions:
+    """How a text is read, and what is written of it."""
+
+    zero_based: bool = False  # index i is the model's i-th feature, from 1, or from 0
+    text_format: str | None = None  # "csv" (the default) or "svm", where the output's ending does not say it
+    top: int | None = None  # so many labels of each row
+    max_line: int = LINE_MIB << 20  # bytes that a line may have
+
+
 @mpi.collective
 def predict_stream(
     comm: mpi.Comm,
-    model: Model | ClassifierModel,
+    model: Trained,
     source: str | Path,
     output: Path,
     what: What,
     force: bool,
     log: Log,
-    zero_based: bool = False,
-    text_format: str | None = None,
-    top: int | None = None,
-    max_line: int = LINE_MIB << 20,
+    options: StreamOptions = StreamOptions(),
 ) -> None:
-    """Collective over `comm`. Write the scores, probabilities or labels (score above the
-    thresholds) of rows of svmlight text.
+    """Collective over `comm`. Write the scores, probabilities or labels of rows of svmlight text.
 
-    `source` is a path, or "-" for standard input; `output` a path, or "-" for standard output. Its
-    ending, or else `text_format` ("csv" by default, "svm"), says what to write: the lines that
-    `predict` writes, with the same `top`, for the dataset made from the text. The labels in the
-    text are passed over. A text does not name its features: index i, from 1 or with `zero_based`
-    from 0, is the model's i-th feature, whatever the name is that it was trained by. Larger indices
-    are left out, and counted in the log. A line may have `max_line` bytes.
+    `source` and `output` are paths, or "-" for standard input and output. The lines are those that
+    `predict` writes for the dataset made from the text. The labels in the text are passed over. A
+    text does not name its features: they go by number, whatever the names are that the model was
+    trained by. Larger indices are left out, and counted in the log.
 
     Raises ConfigError for an unknown format, for a model of text with other numbering and for an
     existing output without `force`; DataError if the text is not svmlight (with the line), or
     something cannot be read or written.
     """
-    lines = lines_of(_format(output, text_format), top)
-    model.check_numbering(zero_based)
+    lines, top = TEXT_FORMATS[_format(output, options.text_format)], options.top
+    model.check_numbering(options.zero_based)
     check_what(what, top)
     if what == "probabilities":
         model.check_probabilities()
@@ -66,7 +68,7 @@ def predict_stream(
     with _opened(comm, output, force, inputs) as file:
         prediction = Prediction(comm, model, what, _shard(TextRows.empty(), model), top)
         block_bytes = min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if prediction.is_cheap else MAX_BLOCK_BYTES
-        with SvmlightStream(comm, source, zero_based, max_line, block_bytes) as stream:
+        with SvmlightStream(comm, source, options.zero_based, options.max_line, block_bytes) as stream:
             log(f"{stream.name}: scoring rows as they come")
             dropped = _score(prediction, stream, lines, file, output)
     left_out = f"; left out: {plural(dropped, 'value')} of features that the model does not have" if dropped else ""
@@ -96,42 +98,26 @@ def _name_of(output: Path) -> str:
 @contextmanager
 @mpi.collective
 def _opened(comm: mpi.Comm, output: Path, force: bool, inputs: list[Path]) -> Iterator[BinaryIO | None]:
-    """Collective over `comm`. Rank 0's file to write to; a named one appears, whole, after the
-    body. Raises as `temporary_path`.
-    """
-    if str(output) == STANDARD_OUTPUT:
-        with mpi.agreed(comm, "writing standard output"):
-            if comm.rank == 0 and sys.stdout is None:
+    """Collective over `comm`. Rank 0's file to write to; a named one appears after the body."""
+    is_standard = str(output) == STANDARD_OUTPUT
+    with nullcontext() if is_standard else temporary_path(comm, output, force, inputs) as temporary:
+        file: BinaryIO | None = None
+        with mpi.agreed(comm, f"writing {_name_of(output)}"):
+            if comm.rank == 0 and is_standard and sys.stdout is None:
                 raise DataError("standard output is closed; name a file")
-        file = open(1, "wb", closefd=False) if comm.rank == 0 else None  # noqa: SIM115
-        try:
-            yield file
-        finally:
-            _close(file)
-        return
-    with temporary_path(comm, output, force, inputs) as temporary:
-        file = None
-        with mpi.agreed(comm, f"writing {output}"):
             if comm.rank == 0:
-                file = temporary.open("wb")
+                file = open(1, "wb", closefd=False) if is_standard else temporary.open("wb")  # noqa: SIM115
         try:
             yield file
         finally:
-            _close(file)
-
-
-def _close(file: BinaryIO | None) -> None:
-    """Close a file, of which everything is written or given up."""
-    if file is not None:
-        with suppress(OSError):
-            file.close()
+            if file is not None:
+                with suppress(OSError):  # everything is written or given up
+                    file.close()
 
 
 @mpi.collective
 def _score(prediction: Prediction, stream: SvmlightStream, lines: Lines, file: BinaryIO | None, output: Path) -> int:
-    """Collective. Write what is predicted of every row; how many values of unknown features
-    there are on all ranks.
-    """
+    """Collective. Write what is predicted; how many values of unknown features there are."""
     comm, dropped = prediction.comm, 0
 
     def write(text: bytes) -> None:
@@ -146,21 +132,20 @@ def _score(prediction: Prediction, stream: SvmlightStream, lines: Lines, file: B
     return int(mpi.exclusive_sum(comm, [dropped])[1][0])
 
 
-def _shard(rows: TextRows, model: Model | ClassifierModel) -> Shard:
+def _shard(rows: TextRows, model: Trained) -> Shard:
     """The rows, without labels and without the features that the model does not have."""
     n_rows, indptr, indices, data = rows.n_rows, rows.indptr, rows.indices, rows.data
     known = indices < model.n_features
     if not known.all():
         indptr = offsets(known)[indptr]
         indices, data = indices[known], data[known]
-    none = np.zeros(n_rows + 1, dtype=np.int64)
     return Shard(
         first_row=rows.first_row,
         rows=np.arange(n_rows),
         indptr=indptr,
         indices=indices,
         data=data,
-        y_indptr=none,
+        y_indptr=np.zeros(n_rows + 1, dtype=np.int64),
         y_indices=np.empty(0, dtype=np.int32),
         n_global=n_rows,
         first_local=rows.first_row,

@@ -1,6 +1,4 @@
-"""A dataset with some of its features only: written by all ranks, streaming, the same bytes on
-any number of them.
-"""
+"""A dataset with some of its features only, written streaming, the same bytes on any ranks."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ PIECE = 1 << 22  # values that are looked at together
 
 @dataclass
 class _KeptColumns:
-    """Which columns are kept: `of` (d) is the new number of each feature, −1 for those that are
-    dropped.
-    """
+    """Which columns are kept: `of` (d) is each feature's new number, −1 for those dropped."""
 
     of: np.ndarray
     features: np.ndarray
@@ -44,9 +40,7 @@ class _KeptColumns:
         return cls(of, features, bool((np.diff(features) > 0).all()))
 
     def rows(self, shard: Shard) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-        """(first row, its and the following rows' sizes, new columns, values) of a slab's rows,
-        piece by piece.
-        """
+        """(first row, sizes of it and the following, new columns, values), piece by piece."""
         begin, indptr = 0, shard.indptr
         while begin < indptr.size - 1:
             end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + PIECE, "right")) - 1)
@@ -64,8 +58,7 @@ class _KeptColumns:
 
 @mpi.collective
 def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, output: Path, force: bool) -> None:
-    """Collective over `comm`. Write `output`: the dataset with these features (k, int64) as its
-    columns, in this order.
+    """Collective over `comm`. Write the dataset with these features (k) as its columns to `output`.
 
     Names, unknown labels, row ids, splits, other numbers of rows and settings of text (but see
     `remakes_text`) stay, and so do rows that have none of the features. Raises ConfigError for an
@@ -129,9 +122,7 @@ def _write_values(
 
 
 def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int, n_of: dict[str, int], ones: bool) -> None:
-    """Everything in the file that is not a slab; `n_of` are the entries of each matrix of label
-    sets.
-    """
+    """All in the file that is no slab; `n_of` are the entries of each matrix of label sets."""
     names = names_of(dataset, features)
     for name, value in attributes(dataset.file).items():
         file.attrs[name] = value
@@ -157,9 +148,7 @@ def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int
 
 
 def remakes_text(dataset: DataFile) -> bool:
-    """Whether other text can be given the values that the features left have: not if rows had
-    unit length with all features.
-    """
+    """Whether other text can get the same values: not if rows had unit length with all features."""
     return "text" in dataset.file and "idf" not in dataset.file["text"]
 
 

@@ -1,6 +1,4 @@
-"""The model of a balanced Winnow with some of its features only: what extremal feature selection
-leaves of it.
-"""
+"""The model of a balanced Winnow with some of its features only, by extremal selection."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ COPIED = 1 << 24  # numbers that are copied at a time
 
 @dataclass
 class SeenFeatures:
-    """The parts of a model file that selection needs: the features that it has seen (k,
-    ascending) and its shape.
-    """
+    """What selection needs of a model: the features that it has seen (k, ascending), its shape."""
 
     model: Model
     features: np.ndarray
@@ -38,9 +34,7 @@ class SeenFeatures:
 
     @classmethod
     def read(cls, path: Path) -> SeenFeatures:
-        """Local. Raises ConfigError for a model without such weights, DataError for a damaged
-        one.
-        """
+        """Local. Raises ConfigError for a model without such weights, DataError if damaged."""
         path = model_file(path)
         model = Model(path)
         if model.sparse:
@@ -61,11 +55,9 @@ class SeenFeatures:
         return cls(model, np.array(features), u, v)
 
     def importance(self, labels: np.ndarray, over: str) -> tuple[np.ndarray, np.ndarray]:
-        """I_j = |u_j − v_j| of every feature (n_features) over `labels`, and which the model has
-        seen.
+        """I_j = |u_j − v_j| (n_features), max or mean over `labels`, and which features are seen.
 
-        `over` is "max" or "mean", weighted by the labels' positive rows. Raises DataError if a
-        weight is not a number.
+        The mean is weighted by positive rows. Raises DataError if a weight is not a number.
         """
         out, total = np.zeros(self.features.size), int(self.model.labels["n_positive"][labels].sum())
         for label in labels.tolist():
@@ -117,12 +109,10 @@ class _Reduction:
 
 @mpi.collective
 def reduce_model(comm: mpi.Comm, weights: SeenFeatures, features: np.ndarray, output: Path, force: bool) -> None:
-    """Collective over `comm`. Write `output`: the model with these features (ascending numbers that
-    it has seen) only.
+    """Collective over `comm`. Write the model with only these features (ascending, seen).
 
-    It is for the same data as before: features that it does not have any more count as unseen.
-    Raises ConfigError for an output that exists (without `force`), DataError if a file cannot be
-    read or written.
+    It is for the same data: other features count as unseen. Raises ConfigError for an output that
+    exists (without `force`), DataError if a file cannot be read or written.
     """
     path = weights.model.path
     with mpi.agreed(comm, f"reading {path}"):

@@ -1,6 +1,4 @@
-"""The options of `hpcml select` and `hpcml plot selection`: one dataclass each gives the flags
-and their help.
-"""
+"""The options of `hpcml select` and `hpcml plot selection`: the flags and their help."""
 
 from __future__ import annotations
 
@@ -58,9 +56,7 @@ class SelectOptions:
     """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local."""
         if self.like is not None:
             for name in ("by", "features", "share", "over", "label", "split", "shuffle", "seed", "data", "list"):
                 self.refuse(name, f"does not go with --like, which says what to keep in {self.like}")
@@ -108,9 +104,7 @@ class CurveOptions:
     """Another seed shuffles otherwise."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local."""
         for name in ("share", "by", "features"):
             if not getattr(self, name):
                 raise ConfigError(f"--{name} needs at least one value")

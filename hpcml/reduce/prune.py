@@ -1,6 +1,4 @@
-"""A linear model without its weights of small magnitude: what that costs, and the sparse model
-file (`hpcml prune`).
-"""
+"""A linear model without its small weights: what it costs, and the sparse file (`hpcml prune`)."""
 
 from __future__ import annotations
 
@@ -18,20 +16,17 @@ from hpcml.errors import ConfigError
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.report import cell
 from hpcml.evaluation.seen import seen_note
-from hpcml.files.slabs import Slab, new_file
+from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.files.table import table
 from hpcml.log import Log, joined, plural
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model, about_of, describe_model, emptied_warning, kept
+from hpcml.model.linear import Model, Trained, about_of, describe_model, emptied_warning, kept
 from hpcml.options import check_magnitude
 from hpcml.partition import even_bounds, offsets
 
 
 @dataclass(frozen=True)
 class Line:
-    """One model: `below` is the magnitude under which weights are left out, 0 for the model as
-    it is.
-    """
+    """One model, without weights of a magnitude under `below`, 0 for the model as it is."""
 
     below: float
     n_weights: int  # kept, of
@@ -63,18 +58,15 @@ class Pruning:
             values = [f"{change:+.4f}" if number and not math.isnan(change) else "-", *map(cell, line.precision_at.values())]
             rows.append([f"{line.below:g}" if number else "as it is", f"{line.n_weights:,}", *shares, *values])
         seen = [seen_note(self.n_seen, self.n_rows)] if self.n_seen else []
-        emptied = [
-            f"below {line.below:g}: {emptied_warning(line.n_emptied, self.n_labels, '--below')}"
-            for line in self.lines
-            if line.n_emptied
-        ]
+        warned = ((line.below, emptied_warning(line.n_emptied, self.n_labels, "--below")) for line in self.lines if line.n_emptied)
+        emptied = [f"below {below:g}: {warning}" for below, warning in warned]
         return joined([f"{self.model} on {self.data}, split {self.split}:", *seen, "", *table(rows), *emptied])
 
 
 @mpi.collective
 def prune(
     comm: mpi.Comm,
-    model: Model | ClassifierModel,
+    model: Trained,
     dataset: DataFile,
     split: str,
     below: Sequence[float],
@@ -82,12 +74,10 @@ def prune(
     force: bool,
     log: Log,
 ) -> Pruning:
-    """Collective over `comm`. Judge the model on a split without its weights of smaller magnitude
-    than each of `below`.
+    """Collective over `comm`. Judge the model on a split without weights smaller than each `below`.
 
-    Writes the sparse model of the last magnitude to `output`, if that is named. Raises ConfigError
-    if options, model and data do not fit one another, DataError if a file cannot be read or
-    written, NonFiniteError if a score is not a number.
+    Writes the last sparse model to `output`, if named. Raises ConfigError if options, model and
+    data do not fit, DataError for a file, NonFiniteError if a score is not a number.
     """
     if not isinstance(model, Model):
         raise ConfigError(f"{model.path}: a classifier has no weights to leave out; prune takes linear models")
@@ -101,26 +91,30 @@ def prune(
         return _judge(comm, model, dataset, split, below, log)
     with new_file(comm, output, force, [model.path, dataset.path]) as out:  # the name is tried before the work
         found = _judge(comm, model, dataset, split, below, log)
-        few = model.pruned(below[-1])
-        counts = _counts(comm, few)
-        indptr = offsets(counts)
-        about = about_of(model.attrs)
-
-        def describe(file: h5py.File) -> None:
-            describe_model(file, about, model.label_names, model.n_columns, model.label_titles)
-
-        out.layout(_slabs(model, int(indptr[-1])), describe)
-        with mpi.agreed(comm, f"writing {output}"):
-            if comm.rank == 0:
-                tables = {"W/indptr": indptr, "columns": model.columns, "factors": model.factors, "bias": model.bias}
-                for name, values in (tables | {f"labels/{name}": values for name, values in model.labels.items()}).items():
-                    out.write(name, 0, values)
-            for label in _own(comm, model):
-                columns, w = few.row(label)
-                out.write("W/indices", int(indptr[label]), columns)
-                out.write("W/data", int(indptr[label]), w)
+        _write(comm, model, below[-1], out, output)
     log(f"{output}: {plural(found.lines[-1].n_weights, 'weight')} of {plural(model.n_labels, 'label')}")
     return found
+
+
+@mpi.collective
+def _write(comm: mpi.Comm, model: Model, below: float, out: SlabFile, output: Path) -> None:
+    """Collective over `comm`. The sparse model without smaller weights."""
+    few = model.pruned(below)
+    indptr, about = offsets(_counts(comm, few)), about_of(model.attrs)
+
+    def describe(file: h5py.File) -> None:
+        describe_model(file, about, model.label_names, model.n_columns, model.label_titles)
+
+    out.layout(_slabs(model, int(indptr[-1])), describe)
+    with mpi.agreed(comm, f"writing {output}"):
+        if comm.rank == 0:
+            tables = {"W/indptr": indptr, "columns": model.columns, "factors": model.factors, "bias": model.bias}
+            for name, values in (tables | {f"labels/{name}": values for name, values in model.labels.items()}).items():
+                out.write(name, 0, values)
+        for label in _own(comm, model):
+            columns, w = few.row(label)
+            out.write("W/indices", int(indptr[label]), columns)
+            out.write("W/data", int(indptr[label]), w)
 
 
 @mpi.collective

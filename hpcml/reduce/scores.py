@@ -1,5 +1,4 @@
-"""Information of a feature about a label, from counts of rows (Yang & Pedersen 1997): information
-gain and chi-square.
+"""Information gain and chi-square of features and labels, from counts (Yang & Pedersen 1997).
 
 A feature is present in a row if its value is not 0. The counts are integers, summed over the ranks,
 and a score is computed from the counts alone, so its bits do not depend on the number of ranks.
@@ -24,8 +23,8 @@ BLOCK_BYTES = 1 << 26  # the counts of a block of labels, unless one label alone
 def information_gain(both: np.ndarray, present: np.ndarray, positive: np.ndarray, n_rows: int) -> np.ndarray:
     """The mutual information, in nats, of "the feature is present" and "the row has the label".
 
-    `both` counts rows that have the label and the feature; `present` and `positive`, of shapes that
-    go with it, those that have the one and the other.
+    `both` counts rows that have label and feature; `present` and `positive`, of fitting shapes,
+    one.
     """
     total = np.zeros(both.shape)
     for count, with_feature, with_label in (
@@ -41,11 +40,10 @@ def information_gain(both: np.ndarray, present: np.ndarray, positive: np.ndarray
 
 
 def chi_square(both: np.ndarray, present: np.ndarray, positive: np.ndarray, n_rows: int) -> np.ndarray:
-    """χ² = N (AD − CB)² / ((A + C)(B + D)(A + B)(C + D)) of the same counts; 0 where it is not
-    defined.
+    """χ² = N (AD − CB)² / ((A + C)(B + D)(A + B)(C + D)) of the same counts; 0 if undefined.
 
-    A, B: rows with the feature that have the label or not; C, D: the same without the feature. AD −
-    CB = A N − (A + B)(A + C).
+    A, B: rows with the feature and with the label or not; C, D: without it. AD − CB = A N − (A +
+    B)(A + C).
     """
     with_feature, with_label = present.astype(np.float64), positive.astype(np.float64)
     difference = both.astype(np.float64) * n_rows - with_feature * with_label
@@ -81,9 +79,7 @@ class RowsByLabel:
         rows_by_label(shard.y_indptr, shard.y_indices, shard.rows, self.ends[:-1].copy(), self.rows)
 
     def count_both(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How many rows have each of `labels` (B) and each feature (B × d), and each label (B);
-        int64. Local.
-        """
+        """Rows of each of `labels` (B) and each feature (B × d), and of each label (B). Local."""
         both = np.zeros((labels.size, self.shard.n_features), np.int64)
         for label, counts in zip(labels, both, strict=True):
             _count_features(self.shard, self.rows[self.ends[label] : self.ends[label + 1]], counts)
@@ -93,10 +89,7 @@ class RowsByLabel:
 def _scores_of(
     score: Score, both: np.ndarray, frequencies: np.ndarray, place: np.ndarray, positive: np.ndarray, n_rows: int
 ) -> np.ndarray:
-    """The scores (B × d) of counts; feature j is in frequencies[place[j]] rows.
-
-    Most features and labels never meet; then only the two frequencies matter.
-    """
+    """Scores (B × d) of features in frequencies[place[j]] rows; most never meet most labels."""
     out = score(np.zeros((positive.size, frequencies.size), np.int64), frequencies, positive[:, None], n_rows)[:, place]
     labels, features = np.nonzero(both)
     out[labels, features] = score(both[labels, features], frequencies[place[features]], positive[labels], n_rows)
@@ -105,8 +98,7 @@ def _scores_of(
 
 @mpi.collective
 def feature_scores(comm: mpi.Comm, shard: Shard, labels: np.ndarray, score: Score, over: str) -> tuple[np.ndarray, np.ndarray]:
-    """Collective over `comm`. The score of every feature (d float64) over `labels`, and in how many
-    rows it is present (d int64).
+    """Collective over `comm`. Each feature's score (d) over `labels`, and the rows with it (d).
 
     `shard` are this rank's training rows; `over` is "max", the largest score for any label, or
     "mean", weighted by how many rows have the label. Each rank computes the scores of a range of

@@ -34,9 +34,7 @@ SHOWN = 10  # names in the report
 
 @dataclass
 class Selected:
-    """The features kept (k, ascending), what was said of them, and from which end they come
-    (efs).
-    """
+    """The features kept (k, ascending), their scores, and from which end they come (efs)."""
 
     by: str
     features: np.ndarray
@@ -48,9 +46,7 @@ class Selected:
     n_available: int = 0
 
     def order(self) -> np.ndarray:
-        """Places in `features`, best first; of equal scores the lower number first, the top
-        before the bottom.
-        """
+        """Places in `features`, best first; of equal scores the lower number, top before bottom."""
         bottom = np.zeros(self.features.size, bool) if self.top is None else ~self.top
         return np.lexsort((self.features, -self.scores, bottom))
 
@@ -65,11 +61,10 @@ class Selected:
 
 @mpi.collective
 def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool, log: Log) -> str:
-    """Collective over `comm`. Write `output`: the dataset or model `path` with some of its
-    features; what was done, for people.
+    """Collective over `comm`. Write `path` with some of its features to `output`; what was done.
 
-    Raises ConfigError for options that make no sense and for outputs that exist (without `force`),
-    DataError for files that cannot be read or written.
+    Raises ConfigError for options that make no sense and outputs that exist (without `force`), or
+    DataError.
     """
     options.validate()
     path, output = Path(path), Path(output)
@@ -95,9 +90,7 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
 
 
 def _is_model(path: Path) -> bool:
-    """Whether a file is one of ours that says it is a model; what else is wrong with it is said
-    by who reads it. Local.
-    """
+    """Whether a file says it is a model; who reads it says what else is wrong with it. Local."""
     check_regular(path)
     try:
         with open_hdf5(path) as file:
@@ -108,9 +101,7 @@ def _is_model(path: Path) -> bool:
 
 
 def choose(by: str, scores: np.ndarray, available: np.ndarray, options: SelectOptions, what: str) -> Selected:
-    """The features to keep of those `available` (d, bool). Raises ConfigError if there are not
-    so many.
-    """
+    """The features to keep of those `available` (d). Raises ConfigError if they are too few."""
     keep, n_available = options.features, int(np.count_nonzero(available))
     if keep > n_available:
         raise ConfigError(f"--features {keep}: {what} only {n_available:,} features; choose fewer")
@@ -199,9 +190,7 @@ def _note_text(dataset: DataFile, output: Path, log: Log) -> None:
 
 @mpi.collective
 def _select_alike(comm: mpi.Comm, path: Path, output: Path, like: Path, force: bool, log: Log) -> str:
-    """Collective over `comm`. Reduce a dataset to the features of another, or of a list; what
-    was done.
-    """
+    """Collective over `comm`. Reduce a dataset to the features of another, or of a list."""
     with mpi.agreed(comm, f"reading {path}"):
         dataset = DataFile(path)
     with dataset:
@@ -216,9 +205,7 @@ def _select_alike(comm: mpi.Comm, path: Path, output: Path, like: Path, force: b
 
 
 def _features_like(dataset: DataFile, like: Path) -> np.ndarray:
-    """The numbers of the features that a reduced dataset has, in its order. Local; raises
-    ConfigError or DataError.
-    """
+    """The numbers of a reduced dataset's features, in order. Raises ConfigError or DataError."""
     with DataFile(like) as reduced:
         names = reduced.strings("feature_names")
     for file in [like] * (names is None) + [dataset.path] * ("feature_names" not in dataset.file):
@@ -251,9 +238,7 @@ def write_list(path: Path, selected: Selected) -> None:
 
 
 def _listed(dataset: DataFile, path: Path) -> np.ndarray:
-    """The features of a list, ascending: by name if list and dataset have names, else by number.
-    Local; raises DataError.
-    """
+    """The features of a list, ascending, by name or else by number. Raises DataError."""
     try:
         rows = read_csv(path)
         numbers = np.array([int(row["feature"]) for row in rows], dtype=np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.names import names_of
-from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf, Watches
+from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.explain import explain
 from hpcml.evaluation.seen import split_to_judge
@@ -113,7 +113,7 @@ def _gather(
     trained_on = model.labels.get("n_positive")
     trained_on = trained_on if trained_on is not None and trained_on.any() else None
     curves, wrong = Curves(trained_on, probability_of(model)), WrongRows(model.thresholds, PER_LABEL)
-    evaluation = evaluate(comm, model, dataset, split, log, watch=Watches(curves, wrong))
+    evaluation = evaluate(comm, model, dataset, split, log, watches=(curves, wrong))
     labels = evaluation.labels
     words = None
     if isinstance(model, Model) and model.combination is None:

@@ -11,6 +11,7 @@ from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluation import evaluate, instance_search
 from hpcml.evaluation.calibrate import calibrate
 from hpcml.evaluation.store_thresholds import threshold
+from hpcml.evaluation.thresholds import ThresholdSearch
 from hpcml.log import Log
 from hpcml.model.linear import Model
 
@@ -47,10 +48,9 @@ def test_thresholds(comm, mpi_tmp_path, monkeypatch, measure, method, ties, n_ro
     data, model = make_files(comm, mpi_tmp_path, n_rows, ties)
     alone, together = mpi_tmp_path / "alone.h5", mpi_tmp_path / "together.h5"
     with DataFile(data) as dataset:
-        options = {"method": method} | ({} if method == "shrink" else {"chance": 0.5})
-        own = mpi.self_comm()
-        one = make.by_one_rank(comm, lambda: threshold(own, model, dataset, "all", measure, output=alone, **options))
-        all_ranks = threshold(comm, model, dataset, "all", measure, output=together, **options)
+        search, own = ThresholdSearch(measure, method, chance=None if method == "shrink" else 0.5), mpi.self_comm()
+        one = make.by_one_rank(comm, lambda: threshold(own, model, dataset, "all", search, output=alone))
+        all_ranks = threshold(comm, model, dataset, "all", search, output=together)
         assert together.read_bytes() == alone.read_bytes()
         assert repr((one.found.before, one.found.after, one.found.borrowed)) == repr(
             (all_ranks.found.before, all_ranks.found.after, all_ranks.found.borrowed)
@@ -71,11 +71,11 @@ def test_all_ranks_fail_together_and_leave_nothing(comm, mpi_tmp_path):
     with DataFile(data) as dataset:
         for measure in ("label", "micro", "instance"):
             with pytest.raises(NonFiniteError, match="label 'label39'"):
-                threshold(comm, model, dataset, "valid", measure)
+                threshold(comm, model, dataset, "valid", ThresholdSearch(measure))
         with pytest.raises(ConfigError, match="no split"):
-            threshold(comm, model, dataset, "nowhere", "micro")
+            threshold(comm, model, dataset, "nowhere", ThresholdSearch("micro"))
         with pytest.raises(ConfigError, match="is also an input"):
-            threshold(comm, model, dataset, "valid", "micro", output=data, force=True)
+            threshold(comm, model, dataset, "valid", ThresholdSearch("micro"), output=data, force=True)
     comm.Barrier()
     with mpi.agreed(comm, "looking"):
         assert {path.name for path in mpi_tmp_path.iterdir()} == {"data.h5", "model.h5"}

@@ -14,10 +14,10 @@ def _opened(model):
     return open_model(model) if isinstance(model, str | Path) else model
 
 
-def judged(model, data, split="all", labels=None, watch=None):
+def judged(model, data, split="all", labels=None, watches=()):
     """The measures."""
     with DataFile(data) as dataset:
-        return evaluate(mpi.self_comm(), _opened(model), dataset, split, Log(1), labels, watch)
+        return evaluate(mpi.self_comm(), _opened(model), dataset, split, Log(1), labels, watches)
 
 
 def predicted(model, data, output, what="scores", split="all", force=False, top=None, log=None):

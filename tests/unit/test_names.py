@@ -54,8 +54,8 @@ from hpcml.plots.figure import plot_convergence, write_traces_csv
 from hpcml.plots.margins import DrawnCurve, Study, write_study
 from hpcml.plots.selection import ErrorCurves, write_curves
 from hpcml.plots.selection_drawing import plot_curves
-from hpcml.prediction.predict import Prediction, ScoredRows, csv_lines
-from hpcml.prediction.top import TopChunk, top_csv_lines
+from hpcml.prediction.predict import Prediction
+from hpcml.prediction.texts import ScoredRows, csv_lines
 from hpcml.reduce import select
 from hpcml.reduce.prune import Line as PruneLine
 from hpcml.reduce.prune import Pruning
@@ -169,8 +169,9 @@ def predicted(path, names, what):
 
 def predicted_top(path, names):
     some, k = prediction(names, "scores"), len(names)
-    chunk = TopChunk(0, np.arange(k), np.tile(np.arange(k), (k, 1)), np.full((k, k), 0.5))
-    path.write_bytes((top_csv_lines(some, None) + top_csv_lines(some, chunk)).encode())
+    some._top = SimpleNamespace(size=k)
+    chunk = ScoredRows(0, np.arange(k), np.full((k, k), 0.5), np.tile(np.arange(k), (k, 1)))
+    path.write_bytes((csv_lines(some, None) + csv_lines(some, chunk)).encode())
 
 
 def histories(path, names):

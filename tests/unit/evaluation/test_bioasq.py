@@ -127,14 +127,8 @@ def test_measures_are_those_of_sets(tmp_path, seed):
     with DataFile(data) as rows:
         found = evaluate_bioasq(SELF, model, rows, "all", terms(tmp_path), QUIET)
         plain = evaluate_bioasq(SELF, model, rows, "all", None, QUIET)
-    expected = flat(true, predicted)
-    expected |= dict(
-        zip(
-            ("LCA-P", "LCA-R", "LCA-F"),
-            np.mean([lca(sorted(t), sorted(g), PLACES) for t, g in zip(true, predicted, strict=True) if t | g], axis=0),
-            strict=True,
-        )
-    )
+    of_rows = [lca(sorted(t), sorted(g), PLACES) for t, g in zip(true, predicted, strict=True) if t | g]
+    expected = flat(true, predicted) | dict(zip(("LCA-P", "LCA-R", "LCA-F"), np.mean(of_rows, axis=0), strict=True))
     assert found.values == pytest.approx(expected, rel=1e-12)
     assert list(plain.values) == list(FLAT)
     assert plain.values == {name: found.values[name] for name in FLAT}

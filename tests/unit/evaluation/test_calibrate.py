@@ -8,7 +8,6 @@ import pytest
 from support import make
 from support.edits import attributes, edit, entry
 from support.judged import judged, predicted
-from support.training import merge, train
 
 import hpcml
 from hpcml import mpi
@@ -16,13 +15,11 @@ from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.calibrate import calibrate
 from hpcml.evaluation.report import format_evaluation, write_csv, write_json
-from hpcml.evaluation.store_thresholds import threshold
 from hpcml.log import Log
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model
 from hpcml.model.open import open_model
 from hpcml.prediction.stream import predict_stream
-from hpcml.reduce.prune import prune
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 
@@ -51,8 +48,7 @@ def test_the_file_keeps_every_other_bit(case, tmp_path):
     assert np.stack([slope, offset], axis=1).tolist() == report.sigmoids.tolist()
     assert "calibrated (sigmoid, on split all)" in format_model(open_model(case[1]))
     before = {name: values.copy() for name, values in Model(case[1]).labels.items()}
-    with DataFile(case[0]) as dataset:  # thresholds and sigmoids do not disturb each other
-        threshold(SELF, open_model(case[1]), dataset, "all", "label")
+    hpcml.threshold(case[1], case[0], "label", split="all")  # thresholds and sigmoids do not disturb each other
     after = Model(case[1]).labels
     assert after.keys() - before.keys() == {"threshold"} and all((after[name] == before[name]).all() for name in before)
     with pytest.raises(ConfigError, match=r"has probabilities \(calibrated .*use --force"):
@@ -138,26 +134,6 @@ def test_log_odds_are_probabilities_of_their_own(case):
     assert Model(case[1]).sigmoids is None
 
 
-def test_prune_and_merge_keep_them(case, tmp_path):
-    done(case)
-    with DataFile(case[0]) as dataset:
-        prune(SELF, open_model(case[1]), dataset, "all", [0.2], tmp_path / "few.h5", False, QUIET)
-    few, whole = Model(tmp_path / "few.h5"), Model(case[1])
-    assert [values.tolist() for values in few.sigmoids] == [values.tolist() for values in whole.sigmoids]
-    assert few.probability_source == whole.probability_source
-    runs = [tmp_path / f"run{k}" for k in (1, 2)]
-    for k, run in enumerate(runs, 1):
-        train("dual", None, case[0], run, label_part=f"{k}/2", min_positives=0)
-    done((case[0], runs[0] / "model.h5"), "valid")
-    with pytest.raises(ConfigError, match=r"run2 has no probabilities, but .*run1 probabilities \(sigmoid, valid\)"):
-        merge(None, runs, tmp_path / "both")
-    done((case[0], runs[1] / "model.h5"), "valid")
-    merge(None, runs, tmp_path / "both")
-    both, parts = Model(tmp_path / "both" / "model.h5"), [Model(run / "model.h5") for run in runs]
-    assert both.sigmoids[0].tolist() == [value for part in parts for value in part.sigmoids[0]]
-    assert both.probability_source == "calibrated (sigmoid, on split valid)"
-
-
 def test_labels_that_are_not_in_the_data_have_the_sigmoid_of_the_rarest(tmp_path):
     data = make.dataset(tmp_path / "data.h5", *make.random_data(2, 50, 8, 2), label_names=["c", "a"])
     model = make.model(tmp_path / "model.h5", np.random.default_rng(3).standard_normal((3, 8)), label_names=list("abc"))
@@ -174,10 +150,10 @@ def test_what_does_not_fit_is_refused(case, tmp_path):
         predicted(two, tmp_path / "two-data.h5", tmp_path / "x.csv", "probabilities")
     with pytest.raises(ConfigError, match="no split"):
         done(case, split="nowhere")
-    with DataFile(case[0]) as dataset, pytest.raises(ConfigError, match="--chance is for --method search"):
-        threshold(SELF, open_model(case[1]), dataset, "all", "label", method="shrink", chance=0.5)
-    with DataFile(case[0]) as dataset, pytest.raises(ConfigError, match="shrink is for --measure label"):
-        threshold(SELF, open_model(case[1]), dataset, "all", "micro", method="shrink")
+    with pytest.raises(ConfigError, match="chance is for method search"):
+        hpcml.threshold(case[1], case[0], "label", split="all", method="shrink", chance=0.5)
+    with pytest.raises(ConfigError, match="shrink is for measure label"):
+        hpcml.threshold(case[1], case[0], "micro", split="all", method="shrink")
     (tmp_path / "inf").mkdir()
     endless = make.model(tmp_path / "inf" / "model.h5", np.zeros((6, 12)), np.full(6, np.inf))
     with pytest.raises(DataError, match="a factor or a bias is not a finite number"):

@@ -148,7 +148,7 @@ def test_thresholds_of_a_value_are_exact():
 def test_curves_of_a_report(files):
     data, model, scores, Y = files
     curves = Curves(None, probability_of(open_model(model)))
-    judged(model, data, watch=curves)
+    judged(model, data, watches=[curves])
     odds = log_odds(scores)
     best = max(f1(odds >= cut, Y, "micro") for cut in np.unique(odds[Y]))
     assert curves.micro.f1.max() == pytest.approx(best)

@@ -2,6 +2,8 @@
 
 import json
 import math
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +18,9 @@ from hpcml.evaluation import MEASURES, format_evaluation, scoring, write_csv, wr
 
 
 def run(tmp_path, X, Y, W, bias=None, split="all", labels=None, model_labels=None, **data):
-    model = make.model(tmp_path / "model.h5", W, bias, model_labels)
-    return judged(model, make.dataset(tmp_path / "data.h5", X, Y, **data), split, labels)
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    model = make.model(folder / "model.h5", W, bias, model_labels)
+    return judged(model, make.dataset(folder / "data.h5", X, Y, **data), split, labels)
 
 
 def scores_of(X, W, bias):
@@ -51,8 +54,7 @@ def test_labels_are_matched_by_name(tmp_path):
     X, Y = make.random_data(2, 50, 8, 4)
     W = np.random.default_rng(3).standard_normal((4, 8))
     straight = run(tmp_path, X, Y, W, label_names=list("abcd"), model_labels=list("abcd"))
-    (tmp_path / "other").mkdir()
-    swapped = run(tmp_path / "other", X, Y[:, [3, 1, 0]], W, label_names=["d", "b", "x"], model_labels=list("abcd"))
+    swapped = run(tmp_path, X, Y[:, [3, 1, 0]], W, label_names=["d", "b", "x"], model_labels=list("abcd"))
     assert swapped.label_names == ["b", "d"]
     assert (swapped.not_in_data, swapped.n_not_in_model) == (["a", "c"], 1)
     for name in MEASURES:
@@ -98,8 +100,7 @@ def test_labels_that_the_model_does_not_know_are_missed(tmp_path, ties):
     together = n_given + truth.sum(axis=1)
     assert result.instance_f1 == pytest.approx((2 * hits[together > 0] / together[together > 0]).mean(), rel=1e-12)
     assert result.by_frequency[0].micro_f1 == result.micro["f1"]
-    (tmp_path / "some").mkdir()
-    some = run(tmp_path / "some", X, Y, W, bias, "odd", [1, 2], list("gbadc"), label_names=names, splits={"odd": rows}, ones=ties)
+    some = run(tmp_path, X, Y, W, bias, "odd", [1, 2], list("gbadc"), label_names=names, splits={"odd": rows}, ones=ties)
     assert (some.n_not_in_model, some.n_missed) == (0, 0)
 
 
@@ -107,14 +108,12 @@ def test_chosen_labels(tmp_path):
     X, Y = make.random_data(4, 50, 8, 5)
     W = np.random.default_rng(5).standard_normal((5, 8))
     everything = run(tmp_path, X, Y, W)
-    (tmp_path / "some").mkdir()
-    some = run(tmp_path / "some", X, Y, W, labels=[4, 1])
+    some = run(tmp_path, X, Y, W, labels=[4, 1])
     assert some.labels.tolist() == [1, 4]
     for name in MEASURES:
         assert some.values[name].tobytes() == everything.values[name][[1, 4]].tobytes()
-    (tmp_path / "bad").mkdir()
     with pytest.raises(ConfigError, match=r"label number 5: .* has labels 0 to 4"):
-        run(tmp_path / "bad", X, Y, W, labels=[5])
+        run(tmp_path, X, Y, W, labels=[5])
 
 
 def test_labels_without_positives_or_negatives_and_constant_scores(tmp_path):
@@ -144,12 +143,10 @@ def test_a_split_without_rows(tmp_path):
 def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(DataError, match="has 3 features but"):
         run(tmp_path, np.eye(3), np.eye(3), np.ones((3, 4)))
-    (tmp_path / "b").mkdir()
     with pytest.raises(DataError, match="none of the labels"):
-        run(tmp_path / "b", np.eye(3), np.eye(3), np.ones((3, 3)), model_labels=list("xyz"))
-    (tmp_path / "c").mkdir()
+        run(tmp_path, np.eye(3), np.eye(3), np.ones((3, 3)), model_labels=list("xyz"))
     with pytest.raises(NonFiniteError, match="label 'label1' is not a finite number"):
-        run(tmp_path / "c", np.eye(3), np.eye(3), np.array([[1.0, 0, 0], [np.nan, 0, 0], [0, 0, 0]]))
+        run(tmp_path, np.eye(3), np.eye(3), np.array([[1.0, 0, 0], [np.nan, 0, 0], [0, 0, 0]]))
 
 
 def test_misclassified_rows_are_counted(tmp_path):
@@ -187,10 +184,11 @@ def test_reports_hold_every_value(tmp_path):
     Y = sp.csr_matrix(Y.toarray() * (np.arange(12) != 3))
     names = [f'label, "{i}"' for i in range(12)]
     result = run(tmp_path, X, Y, np.random.default_rng(7).standard_normal((12, 8)), label_names=names, model_labels=names)
-    write_csv(tmp_path / "out.csv", result)
-    write_json(tmp_path / "out.json", result)
-    lines = table(tmp_path / "out.csv")
-    content = json.loads((tmp_path / "out.json").read_text())
+    (out := tmp_path / "out").mkdir()
+    write_csv(out / "out.csv", result)
+    write_json(out / "out.json", result)
+    lines = table(out / "out.csv")
+    content = json.loads((out / "out.json").read_text())
     for name in MEASURES:
         values = [None if math.isnan(v) else v for v in result.values[name]]
         assert [float(row[name]) if row[name] else None for row in lines] == values
@@ -201,10 +199,10 @@ def test_reports_hold_every_value(tmp_path):
     order = np.argsort(-np.nan_to_num(result.values["average_precision"], nan=-1), kind="stable")
     shown = [line.split('"')[1] for line in text if line.startswith('  label, "')]
     assert shown == [str(label) for label in [*order[:2], *order[9:11]]]
-    (tmp_path / "folder").mkdir()
+    (out / "folder").mkdir()
     for write in (write_csv, write_json):
         with pytest.raises(DataError, match="folder: cannot write: Is a directory"):
-            write(tmp_path / "folder", result)
+            write(out / "folder", result)
         with pytest.raises(DataError, match="out: cannot write: No such file or directory"):
-            write(tmp_path / "nowhere" / "out", result)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.h5", "folder", "model.h5", "out.csv", "out.json"]
+            write(out / "nowhere" / "out", result)
+    assert sorted(path.name for path in out.iterdir()) == ["folder", "out.csv", "out.json"]

@@ -13,7 +13,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation import scoring
 from hpcml.evaluation.contributions import check_weights, why
-from hpcml.evaluation.curves import FINE, Curves, Watches, group_names
+from hpcml.evaluation.curves import FINE, Curves, group_names
 from hpcml.evaluation.unlearnt import LEVEL, chance_of, find_unlearnt
 from hpcml.evaluation.wrong import WrongRows, most_wrong
 from hpcml.log import Log
@@ -95,7 +95,7 @@ def test_wrong_rows_are_those_of_all_scores(tmp_path, small_blocks, ties):
     path, rows = make.model(tmp_path / "m.h5", W), np.arange(1, 60, 2)
     edit(path, lambda file: file.create_dataset("labels/threshold", data=thresholds))
     model, data = Model(path), make.dataset(tmp_path / "d.h5", X, Y, splits={"odd": rows})
-    judged(model, data, "odd", watch=(watch := WrongRows(model.thresholds, 4)))
+    judged(model, data, "odd", watches=[watch := WrongRows(model.thresholds, 4)])
     with DataFile(data) as dataset:
         some = most_wrong(SELF, model, dataset, "odd", ["label2", "label5"], 4, QUIET)
     scores, truth = X.toarray().astype(float) @ W.T, Y.toarray() > 0
@@ -128,7 +128,7 @@ def test_curves_are_scikit_learns(tmp_path, small_blocks):
     positives = np.array([3, 3, 50, 50, 50, 2000])
     curves = Curves(positives, lambda label, p: np.log(p / (1 - p)))
     data = make.dataset(tmp_path / "d.h5", X, Y)
-    assert judged(model, data, watch=Watches(curves)).micro == judged(model, data).micro  # watching changes nothing
+    assert judged(model, data, watches=[curves]).micro == judged(model, data).micro  # watching changes nothing
     scores, truth = X.toarray().astype(float) @ W.T, Y.toarray() > 0
     assert [curve.name for curve in curves.of_groups] == ["0 to 9", "30 to 99", "1,000 to 2,999"]
     for curve, labels in zip([curves.micro, *curves.of_groups], [slice(None), slice(0, 2), slice(2, 5), slice(5, 6)], strict=True):

@@ -13,12 +13,13 @@ from support.edits import attributes, edit, entry
 from support.judged import judged, predicted
 from support.training import merge, train
 
+import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation import instance_search, scoring
 from hpcml.evaluation.store_thresholds import threshold
-from hpcml.evaluation.thresholds import between, find_thresholds
+from hpcml.evaluation.thresholds import ThresholdSearch, between, find_thresholds
 from hpcml.log import Log
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model
@@ -43,12 +44,12 @@ def files(folder, seed, ties, n_rows=60, n_labels=7, **more):
 
 def found(case, measure, split="all", **options):
     with DataFile(case[0]) as dataset:
-        return find_thresholds(SELF, open_model(case[1]), dataset, split, measure, **options)
+        return find_thresholds(SELF, open_model(case[1]), dataset, split, ThresholdSearch(measure, **options))
 
 
-def stored(case, measure="micro", split="all", **options):
+def stored(case, measure="micro", split="all", output=None, force=False, **options):
     with DataFile(case[0]) as dataset:
-        return threshold(SELF, open_model(case[1]), dataset, split, measure, **options)
+        return threshold(SELF, open_model(case[1]), dataset, split, ThresholdSearch(measure, **options), output, force)
 
 
 @pytest.mark.parametrize("measure", ["micro", "instance", "label"])
@@ -204,26 +205,44 @@ def test_evaluate_and_predict_use_them(tmp_path, capsys):
     assert targets("zero.svm") == [",".join(str(k + 1) for k in np.flatnonzero(row)) for row in case[2] > 0]
 
 
-def test_prune_and_merge_keep_them(tmp_path):
+def columns_and_source(path, what):
+    model = Model(path)
+    if what == "thresholds":
+        return [model.thresholds.tolist()], model.threshold_source
+    return [] if model.sigmoids is None else [values.tolist() for values in model.sigmoids], model.probability_source
+
+
+@pytest.mark.parametrize(
+    ("what", "source", "said"),
+    [
+        ("thresholds", "those of the model (measure label, method search, found on split valid)", "label, search, valid"),
+        ("probabilities", "calibrated (sigmoid, on split valid)", "sigmoid, valid"),
+    ],
+)
+def test_prune_and_merge_keep_them(tmp_path, what, source, said):
+    def made(model):
+        if what == "thresholds":
+            stored((case[0], model), "label", "valid", chance=1.0)
+        else:
+            hpcml.calibrate(model, case[0])
+
     case = files(tmp_path, 6, False)
-    stored(case, "label", "valid", chance=1.0)
+    made(case[1])
     with DataFile(case[0]) as dataset:
         prune(SELF, open_model(case[1]), dataset, "all", [0.2], tmp_path / "few.h5", False, QUIET)
-    few = Model(tmp_path / "few.h5")
-    assert few.thresholds.tolist() == Model(case[1]).thresholds.tolist()
-    assert few.threshold_source == Model(case[1]).threshold_source != ""
+    assert columns_and_source(tmp_path / "few.h5", what) == columns_and_source(case[1], what)
     runs = [tmp_path / f"run{k}" for k in (1, 2)]
     for k, run in enumerate(runs, 1):
         train("dual", None, case[0], run, label_part=f"{k}/2", min_positives=0)
-        if k == 1:
-            stored((case[0], run / "model.h5"), "label", "valid", chance=1.0)
-    with pytest.raises(ConfigError, match=r"run2 has no thresholds, but .*run1 thresholds \(label, search, valid\)"):
+    made(runs[0] / "model.h5")
+    with pytest.raises(ConfigError, match=rf"run2 has no {what}, but .*run1 {what} \({said}\)"):
         merge(None, runs, tmp_path / "both")
-    stored((case[0], runs[1] / "model.h5"), "label", "valid", chance=1.0)
+    made(runs[1] / "model.h5")
     merge(None, runs, tmp_path / "both")
-    both, parts = Model(tmp_path / "both" / "model.h5"), [Model(run / "model.h5") for run in runs]
-    assert both.thresholds.tolist() == [value for part in parts for value in part.thresholds]
-    assert "measure label" in both.threshold_source
+    parts = [columns_and_source(run / "model.h5", what)[0] for run in runs]
+    together = [[*first, *second] for first, second in zip(*parts, strict=True)]
+    assert columns_and_source(tmp_path / "both" / "model.h5", what) == (together, source)
+    assert len(together) == (1 if what == "thresholds" else 2)
 
 
 @pytest.mark.parametrize("dense", [False, True])

@@ -18,13 +18,13 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluation import scoring as scoring_module
 from hpcml.evaluation.report import format_evaluation, write_json
-from hpcml.evaluation.top import Best, n_true
+from hpcml.evaluation.top import Best, are_true
 from hpcml.files.hdf5 import open_stamped
 from hpcml.log import Log
 from hpcml.model.open import open_model
 from hpcml.prediction import predict as module
 from hpcml.prediction.predict import FORMATS
-from hpcml.prediction.stream import predict_stream
+from hpcml.prediction.stream import StreamOptions, predict_stream
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 NAMES = ["plain", 'quo"te, comma', "ünï;code", "back\\slash", "co:lon", "f", "g"]
@@ -80,7 +80,7 @@ def small_chunks(request, monkeypatch):
     if request.param:
         monkeypatch.setattr(module, "CHUNK_BYTES", 100)
         monkeypatch.setattr(module, "WEIGHT_BYTES", 0)
-        monkeypatch.setattr("hpcml.prediction.top.TOP_VALUES", 6)
+        monkeypatch.setattr("hpcml.prediction.texts.TEXT_VALUES", 24)
         monkeypatch.setattr(scoring_module, "MAX_LANES", 2)
 
 
@@ -123,7 +123,7 @@ def test_of_a_text_it_is_the_same(tmp_path, files, small_chunks):
         (tmp_path / "in.svm").write_text("".join(make.svmlight_lines(read_elem(file["X"]), ["0"] * 40)))
     for ending in (".csv", ".svm"):
         output = tmp_path / f"text{ending}"
-        predict_stream(SELF, open_model(files[1]), tmp_path / "in.svm", output, "scores", False, QUIET, top=3)
+        predict_stream(SELF, open_model(files[1]), tmp_path / "in.svm", output, "scores", False, QUIET, StreamOptions(top=3))
         expected = run(files, tmp_path / f"data{ending}", 3, split="all").read_text().splitlines()
         found = output.read_text().splitlines()
         if ending == ".csv":  # without ids
@@ -147,7 +147,7 @@ def test_what_is_wrong_is_said(files, tmp_path):
         with pytest.raises(ConfigError, match=sentence):
             run(files, tmp_path / "out.csv", top, what=what)
         with pytest.raises(ConfigError, match=sentence):
-            predict_stream(SELF, open_model(files[1]), "-", tmp_path / "out.csv", what, False, QUIET, top=top)
+            predict_stream(SELF, open_model(files[1]), "-", tmp_path / "out.csv", what, False, QUIET, StreamOptions(top=top))
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -188,8 +188,8 @@ def test_true_labels_among_the_best():
     best.add(0, np.array([[3.0, 2, 1], [1, 2, 3], [1, 1, 1]]), 0)
     best.sort()
     rows, labels = np.array([2, 0, 0, 1]), np.array([1, 2, 0, 2])
-    assert n_true(best, rows, labels, 3).tolist() == [2, 1]
-    assert n_true(best, rows[:0], labels[:0], 3).tolist() == [0, 0]
+    assert are_true(best, rows, labels, 3).sum(axis=0).tolist() == [2, 1]
+    assert are_true(best, rows[:0], labels[:0], 3).sum(axis=0).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("lanes", [1, 3, 32])

@@ -40,7 +40,7 @@ def run(files, output, what="scores", force=False, split="test"):
 def small_chunks(request, monkeypatch):
     if request.param:
         monkeypatch.setattr(module, "CHUNK_BYTES", 100)
-        monkeypatch.setattr(module, "TEXT_VALUES", 6)
+        monkeypatch.setattr("hpcml.prediction.texts.TEXT_VALUES", 6)
         monkeypatch.setattr(module, "WEIGHT_BYTES", 0)
 
 
@@ -61,30 +61,23 @@ def test_labels_h5(files, tmp_path, small_chunks):
         assert file["rows"][:].tolist() == ROWS.tolist()
 
 
-def test_scores_csv(files, tmp_path, small_chunks):
-    with run(files, tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
+@pytest.mark.parametrize("what", ["scores", "labels"])
+def test_csv(files, tmp_path, small_chunks, what):
+    with run(files, tmp_path / "out.csv", what).open(newline="", encoding="utf-8") as file:
         header, *lines = csv.reader(file)
-    assert header == ["row", "id", *NAMES]
+    assert header == ["row", "id", *(NAMES if what == "scores" else ["labels"])]
     assert [line[:2] for line in lines] == [[str(i), f"doc {i}, ö"] for i in ROWS]
-    np.testing.assert_allclose(np.array([line[2:] for line in lines], dtype=float), files[2], rtol=1e-14)
+    if what == "scores":
+        np.testing.assert_allclose(np.array([line[2:] for line in lines], dtype=float), files[2], rtol=1e-14)
+    else:
+        assert [line[2] for line in lines] == [";".join(np.array(NAMES)[row > 0]) for row in files[2]]
 
 
-def test_labels_csv(files, tmp_path, small_chunks):
-    with run(files, tmp_path / "out.csv", "labels").open(newline="", encoding="utf-8") as file:
-        header, *lines = csv.reader(file)
-    assert header == ["row", "id", "labels"]
-    assert [line[2] for line in lines] == [";".join(np.array(NAMES)[row > 0]) for row in files[2]]
-
-
-@pytest.mark.parametrize("ending", [".svm", ".svmlight"])
-def test_scores_svmlight(files, tmp_path, small_chunks, ending):
-    scores, labels = load_svmlight_file(str(run(files, tmp_path / f"out{ending}")), multilabel=True, zero_based=False)
-    np.testing.assert_allclose(scores.toarray(), files[2], rtol=1e-14)
-    assert labels == [tuple(np.flatnonzero(row > 0) + 1.0) for row in files[2]]
-
-
-def test_labels_svmlight(files, tmp_path, small_chunks):
-    _, labels = load_svmlight_file(str(run(files, tmp_path / "out.svm", "labels")), multilabel=True, zero_based=False)
+@pytest.mark.parametrize(("what", "ending"), [("scores", ".svm"), ("scores", ".svmlight"), ("labels", ".svm")])
+def test_svmlight(files, tmp_path, small_chunks, what, ending):
+    scores, labels = load_svmlight_file(str(run(files, tmp_path / f"out{ending}", what)), multilabel=True, zero_based=False)
+    if what == "scores":
+        np.testing.assert_allclose(scores.toarray(), files[2], rtol=1e-14)
     assert labels == [tuple(np.flatnonzero(row > 0) + 1.0) for row in files[2]]
 
 
@@ -125,15 +118,15 @@ def test_existing_output_needs_force(files, tmp_path, ending):
 
 
 def test_what_is_wrong_is_said(files, tmp_path):
-    with pytest.raises(ConfigError, match=r"unknown kind of file '.txt'; .* \.h5, \.csv, \.svm, \.svmlight"):
-        run(files, tmp_path / "out.txt")
-    with pytest.raises(ConfigError, match="expected one of scores, labels, probabilities"):
-        run(files, tmp_path / "out.csv", "ranks")
-    with pytest.raises(ConfigError, match="no split named 'dev'"):
-        run(files, tmp_path / "out.csv", split="dev")
     narrow = files[0], make.model(tmp_path / "narrow.h5", np.ones((3, 2)), label_names=NAMES)
-    with pytest.raises(DataError, match="9 features"):
-        run(narrow, tmp_path / "out.csv")
+    for error, sentence, given, name, options in (
+        (ConfigError, r"unknown kind of file '.txt'; .* \.h5, \.csv, \.svm, \.svmlight", files, "out.txt", {}),
+        (ConfigError, "expected one of scores, labels, probabilities", files, "out.csv", {"what": "ranks"}),
+        (ConfigError, "no split named 'dev'", files, "out.csv", {"split": "dev"}),
+        (DataError, "9 features", narrow, "out.csv", {}),
+    ):
+        with pytest.raises(error, match=sentence):
+            run(given, tmp_path / name, **options)
     assert {path.name for path in tmp_path.iterdir()} == {"data.h5", "model.h5", "narrow.h5"}
 
 

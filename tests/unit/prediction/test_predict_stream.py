@@ -16,7 +16,7 @@ from hpcml.log import Log
 from hpcml.model.open import open_model
 from hpcml.prediction import predict as predict_module
 from hpcml.prediction import stream as module
-from hpcml.prediction.stream import predict_stream
+from hpcml.prediction.stream import StreamOptions, predict_stream
 
 N_FEATURES = 9
 
@@ -49,7 +49,7 @@ def files(request, tmp_path):
 
 
 def run(source, model, output, what="scores", force=False, log=None, **options):
-    predict_stream(mpi.self_comm(), open_model(model), source, output, what, force, log or Log(1), **options)
+    predict_stream(mpi.self_comm(), open_model(model), source, output, what, force, log or Log(1), StreamOptions(**options))
     return output.read_bytes()
 
 
@@ -64,7 +64,7 @@ def test_the_same_bytes_as_from_the_dataset(files, tmp_path, monkeypatch, what, 
         monkeypatch.setattr(module, "MAX_BLOCK_BYTES", 60)
         monkeypatch.setattr(predict_module, "WEIGHT_BYTES", 0)
         monkeypatch.setattr(predict_module, "CHUNK_BYTES", 100)
-        monkeypatch.setattr(predict_module, "TEXT_VALUES", 6)
+        monkeypatch.setattr("hpcml.prediction.texts.TEXT_VALUES", 6)
     assert run(source, model, tmp_path / f"out{ending}", what) == reference.read_bytes()
     (tmp_path / "data.gz").write_bytes(gzip.compress(source.read_bytes()))
     assert run(tmp_path / "data.gz", model, tmp_path / f"gz{ending}", what) == reference.read_bytes()
@@ -105,9 +105,8 @@ def test_standard_output(files, tmp_path, capfdbinary):
     source, _, model = files
     for text_format, ending in ((None, ".csv"), ("csv", ".csv"), ("svm", ".svm")):
         expected = run(source, model, tmp_path / f"{text_format}{ending}")
-        predict_stream(
-            mpi.self_comm(), open_model(model), source, module.Path("-"), "scores", False, Log(0), text_format=text_format
-        )
+        options = StreamOptions(text_format=text_format)
+        predict_stream(mpi.self_comm(), open_model(model), source, module.Path("-"), "scores", False, Log(0), options)
         said = capfdbinary.readouterr()
         assert said.out == expected
         assert b"standard output: scores of 31 rows" in said.err
@@ -116,22 +115,19 @@ def test_standard_output(files, tmp_path, capfdbinary):
 @pytest.mark.parametrize("files", ["linear"], indirect=True)
 def test_what_is_refused(files, tmp_path):
     source, _, model = files
-    with pytest.raises(ConfigError, match=r"out\.h5: a text becomes \.csv or \.svm only"):
-        run(source, model, tmp_path / "out.h5")
-    with pytest.raises(ConfigError, match=r"out\.txt: unknown kind of file '\.txt'"):
-        run(source, model, tmp_path / "out.txt")
-    with pytest.raises(ConfigError, match=r"standard output: unknown kind of file '\.xml'"):
-        run(source, model, module.Path("-"), text_format="xml")
-    with pytest.raises(ConfigError, match=r"its ending and the format 'csv' are not one"):
-        run(source, model, tmp_path / "out.svm", text_format="csv")
-    with pytest.raises(ConfigError, match="cannot predict 'ranks'"):
-        run(source, model, tmp_path / "out.svm", "ranks")
-    with pytest.raises(ConfigError, match=r"data\.svm is also an input"):
-        run(source, model, source, force=True)
-    (tmp_path / "out.svm").write_text("precious")
-    with pytest.raises(ConfigError, match=r"out\.svm exists already"):
-        run(source, model, tmp_path / "out.svm")
-    assert (tmp_path / "out.svm").read_text() == "precious"
+    (tmp_path / "there.svm").write_text("precious")
+    for output, options, sentence in (
+        ("out.h5", {}, r"out\.h5: a text becomes \.csv or \.svm only"),
+        ("out.txt", {}, r"out\.txt: unknown kind of file '\.txt'"),
+        (module.Path("-"), {"text_format": "xml"}, r"standard output: unknown kind of file '\.xml'"),
+        ("out.svm", {"text_format": "csv"}, "its ending and the format 'csv' are not one"),
+        ("out.svm", {"what": "ranks"}, "cannot predict 'ranks'"),
+        (source, {"force": True}, r"data\.svm is also an input"),
+        ("there.svm", {}, r"there\.svm exists already"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            run(source, model, tmp_path / output if isinstance(output, str) else output, **options)
+    assert (tmp_path / "there.svm").read_text() == "precious"
 
 
 @pytest.mark.parametrize("files", ["linear"], indirect=True)

@@ -208,11 +208,7 @@ def test_features_without_names_go_by_the_list(tmp_path):
     with pytest.raises(ConfigError, match=r"few\.h5 has no names of features to go by; name the list"):
         run(other, tmp_path / "out.h5", like=tmp_path / "few.h5")
     run(other, tmp_path / "out.h5", like=tmp_path / "few.features.csv")
-    with (
-        DataFile(tmp_path / "few.h5") as few,
-        DataFile(tmp_path / "out.h5") as out,
-        DataFile(tmp_path / "others.h5") as others,
-    ):
+    with DataFile(tmp_path / "few.h5") as few, DataFile(tmp_path / "out.h5") as out, DataFile(tmp_path / "others.h5") as others:
         assert np.array_equal(read_rows(out, np.arange(60), True), read_rows(few, np.arange(60, 120), True))
         assert out.vocabulary == few.vocabulary != others.vocabulary  # a model of the one must not take the other
     narrow = dataset(tmp_path / "narrow.h5", X[:, :2], Y)
