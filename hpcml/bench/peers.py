@@ -238,12 +238,7 @@ def run_peer(
         ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(about["threads"])
     )
     variables["PYTHONSAFEPATH"] = "1"
-    command = [
-        str(Path(python or sys.executable).absolute()),
-        str(Path(programs.__file__).resolve()),
-        name,
-        str(folder.resolve()),
-    ]
+    command = [str(Path(python or sys.executable).absolute()), str(Path(programs.__file__).resolve()), name, str(folder.resolve())]
     said = folder / "said.txt"
     with said.open("wb") as out:
         try:

@@ -346,11 +346,7 @@ def main(name: str, folder: Path) -> None:
     _leave(
         folder,
         trained.cost._asdict()
-        | {
-            "model_bytes": size,
-            "version": _version(PEERS[name].package),
-            "rows_per_second": trained.rows_per_second,
-        },
+        | {"model_bytes": size, "version": _version(PEERS[name].package), "rows_per_second": trained.rows_per_second},
     )
 
 

@@ -199,13 +199,7 @@ def _draw_support(axes: Axes, study: Study) -> None:
     _draw_plane(axes, study)
     hard, vectors = study.panels["overlap"].values()
     axes.scatter(
-        vectors.x,
-        vectors.y,
-        s=50,
-        facecolors="none",
-        edgecolors=VERMILION,
-        linewidths=1.0,
-        label="support vectors (least C)",
+        vectors.x, vectors.y, s=50, facecolors="none", edgecolors=VERMILION, linewidths=1.0, label="support vectors (least C)"
     )
     axes.scatter(hard.x, hard.y, s=14, color=BLUE, linewidths=0, label="PSBML's hardest 10 % of the rows", zorder=3)
     axes.set_title("6  The hardest rows and the support vectors")
