@@ -1,6 +1,4 @@
-"""Training the same labels with several methods and judging each on the same rows: PROBE 2012,
-table 3, with time and memory.
-"""
+"""Several methods on the same labels, judged on the same rows (PROBE 2012, table 3); with the cost."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ TABLE = "compare.csv"
 
 @dataclass(frozen=True)
 class MethodLine:
-    """The figures of a method that are compared: means over the labels, and the cost of
-    training; NaN where it is not known.
-    """
+    """A method's means over the labels and cost of training; NaN where it is not known."""
 
     method: str
     average_precision: float
@@ -130,8 +126,7 @@ def _number(value: float, digits: int) -> str:
 def compare(
     session: Session, data: Path, target: Target, methods: Sequence[str], shared: Any, test_split: str | None = None
 ) -> Comparison:
-    """Collective over the session. Train each method into OUTPUT/METHOD, judge it on `test_split`,
-    write OUTPUT/compare.csv.
+    """Collective. Train each method into OUTPUT/METHOD, judge it, write OUTPUT/compare.csv.
 
     `shared` are options of all methods (`shared_options`). Run folders are treated as training
     treats them: when a comparison is continued, a finished one is judged again but not trained
@@ -182,9 +177,7 @@ def compare(
 
 @mpi.collective
 def _before(comm: mpi.Comm, target: Target, wanted: Sequence[str]) -> dict[str, object]:
-    """Collective over `comm`. What config.toml says of the first run there is of a comparison
-    that is continued; else nothing.
-    """
+    """Collective over `comm`. The config.toml of a continued comparison's first run, if any."""
     methods = [method for method in comparable() if not wanted or method in wanted]
     configs = (config_before(comm, target._replace(output=target.output / method)) for method in methods)
     return next((config for config in configs if config), {})
@@ -192,18 +185,14 @@ def _before(comm: mpi.Comm, target: Target, wanted: Sequence[str]) -> dict[str, 
 
 @mpi.collective
 def train_measured(method: str, session: Session, *arguments: Any) -> tuple[TrainReport, float, bool]:
-    """Collective. What `registry.train` gives, the largest peak of a rank's memory (MiB), and
-    whether peaks began anew.
-    """
+    """Collective. What `train` gives, a rank's largest peak (MiB), whether peaks began anew."""
     began_anew = not mpi.agreed_any(session.comm, not forget_peak())
     report = train(method, session, *arguments)
     return report, mpi.allreduce_max(session.comm, peak_mib()), began_anew
 
 
 def _check(output: Path, folders: dict[str, RunFolder], target: Target) -> None:
-    """Raise ConfigError if a run folder or the table may not be written: now, not after the
-    methods before. Local.
-    """
+    """Raise ConfigError if a run folder or the table may not be written: now, not later."""
     if output.exists() and not output.is_dir():
         raise ConfigError(f"{output} is a file; --output must name a folder")
     for folder in folders.values():
@@ -213,9 +202,7 @@ def _check(output: Path, folders: dict[str, RunFolder], target: Target) -> None:
 
 @mpi.collective
 def _known(comm: mpi.Comm, output: Path, folders: dict[str, RunFolder]) -> dict[str, MethodLine | None]:
-    """Collective over `comm`. The finished methods, each with its line of an earlier table, if
-    there is one.
-    """
+    """Collective over `comm`. The finished methods, each with its line of an earlier table."""
     found: dict[str, MethodLine | None] = {}
     with mpi.agreed(comm, f"reading {output / TABLE}"):
         if comm.rank == 0:
@@ -225,9 +212,7 @@ def _known(comm: mpi.Comm, output: Path, folders: dict[str, RunFolder]) -> dict[
 
 
 def _trained_before(line: MethodLine, before: MethodLine | None) -> MethodLine:
-    """The line of a method that was not trained now: what its training took is as an earlier
-    table says, else not known.
-    """
+    """With the cost of an earlier line of the same training; else it is not known."""
     if before is not None and before.is_of_same_model(line):
         return replace(line, seconds=before.seconds, ranks=before.ranks, peak_mib=before.peak_mib)
     return replace(line, seconds=math.nan, ranks=0, peak_mib=math.nan)
@@ -240,9 +225,7 @@ def write_csv(path: Path, lines: list[MethodLine]) -> None:
 
 
 def read_lines(path: Path) -> dict[str, MethodLine]:
-    """The lines that `write_csv` wrote, by method; none if there is no such file, or another
-    one. Local.
-    """
+    """The lines of `write_csv`, by method; none if there is no such file, or another. Local."""
     if not path.is_file():
         return {}
     try:

@@ -1,6 +1,4 @@
-"""`hpcml bench ovr`: our methods and other trainers, each on the same rows and cores, in turn,
-in one run.
-"""
+"""`hpcml bench ovr`: our methods and other trainers on the same rows and cores, in one run."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ class OvrOptions:
 
 @dataclass
 class Bench:
-    """A run of the benchmark; `peers` loses those that cannot be run. Every method is collective
-    over `comm`.
-    """
+    """A run of the benchmark; `peers` loses those that cannot be run. All is collective."""
 
     session: Session
     dataset: DataFile
@@ -159,9 +155,7 @@ class Bench:
 
     @mpi.collective
     def train_peer(self, name: str, tolerance: float, repeat: int) -> TrainerLine | None:
-        """Collective. Train with another program, on rank 0's node, while the other ranks sleep;
-        None if that is not possible.
-        """
+        """Collective. Train with a program on rank 0's node; None if that is not possible."""
         self.log(f"{name}, tolerance {tolerance:g}, {repeat} of {self.plan.repeats}")
         run: PeerRun | str = ""
         quality = self.judged.get((tolerance, name))
@@ -181,9 +175,7 @@ class Bench:
         return self._line(name, tolerance, repeat, run.seconds, run.cpu_seconds, run.peak_mib)
 
     def _run_peer(self, name: str, tolerance: float, quality: Quality | None) -> tuple[PeerRun | str, Quality | None]:
-        """Train with another program and judge its model, unless that is known. Local; on rank
-        0.
-        """
+        """Train with a program and judge its model, unless that is known. Local; on rank 0."""
         method = first_with(PEERS[name].penalty, self.methods)
         model = Model(self.folder_of(method, self.plan.tolerances[0]) / "model.h5")
         # Made anew each time: what is kept would count in our own methods' peaks.
@@ -243,9 +235,7 @@ def first_with(penalty: str, methods: Sequence[str]) -> str:
 
 
 def check_peers(peers: Sequence[str], methods: Sequence[str], options: Any) -> None:
-    """Raise ConfigError if some program would train something else than our methods with its
-    penalty.
-    """
+    """Raise ConfigError if some program would train something else than our methods do."""
     for peer in (PEERS[name] for name in peers):
         method = METHODS[first_with(peer.penalty, methods)]
         if loss_of(method, options) != (peer.loss or loss_of(method, options)) or options.positive_weight not in ("1", "1.0"):
@@ -256,8 +246,7 @@ def check_peers(peers: Sequence[str], methods: Sequence[str], options: Any) -> N
 def bench_ovr(
     session: Session, data: Path, target: Target, plan: OvrOptions, options: Any, test_split: str | None = None
 ) -> OvrResult:
-    """Collective over the session. Train with every method and peer at every tolerance, judge,
-    write the table.
+    """Collective. Train with every method and peer at every tolerance, judge, write the table.
 
     `options` are shared by the methods (`shared_options`). Raises ConfigError, DataError for what
     the user can mend; a peer that cannot be run is left out, with a reason.
@@ -301,9 +290,7 @@ def bench_ovr(
 
 
 def _check(bench: Bench, force: bool) -> None:
-    """Raise ConfigError if a run folder or a table may not be written: now, not after the
-    methods before. Local.
-    """
+    """Raise ConfigError if a run folder or a table may not be written: now, not later."""
     if bench.output.exists() and not bench.output.is_dir():
         raise ConfigError(f"{bench.output} is a file; --output must name a folder")
     for method in bench.methods:

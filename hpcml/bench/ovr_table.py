@@ -1,6 +1,4 @@
-"""The results of `hpcml bench ovr`: a table for each tolerance for people, every training as
-CSV, everything as JSON.
-"""
+"""The results of `hpcml bench ovr`: a table of each tolerance, all trainings as CSV, and JSON."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ class OvrResult:
     machine: dict[str, object] = field(default_factory=dict)
 
     def fastest(self, tolerance: float) -> list[TrainerLine]:
-        """Of each trainer at a tolerance the repetition that took least, in the order of
-        training.
-        """
+        """Of each trainer at a tolerance the repetition that took least, in training order."""
         best: dict[str, TrainerLine] = {}
         for line in self.lines:
             if line.tolerance == tolerance:
@@ -145,9 +141,7 @@ class OvrResult:
 
 
 def against(line: TrainerLine, reference: TrainerLine | None) -> tuple[float, float, float]:
-    """Seconds / the reference's, f above the reference's in per cent, MAP above the reference's;
-    NaN where not known.
-    """
+    """Seconds / the reference's; f (per cent) and MAP above the reference's; NaN: not known."""
     if reference is None:
         return math.nan, math.nan, math.nan
     same = reference.f and line.objective == reference.objective

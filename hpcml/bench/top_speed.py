@@ -19,11 +19,9 @@ from hpcml.model.linear import Model
 
 @mpi.collective
 def top_speed(comm: mpi.Comm, model: Model, dataset: DataFile, split: str) -> float:
-    """Collective over `comm`. Rows that are given their BEST best labels in a second, once the
-    model is ready; NaN without rows.
+    """Collective over `comm`. Rows given their BEST best labels in a second; NaN without rows.
 
-    The second is one of the processor time of the rank that takes longest: what else runs on the
-    machine does not count.
+    The model is ready, and the second is one of processor time, of the rank that takes longest.
     """
     shard = load_shard(comm, dataset, split)
     scorer: Any = scorer_of(model, shard, np.arange(model.n_labels))

@@ -55,11 +55,10 @@ def cv(
     protocol: str = "folds",
     **options: Any,
 ) -> CrossValidation | TopPrecision:
-    """Collective over `comm`. Cross-validate the methods among `names` on the data among them;
-    `options` as the protocol's.
+    """Collective over `comm`. Cross-validate the methods among `names` on the data among them.
 
-    The table is written to `output` as CSV. Raises ConfigError or DataError for what the user can
-    mend, before the work where that is possible.
+    `options` are the protocol's; the table goes to `output` as CSV. Raises ConfigError or DataError
+    for what the user can mend, before the work where that is possible.
     """
     how, options = judging(protocol, **options)
     found = None

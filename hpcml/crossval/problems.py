@@ -21,9 +21,7 @@ BLOCK_ROWS = 1 << 16  # that are read at a time to look for what methods refuse
 
 @dataclass(frozen=True)
 class CvProblem:
-    """Some labels of one file, each to be told from all others; the result is the mean over
-    them.
-    """
+    """Some labels of a file, each to be told from all others; the result is their mean."""
 
     path: Path
     split: str
@@ -47,9 +45,7 @@ class CvProblem:
 
 
 class Loaded:
-    """The rows of a problem in memory: X (csr, float32), the label sets Y (csc), and the rows'
-    numbers in the file.
-    """
+    """A problem's rows in memory: X (csr, float32), label sets Y (csc), numbers in the file."""
 
     def __init__(self, problem: CvProblem) -> None:
         """The rows of its file. Local; raises DataError, MemoryError, OSError."""
@@ -88,8 +84,7 @@ def _label_sets(slab: Shard) -> sp.csr_matrix:
 def read_problem(
     path: Path, label: str | None, only: Sequence[str], split: str, protocol: Protocol, refusing: Sequence[str]
 ) -> CvProblem:
-    """The facts of a file that are needed before its rows are read: its labels (`label`, or those
-    of `only`, or all) and sizes.
+    """A file's labels (`label`, those of `only`, or all) and sizes, before its rows are read.
 
     Labels that have too few rows for the protocol are left out unless they were asked for. Local.
     Raises ConfigError for an unknown label or one with too few rows, and for a negative value if

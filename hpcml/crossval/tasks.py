@@ -1,5 +1,4 @@
-"""The tasks of a cross-validation (data, label, fold or split, method), divided over the ranks;
-each reads the rows that it needs.
+"""The tasks of a cross-validation (data, label, part, method), divided over the ranks.
 
 Which rank does a task changes nothing in it, so the numbers are the same on any number of ranks.
 """
@@ -47,9 +46,7 @@ class TaskResult(NamedTuple):
 
 
 class CvTasks(Job):
-    """All tasks, ordered by data, label, fold or split, and method, and the range of them that
-    is this rank's.
-    """
+    """All tasks, ordered by data, label, fold or split, and method; and the range of this rank."""
 
     doing = "cross-validating"
 
@@ -138,9 +135,7 @@ class CvTasks(Job):
 
     @mpi.collective
     def run(self, log: Log) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Collective. For each problem what is measured (n_labels, n_parts, n_methods) and the
-        seconds of training (same shape).
-        """
+        """Collective. For each problem measures and seconds (n_labels, n_parts, n_methods each)."""
         with mpi.node_first(self.comm):
             _warm_up(self.methods)
         progress = Progress(log, "cross-validating", self.n_tasks)
@@ -175,9 +170,7 @@ def fit_and_judge(
     dense: bool,
     protocol: Protocol,
 ) -> tuple[float, float]:
-    """The protocol's measure on the test rows, and the seconds of training. Local; raises
-    HpcmlError.
-    """
+    """The measure on the test rows, and the seconds of training. Local; raises HpcmlError."""
     if dense:
         X, X_test = X.toarray(), X_test.toarray()
     begin = time.perf_counter()

@@ -1,6 +1,4 @@
-"""Cross-validation by either protocol: what is asked for is checked, the tasks are done, the
-results are a table.
-"""
+"""Cross-validation by either protocol: check what is asked for, do the tasks, make the table."""
 
 from __future__ import annotations
 
@@ -40,8 +38,7 @@ def cross_validate(
     bias: bool = True,
     log: Log | None = None,
 ) -> CrossValidation:
-    """Collective over `comm` (None: this process alone). F1 of every method on every file, in folds
-    (Carvalho & Cohen 2006, 4.2).
+    """Collective over `comm` (None: alone). F1 in folds (Carvalho & Cohen 2006, 4.2).
 
     Parameters
     ----------
@@ -90,8 +87,7 @@ def cross_validate_top(
     most_labels: int | None = None,
     log: Log | None = None,
 ) -> TopPrecision:
-    """Collective over `comm` (None: this process alone). Precision in the first ranks of random
-    splits (Wilbur 2000, evaluation).
+    """Collective over `comm` (None: alone). Precision in first ranks of splits (Wilbur 2000).
 
     Each split of a label holds out `top` of its rows and the same share of the others, at random; a
     model of the rest ranks them.
@@ -99,16 +95,14 @@ def cross_validate_top(
     Parameters
     ----------
     top : int
-        So many rows of the label are held out, and so many ranks are looked at. A label needs twice
-        as many rows.
+        Rows of the label held out, and ranks looked at. A label needs twice as many rows.
     splits : int
         How many for each label; all methods are trained and judged on the same rows.
     methods, data, label, split, in_order, bias
         As for `cross_validate`; methods are compared with the one named before them, and each label
         is a row of the table.
     seed : int
-        Draws the splits, the order of the training rows, the classifiers' own random numbers, and
-        the resamples of the test.
+        As for `cross_validate`; it draws the resamples of the test, too.
     most_labels : int
         Refuse to judge more labels than that.
 
@@ -139,9 +133,7 @@ def _judged(
     log: Log | None,
     most_labels: int | None = None,
 ) -> Judged:
-    """Collective over `comm`. What `cross_validate` and `cross_validate_top` share: all but the
-    table.
-    """
+    """Collective over `comm`. What both protocols share: all but the table."""
     with mpi.duplicated(comm) as comm:
         log = log or Log(comm.rank)
         with mpi.agreed(comm, "preparing the methods"):
@@ -191,9 +183,7 @@ def _check(methods: Sequence[str], data: Sequence[str | Path]) -> None:
 
 @mpi.collective
 def _check_room(comm: mpi.Comm, problem: CvProblem, methods: Sequence[CvMethod]) -> None:
-    """Collective over `comm`. Raise ConfigError if a rank cannot hold the rows and what the
-    methods make of them.
-    """
+    """Collective over `comm`. Raise ConfigError if a rank cannot hold the rows and their copies."""
     room = room_per_rank(comm)
     dense = [method.name for method in methods if method.wants_dense(problem.n_rows, problem.n_features, problem.nnz)]
     needed = SPARSE_BYTES * problem.nnz + FEATURE_BYTES * problem.n_features

@@ -1,5 +1,4 @@
-"""How PROBE converged on one label of a finished run (PROBE 2012, figures 1 to 3): the figures'
-numbers from the run's own data.
+"""How PROBE converged on a label of a finished run (PROBE 2012, figures 1 to 3), from its own data.
 
 The run is walked again: all rows at every step, weights and margins in double precision. So the
 walk is Algorithm 1 itself, and w* is a point that it passes through, which the run's own weights
@@ -38,9 +37,7 @@ SAFE_BYTES = 100  # of a label in a file's name
 
 
 class LabelObjective:
-    """f and a subgradient g of one label over the columns of `objective` (double precision, no
-    dormant rows).
-    """
+    """f and a subgradient g of one label over `objective`'s columns (float64, no dormant rows)."""
 
     def __init__(self, objective: Objective, label: int) -> None:
         """`label` is the label's number in the data. Local; raises MemoryError."""
@@ -49,9 +46,7 @@ class LabelObjective:
 
     @mpi.collective
     def __call__(self, w: np.ndarray) -> tuple[float, np.ndarray]:
-        """Collective. f(w) and g(w) = λ w + Σ ∂ℓ / m, both on all ranks; w (n_columns). Raises
-        NonFiniteError.
-        """
+        """Collective. f(w) and g(w) = λ w + Σ ∂ℓ / m on all ranks. Raises NonFiniteError."""
         panel, rows = self.panel, self.objective.rows
         panel.w[:] = w
         panel.measure()
@@ -61,9 +56,7 @@ class LabelObjective:
 
 
 class SplitBreakEven:
-    """The break-even of weights over columns on the rows of a split, averaged over ties, as
-    `hpcml evaluate` computes it.
-    """
+    """The break-even of weights on a split's rows, averaged over ties, as of `hpcml evaluate`."""
 
     def __init__(self, comm: mpi.Comm, shard: Shard, label: int, tables: tuple[np.ndarray, np.ndarray], bias: bool) -> None:
         """`tables` say which column each feature has, and its factor. Local."""
@@ -125,8 +118,7 @@ def plot_run(
     force: bool = False,
     log: Log | None = None,
 ) -> Convergence:
-    """Collective over `comm`. Walk one label of a finished PROBE run again and draw how it
-    converges; see `hpcml plot convergence`.
+    """Collective over `comm`. Walk a label of a finished PROBE run again; draw how it converges.
 
     Raises ConfigError, DataError or NonFiniteError for what the user can mend.
     """
@@ -166,17 +158,13 @@ def plot_run(
 
 
 def open_run(folder: RunFolder) -> tuple[ProbeOptions, Model, Path]:
-    """A finished run's options, its model, and where its dataset was. Local; raises ConfigError
-    or DataError.
-    """
+    """A finished run's options, model, and dataset. Local; raises ConfigError or DataError."""
     options, data = folder.finished("probe", "the figures are about probe", partial(from_dict, ProbeOptions))
     return options, Model(folder.model), data
 
 
 def choose_label(model: Model, wanted: str | None) -> str:
-    """The name of the label to walk: by default the one with the most positive rows. Raises
-    ConfigError if it was not trained.
-    """
+    """The label to walk; by default that of most positive rows. Raises ConfigError: not trained."""
     trained = model.labels["status"] != STATUS.index("degenerate")
     if wanted is None:
         if not trained.any():
@@ -191,9 +179,7 @@ def choose_label(model: Model, wanted: str | None) -> str:
 
 
 def safe(label: str) -> str:
-    """A label as a part of a file's name: letters, digits, `_`, `.` and `-` only, and not too
-    long.
-    """
+    """A label as a part of a file's name: letters, digits, `_`, `.`, `-`; not too long."""
     return re.sub(r"[^\w.-]+", "_", label).encode(errors="replace")[:SAFE_BYTES].decode(errors="ignore")
 
 

@@ -1,6 +1,4 @@
-"""How much better each method ranks than the one before it, split by split: the picture of
-`hpcml cv --protocol top`.
-"""
+"""How much better each method ranks than the one before it: `hpcml cv --protocol top --picture`."""
 
 from __future__ import annotations
 
@@ -34,11 +32,9 @@ BETTER, WORSE, NEITHER = "#0072B2", "#D55E00", "0.55"  # Okabe & Ito; what the t
 def cv_with_picture(
     comm: mpi.Comm, names: Sequence[str], output: Path | None, picture: Path, force: bool, log: Log, protocol: str, **options: Any
 ) -> str:
-    """Collective over `comm`. `hpcml.crossval.command.cv` and a picture of its differences; says
-    what was found and drawn.
+    """Collective over `comm`. `crossval.command.cv`, and a picture of its differences; in words.
 
-    Raises ConfigError or DataError for what the user can mend, before the work where that is
-    possible.
+    Raises ConfigError or DataError for what the user can mend, before the work if possible.
     """
     judging(protocol, picture=picture, **options)
     with mpi.agreed(comm, "looking where the picture goes"):
@@ -53,9 +49,7 @@ def cv_with_picture(
 
 
 def _check(names: Sequence[str], output: Path | None, picture: Path, force: bool) -> None:
-    """Raise ConfigError or DataError if the picture cannot be made: now, not after the work.
-    Local.
-    """
+    """Raise ConfigError or DataError if the picture cannot be made: now, not later. Local."""
     methods, data = divide_names(names)
     if len(methods) < 2:
         raise ConfigError("--picture shows differences between methods: name at least two")
@@ -69,9 +63,7 @@ def _check(names: Sequence[str], output: Path | None, picture: Path, force: bool
 
 
 def plot_differences(result: TopPrecision, path: Path) -> None:
-    """Draw a panel for each label, a row for each pair of methods, a point for each split.
-    Local; raises ConfigError, DataError.
-    """
+    """Draw a panel a label, a row a pair of methods, a point a split. Local; as `check_picture`."""
     lines, n_pairs = result.lines, len(result.methods) - 1
     columns = min(COLUMNS, len(lines))
     rows = -(-len(lines) // columns)
@@ -106,9 +98,7 @@ def _draw(axes: Axes, line: TopLine) -> None:
 
 
 def _stacked(values: np.ndarray) -> np.ndarray:
-    """Where points stand across (n, −SPREAD to SPREAD): those of nearly equal values beside each
-    other, about the middle.
-    """
+    """Where points stand across (n, −SPREAD to SPREAD): nearly equal ones side by side."""
     groups = np.round(values / SAME)
     out = np.zeros(values.size)
     largest = max(int(np.unique(groups, return_counts=True)[1].max()), 8)

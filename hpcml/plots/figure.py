@@ -62,9 +62,7 @@ COLUMNS = ("algorithm", "step", "distance", "f", "break_even")
 
 
 def check_picture(path: Path) -> None:
-    """Raise ConfigError unless `path` ends in .pdf, .png or .svg and matplotlib is there; worth
-    asking before long work.
-    """
+    """Raise ConfigError unless `path` ends in .pdf, .png or .svg and matplotlib is there."""
     suffix = path.suffix.lower()
     if suffix not in METADATA:
         raise ConfigError(
@@ -78,9 +76,7 @@ def check_picture(path: Path) -> None:
 
 
 def check_outputs(picture: Path, force: bool, inputs: list[Path]) -> None:
-    """Raise ConfigError or DataError if the picture, or the table beside it, cannot be made:
-    now, not after the work. Local.
-    """
+    """Raise ConfigError or DataError if picture or table cannot be made: now, not later. Local."""
     check_picture(picture)
     if not picture.parent.is_dir():
         raise DataError(f"{picture}: the folder {picture.parent} does not exist; create it first")
@@ -90,9 +86,7 @@ def check_outputs(picture: Path, force: bool, inputs: list[Path]) -> None:
 
 @contextmanager
 def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure of so many inches to draw on, written to `path` after the body. Local; raises as
-    `check_picture`, or DataError.
-    """
+    """A figure of so many inches, written to `path` after the body. Local; as `check_picture`."""
     check_picture(path)
     import matplotlib.style
     from matplotlib.figure import Figure
@@ -108,9 +102,7 @@ def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
 
 
 def plot_convergence(label: str, traces: Sequence[Trace], path: Path) -> None:
-    """Draw figures 1 to 3 for one label, one above the other. Local; raises ConfigError
-    (`check_picture`) or DataError.
-    """
+    """Draw figures 1 to 3 for one label. Local; raises as `check_picture`, or DataError."""
     with drawn(path, 12, 11.5) as figure:
         panels = figure.subplots(3, sharex=True)
         for draw, axes in zip((_draw_distance, _draw_loss, _draw_break_even), panels, strict=True):
@@ -187,9 +179,7 @@ def _mark_solution(axes: Axes, traces: Sequence[Trace]) -> None:
 
 
 def write_traces_csv(traces: Sequence[Trace], path: Path) -> None:
-    """One line per algorithm and step; break_even is empty where it was not measured or is not
-    defined. Local; raises DataError.
-    """
+    """A line a step; break_even is empty where there is none. Local; raises DataError."""
     rows: list[tuple[object, ...]] = [COLUMNS]
     for trace in traces:
         measured = {step: value for step, value in trace.break_even if not math.isnan(value)}

@@ -1,6 +1,4 @@
-"""Large margin classifiers of the two made-up sets whose boundary is known (Kamath, Domeniconi &
-De Jong 2018, section 5).
-"""
+"""Large margin classifiers of two sets whose boundary is known (Kamath et al. 2018, section 5)."""
 
 from __future__ import annotations
 
@@ -15,8 +13,7 @@ DIAGONAL = np.full(2, math.sqrt(0.5))
 
 
 class LargeMargin(ClassifierMixin, BaseEstimator):
-    """The boundary half-way between the positive row of least position and the negative one of
-    greatest; sure of far rows.
+    """The boundary half-way between the least positive row and the greatest negative one.
 
     `position` (n) of points (n × 2) grows by 1 per unit of length in the direction `upwards` (n ×
     2); `boundary` is the position of the true boundary.

@@ -1,5 +1,4 @@
-"""How PSBML finds the margin (Kamath, Domeniconi & De Jong 2018, section 5): beside Gaussian
-mixtures with mean shift, and an SVM.
+"""How PSBML finds the margin (Kamath et al. 2018, section 5): beside mean shift, and an SVM.
 
 Two made-up sets whose boundary is known, `circle` and `gaussians`. In each one number of a point,
 its position, tells the classes apart: the distance from the origin, or the signed distance from the
@@ -61,19 +60,16 @@ class MarginGrid(Synchronous):
     """PSBML on one rank, whose judges can be asked about any row (experiment 1)."""
 
     def weights(self, places: np.ndarray) -> np.ndarray:
-        """The selection weights that some rows, whether still on the grid or not, would have now
-        if all nodes judged them.
-        """
+        """The selection weights of rows, still on the grid or not, if all nodes judged them."""
         matrix = self.problem.read(places)
         fitness = np.min([learners.confidence(self._train(node), matrix) for node in self.slots], axis=0)
         return selection_weights(fitness, *finite_range(fitness))
 
 
 class MixtureGrid(Synchronous):
-    """The same cycle with rows that have the weight they were given, once for all (experiment 2).
+    """The same cycle with rows of a weight given once for all (experiment 2).
 
-    The mixtures of the nodes' rows do not steer it, so they are made only when their modes are
-    asked for.
+    The mixtures of the nodes' rows do not steer it: they are made only when modes are asked for.
     """
 
     def __init__(self, problem: TorusProblem, weights: np.ndarray) -> None:
@@ -216,18 +212,14 @@ class Experiments:
         return found
 
     def count_modes(self, what: str, found: list[dict[str, np.ndarray]]) -> None:
-        """Note the mean position of the modes of each class, and its standard deviation over the
-        runs.
-        """
+        """Note mean and standard deviation over the runs of each class's mode positions."""
         for label in ("negative", "positive"):
             means = [self.kind.position(run[label]).mean() for run in found if len(run[label])]
             self.study.numbers[f"{what}, {label}: mean"] = float(np.mean(means)) if means else math.nan
             self.study.numbers[f"{what}, {label}: deviation"] = float(np.std(means)) if means else math.nan
 
     def alone(self) -> None:
-        """Experiment 3: mixtures of the whole set; of its rows drawn by weight for all cycles;
-        and without weights.
-        """
+        """Experiment 3: mixtures of the whole set, of its rows drawn by weight, without weights."""
         placement = Placement(Torus(1, 1, NEIGHBOURHOOD), 1, 0)
         single = replace(self.problem, start=np.where(self.problem.start < 0, -1, 0), placement=placement)
         last = [_slots(MixtureGrid(self.redrawn(run, single), self.weights))[-1] for run in range(RUNS)]
@@ -241,9 +233,7 @@ class Experiments:
         self.study.panels["modes"] = {what: DrawnCurve(*np.concatenate([*found[0].values()]).T) for what, found in kinds.items()}
 
     def weight_curves(self) -> np.ndarray:
-        """Figure 4: the weights of PSBML's rows by position. The weights of the training rows at
-        the end.
-        """
+        """Figure 4: the weights of PSBML's rows by position; those of training rows at the end."""
         grid, curves = MarginGrid(self.problem, self.problem.first_slots), {}
         shown = sorted({1, max(1, self.options.cycles // 5), *self.study.reported[1:]})
         for cycle in range(1, self.options.cycles + 1):
@@ -261,9 +251,7 @@ class Experiments:
         return DrawnCurve(((self.edges[1:] + self.edges[:-1]) / 2)[full], sums[full] / counts[full])
 
     def overlaps(self, weights: np.ndarray) -> list[Overlap]:
-        """Table 1 for the SVMs of the least and the greatest C; `weights` are those of the
-        training rows at the end.
-        """
+        """Table 1 for the SVMs of least and greatest C; `weights` as of `weight_curves`."""
         vectors = self.support_vectors()
         hard = hardest(weights, max(1, round(HARD * weights.size)))
         self.study.panels["overlap"] = {
@@ -361,9 +349,7 @@ def study_set(name: str, rows: int, seed: int, cycles: int, s: float | None, log
 
 
 def plot_set(name: str, output: Path, rows: int, seed: int, cycles: int, s: float | None, force: bool, log: Log) -> str:
-    """Study a set, draw what was found, write it as CSV: what to tell the user. Local; raises
-    ConfigError or DataError.
-    """
+    """Study a set, draw it, write it as CSV; in words. Local; raises ConfigError, DataError."""
     check_outputs(output, force, [])
     study = study_set(name, rows, seed, cycles, s, log)
     table = output.with_suffix(".csv")

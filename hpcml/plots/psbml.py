@@ -1,6 +1,4 @@
-"""The picture of a finished run of PSBML: its torus, where the margin data lie, and how its
-cycles went. `hpcml plot psbml`.
-"""
+"""`hpcml plot psbml`: a finished run of PSBML, its torus, its margin data, and its cycles."""
 
 from __future__ import annotations
 
@@ -68,8 +66,7 @@ class Drawn:
 
 @mpi.collective
 def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, data: Path | None = None, force: bool = False) -> str:
-    """Collective over `comm`. Draw a finished run; rank 0 does the work and says what it drew, the
-    others say "".
+    """Collective over `comm`. Draw a finished run; rank 0 says what it drew, the others "".
 
     Raises ConfigError or DataError for what the user can mend.
     """
@@ -107,9 +104,7 @@ def read_history(path: Path) -> dict[str, np.ndarray]:
 
 
 def portray(model: ClassifierModel, dataset: DataFile, history: dict[str, np.ndarray]) -> Portrait:
-    """The content of the picture of a run. Local; raises ConfigError or DataError if the dataset
-    is not the run's.
-    """
+    """What the picture shows. Local; raises ConfigError, DataError for another dataset."""
     model.check_vocabulary(dataset)
     split = str(model.attrs["split"])
     rows = dataset.split(split)
@@ -153,8 +148,7 @@ def sampled(rows: np.ndarray) -> np.ndarray:
 
 
 def in_the_plane(matrices: list[Rows], dataset: DataFile) -> tuple[list[np.ndarray], tuple[str, str]]:
-    """Rows (the first matrix is the sample of all) as points, n × 2 each, and the names of the two
-    axes.
+    """Rows (first the sample of all) as points, n × 2 each, and the names of the two axes.
 
     Two features at most are the coordinates; of more the first two components of the singular value
     decomposition of the sample.
@@ -174,9 +168,7 @@ def in_the_plane(matrices: list[Rows], dataset: DataFile) -> tuple[list[np.ndarr
 
 
 def write_numbers(portrait: Portrait, path: Path) -> None:
-    """Nodes (place on the torus, number of margin rows, mean weight) and the margin rows drawn
-    (coordinates, weight). Local.
-    """
+    """Nodes (place, margin rows, mean weight); margin rows drawn (coordinates, weight). Local."""
     lines: list[tuple[object, ...]] = [COLUMNS]
     for node, (rows, weight) in enumerate(zip(portrait.node_rows, portrait.node_weights, strict=True)):
         y, x = divmod(node, portrait.grid[0])

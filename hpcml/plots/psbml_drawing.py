@@ -1,6 +1,4 @@
-"""Pictures of PSBML: of a run (`hpcml plot psbml`), and of how it finds the margin
-(`hpcml plot margins`).
-"""
+"""Pictures of PSBML: a run (`hpcml plot psbml`), how it finds the margin (`hpcml plot margins`)."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ WEIGHT = "selection weight  (1: the hardest row of the grid)"
 
 
 def plot_psbml(portrait: Portrait, path: Path) -> None:
-    """Draw a run: its torus, where the margin data lie, error and distinct rows by cycle. Local;
-    raises ConfigError, DataError.
-    """
+    """Draw a run: torus, margin data, error and distinct rows. Local; as `check_picture`."""
     with drawn(path, 13, 10.5) as figure:
         (torus, plane), (error, rows) = figure.subplots(2, 2)
         _draw_torus(figure, torus, portrait)
@@ -117,9 +113,7 @@ def _draw_history(axes: Axes, portrait: Portrait, column: str, factor: float) ->
 
 
 def plot_margins(study: Study, path: Path) -> None:
-    """Draw what `hpcml.plots.margins` found of a made-up set. Local; raises ConfigError or
-    DataError.
-    """
+    """Draw what `margins` found of a made-up set. Local; raises ConfigError or DataError."""
     with drawn(path, 13, 15) as figure:
         panels = figure.subplots(3, 2)
         half, last = study.reported[1:]

@@ -1,5 +1,4 @@
-"""Test error of mbw against the number of features kept, by extremal selection, information gain
-and chi-square.
+"""Test error of mbw by number of features: extremal selection, information gain, chi-square.
 
 Figures 1 and 2 of Carvalho & Cohen (2006). Extremal selection (EFS): one pass over the training
 rows, then features are deleted from the model. The others: features are chosen by counts of the
@@ -40,9 +39,7 @@ METHOD = "mbw"
 
 @dataclass(frozen=True)
 class ErrorCurves:
-    """Test errors: `error` (n_labels × n_series × n_sizes), with all features and without any
-    (n_labels each).
-    """
+    """Test errors: `error` (labels × series × sizes), with all features and with none (labels)."""
 
     data: str
     names: list[str]  # of the labels
@@ -137,9 +134,7 @@ class _Task:
     sizes: list[int]
 
     def errors(self) -> tuple[np.ndarray, int, int]:
-        """(n_series × n_sizes) misclassified test rows; with all features; and of the answer
-        that most training rows have.
-        """
+        """Misclassified test rows: (n_series × n_sizes), with all features, by majority."""
         X, y = self.train.X, self.train.has(self.label)
         truth = self.test.has(self.label)
         state = _trained(X, y)
@@ -184,11 +179,9 @@ def _only(weights: np.ndarray, features: np.ndarray) -> np.ndarray:
 
 @mpi.collective
 def curves(comm: mpi.Comm, dataset: DataFile, options: CurveOptions, log: Log) -> ErrorCurves:
-    """Collective over `comm`. Train on the split train, test on the split test; the labels are
-    divided among the ranks.
+    """Collective over `comm`. Train on train, test on test; the labels are divided among the ranks.
 
-    Raises ConfigError for options that do not fit the file, DataError for a file that cannot be
-    read.
+    Raises ConfigError for options that do not fit the file, DataError for an unreadable file.
     """
     with mpi.agreed(comm, f"reading {dataset.path}"):
         if "train" not in dataset.split_names() or "test" not in dataset.split_names():
@@ -219,9 +212,7 @@ def curves(comm: mpi.Comm, dataset: DataFile, options: CurveOptions, log: Log) -
 
 
 def _sizes(options: CurveOptions, n_features: int, log: Log) -> list[int]:
-    """The numbers of features that there are enough of, ascending. Local; raises ConfigError for
-    none.
-    """
+    """The numbers of features there are enough of, ascending. Raises ConfigError for none."""
     sizes = sorted({keep for keep in options.features if keep <= n_features})
     if not sizes:
         raise ConfigError(f"--features {min(options.features)}: the training rows have only {n_features:,} features")
@@ -232,17 +223,14 @@ def _sizes(options: CurveOptions, n_features: int, log: Log) -> list[int]:
 
 @mpi.collective
 def _warm_up(comm: mpi.Comm) -> None:
-    """Collective over `comm`. Compile the learner by a made-up row, first on one rank of each
-    node.
-    """
+    """Collective over `comm`. Compile the learner by a made-up row, one rank of a node first."""
     with mpi.node_first(comm):
         _trained(sp.csr_matrix(np.ones((1, 1), dtype=np.float32)), np.ones(1, dtype=bool)).linear()
 
 
 @mpi.collective
 def plot_selection(comm: mpi.Comm, data: Path, output: Path, options: CurveOptions, force: bool, log: Log) -> str:
-    """Collective over `comm`. Draw the curves of a dataset and write their numbers beside; a table
-    of them, for people.
+    """Collective over `comm`. Draw a dataset's curves, write their numbers; a table for people.
 
     Raises ConfigError or DataError for what the user can mend.
     """
@@ -265,9 +253,7 @@ def plot_selection(comm: mpi.Comm, data: Path, output: Path, options: CurveOptio
 
 
 def _lines(found: ErrorCurves) -> Iterator[Sequence[object]]:
-    """The lines of the CSV file: the means over the labels (label empty) if there are several,
-    then each label.
-    """
+    """The CSV's lines: means over the labels (label empty) if they are several, then each label."""
     groups = [(name, slice(place, place + 1)) for place, name in enumerate(found.names)]
     for name, which in [("", slice(None))] * (len(groups) > 1) + groups:
         for (by, share), errors in zip(found.series, found.error[which].mean(axis=0), strict=True):
@@ -278,7 +264,5 @@ def _lines(found: ErrorCurves) -> Iterator[Sequence[object]]:
 
 
 def write_curves(found: ErrorCurves, path: Path) -> None:
-    """One line for each label, line of the picture and number of features. Local; raises
-    DataError.
-    """
+    """A line for each label, line of the picture and size. Local; raises DataError."""
     write_table(path, [COLUMNS, *_lines(found)])

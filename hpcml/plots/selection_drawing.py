@@ -1,6 +1,4 @@
-"""Picture of `hpcml.plots.selection`: test error against the number of features (Carvalho &
-Cohen 2006, figures 1 and 2).
-"""
+"""Pictures of `selection`: error by number of features (Carvalho & Cohen 2006, figures 1, 2)."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ ROOM = 1.06
 
 
 def plot_curves(found: ErrorCurves, path: Path) -> None:
-    """Draw a panel of the shares of EFS, and one that compares EFS with the others. Local;
-    raises ConfigError or DataError.
-    """
+    """Draw a panel of EFS's shares, and EFS beside the others. Local; as `check_picture`."""
     efs = [place for place, (_, share) in enumerate(found.series) if share is not None]
     others = [place for place in range(len(found.series)) if place not in efs]
     panels = [("Extremal selection (EFS): the share P from the top", efs)] if len(efs) > 1 or not others else []

@@ -1,6 +1,4 @@
-"""How many weights are not 0 while sparse models are trained (Elkan 2015, "Sparsity during
-training"). `hpcml plot sparsity`.
-"""
+"""`hpcml plot sparsity`: weights that are not 0 during training (Elkan 2015)."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ COLUMNS = ("step", "labels_in_training", "weights", "share")
 
 @dataclass(frozen=True)
 class Sparsity:
-    """After each step: how many labels went on, how many weights all labels had, and how many
-    weights there could be.
-    """
+    """After each step: labels in training, weights of all labels, and how many could be."""
 
     in_training: np.ndarray
     weights: np.ndarray
@@ -43,8 +39,7 @@ class Sparsity:
 
 @mpi.collective
 def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, force: bool = False) -> str:
-    """Collective over `comm`. Draw a finished run; rank 0 does the work and says what it drew, the
-    others say "".
+    """Collective over `comm`. Draw a finished run; rank 0 says what it drew, the others "".
 
     Raises ConfigError or DataError for what the user can mend.
     """
@@ -69,9 +64,7 @@ def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, force
 
 
 def read_sparsity(path: Path, possible: int) -> Sparsity:
-    """The weights of all labels after each step, those of labels that were done included. Local;
-    raises DataError.
-    """
+    """All labels' weights after each step, those of done ones too. Local; raises DataError."""
     by_label: dict[str, list[int]] = {}
     try:
         for line in read_csv(path):
@@ -91,9 +84,7 @@ def read_sparsity(path: Path, possible: int) -> Sparsity:
 
 
 def draw(found: Sparsity, path: Path) -> None:
-    """Draw the share of the weights that are not 0 by step. Local; raises ConfigError or
-    DataError.
-    """
+    """Draw the share of weights that are not 0 by step. Local; raises as `check_picture`."""
     with drawn(path, 9, 5) as figure:
         axes = figure.subplots()
         axes.plot(range(1, found.weights.size + 1), 100 * found.weights / found.possible, color="#0072B2", marker="o", markersize=4)

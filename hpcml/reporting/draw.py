@@ -1,6 +1,4 @@
-"""The curves of a report, by matplotlib, as SVG that stands in the page and takes its colours
-from the page's style.
-"""
+"""The curves of a report, by matplotlib, as SVG that takes its colours from the page's style."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ POINTS = 300  # of a curve
 
 
 def svg(name: str, title: str, draw: Callable[[Axes], None]) -> str:
-    """A picture as an SVG element; `name`, of letters, tells its parts from those of others.
-    Local.
-    """
+    """A picture as an SVG element; `name`, of letters, tells its parts from others'. Local."""
     import matplotlib.style
     from matplotlib.figure import Figure
 
@@ -65,9 +61,7 @@ def svg(name: str, title: str, draw: Callable[[Axes], None]) -> str:
 
 
 def _inlined(text: str, title: str) -> str:
-    """Without what belongs to a file of its own: sizes in points, a licence of metadata, names
-    that are in every picture.
-    """
+    """Without what belongs to a file of its own: sizes in points, metadata, common names."""
     from markupsafe import escape
 
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
@@ -106,9 +100,7 @@ def _line(number: int, width: float) -> dict[str, Any]:
 
 
 def by_threshold(curve: Curve, present: float | None, compared_by: str) -> Callable[[Axes], None]:
-    """Micro precision, recall and F1 by one threshold for all labels; `present`: that of the
-    model, if all labels have the same.
-    """
+    """Micro measures by one threshold for all labels; `present`: the model's, if it has one."""
     threshold = "threshold of all labels" if compared_by == BY_SCORE else "threshold of all labels, log-odds"
 
     def draw(axes: Axes) -> None:

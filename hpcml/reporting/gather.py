@@ -58,9 +58,7 @@ class RunReport:
 
 
 def probability_of(model: Model | ClassifierModel) -> ScoresOf | None:
-    """The scores of a model's labels that have some probabilities; None if it has no
-    probabilities. Local.
-    """
+    """The scores of a model's labels that have some probabilities; None without any. Local."""
     if model.sigmoids is None:
         return None
     slope, offset = model.sigmoids
@@ -79,8 +77,7 @@ def probability_of(model: Model | ClassifierModel) -> ScoresOf | None:
 def gather(
     comm: mpi.Comm, run: Path, data: Path | None, split: str | None, n_wrong: int, log: Log, titles: Path | None
 ) -> RunReport | None:
-    """Collective over `comm`. Judge a run and find what its part of the page says; on rank 0, None
-    elsewhere.
+    """Collective over `comm`. Judge a run and find what the page says of it; on rank 0, else None.
 
     Raises ConfigError or DataError if run, data and split do not fit, NonFiniteError for scores
     that are no numbers.

@@ -1,5 +1,4 @@
-"""The page: one file of HTML that needs no network, with tables, curves as SVG, and a library for
-the table of all labels.
+"""The page: one HTML file that needs no network, with tables, curves as SVG, and a table library.
 
 Names of labels, words and rows come from whoever made the data. Jinja escapes them, the table
 escapes them, the data for the table are JSON in which `<` is written as an escape, and the page
@@ -46,9 +45,7 @@ def check_packages() -> None:
 
 
 def table_library() -> tuple[str, str]:
-    """DataTables as itables brings it: a module that calls itself `library`, and its style
-    sheet. Raises ConfigError.
-    """
+    """DataTables of itables: a module named `library`, its style sheet. Raises ConfigError."""
     spec = find_spec("itables")
     folder = Path(str(spec.origin)).parent / "html" if spec is not None else Path()
     try:
@@ -186,9 +183,7 @@ def wrong_line(report: RunReport, each: Any) -> dict[str, Any]:
 
 
 def columns_of(report: RunReport) -> list[tuple[str, str]]:
-    """The heading of each column of the table of labels, and its kind: text, count, measure,
-    score, words.
-    """
+    """Heading and kind (text, count, measure, score, words) of the columns of labels."""
     columns = [("label", "text")]
     columns += [("training rows", "count")] if report.n_trained_on is not None else []
     columns += [("judged rows", "count"), ("AP", "measure"), ("F1", "measure"), ("AUC", "measure")]
@@ -200,9 +195,7 @@ def columns_of(report: RunReport) -> list[tuple[str, str]]:
 
 
 def table_rows(report: RunReport) -> list[list[Any]]:
-    """A line for each evaluated label, with the columns of `columns_of`; None where a measure is
-    not defined.
-    """
+    """A line for each evaluated label, by `columns_of`; None where there is no measure."""
     e, columns = report.evaluation, []
     values: dict[str, Any] = {
         "label": [shown(entitled(name, e.label_titles, place)) for place, name in enumerate(e.label_names)],

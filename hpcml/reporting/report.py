@@ -26,8 +26,7 @@ def report(
     log: Log,
     titles: Path | None = None,
 ) -> Path:
-    """Collective over `comm`. Judge runs (folders, or models) and write one page about them; rank 0
-    writes.
+    """Collective over `comm`. Judge runs (folders, models) and write a page about them; on rank 0.
 
     `data` None: each run's own. `titles`: JSON lines with those of rows. Raises ConfigError,
     DataError or NonFiniteError; then there is no page.
