@@ -60,7 +60,7 @@ class Findings:
 
 @mpi.collective
 def check(comm: mpi.Comm, folder: Path) -> Findings:
-    """Collective over `comm`. Try everything, in a new folder that is removed again; told on rank 0.
+    """Collective over `comm`. Try everything, in a new folder that is removed again; for rank 0.
 
     Raises ConfigError if `folder` exists already.
     """

@@ -1,4 +1,4 @@
-"""Several methods on the same labels, judged on the same rows (PROBE 2012, table 3); with the cost."""
+"""Several methods on the same labels, judged on the same rows (PROBE 2012, table 3); cost."""
 
 from __future__ import annotations
 

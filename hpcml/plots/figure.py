@@ -1,8 +1,6 @@
-"""Pictures and tables of the traces of `hpcml.methods.probe.convergence` (PROBE 2012, figures 1 to
-3).
+"""Figures for a picture file, and those of how PROBE converges (PROBE 2012, figures 1 to 3).
 
-matplotlib is an optional dependency, imported when a picture is drawn; nothing else of hpcml needs
-it.
+matplotlib is an optional dependency, imported when a picture is drawn.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcml.errors import ConfigError, DataError
-from hpcml.files.atomic import check_output, write_whole
+from hpcml.errors import ConfigError
+from hpcml.files.atomic import check_new, write_whole
 from hpcml.files.table import write_table
 from hpcml.log import named
 from hpcml.methods.probe.convergence import Trace
@@ -44,10 +42,12 @@ SETTINGS = {
     "svg.hashsalt": "hpcml",
 }
 # Colours of Okabe & Ito, which the colour-blind tell apart; dashes and widths for those who print in grey.
+BLUE, VERMILION, GREEN, ORANGE, PURPLE = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7"
+GREY = {"s": 6, "color": "0.8", "linewidths": 0, "rasterized": True}  # of rows among which others stand
 STYLES = {
-    "PROBE": {"color": "#0072B2", "linestyle": "-", "linewidth": 1.8, "zorder": 4},
-    "PROBE*": {"color": "#D55E00", "linestyle": "--", "linewidth": 1.6, "zorder": 3},
-    "IDEAL": {"color": "#009E73", "linestyle": "-.", "linewidth": 1.6, "zorder": 2},
+    "PROBE": {"color": BLUE, "linestyle": "-", "linewidth": 1.8, "zorder": 4},
+    "PROBE*": {"color": VERMILION, "linestyle": "--", "linewidth": 1.6, "zorder": 3},
+    "IDEAL": {"color": GREEN, "linestyle": "-.", "linewidth": 1.6, "zorder": 2},
 }
 MEANINGS = {
     "PROBE": "PROBE: estimates the minimum as it goes",
@@ -78,10 +78,8 @@ def check_picture(path: Path) -> None:
 def check_outputs(picture: Path, force: bool, inputs: list[Path]) -> None:
     """Raise ConfigError or DataError if picture or table cannot be made: now, not later. Local."""
     check_picture(picture)
-    if not picture.parent.is_dir():
-        raise DataError(f"{picture}: the folder {picture.parent} does not exist; create it first")
     for path in (picture, picture.with_suffix(".csv")):
-        check_output(path, force, inputs)
+        check_new(path, force, inputs)
 
 
 @contextmanager
@@ -111,14 +109,9 @@ def plot_convergence(label: str, traces: Sequence[Trace], path: Path) -> None:
         panels[0].set_xlim(left=0)
         figure.align_ylabels()
         panels[-1].set_xlabel("iteration t  (one pass over the training rows each)")
-        _legend(figure, label, panels[0])
-
-
-def _legend(figure: Figure, label: str, axes: Axes) -> None:
-    """The title, and below it what the lines of all panels mean."""
-    title = "How PROBE converges on the label: " + named(label, 70)
-    legend = figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2, title=title)
-    legend.get_title().set(fontsize=15, fontweight="bold", parse_math=False)
+        title = "How PROBE converges on the label: " + named(label, 70)
+        legend = figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, title=title)
+        legend.get_title().set(fontsize=15, fontweight="bold", parse_math=False)
 
 
 def _draw_distance(axes: Axes, traces: Sequence[Trace]) -> None:
@@ -131,8 +124,7 @@ def _draw_distance(axes: Axes, traces: Sequence[Trace]) -> None:
         if stopped:
             axes.plot(n, trace.distance[-1], "s", color=line.get_color())
     axes.set_title("1  Distance to the solution: PROBE may step away from it, the other two cannot")
-    axes.set_ylabel(r"$\|w_t - w^*\|$")
-    axes.set_ylim(bottom=0)
+    axes.set(ylabel=r"$\|w_t - w^*\|$", ylim=(0, None))
 
 
 def _draw_loss(axes: Axes, traces: Sequence[Trace]) -> None:
@@ -145,8 +137,8 @@ def _draw_loss(axes: Axes, traces: Sequence[Trace]) -> None:
         axes.yaxis.get_major_locator().set_params(subs=(1, 2, 5) if high < low * MANY_DECADES else (1,))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("")
-    axes.set_title("2  Objective on the training rows: every second rise ends a cycle of PROBE")
-    axes.set_ylabel("$f(w_t)$  (mean loss + regularisation)")
+    title = "2  Objective on the training rows: every second rise ends a cycle of PROBE"
+    axes.set(title=title, ylabel="$f(w_t)$  (mean loss + regularisation)")
 
 
 def _draw_break_even(axes: Axes, traces: Sequence[Trace]) -> None:
@@ -161,8 +153,8 @@ def _draw_break_even(axes: Axes, traces: Sequence[Trace]) -> None:
         axes.set_ylim(middle - reach, min(middle + reach, 1.0 + reach / 20))
     else:
         axes.text(0.5, 0.5, "not defined: no test row has this label", transform=axes.transAxes, ha="center")
-    axes.set_title("3  Quality on the test rows, every 10 iterations: break-even, where precision = recall")
-    axes.set_ylabel("break-even  (1 is perfect)")
+    title = "3  Quality on the test rows, every 10 iterations: break-even, where precision = recall"
+    axes.set(title=title, ylabel="break-even  (1 is perfect)")
 
 
 def _opacity(trace: Trace) -> float:

@@ -11,10 +11,10 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -35,11 +35,11 @@ from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
 from hpcml.methods.psbml.train import make_problem
 from hpcml.model import learner as learners
+from hpcml.plots.figure import check_outputs
 from hpcml.plots.large_margin import SETS
+from hpcml.plots.margins_drawing import DrawnCurve, Study, plot_margins
 from hpcml.plots.mean_shift import Mixture, Weighting, modes
 from hpcml.plots.overlap import HARD, Overlap, SupportVectors, hardest, overlap, support_vectors
-from hpcml.plots.psbml import check_outputs
-from hpcml.plots.psbml_drawing import plot_margins
 from hpcml.slices import Look
 
 GRID, NEIGHBOURHOOD, REPLACE = "3x3", "C9", 0.2  # as in the paper
@@ -82,45 +82,6 @@ class MixtureGrid(Synchronous):
 
     def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:
         return {node: 1.0 - self.weights[rows.places] for node, rows in around.items()}
-
-
-class DrawnCurve(NamedTuple):
-    """Points of a picture."""
-
-    x: np.ndarray
-    y: np.ndarray
-
-
-@dataclass
-class Study:
-    """The findings on one set: panels of curves for the picture, and numbers."""
-
-    name: str
-    axis: str
-    boundary: float
-    reported: tuple[int, int, int]  # cycles
-    n_rows: int  # that are trained on
-    points: np.ndarray  # them, n × 2
-    line: np.ndarray  # the boundary, k × 2
-    s: float
-    n_runs: int  # of each grid
-    panels: dict[str, dict[str, DrawnCurve]] = field(default_factory=dict)
-    numbers: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """Of both axes of the plane."""
-        reach = 1.03 * float(np.abs(self.points).max())
-        return -reach, reach
-
-    @property
-    def meanings(self) -> dict[str, str]:
-        """The names of the two grids in the legend."""
-        return {"PSBML": "PSBML, large margin", "mixtures": f"Gaussian weights, s = {self.s:.2f}"}
-
-    def __str__(self) -> str:
-        width = max(map(len, self.numbers))
-        return "\n".join(f"{what:<{width}}  {value:9.4f}" for what, value in self.numbers.items())
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,12 +17,18 @@ from hpcml.files.table import read_csv, write_table
 from hpcml.log import Log, joined, named
 from hpcml.methods.psbml.torus import parse_grid
 from hpcml.model.classifier import ClassifierModel
-from hpcml.plots.figure import check_outputs
-from hpcml.plots.psbml_drawing import plot_psbml
+from hpcml.plots.figure import BLUE, GREY, VERMILION, check_outputs, drawn
 from hpcml.run.folder import FILES, RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
 
 MOST_ROWS = 20_000  # of the data, and of the margin data, in the picture
 COLUMNS = ("kind", "number", "x", "y", "margin_rows", "weight")
+MOST_COLUMNS = 10  # of a torus whose nodes have their weights written on them
+WEIGHT = "selection weight  (1: the hardest row of the grid)"
 
 
 @dataclass(frozen=True)
@@ -176,3 +183,79 @@ def write_numbers(portrait: Portrait, path: Path) -> None:
     for row, (x, y), weight in zip(portrait.margin_rows, portrait.margin, portrait.margin_weights, strict=True):
         lines.append(("margin row", int(row), float(x), float(y), "", float(weight)))
     write_table(path, lines)
+
+
+def plot_psbml(portrait: Portrait, path: Path) -> None:
+    """Draw a run: torus, margin data, error and distinct rows. Local; as `check_picture`."""
+    with drawn(path, 13, 10.5) as figure:
+        (torus, plane), (error, rows) = figure.subplots(2, 2)
+        _draw_torus(figure, torus, portrait)
+        _draw_margin(figure, plane, portrait)
+        _draw_history(error, portrait, "error", 100.0)
+        error.set(title="3  Validation error of a classifier of the whole grid", ylabel="validation rows misclassified (%)")
+        _draw_history(rows, portrait, "distinct_rows", 1.0)
+        rows.set(title="4  Distinct rows left on the grid", ylabel="distinct rows")
+        name = named(f"{portrait.base} on {portrait.data}", 80)
+        figure.suptitle(f"PSBML: {name}", fontsize=15, fontweight="bold", parse_math=False)
+
+
+def _by_number() -> LinearSegmentedColormap:
+    """Colours of numbers, from little to much."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("numbers", ["#A8DB34", "#44BF70", "#21918C", "#355F8D", "#482475", "#2A0B3D"])
+
+
+def _draw_torus(figure: Figure, axes: Axes, portrait: Portrait) -> None:
+    width, height = portrait.grid
+    counts = portrait.node_rows.reshape(height, width)
+    aspect = "equal" if max(width, height) <= 2 * min(width, height) else "auto"
+    image = axes.imshow(counts, cmap=_by_number(), origin="upper", aspect=aspect)
+    axes.grid(visible=False)
+    said = ""
+    if width <= MOST_COLUMNS and height <= MOST_COLUMNS:
+        middle = (counts.min() + counts.max()) / 2
+        size = 12 if max(width, height) <= 6 else 8
+        for node, weight in enumerate(portrait.node_weights):
+            y, x = divmod(node, width)
+            colour = "white" if counts[y, x] > middle else "black"
+            axes.text(x, y, f"{weight:.2f}", ha="center", va="center", color=colour, fontsize=size)
+        said = "   (written on it: the mean weight of its margin rows)"
+    for axis, size in ((axes.xaxis, width), (axes.yaxis, height)):
+        axis.set_ticks(range(0, size, 1 + (size - 1) // MOST_COLUMNS))
+    title = f"1  The torus: {width}×{height} nodes, neighbourhood {portrait.neighbourhood}"
+    axes.set(title=title, xlabel=f"x of the node{said}", ylabel="y of the node")
+    bar = figure.colorbar(image, ax=axes, label="margin rows on the node")
+    bar.ax.yaxis.get_major_locator().set_params(integer=True)
+
+
+def _draw_margin(figure: Figure, axes: Axes, portrait: Portrait) -> None:
+    axes.set_axisbelow(True)
+    axes.scatter(*portrait.points.T, **GREY)
+    order = np.argsort(portrait.margin_weights, kind="stable")  # the heaviest on top
+    where, weights = portrait.margin[order], portrait.margin_weights[order]
+    size = 14 if weights.size < 3000 else 5
+    dots = axes.scatter(*where.T, c=weights, cmap=_by_number(), s=size, vmin=0, vmax=1, linewidths=0, rasterized=True)
+    shown = "" if weights.size == portrait.n_margin else f", {weights.size:,} of them drawn"
+    axes.set_title(f"2  The margin data: {portrait.n_margin:,} of {portrait.n_rows:,} rows (grey){shown}")
+    axes.xaxis.get_major_locator().set_params(nbins=6)
+    axes.set_xlabel(portrait.axes[0], parse_math=False)
+    axes.set_ylabel(portrait.axes[1], parse_math=False)
+    if not portrait.axes[1]:
+        axes.set_yticks([])
+    figure.colorbar(dots, ax=axes, label=WEIGHT)
+
+
+def _draw_history(axes: Axes, portrait: Portrait, column: str, factor: float) -> None:
+    cycles, values = portrait.history["cycle"], factor * portrait.history[column]
+    axes.plot(cycles, values, color=BLUE, marker="o", markersize=3.5, linewidth=1.6)
+    if column == "error" and (cycles == 0).any():
+        base = values[cycles == 0][0]
+        axes.axhline(base, color="0.5", linestyle="--", linewidth=1.2, label="cycle 0, the base learner on all rows")
+    best = cycles == portrait.cycle
+    label = f"the best: cycle {portrait.cycle}, the model"
+    axes.plot(cycles[best], values[best], "o", color=VERMILION, markersize=9, clip_on=False, zorder=5, label=label)
+    axes.axvline(portrait.cycle, color=VERMILION, linewidth=1.2, linestyle=":")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set(xlabel="cycle", ylim=(0, None))
+    axes.legend(loc="best")

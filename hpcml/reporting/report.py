@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hpcml import mpi
-from hpcml.errors import ConfigError, DataError
-from hpcml.files.atomic import check_output, write_whole
+from hpcml.errors import ConfigError, repeated
+from hpcml.files.atomic import check_new, write_whole
 from hpcml.log import Log
 from hpcml.reporting.gather import gather
 from hpcml.reporting.page import check_packages, page
@@ -33,15 +33,13 @@ def report(
     """
     if not runs:
         raise ConfigError("report what? name a run folder, or several")
-    twice = [run for k, run in enumerate(runs) if run in runs[:k]]
-    if twice:
-        raise ConfigError(f"{twice[0]}: named twice; name each run once")
+    twice = repeated(map(str, runs))
+    if twice is not None:
+        raise ConfigError(f"{twice}: named twice; name each run once")
     with mpi.agreed(comm, f"creating {output}"):
         if comm.rank == 0:
             check_packages()
-            check_output(output, force, [data, titles])
-            if not output.parent.is_dir():
-                raise DataError(f"{output}: the folder {output.parent} does not exist; create it first")
+            check_new(output, force, [data, titles])
     reports = [gather(comm, run, data, split, WRONG, log, titles) for run in runs]
     with mpi.agreed(comm, f"writing {output}"):
         found = [each for each in reports if each is not None]

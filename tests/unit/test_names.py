@@ -52,8 +52,7 @@ from hpcml.plots import psbml
 from hpcml.plots.differences import plot_differences
 from hpcml.plots.figure import plot_convergence, write_traces_csv
 from hpcml.plots.margins import DrawnCurve, Study, write_study
-from hpcml.plots.selection import ErrorCurves, write_curves
-from hpcml.plots.selection_drawing import plot_curves
+from hpcml.plots.selection import ErrorCurves, plot_curves, write_curves
 from hpcml.prediction.predict import Prediction, ScoredRows, csv_lines
 from hpcml.prediction.top import TopChunk, top_csv_lines
 from hpcml.reduce import select
