@@ -1,8 +1,7 @@
 """How PROBE converged on a label of a finished run (PROBE 2012, figures 1 to 3), from its own data.
 
-The run is walked again: all rows at every step, weights and margins in double precision. So the
-walk is Algorithm 1 itself, and w* is a point that it passes through, which the run's own weights
-(single precision, dormant rows) are not.
+The run is walked again with all rows at every step in double precision: Algorithm 1 itself. w* is a
+point that it passes through, which the run's weights (single precision, dormant rows) are not.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
+from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import fingerprint
 from hpcml.data.shard import Shard, load_shard
@@ -41,7 +40,7 @@ class LabelObjective:
 
     def __init__(self, objective: Objective, label: int) -> None:
         """`label` is the label's number in the data. Local; raises MemoryError."""
-        self.objective, self.panel = objective, Panel(objective, 1)
+        self.objective, self.label, self.panel = objective, label, Panel(objective, 1)
         self.panel.enter(0, label)
 
     @mpi.collective
@@ -134,17 +133,10 @@ def plot_run(
         with dataset:
             with mpi.agreed(comm, f"reading {dataset.path}"):
                 model.check_vocabulary(dataset)
-            split = options.split or default_split(dataset, "train")
-            shard = load_shard(comm, dataset, split)
-            test = load_shard(comm, dataset, test_split or default_split(dataset, "test"))
-            rows, columns = compact_rows(comm, shard, options.bias)
-            objective = Objective(rows, replace(options, dormant=False, precision="double"), Profile())
-            _check_data(dataset, model, rows, fingerprint(comm, shard, f"{rows.scale!r} {objective.lam!r}"))
-            number = dataset.label_names().index(name)
-            evaluate, break_even = _prepare(comm, objective, columns, test, number)
+            evaluate, break_even = _prepare(comm, dataset, model, options, name, test_split)
+            rows, limits = evaluate.objective.rows, (options.epsilon, options.step_limit)
             sizes = f"rows: {rows.n_global:,}, columns: {rows.n_columns:,}"
             log(f"{named(name)}: looking for w*, then walking the three ways to it; {sizes}")
-            limits = (options.epsilon, options.step_limit)
             w_star, f_star = probe_limit(evaluate, rows.n_columns, *limits)
             traces = trace_all(evaluate, w_star, break_even, *limits)
         table = picture.with_suffix(".csv")
@@ -152,9 +144,8 @@ def plot_run(
             if comm.rank == 0:
                 plot_convergence(name, traces, picture)
                 write_traces_csv(traces, table)
-        at = model.label_names.index(name)
-        f_model = float(model.labels["f_min"][at])
-        return Convergence(name, int(rows.n_positive[number]), rows.n_global, traces, f_star, f_model, picture, table)
+        f_model = float(model.labels["f_min"][model.label_names.index(name)])
+        return Convergence(name, int(rows.n_positive[evaluate.label]), rows.n_global, traces, f_star, f_model, picture, table)
 
 
 def open_run(folder: RunFolder) -> tuple[ProbeOptions, Model, Path]:
@@ -183,24 +174,25 @@ def safe(label: str) -> str:
     return re.sub(r"[^\w.-]+", "_", label).encode(errors="replace")[:SAFE_BYTES].decode(errors="ignore")
 
 
-def _check_data(dataset: DataFile, model: Model, rows: CompactRows, found: str) -> None:
-    """Raise DataError unless the model was trained on these rows; the same on all ranks."""
-    if model.attrs.get("n_rows") != rows.n_global or model.attrs.get("fingerprint") != found:
-        raise DataError(f"{dataset.path}: {model.path} was trained on other data; name that file with --data, or train again")
-
-
 @mpi.collective
 def _prepare(
-    comm: mpi.Comm, objective: Objective, columns: ColumnMap, test: Shard, label: int
+    comm: mpi.Comm, dataset: DataFile, model: Model, options: ProbeOptions, name: str, test_split: str | None
 ) -> tuple[LabelObjective, SplitBreakEven]:
-    """Collective over `comm`. What the walks ask for, compiled and with room."""
-    tables = columns.tables(comm)
+    """Collective over `comm`. What the walks ask for, compiled and with room. Raises DataError."""
+    shard = load_shard(comm, dataset, options.split or default_split(dataset, "train"))
+    test = load_shard(comm, dataset, test_split or default_split(dataset, "test"))
+    rows, columns = compact_rows(comm, shard, options.bias)
+    objective = Objective(rows, replace(options, dormant=False, precision="double"), Profile())
+    found = fingerprint(comm, shard, f"{rows.scale!r} {objective.lam!r}")
+    if model.attrs.get("n_rows") != rows.n_global or model.attrs.get("fingerprint") != found:  # the same on all ranks
+        raise DataError(f"{dataset.path}: {model.path} was trained on other data; name that file with --data, or train again")
+    label, tables = dataset.label_names().index(name), columns.tables(comm)
     with mpi.agreed(comm, "making room for the weights"):
         evaluate = LabelObjective(objective, label)
-        break_even = SplitBreakEven(comm, test, label, tables, objective.rows.bias)
+        break_even = SplitBreakEven(comm, test, label, tables, rows.bias)
     with mpi.node_first(comm):
         objective.warm_up()
-        break_even.scores(np.zeros(objective.rows.n_columns))
+        break_even.scores(np.zeros(rows.n_columns))
         counts = Counts(np.zeros(1))
         kernels.count_sorted(counts.values, counts.values, counts.tally[:2], counts.tally[2:3])
     return evaluate, break_even

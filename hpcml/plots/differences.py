@@ -13,10 +13,10 @@ from hpcml import mpi
 from hpcml.crossval.command import cv, judging
 from hpcml.crossval.methods import divide_names, divide_path
 from hpcml.crossval.top_table import LEVEL, TopLine, TopPrecision
-from hpcml.errors import ConfigError, DataError
-from hpcml.files.atomic import check_output
+from hpcml.errors import ConfigError
+from hpcml.files.atomic import check_new
 from hpcml.log import Log, joined, named
-from hpcml.plots.figure import check_picture, drawn
+from hpcml.plots.figure import BLUE, VERMILION, check_picture, drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ MOST_LABELS = 24  # a panel for each
 COLUMNS = 3  # of panels
 SPREAD = 0.36  # of a method's row, to either side, that equal differences take
 SAME = 0.25  # points closer than this, in per cent, are stacked
-BETTER, WORSE, NEITHER = "#0072B2", "#D55E00", "0.55"  # Okabe & Ito; what the test cannot tell apart is grey
+BETTER, WORSE, NEITHER = BLUE, VERMILION, "0.55"  # what the test cannot tell apart is grey
 
 
 @mpi.collective
@@ -56,10 +56,7 @@ def _check(names: Sequence[str], output: Path | None, picture: Path, force: bool
     if output is not None and output.absolute() == picture.absolute():
         raise ConfigError(f"--picture and --output are both {picture}; choose two names")
     check_picture(picture)
-    if not picture.parent.is_dir():
-        raise DataError(f"{picture}: the folder {picture.parent} does not exist; create it first")
-    found = [divide_path(name) for name in data]
-    check_output(picture, force, [file[0] for file in found if file])
+    check_new(picture, force, [divide_path(name)[0] for name in data])
 
 
 def plot_differences(result: TopPrecision, path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hpcml.errors import ConfigError
 from hpcml.files.atomic import check_new, write_whole
 from hpcml.files.table import write_table
-from hpcml.log import named
+from hpcml.log import joined, named
 from hpcml.methods.probe.convergence import Trace
 
 if TYPE_CHECKING:
@@ -97,6 +97,11 @@ def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
         yield figure
         figure.savefig(picture, format=suffix[1:], dpi=100, metadata=METADATA[suffix])
     write_whole(path, picture.getvalue())
+
+
+def told(found: object, picture: Path) -> str:
+    """What was found, and where its picture and the numbers of it are."""
+    return f"{found}\n" + joined([f"picture: {picture}", f"numbers: {picture.with_suffix('.csv')}"])
 
 
 def plot_convergence(label: str, traces: Sequence[Trace], path: Path) -> None:

@@ -27,7 +27,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.table import write_table
 from hpcml.files.temporary import scratch_folder
-from hpcml.log import Log, joined
+from hpcml.log import Log
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.selection import Population, finite_range, selection_weights
@@ -35,7 +35,7 @@ from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
 from hpcml.methods.psbml.train import make_problem
 from hpcml.model import learner as learners
-from hpcml.plots.figure import check_outputs
+from hpcml.plots.figure import check_outputs, told
 from hpcml.plots.large_margin import SETS
 from hpcml.plots.margins_drawing import DrawnCurve, Study, plot_margins
 from hpcml.plots.mean_shift import Mixture, Weighting, modes
@@ -313,10 +313,9 @@ def plot_set(name: str, output: Path, rows: int, seed: int, cycles: int, s: floa
     """Study a set, draw it, write it as CSV; in words. Local; raises ConfigError, DataError."""
     check_outputs(output, force, [])
     study = study_set(name, rows, seed, cycles, s, log)
-    table = output.with_suffix(".csv")
     plot_margins(study, output)
-    write_study(study, table)
-    return f"{study}\n" + joined([f"picture: {output}", f"numbers: {table}"])
+    write_study(study, output.with_suffix(".csv"))
+    return told(study, output)
 
 
 def write_study(study: Study, path: Path) -> None:

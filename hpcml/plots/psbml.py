@@ -14,10 +14,10 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Rows, read_rows
 from hpcml.errors import DataError
 from hpcml.files.table import read_csv, write_table
-from hpcml.log import Log, joined, named
+from hpcml.log import Log, named
 from hpcml.methods.psbml.torus import parse_grid
 from hpcml.model.classifier import ClassifierModel
-from hpcml.plots.figure import BLUE, GREY, VERMILION, check_outputs, drawn
+from hpcml.plots.figure import BLUE, GREY, VERMILION, check_outputs, drawn, told
 from hpcml.run.folder import FILES, RunFolder
 
 if TYPE_CHECKING:
@@ -51,24 +51,13 @@ class Portrait:
     cycle: int  # the pocket's
     history: dict[str, np.ndarray]  # history.csv by columns
 
-
-@dataclass(frozen=True)
-class Drawn:
-    """A portrait and where it was drawn."""
-
-    portrait: Portrait
-    picture: Path
-    table: Path
-
     def __str__(self) -> str:
-        seen, best = self.portrait, self.portrait.cycle
-        error = seen.history["error"][seen.history["cycle"] == best]
-        about = (
-            f"{seen.n_margin:,} of {seen.n_rows:,} rows are margin data, from cycle {best}"
+        error = self.history["error"][self.history["cycle"] == self.cycle]
+        return (
+            f"{self.n_margin:,} of {self.n_rows:,} rows are margin data, from cycle {self.cycle}"
             + (f" (validation error {100 * error[0]:.2f} %)" if error.size else "")
-            + f"; {seen.node_rows.min():,} to {seen.node_rows.max():,} of them on a node"
+            + f"; {self.node_rows.min():,} to {self.node_rows.max():,} of them on a node"
         )
-        return joined([about, f"picture: {self.picture}", f"numbers: {self.table}"])
 
 
 @mpi.collective
@@ -77,37 +66,29 @@ def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, data:
 
     Raises ConfigError or DataError for what the user can mend.
     """
-    run = Path(run)
+    run, said = Path(run), ""
     picture = Path(output or run / "psbml.png")
-    said = ""
     with mpi.duplicated(comm) as comm, mpi.agreed(comm, f"drawing {run}"):
         if comm.rank == 0:
-            model, path = open_run(RunFolder(comm, run, Log(comm.rank)))
-            path = data or path
-            table = picture.with_suffix(".csv")
+            folder = RunFolder(comm, run, Log(comm.rank))
+            _, path = folder.finished("psbml", "the picture is about psbml")
+            model, path = ClassifierModel(folder.model), data or path
             check_outputs(picture, force, [path, *(run / file for file in FILES)])
             with DataFile(path) as dataset:
                 portrait = portray(model, dataset, read_history(run / "history.csv"))
             plot_psbml(portrait, picture)
-            write_numbers(portrait, table)
-            said = str(Drawn(portrait, picture, table))
+            write_numbers(portrait, picture.with_suffix(".csv"))
+            said = told(portrait, picture)
     return said
-
-
-def open_run(folder: RunFolder) -> tuple[ClassifierModel, Path]:
-    """A finished run's model, and where its dataset was. Local; raises ConfigError or DataError."""
-    _, data = folder.finished("psbml", "the picture is about psbml")
-    return ClassifierModel(folder.model), data
 
 
 def read_history(path: Path) -> dict[str, np.ndarray]:
     """history.csv by columns. Local; raises DataError."""
     try:
         lines = read_csv(path)
-        columns = {name: np.array([float(line[name]) for line in lines]) for name in ("cycle", "error", "distinct_rows")}
+        return {name: np.array([float(line[name]) for line in lines]) for name in ("cycle", "error", "distinct_rows")}
     except (KeyError, TypeError, ValueError, csv.Error):
         raise DataError(f"{path}: damaged history; train again with --force") from None
-    return columns
 
 
 def portray(model: ClassifierModel, dataset: DataFile, history: dict[str, np.ndarray]) -> Portrait:
@@ -120,7 +101,7 @@ def portray(model: ClassifierModel, dataset: DataFile, history: dict[str, np.nda
             f"{dataset.path}: {model.path} was trained on other data (rows, values and labels: {list(model.attrs['data_sizes'])}, "
             f"not {list(dataset.sizes)}); name that file with --data, or train again"
         )
-    shown, among = sampled(rows), np.sort(sampled_places(model.margin_rows))
+    shown, among = rows[sampled_places(rows)], sampled_places(model.margin_rows)
     matrices = [read_rows(dataset, part, dataset.n_features <= 2) for part in (shown, model.margin_rows[among])]
     (points, margin), names = in_the_plane(matrices, dataset)
     return Portrait(
@@ -143,15 +124,10 @@ def portray(model: ClassifierModel, dataset: DataFile, history: dict[str, np.nda
 
 
 def sampled_places(rows: np.ndarray) -> np.ndarray:
-    """The places of at most MOST_ROWS of some rows: those with the least random bits."""
+    """The places of at most MOST_ROWS of some rows, ascending: those with the least random bits."""
     if rows.size <= MOST_ROWS:
         return np.arange(rows.size)
-    return np.argpartition(rng.bits(0, "psbml picture", rows), MOST_ROWS)[:MOST_ROWS]
-
-
-def sampled(rows: np.ndarray) -> np.ndarray:
-    """At most MOST_ROWS of some rows, ascending."""
-    return np.sort(rows[sampled_places(rows)])
+    return np.sort(np.argpartition(rng.bits(0, "psbml picture", rows), MOST_ROWS)[:MOST_ROWS])
 
 
 def in_the_plane(matrices: list[Rows], dataset: DataFile) -> tuple[list[np.ndarray], tuple[str, str]]:

@@ -27,7 +27,7 @@ from hpcml.methods.online.options import MbwOptions, OnlineOptions
 from hpcml.methods.online.source import DatasetSource
 from hpcml.methods.online.state import LearnerState
 from hpcml.partition import offsets
-from hpcml.plots.figure import GREEN, VERMILION, check_outputs, drawn
+from hpcml.plots.figure import GREEN, VERMILION, check_outputs, drawn, told
 from hpcml.reduce.options import EFS, CurveOptions
 from hpcml.reduce.scores import SCORES, RowsByLabel, count_present
 
@@ -244,7 +244,6 @@ def plot_selection(comm: mpi.Comm, data: Path, output: Path, options: CurveOptio
     """
     options.validate()
     output = Path(output)
-    numbers = output.with_suffix(".csv")
     with mpi.agreed(comm, f"opening {data}"):
         if comm.rank == 0:
             check_outputs(output, force, [data])
@@ -254,8 +253,8 @@ def plot_selection(comm: mpi.Comm, data: Path, output: Path, options: CurveOptio
     with mpi.agreed(comm, f"drawing {output}"):
         if comm.rank == 0:
             plot_curves(found, output)
-            write_curves(found, numbers)
-    return f"{found}\n" + joined([f"picture: {output}", f"numbers: {numbers}"])
+            write_curves(found, output.with_suffix(".csv"))
+    return told(found, output)
 
 
 def _lines(found: ErrorCurves) -> Iterator[Sequence[object]]:

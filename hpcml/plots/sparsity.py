@@ -11,9 +11,9 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import DataError
 from hpcml.files.table import read_csv, write_table
-from hpcml.log import Log, joined
+from hpcml.log import Log
 from hpcml.model.linear import Model
-from hpcml.plots.figure import check_outputs, drawn
+from hpcml.plots.figure import BLUE, check_outputs, drawn, told
 from hpcml.run.folder import FILES, RunFolder
 
 COLUMNS = ("step", "labels_in_training", "weights", "share")
@@ -53,13 +53,10 @@ def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, force
             model = Model(folder.model)
             found = read_sparsity(run / "history.csv", model.n_labels * model.n_columns)
             draw(found, picture)
-            table = picture.with_suffix(".csv")
-            steps = range(1, found.weights.size + 1)
-            rows = zip(
-                steps, found.in_training.tolist(), found.weights.tolist(), (found.weights / found.possible).tolist(), strict=True
-            )
-            write_table(table, [COLUMNS, *rows])
-            said = joined([str(found), f"picture: {picture}", f"numbers: {table}"])
+            columns = (found.in_training, found.weights, found.weights / found.possible)
+            rows = zip(range(1, found.weights.size + 1), *(column.tolist() for column in columns), strict=True)
+            write_table(picture.with_suffix(".csv"), [COLUMNS, *rows])
+            said = told(found, picture)
     return said
 
 
@@ -87,9 +84,8 @@ def draw(found: Sparsity, path: Path) -> None:
     """Draw the share of weights that are not 0 by step. Local; raises as `check_picture`."""
     with drawn(path, 9, 5) as figure:
         axes = figure.subplots()
-        axes.plot(range(1, found.weights.size + 1), 100 * found.weights / found.possible, color="#0072B2", marker="o", markersize=4)
+        axes.plot(range(1, found.weights.size + 1), 100 * found.weights / found.possible, color=BLUE, marker="o", markersize=4)
         axes.set_title(f"Sparsity during training: {found.weights[-1]:,} of {found.possible:,} weights are left")
         axes.set_xlabel("step  (a round of the exact solver, or a pass over the rows)")
-        axes.set_ylabel("weights that are not 0  (%)")
-        axes.set_ylim(bottom=0)
+        axes.set(ylabel="weights that are not 0  (%)", ylim=(0, None))
         axes.xaxis.get_major_locator().set_params(integer=True)
