@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from hpcml.conversion.synthetic import RADIUS
 
 DIAGONAL = np.full(2, math.sqrt(0.5))
+TURN = np.linspace(0, 2 * math.pi, 200)
 
 
 class LargeMargin(ClassifierMixin, BaseEstimator):
@@ -22,16 +23,17 @@ class LargeMargin(ClassifierMixin, BaseEstimator):
     boundary = 0.0
     axis = ""  # what the position is
     kernel = ""  # of the SVM that has such boundaries
+    line: np.ndarray  # the boundary in the plane (k × 2)
 
     @staticmethod
     def position(X: np.ndarray) -> np.ndarray:
         """The number that tells the classes apart."""
-        raise AssertionError("a subclass says")
+        raise NotImplementedError
 
     @staticmethod
     def upwards(X: np.ndarray) -> np.ndarray:
         """The unit vectors along which it grows."""
-        raise AssertionError("a subclass says")
+        raise NotImplementedError
 
     @classmethod
     def project(cls, X: np.ndarray) -> np.ndarray:
@@ -57,9 +59,8 @@ class LargeMargin(ClassifierMixin, BaseEstimator):
 class CircleLearner(LargeMargin):
     """A circle around the origin (section 5.1)."""
 
-    boundary = RADIUS
-    axis = "distance from the origin"
-    kernel = "rbf"
+    boundary, axis, kernel = RADIUS, "distance from the origin", "rbf"
+    line = RADIUS * np.column_stack([np.cos(TURN), np.sin(TURN)])
 
     @staticmethod
     def position(X: np.ndarray) -> np.ndarray:
@@ -76,8 +77,8 @@ class CircleLearner(LargeMargin):
 class LineLearner(LargeMargin):
     """A line x + y = const (section 5.3)."""
 
-    axis = "signed distance from the line x + y = 0"
-    kernel = "linear"
+    axis, kernel = "signed distance from the line x + y = 0", "linear"
+    line = np.array([[-2.0, 2.0], [2.0, -2.0]])
 
     @staticmethod
     def position(X: np.ndarray) -> np.ndarray:

@@ -1,8 +1,7 @@
 """How PSBML finds the margin (Kamath et al. 2018, section 5): beside mean shift, and an SVM.
 
-Two made-up sets whose boundary is known, `circle` and `gaussians`. In each one number of a point,
-its position, tells the classes apart: the distance from the origin, or the signed distance from the
-line x + y = 0.
+In each of two made-up sets (`large_margin`) one number of a point, its position, tells the classes
+apart.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from threadpoolctl import threadpool_limits
 from hpcml import mpi
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.synthetic import RADIUS
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.table import write_table
@@ -39,7 +37,7 @@ from hpcml.plots.figure import check_outputs, told
 from hpcml.plots.large_margin import SETS
 from hpcml.plots.margins_drawing import DrawnCurve, Study, plot_margins
 from hpcml.plots.mean_shift import Mixture, Weighting, modes
-from hpcml.plots.overlap import HARD, Overlap, SupportVectors, hardest, overlap, support_vectors
+from hpcml.plots.overlap import HARD, Overlap, hardest, overlap, support_vectors
 from hpcml.slices import Look
 
 GRID, NEIGHBOURHOOD, REPLACE = "3x3", "C9", 0.2  # as in the paper
@@ -109,12 +107,11 @@ class Experiments:
         s = DEVIATION * float(self.distance[self.train].max()) if s is None else s
         self.weighting = Weighting(self.kind.project, s)
         self.weights = np.exp(self.weighting.log(self.points))
-        self.edges = np.linspace(*_extremes(self.position[self.train]), BINS + 1)
+        self.edges = np.linspace(self.position[self.train].min(), self.position[self.train].max(), BINS + 1)
+        self.middles = (self.edges[1:] + self.edges[:-1]) / 2
         reported = (0, self.options.cycles // 2, self.options.cycles)
-        line = _line(name)
-        self.study = Study(
-            name, self.kind.axis, self.kind.boundary, reported, self.train.size, self.points[self.train], line, s, GRID_RUNS
-        )
+        about = (name, self.kind.axis, self.kind.boundary, reported, self.train.size)
+        self.study = Study(*about, self.points[self.train], self.kind.line, s, GRID_RUNS)
 
     def histogram(self, places: np.ndarray) -> np.ndarray:
         """The shares of slots by position (BINS)."""
@@ -126,14 +123,17 @@ class Experiments:
 
     def grids(self) -> None:
         """Experiments 1 and 2: figures 3 and 6."""
-        study, middle = self.study, (self.edges[1:] + self.edges[:-1]) / 2
+        study = self.study
         ours = [_slots(MarginGrid(self.redrawn(run), self.problem.first_slots)) for run in range(GRID_RUNS)]
         theirs = [_slots(MixtureGrid(self.redrawn(run), self.weights)) for run in range(GRID_RUNS)]
+        grids = {"PSBML": ours, "mixtures": theirs}
         for cycle in study.reported:
-            shares = {name: [self.histogram(run[cycle]) for run in runs] for name, runs in (("PSBML", ours), ("mixtures", theirs))}
+            shares = {name: [self.histogram(run[cycle]) for run in runs] for name, runs in grids.items()}
             first = {} if cycle == 0 else {"cycle 0": study.panels["cycle 0"]["PSBML"]}
-            study.panels[f"cycle {cycle}"] = first | {name: DrawnCurve(middle, np.mean(of, axis=0)) for name, of in shares.items()}
-            for name, runs in (("PSBML", ours), ("mixtures", theirs)):
+            study.panels[f"cycle {cycle}"] = first | {
+                name: DrawnCurve(self.middles, np.mean(of, axis=0)) for name, of in shares.items()
+            }
+            for name, runs in grids.items():
                 near = np.mean([np.mean(self.distance[run[cycle]] < NEAR) for run in runs])
                 study.numbers[f"slots nearer than {NEAR} to the boundary, cycle {cycle}, {name}"] = float(near)
             if cycle:
@@ -144,8 +144,9 @@ class Experiments:
                     value = np.mean([np.abs(a - b).sum() / 2 for a, b in both])
                     study.numbers[f"total variation distance, cycle {cycle}, {what}"] = float(value)
         self.bands(ours[0])
+        ends = np.cumsum([slots.size for slots in self.problem.first_slots.values()])[:-1]  # of the nodes' slots
         for cycle in study.reported[1:]:
-            found = [self.modes(part, 0, self.weighting) for part in np.split(theirs[0][cycle], _ends(self.problem))]
+            found = [self.modes(part, 0, self.weighting) for part in np.split(theirs[0][cycle], ends)]
             self.count_modes(f"modes of the nodes' mixtures, cycle {cycle}", found)
 
     def bands(self, slots: list[np.ndarray]) -> None:
@@ -209,28 +210,18 @@ class Experiments:
         where = np.clip(np.searchsorted(self.edges, self.position[places], side="right") - 1, 0, BINS - 1)
         counts, sums = (np.bincount(where, of, BINS) for of in (None, weights))
         full = counts > 0
-        return DrawnCurve(((self.edges[1:] + self.edges[:-1]) / 2)[full], sums[full] / counts[full])
+        return DrawnCurve(self.middles[full], sums[full] / counts[full])
 
     def overlaps(self, weights: np.ndarray) -> list[Overlap]:
         """Table 1 for the SVMs of least and greatest C; `weights` as of `weight_curves`."""
-        vectors = self.support_vectors()
+        points = self.points[self.train]
+        vectors = support_vectors(points, self.problem.classes.of[self.train], self.kind.kernel, self.options.seed)
         hard = hardest(weights, max(1, round(HARD * weights.size)))
         self.study.panels["overlap"] = {
-            "hardest 10 %": DrawnCurve(*self.points[self.train[hard]].T),
-            "support vectors": DrawnCurve(*self.points[self.train[vectors[0].places]].T),
+            "hardest 10 %": DrawnCurve(*points[hard].T),
+            "support vectors": DrawnCurve(*points[vectors[0].places].T),
         }
         return [overlap(weights, each) for each in vectors]
-
-    def support_vectors(self) -> tuple[SupportVectors, SupportVectors]:
-        """Those among the training rows, of the least and the greatest C."""
-        return support_vectors(self.points[self.train], self.problem.classes.of[self.train], self.kind.kernel, self.options.seed)
-
-    def weights_at_the_end(self) -> np.ndarray:
-        """The weights that PSBML gives the training rows after all cycles."""
-        grid = MarginGrid(self.problem, self.problem.first_slots)
-        for _ in range(self.options.cycles):
-            grid.step()
-        return grid.weights(self.train)
 
 
 def overlaps_by_seed(name: str, rows: int, options: PsbmlOptions, first: list[Overlap], study: Study) -> None:
@@ -239,12 +230,10 @@ def overlaps_by_seed(name: str, rows: int, options: PsbmlOptions, first: list[Ov
     for run in range(1, SEEDS):
         with problem_of(name, rows, replace(options, seed=options.seed + run)) as problem:
             experiments = Experiments(name, problem, study.s)
-            found.append(experiments.overlaps(experiments.weights_at_the_end()))
+            found.append(experiments.overlaps(experiments.weight_curves()))
     seeds = options.seed + np.arange(SEEDS, dtype=np.float64)
     for which, lines in zip(("least C", "greatest C"), zip(*found, strict=True), strict=True):
-        of = {
-            what: np.array(values, dtype=np.float64) for what, values in zip(Overlap._fields, zip(*lines, strict=True), strict=True)
-        }
+        of = dict(zip(Overlap._fields, np.array(lines, dtype=np.float64).T.copy(), strict=True))
         study.panels[f"SVM of the {which}"] = {what: DrawnCurve(seeds, values) for what, values in of.items()}
         study.numbers[f"SVM of the {which}: C, median"] = float(np.median(of["C"]))
         study.numbers[f"SVM of the {which}: support vectors, mean"] = float(of["n_vectors"].mean())
@@ -254,18 +243,6 @@ def overlaps_by_seed(name: str, rows: int, options: PsbmlOptions, first: list[Ov
             study.numbers[f"{what}, {which}: by chance"] = float(of[f"{share}_by_chance"].mean())
 
 
-def _extremes(values: np.ndarray) -> tuple[float, float]:
-    return float(values.min()), float(values.max())
-
-
-def _line(name: str) -> np.ndarray:
-    """The boundary in the plane (k × 2)."""
-    if name == "circle":
-        turn = np.linspace(0, 2 * math.pi, 200)
-        return RADIUS * np.column_stack([np.cos(turn), np.sin(turn)])
-    return np.array([[-2.0, 2.0], [2.0, -2.0]])
-
-
 def _slots(grid: Synchronous) -> list[np.ndarray]:
     """All slots of a grid, node by node, before its first cycle and after each."""
     taken = [np.concatenate([*grid.slots.values()])]
@@ -273,11 +250,6 @@ def _slots(grid: Synchronous) -> list[np.ndarray]:
         grid.step()
         taken.append(np.concatenate([*grid.slots.values()]))
     return taken
-
-
-def _ends(problem: TorusProblem) -> np.ndarray:
-    """Where the nodes' slots end among all slots, but for the last node."""
-    return np.cumsum([slots.size for slots in problem.first_slots.values()])[:-1]
 
 
 def study_set(name: str, rows: int, seed: int, cycles: int, s: float | None, log: Log) -> Study:
