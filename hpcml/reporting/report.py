@@ -12,8 +12,6 @@ from hpcml.log import Log
 from hpcml.reporting.gather import gather
 from hpcml.reporting.page import check_packages, page
 
-WRONG = 15  # most wrong rows of each kind
-
 
 @mpi.collective
 def report(
@@ -40,7 +38,7 @@ def report(
         if comm.rank == 0:
             check_packages()
             check_new(output, force, [data, titles])
-    reports = [gather(comm, run, data, split, WRONG, log, titles) for run in runs]
+    reports = [gather(comm, run, data, split, log, titles) for run in runs]
     with mpi.agreed(comm, f"writing {output}"):
         found = [each for each in reports if each is not None]
         if found:
