@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,10 +50,9 @@ class MethodLine:
     @classmethod
     def of(cls, method: str, model: Model, judged: Evaluation, **cost: Any) -> MethodLine:
         """The line of a model, with what its training took."""
-        trained = model.labels["status"] != STATUS.index("degenerate")
-        iterations, f = (float(np.mean(model.labels[name][trained])) if trained.any() else math.nan for name in ("steps", "f_min"))
         quality: dict[str, Any] = {measure: judged.macro(measure) for measure in ("average_precision", "break_even")}
-        return cls(method=method, iterations=iterations, f=f, objective=objective_of(model), **quality, **cost)
+        means: dict[str, Any] = {"iterations": mean_of_trained(model, "steps"), "f": mean_of_trained(model, "f_min")}
+        return cls(method=method, objective=objective_of(model), **means, **quality, **cost)
 
     def is_of_same_model(self, other: MethodLine) -> bool:
         """Whether both lines tell of one training, as far as its result shows."""
@@ -89,10 +88,9 @@ class Comparison:
         ]
         rows = [["method", "MAP", "break-even", "iterations", "seconds", "ranks", "MiB", "f", *([] if together else ["objective"])]]
         for line in self.lines:
-            seconds, peak = (_number(value, digits) for value, digits in ((line.seconds, 2), (line.peak_mib, 0)))
-            quality = (cell(line.average_precision), cell(line.break_even), _number(line.iterations, 1))
-            rows.append([line.method, *quality, seconds, str(line.ranks or "-"), peak, _number(line.f, 6)])
-            rows[-1] += [] if together else [line.objective]
+            quality = (cell(line.average_precision), cell(line.break_even), number(line.iterations, 1))
+            cost = (number(line.seconds, 2), str(line.ranks or "-"), number(line.peak_mib, 0))
+            rows.append([line.method, *quality, *cost, number(line.f, 6), *([] if together else [line.objective])])
         lines += table(rows)
         biased = [line.method for line in self.lines if "bias" not in METHODS[line.method].option_names]
         if biased and not self.options.bias and len(biased) < len(self.lines):
@@ -113,13 +111,20 @@ def objective_of(model: Model) -> str:
     return f"{model.attrs['loss']} loss, {strength}"
 
 
+def mean_of_trained(model: Model, name: str) -> float:
+    """The mean of numbers of the labels that were trained; NaN for none."""
+    trained = model.labels["status"] != STATUS.index("degenerate")
+    return float(np.mean(model.labels[name][trained])) if trained.any() else math.nan
+
+
 def intercept(options: Any) -> str:
     """Whether the methods of a table have one, in words."""
     return "with an intercept" if options.bias else "without an intercept"
 
 
-def _number(value: float, digits: int) -> str:
-    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+def number(value: float, digits: int, sign: str = "") -> str:
+    """A cell of a table; "-" if it is not known."""
+    return "-" if math.isnan(value) else f"{value:{sign}.{digits}f}"
 
 
 @mpi.collective
@@ -145,7 +150,7 @@ def compare(
             dataset.split(test_split)  # an error now, not after hours
             folders = {method: RunFolder(comm, output / method, log) for method in chosen}
             if comm.rank == 0:
-                _check(output, folders, target)
+                check_folders(target, folders.values(), [TABLE])
                 lock = FolderLock(output, log)
                 lock.acquire()
                 stack.callback(lock.release)
@@ -155,16 +160,12 @@ def compare(
         for method, folder in folders.items():
             log.file = None  # of the method before
             log(f"{method}: {METHODS[method].about}")
-            report, peak, began_anew = train_measured(
-                method, session, data, target._replace(output=folder.path), options_for(method, shared)
-            )
-            fresh &= began_anew
-            if method not in known:
-                log.report(str(report))
-            with mpi.agreed(comm, f"reading {report.model}"):
-                model = Model(report.model)
-            judged = evaluate(comm, model, dataset, test_split, log)
-            line = MethodLine.of(method, model, judged, seconds=report.seconds, ranks=comm.size, peak_mib=peak)
+            options, report_it = options_for(method, shared), method not in known
+            trained = train_measured(method, session, data, target._replace(output=folder.path), options, report_it)
+            fresh &= trained.began_anew
+            judged = evaluate(comm, trained.model, dataset, test_split, log)
+            cost = {"seconds": trained.report.seconds, "ranks": comm.size, "peak_mib": trained.peak_mib}
+            line = MethodLine.of(method, trained.model, judged, **cost)
             lines.append(_trained_before(line, known[method]) if method in known else line)
             with mpi.agreed(comm, f"writing {output / TABLE}"):
                 if comm.rank == 0:
@@ -172,7 +173,7 @@ def compare(
                     write_csv(output / TABLE, [*lines, *to_come])
             if mpi.agreed_any(comm, session.signals.seen) and len(lines) < len(chosen):
                 raise Interrupted(f"a signal arrived: {len(lines)} of {len(chosen)} methods done; continue with --resume")
-    return Comparison(Path(data), lines, report, model, judged, shared, fresh)
+    return Comparison(Path(data), lines, trained.report, trained.model, judged, shared, fresh)
 
 
 @mpi.collective
@@ -183,21 +184,35 @@ def _before(comm: mpi.Comm, target: Target, wanted: Sequence[str]) -> dict[str, 
     return next((config for config in configs if config), {})
 
 
+class TrainedMethod(NamedTuple):
+    """A finished training."""
+
+    report: TrainReport
+    model: Model
+    peak_mib: float  # of the rank that needed most
+    began_anew: bool  # whether the peak is of this training alone
+
+
 @mpi.collective
-def train_measured(method: str, session: Session, *arguments: Any) -> tuple[TrainReport, float, bool]:
-    """Collective. What `train` gives, a rank's largest peak (MiB), whether peaks began anew."""
+def train_measured(method: str, session: Session, data: Path, target: Target, options: Any, says: bool = True) -> TrainedMethod:
+    """Collective. Train into a run folder; the report is shown if `says`."""
     began_anew = not mpi.agreed_any(session.comm, not forget_peak())
-    report = train(method, session, *arguments)
-    return report, mpi.allreduce_max(session.comm, peak_mib()), began_anew
+    report = train(method, session, data, target, options)
+    peak = mpi.allreduce_max(session.comm, peak_mib())
+    if says:
+        session.log.report(str(report))
+    with mpi.agreed(session.comm, f"reading {report.model}"):
+        return TrainedMethod(report, Model(report.model), peak, began_anew)
 
 
-def _check(output: Path, folders: dict[str, RunFolder], target: Target) -> None:
-    """Raise ConfigError if a run folder or the table may not be written: now, not later."""
-    if output.exists() and not output.is_dir():
-        raise ConfigError(f"{output} is a file; --output must name a folder")
-    for folder in folders.values():
+def check_folders(target: Target, folders: Iterable[RunFolder], tables: Iterable[str]) -> None:
+    """Raise ConfigError if run folders or tables may not be written: now, not later. Local."""
+    if target.output.exists() and not target.output.is_dir():
+        raise ConfigError(f"{target.output} is a file; --output must name a folder")
+    for folder in folders:
         folder.check(target.force, target.resume)
-    check_output(output / TABLE, overwrite=target.force or target.resume)
+    for name in tables:
+        check_output(target.output / name, overwrite=target.force or target.resume)
 
 
 @mpi.collective
@@ -229,13 +244,12 @@ def read_lines(path: Path) -> dict[str, MethodLine]:
     if not path.is_file():
         return {}
     try:
-        rows = read_csv(path)
-        lines = [MethodLine(row.pop("method"), objective=row.pop("objective", ""), **_numbers(row)) for row in rows]
-        return {line.method: replace(line, ranks=int(line.ranks)) for line in lines}
+        found = {}
+        for row in read_csv(path):
+            texts: dict[str, Any] = {"method": row.pop("method"), "objective": row.pop("objective", "")}
+            numbers: dict[str, Any] = {name: float(value or "nan") for name, value in row.items()}
+            line = MethodLine(**texts, **numbers)
+            found[line.method] = replace(line, ranks=int(line.ranks))
+        return found
     except (TypeError, ValueError, KeyError, csv.Error, DataError):
         return {}
-
-
-def _numbers(cells: dict[str, str]) -> dict[str, Any]:
-    """The numbers of a line of the table; NaN for an empty cell."""
-    return {name: float(value or "nan") for name, value in cells.items()}

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,8 +36,7 @@ NO_PEERS = "none"
 POLL_SECONDS = 0.05
 
 
-@dataclass(frozen=True)
-class Quality:
+class Quality(NamedTuple):
     """How good a trainer's models are; NaN where it cannot be known."""
 
     f: float
@@ -207,37 +207,19 @@ def _average_precision(scores: np.ndarray, positives: np.ndarray) -> float:
 
 
 def run_peer(
-    name: str, python: Path | None, folder: Path, problem: PeerProblem, limit: float, signals: StopSignals, **about: object
+    name: str, python: Path | None, folder: Path, about: dict[str, object], limit: float, signals: StopSignals
 ) -> PeerRun | str:
     """Train with a peer in its own process, or say why not. Local; `about`: for `ProgramInput`."""
     for left in ("result.json", "weights.npz", "scores.npy", "best.npy"):  # of the one before
         (folder / left).unlink(missing_ok=True)
     shutil.rmtree(folder / name, ignore_errors=True)
-    (folder / "problem.json").write_text(json.dumps({"C": problem.C, **about}), encoding="utf-8")
-    variables = mpi.environment_alone() | dict.fromkeys(
-        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(about["threads"])
-    )
-    variables["PYTHONSAFEPATH"] = "1"
+    (folder / "problem.json").write_text(json.dumps(about), encoding="utf-8")
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(about["threads"]))
+    variables = mpi.environment_alone() | threads | {"PYTHONSAFEPATH": "1"}
     command = [str(Path(python or sys.executable).absolute()), str(Path(programs.__file__).resolve()), name, str(folder.resolve())]
-    said = folder / "said.txt"
-    with said.open("wb") as out:
-        try:
-            process = subprocess.Popen(
-                command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
-            )
-        except OSError as error:
-            return f"it cannot be started: {error.strerror}"
-        try:
-            with undone(process.kill):
-                reason = _wait(process, limit, signals)
-        finally:
-            process.kill()
-            process.wait()
+    reason = _ended(command, folder, variables, limit, signals)
     if reason:
         return reason
-    if process.returncode or not (folder / "result.json").exists():
-        last = " ".join(said.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:])
-        return f"it failed (exit code {process.returncode}): {''.join(c if c.isprintable() else '?' for c in last)[:200]}"
     try:
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         if "missing" in result:
@@ -247,13 +229,27 @@ def run_peer(
         return f"what it gave is of no use: {error}"
 
 
-def _wait(process: subprocess.Popen, limit: float, signals: StopSignals) -> str:
-    """Wait for a process to end: "", or why there is no more waiting. Local."""
-    end = time.monotonic() + limit
-    while process.poll() is None:
-        if signals.seen:
-            return "a signal arrived"
-        if time.monotonic() > end:
-            return f"it took more than {limit:g} s"
-        time.sleep(POLL_SECONDS)
+def _ended(command: list[str], folder: Path, variables: dict[str, str], limit: float, signals: StopSignals) -> str:
+    """Run a program that leaves result.json in the folder: "", or why it did not. Local."""
+    said, end = folder / "said.txt", time.monotonic() + limit
+    with said.open("wb") as out:
+        try:
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
+            process = subprocess.Popen(command, cwd=folder, env=variables, **streams)
+        except OSError as error:
+            return f"it cannot be started: {error.strerror}"
+        try:
+            with undone(process.kill):
+                while process.poll() is None:
+                    if signals.seen:
+                        return "a signal arrived"
+                    if time.monotonic() > end:
+                        return f"it took more than {limit:g} s"
+                    time.sleep(POLL_SECONDS)
+        finally:
+            process.kill()
+            process.wait()
+    if process.returncode or not (folder / "result.json").exists():
+        last = " ".join(said.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:])
+        return f"it failed (exit code {process.returncode}): {''.join(c if c.isprintable() else '?' for c in last)[:200]}"
     return ""

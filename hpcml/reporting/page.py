@@ -70,8 +70,8 @@ def page(reports: Sequence[RunReport], title: str) -> str:
 
     library, library_style = table_library()
     script = f"{library}\n{(HERE / 'page.js').read_text(encoding='utf-8')}"
-    strict = {"autoescape": True, "undefined": jinja2.StrictUndefined}
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE), trim_blocks=True, lstrip_blocks=True, **strict)
+    loader, strict = jinja2.FileSystemLoader(HERE), jinja2.StrictUndefined
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=strict, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"number": number, "interval": interval, "signed": signed, "named": shown, "count": count}
     runs = [run_context(report, place) for place, report in enumerate(reports)]
     return environment.get_template("page.html.j2").render(
