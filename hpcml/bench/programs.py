@@ -91,18 +91,9 @@ def napkinxc(problem: ProgramInput) -> PeerModel:
     """napkinXC's binary relevance: DiSMEC's scheme, LIBLINEAR's solver, a label after another."""
     from napkinxc.models import BR
 
-    model = BR(
-        str(problem.folder / "model"),
-        liblinear_solver="L2R_L1LOSS_SVC_DUAL",
-        liblinear_c=problem.C,
-        liblinear_eps=problem.tolerance,
-        liblinear_max_iter=problem.max_passes,
-        weights_threshold=0,
-        bias=0,
-        norm=False,
-        threads=problem.threads,
-        seed=problem.seed,
-    )
+    solver = {"liblinear_c": problem.C, "liblinear_eps": problem.tolerance, "liblinear_max_iter": problem.max_passes}
+    options = {"weights_threshold": 0, "bias": 0, "norm": False, "threads": problem.threads, "seed": problem.seed}
+    model = BR(str(problem.folder / "model"), liblinear_solver="L2R_L1LOSS_SVC_DUAL", **solver, **options)
     labels = [row.tolist() for row in np.split(problem.Y.indices, problem.Y.indptr[1:-1])]
     _, cost = timed(lambda: model.fit(problem.X, labels))
     weights = read_napkinxc((problem.folder / "model" / "weights.bin").read_bytes(), problem.X.shape[1])
@@ -255,42 +246,31 @@ def _logistic(problem: ProgramInput, X: sp.csr_matrix, **given: Any) -> PeerMode
     return PeerModel(cost, weights)
 
 
+_SKLEARN = ("scikit-learn", "sklearn.linear_model")
+_CHECKED = "training alone, which checks and copies the rows for every label"
 PEERS = {
     "napkinxc": Peer(
         "napkinxc", "napkinxc.models", napkinxc, "binary relevance, as DiSMEC", "with copying the rows and writing the model"
     ),
     "pecos": Peer("libpecos", "pecos.xmc.base", pecos, "one cluster of all labels", "training alone"),
     "vowpalwabbit": Peer(
-        "vowpalwabbit",
-        "vowpalwabbit",
-        vowpal,
+        *("vowpalwabbit", "vowpalwabbit", vowpal),
         "one online pass in random order, one thread, at most 2^26 weights, not this objective",
         "parsed rows, learning alone",
     ),
     "omikuji": Peer(
-        "omikuji",
-        "omikuji",
-        omikuji,
+        *("omikuji", "omikuji", omikuji),
         "3 label trees (Parabel), no seed, not this objective; it leaves out weights below 0.1, and looks for the best labels only",
         "with reading the rows as text; rows/s: a row at a time from Python",
         loss="",
     ),
     "liblinear-l1": Peer(
-        "scikit-learn",
-        "sklearn.linear_model",
-        l1,
-        "scikit-learn's LogisticRegression, the L1 penalty alone (λ₂ = 0), one thread",
-        "training alone, which checks and copies the rows for every label",
+        *(*_SKLEARN, l1, "scikit-learn's LogisticRegression, the L1 penalty alone (λ₂ = 0), one thread", _CHECKED),
         loss="logistic",
         penalty="elastic net",
     ),
     "liblinear-logistic": Peer(
-        "scikit-learn",
-        "sklearn.linear_model",
-        logistic,
-        "scikit-learn's LogisticRegression, LIBLINEAR's solver -s 7, one thread",
-        "training alone, which checks and copies the rows for every label",
-        loss="logistic",
+        *(*_SKLEARN, logistic, "scikit-learn's LogisticRegression, LIBLINEAR's solver -s 7, one thread", _CHECKED), loss="logistic"
     ),
 }
 
@@ -317,11 +297,8 @@ def main(name: str, folder: Path) -> None:
     else:
         np.save(folder / "best.npy", trained.best)
     size = sum(path.stat().st_size for path in (work / "model").rglob("*") if path.is_file())
-    _leave(
-        folder,
-        trained.cost._asdict()
-        | {"model_bytes": size, "version": _version(PEERS[name].package), "rows_per_second": trained.rows_per_second},
-    )
+    more = {"model_bytes": size, "version": _version(PEERS[name].package), "rows_per_second": trained.rows_per_second}
+    _leave(folder, trained.cost._asdict() | more)
 
 
 def _version(package: str) -> str:
