@@ -72,11 +72,8 @@ def check(comm: mpi.Comm, folder: Path) -> Findings:
             folder.mkdir()
     remove = partial(shutil.rmtree, folder, ignore_errors=True)
     with undone(remove):
-        check_ranks(comm, found)
-        check_threads(comm, found)
-        check_memory(comm, found)
-        check_clocks(comm, found)
-        check_messages(comm, found)
+        for part in (check_ranks, check_threads, check_memory, check_clocks, check_messages):
+            part(comm, found)
         try:
             if check_files(comm, folder, found):
                 check_locks(comm, folder, found)
@@ -191,21 +188,20 @@ def check_files(comm: mpi.Comm, folder: Path, found: Findings) -> bool:
             f"files: {', '.join(sorted(set(blind)))} cannot write {folder}, or read what others wrote; use a shared file system"
         )
         return False
-    free = shutil.disk_usage(folder).free
-    speed = comm.size * _BYTES / seconds / 1e6
+    free, speed = shutil.disk_usage(folder).free, comm.size * _BYTES / seconds / 1e6
     found.ok(f"files: all ranks see {folder}; {size(free)} free, written with {speed:.0f} MB/s by all ranks together")
     return True
 
 
-def _write(path: Path, content: bytes) -> bool:
+def _write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     sync(path)
-    return True
 
 
-def _succeeds(work: Callable[[], bool]) -> bool:
+def _succeeds(work: Callable[[], object]) -> bool:
+    """Whether the system lets the work be done, and its answer is not False."""
     try:
-        return work()
+        return work() is not False
     except OSError:
         return False
 
@@ -230,11 +226,7 @@ def check_locks(comm: mpi.Comm, folder: Path, found: Findings) -> None:
 
 
 def _locks(file: BinaryIO) -> bool:
-    def lock() -> bool:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-
-    return _succeeds(lock)
+    return _succeeds(partial(fcntl.flock, file, fcntl.LOCK_EX | fcntl.LOCK_NB))
 
 
 @mpi.collective

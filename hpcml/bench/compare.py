@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from hpcml.evaluation.report import cell
 from hpcml.evaluation.seen import seen_note, split_to_judge
 from hpcml.files.atomic import check_output
 from hpcml.files.table import read_csv, table, write_table
-from hpcml.log import joined, plural
+from hpcml.log import Log, joined, plural
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.registry import METHODS, train
 from hpcml.model.linear import STATUS, Model
@@ -127,6 +127,19 @@ def number(value: float, digits: int, sign: str = "") -> str:
     return "-" if math.isnan(value) else f"{value:{sign}.{digits}f}"
 
 
+@contextmanager
+@mpi.collective
+def opened(comm: mpi.Comm, data: Path, test_split: str | None, log: Log) -> Iterator[tuple[DataFile, str]]:
+    """Collective over `comm`. A dataset, and its split to judge on. Raises ConfigError, DataError."""
+    with mpi.agreed(comm, f"opening {data}"):
+        dataset = DataFile(data)
+    with dataset:
+        with mpi.agreed(comm, f"reading {data}"):
+            test_split = split_to_judge(dataset, test_split, log)
+            dataset.split(test_split)  # an error now, not after hours
+        yield dataset, test_split
+
+
 @mpi.collective
 def compare(
     session: Session, data: Path, target: Target, methods: Sequence[str], shared: Any, test_split: str | None = None
@@ -142,12 +155,8 @@ def compare(
     comm, log, output = session.comm, session.log, target.output
     shared = with_shared_defaults(shared, _before(comm, target, methods))
     chosen = choose_methods(methods, shared)
-    with mpi.agreed(comm, f"opening {data}"):
-        dataset = DataFile(data)
-    with dataset, ExitStack() as stack:
+    with opened(comm, data, test_split, log) as (dataset, test_split), ExitStack() as stack:
         with mpi.agreed(comm, f"opening {output}"):
-            test_split = split_to_judge(dataset, test_split, log)
-            dataset.split(test_split)  # an error now, not after hours
             folders = {method: RunFolder(comm, output / method, log) for method in chosen}
             if comm.rank == 0:
                 check_folders(target, folders.values(), [TABLE])

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.bench.compare import TrainedMethod, check_folders, intercept, mean_of_trained, objective_of, train_measured
+from hpcml.bench.compare import TrainedMethod, check_folders, intercept, mean_of_trained, objective_of, opened, train_measured
 from hpcml.bench.ovr_table import REFERENCE, OvrResult, TrainerLine, csv_text, json_text
 from hpcml.bench.peers import PeerProblem, PeerRun, Quality, choose_peers, run_peer
 from hpcml.bench.programs import BEST, PEERS, Cost
@@ -25,7 +25,6 @@ from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.scoring import MAX_LANES, WEIGHT_BYTES, blocks_of, scorer_of
-from hpcml.evaluation.seen import split_to_judge
 from hpcml.evaluation.top import PRECISION_AT, top_of
 from hpcml.files.atomic import write_whole
 from hpcml.files.temporary import scratch_folder
@@ -271,12 +270,7 @@ def bench_ovr(
     comm, log, output = session.comm, session.log, target.output
     if peers and mpi.ranks_on_node(comm) < comm.size:
         raise ConfigError("the other trainers run on one node: start all ranks on one, or add --peer none")
-    with mpi.agreed(comm, f"opening {data}"):
-        dataset = DataFile(data)
-    with dataset, ExitStack() as stack:
-        with mpi.agreed(comm, f"opening {output}"):
-            test_split = split_to_judge(dataset, test_split, log)
-            dataset.split(test_split)  # an error now, not after hours
+    with opened(comm, data, test_split, log) as (dataset, test_split), ExitStack() as stack:
         bench = Bench(session, dataset, output, options, plan, methods, peers, test_split)
         with mpi.agreed(comm, f"opening {output}"):
             if comm.rank == 0:
