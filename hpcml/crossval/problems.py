@@ -106,18 +106,9 @@ def read_problem(
             raise ConfigError(f"{path}: {protocol.needs}, but no label of the file has them")
         if refusing:
             _check_signs(dataset, rows, refusing)
-        return CvProblem(
-            path=path,
-            split=split,
-            label=label,
-            labels=[names[number] for number in numbers],
-            numbers=numbers,
-            n_positive=counts[numbers],
-            n_left_out=0 if asked else dataset.n_labels - numbers.size,
-            n_rows=rows.size,
-            n_features=dataset.n_features,
-            nnz=nnz,
-        )
+        n_left_out = 0 if asked else dataset.n_labels - numbers.size
+        of_labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
+        return CvProblem(path, split, label, *of_labels, n_rows=rows.size, n_features=dataset.n_features, nnz=nnz)
 
 
 def _number(path: Path, names: list[str], name: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from hpcml.crossval.methods import methods as known_methods
 from hpcml.crossval.problems import CvProblem, read_problem
 from hpcml.crossval.protocols import Folds, Protocol, TopRanks
 from hpcml.crossval.table import CrossValidation
-from hpcml.crossval.tasks import CvTasks
+from hpcml.crossval.tasks import CvOptions, CvTasks
 from hpcml.crossval.top_table import TopPrecision
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.log import Log, size
@@ -24,17 +23,6 @@ from hpcml.mpi.memory import room_per_rank
 SPARSE_BYTES = 48  # of memory for each value: the file's rows, those to train on, a learner's copy in double precision
 DENSE_BYTES = 16  # beside it, if a learner takes dense rows
 FEATURE_BYTES = 100  # for the weights of a linear classifier, voted ones having most
-
-
-@dataclass(frozen=True)
-class CvOptions:
-    """The options of both protocols."""
-
-    label: Sequence[str] = ()  # of a file that is named without a label: the ones to judge, else all
-    split: str = "all"  # the rows of the files that take part
-    seed: int = 0  # draws the rows to judge on, the order of the others, the classifiers' own random numbers, resamples
-    in_order: bool = False  # train on rows in the order of the file
-    bias: bool = True  # False: probe, dual, perceptron, pa, romma, their voted forms and svm have no intercept
 
 
 @mpi.collective
@@ -119,7 +107,7 @@ def _judged(
             left_out = f"; {problem.n_left_out} with too few rows of a class are left out" if problem.n_left_out else ""
             sizes = f"{problem.n_rows:,} rows × {problem.n_features:,} features, {len(problem.labels)} label(s)"
             log(f"{problem.path}: {sizes}{left_out}")
-        measured, seconds = CvTasks(comm, problems, chosen, protocol, options.seed, options.in_order).run(log)
+        measured, seconds = CvTasks(comm, problems, chosen, protocol, options).run(log)
         each = np.sum([found.sum(axis=(0, 1)) for found in seconds], axis=0).tolist()
         times = ", ".join(f"{method} {value:.3g} s" for method, value in zip(methods, each, strict=True))
         log(f"training took, in all: {times}")
