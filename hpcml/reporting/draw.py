@@ -27,17 +27,12 @@ VARIABLES |= {color: f"var(--curve-{number})" for number, color in enumerate(COL
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 STYLE = {
     **SETTINGS,
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "legend.labelcolor"), TEXT),
     "svg.fonttype": "none",
-    "text.color": TEXT,
-    "axes.edgecolor": TEXT,
-    "axes.labelcolor": TEXT,
     "axes.facecolor": "none",
-    "xtick.color": TEXT,
-    "ytick.color": TEXT,
     "grid.color": GRID,
     "legend.fontsize": 11,
     "legend.columnspacing": 3,
-    "legend.labelcolor": TEXT,
     "text.parse_math": False,
 }
 SIZE = (6.0, 4.3)  # inches

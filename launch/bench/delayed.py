@@ -133,21 +133,10 @@ def accuracy(bench: Bench, sample: int) -> None:
 
 
 @njit
-def sweep_eager(
-    order: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    data: np.ndarray,
-    positive: np.ndarray,
-    w: np.ndarray,
-    b: np.ndarray,
-    etas: np.ndarray,
-    l1: float,
-    l2: float,
-    truncated: bool,
-    squared: bool,
-) -> None:
+def sweep_eager(order: np.ndarray, rows: tuple, w: np.ndarray, b: np.ndarray, etas: np.ndarray, rule: tuple) -> None:
     """As `sweep_tables`, but all columns are regularised after each step."""
+    indptr, indices, data, positive = rows
+    l1, l2, truncated, squared = rule
     z, g, moves = np.empty(LANES, w.dtype), np.empty(LANES), np.empty(LANES, w.dtype)
     for s in range(order.size):
         i, eta = order[s], etas[s]
@@ -169,9 +158,9 @@ def eager(bench: Bench, n_rows: int) -> tuple[float, float]:
     late, early = bench.panels()[0], bench.panels()[0]
     order, etas = np.random.default_rng(0).permutation(rows.n_local)[:n_rows], late.rates()[:n_rows]
     csr, rule = (rows.indptr, rows.indices, rows.data, late.positive), (risk.l1, risk.lam, late.truncated, late.squared)
-    sweep_eager(order[:0], *csr, early.w, early.b, etas, *rule)
+    sweep_eager(order[:0], csr, early.w, early.b, etas, rule)
     begin = time.process_time()
-    sweep_eager(order, *csr, early.w, early.b, etas, *rule)
+    sweep_eager(order, csr, early.w, early.b, etas, rule)
     seconds = (time.process_time() - begin) / n_rows
     phi, beta = np.empty((2, n_rows + 1))
     kernels.tables(etas, risk.lam, late.truncated, phi, beta)
