@@ -297,20 +297,8 @@ def scale(arguments: argparse.Namespace, folder: Path, published: dict) -> Itera
 
 def measured_train(data: Path, folder: Path, ranks: int) -> dict[str, float]:
     """Train on the checkerboard; seconds of training, and the greatest resident memory of any process."""
-    line = [
-        "mpirun",
-        "-n",
-        str(ranks),
-        "hpcml",
-        "train",
-        "psbml",
-        str(data),
-        "-o",
-        str(folder / "run"),
-        "--force",
-        "--cycles",
-        "10",
-    ]
+    command = ["hpcml", "train", "psbml", str(data), "-o", str(folder / "run"), "--force", "--cycles", "10"]
+    line = ["mpirun", "-n", str(ranks), *command]
     process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     said, peak = [], 0.0
     for text in process.stderr:
