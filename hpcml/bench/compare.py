@@ -130,7 +130,7 @@ def number(value: float, digits: int, sign: str = "") -> str:
 @contextmanager
 @mpi.collective
 def opened(comm: mpi.Comm, data: Path, test_split: str | None, log: Log) -> Iterator[tuple[DataFile, str]]:
-    """Collective over `comm`. A dataset, and its split to judge on. Raises ConfigError, DataError."""
+    """Collective over `comm`. A dataset, and a split to judge on. ConfigError or DataError."""
     with mpi.agreed(comm, f"opening {data}"):
         dataset = DataFile(data)
     with dataset:

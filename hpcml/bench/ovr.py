@@ -240,7 +240,7 @@ def first_with(penalty: str, methods: Sequence[str]) -> str:
 
 
 def choose_trainers(plan: OvrOptions, options: Any) -> tuple[list[str], list[str]]:
-    """The methods and the programs to train. Raises ConfigError for options that do not fit them."""
+    """The methods and the programs to train. Raises ConfigError for options that do not fit."""
     for kind in {method.options for method in minimisers().values() if method.options.tolerance}:
         value = getattr(options, kind.tolerance)
         if value != getattr(kind, kind.tolerance):
