@@ -441,7 +441,8 @@ def cross_validate(
     from hpcml.crossval import cross_validate as work
 
     with python_session(comm, log) as session:
-        return work(session.comm, methods, data, folds, label, split, seed, baseline, in_order, bias, session.log)
+        shared = {"label": label, "split": split, "seed": seed, "in_order": in_order, "bias": bias}
+        return work(session.comm, methods, data, folds, baseline, session.log, **shared)
 
 
 def cross_validate_top(
@@ -467,4 +468,5 @@ def cross_validate_top(
     from hpcml.crossval import cross_validate_top as work
 
     with python_session(comm, log) as session:
-        return work(session.comm, methods, data, top, splits, label, split, seed, in_order, bias, most_labels, session.log)
+        shared = {"label": label, "split": split, "seed": seed, "in_order": in_order, "bias": bias}
+        return work(session.comm, methods, data, top, splits, most_labels, session.log, **shared)

@@ -1,6 +1,4 @@
-"""`hpcml check`: does this launcher, on these nodes, with this file system, do what a training
-run needs? In plain words.
-"""
+"""`hpcml check`: do launcher, nodes, file system do what a training run needs? In plain words."""
 
 from __future__ import annotations
 
@@ -62,8 +60,7 @@ class Findings:
 
 @mpi.collective
 def check(comm: mpi.Comm, folder: Path) -> Findings:
-    """Collective over `comm`. Try everything, in a new folder that is removed again. What is found
-    is on rank 0 only.
+    """Collective over `comm`. Try everything, in a new folder that is removed again; for rank 0.
 
     Raises ConfigError if `folder` exists already.
     """
@@ -75,11 +72,8 @@ def check(comm: mpi.Comm, folder: Path) -> Findings:
             folder.mkdir()
     remove = partial(shutil.rmtree, folder, ignore_errors=True)
     with undone(remove):
-        check_ranks(comm, found)
-        check_threads(comm, found)
-        check_memory(comm, found)
-        check_clocks(comm, found)
-        check_messages(comm, found)
+        for part in (check_ranks, check_threads, check_memory, check_clocks, check_messages):
+            part(comm, found)
         try:
             if check_files(comm, folder, found):
                 check_locks(comm, folder, found)
@@ -111,11 +105,9 @@ def check_ranks(comm: mpi.Comm, found: Findings) -> None:
 
 
 def threads_of(environ: Mapping[str, str], n_cores: int) -> int:
-    """The most threads that a library starts for one computation: OpenMP's, OpenBLAS's or MKL's, or
-    numba's.
+    """The most threads that OpenMP, OpenBLAS, MKL or numba starts for one computation.
 
-    OpenBLAS and MKL take OpenMP's number where they have none of their own; what has none takes
-    every core.
+    OpenBLAS and MKL take OpenMP's number where they have none; what has none takes every core.
     """
     found = {name: environ.get(name, "").partition(",")[0].strip() for name in THREADS}
     openmp, blas, mkl, numba = (int(found[name]) if found[name].isdigit() else 0 for name in THREADS[:4])
@@ -124,9 +116,7 @@ def threads_of(environ: Mapping[str, str], n_cores: int) -> int:
 
 @mpi.collective
 def check_threads(comm: mpi.Comm, found: Findings) -> None:
-    """Collective over `comm`. Whether the ranks of a node have a core each, and no more threads
-    than cores.
-    """
+    """Collective over `comm`. Have a node's ranks a core each, and no more threads than cores?"""
     name, cores = node_name(), os.sched_getaffinity(0)
     shares = comm.allgather((name, tuple(sorted(cores)), threads_of(os.environ, len(cores))))
     for node in dict.fromkeys(share[0] for share in shares):
@@ -143,9 +133,7 @@ def check_threads(comm: mpi.Comm, found: Findings) -> None:
 
 @mpi.collective
 def check_memory(comm: mpi.Comm, found: Findings) -> None:
-    """Collective over `comm`. The tightest limit on memory that any rank finds, and what it
-    leaves to a rank.
-    """
+    """Collective over `comm`. The tightest limit on memory of any rank, and what it leaves."""
     limit, room = memory_of_node(), room_per_rank(comm)
     least, source, node = min(comm.allgather((int(limit), limit.source, node_name())))
     found.ok(f"memory: {size(least)} on {node} ({source}); rows and weights may take {size(room)} of it on each rank")
@@ -184,9 +172,7 @@ def check_messages(comm: mpi.Comm, found: Findings) -> None:
 
 @mpi.collective
 def check_files(comm: mpi.Comm, folder: Path, found: Findings) -> bool:
-    """Collective over `comm`. Whether all ranks see one file system, and what each writes the
-    others read.
-    """
+    """Collective over `comm`. Do all ranks see one file system, and what the others write?"""
     names = comm.bcast([str(folder / f"rank{rank}") for rank in range(comm.size)])
     pattern = np.random.default_rng(comm.rank).bytes(_BYTES)
     begin = time.perf_counter()
@@ -202,30 +188,27 @@ def check_files(comm: mpi.Comm, folder: Path, found: Findings) -> bool:
             f"files: {', '.join(sorted(set(blind)))} cannot write {folder}, or read what others wrote; use a shared file system"
         )
         return False
-    free = shutil.disk_usage(folder).free
-    speed = comm.size * _BYTES / seconds / 1e6
+    free, speed = shutil.disk_usage(folder).free, comm.size * _BYTES / seconds / 1e6
     found.ok(f"files: all ranks see {folder}; {size(free)} free, written with {speed:.0f} MB/s by all ranks together")
     return True
 
 
-def _write(path: Path, content: bytes) -> bool:
+def _write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     sync(path)
-    return True
 
 
-def _succeeds(work: Callable[[], bool]) -> bool:
+def _succeeds(work: Callable[[], object]) -> bool:
+    """Whether the system lets the work be done, and its answer is not False."""
     try:
-        return work()
+        return work() is not False
     except OSError:
         return False
 
 
 @mpi.collective
 def check_locks(comm: mpi.Comm, folder: Path, found: Findings) -> None:
-    """Collective over `comm`. Whether a lock that rank 0 holds keeps the last rank out: it
-    protects a run from a second job.
-    """
+    """Collective over `comm`. Does rank 0's lock, which protects a run, keep the last rank out?"""
     mine = comm.rank in (0, comm.size - 1)
     with mpi.agreed(comm, f"opening {folder / 'lock'}"):
         file = (folder / "lock").open("ab") if mine else None
@@ -243,18 +226,12 @@ def check_locks(comm: mpi.Comm, folder: Path, found: Findings) -> None:
 
 
 def _locks(file: BinaryIO) -> bool:
-    def lock() -> bool:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-
-    return _succeeds(lock)
+    return _succeeds(partial(fcntl.flock, file, fcntl.LOCK_EX | fcntl.LOCK_NB))
 
 
 @mpi.collective
 def check_training(comm: mpi.Comm, folder: Path, found: Findings) -> None:
-    """Collective over `comm`. A tiny training run, interrupted and resumed, against rank 0
-    alone: the same bits?
-    """
+    """Collective over `comm`. Has a tiny run, interrupted and resumed, the bits of rank 0 alone?"""
     from hpcml.conversion.convert import convert
 
     quiet = Log(1)

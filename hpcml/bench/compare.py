@@ -1,16 +1,14 @@
-"""Training the same labels with several methods and judging each on the same rows: PROBE 2012,
-table 3, with time and memory.
-"""
+"""Several methods on the same labels, judged on the same rows (PROBE 2012, table 3); cost."""
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +21,7 @@ from hpcml.evaluation.report import cell
 from hpcml.evaluation.seen import seen_note, split_to_judge
 from hpcml.files.atomic import check_output
 from hpcml.files.table import read_csv, table, write_table
-from hpcml.log import joined, plural
+from hpcml.log import Log, joined, plural
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.registry import METHODS, train
 from hpcml.model.linear import STATUS, Model
@@ -37,9 +35,7 @@ TABLE = "compare.csv"
 
 @dataclass(frozen=True)
 class MethodLine:
-    """The figures of a method that are compared: means over the labels, and the cost of
-    training; NaN where it is not known.
-    """
+    """A method's means over the labels and cost of training; NaN where it is not known."""
 
     method: str
     average_precision: float
@@ -54,10 +50,9 @@ class MethodLine:
     @classmethod
     def of(cls, method: str, model: Model, judged: Evaluation, **cost: Any) -> MethodLine:
         """The line of a model, with what its training took."""
-        trained = model.labels["status"] != STATUS.index("degenerate")
-        iterations, f = (float(np.mean(model.labels[name][trained])) if trained.any() else math.nan for name in ("steps", "f_min"))
         quality: dict[str, Any] = {measure: judged.macro(measure) for measure in ("average_precision", "break_even")}
-        return cls(method=method, iterations=iterations, f=f, objective=objective_of(model), **quality, **cost)
+        means: dict[str, Any] = {"iterations": mean_of_trained(model, "steps"), "f": mean_of_trained(model, "f_min")}
+        return cls(method=method, objective=objective_of(model), **means, **quality, **cost)
 
     def is_of_same_model(self, other: MethodLine) -> bool:
         """Whether both lines tell of one training, as far as its result shows."""
@@ -93,10 +88,9 @@ class Comparison:
         ]
         rows = [["method", "MAP", "break-even", "iterations", "seconds", "ranks", "MiB", "f", *([] if together else ["objective"])]]
         for line in self.lines:
-            seconds, peak = (_number(value, digits) for value, digits in ((line.seconds, 2), (line.peak_mib, 0)))
-            quality = (cell(line.average_precision), cell(line.break_even), _number(line.iterations, 1))
-            rows.append([line.method, *quality, seconds, str(line.ranks or "-"), peak, _number(line.f, 6)])
-            rows[-1] += [] if together else [line.objective]
+            quality = (cell(line.average_precision), cell(line.break_even), number(line.iterations, 1))
+            cost = (number(line.seconds, 2), str(line.ranks or "-"), number(line.peak_mib, 0))
+            rows.append([line.method, *quality, *cost, number(line.f, 6), *([] if together else [line.objective])])
         lines += table(rows)
         biased = [line.method for line in self.lines if "bias" not in METHODS[line.method].option_names]
         if biased and not self.options.bias and len(biased) < len(self.lines):
@@ -117,21 +111,40 @@ def objective_of(model: Model) -> str:
     return f"{model.attrs['loss']} loss, {strength}"
 
 
+def mean_of_trained(model: Model, name: str) -> float:
+    """The mean of numbers of the labels that were trained; NaN for none."""
+    trained = model.labels["status"] != STATUS.index("degenerate")
+    return float(np.mean(model.labels[name][trained])) if trained.any() else math.nan
+
+
 def intercept(options: Any) -> str:
     """Whether the methods of a table have one, in words."""
     return "with an intercept" if options.bias else "without an intercept"
 
 
-def _number(value: float, digits: int) -> str:
-    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+def number(value: float, digits: int, sign: str = "") -> str:
+    """A cell of a table; "-" if it is not known."""
+    return "-" if math.isnan(value) else f"{value:{sign}.{digits}f}"
+
+
+@contextmanager
+@mpi.collective
+def opened(comm: mpi.Comm, data: Path, test_split: str | None, log: Log) -> Iterator[tuple[DataFile, str]]:
+    """Collective over `comm`. A dataset, and a split to judge on. ConfigError or DataError."""
+    with mpi.agreed(comm, f"opening {data}"):
+        dataset = DataFile(data)
+    with dataset:
+        with mpi.agreed(comm, f"reading {data}"):
+            test_split = split_to_judge(dataset, test_split, log)
+            dataset.split(test_split)  # an error now, not after hours
+        yield dataset, test_split
 
 
 @mpi.collective
 def compare(
     session: Session, data: Path, target: Target, methods: Sequence[str], shared: Any, test_split: str | None = None
 ) -> Comparison:
-    """Collective over the session. Train each method into OUTPUT/METHOD, judge it on `test_split`,
-    write OUTPUT/compare.csv.
+    """Collective. Train each method into OUTPUT/METHOD, judge it, write OUTPUT/compare.csv.
 
     `shared` are options of all methods (`shared_options`). Run folders are treated as training
     treats them: when a comparison is continued, a finished one is judged again but not trained
@@ -142,15 +155,11 @@ def compare(
     comm, log, output = session.comm, session.log, target.output
     shared = with_shared_defaults(shared, _before(comm, target, methods))
     chosen = choose_methods(methods, shared)
-    with mpi.agreed(comm, f"opening {data}"):
-        dataset = DataFile(data)
-    with dataset, ExitStack() as stack:
+    with opened(comm, data, test_split, log) as (dataset, test_split), ExitStack() as stack:
         with mpi.agreed(comm, f"opening {output}"):
-            test_split = split_to_judge(dataset, test_split, log)
-            dataset.split(test_split)  # an error now, not after hours
             folders = {method: RunFolder(comm, output / method, log) for method in chosen}
             if comm.rank == 0:
-                _check(output, folders, target)
+                check_folders(target, folders.values(), [TABLE])
                 lock = FolderLock(output, log)
                 lock.acquire()
                 stack.callback(lock.release)
@@ -160,16 +169,12 @@ def compare(
         for method, folder in folders.items():
             log.file = None  # of the method before
             log(f"{method}: {METHODS[method].about}")
-            report, peak, began_anew = train_measured(
-                method, session, data, target._replace(output=folder.path), options_for(method, shared)
-            )
-            fresh &= began_anew
-            if method not in known:
-                log.report(str(report))
-            with mpi.agreed(comm, f"reading {report.model}"):
-                model = Model(report.model)
-            judged = evaluate(comm, model, dataset, test_split, log)
-            line = MethodLine.of(method, model, judged, seconds=report.seconds, ranks=comm.size, peak_mib=peak)
+            options, report_it = options_for(method, shared), method not in known
+            trained = train_measured(method, session, data, target._replace(output=folder.path), options, report_it)
+            fresh &= trained.began_anew
+            judged = evaluate(comm, trained.model, dataset, test_split, log)
+            cost = {"seconds": trained.report.seconds, "ranks": comm.size, "peak_mib": trained.peak_mib}
+            line = MethodLine.of(method, trained.model, judged, **cost)
             lines.append(_trained_before(line, known[method]) if method in known else line)
             with mpi.agreed(comm, f"writing {output / TABLE}"):
                 if comm.rank == 0:
@@ -177,45 +182,51 @@ def compare(
                     write_csv(output / TABLE, [*lines, *to_come])
             if mpi.agreed_any(comm, session.signals.seen) and len(lines) < len(chosen):
                 raise Interrupted(f"a signal arrived: {len(lines)} of {len(chosen)} methods done; continue with --resume")
-    return Comparison(Path(data), lines, report, model, judged, shared, fresh)
+    return Comparison(Path(data), lines, trained.report, trained.model, judged, shared, fresh)
 
 
 @mpi.collective
 def _before(comm: mpi.Comm, target: Target, wanted: Sequence[str]) -> dict[str, object]:
-    """Collective over `comm`. What config.toml says of the first run there is of a comparison
-    that is continued; else nothing.
-    """
+    """Collective over `comm`. The config.toml of a continued comparison's first run, if any."""
     methods = [method for method in comparable() if not wanted or method in wanted]
     configs = (config_before(comm, target._replace(output=target.output / method)) for method in methods)
     return next((config for config in configs if config), {})
 
 
+class TrainedMethod(NamedTuple):
+    """A finished training."""
+
+    report: TrainReport
+    model: Model
+    peak_mib: float  # of the rank that needed most
+    began_anew: bool  # whether the peak is of this training alone
+
+
 @mpi.collective
-def train_measured(method: str, session: Session, *arguments: Any) -> tuple[TrainReport, float, bool]:
-    """Collective. What `registry.train` gives, the largest peak of a rank's memory (MiB), and
-    whether peaks began anew.
-    """
+def train_measured(method: str, session: Session, data: Path, target: Target, options: Any, says: bool = True) -> TrainedMethod:
+    """Collective. Train into a run folder; the report is shown if `says`."""
     began_anew = not mpi.agreed_any(session.comm, not forget_peak())
-    report = train(method, session, *arguments)
-    return report, mpi.allreduce_max(session.comm, peak_mib()), began_anew
+    report = train(method, session, data, target, options)
+    peak = mpi.allreduce_max(session.comm, peak_mib())
+    if says:
+        session.log.report(str(report))
+    with mpi.agreed(session.comm, f"reading {report.model}"):
+        return TrainedMethod(report, Model(report.model), peak, began_anew)
 
 
-def _check(output: Path, folders: dict[str, RunFolder], target: Target) -> None:
-    """Raise ConfigError if a run folder or the table may not be written: now, not after the
-    methods before. Local.
-    """
-    if output.exists() and not output.is_dir():
-        raise ConfigError(f"{output} is a file; --output must name a folder")
-    for folder in folders.values():
+def check_folders(target: Target, folders: Iterable[RunFolder], tables: Iterable[str]) -> None:
+    """Raise ConfigError if run folders or tables may not be written: now, not later. Local."""
+    if target.output.exists() and not target.output.is_dir():
+        raise ConfigError(f"{target.output} is a file; --output must name a folder")
+    for folder in folders:
         folder.check(target.force, target.resume)
-    check_output(output / TABLE, overwrite=target.force or target.resume)
+    for name in tables:
+        check_output(target.output / name, overwrite=target.force or target.resume)
 
 
 @mpi.collective
 def _known(comm: mpi.Comm, output: Path, folders: dict[str, RunFolder]) -> dict[str, MethodLine | None]:
-    """Collective over `comm`. The finished methods, each with its line of an earlier table, if
-    there is one.
-    """
+    """Collective over `comm`. The finished methods, each with its line of an earlier table."""
     found: dict[str, MethodLine | None] = {}
     with mpi.agreed(comm, f"reading {output / TABLE}"):
         if comm.rank == 0:
@@ -225,9 +236,7 @@ def _known(comm: mpi.Comm, output: Path, folders: dict[str, RunFolder]) -> dict[
 
 
 def _trained_before(line: MethodLine, before: MethodLine | None) -> MethodLine:
-    """The line of a method that was not trained now: what its training took is as an earlier
-    table says, else not known.
-    """
+    """With the cost of an earlier line of the same training; else it is not known."""
     if before is not None and before.is_of_same_model(line):
         return replace(line, seconds=before.seconds, ranks=before.ranks, peak_mib=before.peak_mib)
     return replace(line, seconds=math.nan, ranks=0, peak_mib=math.nan)
@@ -240,19 +249,16 @@ def write_csv(path: Path, lines: list[MethodLine]) -> None:
 
 
 def read_lines(path: Path) -> dict[str, MethodLine]:
-    """The lines that `write_csv` wrote, by method; none if there is no such file, or another
-    one. Local.
-    """
+    """The lines of `write_csv`, by method; none if there is no such file, or another. Local."""
     if not path.is_file():
         return {}
     try:
-        rows = read_csv(path)
-        lines = [MethodLine(row.pop("method"), objective=row.pop("objective", ""), **_numbers(row)) for row in rows]
-        return {line.method: replace(line, ranks=int(line.ranks)) for line in lines}
+        found = {}
+        for row in read_csv(path):
+            texts: dict[str, Any] = {"method": row.pop("method"), "objective": row.pop("objective", "")}
+            numbers: dict[str, Any] = {name: float(value or "nan") for name, value in row.items()}
+            line = MethodLine(**texts, **numbers)
+            found[line.method] = replace(line, ranks=int(line.ranks))
+        return found
     except (TypeError, ValueError, KeyError, csv.Error, DataError):
         return {}
-
-
-def _numbers(cells: dict[str, str]) -> dict[str, Any]:
-    """The numbers of a line of the table; NaN for an empty cell."""
-    return {name: float(value or "nan") for name, value in cells.items()}

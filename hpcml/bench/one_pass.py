@@ -27,9 +27,7 @@ LATER = 20  # steps of PROBE, when most rows no longer violate
 
 
 def _best_times(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """The shortest of `repeats` seconds of each call, in turn, each right after an untimed one:
-    passes follow one another.
-    """
+    """The shortest of `repeats` seconds of each call, in turn, each right after an untimed one."""
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(repeats):
         for name, call in calls.items():
@@ -41,9 +39,7 @@ def _best_times(calls: dict[str, Callable[[], object]], repeats: int) -> dict[st
 
 
 def _at_zero(objective: Objective, n_labels: int) -> Callable[[], None]:
-    """One pass for `n_labels` labels at w = 0, where every row violates and scatters: the worst
-    case.
-    """
+    """One pass for `n_labels` labels at w = 0, where every row violates: the worst case."""
     panels = [Panel(objective, width) for width in panel_widths(n_labels, "single")]
     label = int(objective.rows.n_positive.argmax())  # which one does not matter to the kernel
     for k in range(n_labels):
@@ -62,8 +58,7 @@ def _later(objective: Objective, n_labels: int) -> Callable[[], None]:
 
 
 def bench_pass(path: Path, labels_per_pass: tuple[int, ...] = LABELS, repeats: int = 7) -> list[dict[str, float]]:
-    """Time one pass over the rows for B labels against scipy's `X @ W` and `X.T @ R` together, on
-    one rank, for each B.
+    """Time one pass over the rows for B labels against scipy's `X @ W` and `X.T @ R`, on one rank.
 
     The pass (margins, losses, exact sums; no row dormant) is timed at w = 0, where every row
     violates ("pass"), and where PROBE is after 20 steps ("pass_later"). scipy multiplies float32

@@ -1,11 +1,10 @@
-"""`hpcml bench ovr`: our methods and other trainers, each on the same rows and cores, in turn,
-in one run.
-"""
+"""`hpcml bench ovr`: our methods and other trainers on the same rows and cores, in one run."""
 
 from __future__ import annotations
 
 import math
 import os
+import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -16,23 +15,22 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.bench.compare import intercept, objective_of, train_measured
+from hpcml.bench.compare import TrainedMethod, check_folders, intercept, mean_of_trained, objective_of, opened, train_measured
 from hpcml.bench.ovr_table import REFERENCE, OvrResult, TrainerLine, csv_text, json_text
 from hpcml.bench.peers import PeerProblem, PeerRun, Quality, choose_peers, run_peer
-from hpcml.bench.programs import PEERS
+from hpcml.bench.programs import BEST, PEERS, Cost
 from hpcml.bench.shared_options import choose_methods, loss_of, minimisers, options_for, with_shared_defaults
-from hpcml.bench.top_speed import top_speed
 from hpcml.data.dataset import DataFile
+from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluation.evaluate import evaluate
-from hpcml.evaluation.seen import split_to_judge
-from hpcml.evaluation.top import PRECISION_AT
-from hpcml.files.atomic import check_output, write_whole
+from hpcml.evaluation.scoring import MAX_LANES, WEIGHT_BYTES, blocks_of, scorer_of
+from hpcml.evaluation.top import PRECISION_AT, top_of
+from hpcml.files.atomic import write_whole
 from hpcml.files.temporary import scratch_folder
 from hpcml.log import Log
-from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.registry import METHODS
-from hpcml.model.linear import STATUS, Model
+from hpcml.model.linear import Model
 from hpcml.options import flag_of
 from hpcml.run.environment import environment
 from hpcml.run.folder import RunFolder
@@ -73,9 +71,7 @@ class OvrOptions:
 
 @dataclass
 class Bench:
-    """A run of the benchmark; `peers` loses those that cannot be run. Every method is collective
-    over `comm`.
-    """
+    """A run of the benchmark; `peers` loses those that cannot be run. All is collective."""
 
     session: Session
     dataset: DataFile
@@ -115,35 +111,32 @@ class Bench:
         target, options = Target(self.folder_of(method, tolerance), force), options_for(method, self.options)
         if options.tolerance:
             options = replace(options, **{options.tolerance: tolerance})
-        report, peak, _ = train_measured(method, self.session, self.dataset.path, target, options)
-        self.log.report(str(report))
-        with mpi.agreed(self.comm, f"reading {report.model}"):
-            model = Model(report.model)
+        trained = train_measured(method, self.session, self.dataset.path, target, options)
         if self.result is None:
-            self._begin_result(model, report)
+            self._begin_result(trained)
         if (tolerance, method) not in self.judged:
-            self.judged[tolerance, method] = self._judge(model)
-        return self._line(method, tolerance, repeat, report.seconds, report.cpu_seconds, peak)
+            self.judged[tolerance, method] = self._judge(trained.model)
+        cost = Cost(trained.report.seconds, trained.peak_mib, trained.report.cpu_seconds)
+        return self._line(method, tolerance, repeat, cost)
 
     @mpi.collective
     def _judge(self, model: Model) -> Quality:
         """Collective. What the run folder's model is worth."""
-        trained = model.labels["status"] != STATUS.index("degenerate")
-        f = float(np.mean(model.labels["f_min"][trained])) if trained.any() else float("nan")
         judged = evaluate(self.comm, model, self.dataset, self.test_split, self.log)
         self.result.n_seen = judged.n_seen
         precisions = tuple(judged.precision_at.get(k, math.nan) for k in PRECISION_AT)
         size, speed = model.path.stat().st_size / 1e6, top_speed(self.comm, model, self.dataset, self.test_split)
+        f = mean_of_trained(model, "f_min")
         return Quality(f, judged.macro("average_precision"), precisions, size, objective_of(model), speed)
 
     @mpi.collective
-    def _begin_result(self, model: Model, report: TrainReport) -> None:
+    def _begin_result(self, trained: TrainedMethod) -> None:
         """Collective. What all lines have in common, from the first model."""
-        found, cores = environment(self.comm), self.comm.allgather(sorted(os.sched_getaffinity(0)))
-        split = str(model.attrs["split"])
+        report, cores = trained.report, self.comm.allgather(sorted(os.sched_getaffinity(0)))
+        machine = environment(self.comm) | {"cores": sorted({core for own in cores for core in own}), "cpu": cpu_name()}
         self.result = OvrResult(
             data=self.dataset.path,
-            split=split,
+            split=str(trained.model.attrs["split"]),
             test_split=self.test_split,
             n_labels=report.n_labels - len(report.degenerate),
             n_rows=report.n_rows,
@@ -154,14 +147,12 @@ class Bench:
             ranks=self.comm.size,
             repeats=self.plan.repeats,
             drop=self.options.drop,
-            machine=found | {"cores": sorted({core for own in cores for core in own}), "cpu": cpu_name()},
+            machine=machine,
         )
 
     @mpi.collective
     def train_peer(self, name: str, tolerance: float, repeat: int) -> TrainerLine | None:
-        """Collective. Train with another program, on rank 0's node, while the other ranks sleep;
-        None if that is not possible.
-        """
+        """Collective. Train with a program on rank 0's node; None if that is not possible."""
         self.log(f"{name}, tolerance {tolerance:g}, {repeat} of {self.plan.repeats}")
         run: PeerRun | str = ""
         quality = self.judged.get((tolerance, name))
@@ -178,12 +169,10 @@ class Bench:
             return None
         self.judged[tolerance, name] = quality
         self.result.versions[name] = run.version
-        return self._line(name, tolerance, repeat, run.seconds, run.cpu_seconds, run.peak_mib)
+        return self._line(name, tolerance, repeat, Cost(run.seconds, run.peak_mib, run.cpu_seconds))
 
     def _run_peer(self, name: str, tolerance: float, quality: Quality | None) -> tuple[PeerRun | str, Quality | None]:
-        """Train with another program and judge its model, unless that is known. Local; on rank
-        0.
-        """
+        """Train with a program and judge its model, unless that is known. Local; on rank 0."""
         method = first_with(PEERS[name].penalty, self.methods)
         model = Model(self.folder_of(method, self.plan.tolerances[0]) / "model.h5")
         # Made anew each time: what is kept would count in our own methods' peaks.
@@ -193,10 +182,9 @@ class Bench:
         folder = self.folder / PEERS[name].penalty
         folder.mkdir(exist_ok=True)
         problem.write(folder)
-        about = {"tolerance": tolerance, "threads": self.comm.size, "seed": self.options.seed}
+        about = {"C": problem.C, "tolerance": tolerance, "threads": self.comm.size, "seed": self.options.seed, "bias": problem.bias}
         about |= {"max_passes": self.options.max_steps or METHODS[REFERENCE].options.steps, "cores": self.result.machine["cores"]}
-        about |= {"bias": problem.bias}
-        run = run_peer(name, self.plan.peer_python, folder, problem, self.plan.peer_limit, self.session.signals, **about)
+        run = run_peer(name, self.plan.peer_python, folder, about, self.plan.peer_limit, self.session.signals)
         if isinstance(run, PeerRun) and quality is None:
             try:
                 objective = objective_of(model) if PEERS[name].loss else ""
@@ -205,22 +193,31 @@ class Bench:
                 return f"what it gave is of no use: {error}", None
         return run, quality
 
-    def _line(self, trainer: str, tolerance: float, repeat: int, seconds: float, cpu: float, peak: float) -> TrainerLine:
+    def _line(self, trainer: str, tolerance: float, repeat: int, cost: Cost) -> TrainerLine:
         """Keep the line of a training that is done."""
-        quality, n_labels = self.judged[tolerance, trainer], max(1, self.result.n_labels)
-        each: tuple[Any, ...] = (
-            quality.f,
-            quality.average_precision,
-            *quality.precisions,
-            quality.model_mb,
-            peak,
-            quality.objective,
-            quality.rows_per_second,
-            cpu,
-        )
-        line = TrainerLine(tolerance, trainer, repeat, seconds, 1000 * seconds / n_labels, *each)
+        quality, ms = self.judged[tolerance, trainer]._asdict(), 1000 * cost.seconds / max(1, self.result.n_labels)
+        quality |= dict(zip(("p1", "p3", "p5"), quality.pop("precisions"), strict=True))
+        line = TrainerLine(tolerance, trainer, repeat, ms_per_label=ms, **cost._asdict(), **quality)
         self.result.lines.append(line)
         return line
+
+
+@mpi.collective
+def top_speed(comm: mpi.Comm, model: Model, dataset: DataFile, split: str) -> float:
+    """Collective over `comm`. Rows given their BEST best labels in a second; NaN without rows.
+
+    The model is ready, and the second is one of processor time, of the rank that takes longest.
+    """
+    shard = load_shard(comm, dataset, split)
+    scorer: Any = scorer_of(model, shard, np.arange(model.n_labels))
+    scorer.warm_up(comm)
+    top = top_of(comm, scorer, BEST, keeps=8 * model.n_labels * model.n_features <= WEIGHT_BYTES)
+    begin = time.process_time()
+    with mpi.agreed(comm, "finding the best labels"):
+        for _, rows in blocks_of(shard.rows, MAX_LANES):
+            top.best(scorer, rows)
+    seconds, (_, total) = mpi.allreduce_max(comm, time.process_time() - begin), mpi.exclusive_sum(comm, [shard.rows.size])
+    return int(total[0]) / seconds if total[0] else math.nan
 
 
 def cpu_name() -> str:
@@ -242,22 +239,26 @@ def first_with(penalty: str, methods: Sequence[str]) -> str:
     return next(method for method in methods if METHODS[method].penalty == penalty)
 
 
-def check_peers(peers: Sequence[str], methods: Sequence[str], options: Any) -> None:
-    """Raise ConfigError if some program would train something else than our methods with its
-    penalty.
-    """
+def choose_trainers(plan: OvrOptions, options: Any) -> tuple[list[str], list[str]]:
+    """The methods and the programs to train. Raises ConfigError for options that do not fit."""
+    for kind in {method.options for method in minimisers().values() if method.options.tolerance}:
+        value = getattr(options, kind.tolerance)
+        if value != getattr(kind, kind.tolerance):
+            raise ConfigError(f"--{flag_of(kind.tolerance)} {value} has no effect: the tolerances are those of --tol")
+    methods = methods_of(plan, options)
+    peers = choose_peers(plan.peers, methods, {METHODS[name].penalty: loss_of(METHODS[name], options) for name in methods})
     for peer in (PEERS[name] for name in peers):
         method = METHODS[first_with(peer.penalty, methods)]
         if loss_of(method, options) != (peer.loss or loss_of(method, options)) or options.positive_weight not in ("1", "1.0"):
             raise ConfigError(f"the other trainers minimise the {peer.loss} loss, all rows of weight 1; add --peer none")
+    return methods, peers
 
 
 @mpi.collective
 def bench_ovr(
     session: Session, data: Path, target: Target, plan: OvrOptions, options: Any, test_split: str | None = None
 ) -> OvrResult:
-    """Collective over the session. Train with every method and peer at every tolerance, judge,
-    write the table.
+    """Collective. Train with every method and peer at every tolerance, judge, write the table.
 
     `options` are shared by the methods (`shared_options`). Raises ConfigError, DataError for what
     the user can mend; a peer that cannot be run is left out, with a reason.
@@ -265,27 +266,16 @@ def bench_ovr(
     plan.validate()
     options.validate()
     options = with_shared_defaults(options, {})
-    for kind in {method.options for method in minimisers().values() if method.options.tolerance}:
-        if getattr(options, kind.tolerance) != getattr(kind, kind.tolerance):
-            value = getattr(options, kind.tolerance)
-            raise ConfigError(f"--{flag_of(kind.tolerance)} {value} has no effect: the tolerances are those of --tol")
-    methods = methods_of(plan, options)
-    losses = {METHODS[name].penalty: loss_of(METHODS[name], options) for name in methods}
-    peers = choose_peers(plan.peers, methods, losses)
-    check_peers(peers, methods, options)
+    methods, peers = choose_trainers(plan, options)
     comm, log, output = session.comm, session.log, target.output
     if peers and mpi.ranks_on_node(comm) < comm.size:
         raise ConfigError("the other trainers run on one node: start all ranks on one, or add --peer none")
-    with mpi.agreed(comm, f"opening {data}"):
-        dataset = DataFile(data)
-    with dataset, ExitStack() as stack:
-        with mpi.agreed(comm, f"opening {output}"):
-            test_split = split_to_judge(dataset, test_split, log)
-            dataset.split(test_split)  # an error now, not after hours
+    with opened(comm, data, test_split, log) as (dataset, test_split), ExitStack() as stack:
         bench = Bench(session, dataset, output, options, plan, methods, peers, test_split)
         with mpi.agreed(comm, f"opening {output}"):
             if comm.rank == 0:
-                _check(bench, target.force)
+                paths = (bench.folder_of(method, tolerance) for method in methods for tolerance in plan.tolerances)
+                check_folders(target._replace(resume=False), (RunFolder(comm, path, log) for path in paths), FILES)
                 bench.folder = stack.enter_context(scratch_folder("hpcml-peers"))
         try:
             for repeat, tolerance in bench.turns():
@@ -298,19 +288,6 @@ def bench_ovr(
         except Interrupted:
             raise Interrupted("a signal or the time limit ended the benchmark; begin again with --force") from None
     return bench.result
-
-
-def _check(bench: Bench, force: bool) -> None:
-    """Raise ConfigError if a run folder or a table may not be written: now, not after the
-    methods before. Local.
-    """
-    if bench.output.exists() and not bench.output.is_dir():
-        raise ConfigError(f"{bench.output} is a file; --output must name a folder")
-    for method in bench.methods:
-        for tolerance in bench.plan.tolerances:
-            RunFolder(bench.comm, bench.folder_of(method, tolerance), bench.log).check(force, resume=False)
-    for name in FILES:
-        check_output(bench.output / name, overwrite=force)
 
 
 @mpi.collective

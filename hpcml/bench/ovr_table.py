@@ -1,6 +1,4 @@
-"""The results of `hpcml bench ovr`: a table for each tolerance for people, every training as
-CSV, everything as JSON.
-"""
+"""The results of `hpcml bench ovr`: a table of each tolerance, all trainings as CSV, and JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +7,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+from hpcml.bench.compare import number
 from hpcml.bench.programs import PEERS
 from hpcml.evaluation.report import cell
 from hpcml.evaluation.seen import seen_note
@@ -63,15 +62,19 @@ class OvrResult:
     machine: dict[str, object] = field(default_factory=dict)
 
     def fastest(self, tolerance: float) -> list[TrainerLine]:
-        """Of each trainer at a tolerance the repetition that took least, in the order of
-        training.
-        """
+        """Of each trainer at a tolerance the repetition that took least, in training order."""
         best: dict[str, TrainerLine] = {}
         for line in self.lines:
             if line.tolerance == tolerance:
                 before = best.setdefault(line.trainer, line)
                 best[line.trainer] = min(before, line, key=lambda each: each.seconds)
         return list(best.values())
+
+    def beside_reference(self, tolerance: float) -> list[tuple[TrainerLine, tuple[float, float, float]]]:
+        """The fastest of each trainer, with how it stands `against` the reference."""
+        lines = self.fastest(tolerance)
+        reference = next((line for line in lines if line.trainer == REFERENCE), None)
+        return [(line, against(line, reference)) for line in lines]
 
     def tolerances(self) -> list[float]:
         """The tolerances, in the order of training."""
@@ -102,24 +105,15 @@ class OvrResult:
 
     def _table(self, tolerance: float) -> list[str]:
         """The lines of one tolerance."""
-        lines = self.fastest(tolerance)
-        reference = next((line for line in lines if line.trainer == REFERENCE), None)
         heading = [f"tolerance {tolerance:g}", "seconds", "CPU s", "ms/label", f"/ {REFERENCE}", "f", "± %", "MAP", "±"]
         heading += [*(f"P@{k}" for k in PRECISION_AT), "model MB", "MiB", "rows/s"]
         rows = [[*heading, *([] if self.together else ["objective"])]]
-        for line in lines:
-            ratio, f, gain = against(line, reference)
-            cells = [_number(line.seconds, 3), _number(line.cpu_seconds, 3), _number(line.ms_per_label, 2), _number(ratio, 2)]
-            cells += [
-                _number(line.f, 6),
-                _number(f, 2, "+"),
-                cell(line.average_precision),
-                _number(gain, 4, "+"),
-                *map(cell, (line.p1, line.p3, line.p5)),
-            ]
-            cells += [_number(line.model_mb, 1), _number(line.peak_mib, 0), _number(line.rows_per_second, 0)]
-            rows.append([line.trainer, *cells])
-            rows[-1] += [] if self.together else [line.objective or "-"]
+        for line, (ratio, f, gain) in self.beside_reference(tolerance):
+            cells = [number(line.seconds, 3), number(line.cpu_seconds, 3), number(line.ms_per_label, 2), number(ratio, 2)]
+            cells += [number(line.f, 6), number(f, 2, "+"), cell(line.average_precision), number(gain, 4, "+")]
+            cells += [*map(cell, (line.p1, line.p3, line.p5)), number(line.model_mb, 1)]
+            cells += [number(line.peak_mib, 0), number(line.rows_per_second, 0)]
+            rows.append([line.trainer, *cells, *([] if self.together else [line.objective or "-"])])
         return tables.table(rows)
 
     def _notes(self) -> list[str]:
@@ -145,18 +139,12 @@ class OvrResult:
 
 
 def against(line: TrainerLine, reference: TrainerLine | None) -> tuple[float, float, float]:
-    """Seconds / the reference's, f above the reference's in per cent, MAP above the reference's;
-    NaN where not known.
-    """
+    """Seconds / the reference's; f (per cent) and MAP above the reference's; NaN: not known."""
     if reference is None:
         return math.nan, math.nan, math.nan
     same = reference.f and line.objective == reference.objective
     f = 100 * (line.f / reference.f - 1) if same else math.nan
     return line.seconds / reference.seconds, f, line.average_precision - reference.average_precision
-
-
-def _number(value: float, digits: int, sign: str = "") -> str:
-    return "-" if math.isnan(value) else f"{value:{sign}.{digits}f}"
 
 
 def csv_text(result: OvrResult) -> str:
@@ -172,11 +160,9 @@ def json_text(result: OvrResult) -> str:
     """Everything, with the table's ratios; what is not known is null."""
     tables = []
     for tolerance in result.tolerances():
-        lines = result.fastest(tolerance)
-        reference = next((line for line in lines if line.trainer == REFERENCE), None)
-        for line in lines:
+        for line, ratios in result.beside_reference(tolerance):
             names = ("seconds_ratio", "f_percent_above", "average_precision_above")
-            tables.append(asdict(line) | dict(zip(names, against(line, reference), strict=True)))
+            tables.append(asdict(line) | dict(zip(names, ratios, strict=True)))
     content = {each.name: getattr(result, each.name) for each in fields(result) if each.name not in ("lines", "data")}
     content |= {
         "data": str(result.data),

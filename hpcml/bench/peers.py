@@ -1,6 +1,4 @@
-"""Running other trainers on the rows that our methods are trained on, and judging what they give
-as ours is judged.
-"""
+"""Other trainers, run on the rows of our methods and judged as ours are judged."""
 
 from __future__ import annotations
 
@@ -13,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,11 +36,8 @@ NO_PEERS = "none"
 POLL_SECONDS = 0.05
 
 
-@dataclass(frozen=True)
-class Quality:
-    """How good a trainer's models are; NaN where it cannot be known. `f` is the mean over the
-    labels that were trained.
-    """
+class Quality(NamedTuple):
+    """How good a trainer's models are; NaN where it cannot be known."""
 
     f: float
     average_precision: float
@@ -64,13 +60,11 @@ class PeerRun:
 
 
 def choose_peers(wanted: tuple[str, ...], methods: Sequence[str], losses: Mapping[str, str]) -> list[str]:
-    """The peers to run beside the methods, each once; if none is named, all with the penalty of
-    some method and its loss.
+    """The peers to run beside the methods, each once; by default all with their penalty and loss.
 
     `losses` are the methods' by their penalty. Where no peer has a loss, those with the first one
-    of its penalty are chosen.
-
-    Raises ConfigError for one that does not exist, or has another penalty.
+    of its penalty are chosen. Raises ConfigError for one that does not exist, or has another
+    penalty.
     """
     penalties = {METHODS[method].penalty for method in methods}
     for name in wanted:
@@ -90,13 +84,10 @@ def choose_peers(wanted: tuple[str, ...], methods: Sequence[str], losses: Mappin
 
 
 class PeerProblem:
-    """The rows, label sets and labels that the models of a run were trained on, for programs
-    beside us. All of it is local.
-    """
+    """Rows, label sets and labels of a run's models, for programs beside us. All is local."""
 
     def __init__(self, dataset: DataFile, model: Model, split: str, test_split: str, bias: bool) -> None:
-        """`model` is any of the run's models with the penalty of the programs. Raises DataError,
-        MemoryError.
+        """`model` is any of the run's with the programs' penalty. Raises DataError, MemoryError.
 
         With `bias` the rows have the constant feature, always if the penalty is the elastic net.
         """
@@ -112,9 +103,7 @@ class PeerProblem:
 
     @property
     def C(self) -> float:
-        """LIBLINEAR's C: its objective ½‖w‖² + C Σ ℓ, or ‖w‖₁ + C Σ ℓ, is f(w)/λ, or f(w)/λ₁
-        where λ₂ = 0.
-        """
+        """LIBLINEAR's C: ½‖w‖² + C Σ ℓ, or ‖w‖₁ + C Σ ℓ, is f(w)/λ, or f(w)/λ₁ where λ₂ = 0."""
         return 1.0 / (float(self.lam if self.l1 is None else self.l1) * self.X.shape[0])
 
     def write(self, folder: Path) -> None:
@@ -125,8 +114,7 @@ class PeerProblem:
             sp.save_npz(folder / f"{name}.npz", sp.csr_matrix(matrix, dtype=np.float32), compressed=False)
 
     def judge(self, folder: Path) -> tuple[float, float, tuple[float, ...]]:
-        """f, macro MAP and P@k of what a program left in the folder; NaN for what that does not
-        tell.
+        """f, macro MAP and P@k of what a program left; NaN for what that does not tell.
 
         Raises OSError, ValueError if it is not what it should be.
         """
@@ -156,9 +144,7 @@ class PeerProblem:
         return np.nan if weights is None else self.objective(weights), average, self._precisions(best.sort())
 
     def _judge_best(self, labels: np.ndarray) -> tuple[float, ...]:
-        """P@k of the best of the labels that were trained, for each test row; −1 is none. Raises
-        ValueError.
-        """
+        """P@k of each test row's best trained labels; −1 is none. Raises ValueError."""
         n_rows, n_labels = self.X_test.shape[0], self.trained.size
         if labels.shape != (n_rows, BEST) or labels.dtype != np.int32 or not -1 <= labels.min() <= labels.max() < n_labels:
             raise ValueError(f"there are {labels.shape} best labels of test rows")
@@ -168,18 +154,14 @@ class PeerProblem:
         return self._precisions(best, found >= 0)
 
     def _precisions(self, best: Best, there: np.ndarray | bool = True) -> tuple[float, ...]:
-        """P@k of the best labels of the test rows, of those that are `there`; NaN for a label
-        alone, as `evaluate` has it.
-        """
+        """P@k of the best labels that are `there`; NaN for a label alone, as in `evaluate`."""
         rows, labels = self.Y_test.nonzero()
         hits = (are_true(best, rows, labels, len(self.names)) & there).sum(axis=0, dtype=np.int64)
         several = len(self.names) > 1
         return tuple(at if several else math.nan for at in precision_at(hits, self.X_test.shape[0]).values())
 
     def objective(self, weights: sp.csr_matrix) -> float:
-        """The mean over the labels that were trained of f(w) = λ/2 ‖w‖² + (1/m) Σ ℓ, hinge or
-        logistic, or of the elastic net's.
-        """
+        """The mean over the trained labels of f(w) = λ/2 ‖w‖² + (1/m) Σ ℓ, or the elastic net's."""
         total, Y = 0.0, self.Y.tocsc()
         for begin, end in self._blocks(self.trained.size):
             W = weights[begin:end].toarray().astype(np.float64)
@@ -225,44 +207,19 @@ def _average_precision(scores: np.ndarray, positives: np.ndarray) -> float:
 
 
 def run_peer(
-    name: str, python: Path | None, folder: Path, problem: PeerProblem, limit: float, signals: StopSignals, **about: object
+    name: str, python: Path | None, folder: Path, about: dict[str, object], limit: float, signals: StopSignals
 ) -> PeerRun | str:
-    """Train with a peer in a process of its own, or say why not. Local; `about` is what
-    `ProgramInput` has besides matrices.
-    """
+    """Train with a peer in its own process, or say why not. Local; `about`: for `ProgramInput`."""
     for left in ("result.json", "weights.npz", "scores.npy", "best.npy"):  # of the one before
         (folder / left).unlink(missing_ok=True)
     shutil.rmtree(folder / name, ignore_errors=True)
-    (folder / "problem.json").write_text(json.dumps({"C": problem.C, **about}), encoding="utf-8")
-    variables = mpi.environment_alone() | dict.fromkeys(
-        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(about["threads"])
-    )
-    variables["PYTHONSAFEPATH"] = "1"
-    command = [
-        str(Path(python or sys.executable).absolute()),
-        str(Path(programs.__file__).resolve()),
-        name,
-        str(folder.resolve()),
-    ]
-    said = folder / "said.txt"
-    with said.open("wb") as out:
-        try:
-            process = subprocess.Popen(
-                command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
-            )
-        except OSError as error:
-            return f"it cannot be started: {error.strerror}"
-        try:
-            with undone(process.kill):
-                reason = _wait(process, limit, signals)
-        finally:
-            process.kill()
-            process.wait()
+    (folder / "problem.json").write_text(json.dumps(about), encoding="utf-8")
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(about["threads"]))
+    variables = mpi.environment_alone() | threads | {"PYTHONSAFEPATH": "1"}
+    command = [str(Path(python or sys.executable).absolute()), str(Path(programs.__file__).resolve()), name, str(folder.resolve())]
+    reason = _ended(command, folder, variables, limit, signals)
     if reason:
         return reason
-    if process.returncode or not (folder / "result.json").exists():
-        last = " ".join(said.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:])
-        return f"it failed (exit code {process.returncode}): {''.join(c if c.isprintable() else '?' for c in last)[:200]}"
     try:
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         if "missing" in result:
@@ -272,13 +229,27 @@ def run_peer(
         return f"what it gave is of no use: {error}"
 
 
-def _wait(process: subprocess.Popen, limit: float, signals: StopSignals) -> str:
-    """Wait for a process to end: "", or why there is no more waiting. Local."""
-    end = time.monotonic() + limit
-    while process.poll() is None:
-        if signals.seen:
-            return "a signal arrived"
-        if time.monotonic() > end:
-            return f"it took more than {limit:g} s"
-        time.sleep(POLL_SECONDS)
+def _ended(command: list[str], folder: Path, variables: dict[str, str], limit: float, signals: StopSignals) -> str:
+    """Run a program that leaves result.json in the folder: "", or why it did not. Local."""
+    said, end = folder / "said.txt", time.monotonic() + limit
+    with said.open("wb") as out:
+        try:
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
+            process = subprocess.Popen(command, cwd=folder, env=variables, **streams)
+        except OSError as error:
+            return f"it cannot be started: {error.strerror}"
+        try:
+            with undone(process.kill):
+                while process.poll() is None:
+                    if signals.seen:
+                        return "a signal arrived"
+                    if time.monotonic() > end:
+                        return f"it took more than {limit:g} s"
+                    time.sleep(POLL_SECONDS)
+        finally:
+            process.kill()
+            process.wait()
+    if process.returncode or not (folder / "result.json").exists():
+        last = " ".join(said.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:])
+        return f"it failed (exit code {process.returncode}): {''.join(c if c.isprintable() else '?' for c in last)[:200]}"
     return ""

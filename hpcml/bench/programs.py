@@ -1,5 +1,4 @@
-"""Other trainers of one-versus-rest models, each run as a program of its own:
-`python programs.py NAME FOLDER`.
+"""Other trainers of one-versus-rest models, as programs: `python programs.py NAME FOLDER`.
 
 It needs nothing of hpcml, for the Python that has a trainer need not have us. FOLDER holds X.npz
 and Y.npz (training rows; Y has a column for each label to train), X_test.npz and problem.json;
@@ -35,9 +34,7 @@ BEST = 5  # labels of a test row, of trainers that do not score them all
 
 
 class ProgramInput(NamedTuple):
-    """The problem of every column of Y: LIBLINEAR's ½‖w‖² + C Σ ℓ without a bias, or what `l1`
-    is about.
-    """
+    """The problem of each column of Y: ½‖w‖² + C Σ ℓ without a bias, or what `l1` is about."""
 
     X: sp.csr_matrix  # float32, training rows
     Y: sp.csr_matrix  # float32, ones
@@ -52,9 +49,7 @@ class ProgramInput(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """The cost of training: seconds, the largest resident memory of the process until then, the
-    loaded rows included, and processor time, of all threads.
-    """
+    """Of training: seconds, the process's peak of memory by then, all threads' processor time."""
 
     seconds: float
     peak_mib: float
@@ -62,10 +57,7 @@ class Cost(NamedTuple):
 
 
 class PeerModel(NamedTuple):
-    """The result of a trainer: the cost of training; weights (labels × features), scores (test rows
-    × labels), or the best labels (test rows × BEST) and how many rows were given them in a second
-    of processor time.
-    """
+    """The cost of training, and weights, scores, or best labels with the speed of finding them."""
 
     cost: Cost
     weights: sp.csr_matrix | None = None
@@ -96,23 +88,12 @@ def timed(work: Callable[[], Any]) -> tuple[Any, Cost]:
 
 
 def napkinxc(problem: ProgramInput) -> PeerModel:
-    """napkinXC's binary relevance: DiSMEC's scheme, LIBLINEAR's solver for one label after
-    another in each thread.
-    """
+    """napkinXC's binary relevance: DiSMEC's scheme, LIBLINEAR's solver, a label after another."""
     from napkinxc.models import BR
 
-    model = BR(
-        str(problem.folder / "model"),
-        liblinear_solver="L2R_L1LOSS_SVC_DUAL",
-        liblinear_c=problem.C,
-        liblinear_eps=problem.tolerance,
-        liblinear_max_iter=problem.max_passes,
-        weights_threshold=0,
-        bias=0,
-        norm=False,
-        threads=problem.threads,
-        seed=problem.seed,
-    )
+    solver = {"liblinear_c": problem.C, "liblinear_eps": problem.tolerance, "liblinear_max_iter": problem.max_passes}
+    options = {"weights_threshold": 0, "bias": 0, "norm": False, "threads": problem.threads, "seed": problem.seed}
+    model = BR(str(problem.folder / "model"), liblinear_solver="L2R_L1LOSS_SVC_DUAL", **solver, **options)
     labels = [row.tolist() for row in np.split(problem.Y.indices, problem.Y.indptr[1:-1])]
     _, cost = timed(lambda: model.fit(problem.X, labels))
     weights = read_napkinxc((problem.folder / "model" / "weights.bin").read_bytes(), problem.X.shape[1])
@@ -120,9 +101,7 @@ def napkinxc(problem: ProgramInput) -> PeerModel:
 
 
 def read_napkinxc(content: bytes, n_features: int) -> sp.csr_matrix:
-    """The weights in a file weights.bin (of version 0.7): feature j is number j + 2; a label may
-    have its sign turned.
-    """
+    """The weights in weights.bin (version 0.7): feature j is number j + 2; signs may be turned."""
     (n_labels,) = struct.unpack_from("<i", content)
     place, rows = 4, []
     for _ in range(n_labels):
@@ -142,9 +121,7 @@ def read_napkinxc(content: bytes, n_features: int) -> sp.csr_matrix:
 
 
 def pecos(problem: ProgramInput) -> PeerModel:
-    """PECOS: a tree of one level, whose only cluster has all labels, so that every row is a
-    negative of every other label.
-    """
+    """PECOS: a tree whose one cluster has all labels, so each row is a negative of each label."""
     from pecos.xmc.base import MLModel, MLProblem
 
     matrices = MLProblem(problem.X, problem.Y, threads=problem.threads)
@@ -165,9 +142,7 @@ def pecos(problem: ProgramInput) -> PeerModel:
 
 
 def vowpal(problem: ProgramInput) -> PeerModel:
-    """Vowpal Wabbit: one pass of its online rule (hinge, its defaults), one thread; C and the
-    tolerance mean nothing to it.
-    """
+    """Vowpal Wabbit: one pass of its online rule (hinge), one thread; without C and tolerance."""
     from vowpalwabbit import Workspace
 
     n_labels = problem.Y.shape[1]
@@ -206,9 +181,7 @@ def _vowpal_lines(X: sp.csr_matrix) -> list[str]:
 
 
 def omikuji(problem: ProgramInput) -> PeerModel:
-    """Omikuji's label trees (Parabel) with its defaults: not every label is trained on all rows,
-    nor scored for a row.
-    """
+    """Omikuji's label trees (Parabel), by default: a label sees some rows, a row some labels."""
     from omikuji import Model
 
     n_features, text = problem.X.shape[1] - problem.bias, problem.folder / "train.txt"  # it adds a constant feature itself
@@ -238,23 +211,17 @@ def _rows(matrix: sp.csr_matrix) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def l1(problem: ProgramInput) -> PeerModel:
-    """LIBLINEAR's ‖w‖₁ + C Σ logistic, one label after another in one thread; the last feature
-    of the rows is the constant one.
-    """
+    """LIBLINEAR's ‖w‖₁ + C Σ logistic in one thread; the rows' last feature is the constant one."""
     return _logistic(problem, problem.X[:, :-1], penalty="l1", intercept_scaling=INTERCEPT_SCALING)
 
 
 def logistic(problem: ProgramInput) -> PeerModel:
-    """LIBLINEAR's ½‖w‖² + C Σ logistic by dual coordinate descent (-s 7), one label after
-    another in one thread.
-    """
+    """LIBLINEAR's ½‖w‖² + C Σ logistic by dual coordinate descent (-s 7), in one thread."""
     return _logistic(problem, problem.X, dual=True, fit_intercept=False)
 
 
 def _logistic(problem: ProgramInput, X: sp.csr_matrix, **given: Any) -> PeerModel:
-    """scikit-learn's LogisticRegression, whose solver is LIBLINEAR, with these options; with an
-    intercept as the last weight.
-    """
+    """scikit-learn's LogisticRegression by LIBLINEAR; an intercept becomes the last weight."""
     from sklearn.linear_model import LogisticRegression
 
     X = X.astype(np.float64)
@@ -279,50 +246,37 @@ def _logistic(problem: ProgramInput, X: sp.csr_matrix, **given: Any) -> PeerMode
     return PeerModel(cost, weights)
 
 
+_SKLEARN = ("scikit-learn", "sklearn.linear_model")
+_CHECKED = "training alone, which checks and copies the rows for every label"
 PEERS = {
     "napkinxc": Peer(
         "napkinxc", "napkinxc.models", napkinxc, "binary relevance, as DiSMEC", "with copying the rows and writing the model"
     ),
     "pecos": Peer("libpecos", "pecos.xmc.base", pecos, "one cluster of all labels", "training alone"),
     "vowpalwabbit": Peer(
-        "vowpalwabbit",
-        "vowpalwabbit",
-        vowpal,
+        *("vowpalwabbit", "vowpalwabbit", vowpal),
         "one online pass in random order, one thread, at most 2^26 weights, not this objective",
         "parsed rows, learning alone",
     ),
     "omikuji": Peer(
-        "omikuji",
-        "omikuji",
-        omikuji,
+        *("omikuji", "omikuji", omikuji),
         "3 label trees (Parabel), no seed, not this objective; it leaves out weights below 0.1, and looks for the best labels only",
         "with reading the rows as text; rows/s: a row at a time from Python",
         loss="",
     ),
     "liblinear-l1": Peer(
-        "scikit-learn",
-        "sklearn.linear_model",
-        l1,
-        "scikit-learn's LogisticRegression, the L1 penalty alone (λ₂ = 0), one thread",
-        "training alone, which checks and copies the rows for every label",
+        *(*_SKLEARN, l1, "scikit-learn's LogisticRegression, the L1 penalty alone (λ₂ = 0), one thread", _CHECKED),
         loss="logistic",
         penalty="elastic net",
     ),
     "liblinear-logistic": Peer(
-        "scikit-learn",
-        "sklearn.linear_model",
-        logistic,
-        "scikit-learn's LogisticRegression, LIBLINEAR's solver -s 7, one thread",
-        "training alone, which checks and copies the rows for every label",
-        loss="logistic",
+        *(*_SKLEARN, logistic, "scikit-learn's LogisticRegression, LIBLINEAR's solver -s 7, one thread", _CHECKED), loss="logistic"
     ),
 }
 
 
 def main(name: str, folder: Path) -> None:
-    """Train with a peer and leave what came of it in the folder; {"missing": …} if it is not
-    installed.
-    """
+    """Train with a peer and leave the result in the folder; {"missing": …} if not installed."""
     ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
     about = json.loads((folder / "problem.json").read_text(encoding="utf-8"))
     os.sched_setaffinity(0, about.pop("cores"))
@@ -343,15 +297,8 @@ def main(name: str, folder: Path) -> None:
     else:
         np.save(folder / "best.npy", trained.best)
     size = sum(path.stat().st_size for path in (work / "model").rglob("*") if path.is_file())
-    _leave(
-        folder,
-        trained.cost._asdict()
-        | {
-            "model_bytes": size,
-            "version": _version(PEERS[name].package),
-            "rows_per_second": trained.rows_per_second,
-        },
-    )
+    more = {"model_bytes": size, "version": _version(PEERS[name].package), "rows_per_second": trained.rows_per_second}
+    _leave(folder, trained.cost._asdict() | more)
 
 
 def _version(package: str) -> str:

@@ -16,16 +16,12 @@ from hpcml.options import check_used, default_of, flag_of, help_of
 
 
 def comparable() -> dict[str, Method]:
-    """The methods that minimise a convex loss and a penalty: those that can be trained side by
-    side.
-    """
+    """The methods that minimise a convex loss and a penalty."""
     return {name: method for name, method in METHODS.items() if method.losses}
 
 
 def minimisers(penalty: str = "l2") -> dict[str, Method]:
-    """Those with that penalty: with the same loss they minimise the same, and can be compared by
-    the objective.
-    """
+    """Those with that penalty: with the same loss they minimise the same objective."""
     return {name: method for name, method in comparable().items() if method.penalty == penalty}
 
 
@@ -37,17 +33,13 @@ def losses_of(penalty: str) -> list[str]:
 
 
 def loss_of(method: Method, shared: Any) -> str:
-    """The loss of a method in a comparison: the one that is given if its penalty goes with it,
-    else the default of its penalty.
-    """
+    """The given loss if it goes with the method's penalty, else the penalty's default."""
     losses = losses_of(method.penalty)
     return shared.loss if shared.loss in losses else losses[0]
 
 
 def shared_options() -> type:
-    """A dataclass with the options of all `comparable` methods; None where each method has a
-    default of its own.
-    """
+    """The options of all `comparable` methods as a dataclass; None where defaults differ."""
     methods = comparable()
     defaults = _defaults(methods)
     found: dict[str, tuple[str, Any, Field]] = {}
@@ -84,9 +76,7 @@ def _defaults(methods: Mapping[str, Method]) -> dict[str, dict[str, object]]:
 
 
 def _told(option: str, text: str, defaults: Mapping[str, object]) -> str:
-    """The help of an option whose meaning or default is not the same for all methods; "" for
-    others.
-    """
+    """The help of an option whose meaning or default is not one for all methods; else ""."""
     if option == "loss":
         usual, *others = _penalties()
         losses = losses_of(usual)
@@ -127,8 +117,7 @@ def _validate(shared: Any) -> None:
 
 
 def with_shared_defaults(shared: Any, before: Mapping[str, object]) -> Any:
-    """The options with an intercept or none, and what `with_defaults` takes from the run that is
-    continued (`before`).
+    """The options with an intercept or none, and what `with_defaults` takes from the run `before`.
 
     A loss that nobody gave stays None: `loss_of` tells each method's.
     """
@@ -138,9 +127,7 @@ def with_shared_defaults(shared: Any, before: Mapping[str, object]) -> Any:
 
 
 def options_for(method: str, shared: Any) -> Any:
-    """Those of the shared options that a method has, as it takes them; its own default where
-    nobody gave a value.
-    """
+    """A method's own of the shared options; its own default where nobody gave a value."""
     kind = METHODS[method]
     given = {name: value for name in kind.option_names if (value := getattr(shared, name)) is not None}
     return kind.options(**given | {"loss": loss_of(kind, shared)})
@@ -149,8 +136,7 @@ def options_for(method: str, shared: Any) -> Any:
 def choose_methods(wanted: Sequence[str], shared: Any) -> list[str]:
     """The methods to compare, each once; all that minimise the loss if none is wanted.
 
-    Raises ConfigError for one that does not exist or cannot be trained with these options, and for
-    an option that none has.
+    Raises ConfigError for one that does not exist, that cannot be trained so, an unused option.
     """
     known = comparable()
     for method in wanted:
@@ -178,9 +164,7 @@ def choose_methods(wanted: Sequence[str], shared: Any) -> list[str]:
 
 
 def _check_losses(chosen: Sequence[str], shared: Any) -> None:
-    """Raise ConfigError unless every method can minimise its loss, and some method minimises the
-    one that is given.
-    """
+    """Raise ConfigError unless all can minimise their losses, and some the one that is given."""
     of = {method: METHODS[method] for method in chosen}
     used = shared.loss is None or any(loss_of(method, shared) == shared.loss for method in of.values())
     for name, method in of.items():

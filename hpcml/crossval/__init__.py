@@ -1,5 +1,4 @@
-"""Cross-validation of methods on data, as a table with significance (Carvalho & Cohen 2006, Tables
-3, 4; Wilbur 2000, Table 1).
+"""Methods cross-validated on data, with significance (Carvalho & Cohen 2006; Wilbur 2000).
 
     found = cross_validate(comm, ["dual", "multinomial-nb"], ["docs.h5"], folds=5)
     print(found)

@@ -11,8 +11,8 @@ from hpcml.crossval.methods import divide_names, divide_path
 from hpcml.crossval.table import CrossValidation, csv_text
 from hpcml.crossval.top_table import TopPrecision, top_csv_text
 from hpcml.crossval.validate import cross_validate, cross_validate_top
-from hpcml.errors import ConfigError, DataError, nearest
-from hpcml.files.atomic import check_output, write_whole
+from hpcml.errors import ConfigError, nearest
+from hpcml.files.atomic import check_new, write_whole
 from hpcml.log import Log
 
 
@@ -55,11 +55,10 @@ def cv(
     protocol: str = "folds",
     **options: Any,
 ) -> CrossValidation | TopPrecision:
-    """Collective over `comm`. Cross-validate the methods among `names` on the data among them;
-    `options` as the protocol's.
+    """Collective over `comm`. Cross-validate the methods among `names` on the data among them.
 
-    The table is written to `output` as CSV. Raises ConfigError or DataError for what the user can
-    mend, before the work where that is possible.
+    `options` are the protocol's; the table goes to `output` as CSV. Raises ConfigError or DataError
+    for what the user can mend, before the work where that is possible.
     """
     how, options = judging(protocol, **options)
     found = None
@@ -67,9 +66,7 @@ def cv(
         if comm.rank == 0:
             found = divide_names(names)
             if output is not None:
-                check_output(output, force, [divide_path(name)[0] for name in found[1]])
-                if not output.parent.is_dir():
-                    raise DataError(f"{output}: the folder {output.parent} does not exist; create it first")
+                check_new(output, force, [divide_path(name)[0] for name in found[1]])
     methods, data = comm.bcast(found)
     result: CrossValidation | TopPrecision = how.work(comm, methods, data, log=log, **options)
     with mpi.agreed(comm, f"writing {output}"):

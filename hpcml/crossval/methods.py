@@ -18,9 +18,7 @@ UNKNOWN_COST = 50.0  # of a learner that is not ours to know
 
 @dataclass(frozen=True)
 class CvMethod:
-    """A classifier by the name that the user calls it, and what is known of it before it is
-    trained.
-    """
+    """A classifier by the name that the user calls it, and what is known before it is trained."""
 
     learner: Learner
     about: str
@@ -50,9 +48,7 @@ class CvMethod:
         return replace(self, learner=replace(self.learner, options=options)) if self.intercept else self
 
     def wants_dense(self, n_rows: int, n_features: int, nnz: int) -> bool:
-        """Whether it should be given dense rows of such data; those with a name of their own
-        take sparse ones.
-        """
+        """Whether to give it dense rows; those with a name of their own take sparse ones."""
         return self.name not in methods() and self.learner.wants_dense(n_rows, n_features, nnz)
 
 
@@ -77,9 +73,7 @@ _FOREIGN: dict[str, CvMethod] = {
 
 
 def methods() -> dict[str, CvMethod]:
-    """All that have a name of their own: methods of `hpcml train` that are estimators, their
-    variants, and others' classifiers.
-    """
+    """All with a name of their own: estimators of `hpcml train`, their variants, and others'."""
     ours = [method for method in METHODS.values() if method.estimator]
     found = [_ours(method, "", method.parameters) for method in ours]
     for method in ours:
@@ -88,8 +82,7 @@ def methods() -> dict[str, CvMethod]:
 
 
 def method_of(name: str) -> CvMethod:
-    """The method of that name: one with a name of its own, a base learner, or the dotted path of a
-    scikit-learn classifier.
+    """The method, base learner, or scikit-learn classifier (by dotted path) of that name.
 
     Local; imports the classifier's module. Raises ConfigError.
     """
@@ -128,9 +121,7 @@ def divide_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def divide_path(name: str) -> tuple[Path, str | None] | None:
-    """The file and the label of "FILE" or "FILE:LABEL": the file is the longest part that
-    exists; None if there is none. Local.
-    """
+    """File and label of "FILE" or "FILE:LABEL": the longest file that exists; None: none. Local."""
     for end in sorted({len(name), *(place for place, letter in enumerate(name) if letter == ":")}, reverse=True):
         if Path(name[:end]).exists() and name[:end]:
             return Path(name[:end]), name[end + 1 :] if end < len(name) else None

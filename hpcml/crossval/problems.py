@@ -21,9 +21,7 @@ BLOCK_ROWS = 1 << 16  # that are read at a time to look for what methods refuse
 
 @dataclass(frozen=True)
 class CvProblem:
-    """Some labels of one file, each to be told from all others; the result is the mean over
-    them.
-    """
+    """Some labels of a file, each to be told from all others; the result is their mean."""
 
     path: Path
     split: str
@@ -47,9 +45,7 @@ class CvProblem:
 
 
 class Loaded:
-    """The rows of a problem in memory: X (csr, float32), the label sets Y (csc), and the rows'
-    numbers in the file.
-    """
+    """A problem's rows in memory: X (csr, float32), label sets Y (csc), numbers in the file."""
 
     def __init__(self, problem: CvProblem) -> None:
         """The rows of its file. Local; raises DataError, MemoryError, OSError."""
@@ -88,8 +84,7 @@ def _label_sets(slab: Shard) -> sp.csr_matrix:
 def read_problem(
     path: Path, label: str | None, only: Sequence[str], split: str, protocol: Protocol, refusing: Sequence[str]
 ) -> CvProblem:
-    """The facts of a file that are needed before its rows are read: its labels (`label`, or those
-    of `only`, or all) and sizes.
+    """A file's labels (`label`, those of `only`, or all) and sizes, before its rows are read.
 
     Labels that have too few rows for the protocol are left out unless they were asked for. Local.
     Raises ConfigError for an unknown label or one with too few rows, and for a negative value if
@@ -111,18 +106,9 @@ def read_problem(
             raise ConfigError(f"{path}: {protocol.needs}, but no label of the file has them")
         if refusing:
             _check_signs(dataset, rows, refusing)
-        return CvProblem(
-            path=path,
-            split=split,
-            label=label,
-            labels=[names[number] for number in numbers],
-            numbers=numbers,
-            n_positive=counts[numbers],
-            n_left_out=0 if asked else dataset.n_labels - numbers.size,
-            n_rows=rows.size,
-            n_features=dataset.n_features,
-            nnz=nnz,
-        )
+        n_left_out = 0 if asked else dataset.n_labels - numbers.size
+        of_labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
+        return CvProblem(path, split, label, *of_labels, n_rows=rows.size, n_features=dataset.n_features, nnz=nnz)
 
 
 def _number(path: Path, names: list[str], name: str) -> int:

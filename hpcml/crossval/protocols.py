@@ -1,5 +1,4 @@
-"""How methods are judged: by F1 in stratified folds, or by precision in the first ranks of random
-splits.
+"""How methods are judged: F1 in stratified folds, or precision in the first ranks of random splits.
 
 A protocol says which labels have rows enough, which rows a part (a fold, a split) judges on, and
 what it measures there. The rows of a part are drawn from a key by their numbers in the file, so
@@ -41,9 +40,7 @@ class Folds:
         return np.minimum(n_positive, n_negative) >= self.n_parts
 
     def key(self, seed: int, label: int, part: int) -> int:
-        """The key that draws the rows of a part and their order: the same for all labels, so
-        that they share the order.
-        """
+        """The key that draws a part's rows and their order: the same for all labels."""
         return seed
 
     def judged(self, key: int, part: int, rows: np.ndarray, has: np.ndarray) -> np.ndarray:
@@ -57,9 +54,7 @@ class Folds:
 
 @dataclass(frozen=True)
 class TopRanks:
-    """Each split holds out `top` positives and the same share of the others; precision in the
-    first `top` ranks (Wilbur 2000).
-    """
+    """Splits hold out `top` positives, and negatives by share; precision at `top` (Wilbur 2000)."""
 
     n_parts: int
     top: int
@@ -83,9 +78,7 @@ class TopRanks:
         return (n_positive >= 2 * self.top) & (negatives_held_out(n_positive, n_negative, self.top) >= 1)
 
     def key(self, seed: int, label: int, part: int) -> int:
-        """The key that draws the rows of a part and their order: every split of every label has
-        its own.
-        """
+        """The key that draws a part's rows and their order: each label's splits have their own."""
         return int(bits(seed, f"split of label {label}", np.array(part)))
 
     def judged(self, key: int, part: int, rows: np.ndarray, has: np.ndarray) -> np.ndarray:
@@ -106,8 +99,7 @@ Protocol = Folds | TopRanks
 
 
 def folds_of(seed: int, rows: np.ndarray, has: np.ndarray, n_folds: int) -> np.ndarray:
-    """The fold (n_rows, 0 .. n_folds − 1) of each row, drawn by its number in the file; `has` is
-    its class.
+    """The fold (n_rows) of each row, drawn by its number in the file; `has` is its class.
 
     The rows of each class are dealt out in turn, in the order of their random bits, so that folds
     differ by at most one row, and by at most one row of each class (stratified).
@@ -119,32 +111,24 @@ def folds_of(seed: int, rows: np.ndarray, has: np.ndarray, n_folds: int) -> np.n
 
 
 def negatives_held_out(n_positive: Any, n_negative: Any, top: int) -> Any:
-    """top / n_positive of the negatives, rounded to the nearest number, a half down, so that a
-    share ≤ 1/2 leaves some.
-    """
+    """top / n_positive of the negatives, to the nearest, a half down: a share ≤ 1/2 leaves some."""
     n_positive = np.maximum(n_positive, 1)
     return (2 * top * n_negative + n_positive - 1) // (2 * n_positive)
 
 
 def training_order(seed: int, rows: np.ndarray) -> np.ndarray:
-    """An order (positions in `rows`) drawn by the rows' numbers: single-pass learners depend on
-    it, and files may be sorted.
-    """
+    """Positions in `rows`, drawn: single-pass learners depend on order, files may be sorted."""
     return np.lexsort((rows, bits(seed, "order", rows)))
 
 
 def f1_score(predicted: np.ndarray, true: np.ndarray) -> float:
-    """2 · precision · recall / (precision + recall) in per cent; 0 where that is not defined
-    (Carvalho & Cohen 2006, 4.2).
-    """
+    """F1 in per cent; 0 where it is not defined (Carvalho & Cohen 2006, 4.2)."""
     hits = np.count_nonzero(predicted & true)
     return 200.0 * hits / (np.count_nonzero(predicted) + np.count_nonzero(true)) if hits else 0.0
 
 
 def precision_at(scores: np.ndarray, positive: np.ndarray, top: int) -> float:
-    """The share of positives in the first `top` ranks, in per cent, expected over a random order
-    of rows with equal scores.
-    """
+    """The per cent of positives in the first `top` ranks, expected over the orders of ties."""
     last = np.partition(scores, scores.size - top)[scores.size - top]  # the score in rank `top`
     above, tied = scores > last, scores == last
     share = np.count_nonzero(tied & positive) / np.count_nonzero(tied)
@@ -152,11 +136,10 @@ def precision_at(scores: np.ndarray, positive: np.ndarray, top: int) -> float:
 
 
 def ranking_scores(classifier: Any, X: Any) -> np.ndarray:
-    """The scores that rank rows (n_rows float64): the decision function or the log-odds of class 1,
-    which may be infinite.
+    """The scores that rank rows (n_rows float64): decision function or log-odds, maybe infinite.
 
-    Log-odds and not the probability, which rounds to 0 or 1 for many rows of a long text, and so
-    would tie them. Raises HpcmlError.
+    Not the probability, which rounds to 0 or 1 for many rows of a long text, and so would tie them.
+    Raises HpcmlError.
     """
     if hasattr(classifier, "decision_function") or not hasattr(classifier, "predict_log_proba"):
         return learners.scores(classifier, X, 2)[:, 0]

@@ -1,6 +1,4 @@
-"""The results of a cross-validation: means, standard errors, significance and ranks; as a table
-for people and as CSV.
-"""
+"""Means, standard errors, significance and ranks of a cross-validation: for people, and as CSV."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ LEVELS = {0.01: "**", 0.05: "*"}  # largest p of each mark
 
 @dataclass(frozen=True)
 class Score:
-    """The result of a method on a problem: mean F1 in per cent, its standard error over the
-    folds, and how it compares.
-    """
+    """A method on a problem: mean F1 in per cent, standard error over folds, comparison."""
 
     f1: float
     error: float
@@ -48,18 +44,14 @@ def score_methods(by_fold: np.ndarray, baseline: int) -> list[Score]:
 
 
 def average_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks of values, 1 for the largest; equal ones (to 9 decimals, for sums are rounded) share
-    the mean of their ranks.
-    """
+    """Ranks, 1 for the largest; equal values (to 9 decimals) share the mean of their ranks."""
     from scipy.stats import rankdata
 
     return rankdata(-np.round(values, 9))
 
 
 def paired_p(a: np.ndarray, b: np.ndarray) -> float:
-    """p of the two-tailed paired t-test of two series of folds; NaN if they are the same, for
-    then there is nothing to test.
-    """
+    """p of the two-tailed paired t-test of two series of folds; NaN if they are the same."""
     from scipy.stats import ttest_rel
 
     if np.array_equal(a, b):
@@ -110,9 +102,7 @@ class CrossValidation:
 
 
 def file_names(problems: Sequence[CvProblem]) -> list[str]:
-    """A short name for the file of each problem: without the folder and ending where that tells
-    them apart.
-    """
+    """The files' stems where they tell them apart, else their paths."""
     short = [problem.path.stem for problem in problems]
     paths = [{problem.path for problem in problems if problem.path.stem == stem} for stem in short]
     return [stem if len(same) == 1 else str(p.path) for stem, same, p in zip(short, paths, problems, strict=True)]
@@ -124,9 +114,7 @@ def left_out(problem: CvProblem) -> str:
 
 
 def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[Sequence[Score]], width: int = WIDTH) -> list[str]:
-    """Lines with a row for each problem, median F1 and average rank, in blocks of columns that
-    fit the width.
-    """
+    """A row a problem, median F1 and average rank, in blocks of columns that fit the width."""
     foot = ["median F1", "average rank"]
     first = ["", *map(named, names), *foot]
     columns = []

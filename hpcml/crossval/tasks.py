@@ -1,14 +1,15 @@
-"""The tasks of a cross-validation (data, label, fold or split, method), divided over the ranks;
-each reads the rows that it needs.
+"""The tasks of a cross-validation (data, label, part, method), divided over the ranks.
 
 Which rank does a task changes nothing in it, so the numbers are the same on any number of ranks.
 """
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,17 @@ from hpcml.signals import StopSignals
 Parts = tuple[sp.csr_matrix, np.ndarray, sp.csr_matrix, np.ndarray]  # X and y to train on, X and y to judge on
 
 
+@dataclass(frozen=True)
+class CvOptions:
+    """The options of both protocols."""
+
+    label: Sequence[str] = ()  # of a file that is named without a label: the ones to judge, else all
+    split: str = "all"  # the rows of the files that take part
+    seed: int = 0  # draws the rows to judge on, the order of the others, the classifiers' own random numbers, resamples
+    in_order: bool = False  # train on rows in the order of the file
+    bias: bool = True  # False: probe, dual, perceptron, pa, romma, their voted forms and svm have no intercept
+
+
 class Task(NamedTuple):
     """One classifier to train and to judge, by numbers."""
 
@@ -47,23 +59,16 @@ class TaskResult(NamedTuple):
 
 
 class CvTasks(Job):
-    """All tasks, ordered by data, label, fold or split, and method, and the range of them that
-    is this rank's.
-    """
+    """All tasks, ordered by data, label, fold or split, and method; and the range of this rank."""
 
     doing = "cross-validating"
 
     def __init__(
-        self,
-        comm: mpi.Comm,
-        problems: Sequence[CvProblem],
-        methods: Sequence[CvMethod],
-        protocol: Protocol,
-        seed: int,
-        in_order: bool,
+        self, comm: mpi.Comm, problems: Sequence[CvProblem], methods: Sequence[CvMethod], protocol: Protocol, options: CvOptions
     ) -> None:
         self.comm, self.problems, self.methods = comm, problems, methods
-        self.protocol, self.seed, self.in_order = protocol, seed, in_order
+        self.protocol, self.seed, self.in_order = protocol, options.seed, options.in_order
+        self.shapes = [(len(problem.labels), protocol.n_parts, len(methods)) for problem in problems]
         costs = np.concatenate([self._costs(problem) for problem in problems])
         self.n_tasks = costs.size
         bounds = bounds_by_weight(np.concatenate([[0], np.cumsum(costs)]), comm.size)
@@ -83,9 +88,8 @@ class CvTasks(Job):
     def tasks(self) -> Iterator[Task]:
         """This rank's tasks."""
         first = 0
-        for number, problem in enumerate(self.problems):
-            shape = (len(problem.labels), self.protocol.n_parts, len(self.methods))
-            size = int(np.prod(shape))
+        for number, shape in enumerate(self.shapes):
+            size = math.prod(shape)
             for place in range(max(self.begin, first), min(self.end, first + size)):
                 yield Task(number, *(int(part) for part in np.unravel_index(place - first, shape)))
             first += size
@@ -122,7 +126,7 @@ class CvTasks(Job):
             seed = int(bits(key, "cross-validation", np.array(task.part))) >> 32
             try:
                 dense = self._dense(problem)[task.method]
-                found, seconds = fit_and_judge(method, *parts, seed, dense, self.protocol)
+                found, seconds = fit_and_judge(method, parts, seed, dense, self.protocol)
             except HpcmlError as error:
                 text = str(error).removeprefix(f"--base {method.name}: ")
                 place = f"{problem.named(task.label)}, {self.protocol.part} {task.part + 1}"
@@ -138,9 +142,7 @@ class CvTasks(Job):
 
     @mpi.collective
     def run(self, log: Log) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Collective. For each problem what is measured (n_labels, n_parts, n_methods) and the
-        seconds of training (same shape).
-        """
+        """Collective. For each problem measures and seconds (n_labels, n_parts, n_methods each)."""
         with mpi.node_first(self.comm):
             _warm_up(self.methods)
         progress = Progress(log, "cross-validating", self.n_tasks)
@@ -151,9 +153,8 @@ class CvTasks(Job):
             progress.close()
         found = np.array([each[:2] for each in self.found], dtype=np.float64).reshape(-1, 2)
         whole = np.concatenate(mpi.allgather_arrays(self.comm, found))
-        shapes = [(len(problem.labels), self.protocol.n_parts, len(self.methods)) for problem in self.problems]
-        ends = np.cumsum([np.prod(shape) for shape in shapes])
-        pieces = [piece.reshape(*shape, 2) for piece, shape in zip(np.split(whole, ends[:-1]), shapes, strict=True)]
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
+        pieces = [piece.reshape(*shape, 2) for piece, shape in zip(np.split(whole, ends), self.shapes, strict=True)]
         return [piece[..., 0] for piece in pieces], [piece[..., 1] for piece in pieces]
 
 
@@ -165,19 +166,9 @@ def _warm_up(methods: Sequence[CvMethod]) -> None:
             learners.fit(method.learner, X, np.arange(32) % 2, 0)
 
 
-def fit_and_judge(
-    method: CvMethod,
-    X: sp.csr_matrix,
-    y: np.ndarray,
-    X_test: sp.csr_matrix,
-    y_test: np.ndarray,
-    seed: int,
-    dense: bool,
-    protocol: Protocol,
-) -> tuple[float, float]:
-    """The protocol's measure on the test rows, and the seconds of training. Local; raises
-    HpcmlError.
-    """
+def fit_and_judge(method: CvMethod, parts: Parts, seed: int, dense: bool, protocol: Protocol) -> tuple[float, float]:
+    """The measure on the test rows, and the seconds of training. Local; raises HpcmlError."""
+    X, y, X_test, y_test = parts
     if dense:
         X, X_test = X.toarray(), X_test.toarray()
     begin = time.perf_counter()

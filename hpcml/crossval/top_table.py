@@ -1,6 +1,4 @@
-"""Precision in the first ranks: means over splits, the bootstrap shift test; as a table for
-people and as CSV (Wilbur 2000).
-"""
+"""Precision in the first ranks, bootstrap shift test; for people and as CSV (Wilbur 2000)."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ ROUNDING = 1e-9  # sums that differ by less are the same
 
 @dataclass(frozen=True)
 class TopLine:
-    """A label: its problem, its place among the problem's labels, and what the methods have
-    reached on it.
-    """
+    """A label, its place among the problem's, and what the methods have reached on it."""
 
     problem: CvProblem
     place: int
@@ -45,9 +41,7 @@ class TopLine:
 
     @property
     def differences(self) -> np.ndarray:
-        """Precision of each method but the first minus that of the one before it (splits,
-        n_methods − 1).
-        """
+        """Precision of each method minus the one before it's (splits, n_methods − 1)."""
         return np.diff(self.precision, axis=1)
 
     @property
@@ -109,13 +103,11 @@ class TopPrecision:
 
 
 def shift_test(differences: np.ndarray, seed: int) -> np.ndarray:
-    """p of the two-tailed bootstrap shift test (Noreen 1989) of each row of paired differences
-    (n_tests, n).
+    """p of the two-tailed bootstrap shift test (Noreen 1989) of rows of differences (n_tests, n).
 
     The differences are shifted to the mean 0, and resampled with replacement: p is the share of
     resamples whose mean is as far from 0 as that of the differences, which counts as one resample
-    itself. All tests have the same resamples. NaN where all differences are 0, for then there is
-    nothing to test.
+    itself. All tests have the same resamples. NaN where all differences are 0.
     """
     n_tests, n = differences.shape
     total = differences.sum(axis=1)

@@ -1,11 +1,10 @@
-"""Cross-validation by either protocol: what is asked for is checked, the tasks are done, the
-results are a table.
-"""
+"""Cross-validation by either protocol: check what is asked for, do the tasks, make the table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +14,9 @@ from hpcml.crossval.methods import methods as known_methods
 from hpcml.crossval.problems import CvProblem, read_problem
 from hpcml.crossval.protocols import Folds, Protocol, TopRanks
 from hpcml.crossval.table import CrossValidation
-from hpcml.crossval.tasks import CvTasks
+from hpcml.crossval.tasks import CvOptions, CvTasks
 from hpcml.crossval.top_table import TopPrecision
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.log import Log, size
 from hpcml.mpi.memory import room_per_rank
 
@@ -32,47 +31,23 @@ def cross_validate(
     methods: Sequence[str],
     data: Sequence[str | Path],
     folds: int = 5,
-    label: Sequence[str] = (),
-    split: str = "all",
-    seed: int = 0,
     baseline: str | None = None,
-    in_order: bool = False,
-    bias: bool = True,
     log: Log | None = None,
+    **shared: Any,
 ) -> CrossValidation:
-    """Collective over `comm` (None: this process alone). F1 of every method on every file, in folds
-    (Carvalho & Cohen 2006, 4.2).
+    """Collective over `comm` (None: alone). F1 in folds (Carvalho & Cohen 2006, 4.2).
 
-    Parameters
-    ----------
-    methods : names
-        Of those with a name of their own, of base learners, or dotted paths of scikit-learn
-        classifiers.
-    data : FILE or FILE:LABEL
-        Dataset files. Without a label every label of the file (or each of `label`) is told from all
-        others; the file's result is the mean over them.
-    folds : int
-        How many; all methods are trained and judged on the same rows.
-    split : str
-        Which rows of the files take part.
-    seed : int
-        Draws the folds, the order of the training rows and the classifiers' own random numbers.
-    baseline : name
-        The method that the others are compared with; by default the first.
-    in_order : bool
-        Train on rows in the order of the file.
-    bias : bool
-        False: probe, dual, perceptron, pa, romma, their voted forms and svm have no intercept.
-
-    Raises
-    ------
-    ConfigError, DataError
-        For what the user can mend.
+    `methods` have a name of their own, are base learners, or dotted paths of scikit-learn
+    classifiers. `data` are FILE or FILE:LABEL: without a label each label of the file is told from
+    all others, and the file's result is the mean over them. All methods are trained and judged on
+    the same rows; the others are compared with the `baseline`, by default the first. `shared` are
+    fields of CvOptions. Raises ConfigError or DataError for what the user can mend.
     """
     if baseline is not None and methods and baseline not in methods:
         raise ConfigError(f"--baseline {baseline}: not among the methods: {', '.join(methods)}")
-    problems, f1, seconds = _judged(comm, methods, data, Folds(folds), label, split, seed, in_order, bias, log)
-    return CrossValidation(problems, list(methods), baseline or methods[0], folds, seed, f1, seconds)
+    options = CvOptions(**shared)
+    problems, f1, seconds = _judged(comm, methods, data, Folds(folds), options, log)
+    return CrossValidation(problems, list(methods), baseline or methods[0], folds, options.seed, f1, seconds)
 
 
 @mpi.collective
@@ -82,47 +57,23 @@ def cross_validate_top(
     data: Sequence[str | Path],
     top: int = 100,
     splits: int = 100,
-    label: Sequence[str] = (),
-    split: str = "all",
-    seed: int = 0,
-    in_order: bool = False,
-    bias: bool = True,
     most_labels: int | None = None,
     log: Log | None = None,
+    **shared: Any,
 ) -> TopPrecision:
-    """Collective over `comm` (None: this process alone). Precision in the first ranks of random
-    splits (Wilbur 2000, evaluation).
+    """Collective over `comm` (None: alone). Precision in first ranks of splits (Wilbur 2000).
 
-    Each split of a label holds out `top` of its rows and the same share of the others, at random; a
-    model of the rest ranks them.
-
-    Parameters
-    ----------
-    top : int
-        So many rows of the label are held out, and so many ranks are looked at. A label needs twice
-        as many rows.
-    splits : int
-        How many for each label; all methods are trained and judged on the same rows.
-    methods, data, label, split, in_order, bias
-        As for `cross_validate`; methods are compared with the one named before them, and each label
-        is a row of the table.
-    seed : int
-        Draws the splits, the order of the training rows, the classifiers' own random numbers, and
-        the resamples of the test.
-    most_labels : int
-        Refuse to judge more labels than that.
-
-    Raises
-    ------
-    ConfigError, DataError
-        For what the user can mend.
+    Each of the `splits` of a label holds out `top` of its rows (it needs twice as many) and the
+    same share of the others, at random; a model of the rest ranks them, and precision is that of
+    the first `top` ranks. Methods are compared with the one named before them, and each label is a
+    row of the table; more than `most_labels` are refused. The rest is as for `cross_validate`.
     """
-    protocol = TopRanks(splits, top)
-    problems, precision, seconds = _judged(comm, methods, data, protocol, label, split, seed, in_order, bias, log, most_labels)
-    return TopPrecision(problems, list(methods), top, splits, seed, precision, seconds)
+    options = CvOptions(**shared)
+    problems, precision, seconds = _judged(comm, methods, data, TopRanks(splits, top), options, log, most_labels)
+    return TopPrecision(problems, list(methods), top, splits, options.seed, precision, seconds)
 
 
-Judged = tuple[list[CvProblem], list[np.ndarray], list[np.ndarray]]  # problems; of each, measures and seconds of `Work.run`
+Judged = tuple[list[CvProblem], list[np.ndarray], list[np.ndarray]]  # problems; of each, measures and seconds of `CvTasks.run`
 
 
 @mpi.collective
@@ -131,28 +82,22 @@ def _judged(
     methods: Sequence[str],
     data: Sequence[str | Path],
     protocol: Protocol,
-    label: Sequence[str],
-    split: str,
-    seed: int,
-    in_order: bool,
-    bias: bool,
+    options: CvOptions,
     log: Log | None,
     most_labels: int | None = None,
 ) -> Judged:
-    """Collective over `comm`. What `cross_validate` and `cross_validate_top` share: all but the
-    table.
-    """
+    """Collective over `comm`. What both protocols share: all but the table."""
     with mpi.duplicated(comm) as comm:
         log = log or Log(comm.rank)
         with mpi.agreed(comm, "preparing the methods"):
             protocol.check()
-            chosen = [method_of(name) if bias else method_of(name).without_intercept() for name in methods]
+            chosen = [method_of(name) if options.bias else method_of(name).without_intercept() for name in methods]
             _check(methods, data)
         problems = None
         with mpi.agreed(comm, "reading the labels"):
             if comm.rank == 0:
                 refusing = [method.name for method in chosen if method.non_negative]
-                problems = [read_problem(*_path(name), label, split, protocol, refusing) for name in data]
+                problems = [read_problem(*_path(name), options.label, options.split, protocol, refusing) for name in data]
                 n_labels = sum(len(problem.labels) for problem in problems)
                 if most_labels is not None and n_labels > most_labels:
                     raise ConfigError(f"a picture has room for {most_labels} labels, not for {n_labels}; choose some with --label")
@@ -162,7 +107,7 @@ def _judged(
             left_out = f"; {problem.n_left_out} with too few rows of a class are left out" if problem.n_left_out else ""
             sizes = f"{problem.n_rows:,} rows × {problem.n_features:,} features, {len(problem.labels)} label(s)"
             log(f"{problem.path}: {sizes}{left_out}")
-        measured, seconds = CvTasks(comm, problems, chosen, protocol, seed, in_order).run(log)
+        measured, seconds = CvTasks(comm, problems, chosen, protocol, options).run(log)
         each = np.sum([found.sum(axis=(0, 1)) for found in seconds], axis=0).tolist()
         times = ", ".join(f"{method} {value:.3g} s" for method, value in zip(methods, each, strict=True))
         log(f"training took, in all: {times}")
@@ -183,17 +128,14 @@ def _check(methods: Sequence[str], data: Sequence[str | Path]) -> None:
         raise ConfigError(f"name at least one method: {', '.join(sorted(known_methods()))}")
     if not data:
         raise ConfigError("name at least one dataset file made with `hpcml convert`")
-    for names in (list(methods), [str(name) for name in data]):
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise ConfigError(f"{twice} is named twice")
+    twice = repeated(methods) or repeated(map(str, data))
+    if twice is not None:
+        raise ConfigError(f"{twice} is named twice")
 
 
 @mpi.collective
 def _check_room(comm: mpi.Comm, problem: CvProblem, methods: Sequence[CvMethod]) -> None:
-    """Collective over `comm`. Raise ConfigError if a rank cannot hold the rows and what the
-    methods make of them.
-    """
+    """Collective over `comm`. Raise ConfigError if a rank cannot hold the rows and their copies."""
     room = room_per_rank(comm)
     dense = [method.name for method in methods if method.wants_dense(problem.n_rows, problem.n_features, problem.nnz)]
     needed = SPARSE_BYTES * problem.nnz + FEATURE_BYTES * problem.n_features

@@ -33,6 +33,13 @@ def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()
         raise ConfigError(f"{path} exists already; choose another name or use --force")
 
 
+def check_new(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()) -> None:
+    """As `check_output`; raise DataError, too, unless the folder of `path` exists."""
+    check_output(path, overwrite, inputs)
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
+
+
 @contextmanager
 @mpi.collective
 def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[Path]:

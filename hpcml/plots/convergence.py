@@ -1,9 +1,7 @@
-"""How PROBE converged on one label of a finished run (PROBE 2012, figures 1 to 3): the figures'
-numbers from the run's own data.
+"""How PROBE converged on a label of a finished run (PROBE 2012, figures 1 to 3), from its own data.
 
-The run is walked again: all rows at every step, weights and margins in double precision. So the
-walk is Algorithm 1 itself, and w* is a point that it passes through, which the run's own weights
-(single precision, dormant rows) are not.
+The run is walked again with all rows at every step in double precision: Algorithm 1 itself. w* is a
+point that it passes through, which the run's weights (single precision, dormant rows) are not.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
+from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import fingerprint
 from hpcml.data.shard import Shard, load_shard
@@ -39,20 +37,16 @@ SAFE_BYTES = 100  # of a label in a file's name
 
 
 class LabelObjective:
-    """f and a subgradient g of one label over the columns of `objective` (double precision, no
-    dormant rows).
-    """
+    """f and a subgradient g of one label over `objective`'s columns (float64, no dormant rows)."""
 
     def __init__(self, objective: Objective, label: int) -> None:
         """`label` is the label's number in the data. Local; raises MemoryError."""
-        self.objective, self.panel = objective, Panel(objective, 1)
+        self.objective, self.label, self.panel = objective, label, Panel(objective, 1)
         self.panel.enter(0, label)
 
     @mpi.collective
     def __call__(self, w: np.ndarray) -> tuple[float, np.ndarray]:
-        """Collective. f(w) and g(w) = λ w + Σ ∂ℓ / m, both on all ranks; w (n_columns). Raises
-        NonFiniteError.
-        """
+        """Collective. f(w) and g(w) = λ w + Σ ∂ℓ / m on all ranks. Raises NonFiniteError."""
         panel, rows = self.panel, self.objective.rows
         panel.w[:] = w
         panel.measure()
@@ -62,9 +56,7 @@ class LabelObjective:
 
 
 class SplitBreakEven:
-    """The break-even of weights over columns on the rows of a split, averaged over ties, as
-    `hpcml evaluate` computes it.
-    """
+    """The break-even of weights on a split's rows, averaged over ties, as of `hpcml evaluate`."""
 
     def __init__(self, comm: mpi.Comm, shard: Shard, label: int, tables: tuple[np.ndarray, np.ndarray], bias: bool) -> None:
         """`tables` say which column each feature has, and its factor. Local."""
@@ -126,8 +118,7 @@ def plot_run(
     force: bool = False,
     log: Log | None = None,
 ) -> Convergence:
-    """Collective over `comm`. Walk one label of a finished PROBE run again and draw how it
-    converges; see `hpcml plot convergence`.
+    """Collective over `comm`. Walk a label of a finished PROBE run again; draw how it converges.
 
     Raises ConfigError, DataError or NonFiniteError for what the user can mend.
     """
@@ -143,17 +134,10 @@ def plot_run(
         with dataset:
             with mpi.agreed(comm, f"reading {dataset.path}"):
                 model.check_vocabulary(dataset)
-            split = options.split or default_split(dataset, "train")
-            shard = load_shard(comm, dataset, split)
-            test = load_shard(comm, dataset, test_split or default_split(dataset, "test"))
-            rows, columns = compact_rows(comm, shard, options.bias)
-            objective = Objective(rows, replace(options, dormant=False, precision="double"), Profile())
-            _check_data(dataset, model, rows, fingerprint(comm, shard, f"{rows.scale!r} {objective.lam!r}"))
-            number = dataset.label_names().index(name)
-            evaluate, break_even = _prepare(comm, objective, columns, test, number)
+            evaluate, break_even = _prepare(comm, dataset, model, options, name, test_split)
+            rows, limits = evaluate.objective.rows, (options.epsilon, options.step_limit)
             sizes = f"rows: {rows.n_global:,}, columns: {rows.n_columns:,}"
             log(f"{named(name)}: looking for w*, then walking the three ways to it; {sizes}")
-            limits = (options.epsilon, options.step_limit)
             w_star, f_star = probe_limit(evaluate, rows.n_columns, *limits)
             traces = trace_all(evaluate, w_star, break_even, *limits)
         table = picture.with_suffix(".csv")
@@ -161,23 +145,18 @@ def plot_run(
             if comm.rank == 0:
                 plot_convergence(name, traces, picture)
                 write_traces_csv(traces, table)
-        at = model.label_names.index(name)
-        f_model = float(model.labels["f_min"][at])
-        return Convergence(name, int(rows.n_positive[number]), rows.n_global, traces, f_star, f_model, picture, table)
+        f_model = float(model.labels["f_min"][model.label_names.index(name)])
+        return Convergence(name, int(rows.n_positive[evaluate.label]), rows.n_global, traces, f_star, f_model, picture, table)
 
 
 def open_run(folder: RunFolder) -> tuple[ProbeOptions, Model, Path]:
-    """A finished run's options, its model, and where its dataset was. Local; raises ConfigError
-    or DataError.
-    """
+    """A finished run's options, model, and dataset. Local; raises ConfigError or DataError."""
     options, data = folder.finished("probe", "the figures are about probe", partial(from_dict, ProbeOptions))
     return options, Model(folder.model), data
 
 
 def choose_label(model: Model, wanted: str | None) -> str:
-    """The name of the label to walk: by default the one with the most positive rows. Raises
-    ConfigError if it was not trained.
-    """
+    """The label to walk; by default that of most positive rows. Raises ConfigError: not trained."""
     trained = model.labels["status"] != STATUS.index("degenerate")
     if wanted is None:
         if not trained.any():
@@ -192,30 +171,29 @@ def choose_label(model: Model, wanted: str | None) -> str:
 
 
 def safe(label: str) -> str:
-    """A label as a part of a file's name: letters, digits, `_`, `.` and `-` only, and not too
-    long.
-    """
+    """A label as a part of a file's name: letters, digits, `_`, `.`, `-`; not too long."""
     return re.sub(r"[^\w.-]+", "_", label).encode(errors="replace")[:SAFE_BYTES].decode(errors="ignore")
-
-
-def _check_data(dataset: DataFile, model: Model, rows: CompactRows, found: str) -> None:
-    """Raise DataError unless the model was trained on these rows; the same on all ranks."""
-    if model.attrs.get("n_rows") != rows.n_global or model.attrs.get("fingerprint") != found:
-        raise DataError(f"{dataset.path}: {model.path} was trained on other data; name that file with --data, or train again")
 
 
 @mpi.collective
 def _prepare(
-    comm: mpi.Comm, objective: Objective, columns: ColumnMap, test: Shard, label: int
+    comm: mpi.Comm, dataset: DataFile, model: Model, options: ProbeOptions, name: str, test_split: str | None
 ) -> tuple[LabelObjective, SplitBreakEven]:
-    """Collective over `comm`. What the walks ask for, compiled and with room."""
-    tables = columns.tables(comm)
+    """Collective over `comm`. What the walks ask for, compiled and with room. Raises DataError."""
+    shard = load_shard(comm, dataset, options.split or default_split(dataset, "train"))
+    test = load_shard(comm, dataset, test_split or default_split(dataset, "test"))
+    rows, columns = compact_rows(comm, shard, options.bias)
+    objective = Objective(rows, replace(options, dormant=False, precision="double"), Profile())
+    found = fingerprint(comm, shard, f"{rows.scale!r} {objective.lam!r}")
+    if model.attrs.get("n_rows") != rows.n_global or model.attrs.get("fingerprint") != found:  # the same on all ranks
+        raise DataError(f"{dataset.path}: {model.path} was trained on other data; name that file with --data, or train again")
+    label, tables = dataset.label_names().index(name), columns.tables(comm)
     with mpi.agreed(comm, "making room for the weights"):
         evaluate = LabelObjective(objective, label)
-        break_even = SplitBreakEven(comm, test, label, tables, objective.rows.bias)
+        break_even = SplitBreakEven(comm, test, label, tables, rows.bias)
     with mpi.node_first(comm):
         objective.warm_up()
-        break_even.scores(np.zeros(objective.rows.n_columns))
+        break_even.scores(np.zeros(rows.n_columns))
         counts = Counts(np.zeros(1))
         kernels.count_sorted(counts.values, counts.values, counts.tally[:2], counts.tally[2:3])
     return evaluate, break_even

@@ -1,6 +1,4 @@
-"""How much better each method ranks than the one before it, split by split: the picture of
-`hpcml cv --protocol top`.
-"""
+"""How much better each method ranks than the one before it: `hpcml cv --protocol top --picture`."""
 
 from __future__ import annotations
 
@@ -15,10 +13,10 @@ from hpcml import mpi
 from hpcml.crossval.command import cv, judging
 from hpcml.crossval.methods import divide_names, divide_path
 from hpcml.crossval.top_table import LEVEL, TopLine, TopPrecision
-from hpcml.errors import ConfigError, DataError
-from hpcml.files.atomic import check_output
+from hpcml.errors import ConfigError
+from hpcml.files.atomic import check_new
 from hpcml.log import Log, joined, named
-from hpcml.plots.figure import check_picture, drawn
+from hpcml.plots.figure import BLUE, VERMILION, check_picture, drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,18 +25,16 @@ MOST_LABELS = 24  # a panel for each
 COLUMNS = 3  # of panels
 SPREAD = 0.36  # of a method's row, to either side, that equal differences take
 SAME = 0.25  # points closer than this, in per cent, are stacked
-BETTER, WORSE, NEITHER = "#0072B2", "#D55E00", "0.55"  # Okabe & Ito; what the test cannot tell apart is grey
+BETTER, WORSE, NEITHER = BLUE, VERMILION, "0.55"  # what the test cannot tell apart is grey
 
 
 @mpi.collective
 def cv_with_picture(
     comm: mpi.Comm, names: Sequence[str], output: Path | None, picture: Path, force: bool, log: Log, protocol: str, **options: Any
 ) -> str:
-    """Collective over `comm`. `hpcml.crossval.command.cv` and a picture of its differences; says
-    what was found and drawn.
+    """Collective over `comm`. `crossval.command.cv`, and a picture of its differences; in words.
 
-    Raises ConfigError or DataError for what the user can mend, before the work where that is
-    possible.
+    Raises ConfigError or DataError for what the user can mend, before the work if possible.
     """
     judging(protocol, picture=picture, **options)
     with mpi.agreed(comm, "looking where the picture goes"):
@@ -53,25 +49,18 @@ def cv_with_picture(
 
 
 def _check(names: Sequence[str], output: Path | None, picture: Path, force: bool) -> None:
-    """Raise ConfigError or DataError if the picture cannot be made: now, not after the work.
-    Local.
-    """
+    """Raise ConfigError or DataError if the picture cannot be made: now, not later. Local."""
     methods, data = divide_names(names)
     if len(methods) < 2:
         raise ConfigError("--picture shows differences between methods: name at least two")
     if output is not None and output.absolute() == picture.absolute():
         raise ConfigError(f"--picture and --output are both {picture}; choose two names")
     check_picture(picture)
-    if not picture.parent.is_dir():
-        raise DataError(f"{picture}: the folder {picture.parent} does not exist; create it first")
-    found = [divide_path(name) for name in data]
-    check_output(picture, force, [file[0] for file in found if file])
+    check_new(picture, force, [divide_path(name)[0] for name in data])
 
 
 def plot_differences(result: TopPrecision, path: Path) -> None:
-    """Draw a panel for each label, a row for each pair of methods, a point for each split.
-    Local; raises ConfigError, DataError.
-    """
+    """Draw a panel a label, a row a pair of methods, a point a split. Local; as `check_picture`."""
     lines, n_pairs = result.lines, len(result.methods) - 1
     columns = min(COLUMNS, len(lines))
     rows = -(-len(lines) // columns)
@@ -106,9 +95,7 @@ def _draw(axes: Axes, line: TopLine) -> None:
 
 
 def _stacked(values: np.ndarray) -> np.ndarray:
-    """Where points stand across (n, −SPREAD to SPREAD): those of nearly equal values beside each
-    other, about the middle.
-    """
+    """Where points stand across (n, −SPREAD to SPREAD): nearly equal ones side by side."""
     groups = np.round(values / SAME)
     out = np.zeros(values.size)
     largest = max(int(np.unique(groups, return_counts=True)[1].max()), 8)

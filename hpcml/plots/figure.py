@@ -1,8 +1,6 @@
-"""Pictures and tables of the traces of `hpcml.methods.probe.convergence` (PROBE 2012, figures 1 to
-3).
+"""Figures for a picture file, and those of how PROBE converges (PROBE 2012, figures 1 to 3).
 
-matplotlib is an optional dependency, imported when a picture is drawn; nothing else of hpcml needs
-it.
+matplotlib is an optional dependency, imported when a picture is drawn.
 """
 
 from __future__ import annotations
@@ -15,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcml.errors import ConfigError, DataError
-from hpcml.files.atomic import check_output, write_whole
+from hpcml.errors import ConfigError
+from hpcml.files.atomic import check_new, write_whole
 from hpcml.files.table import write_table
-from hpcml.log import named
+from hpcml.log import joined, named
 from hpcml.methods.probe.convergence import Trace
 
 if TYPE_CHECKING:
@@ -44,10 +42,12 @@ SETTINGS = {
     "svg.hashsalt": "hpcml",
 }
 # Colours of Okabe & Ito, which the colour-blind tell apart; dashes and widths for those who print in grey.
+BLUE, VERMILION, GREEN, ORANGE, PURPLE = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7"
+GREY = {"s": 6, "color": "0.8", "linewidths": 0, "rasterized": True}  # of rows among which others stand
 STYLES = {
-    "PROBE": {"color": "#0072B2", "linestyle": "-", "linewidth": 1.8, "zorder": 4},
-    "PROBE*": {"color": "#D55E00", "linestyle": "--", "linewidth": 1.6, "zorder": 3},
-    "IDEAL": {"color": "#009E73", "linestyle": "-.", "linewidth": 1.6, "zorder": 2},
+    "PROBE": {"color": BLUE, "linestyle": "-", "linewidth": 1.8, "zorder": 4},
+    "PROBE*": {"color": VERMILION, "linestyle": "--", "linewidth": 1.6, "zorder": 3},
+    "IDEAL": {"color": GREEN, "linestyle": "-.", "linewidth": 1.6, "zorder": 2},
 }
 MEANINGS = {
     "PROBE": "PROBE: estimates the minimum as it goes",
@@ -62,9 +62,7 @@ COLUMNS = ("algorithm", "step", "distance", "f", "break_even")
 
 
 def check_picture(path: Path) -> None:
-    """Raise ConfigError unless `path` ends in .pdf, .png or .svg and matplotlib is there; worth
-    asking before long work.
-    """
+    """Raise ConfigError unless `path` ends in .pdf, .png or .svg and matplotlib is there."""
     suffix = path.suffix.lower()
     if suffix not in METADATA:
         raise ConfigError(
@@ -78,21 +76,15 @@ def check_picture(path: Path) -> None:
 
 
 def check_outputs(picture: Path, force: bool, inputs: list[Path]) -> None:
-    """Raise ConfigError or DataError if the picture, or the table beside it, cannot be made:
-    now, not after the work. Local.
-    """
+    """Raise ConfigError or DataError if picture or table cannot be made: now, not later. Local."""
     check_picture(picture)
-    if not picture.parent.is_dir():
-        raise DataError(f"{picture}: the folder {picture.parent} does not exist; create it first")
     for path in (picture, picture.with_suffix(".csv")):
-        check_output(path, force, inputs)
+        check_new(path, force, inputs)
 
 
 @contextmanager
 def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure of so many inches to draw on, written to `path` after the body. Local; raises as
-    `check_picture`, or DataError.
-    """
+    """A figure of so many inches, written to `path` after the body. Local; as `check_picture`."""
     check_picture(path)
     import matplotlib.style
     from matplotlib.figure import Figure
@@ -107,10 +99,13 @@ def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
     write_whole(path, picture.getvalue())
 
 
+def told(found: object, picture: Path) -> str:
+    """What was found, and where its picture and the numbers of it are."""
+    return f"{found}\n" + joined([f"picture: {picture}", f"numbers: {picture.with_suffix('.csv')}"])
+
+
 def plot_convergence(label: str, traces: Sequence[Trace], path: Path) -> None:
-    """Draw figures 1 to 3 for one label, one above the other. Local; raises ConfigError
-    (`check_picture`) or DataError.
-    """
+    """Draw figures 1 to 3 for one label. Local; raises as `check_picture`, or DataError."""
     with drawn(path, 12, 11.5) as figure:
         panels = figure.subplots(3, sharex=True)
         for draw, axes in zip((_draw_distance, _draw_loss, _draw_break_even), panels, strict=True):
@@ -119,14 +114,9 @@ def plot_convergence(label: str, traces: Sequence[Trace], path: Path) -> None:
         panels[0].set_xlim(left=0)
         figure.align_ylabels()
         panels[-1].set_xlabel("iteration t  (one pass over the training rows each)")
-        _legend(figure, label, panels[0])
-
-
-def _legend(figure: Figure, label: str, axes: Axes) -> None:
-    """The title, and below it what the lines of all panels mean."""
-    title = "How PROBE converges on the label: " + named(label, 70)
-    legend = figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2, title=title)
-    legend.get_title().set(fontsize=15, fontweight="bold", parse_math=False)
+        title = "How PROBE converges on the label: " + named(label, 70)
+        legend = figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, title=title)
+        legend.get_title().set(fontsize=15, fontweight="bold", parse_math=False)
 
 
 def _draw_distance(axes: Axes, traces: Sequence[Trace]) -> None:
@@ -139,8 +129,7 @@ def _draw_distance(axes: Axes, traces: Sequence[Trace]) -> None:
         if stopped:
             axes.plot(n, trace.distance[-1], "s", color=line.get_color())
     axes.set_title("1  Distance to the solution: PROBE may step away from it, the other two cannot")
-    axes.set_ylabel(r"$\|w_t - w^*\|$")
-    axes.set_ylim(bottom=0)
+    axes.set(ylabel=r"$\|w_t - w^*\|$", ylim=(0, None))
 
 
 def _draw_loss(axes: Axes, traces: Sequence[Trace]) -> None:
@@ -153,8 +142,8 @@ def _draw_loss(axes: Axes, traces: Sequence[Trace]) -> None:
         axes.yaxis.get_major_locator().set_params(subs=(1, 2, 5) if high < low * MANY_DECADES else (1,))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("")
-    axes.set_title("2  Objective on the training rows: every second rise ends a cycle of PROBE")
-    axes.set_ylabel("$f(w_t)$  (mean loss + regularisation)")
+    title = "2  Objective on the training rows: every second rise ends a cycle of PROBE"
+    axes.set(title=title, ylabel="$f(w_t)$  (mean loss + regularisation)")
 
 
 def _draw_break_even(axes: Axes, traces: Sequence[Trace]) -> None:
@@ -169,8 +158,8 @@ def _draw_break_even(axes: Axes, traces: Sequence[Trace]) -> None:
         axes.set_ylim(middle - reach, min(middle + reach, 1.0 + reach / 20))
     else:
         axes.text(0.5, 0.5, "not defined: no test row has this label", transform=axes.transAxes, ha="center")
-    axes.set_title("3  Quality on the test rows, every 10 iterations: break-even, where precision = recall")
-    axes.set_ylabel("break-even  (1 is perfect)")
+    title = "3  Quality on the test rows, every 10 iterations: break-even, where precision = recall"
+    axes.set(title=title, ylabel="break-even  (1 is perfect)")
 
 
 def _opacity(trace: Trace) -> float:
@@ -187,9 +176,7 @@ def _mark_solution(axes: Axes, traces: Sequence[Trace]) -> None:
 
 
 def write_traces_csv(traces: Sequence[Trace], path: Path) -> None:
-    """One line per algorithm and step; break_even is empty where it was not measured or is not
-    defined. Local; raises DataError.
-    """
+    """A line a step; break_even is empty where there is none. Local; raises DataError."""
     rows: list[tuple[object, ...]] = [COLUMNS]
     for trace in traces:
         measured = {step: value for step, value in trace.break_even if not math.isnan(value)}

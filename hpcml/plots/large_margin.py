@@ -1,6 +1,4 @@
-"""Large margin classifiers of the two made-up sets whose boundary is known (Kamath, Domeniconi &
-De Jong 2018, section 5).
-"""
+"""Large margin classifiers of two sets whose boundary is known (Kamath et al. 2018, section 5)."""
 
 from __future__ import annotations
 
@@ -12,11 +10,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from hpcml.conversion.synthetic import RADIUS
 
 DIAGONAL = np.full(2, math.sqrt(0.5))
+TURN = np.linspace(0, 2 * math.pi, 200)
 
 
 class LargeMargin(ClassifierMixin, BaseEstimator):
-    """The boundary half-way between the positive row of least position and the negative one of
-    greatest; sure of far rows.
+    """The boundary half-way between the least positive row and the greatest negative one.
 
     `position` (n) of points (n × 2) grows by 1 per unit of length in the direction `upwards` (n ×
     2); `boundary` is the position of the true boundary.
@@ -25,16 +23,17 @@ class LargeMargin(ClassifierMixin, BaseEstimator):
     boundary = 0.0
     axis = ""  # what the position is
     kernel = ""  # of the SVM that has such boundaries
+    line: np.ndarray  # the boundary in the plane (k × 2)
 
     @staticmethod
     def position(X: np.ndarray) -> np.ndarray:
         """The number that tells the classes apart."""
-        raise AssertionError("a subclass says")
+        raise NotImplementedError
 
     @staticmethod
     def upwards(X: np.ndarray) -> np.ndarray:
         """The unit vectors along which it grows."""
-        raise AssertionError("a subclass says")
+        raise NotImplementedError
 
     @classmethod
     def project(cls, X: np.ndarray) -> np.ndarray:
@@ -60,9 +59,8 @@ class LargeMargin(ClassifierMixin, BaseEstimator):
 class CircleLearner(LargeMargin):
     """A circle around the origin (section 5.1)."""
 
-    boundary = RADIUS
-    axis = "distance from the origin"
-    kernel = "rbf"
+    boundary, axis, kernel = RADIUS, "distance from the origin", "rbf"
+    line = RADIUS * np.column_stack([np.cos(TURN), np.sin(TURN)])
 
     @staticmethod
     def position(X: np.ndarray) -> np.ndarray:
@@ -79,8 +77,8 @@ class CircleLearner(LargeMargin):
 class LineLearner(LargeMargin):
     """A line x + y = const (section 5.3)."""
 
-    axis = "signed distance from the line x + y = 0"
-    kernel = "linear"
+    axis, kernel = "signed distance from the line x + y = 0", "linear"
+    line = np.array([[-2.0, 2.0], [2.0, -2.0]])
 
     @staticmethod
     def position(X: np.ndarray) -> np.ndarray:

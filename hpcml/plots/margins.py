@@ -1,9 +1,7 @@
-"""How PSBML finds the margin (Kamath, Domeniconi & De Jong 2018, section 5): beside Gaussian
-mixtures with mean shift, and an SVM.
+"""How PSBML finds the margin (Kamath et al. 2018, section 5): beside mean shift, and an SVM.
 
-Two made-up sets whose boundary is known, `circle` and `gaussians`. In each one number of a point,
-its position, tells the classes apart: the distance from the origin, or the signed distance from the
-line x + y = 0.
+In each of two made-up sets (`large_margin`) one number of a point, its position, tells the classes
+apart.
 """
 
 from __future__ import annotations
@@ -12,10 +10,10 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -23,12 +21,11 @@ from threadpoolctl import threadpool_limits
 from hpcml import mpi
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.synthetic import RADIUS
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.table import write_table
 from hpcml.files.temporary import scratch_folder
-from hpcml.log import Log, joined
+from hpcml.log import Log
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.selection import Population, finite_range, selection_weights
@@ -36,11 +33,11 @@ from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
 from hpcml.methods.psbml.train import make_problem
 from hpcml.model import learner as learners
+from hpcml.plots.figure import check_outputs, told
 from hpcml.plots.large_margin import SETS
+from hpcml.plots.margins_drawing import DrawnCurve, Study, plot_margins
 from hpcml.plots.mean_shift import Mixture, Weighting, modes
-from hpcml.plots.overlap import HARD, Overlap, SupportVectors, hardest, overlap, support_vectors
-from hpcml.plots.psbml import check_outputs
-from hpcml.plots.psbml_drawing import plot_margins
+from hpcml.plots.overlap import HARD, Overlap, hardest, overlap, support_vectors
 from hpcml.slices import Look
 
 GRID, NEIGHBOURHOOD, REPLACE = "3x3", "C9", 0.2  # as in the paper
@@ -61,19 +58,16 @@ class MarginGrid(Synchronous):
     """PSBML on one rank, whose judges can be asked about any row (experiment 1)."""
 
     def weights(self, places: np.ndarray) -> np.ndarray:
-        """The selection weights that some rows, whether still on the grid or not, would have now
-        if all nodes judged them.
-        """
+        """The selection weights of rows, still on the grid or not, if all nodes judged them."""
         matrix = self.problem.read(places)
         fitness = np.min([learners.confidence(self._train(node), matrix) for node in self.slots], axis=0)
         return selection_weights(fitness, *finite_range(fitness))
 
 
 class MixtureGrid(Synchronous):
-    """The same cycle with rows that have the weight they were given, once for all (experiment 2).
+    """The same cycle with rows of a weight given once for all (experiment 2).
 
-    The mixtures of the nodes' rows do not steer it, so they are made only when their modes are
-    asked for.
+    The mixtures of the nodes' rows do not steer it: they are made only when modes are asked for.
     """
 
     def __init__(self, problem: TorusProblem, weights: np.ndarray) -> None:
@@ -86,45 +80,6 @@ class MixtureGrid(Synchronous):
 
     def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:
         return {node: 1.0 - self.weights[rows.places] for node, rows in around.items()}
-
-
-class DrawnCurve(NamedTuple):
-    """Points of a picture."""
-
-    x: np.ndarray
-    y: np.ndarray
-
-
-@dataclass
-class Study:
-    """The findings on one set: panels of curves for the picture, and numbers."""
-
-    name: str
-    axis: str
-    boundary: float
-    reported: tuple[int, int, int]  # cycles
-    n_rows: int  # that are trained on
-    points: np.ndarray  # them, n × 2
-    line: np.ndarray  # the boundary, k × 2
-    s: float
-    n_runs: int  # of each grid
-    panels: dict[str, dict[str, DrawnCurve]] = field(default_factory=dict)
-    numbers: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """Of both axes of the plane."""
-        reach = 1.03 * float(np.abs(self.points).max())
-        return -reach, reach
-
-    @property
-    def meanings(self) -> dict[str, str]:
-        """The names of the two grids in the legend."""
-        return {"PSBML": "PSBML, large margin", "mixtures": f"Gaussian weights, s = {self.s:.2f}"}
-
-    def __str__(self) -> str:
-        width = max(map(len, self.numbers))
-        return "\n".join(f"{what:<{width}}  {value:9.4f}" for what, value in self.numbers.items())
 
 
 @contextmanager
@@ -152,12 +107,11 @@ class Experiments:
         s = DEVIATION * float(self.distance[self.train].max()) if s is None else s
         self.weighting = Weighting(self.kind.project, s)
         self.weights = np.exp(self.weighting.log(self.points))
-        self.edges = np.linspace(*_extremes(self.position[self.train]), BINS + 1)
+        self.edges = np.linspace(self.position[self.train].min(), self.position[self.train].max(), BINS + 1)
+        self.middles = (self.edges[1:] + self.edges[:-1]) / 2
         reported = (0, self.options.cycles // 2, self.options.cycles)
-        line = _line(name)
-        self.study = Study(
-            name, self.kind.axis, self.kind.boundary, reported, self.train.size, self.points[self.train], line, s, GRID_RUNS
-        )
+        about = (name, self.kind.axis, self.kind.boundary, reported, self.train.size)
+        self.study = Study(*about, self.points[self.train], self.kind.line, s, GRID_RUNS)
 
     def histogram(self, places: np.ndarray) -> np.ndarray:
         """The shares of slots by position (BINS)."""
@@ -169,14 +123,17 @@ class Experiments:
 
     def grids(self) -> None:
         """Experiments 1 and 2: figures 3 and 6."""
-        study, middle = self.study, (self.edges[1:] + self.edges[:-1]) / 2
+        study = self.study
         ours = [_slots(MarginGrid(self.redrawn(run), self.problem.first_slots)) for run in range(GRID_RUNS)]
         theirs = [_slots(MixtureGrid(self.redrawn(run), self.weights)) for run in range(GRID_RUNS)]
+        grids = {"PSBML": ours, "mixtures": theirs}
         for cycle in study.reported:
-            shares = {name: [self.histogram(run[cycle]) for run in runs] for name, runs in (("PSBML", ours), ("mixtures", theirs))}
+            shares = {name: [self.histogram(run[cycle]) for run in runs] for name, runs in grids.items()}
             first = {} if cycle == 0 else {"cycle 0": study.panels["cycle 0"]["PSBML"]}
-            study.panels[f"cycle {cycle}"] = first | {name: DrawnCurve(middle, np.mean(of, axis=0)) for name, of in shares.items()}
-            for name, runs in (("PSBML", ours), ("mixtures", theirs)):
+            study.panels[f"cycle {cycle}"] = first | {
+                name: DrawnCurve(self.middles, np.mean(of, axis=0)) for name, of in shares.items()
+            }
+            for name, runs in grids.items():
                 near = np.mean([np.mean(self.distance[run[cycle]] < NEAR) for run in runs])
                 study.numbers[f"slots nearer than {NEAR} to the boundary, cycle {cycle}, {name}"] = float(near)
             if cycle:
@@ -187,8 +144,9 @@ class Experiments:
                     value = np.mean([np.abs(a - b).sum() / 2 for a, b in both])
                     study.numbers[f"total variation distance, cycle {cycle}, {what}"] = float(value)
         self.bands(ours[0])
+        ends = np.cumsum([slots.size for slots in self.problem.first_slots.values()])[:-1]  # of the nodes' slots
         for cycle in study.reported[1:]:
-            found = [self.modes(part, 0, self.weighting) for part in np.split(theirs[0][cycle], _ends(self.problem))]
+            found = [self.modes(part, 0, self.weighting) for part in np.split(theirs[0][cycle], ends)]
             self.count_modes(f"modes of the nodes' mixtures, cycle {cycle}", found)
 
     def bands(self, slots: list[np.ndarray]) -> None:
@@ -216,18 +174,14 @@ class Experiments:
         return found
 
     def count_modes(self, what: str, found: list[dict[str, np.ndarray]]) -> None:
-        """Note the mean position of the modes of each class, and its standard deviation over the
-        runs.
-        """
+        """Note mean and standard deviation over the runs of each class's mode positions."""
         for label in ("negative", "positive"):
             means = [self.kind.position(run[label]).mean() for run in found if len(run[label])]
             self.study.numbers[f"{what}, {label}: mean"] = float(np.mean(means)) if means else math.nan
             self.study.numbers[f"{what}, {label}: deviation"] = float(np.std(means)) if means else math.nan
 
     def alone(self) -> None:
-        """Experiment 3: mixtures of the whole set; of its rows drawn by weight for all cycles;
-        and without weights.
-        """
+        """Experiment 3: mixtures of the whole set, of its rows drawn by weight, without weights."""
         placement = Placement(Torus(1, 1, NEIGHBOURHOOD), 1, 0)
         single = replace(self.problem, start=np.where(self.problem.start < 0, -1, 0), placement=placement)
         last = [_slots(MixtureGrid(self.redrawn(run, single), self.weights))[-1] for run in range(RUNS)]
@@ -241,9 +195,7 @@ class Experiments:
         self.study.panels["modes"] = {what: DrawnCurve(*np.concatenate([*found[0].values()]).T) for what, found in kinds.items()}
 
     def weight_curves(self) -> np.ndarray:
-        """Figure 4: the weights of PSBML's rows by position. The weights of the training rows at
-        the end.
-        """
+        """Figure 4: the weights of PSBML's rows by position; those of training rows at the end."""
         grid, curves = MarginGrid(self.problem, self.problem.first_slots), {}
         shown = sorted({1, max(1, self.options.cycles // 5), *self.study.reported[1:]})
         for cycle in range(1, self.options.cycles + 1):
@@ -258,30 +210,18 @@ class Experiments:
         where = np.clip(np.searchsorted(self.edges, self.position[places], side="right") - 1, 0, BINS - 1)
         counts, sums = (np.bincount(where, of, BINS) for of in (None, weights))
         full = counts > 0
-        return DrawnCurve(((self.edges[1:] + self.edges[:-1]) / 2)[full], sums[full] / counts[full])
+        return DrawnCurve(self.middles[full], sums[full] / counts[full])
 
     def overlaps(self, weights: np.ndarray) -> list[Overlap]:
-        """Table 1 for the SVMs of the least and the greatest C; `weights` are those of the
-        training rows at the end.
-        """
-        vectors = self.support_vectors()
+        """Table 1 for the SVMs of least and greatest C; `weights` as of `weight_curves`."""
+        points = self.points[self.train]
+        vectors = support_vectors(points, self.problem.classes.of[self.train], self.kind.kernel, self.options.seed)
         hard = hardest(weights, max(1, round(HARD * weights.size)))
         self.study.panels["overlap"] = {
-            "hardest 10 %": DrawnCurve(*self.points[self.train[hard]].T),
-            "support vectors": DrawnCurve(*self.points[self.train[vectors[0].places]].T),
+            "hardest 10 %": DrawnCurve(*points[hard].T),
+            "support vectors": DrawnCurve(*points[vectors[0].places].T),
         }
         return [overlap(weights, each) for each in vectors]
-
-    def support_vectors(self) -> tuple[SupportVectors, SupportVectors]:
-        """Those among the training rows, of the least and the greatest C."""
-        return support_vectors(self.points[self.train], self.problem.classes.of[self.train], self.kind.kernel, self.options.seed)
-
-    def weights_at_the_end(self) -> np.ndarray:
-        """The weights that PSBML gives the training rows after all cycles."""
-        grid = MarginGrid(self.problem, self.problem.first_slots)
-        for _ in range(self.options.cycles):
-            grid.step()
-        return grid.weights(self.train)
 
 
 def overlaps_by_seed(name: str, rows: int, options: PsbmlOptions, first: list[Overlap], study: Study) -> None:
@@ -290,12 +230,10 @@ def overlaps_by_seed(name: str, rows: int, options: PsbmlOptions, first: list[Ov
     for run in range(1, SEEDS):
         with problem_of(name, rows, replace(options, seed=options.seed + run)) as problem:
             experiments = Experiments(name, problem, study.s)
-            found.append(experiments.overlaps(experiments.weights_at_the_end()))
+            found.append(experiments.overlaps(experiments.weight_curves()))
     seeds = options.seed + np.arange(SEEDS, dtype=np.float64)
     for which, lines in zip(("least C", "greatest C"), zip(*found, strict=True), strict=True):
-        of = {
-            what: np.array(values, dtype=np.float64) for what, values in zip(Overlap._fields, zip(*lines, strict=True), strict=True)
-        }
+        of = dict(zip(Overlap._fields, np.array(lines, dtype=np.float64).T.copy(), strict=True))
         study.panels[f"SVM of the {which}"] = {what: DrawnCurve(seeds, values) for what, values in of.items()}
         study.numbers[f"SVM of the {which}: C, median"] = float(np.median(of["C"]))
         study.numbers[f"SVM of the {which}: support vectors, mean"] = float(of["n_vectors"].mean())
@@ -305,18 +243,6 @@ def overlaps_by_seed(name: str, rows: int, options: PsbmlOptions, first: list[Ov
             study.numbers[f"{what}, {which}: by chance"] = float(of[f"{share}_by_chance"].mean())
 
 
-def _extremes(values: np.ndarray) -> tuple[float, float]:
-    return float(values.min()), float(values.max())
-
-
-def _line(name: str) -> np.ndarray:
-    """The boundary in the plane (k × 2)."""
-    if name == "circle":
-        turn = np.linspace(0, 2 * math.pi, 200)
-        return RADIUS * np.column_stack([np.cos(turn), np.sin(turn)])
-    return np.array([[-2.0, 2.0], [2.0, -2.0]])
-
-
 def _slots(grid: Synchronous) -> list[np.ndarray]:
     """All slots of a grid, node by node, before its first cycle and after each."""
     taken = [np.concatenate([*grid.slots.values()])]
@@ -324,11 +250,6 @@ def _slots(grid: Synchronous) -> list[np.ndarray]:
         grid.step()
         taken.append(np.concatenate([*grid.slots.values()]))
     return taken
-
-
-def _ends(problem: TorusProblem) -> np.ndarray:
-    """Where the nodes' slots end among all slots, but for the last node."""
-    return np.cumsum([slots.size for slots in problem.first_slots.values()])[:-1]
 
 
 def study_set(name: str, rows: int, seed: int, cycles: int, s: float | None, log: Log) -> Study:
@@ -361,15 +282,12 @@ def study_set(name: str, rows: int, seed: int, cycles: int, s: float | None, log
 
 
 def plot_set(name: str, output: Path, rows: int, seed: int, cycles: int, s: float | None, force: bool, log: Log) -> str:
-    """Study a set, draw what was found, write it as CSV: what to tell the user. Local; raises
-    ConfigError or DataError.
-    """
+    """Study a set, draw it, write it as CSV; in words. Local; raises ConfigError, DataError."""
     check_outputs(output, force, [])
     study = study_set(name, rows, seed, cycles, s, log)
-    table = output.with_suffix(".csv")
     plot_margins(study, output)
-    write_study(study, table)
-    return f"{study}\n" + joined([f"picture: {output}", f"numbers: {table}"])
+    write_study(study, output.with_suffix(".csv"))
+    return told(study, output)
 
 
 def write_study(study: Study, path: Path) -> None:

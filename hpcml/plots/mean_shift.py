@@ -1,5 +1,4 @@
-"""Mean shift on a Gaussian mixture: the fixed-point iteration that climbs to its modes
-(Carreira-Perpiñán & Williams 2003).
+"""Mean shift on a Gaussian mixture climbs to its modes (Carreira-Perpiñán & Williams 2003).
 
 The density is p(x) = W(x) Σ π_m N(x; μ_m, Σ_m). W is 1, or exp(−d²/(2 s²)) where d is the distance
 of x from a boundary: the weighting of Kamath et al. (2018), section 4.1.
@@ -20,9 +19,7 @@ Projection = Callable[[np.ndarray], np.ndarray]
 
 
 class Mixture(NamedTuple):
-    """M Gaussians in d dimensions: their shares π (M), means μ (M × d) and inverse covariances
-    Σ⁻¹ (M × d × d).
-    """
+    """M Gaussians in d dimensions: shares π (M), means μ (M × d), Σ⁻¹ (M × d × d)."""
 
     shares: np.ndarray
     means: np.ndarray
@@ -36,9 +33,7 @@ class Mixture(NamedTuple):
 
 
 class Weighting(NamedTuple):
-    """W: a Gaussian of deviation `s` around the boundary; `project` gives the boundary's points
-    nearest to points (n × d).
-    """
+    """W: a Gaussian of deviation `s` around the boundary; `project` gives its nearest points."""
 
     project: Projection
     s: float

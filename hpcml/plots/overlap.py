@@ -1,6 +1,4 @@
-"""Whether the rows that PSBML finds hard are an SVM's support vectors (Kamath, Domeniconi & De
-Jong 2018, section 5.4, table 1).
-"""
+"""Are the rows that PSBML finds hard an SVM's support vectors? (Kamath et al. 2018, table 1)"""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ class SupportVectors(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """Of the hardest rows and the support vectors, as shares; by chance: what as many rows drawn
-    at random would have.
-    """
+    """Of the hardest rows and the support vectors, as shares; by chance: as of random rows."""
 
     vectors: float  # of highest α, as many as there are hard rows (or all), that are hard
     vectors_by_chance: float
@@ -40,8 +36,7 @@ class Overlap(NamedTuple):
 
 
 def support_vectors(X: np.ndarray, y: np.ndarray, kernel: str, seed: int) -> tuple[SupportVectors, SupportVectors]:
-    """Those of two SVMs of X (n × 2) and y (n): of the least and of the greatest C among the most
-    accurate in cross-validation.
+    """Two SVMs of X (n × 2), y (n): of the least and greatest C that cross-validation finds best.
 
     Classes that are easily told apart are so by many C, with few or many support vectors.
     """
@@ -76,9 +71,7 @@ def hardest(weights: np.ndarray, n: int) -> np.ndarray:
 
 
 def highest(alphas: np.ndarray, n: int) -> np.ndarray:
-    """The places of the n greatest α, and of those equal to the last of them (all at the bound C
-    are equal).
-    """
+    """The places of the n greatest α, and of those equal to the last (all at C are equal)."""
     least = np.sort(alphas)[::-1][min(n, alphas.size) - 1]
     return np.flatnonzero(alphas >= least * (1 - 1e-9))
 

@@ -1,5 +1,4 @@
-"""Test error of mbw against the number of features kept, by extremal selection, information gain
-and chi-square.
+"""Test error of mbw by number of features: extremal selection, information gain, chi-square.
 
 Figures 1 and 2 of Carvalho & Cohen (2006). Extremal selection (EFS): one pass over the training
 rows, then features are deleted from the model. The others: features are chosen by counts of the
@@ -12,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,29 +20,34 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, rows_of, slab_of
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.atomic import check_output
 from hpcml.files.table import table, write_table
-from hpcml.log import Log, Progress, joined
+from hpcml.log import Log, Progress, joined, named
 from hpcml.methods.online.live import best, extremal
 from hpcml.methods.online.options import MbwOptions, OnlineOptions
 from hpcml.methods.online.source import DatasetSource
 from hpcml.methods.online.state import LearnerState
 from hpcml.partition import offsets
-from hpcml.plots.figure import check_picture
-from hpcml.plots.selection_drawing import plot_curves
+from hpcml.plots.figure import GREEN, VERMILION, check_outputs, drawn, told
 from hpcml.reduce.options import EFS, CurveOptions
 from hpcml.reduce.scores import SCORES, RowsByLabel, count_present
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COLUMNS = ("label", "by", "share", "features", "error")
 ALL, MAJORITY = "all features", "always the more frequent answer"
 METHOD = "mbw"
+# The shares from little to much: pale to dark; the paper's best in a colour of its own. Okabe & Ito's colours for the others.
+SHARES = ["#C6DBEF", "#9ECAE1", "#6BAED6", "#3182BD", "#08519C"]
+OTHERS = {"ig": (VERMILION, "--", "s"), "chi2": (GREEN, "-.", "^")}
+MARKERS = "vP*Do"
+COMPARED = 2  # shares that are drawn beside the other scores: the largest
+ROOM = 1.06
 
 
 @dataclass(frozen=True)
 class ErrorCurves:
-    """Test errors: `error` (n_labels × n_series × n_sizes), with all features and without any
-    (n_labels each).
-    """
+    """Test errors: `error` (labels × series × sizes), with all features and with none (labels)."""
 
     data: str
     names: list[str]  # of the labels
@@ -137,9 +142,7 @@ class _Task:
     sizes: list[int]
 
     def errors(self) -> tuple[np.ndarray, int, int]:
-        """(n_series × n_sizes) misclassified test rows; with all features; and of the answer
-        that most training rows have.
-        """
+        """Misclassified test rows: (n_series × n_sizes), with all features, by majority."""
         X, y = self.train.X, self.train.has(self.label)
         truth = self.test.has(self.label)
         state = _trained(X, y)
@@ -184,11 +187,9 @@ def _only(weights: np.ndarray, features: np.ndarray) -> np.ndarray:
 
 @mpi.collective
 def curves(comm: mpi.Comm, dataset: DataFile, options: CurveOptions, log: Log) -> ErrorCurves:
-    """Collective over `comm`. Train on the split train, test on the split test; the labels are
-    divided among the ranks.
+    """Collective over `comm`. Train on train, test on test; the labels are divided among the ranks.
 
-    Raises ConfigError for options that do not fit the file, DataError for a file that cannot be
-    read.
+    Raises ConfigError for options that do not fit the file, DataError for an unreadable file.
     """
     with mpi.agreed(comm, f"reading {dataset.path}"):
         if "train" not in dataset.split_names() or "test" not in dataset.split_names():
@@ -219,9 +220,7 @@ def curves(comm: mpi.Comm, dataset: DataFile, options: CurveOptions, log: Log) -
 
 
 def _sizes(options: CurveOptions, n_features: int, log: Log) -> list[int]:
-    """The numbers of features that there are enough of, ascending. Local; raises ConfigError for
-    none.
-    """
+    """The numbers of features there are enough of, ascending. Raises ConfigError for none."""
     sizes = sorted({keep for keep in options.features if keep <= n_features})
     if not sizes:
         raise ConfigError(f"--features {min(options.features)}: the training rows have only {n_features:,} features")
@@ -232,42 +231,34 @@ def _sizes(options: CurveOptions, n_features: int, log: Log) -> list[int]:
 
 @mpi.collective
 def _warm_up(comm: mpi.Comm) -> None:
-    """Collective over `comm`. Compile the learner by a made-up row, first on one rank of each
-    node.
-    """
+    """Collective over `comm`. Compile the learner by a made-up row, one rank of a node first."""
     with mpi.node_first(comm):
         _trained(sp.csr_matrix(np.ones((1, 1), dtype=np.float32)), np.ones(1, dtype=bool)).linear()
 
 
 @mpi.collective
 def plot_selection(comm: mpi.Comm, data: Path, output: Path, options: CurveOptions, force: bool, log: Log) -> str:
-    """Collective over `comm`. Draw the curves of a dataset and write their numbers beside; a table
-    of them, for people.
+    """Collective over `comm`. Draw a dataset's curves, write their numbers; a table for people.
 
     Raises ConfigError or DataError for what the user can mend.
     """
     options.validate()
     output = Path(output)
-    numbers = output.with_suffix(".csv")
     with mpi.agreed(comm, f"opening {data}"):
         if comm.rank == 0:
-            check_picture(output)
-            for path in (output, numbers):
-                check_output(path, force, [data])
+            check_outputs(output, force, [data])
         dataset = DataFile(data)
     with dataset:
         found = curves(comm, dataset, options, log)
     with mpi.agreed(comm, f"drawing {output}"):
         if comm.rank == 0:
             plot_curves(found, output)
-            write_curves(found, numbers)
-    return f"{found}\n" + joined([f"picture: {output}", f"numbers: {numbers}"])
+            write_curves(found, output.with_suffix(".csv"))
+    return told(found, output)
 
 
 def _lines(found: ErrorCurves) -> Iterator[Sequence[object]]:
-    """The lines of the CSV file: the means over the labels (label empty) if there are several,
-    then each label.
-    """
+    """The CSV's lines: means over the labels (label empty) if they are several, then each label."""
     groups = [(name, slice(place, place + 1)) for place, name in enumerate(found.names)]
     for name, which in [("", slice(None))] * (len(groups) > 1) + groups:
         for (by, share), errors in zip(found.series, found.error[which].mean(axis=0), strict=True):
@@ -278,7 +269,51 @@ def _lines(found: ErrorCurves) -> Iterator[Sequence[object]]:
 
 
 def write_curves(found: ErrorCurves, path: Path) -> None:
-    """One line for each label, line of the picture and number of features. Local; raises
-    DataError.
-    """
+    """A line for each label, line of the picture and size. Local; raises DataError."""
     write_table(path, [COLUMNS, *_lines(found)])
+
+
+def plot_curves(found: ErrorCurves, path: Path) -> None:
+    """Draw a panel of EFS's shares, and EFS beside the others. Local; as `check_picture`."""
+    efs = [place for place, (_, share) in enumerate(found.series) if share is not None]
+    others = [place for place in range(len(found.series)) if place not in efs]
+    panels = [("Extremal selection (EFS): the share P from the top", efs)] if len(efs) > 1 or not others else []
+    if others:
+        what = "EFS beside scores from counts" if efs else "Scores from counts"
+        panels.append((what, efs[-COMPARED:] + others))
+    with drawn(path, 7.2 * len(panels), 6.2) as figure:
+        subplots = figure.subplots(1, len(panels), squeeze=False)[0]
+        for number, (axes, (title, places)) in enumerate(zip(subplots, panels, strict=True)):
+            _draw(axes, found, places, efs)
+            axes.set_title(f"{number + 1}  {title}" if len(panels) > 1 else title)
+        several = f"mean of {len(found.names):,} labels" if len(found.names) > 1 else f"label {found.names[0]}"
+        name = named(f"{found.data}, {several}", 70)
+        title = f"Feature selection for Modified Balanced Winnow: {name}"
+        figure.suptitle(title, fontsize=14, fontweight="bold", parse_math=False)
+
+
+def _draw(axes: Axes, found: ErrorCurves, places: list[int], efs: list[int]) -> None:
+    """Some of the lines, and where they end."""
+    error = 100 * found.error.mean(axis=0)
+    for place in places:
+        style = _style(found, place, efs)
+        axes.plot(found.sizes, error[place], markersize=6, linewidth=1.8, clip_on=False, **style)
+    with_all, majority = 100 * found.with_all.mean(), 100 * found.majority.mean()
+    axes.axhline(with_all, color="0.35", linewidth=1.2, linestyle=":", label=f"all {found.n_features:,} features")
+    axes.axhline(majority, color="0.7", linewidth=1.2, linestyle=(0, (6, 3)), label="always the more frequent answer")
+    top = ROOM * max(float(error.max()), with_all, majority, 1e-9)
+    axes.set(xscale="log", xlabel="features kept", ylabel=f"test rows misclassified (%), of {found.n_test:,}", ylim=(0, top))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.legend(loc="best", fontsize=10)
+
+
+def _style(found: ErrorCurves, place: int, efs: list[int]) -> dict[str, object]:
+    """How a line looks, the same in both panels."""
+    by, share = found.series[place]
+    label = found.title_of(by, share)
+    if share is None:
+        color, line, marker = OTHERS[by]
+        return {"color": color, "linestyle": line, "marker": marker, "label": label}
+    number = efs.index(place)
+    shade = SHARES[int(np.round((len(SHARES) - 1) * (number / max(1, len(efs) - 1) if len(efs) > 1 else 1)))]
+    return {"color": shade, "linestyle": "-", "marker": MARKERS[(number - len(efs)) % len(MARKERS)], "label": label}

@@ -1,6 +1,4 @@
-"""How many weights are not 0 while sparse models are trained (Elkan 2015, "Sparsity during
-training"). `hpcml plot sparsity`.
-"""
+"""`hpcml plot sparsity`: weights that are not 0 during training (Elkan 2015)."""
 
 from __future__ import annotations
 
@@ -13,9 +11,9 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import DataError
 from hpcml.files.table import read_csv, write_table
-from hpcml.log import Log, joined
+from hpcml.log import Log
 from hpcml.model.linear import Model
-from hpcml.plots.figure import check_outputs, drawn
+from hpcml.plots.figure import BLUE, check_outputs, drawn, told
 from hpcml.run.folder import FILES, RunFolder
 
 COLUMNS = ("step", "labels_in_training", "weights", "share")
@@ -23,9 +21,7 @@ COLUMNS = ("step", "labels_in_training", "weights", "share")
 
 @dataclass(frozen=True)
 class Sparsity:
-    """After each step: how many labels went on, how many weights all labels had, and how many
-    weights there could be.
-    """
+    """After each step: labels in training, weights of all labels, and how many could be."""
 
     in_training: np.ndarray
     weights: np.ndarray
@@ -43,8 +39,7 @@ class Sparsity:
 
 @mpi.collective
 def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, force: bool = False) -> str:
-    """Collective over `comm`. Draw a finished run; rank 0 does the work and says what it drew, the
-    others say "".
+    """Collective over `comm`. Draw a finished run; rank 0 says what it drew, the others "".
 
     Raises ConfigError or DataError for what the user can mend.
     """
@@ -58,20 +53,15 @@ def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, force
             model = Model(folder.model)
             found = read_sparsity(run / "history.csv", model.n_labels * model.n_columns)
             draw(found, picture)
-            table = picture.with_suffix(".csv")
-            steps = range(1, found.weights.size + 1)
-            rows = zip(
-                steps, found.in_training.tolist(), found.weights.tolist(), (found.weights / found.possible).tolist(), strict=True
-            )
-            write_table(table, [COLUMNS, *rows])
-            said = joined([str(found), f"picture: {picture}", f"numbers: {table}"])
+            columns = (found.in_training, found.weights, found.weights / found.possible)
+            rows = zip(range(1, found.weights.size + 1), *(column.tolist() for column in columns), strict=True)
+            write_table(picture.with_suffix(".csv"), [COLUMNS, *rows])
+            said = told(found, picture)
     return said
 
 
 def read_sparsity(path: Path, possible: int) -> Sparsity:
-    """The weights of all labels after each step, those of labels that were done included. Local;
-    raises DataError.
-    """
+    """All labels' weights after each step, those of done ones too. Local; raises DataError."""
     by_label: dict[str, list[int]] = {}
     try:
         for line in read_csv(path):
@@ -91,14 +81,11 @@ def read_sparsity(path: Path, possible: int) -> Sparsity:
 
 
 def draw(found: Sparsity, path: Path) -> None:
-    """Draw the share of the weights that are not 0 by step. Local; raises ConfigError or
-    DataError.
-    """
+    """Draw the share of weights that are not 0 by step. Local; raises as `check_picture`."""
     with drawn(path, 9, 5) as figure:
         axes = figure.subplots()
-        axes.plot(range(1, found.weights.size + 1), 100 * found.weights / found.possible, color="#0072B2", marker="o", markersize=4)
+        axes.plot(range(1, found.weights.size + 1), 100 * found.weights / found.possible, color=BLUE, marker="o", markersize=4)
         axes.set_title(f"Sparsity during training: {found.weights[-1]:,} of {found.possible:,} weights are left")
         axes.set_xlabel("step  (a round of the exact solver, or a pass over the rows)")
-        axes.set_ylabel("weights that are not 0  (%)")
-        axes.set_ylim(bottom=0)
+        axes.set(ylabel="weights that are not 0  (%)", ylim=(0, None))
         axes.xaxis.get_major_locator().set_params(integer=True)

@@ -1,6 +1,4 @@
-"""The curves of a report, by matplotlib, as SVG that stands in the page and takes its colours
-from the page's style.
-"""
+"""The curves of a report, by matplotlib, as SVG that takes its colours from the page's style."""
 
 from __future__ import annotations
 
@@ -29,27 +27,20 @@ VARIABLES |= {color: f"var(--curve-{number})" for number, color in enumerate(COL
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 STYLE = {
     **SETTINGS,
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "legend.labelcolor"), TEXT),
     "svg.fonttype": "none",
-    "text.color": TEXT,
-    "axes.edgecolor": TEXT,
-    "axes.labelcolor": TEXT,
     "axes.facecolor": "none",
-    "xtick.color": TEXT,
-    "ytick.color": TEXT,
     "grid.color": GRID,
     "legend.fontsize": 11,
     "legend.columnspacing": 3,
-    "legend.labelcolor": TEXT,
     "text.parse_math": False,
 }
 SIZE = (6.0, 4.3)  # inches
 POINTS = 300  # of a curve
 
 
-def svg(name: str, title: str, draw: Callable[[Axes], None]) -> str:
-    """A picture as an SVG element; `name`, of letters, tells its parts from those of others.
-    Local.
-    """
+def svg(name: str, title: str, draw: Callable[..., None], *content: Any) -> str:
+    """What `draw` makes of axes and content, as SVG; `name`: letters that no other has. Local."""
     import matplotlib.style
     from matplotlib.figure import Figure
 
@@ -59,15 +50,14 @@ def svg(name: str, title: str, draw: Callable[[Axes], None]) -> str:
         figure = Figure(figsize=SIZE, layout="constrained")
         axes = figure.subplots()
         axes.set_axisbelow(True)
-        draw(axes)
+        draw(axes, *content)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return _inlined(out.getvalue(), title)
 
 
 def _inlined(text: str, title: str) -> str:
-    """Without what belongs to a file of its own: sizes in points, a licence of metadata, names
-    that are in every picture.
-    """
+    """Without what belongs to a file of its own: sizes in points, metadata, common names."""
     from markupsafe import escape
 
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
@@ -82,101 +72,69 @@ def _inlined(text: str, title: str) -> str:
     return re.sub(r"\n\s*", "\n", text)
 
 
-def precision_recall(curves: Sequence[Curve]) -> Callable[[Axes], None]:
+def precision_recall(axes: Axes, curves: Sequence[Curve]) -> None:
     """Precision by recall; the first curve is the strongest."""
-
-    def draw(axes: Axes) -> None:
-        for number, curve in enumerate(curves):
-            some = curve.thinned(POINTS)
-            label = f"{curve.name}: AP {curve.average_precision:.3f}"
-            axes.plot(some.recall, some.precision, label=label, **_line(number, 2.2 if number == 0 else 1.4))
-        axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
-
-    return draw
+    for number, curve in enumerate(curves):
+        some = curve.thinned(POINTS)
+        label = f"{curve.name}: AP {curve.average_precision:.3f}"
+        axes.plot(some.recall, some.precision, label=label, **_line(number, 2.2 if number == 0 else 1.4))
+    axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
 
 
 def _line(number: int, width: float) -> dict[str, Any]:
-    return {
-        "color": COLORS[number % N_COLORS],
-        "linestyle": DASHES[number % len(DASHES)],
-        "linewidth": width,
-        "zorder": 10 - min(number, 8),
-    }
+    color, dashes = COLORS[number % N_COLORS], DASHES[number % len(DASHES)]
+    return {"color": color, "linestyle": dashes, "linewidth": width, "zorder": 10 - min(number, 8)}
 
 
-def by_threshold(curve: Curve, present: float | None, compared_by: str) -> Callable[[Axes], None]:
-    """Micro precision, recall and F1 by one threshold for all labels; `present`: that of the
-    model, if all labels have the same.
-    """
+def by_threshold(axes: Axes, curve: Curve, present: float | None, compared_by: str) -> None:
+    """Micro measures by one threshold for all labels; `present`: the model's, if it has one."""
+    some = curve.thinned(POINTS)
+    best = int(some.f1.argmax())
+    name = f"F1, at most {some.f1[best]:.3f} at {some.scores[best]:.3g}"
+    for number, (label, values) in enumerate(((name, some.f1), ("precision", some.precision), ("recall", some.recall))):
+        axes.plot(some.scores, values, label=label, **_line(number, 2.2 if number == 0 else 1.4))
+    axes.plot(some.scores[best], some.f1[best], "o", color=COLORS[0], zorder=12)
+    low, high = np.percentile(some.scores, [1, 99]).tolist()
+    if present is not None:
+        axes.axvline(present, color=TEXT, linewidth=1, linestyle=":", label=f"the model's: {present:.3g}")
+        low, high = min(low, present), max(high, present)
+    margin = 0.03 * (high - low) or 1.0
     threshold = "threshold of all labels" if compared_by == BY_SCORE else "threshold of all labels, log-odds"
-
-    def draw(axes: Axes) -> None:
-        some = curve.thinned(POINTS)
-        best = int(some.f1.argmax())
-        name = f"F1, at most {some.f1[best]:.3f} at {some.scores[best]:.3g}"
-        for number, (label, values) in enumerate(((name, some.f1), ("precision", some.precision), ("recall", some.recall))):
-            axes.plot(some.scores, values, label=label, **_line(number, 2.2 if number == 0 else 1.4))
-        axes.plot(some.scores[best], some.f1[best], "o", color=COLORS[0], zorder=12)
-        if present is not None:
-            axes.axvline(present, color=TEXT, linewidth=1, linestyle=":", label=f"the model's: {present:.3g}")
-        low, high = np.percentile(some.scores, [1, 99]).tolist()
-        low, high = (min(low, present), max(high, present)) if present is not None else (low, high)
-        margin = 0.03 * (high - low) or 1.0
-        axes.set(xlim=(low - margin, high + margin), ylim=(0, 1.02), xlabel=threshold, ylabel="micro measure")
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
-
-    return draw
+    axes.set(xlim=(low - margin, high + margin), ylim=(0, 1.02), xlabel=threshold, ylabel="micro measure")
 
 
-def learning(lines: Sequence[tuple[str, Sequence[LearningPoint]]]) -> Callable[[Axes], None]:
+def learning(axes: Axes, lines: Sequence[tuple[str, Sequence[LearningPoint]]]) -> None:
     """Means of labels by their positives, and where the middle half of the labels lies."""
-
-    def draw(axes: Axes) -> None:
-        for number, (name, points) in enumerate(lines):
-            x = [point.n_positive for point in points]
-            low, high = ([point.quartiles[k] for point in points] for k in (0, 2))
-            axes.fill_between(x, low, high, color=COLORS[number], alpha=0.15, linewidth=0)
-            axes.plot(x, [p.mean for p in points], marker="o", markersize=4, label=f"mean {name}", **_line(number, 2.0))
-            for each in points if number == 0 else ():
-                place = (each.n_positive, each.mean)
-                axes.annotate(_short(each.n_labels), place, (0, 7), textcoords="offset points", ha="center", fontsize=9)
-        axes.set(xscale="log", ylim=(0, 1.02), xlabel="positive rows of the label in training", ylabel="measure")
-        axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.xaxis.set_minor_formatter("")
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
-
-    return draw
+    for number, (name, points) in enumerate(lines):
+        x = [point.n_positive for point in points]
+        low, high = ([point.quartiles[k] for point in points] for k in (0, 2))
+        axes.fill_between(x, low, high, color=COLORS[number], alpha=0.15, linewidth=0)
+        axes.plot(x, [p.mean for p in points], marker="o", markersize=4, label=f"mean {name}", **_line(number, 2.0))
+        for each in points if number == 0 else ():
+            place = (each.n_positive, each.mean)
+            axes.annotate(_short(each.n_labels), place, (0, 7), textcoords="offset points", ha="center", fontsize=9)
+    axes.set(xscale="log", ylim=(0, 1.02), xlabel="positive rows of the label in training", ylabel="measure")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_minor_formatter("")
 
 
-def spread(lines: Sequence[tuple[str, np.ndarray]]) -> Callable[[Axes], None]:
+def spread(axes: Axes, lines: Sequence[tuple[str, np.ndarray]]) -> None:
     """Which share of the labels reaches at least a measure (n each, no NaN)."""
-
-    def draw(axes: Axes) -> None:
-        for number, (name, values) in enumerate(lines):
-            edges = np.linspace(0, 1, 201)
-            shares = 1 - np.searchsorted(np.sort(values), edges, "left") / max(1, values.size)
-            axes.plot(edges, 100 * shares, label=f"{name}, median {np.median(values):.3f}", **_line(number, 2.0))
-        axes.set(xlim=(0, 1), ylim=(0, 102), xlabel="measure", ylabel="labels that reach it (%)")
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
-
-    return draw
+    for number, (name, values) in enumerate(lines):
+        edges = np.linspace(0, 1, 201)
+        shares = 1 - np.searchsorted(np.sort(values), edges, "left") / max(1, values.size)
+        axes.plot(edges, 100 * shares, label=f"{name}, median {np.median(values):.3f}", **_line(number, 2.0))
+    axes.set(xlim=(0, 1), ylim=(0, 102), xlabel="measure", ylabel="labels that reach it (%)")
 
 
-def reliability(bins: Sequence[Bin]) -> Callable[[Axes], None]:
+def reliability(axes: Axes, bins: Sequence[Bin]) -> None:
     """The share that is true by predicted probability; a perfect model lies on the diagonal."""
-
-    def draw(axes: Axes) -> None:
-        axes.plot([0, 1], [0, 1], color=TEXT, linewidth=1, linestyle=":", label="perfect")
-        x, y = [each.probability for each in bins], [each.share_true for each in bins]
-        axes.plot(x, y, marker="o", markersize=5, label="all pairs of a row and a label", **_line(0, 2.0))
-        for each in bins:
-            place = (each.probability, each.share_true)
-            axes.annotate(_short(each.n), place, (6, -4), textcoords="offset points", va="top", fontsize=9)
-        axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="predicted probability (mean of a tenth)", ylabel="share that is true")
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
-
-    return draw
+    axes.plot([0, 1], [0, 1], color=TEXT, linewidth=1, linestyle=":", label="perfect")
+    x, y = [each.probability for each in bins], [each.share_true for each in bins]
+    axes.plot(x, y, marker="o", markersize=5, label="all pairs of a row and a label", **_line(0, 2.0))
+    for each, place in zip(bins, zip(x, y, strict=True), strict=True):
+        axes.annotate(_short(each.n), place, (6, -4), textcoords="offset points", va="top", fontsize=9)
+    axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="predicted probability (mean of a tenth)", ylabel="share that is true")
 
 
 def _short(n: int) -> str:

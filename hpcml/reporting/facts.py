@@ -40,17 +40,13 @@ def model_of(run: Path) -> Path:
 
 
 def config_of(model: Path) -> dict[str, Any]:
-    """The values of config.toml beside a model; none if there is none. Local; raises DataError,
-    OSError.
-    """
+    """config.toml's values beside a model, or none. Local; raises DataError, OSError."""
     path = model.parent / CONFIG
     return read_config(path) if path.is_file() else {}
 
 
 def data_of(run: Path, given: Path | None) -> Path:
-    """The dataset to judge on: the one that was given, or the run's own. Local; raises
-    ConfigError.
-    """
+    """The dataset to judge on: the given one, or the run's own. Local; raises ConfigError."""
     if given is not None:
         return given
     found = config_of(model_of(run)).get("data")
@@ -99,9 +95,7 @@ def _shown(value: object) -> str:
 
 
 def _environment(folder: Path) -> list[tuple[str, str]]:
-    """The lines of environment.jsonl on the starts of a run; none if there is none. Raises
-    DataError for a damaged file.
-    """
+    """The lines about the starts in environment.jsonl. Raises DataError for a damaged file."""
     path = folder / ENVIRONMENT
     if not path.is_file():
         return []

@@ -12,7 +12,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.names import names_of
 from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf
 from hpcml.evaluation.evaluate import Evaluation, evaluate
-from hpcml.evaluation.explain import explain
+from hpcml.evaluation.explain import Explanation, explain
 from hpcml.evaluation.seen import split_to_judge
 from hpcml.evaluation.titles import titles_of
 from hpcml.evaluation.wrong import KINDS, WrongRow, WrongRows
@@ -24,6 +24,7 @@ from hpcml.model.open import share_model
 from hpcml.reporting.facts import Facts, data_of, facts_of, model_of
 
 WORDS = 6  # of a label
+WRONG = 15  # most wrong rows of each kind
 PER_LABEL = 3  # most wrong rows of one label, in the table of all
 
 
@@ -58,29 +59,28 @@ class RunReport:
 
 
 def probability_of(model: Model | ClassifierModel) -> ScoresOf | None:
-    """The scores of a model's labels that have some probabilities; None if it has no
-    probabilities. Local.
-    """
+    """The scores of a model's labels that have some probabilities; None without any. Local."""
     if model.sigmoids is None:
         return None
     slope, offset = model.sigmoids
 
     def scores_of(label: int, probabilities: np.ndarray) -> np.ndarray:
         log_odds = np.log(probabilities / (1 - probabilities)) - offset[label]
-        if slope[label] > 0:
-            scores: np.ndarray = log_odds / slope[label]
-            return scores
-        return np.where(log_odds > 0, np.inf, -np.inf)  # one probability for all scores
+        flat = np.where(log_odds > 0, np.inf, -np.inf)  # one probability for all scores
+        return log_odds / slope[label] if slope[label] > 0 else flat
 
     return scores_of
 
 
+def _named(words: Explanation, label: int) -> list[tuple[str, float]]:
+    """The features of a label by name, with their weights."""
+    found = words.labels[label]
+    return [(words.name(f), weight) for f, weight in zip(found.features.tolist(), found.weights.tolist(), strict=True)]
+
+
 @mpi.collective
-def gather(
-    comm: mpi.Comm, run: Path, data: Path | None, split: str | None, n_wrong: int, log: Log, titles: Path | None
-) -> RunReport | None:
-    """Collective over `comm`. Judge a run and find what its part of the page says; on rank 0, None
-    elsewhere.
+def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log: Log, titles: Path | None) -> RunReport | None:
+    """Collective over `comm`. Judge a run and find what the page says of it; on rank 0, else None.
 
     Raises ConfigError or DataError if run, data and split do not fit, NonFiniteError for scores
     that are no numbers.
@@ -94,38 +94,32 @@ def gather(
     with mpi.agreed(comm, f"opening {chosen}"):
         dataset = DataFile(chosen)
     with dataset:
-        return _gather(comm, run, model, dataset, split_to_judge(dataset, split, log), n_wrong, log, titles)
+        split = split_to_judge(dataset, split, log)
+        log(f"judging {run} on split {split} of {dataset.path}")
+        report = _judge(comm, run, model, dataset, split, log)
+        found = titles_of(comm, titles, [] if report is None else report.row_ids.values())
+    if report is not None:
+        report.titles = found
+    return report
 
 
 @mpi.collective
-def _gather(
-    comm: mpi.Comm,
-    run: Path,
-    model: Model | ClassifierModel,
-    dataset: DataFile,
-    split: str,
-    n_wrong: int,
-    log: Log,
-    titles: Path | None,
-) -> RunReport | None:
-    """Collective. See `gather`."""
-    log(f"judging {run} on split {split} of {dataset.path}")
+def _judge(comm: mpi.Comm, run: Path, model: Model | ClassifierModel, dataset: DataFile, split: str, log: Log) -> RunReport | None:
+    """Collective. The report of a run but for titles of rows; on rank 0, None elsewhere."""
     trained_on = model.labels.get("n_positive")
     trained_on = trained_on if trained_on is not None and trained_on.any() else None
     curves, wrong = Curves(trained_on, probability_of(model)), WrongRows(model.thresholds, PER_LABEL)
     evaluation = evaluate(comm, model, dataset, split, log, watches=(curves, wrong))
-    labels = evaluation.labels
-    words = None
+    labels, linear, words = evaluation.labels, isinstance(model, Model), None
     if isinstance(model, Model) and model.combination is None:
         words = explain(comm, model, dataset, [], WORDS, every=True)
     report = None
     with mpi.agreed(comm, f"reading {run}"):
         if comm.rank == 0:
-            found = {kind: wrong.worst(kind, n_wrong) for kind in KINDS}
+            found = {kind: wrong.worst(kind, WRONG) for kind in KINDS}
             rows = np.unique(np.array([each.row for some in found.values() for each in some], dtype=np.int64))
             with readable(dataset.path, "hpcml convert", "dataset"):
                 ids = names_of(dataset, rows, "row_ids")
-            linear = isinstance(model, Model)
             report = RunReport(
                 facts=facts_of(run, model),
                 evaluation=evaluation,
@@ -134,19 +128,11 @@ def _gather(
                 thresholds=model.thresholds[labels],
                 status=[STATUS[code] for code in model.labels["status"][labels].tolist()] if linear else None,
                 gap=model.labels["gap"][labels] if linear and "gap" in model.labels else None,
-                words=None
-                if words is None
-                else [
-                    [(words.name(f), w) for f, w in zip(each.features.tolist(), each.weights.tolist(), strict=True)]
-                    for each in (words.labels[label] for label in labels.tolist())
-                ],
+                words=None if words is None else [_named(words, label) for label in labels.tolist()],
                 micro=curves.micro,
                 of_groups=curves.of_groups,
                 bins=curves.reliability(),
                 wrong=found,
                 row_ids={} if ids is None else dict(zip(rows.tolist(), ids, strict=True)),
             )
-    found_titles = titles_of(comm, titles, [] if report is None else report.row_ids.values())
-    if report is not None:
-        report.titles = found_titles
     return report

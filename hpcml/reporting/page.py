@@ -1,5 +1,4 @@
-"""The page: one file of HTML that needs no network, with tables, curves as SVG, and a library for
-the table of all labels.
+"""The page: one HTML file that needs no network, with tables, curves as SVG, and a table library.
 
 Names of labels, words and rows come from whoever made the data. Jinja escapes them, the table
 escapes them, the data for the table are JSON in which `<` is written as an escape, and the page
@@ -14,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import numpy as np
 from hpcml import __version__
 from hpcml.errors import ConfigError
 from hpcml.evaluation.comparable import BY_SCORE
+from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.wrong import UNITS
 from hpcml.log import entitled, named
 from hpcml.reporting import draw
@@ -46,9 +47,7 @@ def check_packages() -> None:
 
 
 def table_library() -> tuple[str, str]:
-    """DataTables as itables brings it: a module that calls itself `library`, and its style
-    sheet. Raises ConfigError.
-    """
+    """DataTables of itables: a module named `library`, its style sheet. Raises ConfigError."""
     spec = find_spec("itables")
     folder = Path(str(spec.origin)).parent / "html" if spec is not None else Path()
     try:
@@ -71,16 +70,11 @@ def page(reports: Sequence[RunReport], title: str) -> str:
 
     library, library_style = table_library()
     script = f"{library}\n{(HERE / 'page.js').read_text(encoding='utf-8')}"
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader, strict = jinja2.FileSystemLoader(HERE), jinja2.StrictUndefined
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=strict, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"number": number, "interval": interval, "signed": signed, "named": shown, "count": count}
     runs = [run_context(report, place) for place, report in enumerate(reports)]
-    text: str = environment.get_template("page.html.j2").render(
+    return environment.get_template("page.html.j2").render(
         title=title,
         version=__version__,
         style=Markup(library_style + (HERE / "page.css").read_text(encoding="utf-8")),
@@ -89,7 +83,6 @@ def page(reports: Sequence[RunReport], title: str) -> str:
         runs=runs,
         comparison=comparison(reports, [run["name"] for run in runs]) if len(reports) > 1 else None,
     )
-    return text
 
 
 def shown(name: str) -> str:
@@ -134,10 +127,10 @@ def run_context(report: RunReport, place: int) -> dict[str, Any]:
         "row_measures": row_measures_of(e),
         "figures": figures(report, place),
         "wrong": {kind: [wrong_line(report, each) for each in some] for kind, some in report.wrong.items()},
-        "beyond": UNITS[report.evaluation.compared_by],
+        "beyond": UNITS[e.compared_by],
         "columns": columns_of(report),
         "lines": first_lines(report),
-        "table": in_script(table_data(report)),
+        "table": in_script({"kinds": [kind for _, kind in columns_of(report)], "rows": table_rows(report), "order": 1}),
     }
 
 
@@ -147,19 +140,19 @@ def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
 
     e, found = report.evaluation, []
 
-    def add(name: str, title: str, text: str, picture: Any) -> None:
-        found.append({"title": title, "text": text, "svg": Markup(draw.svg(f"{name}-{place}", title, picture))})
+    def add(name: str, title: str, text: str, *picture: Any) -> None:
+        found.append({"title": title, "text": text, "svg": Markup(draw.svg(f"{name}-{place}", title, *picture))})
 
     if report.micro.scores.size:
         of = "training rows" if report.n_trained_on is not None else "judged rows"
         curves = [report.micro, *(report.of_groups if len(report.of_groups) > 1 else [])]
         text = f"All pairs of a row and a label in one ranking; and those of the labels with so many {of}. AP: average precision."
-        add("recall", "Precision and recall", text, draw.precision_recall(curves[: draw.N_COLORS]))
+        add("recall", "Precision and recall", text, draw.precision_recall, curves[: draw.N_COLORS])
         text = (
             "Micro measures, were one threshold for all labels. The dot is the best F1 on these very rows: others will have less."
         )
         present = report.one_threshold if e.compared_by == BY_SCORE else None
-        add("threshold", "Threshold and F1", text, draw.by_threshold(report.micro, present, e.compared_by))
+        add("threshold", "Threshold and F1", text, draw.by_threshold, report.micro, present, e.compared_by)
     lines, spread = [], []
     for measure, name in (("average_precision", "average precision"), ("f1", "F1")):
         chosen = e.in_macro(measure) & (report.frequency > 0)
@@ -167,13 +160,13 @@ def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
         spread.append((name, e.values[measure][e.in_macro(measure)]))
     if len(lines[0][1]) > 1:
         text = "Means of labels with about as many positive rows; in the shade lies the middle half. The numbers count labels."
-        add("learning", "How many rows a label needs", text, draw.learning([line for line in lines if line[1]]))
+        add("learning", "How many rows a label needs", text, draw.learning, [line for line in lines if line[1]])
     if len(e.label_names) > 1 and spread[0][1].size:
         text = "Which share of the labels reaches a measure, or more."
-        add("spread", "Spread over the labels", text, draw.spread([line for line in spread if line[1].size]))
+        add("spread", "Spread over the labels", text, draw.spread, [line for line in spread if line[1].size])
     if report.bins:
         text = "Do predicted probabilities come true? Below the diagonal they are too high. The numbers count pairs."
-        add("reliability", "Reliability of probabilities", text, draw.reliability(report.bins))
+        add("reliability", "Reliability of probabilities", text, draw.reliability, report.bins)
     return found
 
 
@@ -186,9 +179,7 @@ def wrong_line(report: RunReport, each: Any) -> dict[str, Any]:
 
 
 def columns_of(report: RunReport) -> list[tuple[str, str]]:
-    """The heading of each column of the table of labels, and its kind: text, count, measure,
-    score, words.
-    """
+    """Heading and kind (text, count, measure, score, words) of the columns of labels."""
     columns = [("label", "text")]
     columns += [("training rows", "count")] if report.n_trained_on is not None else []
     columns += [("judged rows", "count"), ("AP", "measure"), ("F1", "measure"), ("AUC", "measure")]
@@ -200,9 +191,7 @@ def columns_of(report: RunReport) -> list[tuple[str, str]]:
 
 
 def table_rows(report: RunReport) -> list[list[Any]]:
-    """A line for each evaluated label, with the columns of `columns_of`; None where a measure is
-    not defined.
-    """
+    """A line for each evaluated label, by `columns_of`; None where there is no measure."""
     e, columns = report.evaluation, []
     values: dict[str, Any] = {
         "label": [shown(entitled(name, e.label_titles, place)) for place, name in enumerate(e.label_names)],
@@ -218,16 +207,9 @@ def table_rows(report: RunReport) -> list[list[Any]]:
     for name, kind in columns_of(report):
         column = values[name].tolist() if isinstance(values[name], np.ndarray) else values[name]
         if kind in ("measure", "score"):
-            column = [
-                None
-                if not math.isfinite(v)
-                else round(v, 4)
-                if kind == "measure"
-                else float(f"{v:.2g}")
-                if name == "gap"
-                else float(f"{v:.4g}")
-                for v in column
-            ]
+            digits = ".2g" if name == "gap" else ".4g"
+            finite = [value if math.isfinite(value) else None for value in column]
+            column = [v if v is None else round(v, 4) if kind == "measure" else float(f"{v:{digits}}") for v in finite]
         columns.append(column)
     return [list(line) for line in zip(*columns, strict=True)]
 
@@ -235,12 +217,6 @@ def table_rows(report: RunReport) -> list[list[Any]]:
 def words_of(words: Sequence[tuple[str, float]]) -> str:
     """The words of a label in one cell; − before those that speak against it."""
     return ", ".join(("−" if weight < 0 else "") + named(word, LONGEST_WORD) for word, weight in words)
-
-
-def table_data(report: RunReport) -> dict[str, Any]:
-    """The values of which the script makes the table."""
-    columns = columns_of(report)
-    return {"kinds": [kind for _, kind in columns], "rows": table_rows(report), "order": 1}
 
 
 def first_lines(report: RunReport) -> list[list[Any]]:
@@ -263,44 +239,40 @@ def comparison(reports: Sequence[RunReport], names: Sequence[str]) -> dict[str, 
     """The runs side by side: measures, differences from the first one, labels that differ most."""
     from markupsafe import Markup
 
-    evaluations, first = [report.evaluation for report in reports], reports[0].evaluation
+    evaluations, figure = [report.evaluation for report in reports], None
     measures = [{each.name: each for each in measures_of(e)} for e in evaluations]
-    names_of_measures = dict.fromkeys(name for line in measures for name in line)
-    same_rows = len({(str(report.data), report.evaluation.split) for report in reports}) == 1
-    curves = [
-        draw.Curve(
-            name,
-            *(
-                getattr(report.micro, part)
-                for part in ("n_labels", "scores", "n_given", "n_hits", "n_positive", "average_precision")
-            ),
-        )
-        for report, name in zip(reports, names, strict=True)
-        if report.micro.scores.size
-    ][: draw.N_COLORS]
-    others = []
-    for name, other in zip(names[1:], evaluations[1:], strict=True):
-        places = common_labels([first, other])
-        line: dict[str, Any] = {"name": name, "n_common": places.shape[1], "differences": differences(first, other)}
-        a, b = (e.values["average_precision"][p] for e, p in zip((first, other), places, strict=True))
-        change, order = b - a, np.argsort(-(b - a), kind="stable")
-        enough = first.n_positive[places[0]] >= ENOUGH  # in fewer rows a label's average precision is mostly chance
-        order = order[(enough if enough.any() else np.ones_like(enough))[order] & ~np.isnan(change[order])]
-        line |= {"better": [], "worse": [], "least": ENOUGH if enough.any() else 1}
-        for kind, some in (("better", order[:APART]), ("worse", order[::-1][:APART])):
-            for k in some.tolist():
-                if (change[k] > 0) == (kind == "better") and change[k] != 0:
-                    where = int(places[0, k])
-                    values = (first.label_names[where], int(first.n_positive[where]), float(a[k]), float(b[k]), float(change[k]))
-                    line[kind].append(values)
-        others.append(line)
+    curves = [replace(r.micro, name=name) for r, name in zip(reports, names, strict=True) if r.micro.scores.size]
+    if curves:
+        drawn = (draw.precision_recall, curves[: draw.N_COLORS])
+        figure = Markup(draw.svg("compared", "Precision and recall of the runs", *drawn))
     return {
-        "same_rows": same_rows,
+        "same_rows": len({(str(report.data), report.evaluation.split) for report in reports}) == 1,
         "names": names,
-        "measures": {name: [line.get(name) for line in measures] for name in names_of_measures},
+        "measures": {name: [line.get(name) for line in measures] for line in measures for name in line},
         "row_measures": [dict(row_measures_of(e)) for e in evaluations],
-        "figure": Markup(draw.svg("compared", "Precision and recall of the runs", draw.precision_recall(curves)))
-        if curves
-        else None,
-        "others": others,
+        "figure": figure,
+        "others": [beside(evaluations[0], other, name) for name, other in zip(names[1:], evaluations[1:], strict=True)],
+    }
+
+
+def beside(first: Evaluation, other: Evaluation, name: str) -> dict[str, Any]:
+    """Another run beside the first one: differences, and the labels that differ most."""
+    places = common_labels([first, other])
+    a, b = (e.values["average_precision"][p] for e, p in zip((first, other), places, strict=True))
+    change, order = b - a, np.argsort(-(b - a), kind="stable")
+    enough = first.n_positive[places[0]] >= ENOUGH  # in fewer rows a label's average precision is mostly chance
+    order = order[(enough if enough.any() else np.ones_like(enough))[order] & ~np.isnan(change[order])]
+
+    def lines(some: np.ndarray) -> list[tuple[str, int, float, float, float]]:
+        at = [(k, int(places[0, k])) for k in some.tolist()]
+        return [(first.label_names[i], int(first.n_positive[i]), float(a[k]), float(b[k]), float(change[k])) for k, i in at]
+
+    most, least = order[:APART], order[::-1][:APART]
+    return {
+        "name": name,
+        "n_common": places.shape[1],
+        "differences": differences(first, other),
+        "better": lines(most[change[most] > 0]),
+        "worse": lines(least[change[least] < 0]),
+        "least": ENOUGH if enough.any() else 1,
     }

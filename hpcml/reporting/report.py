@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hpcml import mpi
-from hpcml.errors import ConfigError, DataError
-from hpcml.files.atomic import check_output, write_whole
+from hpcml.errors import ConfigError, repeated
+from hpcml.files.atomic import check_new, write_whole
 from hpcml.log import Log
 from hpcml.reporting.gather import gather
 from hpcml.reporting.page import check_packages, page
-
-WRONG = 15  # most wrong rows of each kind
 
 
 @mpi.collective
@@ -26,24 +24,21 @@ def report(
     log: Log,
     titles: Path | None = None,
 ) -> Path:
-    """Collective over `comm`. Judge runs (folders, or models) and write one page about them; rank 0
-    writes.
+    """Collective over `comm`. Judge runs (folders, models) and write a page about them; on rank 0.
 
     `data` None: each run's own. `titles`: JSON lines with those of rows. Raises ConfigError,
     DataError or NonFiniteError; then there is no page.
     """
     if not runs:
         raise ConfigError("report what? name a run folder, or several")
-    twice = [run for k, run in enumerate(runs) if run in runs[:k]]
-    if twice:
-        raise ConfigError(f"{twice[0]}: named twice; name each run once")
+    twice = repeated(map(str, runs))
+    if twice is not None:
+        raise ConfigError(f"{twice}: named twice; name each run once")
     with mpi.agreed(comm, f"creating {output}"):
         if comm.rank == 0:
             check_packages()
-            check_output(output, force, [data, titles])
-            if not output.parent.is_dir():
-                raise DataError(f"{output}: the folder {output.parent} does not exist; create it first")
-    reports = [gather(comm, run, data, split, WRONG, log, titles) for run in runs]
+            check_new(output, force, [data, titles])
+    reports = [gather(comm, run, data, split, log, titles) for run in runs]
     with mpi.agreed(comm, f"writing {output}"):
         found = [each for each in reports if each is not None]
         if found:

@@ -1,6 +1,4 @@
-"""How certain measures are: bootstrap over the labels, and what labels of so many positives
-reach.
-"""
+"""How certain measures are: bootstrap over labels; what labels of so many positives reach."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ POINTS = 12
 
 @dataclass(frozen=True)
 class Interval:
-    """A value, and the bounds of LEVEL % of its bootstrap resamples; NaN where there is nothing
-    to resample.
-    """
+    """A value, and bounds of LEVEL % of its bootstrap resamples; NaN: nothing to resample."""
 
     value: float
     low: float
@@ -78,8 +74,7 @@ def _ratio(measure: str, sums: np.ndarray) -> np.ndarray:
 
 
 def micro_intervals(counts: np.ndarray, n_missed: int) -> dict[str, Interval]:
-    """The micro measures that are ratios of sums over labels, with labels drawn anew; `counts` as
-    of `counts_of`.
+    """Micro measures that are ratios of sums, with labels drawn anew; `counts` as of `counts_of`.
 
     The missed pairs of labels that the model does not know are true ones in each draw.
     """
@@ -117,9 +112,7 @@ LESS = {"brier", "ece"}  # measures of which less is better
 
 
 def measures_of(evaluation: Evaluation) -> list[Measure]:
-    """Macro and micro measures with their intervals over labels; then those that are means over
-    rows.
-    """
+    """Macro and micro measures with their intervals over labels."""
     e, found = evaluation, []
     micro = micro_intervals(counts_of(e), e.n_missed) if e.label_names else {}
     for measure, name in NAMES.items():
@@ -155,9 +148,7 @@ class LearningPoint:
 
 
 def learning_curve(n_positive: np.ndarray, values: np.ndarray) -> list[LearningPoint]:
-    """Up to POINTS, of about as many labels each, of labels with so many positives (n, above 0)
-    and values (n, no NaN).
-    """
+    """Up to POINTS of labels of so many positives (n, above 0) and values (n, no NaN)."""
     order = np.argsort(n_positive, kind="stable")
     counts, values = n_positive[order], values[order]
     n_points = min(POINTS, counts.size // LEAST)
@@ -190,18 +181,14 @@ class Difference:
 
 
 def common_labels(evaluations: list[Evaluation]) -> np.ndarray:
-    """The places (evaluations × n) of the labels, by name, that all of them have; of names that
-    are there twice the last.
-    """
+    """Places (evaluations × n) of the labels that all have, by name; of equal names the last."""
     places = [{name: place for place, name in enumerate(e.label_names)} for e in evaluations]
     names = [name for name in evaluations[0].label_names if all(name in known for known in places)]
     return np.array([[known[name] for name in dict.fromkeys(names)] for known in places], dtype=np.int64).reshape(len(places), -1)
 
 
 def differences(one: Evaluation, other: Evaluation) -> list[Difference]:
-    """Other − one, macro, over the labels that both have and where both are defined: paired
-    bootstrap.
-    """
+    """Other − one, macro, over the labels where both are defined: paired bootstrap."""
     places, found = common_labels([one, other]), []
     for measure, name in NAMES.items():
         if not (measure in one.values and measure in other.values):

@@ -70,14 +70,8 @@ def main(path: str, min_positives: int = 10, n_theirs: int = 24) -> None:
                 warnings.simplefilter("ignore")  # of LIBLINEAR, that it has not converged
                 peer = np.mean([theirs(rows, label, loss, lam, tolerance) for label in some], axis=0)
             f, gaps = np.mean([found[label][0] for label in some]), np.array([gap for _, gap in found.values()])
-            numbers = (
-                seconds * 1e3,
-                peer[0] * 1e3,
-                seconds / peer[0],
-                (f / peer[1] - 1) * 100,
-                gaps.mean() * 100,
-                gaps.max() * 100,
-            )
+            numbers = [seconds * 1e3, peer[0] * 1e3, seconds / peer[0]]
+            numbers += [(f / peer[1] - 1) * 100, gaps.mean() * 100, gaps.max() * 100]
             print(f"{loss:>13} {tolerance:>13}", *(f"{number:>13.3f}" for number in numbers))
 
 

@@ -32,21 +32,9 @@ REPORT = re.compile(r"trained ([\d,]+) labels? in ([\d.]+) s")
 
 def trained(method: str, data: Path, folder: Path, args: argparse.Namespace) -> tuple[int, float, float]:
     """(labels, seconds of training, seconds of the command)."""
-    command = [
-        "mpirun",
-        "-n",
-        str(args.ranks),
-        sys.executable,
-        "-m",
-        "hpcml",
-        "train",
-        method,
-        str(data),
-        "-o",
-        str(folder / method),
-    ]
+    command = ["mpirun", "-n", str(args.ranks), sys.executable, "-m", "hpcml", "train", method, str(data)]
     begin = time.perf_counter()
-    options = ["--force", "--min-positives", str(args.min_positives)]
+    options = ["-o", str(folder / method), "--force", "--min-positives", str(args.min_positives)]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=3000)
     found = REPORT.search(done.stdout + done.stderr)
     if done.returncode or not found:

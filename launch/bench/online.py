@@ -118,20 +118,7 @@ def ranks(data: Path, method: str, folder: Path, repeats: int) -> dict[str, floa
     flags = labels if LEARNERS[method].winnow else [*labels, "--no-bias"]
     for _ in range(repeats):
         for n in best:
-            command = [
-                "mpirun",
-                "-n",
-                n,
-                sys.executable,
-                "-m",
-                "hpcml",
-                "train",
-                method,
-                data,
-                *flags,
-                "-o",
-                folder / "run",
-            ]
+            command = ["mpirun", "-n", n, sys.executable, "-m", "hpcml", "train", method, data, *flags, "-o", folder / "run"]
             told = subprocess.run([*map(str, command), "--force"], check=True, timeout=600, capture_output=True, text=True).stderr
             best[n] = min(best[n], float(re.search(r"rows in (\S+) s", told).group(1)))
     return {"seconds_1_rank": best[1], "seconds_2_ranks": best[2], "speed_up": best[1] / best[2]}

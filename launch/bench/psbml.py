@@ -228,21 +228,8 @@ def checkerboard(arguments: argparse.Namespace, folder: Path, published: dict) -
 
     for name in arguments.only or ("checkerboard", "sine"):
         data = folder / f"{name}.h5"
-        run(
-            "convert",
-            "synthetic",
-            name,
-            "--rows",
-            1_000_000,
-            "--seed",
-            1,
-            "--test-share",
-            0.1,
-            "-o",
-            data,
-            "--force",
-            ranks=arguments.ranks,
-        )
+        options = ("--rows", 1_000_000, "--seed", 1, "--test-share", 0.1, "--force")
+        run("convert", "synthetic", name, "-o", data, *options, ranks=arguments.ranks)
         result = train("psbml", data, data, folder, arguments.ranks, "--base", "tree", "--cycles", 10)
         tree = alone("tree", data, data)
         paper = published.get("table5_seconds_accuracy", {}).get(name, {})
@@ -310,20 +297,8 @@ def scale(arguments: argparse.Namespace, folder: Path, published: dict) -> Itera
 
 def measured_train(data: Path, folder: Path, ranks: int) -> dict[str, float]:
     """Train on the checkerboard; seconds of training, and the greatest resident memory of any process."""
-    line = [
-        "mpirun",
-        "-n",
-        str(ranks),
-        "hpcml",
-        "train",
-        "psbml",
-        str(data),
-        "-o",
-        str(folder / "run"),
-        "--force",
-        "--cycles",
-        "10",
-    ]
+    command = ["hpcml", "train", "psbml", str(data), "-o", str(folder / "run"), "--force", "--cycles", "10"]
+    line = ["mpirun", "-n", str(ranks), *command]
     process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     said, peak = [], 0.0
     for text in process.stderr:

@@ -96,14 +96,8 @@ def time_probe(corpus: Corpus, data: Path, n_ranks: int, options: list[str]) -> 
         config = Path(folder) / "labels.toml"
         config.write_text(f"label = {json.dumps([corpus.names[k] for k in corpus.labels], ensure_ascii=False)}\n", encoding="utf-8")
         command = ["mpirun", "-n", str(n_ranks), sys.executable, "-m", "hpcml", "train", "probe", str(data), "-o", f"{folder}/run"]
-        run = subprocess.run(
-            [*command, "--config", str(config), *options],
-            capture_output=True,
-            text=True,
-            timeout=3600,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        command += ["--config", str(config), *options]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False, stdin=subprocess.DEVNULL)
         found = re.search(r"trained [\d,]+ labels? in ([\d.]+) s", run.stderr)
         if run.returncode or not found:
             sys.exit(run.stderr)

@@ -62,11 +62,7 @@ from hpcml.tuning.grid import Grid, concrete, default_of
 FOLDS = 5
 ALONE = "tune, one setting"
 OF_ROWS, OF_THRESHOLDS = ("p1", "p3", "p5", "ndcg5"), ("macro_f1", "micro_f1")
-WAYS: dict[str, dict[str, Any]] = {
-    ALONE: {"lambdas": (1.0,), "weights": (1.0,)},
-    "tune": {},
-    "tune --one": {"one": True},
-}
+WAYS: dict[str, dict[str, Any]] = {ALONE: {"lambdas": (1.0,), "weights": (1.0,)}, "tune": {}, "tune --one": {"one": True}}
 
 
 def timed(comm: mpi.Comm, work: Callable[[], Any]) -> tuple[Any, np.ndarray]:

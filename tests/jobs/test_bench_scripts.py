@@ -22,38 +22,59 @@ BENCH = TOP / "launch" / "bench"
 LAUNCHED = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDRA_", "HYDI_")
 
 
-def start(*command, env=None, folder=None):
+def start(*command, env=None):
     """A script that has ended."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHED)}
-    return subprocess.run(
-        [*map(str, command)],
-        env=clean | {"PYTHONPATH": str(TOP)} | (env or {}),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    variables = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHED)}
+    variables |= {"PYTHONPATH": str(TOP)} | (env or {})
+    options = {"capture_output": True, "text": True, "timeout": 280, "check": False, "stdin": subprocess.DEVNULL}
+    return subprocess.run([*map(str, command)], env=variables, **options)
 
 
-def run(*command, env=None, folder=None):
-    """What a script printed; it must end well."""
-    done = start(*command, env=env, folder=folder)
+def run(*command, env=None):
+    """What a program printed; it must end well."""
+    done = start(*command, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def run_script(name, *arguments, env=None):
+    """What a script of launch/bench printed; it must end well."""
+    return run(sys.executable, BENCH / name, *arguments, env=env)
 
 
 @pytest.fixture
 def run_here(monkeypatch, capsys):
     """What a script printed that ran in this process: to start another one takes longer than most of these."""
+    monkeypatch.syspath_prepend(BENCH)
 
-    def run_script(name, *arguments):
+    def run_it(name, *arguments):
         monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
         runpy.run_path(str(BENCH / name), run_name="__main__")
         return capsys.readouterr().out
 
-    return run_script
+    return run_it
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """Copies a shell script to a place where its setup.sh, which may install, is replaced."""
+    launch = tmp_path / "launch"
+    (launch / "bench").mkdir(parents=True)
+    (launch / "setup.sh").write_text(f"cd '{TOP}'\n")
+    return lambda name: shutil.copy(BENCH / name, launch / "bench")
+
+
+@pytest.fixture
+def data(tmp_path):
+    """200 rows with five labels."""
+    return make.dataset(tmp_path / "data.h5", *make.random_data(3, 200, 40, 5, density=0.2))
+
+
+def tied_to_labels(seed, n_rows, frequencies):
+    """Rows whose first features tell their labels, and the labels."""
+    rng = np.random.default_rng(seed)
+    Y = rng.random((n_rows, len(frequencies))) < frequencies
+    return np.column_stack([Y + 0.5 * rng.standard_normal(Y.shape), rng.random((n_rows, 6))]), Y.astype(float)
 
 
 def lines_of(text):
@@ -74,7 +95,7 @@ def test_plan(tmp_path, run_here):
     machine = tmp_path / "machine.json"
     run(sys.executable, "-m", "hpcml", "bench", "machine", "--quick", "-o", machine, "--folder", tmp_path)
     options = ("--machine", machine)
-    (line,) = lines_of(run(sys.executable, BENCH / "plan.py", *options, "--data", data, "--method", "dual"))
+    (line,) = lines_of(run_script("plan.py", *options, "--data", data, "--method", "dual"))
     assert line["rows"] == 300 and line["model_bytes"]["planned"] > 0 and line["MiB"]["measured"] > 50
     assert 0.5 < line["MiB"]["ratio"] < 2  # nearly all of it is the program
     assert 0 <= line["refused"] <= 1
@@ -90,7 +111,7 @@ def test_plan(tmp_path, run_here):
 def test_online(tmp_path):
     X, Y = make.random_data(0, 120, 30, 3, 0.3)
     data = make.dataset(tmp_path / "rows.h5", abs(X), Y, splits={"test": np.arange(40), "train": np.arange(40, 120)})
-    found = lines_of(run(sys.executable, BENCH / "online.py", data, data, "--label", "label0", "--repeats", 1))
+    found = lines_of(run_script("online.py", data, data, "--label", "label0", "--repeats", 1))
     speeds = found[0]["examples_per_second"]
     assert (found[0]["rows"], [line.get("method") for line in found]) == (80, [None, None, "mbw", "perceptron"])
     assert {"mbw, HDF5", "mbw, text", "v-pa, HDF5"} <= speeds.keys()
@@ -109,15 +130,10 @@ def documents(tmp_path):
     return tmp_path / "documents.jsonl"
 
 
-def test_quality_with_speed_and_compare_liblinear(tmp_path, documents):
-    """quality.sh runs speed.py and compare_liblinear.py; its setup.sh, which may install, is replaced."""
-    launch = tmp_path / "launch"
-    (launch / "bench").mkdir(parents=True)
-    shutil.copy(BENCH / "quality.sh", launch / "bench")
-    (launch / "setup.sh").write_text(f"cd '{TOP}'\n")
-    found = lines_of(
-        run("bash", launch / "bench" / "quality.sh", documents, env={"RANKS": "1", "RACES": "--no-bias", "REPEATS": "1"})
-    )
+def test_quality_with_speed_and_compare_liblinear(copied, documents):
+    """quality.sh runs speed.py and compare_liblinear.py."""
+    variables = {"RANKS": "1", "RACES": "--no-bias", "REPEATS": "1"}
+    found = lines_of(run("bash", copied("quality.sh"), documents, env=variables))
     assert found[0].keys() == {"commit", "ranks", "threads"}
     compared = next(line for line in found if "break_even" in line)
     assert compared["labels"] == 2
@@ -127,12 +143,8 @@ def test_quality_with_speed_and_compare_liblinear(tmp_path, documents):
 
 
 @pytest.mark.skipif("HPCML_DATA" not in os.environ, reason="HPCML_DATA names no folder with real data")
-def test_pubmed_to_mesh(tmp_path):
-    launch = tmp_path / "launch"
-    (launch / "bench").mkdir(parents=True)
-    shutil.copy(BENCH / "pubmed_to_mesh.sh", launch / "bench")
-    (launch / "setup.sh").write_text(f"cd '{TOP}'\n")
-    text = run("bash", launch / "bench" / "pubmed_to_mesh.sh", tmp_path / "out", 200, env={"RANKS": "1"})
+def test_pubmed_to_mesh(tmp_path, copied):
+    text = run("bash", copied("pubmed_to_mesh.sh"), tmp_path / "out", 200, env={"RANKS": "1"})
     measures = json.loads((tmp_path / "out" / "bioasq.json").read_text())
     answers = json.loads((tmp_path / "out" / "answers.json").read_text())["documents"]
     assert "MiF" in text and measures["measures"]["MiF"] > 0.05 and len(answers) == measures["n_rows"]
@@ -151,13 +163,12 @@ def test_psbml(tmp_path):
     rng = np.random.default_rng(0)
     rows = [f"{rng.choice([-1, 1])} " + " ".join(f"{j + 1}:{x:.3f}" for j, x in enumerate(rng.random(4))) for _ in range(150)]
     (tmp_path / "w8a.svm.xz").write_bytes(lzma.compress("\n".join(rows).encode()))
-    script = (sys.executable, BENCH / "psbml.py")
     options = ("--ranks", 1, "--seeds", 2, "--only", "w8a", "--folder", tmp_path / "out")
     bench = {"HPCML_DATA": str(tmp_path)}
-    text = run(*script, "table4", *options, "--rows", 100, "--option=--cycles=1", env=bench)
+    text = run_script("psbml.py", "table4", *options, "--rows", 100, "--option=--cycles=1", env=bench)
     assert text.count("area under the ROC curve") == 2 * 3  # as they come, and all together
-    noise = (*script, "noise", *options, "--rows", 60)
-    text = run(*noise, env=bench)
+    noise = ("psbml.py", "noise", *options, "--rows", 60)
+    text = run_script(*noise, env=bench)
     lines = lines_of(text)
     found = {(line["method"], line["noise"], line["seed"]) for line in lines}
     assert len(lines) == len(found) == 4 * 3 * 2
@@ -165,10 +176,10 @@ def test_psbml(tmp_path):
     assert text.count("| 20 % | PSBML/NB | ") == 2
     file = tmp_path / "out" / "noise-60.jsonl"
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
-    again = run(*noise, env=bench)
+    again = run_script(*noise, env=bench)
     assert len(lines_of(again)) == 1  # what was missing
     assert table_of(again) == table_of(text)
-    text = run(*script, "asynchronous", *options[:2], "--seeds", 1, *options[4:], "--option=--cycles=1", env=bench)
+    text = run_script("psbml.py", "asynchronous", *options[:2], "--seeds", 1, *options[4:], "--option=--cycles=1", env=bench)
     assert [line["mode"] for line in lines_of(text)] == ["sync", "async"]
     assert text.count("| w8a |") == 2
 
@@ -192,16 +203,15 @@ def test_asynchronous(tmp_path):
     X = rng.normal(size=(400, 3))
     lines = [f"{1 if x[0] * x[1] > 0 else -1} 1:{x[0]:.3f} 2:{x[1]:.3f} 3:{x[2]:.3f}" for x in X]
     (tmp_path / "xor.svm.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
-    script = (sys.executable, BENCH / "asynchronous.py", "xor", "--bases", "gaussian-nb")
-    text = run(*script, "--seeds", 2, "--cycles", 3, env={"HPCML_DATA": str(tmp_path)})
+    options = ("--bases", "gaussian-nb", "--seeds", 2, "--cycles", 3)
+    text = run_script("asynchronous.py", "xor", *options, env={"HPCML_DATA": str(tmp_path)})
     first, _ = lines_of(text)
     assert first["rows"] == 280 and all(0 < first[who]["distinct"] < 280 for who in ("synchronous", "another", "asynchronous"))
     assert first["asynchronous"]["seconds"] < first["synchronous"]["seconds"] == pytest.approx(first["another"]["seconds"], rel=0.2)
     assert text.count("| xor |") == 2
 
 
-def test_elastic_net(tmp_path, run_here):
-    data = make.dataset(tmp_path / "data.h5", *make.random_data(3, 200, 40, 5, density=0.2))
+def test_elastic_net(data, run_here):
     *classes, whole = lines_of(run_here("elastic_net.py", data, "--sample", 1, "--l1", "0.5/m"))
     assert sum(line["labels"] for line in classes) == whole["labels"] == 5
     assert all(line["ratio"] > 0 and -1e-6 < line["excess"] < 0.1 for line in classes)
@@ -220,7 +230,6 @@ def tiny(tmp_path, monkeypatch):
     lines = make.svmlight_lines(abs(X), [",".join(map(str, own.indices)) for own in Y])
     (tmp_path / "tiny.svm.xz").write_bytes(lzma.compress("".join(lines).encode()))
     monkeypatch.setenv("HPCML_DATA", str(tmp_path))
-    monkeypatch.syspath_prepend(BENCH)
     return "tiny"
 
 
@@ -254,8 +263,8 @@ def test_neighbours(tmp_path, run_here):
 
 
 def test_pubmed_bench():
-    command = (BENCH / "pubmed.py", "--rows", 2000, "--words", 3000, "--labels", 5, "--ranks", 1, "--", "--l1", "0.1/m")
-    (line,) = lines_of(run(sys.executable, *command))
+    options = ("--rows", 2000, "--words", 3000, "--labels", 5, "--ranks", 1, "--", "--l1", "0.1/m")
+    (line,) = lines_of(run_script("pubmed.py", *options))
     assert 0 < line["at_end"] < 1 and 0 <= line["training"] < line["seconds"] and 0.05 < line["gb_a_rank"] < 2
 
 
@@ -281,10 +290,7 @@ def test_f1(tmp_path, run_here):
 
 @pytest.mark.filterwarnings("ignore")
 def test_decisions(tmp_path, run_here):
-    rng = np.random.default_rng(3)
-    Y = rng.random((400, 4)) < [0.5, 0.3, 0.1, 0.05]
-    X = np.column_stack([Y + 0.5 * rng.standard_normal(Y.shape), rng.random((400, 6))])
-    data = make.dataset(tmp_path / "data.h5", X, Y.astype(float))
+    data = make.dataset(tmp_path / "data.h5", *tied_to_labels(3, 400, [0.5, 0.3, 0.1, 0.05]))
     text = run_here("decisions.py", data, "--folds", 3)
     found = {line.get("thresholds"): line for line in lines_of(text) if "thresholds" in line}
     assert len(found) == 5 and text.count("\nshrink") == 1 and found["shrink"]["macro"] > found["0"]["macro"]
@@ -311,21 +317,14 @@ def test_panels(tmp_path, capsys):
         main(str(data), ("hinge:6",))
 
 
-def test_tune(tmp_path, documents, monkeypatch, capsys):
+def test_tune(tmp_path, documents, run_here):
     """Tuned models are better than chance, scikit-learn agrees with what is measured, words of fewer rows are compared."""
-    monkeypatch.syspath_prepend(BENCH)
-    main = runpy.run_path(str(BENCH / "tune.py"))["main"]
 
     def found(*options):
-        monkeypatch.setattr(sys, "argv", ["tune.py", *map(str, options)])
-        main()
-        return lines_of(capsys.readouterr().out)
+        return lines_of(run_here("tune.py", *options))
 
-    rng = np.random.default_rng(3)
-    Y = rng.random((200, 3)) < [0.4, 0.3, 0.2]
-    X = np.column_stack([Y + 0.5 * rng.standard_normal(Y.shape), rng.random((200, 6))])
     splits = {"train": np.arange(140), "test": np.arange(140, 200)}
-    data = make.dataset(tmp_path / "data.h5", X, Y.astype(float), splits=splits)
+    data = make.dataset(tmp_path / "data.h5", *tied_to_labels(3, 200, [0.4, 0.3, 0.2]), splits=splits)
     ways = {line["way"]: line for line in found(data)}
     assert len(ways) == 4 and ways["tune"]["macro_f1"] > 0.6 and ways["train dual"]["ratio_user"] == 1
     assert {line["ordered_by"] for way, line in ways.items() if way.startswith("tune")} == {"probability"}
@@ -344,58 +343,52 @@ def test_tune(tmp_path, documents, monkeypatch, capsys):
     assert len(line["mean AP: idf of all"]) == len(line["mean AP: idf of the others"]) == 10
 
 
-def test_retrain(tmp_path, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(BENCH)
+def test_retrain(tmp_path, run_here):
     data = make.dataset(tmp_path / "data.h5", *make.random_data(3, 200, 30, 5, density=0.2))
-    monkeypatch.setattr(sys, "argv", ["retrain.py", str(data), "--rounds", "1", "--min-positives", "2", "--share", "0.5"])
-    runpy.run_path(str(BENCH / "retrain.py"))["main"]()
-    (line,) = lines_of(capsys.readouterr().out)
+    (line,) = lines_of(run_here("retrain.py", data, "--rounds", 1, "--min-positives", 2, "--share", 0.5))
     assert line["labels"] == 5 and 0 < line["kept"] < 5 and line["ratio"] > 0 and line["same_file"]
 
 
 def test_naive_bayes(tmp_path):
     data = make.dataset(tmp_path / "data.h5", *make.random_data(3, 60, 30, 5, density=0.2))
-    options = ("--sample", 2, "--ranks", 1, "--rounds", 1)
-    peer, ours = lines_of(run(sys.executable, BENCH / "naive_bayes.py", data, *options))
+    peer, ours = lines_of(run_script("naive_bayes.py", data, "--sample", 2, "--ranks", 1, "--rounds", 1))
     assert (peer["labels"], ours["labels"], peer["ratio"]) == (2, 5, 1) and ours["wall"] > 0
 
 
-def test_delayed(tmp_path):
-    data = make.dataset(tmp_path / "data.h5", *make.random_data(3, 200, 40, 5, density=0.2))
-    (line,) = lines_of(run(sys.executable, BENCH / "delayed.py", data, "--l1", "1/m", "--loss", "squared"))
+def test_delayed(data):
+    (line,) = lines_of(run_script("delayed.py", data, "--l1", "1/m", "--loss", "squared"))
     assert line["labels"] == 5 and 0 <= line["median"] <= line["largest"] < 100
     sizes = ("--rows", 200, "--features", 100, "--labels", 17, "--repeats", 1, "--eager-rows", 50, "--sample", 1)
-    *speeds, ours, _ = lines_of(run(sys.executable, BENCH / "delayed.py", *sizes))[:5]
+    found = lines_of(run_script("delayed.py", *sizes))
+    speeds, ours = found[:3], next(line for line in found if "positives" in line)  # Vowpal Wabbit's line may stand between
     assert [(line["solver"], line["rate"]) for line in speeds] == [("fobos", "decaying"), ("sgd", "decaying"), ("fobos", "adagrad")]
     assert all(line["examples_per_second"] > 0 and line.get("difference", 0) < 1e-4 for line in speeds)
     assert ours["excess"] > 0
 
 
 def test_startup():
-    (line,) = lines_of(run(sys.executable, BENCH / "startup.py", 1, "bernoulli-nb", 1))
+    (line,) = lines_of(run_script("startup.py", 1, "bernoulli-nb", 1))
     assert (line["command"], line["ranks"], line["cache"]) == ("train bernoulli-nb", 1, "warm")
     assert 0 < line["first_step"] < line["seconds"] and line["cpu"] > 0
 
 
 def test_faults():
     """Of the whole table, the one fault that test_faults.py leaves to it."""
-    (line,) = run(sys.executable, BENCH / "faults.py", "-k", "truncated after").splitlines()
+    (line,) = run_script("faults.py", "-k", "truncated after").splitlines()
     assert line.startswith("data truncated after the rows were copied (probe): exit code 0, ")
     assert "same bits" in line
 
 
 def test_defaults():
-    text = run(sys.executable, BENCH / "defaults.py", "--tiny")
-    assert [(line["method"], line["protocol"] == "default") for line in lines_of(text)] == [
-        *(("probe", False), ("probe", True), ("dual", False), ("dual", True))
-    ]
+    found = [(line["method"], line["protocol"] == "default") for line in lines_of(run_script("defaults.py", "--tiny"))]
+    assert found == [("probe", False), ("probe", True), ("dual", False), ("dual", True)]
 
 
 def test_same_bits(tmp_path):
     """A list of digests; a second one, of a part of it, is as the first, but for the digest that was changed there."""
     first, second = tmp_path / "first.json", tmp_path / "second.json"
     options = ("--data", "tiny", "--sets", "pairs", "--methods")
-    run(sys.executable, BENCH / "same_bits.py", first, *options, "perceptron", "adaboost", "--ranks", 1, 2)
+    run_script("same_bits.py", first, *options, "perceptron", "adaboost", "--ranks", 1, 2)
     digests = json.loads(first.read_text())
     assert len(digests) == 7  # of the set, and of three models at 1 and 2 ranks
     changed = "pairs, perceptron --voted, 2 rank(s)"
@@ -408,9 +401,8 @@ def test_same_bits(tmp_path):
 
 def test_little_memory():
     """Two limits that do not bite; without the right to make a control group there is nothing to run."""
-    script = BENCH / "little_memory.py"
     sizes = ("--rows", 300, "--per-row", 5, "--features", 50, "--labels", 2, "--ranks", 1, "--limits", 900, 800)
-    done = start(sys.executable, script, *sizes)
+    done = start(sys.executable, BENCH / "little_memory.py", *sizes)
     if done.returncode == 3:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stdout + done.stderr
@@ -419,11 +411,11 @@ def test_little_memory():
 
 def test_slurm_rounds_starts():
     """The rest of it needs a Slurm of its own, and minutes."""
-    assert "--rounds" in run(sys.executable, BENCH / "slurm_rounds.py", "--help")
+    assert "--rounds" in run_script("slurm_rounds.py", "--help")
 
 
 def test_label_noise():
-    found = lines_of(run(sys.executable, BENCH / "label_noise.py", "--random", 2000, "--rows", 2000, "--test", 300))
+    found = lines_of(run_script("label_noise.py", "--random", 2000, "--rows", 2000, "--test", 300))
     assert len(found) == 80 and {line["learner"] for line in found} >= {"mbw", "v-mbw", "pa"}
     wrong = {(line["learner"], line["wrong_labels"]): line["wrong"] for line in found if "wrong_labels" in line}
     assert wrong["v-mbw", 0.1] < wrong["mbw", 0.1]
@@ -436,5 +428,5 @@ def test_weka_says_what_it_needs(tmp_path):
 
 @pytest.mark.skipif("HPCML_DATA" not in os.environ, reason="HPCML_DATA names no folder with real data")
 def test_pubmed_speed():
-    made, ours = lines_of(run(sys.executable, BENCH / "pubmed_speed.py", "--records", 60, "--files", 2, "--ranks", 1, "--no-peer"))
+    made, ours = lines_of(run_script("pubmed_speed.py", "--records", 60, "--files", 2, "--ranks", 1, "--no-peer"))
     assert made["records"] == 60 and ours["ranks"] == 1 and ours["records_a_cpu_second"] > 0 and ours["peak_mib"] > 50

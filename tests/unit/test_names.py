@@ -48,12 +48,10 @@ from hpcml.near_duplicates.consistency import Consistency, PairLabels
 from hpcml.near_duplicates.pairs import Pairs
 from hpcml.near_duplicates.search import Duplicates, _write_pairs
 from hpcml.plots import convergence as analysis
-from hpcml.plots import psbml
 from hpcml.plots.differences import plot_differences
-from hpcml.plots.figure import plot_convergence, write_traces_csv
+from hpcml.plots.figure import plot_convergence, told, write_traces_csv
 from hpcml.plots.margins import DrawnCurve, Study, write_study
-from hpcml.plots.selection import ErrorCurves, write_curves
-from hpcml.plots.selection_drawing import plot_curves
+from hpcml.plots.selection import ErrorCurves, plot_curves, write_curves
 from hpcml.prediction.predict import Prediction
 from hpcml.prediction.texts import ScoredRows, csv_lines
 from hpcml.reduce import select
@@ -342,10 +340,7 @@ def findings(names):
 
 
 def portrait(names):
-    seen = SimpleNamespace(
-        cycle=1, n_margin=2, n_rows=9, node_rows=np.ones(4, int), history={"cycle": np.ones(1), "error": np.ones(1)}
-    )
-    return psbml.Drawn(seen, Path(names[0]), Path(names[-1]))
+    return told("a portrait", Path(f"{names[0]}.png"))
 
 
 def logged(names):

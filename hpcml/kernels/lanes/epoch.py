@@ -55,7 +55,8 @@ class Row:
     """
 
     def __init__(self, lanes: Lanes, csr: Arrays, i: ir.Value, norms: Array, state: Arrays, bits: Arrays, tables: Arrays) -> None:
-        self.lanes, self.builder, (indptr, *self.values) = lanes, lanes.builder, csr
+        self.lanes, self.builder, (indptr, indices, data) = lanes, lanes.builder, csr
+        self.values = indices, data
         self.w, self.duals = state
         self.rules, self.gradients, self.counts = tables
         self.span, self.at = (indptr.index(i), indptr.index(lanes.builder.add(i, I64(1)))), lanes.builder.mul(i, I64(lanes.count))

@@ -306,7 +306,7 @@ def test_csv_has_every_fold(path, tmp_path):
     lines = table(tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == csv_text(found)
     assert [(line["label"], line["n_labels"], line["method"]) for line in lines] == [
-        *(("", "4", "multinomial-nb"), ("", "4", "svm"), ("a", "1", "multinomial-nb"), ("a", "1", "svm")),
+        *(("", "4", "multinomial-nb"), ("", "4", "svm"), ("a", "1", "multinomial-nb"), ("a", "1", "svm"))
     ]
     assert {(line["data"], line["n_rows"], line["n_features"]) for line in lines} == {(str(path), "120", "12")}
     for line, score in zip(lines, [score for row in found.scores() for score in row], strict=True):

@@ -20,11 +20,12 @@ from hpcml.plots.convergence import LabelObjective, SplitBreakEven, choose_label
 from hpcml.run.profile import Profile
 
 ONE = mpi.self_comm()
+SPLITS = {"train": np.arange(60), "test": np.arange(60, 90)}
 
 
 @pytest.fixture
 def data(tmp_path):
-    return dataset(tmp_path / "data.h5", *random_data(5, 90, 25, 3), splits={"train": np.arange(60), "test": np.arange(60, 90)})
+    return dataset(tmp_path / "data.h5", *random_data(5, 90, 25, 3), splits=SPLITS)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -32,9 +33,8 @@ def test_objective_and_subgradient_are_the_definition(data, bias):
     with DataFile(data) as opened:
         shard = load_shard(ONE, opened, "train")
         rows, _ = compact_rows(ONE, shard, bias)
-        evaluate_label = LabelObjective(
-            Objective(rows, ProbeOptions(loss="hinge", lam="0.01", dormant=False, precision="double"), Profile()), 1
-        )
+        options = ProbeOptions(loss="hinge", lam="0.01", dormant=False, precision="double")
+        evaluate_label = LabelObjective(Objective(rows, options, Profile()), 1)
         X = np.zeros((rows.n_local, rows.n_columns))
         for row in range(rows.n_local):
             at = slice(rows.indptr[row], rows.indptr[row + 1])
@@ -73,14 +73,12 @@ def test_other_data_are_refused(data, tmp_path):
     pytest.importorskip("matplotlib")
     train("probe", None, data, tmp_path / "run", {}, log=Log(1))
     X, Y = random_data(5, 90, 25, 3)
-    splits = {"train": np.arange(60), "test": np.arange(60, 90)}
-    X.data[0] *= 2
-    other = dataset(tmp_path / "values.h5", X, Y, splits=splits)
-    with pytest.raises(DataError, match="trained on other data"):
-        plot_run(None, tmp_path / "run", data=other, log=Log(1))
-    other = dataset(tmp_path / "labels.h5", random_data(5, 90, 25, 3)[0], Y[:, [1, 0, 2]], splits=splits)
-    with pytest.raises(DataError, match="trained on other data"):
-        plot_run(None, tmp_path / "run", data=other, log=Log(1))
+    other = X.copy()
+    other.data[0] *= 2
+    for name, rows in (("values", (other, Y)), ("labels", (X, Y[:, [1, 0, 2]]))):
+        changed = dataset(tmp_path / f"{name}.h5", *rows, splits=SPLITS)
+        with pytest.raises(DataError, match="trained on other data"):
+            plot_run(None, tmp_path / "run", data=changed, log=Log(1))
     assert not list((tmp_path / "run").glob("convergence*"))
 
 

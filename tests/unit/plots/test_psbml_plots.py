@@ -146,20 +146,22 @@ def test_the_svm_is_the_most_accurate_one_of_cross_validation(noise, monkeypatch
         assert np.array_equal(found.alphas, abs(twin.dual_coef_[0]))
 
 
+def few_runs(patch, without_grid):
+    for name, number in (("RUNS", without_grid), ("GRID_RUNS", 2), ("SEEDS", 2)):
+        patch.setattr(margins, name, number)
+
+
 @pytest.fixture(scope="module", params=sorted(large_margin.SETS))
 def study(request):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(margins, "RUNS", 3)
-        patch.setattr(margins, "GRID_RUNS", 2)
-        patch.setattr(margins, "SEEDS", 2)
+        few_runs(patch, 3)
         return margins.study_set(request.param, 600, 0, 20, None, QUIET)
 
 
 def test_rows_move_to_the_margin_on_both_grids(study):
     for grid in ("PSBML", "mixtures"):
-        first, half, last = (
-            study.numbers[f"slots nearer than 0.1 to the boundary, cycle {cycle}, {grid}"] for cycle in (0, 10, 20)
-        )
+        near = "slots nearer than 0.1 to the boundary"
+        first, half, last = (study.numbers[f"{near}, cycle {cycle}, {grid}"] for cycle in (0, 10, 20))
         assert first < half < last
         for cycle in (10, 20):
             assert study.panels[f"cycle {cycle}"][grid].y.sum() == pytest.approx(1.0)
@@ -205,9 +207,7 @@ def test_a_study_is_drawn_and_written_whole(study, tmp_path):
 
 
 def test_very_few_rows_and_a_lost_class_are_no_accident(tmp_path, monkeypatch):
-    monkeypatch.setattr(margins, "RUNS", 2)
-    monkeypatch.setattr(margins, "GRID_RUNS", 2)
-    monkeypatch.setattr(margins, "SEEDS", 2)
+    few_runs(monkeypatch, 2)
     output = tmp_path / "few.svg"
     output.touch()
     said = margins.plot_set("circle", output, margins.FEWEST_ROWS, 3, 40, 0.05, True, QUIET)
@@ -300,47 +300,41 @@ def other_run(tmp_path, method, finished=True):
     return folder
 
 
+def strange(folder, n_features):
+    """A dataset of other rows."""
+    X, _, Y = class_data(1, 100, n_features, 2)
+    return dataset(folder / "strange.h5", X, Y, splits={"train": np.arange(100)})
+
+
+def with_damaged_history(run, folder):
+    for name in ("config.toml", "model.h5"):
+        (folder / name).write_bytes((run / name).read_bytes())
+    (folder / "history.csv").write_text("cycle,error\n1,0.5\n")
+    return folder
+
+
+def unfinished(_, folder):
+    return {"run": other_run(folder, "psbml", finished=False)}
+
+
 @pytest.mark.parametrize(
-    ("case", "error", "words"),
+    ("changed", "error", "words"),
     [
-        ("no run", ConfigError, "is no run folder (it has no config.toml)"),
-        ("other method", ConfigError, "is a run of probe; the picture is about psbml"),
-        ("unfinished", ConfigError, "is not finished (it has no model.h5); continue it with --resume first"),
-        ("exists", ConfigError, "exists already; choose another name or use --force"),
-        ("input", ConfigError, "history.csv is also an input"),
-        ("suffix", ConfigError, "cannot draw a .gif"),
-        ("folder", DataError, "does not exist; create it first"),
-        ("width", DataError, "has 3 features but"),
-        ("rows", DataError, "was trained on other data"),
-        ("moved", DataError, "cannot read"),
-        ("history", DataError, "damaged history"),
+        (lambda _, tmp: {"run": tmp}, ConfigError, "is no run folder (it has no config.toml)"),
+        (lambda _, tmp: {"run": other_run(tmp, "probe")}, ConfigError, "is a run of probe; the picture is about psbml"),
+        (unfinished, ConfigError, "is not finished (it has no model.h5); continue it with --resume first"),
+        (lambda _, tmp: (tmp / "a.csv").touch(), ConfigError, "exists already; choose another name or use --force"),
+        (lambda run, _: {"output": run / "history.png", "force": True}, ConfigError, "history.csv is also an input"),
+        (lambda _, tmp: {"output": tmp / "a.gif"}, ConfigError, "cannot draw a .gif"),
+        (lambda _, tmp: {"output": tmp / "no" / "a.png"}, DataError, "does not exist; create it first"),
+        (lambda _, tmp: {"data": strange(tmp, 3)}, DataError, "has 3 features but"),
+        (lambda _, tmp: {"data": strange(tmp, 2)}, DataError, "was trained on other data"),
+        (lambda _, tmp: {"data": tmp / "gone.h5"}, DataError, "cannot read"),
+        (lambda run, tmp: {"run": with_damaged_history(run, tmp)}, DataError, "damaged history"),
     ],
 )
-def test_runs_that_cannot_be_drawn_are_refused(run, tmp_path, case, error, words):
-    given = {"run": run, "output": tmp_path / "a.png"}
-    X, _, Y = class_data(1, 100, 3 if case == "width" else 2, 2)
-    if case == "no run":
-        given["run"] = tmp_path
-    elif case == "other method":
-        given["run"] = other_run(tmp_path, "probe")
-    elif case == "unfinished":
-        given["run"] = other_run(tmp_path, "psbml", finished=False)
-    elif case == "exists":
-        (tmp_path / "a.csv").touch()
-    elif case == "input":
-        given |= {"output": run / "history.png", "force": True}
-    elif case in ("suffix", "folder"):
-        given["output"] = tmp_path / {"suffix": "a.gif", "folder": "no/a.png"}[case]
-    elif case in ("width", "rows"):
-        given["data"] = dataset(tmp_path / "strange.h5", X, Y, splits={"train": np.arange(100)})
-    elif case == "moved":
-        given["data"] = tmp_path / "gone.h5"
-    elif case == "history":
-        given["run"] = tmp_path / "copy"
-        given["run"].mkdir()
-        for name in ("config.toml", "model.h5"):
-            (given["run"] / name).write_bytes((run / name).read_bytes())
-        (given["run"] / "history.csv").write_text("cycle,error\n1,0.5\n")
+def test_runs_that_cannot_be_drawn_are_refused(run, tmp_path, changed, error, words):
+    given = {"run": run, "output": tmp_path / "a.png"} | (changed(run, tmp_path) or {})
     with pytest.raises(error) as raised:
         analysis.plot_run(None, **given)
     assert words in str(raised.value)
