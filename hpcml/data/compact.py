@@ -27,9 +27,7 @@ Room = Callable[[int], tuple[np.ndarray, np.ndarray]]  # (indices, data) for so 
 
 @dataclass
 class CompactRows:
-    """This rank's rows in columns; row i of the rank is row first + i of the split. `comm` are
-    the ranks that share the split.
-    """
+    """The rows of this rank in columns, from row `first` of the split, which `comm` share."""
 
     comm: mpi.Comm
     first: int
@@ -87,10 +85,9 @@ class ColumnMap:
 
     @mpi.collective
     def tables(self, comm: mpi.Comm, look: slices.Look = slices.never_stop) -> tuple[np.ndarray, np.ndarray]:
-        """Collective over `comm`. columns (int32) and factors (float32) of all features, as the
-        model file holds them.
+        """Collective over `comm`. Columns (int32) and factors (float32) of all features.
 
-        Raises what `look` does, on all ranks.
+        As the model file holds them. Raises what `look` does, on all ranks.
         """
         shard = self.shard
         with mpi.agreed(comm, "making room for the model's columns"):
@@ -191,9 +188,7 @@ def compact_rows(
 
 
 def _slices(shard: Shard, look: slices.Look) -> Iterator[tuple[Any, ...]]:
-    """The shard's rows slice by slice: which, the slab's CSR arrays, their positions in it.
-    Local; raises what `look` does.
-    """
+    """The rows slice by slice: which, the slab's CSR arrays, positions. Raises what `look` does."""
     n_values = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
     for some in slices.row_slices(shard.n_local, n_values):
         look()
@@ -202,9 +197,7 @@ def _slices(shard: Shard, look: slices.Look) -> Iterator[tuple[Any, ...]]:
 
 @mpi.collective
 def warm_up(comm: mpi.Comm, shard: Shard) -> None:
-    """Collective over `comm`. Compile the kernels for the types of a shard's arrays, first on
-    one rank of each node.
-    """
+    """Collective over `comm`. Compile the kernels for the types of a shard's arrays."""
     none, arrays = shard.rows[:0], (shard.indptr, shard.indices, shard.data, shard.rows[:0])
     numbers, values = np.zeros(0, np.int32), np.zeros(0, np.float32)
     with mpi.node_first(comm):
@@ -217,9 +210,7 @@ def warm_up(comm: mpi.Comm, shard: Shard) -> None:
 
 @mpi.collective
 def _norms(comm: mpi.Comm, norms: np.ndarray, shard: Shard) -> tuple[float, float]:
-    """Collective over `comm`. The largest norm and X = (mean norm)². Raises DataError if X is of
-    no use.
-    """
+    """Collective over `comm`. The largest norm; X = (mean norm)². DataError if X is of no use."""
     largest, n_global = mpi.allreduce_max(comm, float(norms.max(initial=0.0))), shard.n_global
     weighted, total = (norms, n_global) if shard.weights is None else (norms * shard.weights, float(shard.weights.sum()))
     bound = mpi.allreduce_max(comm, float(weighted.max(initial=0.0))) * n_global

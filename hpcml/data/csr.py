@@ -8,8 +8,7 @@ CHECKED = 1 << 22  # entries that are looked at together
 
 
 def unordered(indptr: np.ndarray, indices: np.ndarray, first: int = 0) -> int:
-    """The place of the first entry that is not above the one before it in its row; -1 if there is
-    none.
+    """The place of the first entry that is not above the one before it in its row, or -1.
 
     `indices` are entries `first` to `first + indices.size` of the matrix, and none is negative.
     """

@@ -19,9 +19,7 @@ NAMES = ("feature_names", "label_names", "label_titles", "row_ids", "unknown_lab
 
 
 class DataFile:
-    """A read-only handle on a dataset file. Opening reads sizes only; close it or use it in a
-    `with`.
-    """
+    """A read-only handle on a dataset file, of which sizes are read; close it, or use a `with`."""
 
     def __init__(self, path: Path | str) -> None:
         """Raises DataError if the file is not a dataset that this version reads."""
@@ -53,9 +51,7 @@ class DataFile:
                 )
 
     def _check_shapes(self) -> None:
-        """The sizes of all parts agree with each other. Raises DataError, or what h5py raises if
-        a part is missing.
-        """
+        """Raise DataError, or what h5py raises, unless the sizes of all parts agree."""
         sizes = {"feature_names": self.n_features, "row_ids": self.n_rows}
         sizes |= {"label_names": self.n_labels, "label_titles": self.n_labels}
         sizes |= {NAMES_OF[UNKNOWN]: self.n_unknown} if UNKNOWN in self.matrices else {}
@@ -100,9 +96,7 @@ class DataFile:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Rows, values of X, entries of Y: what two files that are not the same hardly have in
-        common.
-        """
+        """Rows, values of X, entries of Y: hardly the same in two different files."""
         return self.n_rows, self.nnz, int(self.file["Y/indices"].shape[0])
 
     def __enter__(self) -> Self:
@@ -112,25 +106,20 @@ class DataFile:
         self.file.close()
 
     def _present_state(self) -> tuple[int, int]:
-        """The size and the time of the last change of the file that was opened, whatever its
-        name leads to by now.
-        """
+        """The size, and the time of the last change, of the file that was opened."""
         found = os.fstat(self.file.id.get_vfd_handle())
         return found.st_size, found.st_mtime_ns
 
     def check_unchanged(self) -> None:
-        """Raise DataError if the file was written to since it was opened: call it before and after
-        reading what was mapped.
+        """Raise DataError if the file was written to since it was opened. Local.
 
-        Local. A file of the same name that took its place does not matter.
+        Call it before and after reading what was mapped. A file that took its name does not matter.
         """
         if self._present_state() != self._state:
             raise changed_in_use(self.path)
 
     def map(self, name: str, begin: int = 0, end: int | None = None) -> np.ndarray:
-        """Rows begin..end of a numeric dataset, read-only (`map_dataset`). Raises DataError if
-        they are not there.
-        """
+        """Rows begin..end of a numeric dataset, read-only (`map_dataset`). Raises DataError."""
         return map_dataset(self.path, self.file[name], begin, end)
 
     def strings(self, name: str, begin: int = 0, end: int | None = None) -> list[str] | None:
@@ -141,9 +130,7 @@ class DataFile:
             return read_strings(self.file[name], begin, end)
 
     def label_names(self) -> list[str]:
-        """The names of the labels; their numbers where the file has no names. Raises DataError
-        if two are the same.
-        """
+        """The labels' names, or numbers. Raises DataError if two are the same."""
         names = self.strings("label_names") or [str(label) for label in range(self.n_labels)]
         if (name := repeated(names)) is not None:
             raise DataError(f"{self.path}: two labels have the name {name!r}; make the file again with names that differ")
@@ -151,25 +138,20 @@ class DataFile:
 
     @property
     def n_unknown(self) -> int:
-        """The number of unknown labels: those of rows that the dataset which this one was made
-        like does not have.
-        """
+        """The number of labels that only the --like dataset does not have."""
         return self.matrices.get(UNKNOWN, 0)
 
     def unknown_names(self) -> list[str]:
-        """The names of the unknown labels. Raises DataError where one is a label of the dataset,
-        too, or stands there twice.
-        """
+        """The names of the unknown labels. Raises DataError where one is taken."""
         names = self.strings(NAMES_OF[UNKNOWN]) or []
         if names and (len(set(names)) < len(names) or not set(names).isdisjoint(self.label_names())):
             raise DataError(f"{self.path}: an unknown label has the name of another label; make it again with `hpcml convert`")
         return names
 
     def label_titles(self, labels: np.ndarray | None = None) -> list[str] | None:
-        """The titles of the labels of these numbers, or of all: what people call them ("" where one
-        has none).
+        """What people call these labels, or all ("": no title); None without titles in the file.
 
-        None where the file has no titles. Raises DataError if they cannot be read.
+        Raises DataError if they cannot be read.
         """
         titles = self.strings("label_titles")
         return titles if titles is None or labels is None else [titles[label] for label in labels.tolist()]
@@ -179,14 +161,11 @@ class DataFile:
         return sorted(self.file["splits"].keys()) if "splits" in self.file else []
 
     def row_numbers(self) -> list[str]:
-        """The names of the other numbers that rows have, such as the year, sorted: those in the
-        group `rows`.
-        """
+        """The sorted names of the other numbers of rows, such as the year (group `rows`)."""
         return sorted(self.file["rows"].keys()) if "rows" in self.file else []
 
     def splits_of(self, name: str) -> list[str]:
-        """The splits that `--split` names: one, or several with commas between; a split of the
-        whole name goes before.
+        """The splits that `--split` names, with commas between; a whole name goes before.
 
         Raises ConfigError for one that the file does not have.
         """
@@ -205,8 +184,7 @@ class DataFile:
             return False
 
     def split(self, name: str) -> np.ndarray:
-        """The sorted row numbers (int64; of one split mapped) of a split, or of several with commas
-        between; "all" is every row.
+        """The sorted rows (int64, mapped if one) of splits with commas between, or of "all".
 
         Raises ConfigError for a split that the file does not have.
         """

@@ -53,9 +53,7 @@ class Descriptors:
 
     @cached_property
     def identifiers(self) -> dict[str, str]:
-        """The identifier of each heading, and of each other term that a single descriptor has:
-        names of before a renaming.
-        """
+        """The identifier of each heading, and of each term that one descriptor has."""
         found = {descriptor.name: ui for ui, descriptor in self.of.items()}
         of_terms: dict[str, set[str]] = {}
         for ui, descriptor in self.of.items():
@@ -66,9 +64,7 @@ class Descriptors:
 
 @mpi.collective
 def share_descriptors(comm: mpi.Comm, path: Path) -> Descriptors:
-    """Collective over `comm`. The descriptors in a file, which rank 0 reads. Raises as
-    `read_descriptors`.
-    """
+    """Collective over `comm`. As `read_descriptors`, by rank 0."""
     found = None
     with mpi.agreed(comm, f"reading {path}"):
         if comm.rank == 0:

@@ -1,6 +1,4 @@
-"""Digests of the rows of a split and of the rows of each label: whether two datasets agree,
-without both in memory.
-"""
+"""Digests of a split's rows and of each label's: whether datasets agree, only one in memory."""
 
 from __future__ import annotations
 
@@ -14,11 +12,9 @@ N_WORDS = 2  # of 64 bits in a digest
 
 @mpi.collective
 def digests(comm: mpi.Comm, shard: Shard) -> tuple[bytes, list[bytes]]:
-    """Collective over `comm`. Digests of the rows of a split (features, values, order), and of each
-    label's positive rows.
+    """Collective over `comm`. Digests of the rows of a split, and of each label's positive rows.
 
-    They are sums modulo 2^64 of hashes of each value with its place, so they do not depend on the
-    number of ranks.
+    Sums modulo 2^64 of hashes of each value with its place, so the number of ranks does not matter.
     """
     found = np.zeros((1 + shard.n_labels, N_WORDS), np.uint64)
     values = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())

@@ -28,17 +28,13 @@ def has_headings(dataset: DataFile) -> bool:
 
 @dataclass(frozen=True)
 class Headings:
-    """The feature of each label's heading (n_labels; −1 where it has none), and the features
-    hidden from all labels.
-    """
+    """The feature of each label's heading (n_labels; −1: none), and those hidden from all."""
 
     own: np.ndarray
     excluded: np.ndarray
 
     def in_columns(self, column_of: np.ndarray) -> Headings:
-        """The same by columns instead of features; features without a column have a negative
-        one.
-        """
+        """The same by columns; those of features without one are negative."""
         own = np.where(self.own >= 0, column_of[self.own], -1)
         return Headings(own, column_of[self.excluded])
 
@@ -50,11 +46,7 @@ class Headings:
 
 @mpi.collective
 def heading_features(comm: mpi.Comm, dataset: DataFile, exclude: Sequence[str]) -> Headings | None:
-    """Collective over `comm`. The features that are headings, as columns; None where none are. One
-    rank reads the names.
-
-    Raises ConfigError if a heading to be excluded is not there.
-    """
+    """Collective over `comm`. As `find_headings`, by rank 0."""
     found = None
     with mpi.agreed(comm, f"reading the headings of {dataset.path}"):
         if comm.rank == 0:
@@ -64,7 +56,7 @@ def heading_features(comm: mpi.Comm, dataset: DataFile, exclude: Sequence[str]) 
 
 
 def find_headings(dataset: DataFile, exclude: Sequence[str] = ()) -> Headings | None:
-    """See `heading_features`. Local."""
+    """The features that are headings; None where none are. Raises ConfigError. Local."""
     if not has_headings(dataset):
         if exclude:
             raise ConfigError(
@@ -83,9 +75,9 @@ def find_headings(dataset: DataFile, exclude: Sequence[str] = ()) -> Headings | 
 
 @mpi.collective
 def refuse_headings(comm: mpi.Comm, path: Path | str, method: str, able: Sequence[str]) -> None:
-    """Collective over `comm`. Raise ConfigError if a file is a dataset whose features are headings,
-    too: `method` would look at a label's own. Of a file that cannot be read, whoever opens it says
-    what is wrong.
+    """Collective over `comm`. Raise ConfigError if `method` would look at a label's own heading.
+
+    A file that cannot be read is left to who opens it.
     """
     with mpi.agreed(comm, f"looking at {path}"):
         if comm.rank == 0 and _file_has_headings(path):

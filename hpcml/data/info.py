@@ -34,9 +34,7 @@ class ShardWeight:
 
 @dataclass
 class DatasetInfo:
-    """Sizes, splits, rows per label (`counts`: n_labels for "all" and for each split) and
-    weights of shards.
-    """
+    """Sizes, splits, rows per label (`counts`: for "all" and each split), weights of shards."""
 
     path: Path
     n_rows: int
@@ -64,11 +62,9 @@ class DatasetInfo:
 
 @mpi.collective
 def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> DatasetInfo:
-    """Collective over `comm`. Describe a dataset; with `check` every rank checks its share of the
-    rows.
+    """Collective over `comm`. Describe a dataset; with `check` every rank checks some rows.
 
-    Raises ConfigError for a number of ranks below 1, DataError that names dataset and row for
-    anything that is wrong.
+    Raises ConfigError for a number of ranks below 1, DataError that names what is wrong.
     """
     for number in ranks:
         if number < 1:

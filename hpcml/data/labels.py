@@ -30,9 +30,7 @@ class Wanted(Protocol):
 
 @mpi.collective
 def count_unused(comm: mpi.Comm, dataset: DataFile) -> tuple[int, int]:
-    """Collective over `comm`. How many rows of a file that has splits are in none of them, and
-    in more than one.
-    """
+    """Collective over `comm`. How many rows of a file with splits are in none, in several."""
     n_unused = n_shared = 0
     with mpi.agreed(comm, f"reading the splits of {dataset.path}"):
         if comm.rank == 0 and dataset.split_names():
@@ -50,9 +48,7 @@ def count_unused(comm: mpi.Comm, dataset: DataFile) -> tuple[int, int]:
 
 @mpi.collective
 def tell_unused(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None:
-    """Collective over `comm`. Say how many rows are in no split, and warn of those that are in
-    more than one.
-    """
+    """Collective over `comm`. Say how many rows are in no split, and warn of those in several."""
     n_unused, n_shared = count_unused(comm, dataset)
     if n_shared:
         names = ", ".join(dataset.split_names())
@@ -75,8 +71,7 @@ def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
 
 @mpi.collective
 def choose_labels(comm: mpi.Comm, dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Collective over `comm`. The numbers and names of the labels to train, in the file's order;
-    one rank reads the names.
+    """Collective over `comm`. Numbers and names of the labels to train, in the file's order.
 
     Raises ConfigError if a named label does not exist or no label is left.
     """

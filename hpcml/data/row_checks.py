@@ -29,9 +29,7 @@ def _bad(dataset: DataFile, what: str) -> DataError:
 
 @mpi.collective
 def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
-    """Collective over `comm`. Check the matrices, the names and the splits; each rank its share.
-    Raises DataError.
-    """
+    """Collective over `comm`. Raise DataError unless matrices, names and splits are sound."""
     for name, n_columns in dataset.matrices.items():
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             _check_indptr(dataset, name, *share(comm, dataset.n_rows))
@@ -61,9 +59,7 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
 
 
 def _check_feature_names(dataset: DataFile) -> None:
-    """No two features have one name. Digests of 8 bytes are compared, for there may be very
-    many. Raises DataError.
-    """
+    """No two features have one name: by 8 bytes of digest, for there may be many."""
     digests = np.empty(dataset.n_features if "feature_names" in dataset.file else 0, dtype=np.uint64)
     for first in range(0, digests.size, NAME_CHUNK):
         names = dataset.strings("feature_names", first, first + NAME_CHUNK) or []
@@ -78,9 +74,7 @@ def _check_feature_names(dataset: DataFile) -> None:
 
 
 def _check_indptr(dataset: DataFile, name: str, begin: int, end: int) -> None:
-    """The pointers of rows begin..end do not fall, and go from 0 to the number of entries.
-    Raises DataError.
-    """
+    """The pointers of rows begin..end do not fall, and go from 0 to the number of entries."""
     indptr, nnz = dataset.map(f"{name}/indptr"), dataset.file[f"{name}/indices"].shape[0]
     if begin == 0 and indptr[0] != 0:
         raise _bad(dataset, f"{name}/indptr: begins with {indptr[0]}, but expected 0")
@@ -95,9 +89,7 @@ def _check_indptr(dataset: DataFile, name: str, begin: int, end: int) -> None:
 
 
 def _check_rows(dataset: DataFile, name: str, n_columns: int, begin: int, end: int) -> None:
-    """Columns sorted, unique and in range, and values finite, in rows begin..end. Raises
-    DataError.
-    """
+    """Columns sorted, unique and in range, and values finite, in rows begin..end."""
     indptr = np.array(dataset.map(f"{name}/indptr", begin, end + 1))
     first, last = int(indptr[0]), int(indptr[-1])
     indices, data = (dataset.map(f"{name}/{part}", first, last) for part in ("indices", "data"))
@@ -119,9 +111,7 @@ def _first(flags: np.ndarray) -> int:
 
 
 def _check_split(dataset: DataFile, name: str, begin: int, end: int) -> None:
-    """Entries begin..end of a split are rows, and each is above the one before. Raises
-    DataError.
-    """
+    """Entries begin..end of a split are rows, and each is above the one before."""
     if begin == end:
         return
     some = dataset.split(name)[max(0, begin - 1) : end]

@@ -20,12 +20,10 @@ Rows: TypeAlias = Any  # n × d, float32: a csr_matrix (scipy has no types), or 
 
 @dataclass
 class Shard:
-    """CSR arrays of the slab of rows first_row .. first_row + n_slab, and which of them belong to
-    the shard.
+    """CSR arrays of the rows first_row .. first_row + n_slab, and which are the shard's.
 
     `indptr` (n_slab + 1, int64) starts at 0; `indices`, `data` (nnz) and `y_indices` are read-only,
-    mapped where the file allows it; `rows` (n_local, int64) are the shard's rows as positions in
-    the slab. A shard may be empty.
+    mapped where the file allows it; `rows` (n_local, int64) are positions in the slab, maybe none.
     """
 
     first_row: int
@@ -68,26 +66,20 @@ def split_bounds(dataset: DataFile, rows: np.ndarray, n_parts: int) -> np.ndarra
 
 
 def _check_ascending(dataset: DataFile, rows: np.ndarray) -> None:
-    """Raise DataError unless each row number is above the one before it; their differences may
-    not fit an int64.
-    """
+    """Raise DataError unless rows ascend; their differences may not fit an int64."""
     if not (rows[1:] > rows[:-1]).all():
         raise DataError(f"{dataset.path}: damaged dataset: the rows of a split are out of order; `hpcml info` says where")
 
 
 def _checked_bounds(dataset: DataFile, bounds: np.ndarray) -> np.ndarray:
-    """The boundaries themselves. Raises DataError if they leave rows out, as those of a falling
-    indptr can.
-    """
+    """The boundaries. Raises DataError if they fall, as those of a falling indptr can."""
     if (bounds[1:] < bounds[:-1]).any():
         raise DataError(f"{dataset.path}: damaged dataset: X/indptr decreases; `hpcml info` says where")
     return bounds
 
 
 def matrix_slab(dataset: DataFile, name: str, first: int, last: int) -> tuple[np.ndarray, np.ndarray, int, int]:
-    """Rows first..last of a matrix: indptr from 0, indices, the range of values; the kernels
-    rely on what is checked here.
-    """
+    """Rows first..last: indptr from 0, indices, range of values; checked for the kernels."""
     indptr = np.array(dataset.map(f"{name}/indptr", first, last + 1))
     lo, hi = int(indptr[0]), int(indptr[-1])
     if (indptr[1:] < indptr[:-1]).any():  # not their differences, which may be beyond int64
@@ -106,9 +98,7 @@ def matrix_slab(dataset: DataFile, name: str, first: int, last: int) -> tuple[np
 
 
 def slab_of(dataset: DataFile, split_rows: np.ndarray, begin: int, end: int) -> Shard:
-    """The shard of entries begin..end of `split_rows`. Raises DataError if it would lead out of
-    the arrays.
-    """
+    """The shard of entries begin..end of `split_rows`. Raises DataError if they are no rows."""
     rows = np.array(split_rows[begin:end], dtype=np.int64)
     _check_ascending(dataset, rows)
     first, last = (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)

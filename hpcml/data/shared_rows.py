@@ -1,5 +1,4 @@
-"""Rows in files without a name (in TMPDIR) that ranks map, so they may be larger than memory if
-that is on a disk.
+"""Rows in files without a name (in TMPDIR), which ranks map: there may be more than memory has.
 
 For methods that need all rows on every rank there is one copy for all ranks of a node, of which
 each rank makes a part. Other methods' ranks put their own rows there where these would take too
@@ -28,8 +27,7 @@ _VALUE_BYTES = 8  # a column and a value
 
 @mpi.collective
 def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
-    """Collective over `node`. An array of zeros (size) that its ranks share; it is gone when the
-    last of them has ended.
+    """Collective over `node`. Zeros (size) that its ranks share until the last has ended.
 
     Raises DataError if there is no room on the disk.
     """
@@ -55,9 +53,7 @@ def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
 
 
 def private_bytes() -> int:
-    """Bytes of memory that belong to this process alone, 0 where the system does not tell.
-    Local.
-    """
+    """Bytes of memory of this process alone, 0 where the system does not tell. Local."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
         return int(status.partition("RssAnon:")[2].split()[0]) << 10
@@ -69,8 +65,7 @@ def private_bytes() -> int:
 def node_rows(
     node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, look: slices.Look = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
-    """Collective over `node`, the ranks of a node. All rows for each of them, who each need no
-    other's help: `comm` is its own.
+    """Collective over `node`, the ranks of a node. All rows for each; `comm` is its own.
 
     `shard` is this rank's part of the split among `node`. Raises DataError, too, if there is
     nothing to train on, and what `look` does.
@@ -104,11 +99,10 @@ def node_rows(
 def own_rows(
     comm: mpi.Comm, shard: Shard, bias: bool, needed: int, look: slices.Look = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
-    """Collective over `comm`, which divides the rows: `compact_rows`, in files if a rank's rows
-    would take half of its memory.
+    """Collective over `comm`, which divides the rows. In files if they would take much memory:
 
-    Or have no room beside the `needed` bytes. Raises DataError, too, if there is nothing to train
-    on or no room on the disk, and what `look` does.
+    Half of a rank's, or what is left beside the `needed` bytes. Raises DataError, too, if there is
+    nothing to train on or no room on the disk, and what `look` does.
     """
     mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum()) + bias * shard.n_local
     if not mpi.agreed_any(comm, min(room_per_rank(comm), left_per_rank(comm) - needed) < _VALUE_BYTES * mine):

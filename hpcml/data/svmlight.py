@@ -1,6 +1,4 @@
-"""svmlight text: `label idx:value …`, or `l1,l2 idx:value …` for several labels; a row may have
-none. `#` begins a comment.
-"""
+"""svmlight text: `label idx:value … # comment`, or `l1,l2 idx:value …`; a row may have no label."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ class Rows(NamedTuple):
 
 
 def parse_block(block: bytes, zero_based: bool) -> Rows:
-    """The rows of a block of whole lines, without zeros. Raises ValueError or OverflowError if
-    there is anything wrong.
-    """
+    """The rows of whole lines, without zeros. Raises ValueError, OverflowError."""
     from sklearn.datasets import load_svmlight_file
 
     # scikit-learn passes over what begins with qid, and Python reads 1_0 as 10.
@@ -82,11 +78,7 @@ def as_text(lines: bytes) -> np.ndarray:
 
 
 def parse_text(text: np.ndarray, zero_based: bool) -> Rows:
-    """The rows of `text` (uint8, `padded`), as `parse_block` gives them, and some ten times faster
-    if nothing is unusual.
-
-    Raises ValueError or OverflowError if there is anything wrong.
-    """
+    """The rows of `text` (uint8, `padded`), as `parse_block`, ten times faster if it is usual."""
     size, first = text.size - len(PADDING), 0 if zero_based else 1
     n_lines = int(np.count_nonzero(text[:size] == kernels.NEWLINE))
     # A pair takes four bytes at least, a label two; what is not written takes no memory.
@@ -105,9 +97,7 @@ def parse_text(text: np.ndarray, zero_based: bool) -> Rows:
 
 
 def check_lines(block: bytes, zero_based: bool) -> tuple[int, str]:
-    """(line in the block, what is wrong there) of the first bad line of a block; (0, "") if
-    there is none.
-    """
+    """The first bad line of a block, and what is wrong there; (0, "") if there is none."""
     for number, line in enumerate(BytesIO(block)):
         if problem := _problem(line, zero_based):
             return number + 1, problem

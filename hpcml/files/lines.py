@@ -102,10 +102,9 @@ def damaged(name: object, kind: str, error: Exception) -> Exception:
 
 @contextmanager
 def open_plain(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file for reading its uncompressed bytes, or those of its copy.
+    """Open a regular file, or its copy, for reading its uncompressed bytes.
 
-    Raises DataError for a damaged or truncated compressed file and for a pipe, OSError for what the
-    operating system refuses.
+    Raises DataError for a damaged compressed file and for a pipe, OSError as the system does.
     """
     kind = ""
     try:
@@ -137,9 +136,7 @@ def line_limit(max_line_mb: int | None) -> int:
 
 
 def find_long(lines: bytes | bytearray, end: int, max_line: int) -> int:
-    """Where in the first `end` bytes of some lines the first line of more than `max_line` bytes
-    begins; -1 if there is none.
-    """
+    """Where in `end` bytes of lines the first of more than `max_line` bytes begins, or -1."""
     begin = 0
     while end - begin > max_line:
         newline = lines.rfind(b"\n", begin, min(end, begin + max_line + 1))

@@ -20,9 +20,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Dialect(NamedTuple):
-    """The letters between values, and around a value that may hold these ("": nothing does).
-    Both are ASCII.
-    """
+    """The letters (ASCII) between values, and around a value that may hold these ("": none)."""
 
     delimiter: str = ","
     quote: str = '"'
@@ -43,9 +41,7 @@ class Segment(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A file of CSV text: the names of its columns, and where its first row begins (byte,
-    newlines before it).
-    """
+    """CSV text: the names of its columns, and its first row's byte and newlines before it."""
 
     path: Path
     names: list[str]
@@ -86,11 +82,10 @@ def read_header(path: Path, dialect: Dialect, max_line: int = LINE_MIB << 20) ->
 
 
 def divide(table: Table, size: int, dialect: Dialect, targets: Sequence[int]) -> list[tuple[int, int]]:
-    """For each target (ascending places in the rows' bytes, from 0): (byte, newlines before it) of
-    the first row at it or behind.
+    """For each target (ascending bytes of the rows): the next row's byte, newlines before it.
 
-    The file has `size` bytes. Goes through it once. Raises DataError for a quoted value that
-    nothing ends, and as `open_plain`.
+    Goes through the file of `size` bytes once. Raises DataError for a quoted value that nothing
+    ends, and as `open_plain`.
     """
     found: list[tuple[int, int]] = []
     wanted = [table.begin + target for target in targets]
@@ -139,9 +134,7 @@ def _unclosed(table: Table, dialect: Dialect) -> int:
 
 
 def segments(tables: Sequence[Table], sizes: Sequence[int], dialect: Dialect, n_ranks: int) -> list[list[Segment]]:
-    """The bytes of each rank: consecutive rows of the files in their order, about the same
-    number of bytes for each rank.
-    """
+    """The bytes of each rank: consecutive rows of the files in order, about as many for each."""
     lengths = [size - table.begin for table, size in zip(tables, sizes, strict=True)]
     bounds, before = even_bounds(sum(lengths), n_ranks), 0
     parts: list[list[Segment]] = [[] for _ in range(n_ranks)]
@@ -188,9 +181,7 @@ def record_blocks(
 
 
 def row_at(block: bytes, dialect: Dialect, row: int) -> tuple[int, list[bytes]]:
-    """(newlines before it, values) of a row of whole rows, counted from 0 without empty lines.
-    Raises ValueError.
-    """
+    """(newlines before, values) of a row, without empty lines from 0. Raises ValueError."""
     text = block.decode("utf-8", "surrogateescape")
     reader, before, number = _reader(text, dialect), 0, -1
     for values in reader:

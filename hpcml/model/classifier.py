@@ -50,11 +50,7 @@ _IN_FILES = {path: name for name, path in CLASSES.items()}
 
 
 def _skops() -> Any:
-    """skops.io without its list of all of scikit-learn's estimators, which takes 0.7 s to gather;
-    `check_dump` has our own.
-
-    Raises ConfigError where it is not installed.
-    """
+    """skops.io without its list of all estimators, which takes 0.7 s. Raises ConfigError."""
     if "skops.io" not in sys.modules:
         import sklearn.utils
 
@@ -69,15 +65,12 @@ def _skops() -> Any:
 
 
 def dump_classifier(classifier: Any) -> bytes:
-    """The classifier as skops saves it, in canonical form. Raises what skops raises for a type
-    that it cannot save.
-    """
+    """The classifier as skops saves it, in canonical form. Raises what skops raises."""
     return canonical(own_dump.dump(classifier) if own_dump.is_own(classifier) else _skops().dumps(classifier))
 
 
 def canonical(dump: bytes) -> bytes:
-    """The same dump without what differs from process to process: dates, padding, objects'
-    addresses and files named after them.
+    """The same dump without what differs by process: dates, padding, addresses, file names.
 
     Arrays are named by their order in the description; equal ones are stored once.
     """
@@ -136,9 +129,7 @@ def _with_our_classes(dump: bytes) -> bytes:
 
 
 def _without_padding(content: bytes) -> bytes:
-    """A saved array with zeros between the fields of its records (a tree's nodes), where any
-    bytes may be.
-    """
+    """A saved array with zeros between its records' fields, where any bytes may be."""
     array = np.load(io.BytesIO(content), allow_pickle=False)
     if array.dtype.names is None:
         return content
@@ -152,8 +143,7 @@ def _without_padding(content: bytes) -> bytes:
 def load_classifier(dump: bytes, n_features: int) -> Any:
     """The classifier of a dump, for rows of so many features.
 
-    Raises DataError if it holds a class that is not kept (`estimator_checks`); for a damaged dump,
-    whatever comes.
+    Raises DataError for a class that is not kept (`estimator_checks`), anything for damage.
     """
     check_dump(dump, n_features)  # every part of it is of a type that is kept, so all may be trusted
     with warnings.catch_warnings():
@@ -178,8 +168,7 @@ def is_kept(learner: Learner) -> bool:
 
 
 def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save: bool = True) -> None:
-    """Train on a few made-up rows, save and read the classifier, so that a long training cannot end
-    without a file. Local.
+    """Train, save and read on made-up rows, so that no long training ends without a file. Local.
 
     Learners of ours with plain options are known to be saved; the tests do so. It also compiles
     what kernels of ours the learner has, so call it on one rank of a node first; a rank whose
@@ -278,9 +267,7 @@ class ClassifierModel(Trained):
     """
 
     def __init__(self, path: Path | str) -> None:
-        """Raises DataError if the file is not a sound classifier of the format that this version
-        reads.
-        """
+        """Raises DataError if it is no sound classifier of this version's format."""
         self.path = Path(path)
         with open_stamped(path, "classifier", "hpcml train") as file:
             try:
@@ -321,18 +308,14 @@ class ClassifierModel(Trained):
             self.base["name"] = name_of_now(self.base["name"], BASES)
 
     def scores(self, X: Any) -> np.ndarray:
-        """The scores (n_rows × n_labels float64) of X, dense or CSR as `dense` says. Raises
-        NonFiniteError, DataError.
-        """
+        """Scores (n_rows × n_labels float64) of X. Raises NonFiniteError, DataError."""
         return self._scores(self.classifier, X)
 
     def _scores(self, classifier: Any, X: Any) -> np.ndarray:
         return scores(classifier, X, self.n_classes, self.log_odds)
 
     def _load(self, dump: bytes | memoryview) -> Any:
-        """The classifier, once it is certain that it may be read and that it fits the rest.
-        Raises DataError.
-        """
+        """The classifier, once it is sound and fits the rest. Raises DataError."""
         try:
             if self.dense and 4 * self.n_features > max(SMALL, len(dump)):
                 raise ValueError(f"dense rows of {self.n_features} features")

@@ -1,6 +1,4 @@
-"""A decision tree that splits by information gain, without scikit-learn, which takes a second to
-import.
-"""
+"""A decision tree that splits by information gain, without scikit-learn's import of a second."""
 
 from __future__ import annotations
 
@@ -61,11 +59,9 @@ class DecisionTree:
         self.max_depth, self.min_samples_leaf = max_depth, min_samples_leaf
 
     def fit(self, X: Any, y: np.ndarray) -> DecisionTree:
-        """Grow the tree of the rows X (n_rows × n_features) and their classes y (n_rows, whole
-        numbers from 0); itself.
+        """Grow the tree of X (n_rows × n_features) and y (n_rows, classes from 0); itself.
 
-        Raises ValueError if a value is no finite single-precision number, or rows are too many for
-        a tree.
+        Raises ValueError for values that are not finite in single precision, or too many rows.
         """
         self.n_features_in_ = X.shape[1]
         X, n_rows = self._rows(X), X.shape[0]
@@ -94,9 +90,7 @@ class DecisionTree:
         return self
 
     def _rows(self, X: Any) -> np.ndarray:
-        """X in single precision, if it is dense and has the right width and finite numbers.
-        Raises ValueError.
-        """
+        """X in single precision. Raises ValueError if it is sparse, too wide or not finite."""
         if not isinstance(X, np.ndarray):
             raise ValueError("X: a tree wants dense rows")
         if X.shape[1] != self.n_features_in_:
@@ -107,9 +101,7 @@ class DecisionTree:
         return rows
 
     def apply(self, X: Any) -> np.ndarray:
-        """The leaf (n_rows, int32) of each row of X (n_rows × n_features). Raises ValueError as
-        `fit`.
-        """
+        """The leaf (n_rows, int32) of each row of X (n_rows × n_features). ValueError as `fit`."""
         leaves = np.empty(X.shape[0], dtype=np.int32)
         kernels.leaves(self._rows(X), self.feature_, self.threshold_, self.child_, leaves)
         return leaves
@@ -120,31 +112,23 @@ class DecisionTree:
         return shares
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The share of each class (n_rows × n_classes) among the training rows of each row's
-        leaf. Raises ValueError as `fit`.
-        """
+        """Shares of classes (n_rows × n_classes) in rows' leaves. ValueError as `fit`."""
         shares: np.ndarray = self._shares()[self.apply(X)]
         return shares
 
     def confidence(self, X: Any) -> np.ndarray:
-        """The largest share of a class less the second largest (n_rows). Raises ValueError as
-        `fit`.
-        """
+        """The largest share of a class less the second (n_rows). ValueError as `fit`."""
         ascending = np.sort(self._shares(), axis=1)
         gaps: np.ndarray = (ascending[:, -1] - ascending[:, -2])[self.apply(X)]
         return gaps
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most frequent class of each row's leaf, of several the first (n_rows). Raises
-        ValueError as `fit`.
-        """
+        """The first most frequent class of each row's leaf (n_rows). ValueError as `fit`."""
         predicted: np.ndarray = self.classes_[self.count_.argmax(axis=1)[self.apply(X)]]
         return predicted
 
     def check_arrays(self) -> None:
-        """Raise ValueError unless the arrays fit one another: of a classifier from a file the
-        kernels must be sure of that.
-        """
+        """Raise ValueError unless the arrays fit: kernels must be sure of a file's."""
         n, n_classes = self.feature_.size, self.classes_.size
         shapes = {"feature_": (n,), "threshold_": (n,), "child_": (n,), "count_": (n, n_classes)}
         for name, shape in shapes.items():
@@ -162,9 +146,7 @@ class DecisionTree:
 
 
 def _entropies(n_rows: int) -> np.ndarray:
-    """n log₂ n for n = 0 … n_rows as whole numbers, times a power of two such that sums for
-    `n_rows` rows do not overflow.
-    """
+    """n log₂ n for n = 0 … n_rows as whole numbers, times 2^k so that no sum overflows."""
     n = np.arange(n_rows + 1, dtype=np.float64)
     exact = n * np.log2(np.maximum(n, 1))
     table: np.ndarray = np.rint(np.ldexp(exact, _FIXED_POINT - np.frexp(exact[-1] + 1)[1])).astype(np.int64)

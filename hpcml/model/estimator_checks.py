@@ -1,5 +1,4 @@
-"""The classifiers that a file may hold, and for each what its prediction reads and how that must
-be.
+"""The classifiers that a file may hold, and for each what its prediction reads, and its checks.
 
 scikit-learn's compiled code (trees, gradient boosting, LIBSVM) and our kernels trust the arrays
 that they are given, so an array of a file that is too short is read beyond its end. Every attribute
@@ -32,11 +31,11 @@ Check = Callable[[Any, ArraySizes], bool]
 
 
 class Kept(NamedTuple):
-    """A class that is kept.
+    """A class that is kept: its attributes, by whether prediction needs them.
 
     `reads` are the attributes that prediction reads and their checks, `carries` those that only
-    `fit` uses or that inform, `then` checks the whole and the estimators in it; it raises
-    ValueError or DataError. Options need no entry (`_check_options`).
+    `fit` uses or that inform, `then` checks the whole and the estimators in it (ValueError,
+    DataError). Options need no entry (`_check_options`).
     """
 
     reads: Mapping[str, Check]
@@ -46,18 +45,14 @@ class Kept(NamedTuple):
 
 
 def class_path(module: str, name: str) -> str:
-    """The name by which a class of scikit-learn is imported, without the private modules; of
-    another class, where it is.
-    """
+    """The name that imports a class, for scikit-learn's without private modules."""
     if module.startswith("sklearn."):
         module = ".".join(part for part in module.split(".") if not part.startswith("_"))
     return f"{module}.{name}"
 
 
 def path_of(kind: type) -> str:
-    """The path of a class, as in KEPT; of a twin without scikit-learn that of the class that
-    files name.
-    """
+    """The path of a class as in KEPT; of a twin, that of the class that files name."""
     filed: str | None = vars(kind).get("filed_as")
     return filed or class_path(kind.__module__, kind.__qualname__)
 
@@ -72,11 +67,10 @@ def kept_classifiers() -> str:
 
 
 def check_classifier(classifier: Any, n_features: int) -> None:
-    """Refuse a classifier read from a file unless it is sound, for rows of so many features.
+    """Refuse a classifier of a file unless it is sound, for rows of so many features.
 
-    Takes away what prediction does not read, threads, and output to the terminal. Raises DataError
-    for a class that is not kept, ValueError (or what numpy raises for something of another type)
-    for an attribute that is not as it must be.
+    Takes away what prediction does not read, threads, and output. Raises DataError for a class that
+    is not kept, ValueError (or what numpy raises) for a bad attribute.
     """
     _check(classifier, n_features, 0)
     if not KEPT[path_of(type(classifier))].classifies:
@@ -104,9 +98,7 @@ def _check(part: Any, width: int, depth: int) -> None:
 
 
 def _n_classes(part: Any) -> int:
-    """The number of classes; 0 of what has none. Raises ValueError unless they are ascending
-    numbers.
-    """
+    """The number of classes, 0 of none. Raises ValueError unless they ascend."""
     if not KEPT[path_of(type(part))].classifies and not hasattr(part, "classes_"):
         return 0
     classes = part.classes_
@@ -149,9 +141,7 @@ def _check_options(part: Any, names: set[str]) -> None:
 
 
 def _check_template(part: Any) -> None:
-    """Raise ValueError unless it is None or an estimator that is not fitted, of a class that is
-    kept.
-    """
+    """Raise ValueError unless it is None or an unfitted estimator that is kept."""
     if part is None or (isinstance(part, str) and part == "deprecated"):
         return
     if path_of(type(part)) not in KEPT or vars(part).keys() - _option_names(part):
@@ -243,9 +233,7 @@ def _is_tree(value: Any, sizes: ArraySizes) -> bool:
 
 
 def _check_members(part: Any, members: Any, widths: list[int], depth: int, kinds: tuple[str, ...] = ()) -> None:
-    """Raise ValueError unless there are estimators, of so many features each and (if given) of
-    these classes.
-    """
+    """Raise ValueError unless there are estimators of such widths and (if given) kinds."""
     if not isinstance(members, list) or not members or len(widths) != len(members):
         raise ValueError(f"the estimators of {type(part).__name__} are damaged")
     for member, width in zip(members, widths, strict=True):
@@ -285,9 +273,7 @@ def _check_bagging(bagging: Any, sizes: ArraySizes, depth: int) -> None:
 
 
 def _check_gradient_boosting(boosting: Any, sizes: ArraySizes, depth: int) -> None:
-    """The compiled code adds the values of `estimators_` (stages × functions) to scores (rows ×
-    functions).
-    """
+    """Its compiled code adds values of stages × functions to rows × functions."""
     trees = boosting.estimators_
     sound = isinstance(trees, np.ndarray) and trees.dtype == object and trees.ndim == 2 and trees.shape[0] >= 1
     if not sound or trees.shape[1] != sizes.p or sizes.k < 2:

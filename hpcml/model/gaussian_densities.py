@@ -1,6 +1,4 @@
-"""Naive Bayes with one Gaussian per feature and class, without scikit-learn: see
-`hpcml.model.gaussian_bayes`.
-"""
+"""Naive Bayes with a Gaussian per feature and class, without scikit-learn: see `gaussian_bayes`."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ _PRECISION = 0.01  # of a feature with one value
 
 
 class GaussianDensities(JointBayes):
-    """The estimates of `hpcml.model.gaussian_bayes.GaussianNB`, for rows that are known to be
-    sound.
-    """
+    """The estimates of `hpcml.model.gaussian_bayes.GaussianNB`, for sound rows."""
 
     filed_as = "hpcml.model.gaussian_bayes.GaussianNB"
 

@@ -27,9 +27,7 @@ _TRAINED: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()  # a cla
 
 @mpi.collective
 def choose_device(comm: mpi.Comm) -> None:
-    """Collective over `comm`. Give each rank a device, in turn among the ranks of a node. Raises
-    ConfigError if there is none.
-    """
+    """Collective over `comm`. Give each rank a GPU of its node in turn; ConfigError if none."""
     with mpi.on_node(comm) as node:
         place = node.rank
     with mpi.agreed(comm, "looking for a GPU"):
@@ -62,15 +60,11 @@ class _OnGpu(JointBayes):
     """The base of both: rows go to the device in blocks, and their results come back."""
 
     def _sent(self) -> tuple[Any, ...]:
-        """(kernel for dense rows, kernel for CSR rows, arrays, zeros (d, K) log P'(0 | c));
-        arrays are on the device.
-        """
+        """Kernels for dense and CSR rows, arrays on the device, zeros (d, K) log P'(0 | c)."""
         raise AssertionError("a subclass says")
 
     def _joint_on_device(self, X: Any) -> Iterator[tuple[slice, Any]]:
-        """Blocks of rows, and the logarithms of joint probabilities of each on the device (rows
-        of the block × n_classes).
-        """
+        """Blocks of rows, with their joint log probabilities on the device."""
         from hpcml.kernels import device
 
         if self not in _TRAINED:
@@ -123,9 +117,7 @@ class _OnGpu(JointBayes):
         return out
 
     def confidence(self, X: Any) -> np.ndarray:
-        """The largest probability of a class less the second largest (n_samples); X and errors
-        as above.
-        """
+        """The largest probability less the second (n_samples). Raises DataError."""
         from hpcml.kernels import device
 
         X = self._taken(X)

@@ -1,6 +1,4 @@
-"""The base of naive Bayes classifiers: from rows by feature to probabilities of classes. No
-scikit-learn, which takes a second.
-"""
+"""The base of naive Bayes: from rows by feature to probabilities; no import of scikit-learn."""
 
 from __future__ import annotations
 
@@ -17,11 +15,9 @@ FLOOR = 1e-75  # the least probability, Weka's
 
 
 class JointBayes:
-    """The base of classifiers with logarithms of joint probabilities of rows and classes
-    (`predict_joint_log_proba`).
+    """The base of classifiers with joint log probabilities (`predict_joint_log_proba`).
 
-    X is a C-contiguous array or a CSR matrix of float32 or float64. A subclass for users checks
-    more of what it is given.
+    X is a C-contiguous array or a CSR matrix of float32 or float64; a subclass for users checks it.
     """
 
     classes_: np.ndarray
@@ -43,10 +39,10 @@ class JointBayes:
         return X
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
-        """Rows that have a weight, their classes' numbers, their weights, and each class's sum.
+        """Rows with a weight, their classes' numbers, their weights, each class's sum.
 
-        Weights stand for repeated rows; those that sum to less than the number of rows, as in
-        boosting, are scaled to it. Sets `classes_` and `class_log_prior_`.
+        Weights below 1 a row, as in boosting, are scaled to it. Sets `classes_`,
+        `class_log_prior_`.
         """
         X, y, weights = self._training_rows(X, y, sample_weight)
         self.classes_, labels = np.unique(y, return_inverse=True)
@@ -129,9 +125,7 @@ class JointBayes:
         return odds
 
     def confidence(self, X: Any) -> np.ndarray:
-        """The largest probability of a class less the second largest (n_samples); X as in
-        `predict_proba`.
-        """
+        """The largest probability of a class less the second largest (n_samples)."""
         joint = self.predict_joint_log_proba(X)
         out = np.empty(joint.shape[0])
         kernels.gaps(joint, out)
@@ -174,9 +168,7 @@ def by_column(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def count_values(indptr: np.ndarray, data: np.ndarray, has_zero: np.ndarray, limit: int = FEW) -> np.ndarray:
-    """The number of distinct values of every feature; a column is only sorted if it has more
-    than `limit`.
-    """
+    """The number of distinct values of every feature; only many (> `limit`) are sorted."""
     counts = np.zeros(has_zero.size, np.int64)
     density.count_values(indptr, data, has_zero, np.empty(limit + 1), counts)
     for j in np.flatnonzero(counts > limit):
@@ -187,9 +179,7 @@ def count_values(indptr: np.ndarray, data: np.ndarray, has_zero: np.ndarray, lim
 
 
 def rounded(values: np.ndarray, precision: np.ndarray | float) -> np.ndarray:
-    """The nearest multiples of the precision (of even ones, where two are as near); values
-    themselves where it is 0.
-    """
+    """The nearest multiples of the precision (even ones of two), or values where it is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         nearest: np.ndarray = np.where(np.asarray(precision) > 0, np.rint(values / precision) * precision, values)
     return nearest

@@ -1,6 +1,4 @@
-"""Naive Bayes with kernel density estimates, without scikit-learn: see
-`hpcml.model.kernel_bayes`.
-"""
+"""Naive Bayes with kernel density estimates, without scikit-learn: see `kernel_bayes`."""
 
 from __future__ import annotations
 
@@ -129,9 +127,7 @@ class KernelDensities(JointBayes):
                 kernels.tabulate(moments[starts[c] : starts[c + 1]], derivatives, self.table_[first:last])
 
     def _moments(self, columns: _Columns, zero_masses: np.ndarray, j: int, starts: np.ndarray) -> np.ndarray:
-        """The moments of the values of feature j, class after class; `starts` (n_classes + 1)
-        are the classes' first cells.
-        """
+        """The moments of feature j, class after class, whose first cells are `starts`."""
         begin, end = columns.indptr[j : j + 2]
         place = self.low_[j], self.bandwidth_[j], starts, np.zeros((starts[-1], kernels.ORDER))
         values = rounded(columns.data[begin:end], self.precision_[j])
@@ -165,9 +161,7 @@ class KernelDensities(JointBayes):
         return np.array([[float(kernels.reach(ratio, _FAR)) for ratio in of] for of in ratios.tolist()]).reshape(ratios.shape)
 
     def check_arrays(self) -> None:
-        """Raise ValueError unless the arrays fit one another: of a classifier from a file the
-        kernels must be sure of that.
-        """
+        """Raise ValueError unless the arrays fit: kernels must be sure of a file's."""
         d, k, n_values = self.n_features_in_, self.classes_.size, self.value_.size
         shapes = {
             **{"class_log_prior_": (k,), "class_size_": (k,), "value_count_": (d,), "precision_": (d,)},

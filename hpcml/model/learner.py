@@ -38,9 +38,7 @@ _REFUSALS = (ValueError, TypeError, ArithmeticError, RuntimeError, IndexError, A
 
 @dataclass(frozen=True)
 class KnownLearner:
-    """A learner with a short name: the class, the options it has unless the user gives others,
-    and one line about it.
-    """
+    """A learner with a short name: its class, options unless others are given, a line about it."""
 
     path: str
     options: dict[str, Any]
@@ -135,9 +133,7 @@ class Learner:
         return found
 
     def make(self, seed: int) -> Any:
-        """A new classifier, not yet fitted; `seed` is its random_state if it has one that the
-        user has not given.
-        """
+        """A new classifier to fit; `seed` is its random_state unless the user gave one."""
         classifier = self._class(**dict(self.options))
         if "random_state" in classifier.get_params(deep=False) and "random_state" not in dict(self.options):
             classifier.set_params(random_state=int(seed) % _SEEDS)
@@ -150,9 +146,7 @@ class Learner:
 
     @property
     def _has_tree(self) -> bool:
-        """Whether our decision tree has all its options. Of others scikit-learn's makes what it
-        can.
-        """
+        """Whether our decision tree has all its options; else scikit-learn's trains."""
         known = all(name in _TREE_OPTIONS and _TREE_OPTIONS[name](value) for name, value in self.options)
         return self.name in ON_DENSE_ROWS and known
 
@@ -166,9 +160,7 @@ class Learner:
         return plain_class(self.path)() if self.has_twin else self.make(seed)
 
     def moved_to_gpu(self) -> Learner:
-        """The learner whose classifiers score rows on a GPU. Raises ConfigError if there is
-        none.
-        """
+        """The learner whose classifiers score on a GPU. Raises ConfigError if none."""
         if self.path not in ON_GPU:
             able = " and ".join(sorted(name for name, known in LEARNERS.items() if known.path in ON_GPU))
             raise ConfigError(f"--device gpu: {self.name} has nothing for a GPU, only {able} have; leave it out")
@@ -189,9 +181,7 @@ class Learner:
         return bool(get_tags(self.make(0)).input_tags.sparse)
 
     def wants_dense(self, n_rows: int, n_features: int, nnz: int) -> bool:
-        """Whether rows of such a data set (all of it, never a part: it must not depend on the
-        rank) should be dense float32.
-        """
+        """Whether all rows of such a data set (not a rank's) should be dense float32."""
         density = nnz / max(1, n_rows * n_features)
         return density >= (OFTEN_DENSE if self.prefers_dense else ALWAYS_DENSE) or not self.accepts_sparse
 
@@ -210,8 +200,7 @@ class Constant:
 
 
 def parse_learner(tokens: Sequence[str]) -> Learner:
-    """The learner that `tokens` name: one of LEARNERS or the dotted path of a scikit-learn
-    classifier, then key=value.
+    """The learner of `tokens`: of LEARNERS, or a scikit-learn class's path; then key=value.
 
     Values are Python literals, otherwise the text itself. Raises ConfigError.
     """
@@ -259,9 +248,7 @@ def _import(path: str) -> Any:
 
 
 def _check(learner: Learner) -> None:
-    """Raise ConfigError unless the learner is a classifier that says how sure it is, and all its
-    options are sound.
-    """
+    """Raise ConfigError unless it is a classifier that says how sure it is, with sound options."""
     from sklearn.base import BaseEstimator, is_classifier
 
     kind, given = learner._class, dict(learner.options)
@@ -294,8 +281,7 @@ def one_line(error: Exception) -> str:
 
 
 def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
-    """A classifier fitted to X (n_rows × n_features, dense or CSR float32) and y (n_rows, classes);
-    `Constant` for one class.
+    """A classifier of X (n_rows × n_features, dense or CSR float32) and y; maybe a `Constant`.
 
     Its warnings are not shown: a learner that stops at its own limit has stopped. Raises
     ConfigError if it refuses the rows.
@@ -334,8 +320,7 @@ def confidence(classifier: Any, X: Any) -> np.ndarray:
 
 
 def scores(classifier: Any, X: Any, n_classes: int, log_odds: bool = True) -> np.ndarray:
-    """The scores (n_rows × n_labels float64) of X: one label for two classes (is it class 1), else
-    a label for each class.
+    """Scores of X (n_rows × n_labels float64): one label for two classes (is it 1), else each.
 
     Two classes: the decision function, the log-odds, or 2 p₁ − 1. More: the class's value (see
     `class_values`) minus the largest value of another class; LOWEST for a class that the classifier
@@ -366,9 +351,7 @@ def scores(classifier: Any, X: Any, n_classes: int, log_odds: bool = True) -> np
 
 
 def _signed(out: np.ndarray, has: np.ndarray) -> np.ndarray:
-    """`out` with a value above 0 exactly where `has`, for rounding and ties can take the sign of
-    a score.
-    """
+    """`out`, above 0 exactly where `has`: rounding and ties can take the sign of a score."""
     out[has] = np.maximum(out[has], _ABOVE_0)
     out[~has] = np.minimum(out[~has], 0.0)
     return out
@@ -402,16 +385,13 @@ def class_values(classifier: Any, X: Any, log_odds: bool = True) -> np.ndarray:
 
 
 def _as_taken(classifier: Any, X: Any) -> Any:
-    """Rows in double precision, but for trees, which want float32, and our own learners, which
-    take either.
-    """
+    """Rows in double precision, but for trees (float32) and our own learners (either)."""
     kind = type(getattr(classifier, "estimator", None) or classifier)
     return X if kind.__module__.startswith(("sklearn.tree.", "hpcml.")) else X.astype(np.float64)
 
 
 def _numbers(classifier: Any, method: str, X: Any, double: bool = True) -> np.ndarray:
-    """The result of a classifier's method for X, in double precision; X is given in double
-    precision or as it is.
+    """A classifier's method for X (in double precision or as is), in double precision.
 
     Raises NonFiniteError; DataError if it refuses the rows.
     """

@@ -79,11 +79,7 @@ def model_slabs(
     n_weights: int | None = None,
     optional: Collection[str] = (),
 ) -> dict[str, Slab]:
-    """The datasets that training fills; `precision` is the type of `W`, one of PRECISIONS; a sparse
-    one has `n_weights`.
-
-    `optional`: those of OPTIONAL that the model has.
-    """
+    """The datasets that training fills; W has type `precision`, and `n_weights` if sparse."""
     per_label = {"f_min": "<f8", "steps": "<i4", "status": "<i4", "n_positive": "<i8", "visited": "<f8"}
     per_label |= {"gap": "<f8"} if certified else {}
     per_label |= {name: "<f8" for name in OPTIONAL if name in optional}
@@ -105,9 +101,7 @@ _STAMP = ("hpcml-format", "hpcml-version")
 
 
 def about_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of a model about its training: those of ABOUT first, in the order of a
-    trained model, then its method's.
-    """
+    """A model's attributes about its training: ABOUT in its order, then the method's."""
     named = [*ABOUT, *(name for name in attributes if name not in (*ABOUT, *_STAMP))]
     return {name: attributes[name] for name in named if name in attributes}
 
@@ -119,8 +113,7 @@ def describe_model(
     n_columns: int | None = None,
     label_titles: Sequence[str] | None = None,
 ) -> None:
-    """Give a new model file its stamp, names and attributes; in the same order, so that equal
-    models have equal bytes.
+    """Stamp, names and attributes of a new model, always in the same order.
 
     `n_columns` is the width of a sparse `W`.
     """
@@ -140,20 +133,14 @@ def check_thresholds(labels: Mapping[str, np.ndarray]) -> None:
 
 
 def check_sigmoids(labels: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError unless the sigmoids of a model's labels, if there are any, are finite and
-    do not fall.
-    """
+    """Raise ValueError unless a model's sigmoids, if any, are finite and do not fall."""
     slope, offset = (labels.get(name, np.zeros(0)) for name in SIGMOID)
     if not (np.isfinite(slope).all() and np.isfinite(offset).all() and (slope >= 0).all()):
         raise ValueError("a sigmoid is not one")
 
 
 def kept(w: np.ndarray, below: float) -> np.ndarray:
-    """Which weights stay if those of smaller magnitude than `below`, a number of the weights' own
-    type, are left out.
-
-    Zeros never stay; what is not a number does, for it must be noticed.
-    """
+    """Which weights stay if smaller ones than `below`, of their type, go: not 0, but NaN."""
     with np.errstate(over="ignore"):
         below = w.dtype.type(below)
     kept: np.ndarray = (w != 0) & ~(np.abs(w) < below)
@@ -167,9 +154,7 @@ def emptied_warning(n_emptied: int, n_labels: int, option: str) -> str:
 
 
 class SparseRows(NamedTuple):
-    """A sparse W, memory-mapped: row l has data[indptr[l] : indptr[l + 1]] in the columns
-    indices[indptr[l] : indptr[l + 1]].
-    """
+    """A sparse W, mapped: row l is data[indptr[l] : indptr[l + 1]] in such columns of `indices`."""
 
     indptr: np.ndarray  # n_labels + 1, int64
     indices: np.ndarray
@@ -196,17 +181,13 @@ class Trained:
 
     @property
     def thresholds(self) -> np.ndarray:
-        """The scores (n_labels float64) above which a row gets each label: 0 unless others are
-        stored, or chosen.
-        """
+        """The scores (n_labels float64) above which a row gets each label; 0 by default."""
         stored = self.labels.get("threshold") if self.threshold is None else None
         return np.full(self.n_labels, self.threshold or 0.0) if stored is None else stored
 
     @property
     def threshold_source(self) -> str:
-        """The origin of the thresholds, in a few words; "" if they are 0 because nobody has set
-        them.
-        """
+        """The origin of the thresholds, in a few words; "" if nobody set them."""
         if self.threshold is not None:
             return f"{self.threshold:g} for all labels"
         if "threshold" not in self.labels:
@@ -216,10 +197,9 @@ class Trained:
 
     @property
     def sigmoids(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Slope and offset (n_labels each) that make a score s the probability 1 / (1 + exp(−slope
-        s − offset)); None without.
+        """Slope and offset (n_labels each) of probabilities 1 / (1 + exp(−slope s − offset)).
 
-        They are the stored ones; or else 1 and 0 for scores that are log-odds already.
+        The stored ones, or else 1 and 0 for scores that are log-odds already; None without.
         """
         if SIGMOID[0] in self.labels:
             return self.labels[SIGMOID[0]], self.labels[SIGMOID[1]]
@@ -227,9 +207,7 @@ class Trained:
 
     @property
     def has_log_odds(self) -> bool:
-        """Whether the scores are log-odds by the loss: that of a logistic model, with rows of
-        equal weight.
-        """
+        """Whether the scores are log-odds: logistic loss, with rows of equal weight."""
         equal = str(self.attrs.get("positive_weight", "1")) == "1" and bool(np.all(self.labels.get("positive_weight", 1.0) == 1.0))
         return self.attrs.get("loss") == LOG_ODDS and equal
 
@@ -242,17 +220,13 @@ class Trained:
         return f"log-odds of --loss {self.attrs['loss']}, not calibrated" if self.has_log_odds else ""
 
     def check_probabilities(self) -> tuple[np.ndarray, np.ndarray]:
-        """The sigmoids. Raises ConfigError for a model that has none. Local: call it before the
-        first collective.
-        """
+        """The sigmoids. Raises ConfigError if there are none. Local."""
         if self.sigmoids is None:
             raise ConfigError(f"{self.path} has no probabilities; a linear model gets them from held-out rows by hpcml calibrate")
         return self.sigmoids
 
     def with_threshold(self, threshold: float | None) -> Self:
-        """The same model with one threshold for all labels; None: as it is. Raises ConfigError
-        unless it is a finite number.
-        """
+        """The same model with one threshold (None: as it is). Raises ConfigError."""
         if threshold is None:
             return self
         if not math.isfinite(threshold):
@@ -262,9 +236,7 @@ class Trained:
         return out
 
     def check_numbering(self, zero_based: bool) -> None:
-        """Raises ConfigError for text whose indices are said to start at 1, if those that the
-        model was trained on start at 0.
-        """
+        """Raise ConfigError for text from 1 if training's indices began at 0."""
         if self.attrs.get("zero_based", False) and not zero_based:
             raise ConfigError(f"{self.path}: it was trained on text with --zero-based; give --zero-based here, too")
 
@@ -296,9 +268,7 @@ class Model(Trained):
     below = 0.0  # weights of smaller magnitude count as 0
 
     def __init__(self, path: Path | str) -> None:
-        """Raises DataError if the file is not a sound model of the format that this version
-        reads.
-        """
+        """Raises DataError if the file is no sound model of this version's format."""
         self.path = Path(path)
         with open_stamped(path, "model", "hpcml train") as file:
             try:
@@ -323,9 +293,7 @@ class Model(Trained):
         return model_slabs(*shape, self.precision, certified, n_weights, self._optional)
 
     def _map(self, file: h5py.File) -> None:
-        """Check and map every part; scoring trusts `columns` and a sparse W. Raises DataError,
-        or what h5py and numpy raise.
-        """
+        """Check and map every part, for scoring trusts it. Raises DataError, or as h5py, numpy."""
         (self.n_features,) = file["columns"].shape
         sparse, certified = isinstance(file["W"], h5py.Group), "labels/gap" in file
         self._optional = [name for name in OPTIONAL if f"labels/{name}" in file]
@@ -370,11 +338,9 @@ class Model(Trained):
         return NonFiniteError(f"{self.path}: a weight of label {name!r} is not a finite number; train it again")
 
     def _check_rows(self, W: SparseRows) -> None:
-        """Raise DataError unless the rows of a sparse W lie in it one after another, with ascending
-        columns that there are.
+        """Raise DataError unless rows of a sparse W follow one another, with ascending columns.
 
-        And NonFiniteError unless its weights are finite; those of a dense one are looked at when
-        they are used.
+        And NonFiniteError unless its weights are finite; dense ones are looked at when used.
         """
 
         def refuse(what: str) -> None:
@@ -392,25 +358,19 @@ class Model(Trained):
                 raise self.not_finite(row_of(W.indptr, begin + int(np.argmin(fit))))
 
     def pruned(self, below: float) -> Model:
-        """The same model as if its weights of smaller magnitude than `below` were 0. It has no W
-        to look at but by `rows`.
-        """
+        """The same model without weights below a magnitude. Look at its W by `rows`."""
         out = copy.copy(self)
         out.below = max(self.below, below)
         return out
 
     def row(self, label: int) -> tuple[np.ndarray, np.ndarray]:
-        """The columns (ascending) of one label's weights that are not 0, and these weights as
-        stored.
-        """
+        """The columns (ascending) of a label's weights that are not 0, and these as stored."""
         indices, w = self.W.row(label) if isinstance(self.W, SparseRows) else (None, self.W[label])
         places = np.flatnonzero(kept(w, self.below))
         return (places if indices is None else indices[places]), w[places]
 
     def rows(self, labels: np.ndarray, part: int = 0) -> np.ndarray:
-        """The rows of W (k × width, read-only, of its type) for label numbers, of one part, with
-        every weight that is 0.
-        """
+        """Rows of W (k × width, read-only, its type) for labels, of one part, zeros included."""
         if isinstance(self.W, SparseRows) or self.below > 0:
             out = np.zeros((len(labels), self.width), self.precision)
             for row, label in zip(out, labels, strict=True):
@@ -442,12 +402,11 @@ class Model(Trained):
             ) from None
 
     def weights(self, labels: slice | np.ndarray | int = slice(None)) -> np.ndarray:
-        """The weights of every feature (k × n_features float64) for `labels`, given as one gives
-        rows to a numpy array.
+        """The weights of every feature (k × n_features float64) for `labels`, as of an array.
 
         One number gives one row (n_features); of labels with several parts it is the first one.
-        Needs 8 n_features bytes per label, much more than the file where few features have a column
-        of their own.
+        Needs 8 n_features bytes per label, much more than the file where few features have a
+        column.
         """
         if isinstance(self.W, SparseRows) or self.below > 0:
             chosen = np.arange(self.n_labels)[labels]

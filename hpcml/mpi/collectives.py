@@ -1,6 +1,4 @@
-"""Collectives with the rules that keep ranks together: agreed errors, exact sums, messages of
-bounded size.
-"""
+"""Collectives that keep ranks together: agreed errors, exact sums, messages of bounded size."""
 
 from __future__ import annotations
 
@@ -29,11 +27,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def collective(function: F) -> F:
-    """Mark a function that every rank of its communicator must call; with HPCML_STRICT=1 log enter
-    and leave per rank.
+    """Mark what every rank of a communicator must call; HPCML_STRICT=1 logs enter and leave.
 
-    Of a generator, also one that a context manager is made of, those are its first step and its
-    end.
+    Of a generator, or context manager, those are its first step and its end.
     """
 
     @contextmanager
@@ -64,8 +60,7 @@ def collective(function: F) -> F:
 @contextmanager
 @collective
 def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
-    """Collective over `comm`. Rank-local work that may fail: on leaving, all ranks succeed or all
-    raise the same sentence.
+    """Collective over `comm`. Rank-local work that may fail: all succeed, or raise one sentence.
 
     The body must contain no collective. The lowest failing rank's message wins. An operating-system
     error becomes a `DataError`; any other unexpected exception is re-raised where it happened and a
@@ -87,9 +82,7 @@ def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
 @contextmanager
 @collective
 def resting(comm: MPI.Comm, doing: str) -> Iterator[None]:
-    """Collective over `comm`. As `agreed`, for long work of one rank: those that are done sleep,
-    so that their cores are free.
-    """
+    """Collective over `comm`. As `agreed`, but those that wait for one rank's long work sleep."""
     with agreed(comm, doing):
         error: Exception | None = None
         try:
@@ -106,9 +99,7 @@ def resting(comm: MPI.Comm, doing: str) -> Iterator[None]:
 @contextmanager
 @collective
 def groups_agreed(comm: MPI.Comm) -> Iterator[None]:
-    """Collective over `comm`. Work of groups of its ranks: what the ranks of one group have
-    agreed to raise, all ranks raise.
-    """
+    """Collective over `comm`. Work of groups: what one has agreed to raise, all raise."""
     error: Exception | None = None
     try:
         yield
@@ -166,9 +157,7 @@ def _chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
 
 @collective
 def allreduce_sum(comm: MPI.Comm, buffer: np.ndarray, op: MPI.Op = MPI.SUM) -> np.ndarray:
-    """Collective over `comm`. Sum (or `op`) a contiguous numeric array over the ranks, in place,
-    in chunks.
-    """
+    """Collective over `comm`. Sum (or `op`) a contiguous array, in place, in chunks."""
     if comm.size > 1:
         for chunk in _chunks(buffer.reshape(-1)):
             comm.Allreduce(MPI.IN_PLACE, chunk, op=op)
@@ -177,9 +166,7 @@ def allreduce_sum(comm: MPI.Comm, buffer: np.ndarray, op: MPI.Op = MPI.SUM) -> n
 
 @collective
 def allreduce_maxima(comm: MPI.Comm, buffer: np.ndarray) -> np.ndarray:
-    """Collective over `comm`. The elementwise maximum of a contiguous numeric array over the
-    ranks, in place, in chunks.
-    """
+    """Collective over `comm`. Elementwise maxima of a contiguous array, in place."""
     return allreduce_sum(comm, buffer, MPI.MAX)
 
 
@@ -191,9 +178,7 @@ def allreduce_max(comm: MPI.Comm, value: float) -> float:
 
 @collective
 def exclusive_sum(comm: MPI.Comm, values: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Collective over `comm`. For each value: the sum over lower ranks, and the sum over all
-    ranks (int64 arrays).
-    """
+    """Collective over `comm`. Of each value the sum over lower ranks, and over all (int64)."""
     table = np.array(comm.allgather([int(v) for v in values]), dtype=np.int64)
     return table[: comm.rank].sum(axis=0), table.sum(axis=0)
 
@@ -217,9 +202,7 @@ def allgather_arrays(comm: MPI.Comm, array: np.ndarray) -> list[np.ndarray]:
 
 @collective
 def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
-    """Collective over `comm`. Send the 1-d array `parts[r]` to rank r; return what each rank
-    sent here, in rank order.
-    """
+    """Collective over `comm`. Send 1-d `parts[r]` to rank r; what each rank sent, in order."""
     sizes = comm.alltoall([part.size for part in parts])
     received = [np.empty(size, dtype=part.dtype) for size, part in zip(sizes, parts, strict=True)]
     received[comm.rank] = parts[comm.rank]
@@ -235,8 +218,7 @@ def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
 
 @collective
 def begin_reduce_scatter(comm: MPI.Comm, buffer: np.ndarray, own: np.ndarray, counts: list[int]) -> MPI.Request:
-    """Collective over `comm`. Begin to sum `buffer` (flat float64) over the ranks; rank r's `own`
-    gets its counts[r] elements.
+    """Collective over `comm`. Begin to sum flat `buffer`; rank r's `own` gets counts[r].
 
     Neither array may be touched before the request is complete.
     """
@@ -245,9 +227,7 @@ def begin_reduce_scatter(comm: MPI.Comm, buffer: np.ndarray, own: np.ndarray, co
 
 @collective
 def begin_allgather(comm: MPI.Comm, buffer: np.ndarray, counts: list[int]) -> MPI.Request:
-    """Collective over `comm`. Begin to send every rank's counts[r] elements of `buffer` (flat)
-    to all, in place.
-    """
+    """Collective over `comm`. Begin to send every rank's counts[r] elements to all."""
     displacements = offsets(counts)[:-1].tolist()
     return comm.Iallgatherv(MPI.IN_PLACE, [buffer, counts, displacements, MPI._typedict[buffer.dtype.char]])
 
@@ -267,10 +247,9 @@ class RepeatedSum:
 
     @collective
     def poll(self, values: Sequence[float]) -> np.ndarray | None:
-        """Collective over the group. Take part in the round with `values`, unless one is under way.
+        """Collective over the group. Take part in the round with `values`, or in its wait.
 
-        Returns the sums of a round that is complete, else None. A group of all ranks waits: they
-        are all here.
+        Returns the sums of a complete round, else None. A group of all ranks waits for them.
         """
         together = self.group.size == self.comm.size
         complete = self.take_part(values, wait=together)
@@ -279,9 +258,7 @@ class RepeatedSum:
         return self.take() if complete else None
 
     def take_part(self, values: Sequence[float] | np.ndarray, wait: bool = False) -> bool:
-        """Take part as `poll` does; whether the round is complete, here. Local, but with `wait`,
-        until it is.
-        """
+        """Take part as `poll`; whether the round is complete. Local without `wait`."""
         if self._request is None:
             self._mine[:] = values
             self._request = self.comm.Iallreduce(self._mine, self._sum, op=MPI.SUM)
@@ -290,17 +267,14 @@ class RepeatedSum:
         return self._request.Test()
 
     def take(self) -> np.ndarray:
-        """The sums of a round that is complete; another can begin. The ranks of a group must
-        take it at the same call.
-        """
+        """The sums of a complete round. The ranks of a group take it at the same call."""
         self._request = None
         return self._sum.copy()
 
 
 @collective
 def stream_to_root(comm: MPI.Comm, chunks: Iterable[Any], consume: Callable[[Any], None]) -> None:
-    """Collective over `comm`. Rank 0 calls `consume` on every rank's chunks in rank order, one
-    chunk in memory at a time.
+    """Collective over `comm`. Rank 0 calls `consume` on every rank's chunks, one at a time.
 
     An error in `consume`, or in making the chunks, is raised on all ranks after all senders have
     been drained, so that nobody waits for ever.

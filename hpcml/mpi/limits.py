@@ -1,6 +1,4 @@
-"""Limits of the memory of this process: the machine, Slurm, control groups (version 1 and 2),
-`ulimit`. All local.
-"""
+"""Limits of this process's memory: machine, Slurm, control groups (1, 2), `ulimit`. All local."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # Slurm's;
 
 
 class Limit(int):
-    """Bytes of memory, where the limit comes from, and who shares it: processes of one node for
-    which `shared` is the same.
-    """
+    """Bytes of memory, the source of the limit, and its sharers: processes with equal `shared`."""
 
     source: str
     shared: str
@@ -59,9 +55,7 @@ def _of_words(text: str) -> int:
 
 
 def _of_groups(root: Path) -> Iterator[Limit]:
-    """Of every group that this process is in, from the innermost to the outermost that is
-    mounted.
-    """
+    """Of every group that this process is in, from the innermost to the outermost mounted."""
     paths = _paths(root)
     for kind, mounted, folder in _mounts(root):
         if kind not in paths:

@@ -22,16 +22,13 @@ OWN_BYTES = 120 * 10**6  # of a rank: Python, libraries and compiled kernels
 
 
 def memory_of_node() -> Limit:
-    """Bytes of memory that there are for this process and those beside it: the tightest limit,
-    which says where it comes from.
-    """
+    """Bytes of memory for this process and those beside it: the tightest limit."""
     return min(limits())
 
 
 @mpi.collective
 def memory_per_rank(comm: mpi.Comm, taken: int = 0) -> float:
-    """Collective over `comm`. Bytes of memory for every rank, if those that share a limit get equal
-    parts of it.
+    """Collective over `comm`. Bytes for every rank, if sharers of a limit get equal parts.
 
     Without what a rank has `taken` already. `ulimit` tells what is left.
     """
@@ -55,9 +52,7 @@ def room_per_rank(comm: mpi.Comm) -> float:
 
 @mpi.collective
 def check_room(comm: mpi.Comm, learner: str, n_rows: int, n_features: int, copies: int) -> None:
-    """Collective over `comm`. Raise ConfigError if so many copies of dense float32 rows would
-    not fit a rank's memory.
-    """
+    """Collective over `comm`. Raise ConfigError unless copies of dense float32 rows fit."""
     needed, room = copies * 4.0 * n_rows * n_features, room_per_rank(comm)
     if needed > room:
         sizes = f"{n_rows:,} × {n_features:,} values, up to {size(needed)} on each rank"
@@ -68,17 +63,13 @@ def check_room(comm: mpi.Comm, learner: str, n_rows: int, n_features: int, copie
 
 
 def return_freed_memory() -> None:
-    """Return to the system what the process has freed, which its allocator may keep; nothing
-    where that cannot be done. Local.
-    """
+    """Return freed memory, which the allocator may keep, to the system. Local."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def ask_for(*arrays: np.ndarray) -> None:
-    """Let the system bring exactly these arrays of mapped files in, without the megabytes around
-    each page. Local.
-    """
+    """Let the system read these mapped arrays, not the megabytes around a page. Local."""
     with suppress(OSError, AttributeError):
         for array in arrays:
             begin = array.ctypes.data // mmap.PAGESIZE * mmap.PAGESIZE

@@ -1,5 +1,4 @@
-"""Messages between a rank and a few others: exchanged in step, or left in a mailbox that nobody
-waits for.
+"""Messages between a rank and a few others: exchanged in step, or left in a mailbox.
 
 A message is a list of flat arrays. It travels as one number, its size, then its bytes in chunks;
 between two ranks messages arrive in the order in which they were sent.
@@ -26,9 +25,7 @@ Arrays = list[np.ndarray]
 
 
 def packed(arrays: Arrays) -> np.ndarray:
-    """Flat arrays as one array of bytes: their number, each one's type and length, then their
-    values.
-    """
+    """Flat arrays as one of bytes: their number, each one's type and length, their values."""
     head = [len(arrays)]
     for array in arrays:
         head += [_TYPES.index(array.dtype), array.size]
@@ -37,9 +34,7 @@ def packed(arrays: Arrays) -> np.ndarray:
 
 
 def unpacked(message: np.ndarray) -> Arrays:
-    """The arrays that `packed` packed, as copies (their places in the message need not be
-    aligned).
-    """
+    """The arrays that `packed` packed, as copies (in the message they are not aligned)."""
     (n_arrays,) = message[:8].view(np.int64).tolist()
     begin = 8 * (1 + 2 * n_arrays)
     arrays = []
@@ -57,8 +52,7 @@ def _chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
 
 @collective
 def exchange_with(comm: MPI.Comm, parts: dict[int, Arrays]) -> dict[int, Arrays]:
-    """Collective over the ranks concerned. Send each of some ranks a message and return what each
-    of them sent here.
+    """Collective over the ranks concerned. Send each a message; what each of them sent here.
 
     Every rank named in `parts` must name this one.
     """
@@ -111,9 +105,7 @@ class Mailbox:
             incoming.requests = [comm.Irecv(incoming.size, rank, _SIZE)]
 
     def post(self, rank: int, write: Callable[[], Arrays]) -> None:
-        """Let `write()` be sent to a rank as soon as the letter before has left; it replaces one
-        that has not left yet.
-        """
+        """Send `write()` to a rank once the letter before has left; the latest one counts."""
         self._out[rank].next = write
         self._send(rank)
 
@@ -135,9 +127,7 @@ class Mailbox:
         out.requests += [self.comm.Isend(chunk, rank, _BYTES) for chunk in _chunks(message)]
 
     def collect(self) -> list[tuple[int, Arrays]]:
-        """The letters that have arrived since, oldest first for each rank; also lets waiting
-        ones leave.
-        """
+        """The letters that have arrived since, in order; also lets waiting ones leave."""
         found = []
         for rank in self._out:
             self._send(rank)
@@ -166,8 +156,7 @@ class Mailbox:
 
     @collective
     def close(self) -> list[tuple[int, Arrays]]:
-        """Collective over the ranks concerned. End the correspondence: the letters that still
-        arrived.
+        """Collective over the ranks concerned. End it: the letters that still arrived.
 
         Letters that have not left are dropped. Afterwards nothing is under way; what each rank has
         sent, the other has received.
@@ -193,10 +182,9 @@ class Mailbox:
 @contextmanager
 @collective
 def torus(comm: MPI.Comm, width: int, height: int) -> Iterator[MPI.Comm]:
-    """Collective over `comm`. A periodic Cartesian communicator if there is a rank for each node of
-    a torus, else `comm`.
+    """Collective over `comm`. A periodic Cartesian communicator if it has a rank for each node.
 
-    The ranks keep their numbers: rank y · width + x stands at (x, y).
+    Else `comm`. The ranks keep their numbers: rank y · width + x stands at (x, y).
     """
     if comm.size != width * height or comm.size == 1:
         yield comm

@@ -38,9 +38,7 @@ _NAME = re.compile(r"state-(\d{6})\.h5")
 
 @contextmanager
 def reading_checkpoint(path: Path) -> Iterator[h5py.File]:
-    """A checkpoint that `Checkpoints.newest` found. Whatever a part that is not what it should
-    be leads to becomes a DataError.
-    """
+    """A checkpoint that `newest` found; damage becomes a DataError."""
     with readable(path, "hpcml train --force", "checkpoint"), open_stamped(path, "checkpoint", "hpcml train") as file:
         yield file
 
@@ -70,9 +68,7 @@ class CheckpointWriter:
 
 
 class Pace:
-    """How often checkpoints are written: every so many seconds, or, where nobody says, as often
-    as is worth it.
-    """
+    """How often checkpoints are written: every so many seconds, or as often as is worth it."""
 
     def __init__(self, every: float | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.every, self.clock = every, clock
@@ -105,9 +101,7 @@ class Checkpoints:
 
     @mpi.collective
     def save(self, arrays: dict[str, Slab], fill: Callable[[CheckpointWriter], None]) -> None:
-        """Collective. Write a new generation: two-dimensional arrays, filled by the ranks in
-        `fill`; drop the oldest.
-        """
+        """Collective. A new generation of two-dimensional arrays, which `fill` writes."""
         number = 1
         with mpi.agreed(self.comm, f"reading {self.folder}"):
             if self.comm.rank == 0 and (present := self._generations()):
@@ -125,8 +119,7 @@ class Checkpoints:
 
     @mpi.collective
     def newest(self) -> Path | None:
-        """Collective. The newest undamaged checkpoint; a damaged one is named and passed over. None
-        if there is none.
+        """Collective. The newest undamaged checkpoint, or None; damaged ones are named.
 
         Raises DataError if there are checkpoints but all are damaged.
         """

@@ -1,6 +1,4 @@
-"""Joining the models of runs that trained parts of the labels (`--label-part`): the model of one
-run that trained them all.
-"""
+"""Joining the models of runs of parts of the labels (`--label-part`): as one run's of them all."""
 
 from __future__ import annotations
 
@@ -71,8 +69,7 @@ class _Plan:
 
 @mpi.collective
 def merge_models(session: Session, runs: list[Path], target: Target, free: Callable[[str], Collection[str]]) -> MergeReport:
-    """Collective over the session. Join the models of all parts of one training into the run folder
-    of the target.
+    """Collective over the session. Join the models of all parts into the target's run folder.
 
     `free` tells of a method which keys of config.toml may differ between the parts. The model.h5
     has the bytes of a run without --label-part. Raises ConfigError if parts are missing, or do not
@@ -199,9 +196,7 @@ def _probabilities(part: _Part) -> str:
 
 @mpi.collective
 def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None:
-    """Collective. Write the model and the history into the folder `target`; each rank copies
-    every comm.size-th part.
-    """
+    """Collective. Write model and history into the folder `target`; ranks take turns at parts."""
 
     def describe(file: h5py.File) -> None:
         names = [name for part in parts for name in part.label_names]
@@ -230,9 +225,7 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
 
 
 def _copy(source: Model, target: SlabFile, place: int, first: int) -> None:
-    """Write the labels of `source` from row `place`, and weight `first`, of the joint model on.
-    Local; raises OSError.
-    """
+    """Write the labels of `source` from row `place`, weight `first`, on. Local; raises OSError."""
     if isinstance(source.W, SparseRows):
         target.write("W/indptr", place + 1, source.W.indptr[1:] + first)
         target.write("W/indices", first, source.W.indices)
