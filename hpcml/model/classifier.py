@@ -23,7 +23,7 @@ import json
 import sys
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,18 +90,20 @@ def canonical(dump: bytes) -> bytes:
                 add(names[digest], content)
             return names[digest]
 
-        def rewritten(node: Any) -> Any:
-            if isinstance(node, list):
-                return [rewritten(part) for part in node]
-            if not isinstance(node, dict):
-                return node
-            address = node.get("__id__")
-            kept = {key: rewritten(part) for key, part in node.items() if key != "__id__" or not isinstance(address, int)}
+        def without_address(node: dict[str, Any]) -> dict[str, Any]:
+            kept = {key: part for key, part in node.items() if key != "__id__" or not isinstance(part, int)}
             kept = _with_class(kept, _IN_FILES)
             return kept | {"file": renamed(kept["file"])} if isinstance(kept.get("file"), str) else kept
 
-        add("schema.json", json.dumps(rewritten(json.loads(source.read("schema.json")))).encode())
+        add("schema.json", json.dumps(_rewritten(json.loads(source.read("schema.json")), without_address)).encode())
     return out.getvalue()
+
+
+def _rewritten(node: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """A dump's description with each of its parts changed, the inner ones first."""
+    if isinstance(node, list):
+        return [_rewritten(part, change) for part in node]
+    return change({key: _rewritten(part, change) for key, part in node.items()}) if isinstance(node, dict) else node
 
 
 def _with_class(node: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -112,19 +114,13 @@ def _with_class(node: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 def _with_our_classes(dump: bytes) -> bytes:
     """The same dump, which is sound, with our classes named by what they are called here."""
-
-    def rewritten(node: Any) -> Any:
-        if isinstance(node, list):
-            return [rewritten(part) for part in node]
-        if not isinstance(node, dict):
-            return node
-        return _with_class({key: rewritten(part) for key, part in node.items()}, CLASSES)
-
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(dump)) as source, zipfile.ZipFile(out, "w") as target:
         for name in source.namelist():
             content = source.read(name)
-            target.writestr(name, json.dumps(rewritten(json.loads(content))) if name == "schema.json" else content)
+            if name == "schema.json":
+                content = json.dumps(_rewritten(json.loads(content), lambda node: _with_class(node, CLASSES))).encode()
+            target.writestr(name, content)
     return out.getvalue()
 
 
@@ -154,11 +150,6 @@ def load_classifier(dump: bytes, n_features: int) -> Any:
             classifier = _skops().loads(dump, trusted=_skops().get_untrusted_types(data=dump))
         check_classifier(classifier, n_features)
     return classifier
-
-
-def _path_in_files(path: str) -> str:
-    """The path of a class as files name it."""
-    return _IN_FILES.get(path, path)
 
 
 def is_kept(learner: Learner) -> bool:
@@ -204,54 +195,55 @@ class FoundThreshold(NamedTuple):
     split: str
 
 
-def write_classifier(
-    path: Path | str,
-    classifier: Any,
-    *,
-    method: str,
-    learner: Learner,
-    label_names: Sequence[str],
-    n_features: int,
-    vocabulary: str,
-    split: str,
-    dense: bool,
-    margin_rows: np.ndarray,
-    margin_weights: np.ndarray,
-    cycle: int,
-    threshold: FoundThreshold | None = None,
-    about: Mapping[str, Any] | None = None,
-) -> None:
-    """Write the file, whole or not at all, in place of an older one. Local (call it on one rank, in
-    an agreed region).
+class MarginData(NamedTuple):
+    """The rows that a classifier was made from, of a cycle of the training (0: of all rows)."""
 
-    `margin_rows` (n, ascending row numbers of the training file) and `margin_weights` (n) are the
-    margin data of cycle `cycle`; without a `threshold` it is 0; `about` are more attributes
-    (validation_error, ...). Raises DataError if the file cannot be written.
+    rows: np.ndarray = np.empty(0, dtype=np.int64)  # (n) ascending numbers in the training file
+    weights: np.ndarray = np.empty(0, dtype=np.float32)  # (n)
+    cycle: int = 0
+
+
+class Origin(NamedTuple):
+    """The training of a classifier, as its file describes it."""
+
+    method: str
+    learner: Learner
+    split: str
+    label_names: Sequence[str]
+    n_features: int
+    vocabulary: str
+    dense: bool
+    more: Mapping[str, Any]  # attributes of the method (validation_error, ...)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The file's."""
+        path = _IN_FILES.get(self.learner.path, self.learner.path)
+        base = {"name": self.learner.name, "path": path, "options": dict(self.learner.options)}
+        found = {**self.more, "method": self.method, "base": json.dumps(base, default=str), "split": self.split}
+        sizes = {"n_features": int(self.n_features), "dense": bool(self.dense)}
+        return {**found, "vocabulary": self.vocabulary, **sizes, "scores": LOG_ODDS}
+
+
+def write_classifier(
+    path: Path | str, classifier: Any, origin: Origin, margin_data: MarginData, threshold: FoundThreshold | None = None
+) -> None:
+    """Write the file, whole or not at all, in place of an older one. Local; raises DataError.
+
+    Call it on one rank, in an agreed region. Without a `threshold` it is 0.
     """
-    path = Path(path)
-    base = {"name": learner.name, "path": _path_in_files(learner.path), "options": dict(learner.options)}
-    attrs = {
-        **(about or {}),
-        "method": method,
-        "base": json.dumps(base, default=str),
-        "split": split,
-        "vocabulary": vocabulary,
-        "n_features": int(n_features),
-        "dense": bool(dense),
-        "scores": LOG_ODDS,
-        **({} if threshold is None else dict(zip(THRESHOLDS, threshold[1:], strict=True))),
-    }
-    dump = dump_classifier(classifier)
+    path, dump = Path(path), dump_classifier(classifier)
+    attrs = origin.attributes | ({} if threshold is None else dict(zip(THRESHOLDS, threshold[1:], strict=True)))
     try:
         with temporary_path(mpi.self_comm(), path, overwrite=True) as temporary, editing(temporary, new=True, target=path) as file:
             stamp(file, "classifier")
             file.attrs.update(attrs)
-            write_strings(file, "label_names", list(label_names))
+            write_strings(file, "label_names", list(origin.label_names))
             file["classifier"] = np.frombuffer(dump, dtype=np.uint8)
             margin = file.create_group("margin")  # an implicit one would hold the time
-            margin["rows"] = np.asarray(margin_rows, dtype="<i8")
-            margin["weights"] = np.asarray(margin_weights, dtype="<f4")
-            margin.attrs["cycle"] = int(cycle)
+            margin["rows"] = np.asarray(margin_data.rows, dtype="<i8")
+            margin["weights"] = np.asarray(margin_data.weights, dtype="<f4")
+            margin.attrs["cycle"] = int(margin_data.cycle)
             if threshold is not None:
                 file.create_group("labels")["threshold"] = np.array([threshold.value])
     except OSError as error:

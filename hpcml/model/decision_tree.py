@@ -14,8 +14,7 @@ _DEEPEST = 2**31 - 1
 
 
 class DecisionTree:
-    """A classification tree of binary splits `value <= threshold` of one feature, which lower the
-    entropy most.
+    """A tree of binary splits `value <= threshold` of one feature that lower the entropy most.
 
     A node is split unless it is of one class, has fewer than 2 `min_samples_leaf` rows or is
     `max_depth` deep, or no split leaves `min_samples_leaf` rows on both sides. A threshold is
@@ -29,28 +28,10 @@ class DecisionTree:
     training takes time in proportion to rows × features × levels and 8 bytes for each value, beside
     the rows.
 
-    Parameters
-    ----------
-    max_depth : int or None
-        The most splits between the root and a leaf.
-    min_samples_leaf : int
-        The fewest rows in a leaf.
-
-    Attributes
-    ----------
-    classes_ : ndarray (n_classes,), int64
-        The classes, ascending.
-    n_features_in_ : int
-        Number of features.
-    feature_ : ndarray (n_nodes,), int32
-        The feature of each node's split, −1 of a leaf. Node 0 is the root.
-    threshold_ : ndarray (n_nodes,), float32
-        Its threshold.
-    child_ : ndarray (n_nodes,), int32
-        The node for the rows whose values are at most the threshold; for the others it is the one
-        after.
-    count_ : ndarray (n_nodes, n_classes), int32
-        The training rows of each class.
+    Attributes, beside `classes_` (ascending) and `n_features_in_`: of each node, the root first,
+    `feature_` (int32) of its split, −1 of a leaf; `threshold_` (float32); `child_` (int32), the
+    node of rows at most the threshold, before that of the others; `count_` (n_classes, int32), its
+    training rows.
     """
 
     filed_as = "hpcml.model.decision_tree.DecisionTree"

@@ -92,23 +92,7 @@ class _OnGpu(JointBayes):
             yield block, joint
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the joint probabilities of X and the classes, as the CPU's.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            log prior + Σ_j log P'(x_j | c).
-
-        Raises
-        ------
-        DataError
-            If the device refuses, for instance for want of memory.
-        """
+        """log prior + Σ_j log P'(x_j | c) (n_samples × n_classes). DataError: no memory."""
         X = self._taken(X)
         out = np.empty((X.shape[0], self.classes_.size))
         with _told():

@@ -66,54 +66,23 @@ class JointBayes:
         raise AssertionError("a subclass says")
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of `predict_proba`.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Logarithms of the classes' probabilities.
-        """
+        """Logarithms of `predict_proba` (n_samples × n_classes)."""
         joint = self.predict_joint_log_proba(X)
         logarithms = np.empty_like(joint)
         kernels.log_shares(joint, logarithms)
         return logarithms
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Probabilities, in the order of `classes_`.
-        """
+        """Probabilities of the classes (n_samples × n_classes), in `classes_`' order."""
         joint = self.predict_joint_log_proba(X)
         probabilities = np.empty_like(joint)
         kernels.shares(joint, probabilities)
         return probabilities
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Log-odds.
+        """Of two classes the log-odds of `classes_[1]` (n_samples); else of each class.
 
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Of two classes: the log-odds of `classes_[1]`. Else log p_c − log(1 − p_c) of every
-                class c (∞ of a single one).
+        log p_c − log(1 − p_c) of every class c (n_samples × n_classes; ∞ of a single one).
         """
         joint = self.predict_joint_log_proba(X)
         odds: np.ndarray
@@ -132,18 +101,7 @@ class JointBayes:
         return out
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable classes.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels; of equally probable ones the first of `classes_`.
-        """
+        """The most probable classes (n_samples), of equal ones the first of `classes_`."""
         best = self.predict_joint_log_proba(X).argmax(axis=1)
         labels: np.ndarray = self.classes_[best]
         return labels

@@ -35,27 +35,10 @@ class KernelDensities(JointBayes):
     floor_, rounds_ = 0.0, False  # of files that do not say
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Estimate the densities.
+        """Estimate the densities of X (n_samples × n_features), with labels y; itself.
 
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-        y : array of shape (n_samples,)
-            Labels.
-        sample_weight : array of shape (n_samples,), optional
-            Weights ≥ 0, not all 0; equal if not given.
-
-        Returns
-        -------
-        Self
-            Itself.
-
-        Raises
-        ------
-        ValueError
-            If the arguments are not as described, or a feature's range or its values' mean gap is
-            not a normal number.
+        `sample_weight` (n_samples): ≥ 0, not all 0; equal if not given. Raises ValueError for other
+        arguments, or if a feature's range or its values' mean gap is not a normal number.
         """
         X, labels, weights, totals = self._prepare(X, y, sample_weight)
         self.class_size_, self.floor_, self.rounds_ = totals, FLOOR, True
@@ -183,18 +166,7 @@ class KernelDensities(JointBayes):
                 raise ValueError("starts are damaged")
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the joint probabilities of X and the classes.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            log prior + Σ_j log P'(x_j | c).
-        """
+        """log prior + Σ_j log P'(x_j | c) of rows and classes (n_samples × n_classes)."""
         X = self._rows(X)
         joint = np.tile(self.class_log_prior_, (X.shape[0], 1))
         if sp.issparse(X):
