@@ -41,7 +41,7 @@ from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model import own_dump
 from hpcml.model.estimator_checks import KEPT, check_classifier, kept_classifiers, path_of
 from hpcml.model.learner import LEARNERS, Constant, Learner, confidence, fit, one_line, scores
-from hpcml.model.linear import THRESHOLDS, Trained, check_thresholds
+from hpcml.model.linear import THRESHOLDS, Trained, check_labels
 from hpcml.model.untrusted_dump import CLASSES, SMALL, check_dump
 
 LOG_ODDS = "log-odds"  # attribute `scores`: what they are of a learner that has them; absent, as before version 0.9: probabilities
@@ -285,7 +285,7 @@ class ClassifierModel(Trained):
             if (stored.shape, stored.dtype.str) != ((self.n_labels,), "<f8"):
                 raise ValueError("wrong thresholds")
             self.labels["threshold"] = map_dataset(self.path, stored)
-            check_thresholds(self.labels)
+            check_labels(self.labels)
         self.margin_rows, self.margin_weights = (map_dataset(self.path, file[f"margin/{name}"]) for name in ("rows", "weights"))
         types = (self.margin_rows.dtype.str, self.margin_weights.dtype.str, file["classifier"].dtype.str)
         if types != ("<i8", "<f4", "|u1") or file["classifier"].ndim != 1 or self.margin_rows.ndim != 1:

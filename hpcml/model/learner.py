@@ -46,50 +46,36 @@ class KnownLearner:
     prefers_dense: bool = False
 
 
+SKLEARN_TREE, TREE = "sklearn.tree.DecisionTreeClassifier", "hpcml.model.decision_tree.DecisionTree"
+KERNEL_NB, GAUSSIAN_NB = "hpcml.model.kernel_bayes.KernelNB", "hpcml.model.gaussian_bayes.GaussianNB"
+C45, STUMP = {"criterion": "entropy", "min_samples_leaf": 2}, {"criterion": "entropy", "max_depth": 1}
 LEARNERS: dict[str, KnownLearner] = {
-    "tree": KnownLearner(
-        "sklearn.tree.DecisionTreeClassifier",
-        {"criterion": "entropy", "min_samples_leaf": 2},
-        "decision tree that splits by information gain, as C4.5 does",
-        prefers_dense=True,
-    ),
-    "stump": KnownLearner(
-        "sklearn.tree.DecisionTreeClassifier",
-        {"criterion": "entropy", "max_depth": 1},
-        "decision tree of a single split",
-        prefers_dense=True,
-    ),
+    "tree": KnownLearner(SKLEARN_TREE, C45, "decision tree that splits by information gain, as C4.5 does", prefers_dense=True),
+    "stump": KnownLearner(SKLEARN_TREE, STUMP, "decision tree of a single split", prefers_dense=True),
     "linear-svm": KnownLearner("sklearn.svm.LinearSVC", {}, "linear SVM with squared hinge loss (LIBLINEAR's L2 loss)"),
-    "kernel-nb": KnownLearner("hpcml.model.kernel_bayes.KernelNB", {}, "naive Bayes with kernel density estimates, Weka's -K"),
-    "gaussian-nb": KnownLearner(
-        "hpcml.model.gaussian_bayes.GaussianNB", {}, "naive Bayes with a Gaussian per feature and class, as Weka's"
-    ),
+    "kernel-nb": KnownLearner(KERNEL_NB, {}, "naive Bayes with kernel density estimates, Weka's -K"),
+    "gaussian-nb": KnownLearner(GAUSSIAN_NB, {}, "naive Bayes with a Gaussian per feature and class, as Weka's"),
 }
-
 
 # Learners of ours that have a twin without scikit-learn, which takes a second to import: the class that trains in its place.
 PLAIN = {
-    "hpcml.model.kernel_bayes.KernelNB": "hpcml.model.kernel_densities.KernelDensities",
-    "hpcml.model.gaussian_bayes.GaussianNB": "hpcml.model.gaussian_densities.GaussianDensities",
-    "hpcml.model.learner.Constant": "hpcml.model.learner.Constant",
-    "hpcml.model.decision_tree.DecisionTree": "hpcml.model.decision_tree.DecisionTree",
+    KERNEL_NB: "hpcml.model.kernel_densities.KernelDensities",
+    GAUSSIAN_NB: "hpcml.model.gaussian_densities.GaussianDensities",
+    **{path: path for path in ("hpcml.model.learner.Constant", TREE)},
 }
 
-
-# Of scikit-learn's learners, by short name: the class of PLAIN that trains in their place on dense rows, if it has the options.
-TREE = "hpcml.model.decision_tree.DecisionTree"
-ON_DENSE_ROWS = {"tree": TREE, "stump": TREE}
+# Of scikit-learn's learners, by short name: those in whose place TREE trains on dense rows, if it has the options.
+ON_DENSE_ROWS = ("tree", "stump")
 _TREE_OPTIONS: dict[str, Callable[[Any], bool]] = {
     "criterion": lambda value: bool(value == "entropy"),
     "max_depth": lambda value: value is None or (type(value) is int and value > 0),
     "min_samples_leaf": lambda value: type(value) is int and value > 0,
 }
 
-
 # Learners of PLAIN that have a twin which scores rows on a GPU.
 ON_GPU = {
-    "hpcml.model.kernel_bayes.KernelNB": "hpcml.model.gpu_bayes.KernelDensitiesOnGpu",
-    "hpcml.model.gaussian_bayes.GaussianNB": "hpcml.model.gpu_bayes.GaussianDensitiesOnGpu",
+    KERNEL_NB: "hpcml.model.gpu_bayes.KernelDensitiesOnGpu",
+    GAUSSIAN_NB: "hpcml.model.gpu_bayes.GaussianDensitiesOnGpu",
 }
 
 
@@ -128,9 +114,8 @@ class Learner:
         return " ".join([self.name, *(f"{key}={value}" for key, value in self.options)])
 
     @cached_property
-    def _class(self) -> Callable[..., Any]:
-        found: Callable[..., Any] = _import(self.path)
-        return found
+    def _class(self) -> Any:
+        return _import(self.path)
 
     def make(self, seed: int) -> Any:
         """A new classifier to fit; `seed` is its random_state unless the user gave one."""
@@ -156,7 +141,7 @@ class Learner:
             return _named(ON_GPU[self.path])()
         if self._has_tree:
             options = {name: value for name, value in self.options if name != "criterion"}
-            return plain_class(ON_DENSE_ROWS[self.name])(**options) if dense else self.make(seed)
+            return plain_class(TREE)(**options) if dense else self.make(seed)
         return plain_class(self.path)() if self.has_twin else self.make(seed)
 
     def moved_to_gpu(self) -> Learner:
@@ -254,8 +239,7 @@ def _check(learner: Learner) -> None:
     kind, given = learner._class, dict(learner.options)
     if not (isinstance(kind, type) and issubclass(kind, BaseEstimator)):
         raise ConfigError(f"--base {learner.name}: {learner.path} is not a scikit-learn classifier")
-    estimator: Any = kind
-    known: list[str] = estimator._get_param_names()
+    known = learner._class._get_param_names()
     for key in given:
         if key not in known:
             near = nearest(key, known) or f"see scikit-learn's documentation of {kind.__name__}"
@@ -310,13 +294,10 @@ def confidence(classifier: Any, X: Any) -> np.ndarray:
     if hasattr(classifier, "confidence"):
         return _numbers(classifier, "confidence", X)
     values = _numbers(classifier, "predict_proba" if hasattr(classifier, "predict_proba") else "decision_function", X)
-    gaps: np.ndarray
     if values.ndim == 1:
-        gaps = np.abs(values)
-        return gaps
+        return np.asarray(np.abs(values))
     first, second = np.partition(values, -2, axis=1)[:, -2:].T[::-1]
-    gaps = first - second
-    return gaps
+    return np.asarray(first - second)
 
 
 def scores(classifier: Any, X: Any, n_classes: int, log_odds: bool = True) -> np.ndarray:

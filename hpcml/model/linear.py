@@ -4,20 +4,21 @@ A model is an HDF5 file stamped `hpcml-format = "model"`. The weight of feature 
 `W[l, columns[j]] · factors[j]`: `W` (n_labels × n_columns, float32 or float64, contiguous, one row
 per label) holds a weight per column, `columns` (n_features int32) and `factors` (n_features
 float32) say where a feature's weight is. Where weights of small magnitude were left out, `W` is a
-group instead: AnnData's CSR matrix, like X and Y of a dataset, with the weights that are left,
-columns ascending in each row. Most features have a column of their own and factor 1. Those that one
-training row alone has share a column, because their weights are proportional to their values in
-that row; those that no training row has get factor 0 (in column 0, so there is at least one column
-if there are features). The score of a row x is `Σ x[j] · weight[j] + bias[l]` (`bias`: n_labels
-float64), positive for "has the label". `label_names` names the labels, and `label_titles`, if it is
-there, says what people call them; `labels/*` (n_labels each) say how each label's training ended;
-attributes hold the method, its loss, λ and the vocabulary. `labels/threshold` (n_labels float64),
-if it is there, says above which score a row has each label, and attributes (`threshold_measure`,
-...) how it was found. `labels/sigmoid_slope` and `labels/sigmoid_offset` (n_labels float64), if
-they are there, make a score s the probability 1 / (1 + exp(−slope s − offset)); attributes
-(`calibration_method`, ...) say how they were found. `labels/lambda`, `labels/l1` and
-`labels/positive_weight` (n_labels float64), if they are there, are the options that were chosen for
-each label; the attributes of these names are then those of the labels together.
+group instead: AnnData's CSR matrix, like X and Y of a dataset, columns ascending in each row. Most
+features have a column of their own and factor 1. Those that one training row alone has share a
+column, because their weights are proportional to their values in that row; those that no training
+row has get factor 0 (in column 0, so there is at least one column if there are features). The score
+of a row x is `Σ x[j] · weight[j] + bias[l]` (`bias`: n_labels float64), positive for "has the
+label".
+
+`label_names` names the labels; `labels/*` (n_labels each) say how each label's training ended;
+attributes hold the method, its loss, λ and the vocabulary. What may be there: `label_titles`, what
+people call the labels; `labels/threshold` (float64), the score above which a row has a label, found
+as attributes `threshold_measure`, ... say; `labels/sigmoid_slope` and `labels/sigmoid_offset`
+(float64), which make a score s the probability 1 / (1 + exp(−slope s − offset)), found as
+attributes `calibration_method`, ... say; `labels/lambda`, `labels/l1` and `labels/positive_weight`
+(float64), the options that were chosen for each label: attributes of these names are then those of
+the labels together.
 
 Where a label has several weight vectors ("parts", `hpcml.model.combination`), the attributes
 `combination`, `parts` and `width` say so: W is sparse, and its row holds the parts side by side,
@@ -63,8 +64,6 @@ from hpcml.model.combination import Combination, Rule
 STATUS = ("converged", "degenerate", "step limit", "one pass")  # the codes of labels/status
 PRECISIONS = ("<f4", "<f8")  # the types that W may have
 CHECKED = 1 << 22  # columns of a sparse W that are checked at a time
-
-
 SIGMOID = ("sigmoid_slope", "sigmoid_offset")  # of labels/*, what makes scores probabilities
 CHOSEN = ("lambda", "l1", "positive_weight")  # of labels/*, options that were chosen for each label (`hpcml tune`)
 OPTIONAL = ("threshold", *SIGMOID, *CHOSEN)  # of labels/*, what only some models have, float64 each
@@ -126,14 +125,10 @@ def describe_model(
     write_label_titles(file, label_titles)
 
 
-def check_thresholds(labels: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError unless the thresholds of a model's labels, if there are any, are finite."""
+def check_labels(labels: Mapping[str, np.ndarray]) -> None:
+    """Raise ValueError unless thresholds and sigmoids, if any, are finite and none falls."""
     if not np.isfinite(labels.get("threshold", 0.0)).all():
         raise ValueError("a threshold is not a finite number")
-
-
-def check_sigmoids(labels: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError unless a model's sigmoids, if any, are finite and do not fall."""
     slope, offset = (labels.get(name, np.zeros(0)) for name in SIGMOID)
     if not (np.isfinite(slope).all() and np.isfinite(offset).all() and (slope >= 0).all()):
         raise ValueError("a sigmoid is not one")
@@ -143,14 +138,13 @@ def kept(w: np.ndarray, below: float) -> np.ndarray:
     """Which weights stay if smaller ones than `below`, of their type, go: not 0, but NaN."""
     with np.errstate(over="ignore"):
         below = w.dtype.type(below)
-    kept: np.ndarray = (w != 0) & ~(np.abs(w) < below)
-    return kept
+    return np.asarray((w != 0) & ~(np.abs(w) < below))
 
 
 def emptied_warning(n_emptied: int, n_labels: int, option: str) -> str:
     """A sentence about labels of which `option` has left no weight."""
-    count = f"{n_emptied:,} of {n_labels:,}"
-    return f"warning: labels that keep no weight, and give every row the same score: {count}; choose a smaller {option}"
+    what = f"keep no weight, and give every row the same score: {n_emptied:,} of {n_labels:,}"
+    return f"warning: labels that {what}; choose a smaller {option}"
 
 
 class SparseRows(NamedTuple):
@@ -242,25 +236,23 @@ class Trained:
 
     def check_vocabulary(self, dataset: DataFile) -> None:
         """Raises DataError unless the dataset has the features that the model was trained on."""
-        if dataset.vocabulary == self.vocabulary and dataset.n_features == self.n_features:
-            return
         if dataset.n_features != self.n_features:
             what = f"has {dataset.n_features} features but {self.path} was trained on {self.n_features}"
-        else:
+        elif dataset.vocabulary != self.vocabulary:
             what = f"has other features (as many, but other names) than {self.path} was trained on"
+        else:
+            return
         raise DataError(f"{dataset.path}: {what}; convert the data with `--like` the training file")
 
 
 class Model(Trained):
-    """A read-only handle on a model file; `W` (as stored: an array, or `SparseRows`), `columns` and
-    `factors` are memory-mapped.
+    """A read-only handle on a model file; `W`, `columns` and `factors` are memory-mapped.
 
     `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index
     of STATUS), n_positive (training rows that have the label) and visited (the mean share of the
     rows visited per iteration), n_labels each; of a method that certifies it, also gap: (f_min − a
-    lower bound of all objectives) / f_min. Where `hpcml threshold` has been at work, also
-    threshold: the score above which a row gets the label; and sigmoid_slope and sigmoid_offset
-    after `hpcml calibrate`. `n_weights` is the number of weights that are stored.
+    lower bound of all objectives) / f_min; and what of OPTIONAL the file has. `n_weights` is the
+    number of weights that are stored.
     """
 
     W: np.ndarray | SparseRows
@@ -280,7 +272,10 @@ class Model(Trained):
             except DAMAGE as error:
                 if is_of_the_system(error):
                     raise file_error(path, "read", error) from None
-                raise DataError(f"{path}: damaged model: a part is missing or of another size; train it again") from None
+                raise self._damaged("a part is missing or of another size") from None
+
+    def _damaged(self, what: str) -> DataError:
+        return DataError(f"{self.path}: damaged model: {what}; train it again")
 
     @property
     def sparse(self) -> bool:
@@ -289,8 +284,7 @@ class Model(Trained):
 
     def slabs(self, certified: bool, n_weights: int | None) -> dict[str, Slab]:
         """The datasets of such a model file, sparse with `n_weights` weights or dense."""
-        shape = (self.n_labels, self.n_features, self.n_columns)
-        return model_slabs(*shape, self.precision, certified, n_weights, self._optional)
+        return model_slabs(self.n_labels, self.n_features, self.n_columns, self.precision, certified, n_weights, self._optional)
 
     def _map(self, file: h5py.File) -> None:
         """Check and map every part, for scoring trusts it. Raises DataError, or as h5py, numpy."""
@@ -320,40 +314,29 @@ class Model(Trained):
             if file["label_titles"].shape != (self.n_labels,):
                 raise ValueError("as many titles as labels")
             self.label_titles = read_strings(file["label_titles"])
-        check_thresholds(self.labels)
-        check_sigmoids(self.labels)
+        check_labels(self.labels)
         if self.n_features and not 0 <= self.columns.min() <= self.columns.max() < self.width:
-            found_range = f"{self.columns.min()} to {self.columns.max()}"
-            raise DataError(
-                f"{self.path}: damaged model: columns {found_range}, but W has columns 0 to {self.width - 1}; train it again"
-            )
+            raise self._damaged(f"columns {self.columns.min()} to {self.columns.max()}, but W has columns 0 to {self.width - 1}")
         if not (np.isfinite(self.factors).all() and np.isfinite(self.bias).all()):
-            raise DataError(f"{self.path}: damaged model: a factor or a bias is not a finite number; train it again")
+            raise self._damaged("a factor or a bias is not a finite number")
         if isinstance(self.W, SparseRows):
             self._check_rows(self.W)
 
     def not_finite(self, label: int) -> NonFiniteError:
         """The error for a label whose weights cannot score."""
-        name = self.label_names[int(label)]
-        return NonFiniteError(f"{self.path}: a weight of label {name!r} is not a finite number; train it again")
+        what = f"a weight of label {self.label_names[int(label)]!r}"
+        return NonFiniteError(f"{self.path}: {what} is not a finite number; train it again")
 
     def _check_rows(self, W: SparseRows) -> None:
-        """Raise DataError unless rows of a sparse W follow one another, with ascending columns.
-
-        And NonFiniteError unless its weights are finite; dense ones are looked at when used.
-        """
-
-        def refuse(what: str) -> None:
-            raise DataError(f"{self.path}: damaged model: {what}; train it again")
-
+        """Raise DataError unless a sparse W is sound, NonFiniteError unless it is finite."""
         if W.indptr[0] != 0 or W.indptr[-1] != self.n_weights or (W.indptr[1:] < W.indptr[:-1]).any():
-            refuse(f"W/indptr does not ascend from 0 to {self.n_weights}")
+            raise self._damaged(f"W/indptr does not ascend from 0 to {self.n_weights}")
         for begin in range(0, self.n_weights, CHECKED):
             some = W.indices[begin : begin + CHECKED + 1]
             if not 0 <= int(some.min()) <= int(some.max()) < self.n_columns:
-                refuse(f"W/indices {some.min()} to {some.max()}, but W has columns 0 to {self.n_columns - 1}")
+                raise self._damaged(f"W/indices {some.min()} to {some.max()}, but W has columns 0 to {self.n_columns - 1}")
             if (place := unordered(W.indptr, some, begin)) >= 0:
-                refuse(f"W/indices do not ascend in the row of label {row_of(W.indptr, place)}")
+                raise self._damaged(f"W/indices do not ascend in the row of label {row_of(W.indptr, place)}")
             if not (fit := np.isfinite(W.data[begin : begin + CHECKED])).all():
                 raise self.not_finite(row_of(W.indptr, begin + int(np.argmin(fit))))
 
@@ -397,9 +380,7 @@ class Model(Trained):
             constant = STATUS[self.labels["status"][label]] == "degenerate"
             return self.combination.rule(float(self.bias[label]), constant, dense)
         except (ValueError, IndexError):
-            raise DataError(
-                f"{self.path}: damaged model: label {label} has parts that cannot be combined; train it again"
-            ) from None
+            raise self._damaged(f"label {label} has parts that cannot be combined") from None
 
     def weights(self, labels: slice | np.ndarray | int = slice(None)) -> np.ndarray:
         """The weights of every feature (k × n_features float64) for `labels`, as of an array.
