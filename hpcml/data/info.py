@@ -108,7 +108,7 @@ def _weigh(dataset: DataFile, n_ranks: int) -> ShardWeight:
     sizes = []
     for begin, end in pairwise(split_bounds(dataset, rows, n_ranks).tolist()):
         shard = slab_of(dataset, rows, begin, end)
-        sizes.append((shard.n_local, int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum()), shard.nbytes))
+        sizes.append((shard.n_local, shard.nnz, shard.nbytes))
     smallest, largest = np.min(sizes, axis=0).tolist(), np.max(sizes, axis=0).tolist()
     return ShardWeight(n_ranks, split, *zip(smallest, largest, strict=True))
 

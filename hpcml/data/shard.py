@@ -45,6 +45,11 @@ class Shard:
         return self.rows.size
 
     @property
+    def nnz(self) -> int:
+        """The number of values in the shard's rows."""
+        return int((self.indptr[self.rows + 1] - self.indptr[self.rows]).sum())
+
+    @property
     def nbytes(self) -> int:
         """The bytes of the slab's arrays."""
         arrays = (self.rows, self.indptr, self.indices, self.data, self.y_indptr, self.y_indices)

@@ -70,8 +70,7 @@ def node_rows(
     `shard` is this rank's part of the split among `node`. Raises DataError, too, if there is
     nothing to train on, and what `look` does.
     """
-    mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
-    _, (n_values,) = mpi.exclusive_sum(node, [mine])
+    _, (n_values,) = mpi.exclusive_sum(node, [shard.nnz])
     if node.size == 1 and _VALUE_BYTES * int(n_values) <= room_per_rank(node) // 2:
         return compact_rows(node, shard, bias, look=look, fold=fold)
     whole: list[np.ndarray] = []
@@ -104,7 +103,7 @@ def own_rows(
     Half of a rank's, or what is left beside the `needed` bytes. Raises DataError, too, if there is
     nothing to train on or no room on the disk, and what `look` does.
     """
-    mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum()) + bias * shard.n_local
+    mine = shard.nnz + bias * shard.n_local
     if not mpi.agreed_any(comm, min(room_per_rank(comm), left_per_rank(comm) - needed) < _VALUE_BYTES * mine):
         return compact_rows(comm, shard, bias, look=look, fold=fold)
 

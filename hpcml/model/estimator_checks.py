@@ -119,7 +119,7 @@ SILENT = {"n_jobs": None, "verbose": 0}  # what is done by ranks needs no thread
 
 
 def _option_names(part: Any) -> set[str]:
-    names = getattr(type(part), "_get_param_names", list)()
+    names: list[str] = getattr(type(part), "_get_param_names", list)()
     return set(names).intersection(vars(part))
 
 

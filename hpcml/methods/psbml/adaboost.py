@@ -85,8 +85,8 @@ def train(session: Session, data: Path, target: Target, options: AdaboostOptions
         seconds = time.monotonic() - begin
         with mpi.agreed(comm, f"writing {folder.model}"):
             if comm.rank == 0:
-                data = (classes.names, dataset.n_features, dataset.vocabulary, dense)
-                origin = Origin("adaboost", learner, split, *data, {"rounds": n_rounds})
+                facts = (classes.names, dataset.n_features, dataset.vocabulary, dense)
+                origin = Origin("adaboost", learner, split, *facts, {"rounds": n_rounds})
                 write_classifier(folder.model, classifier, origin, MarginData())
                 folder.drop_checkpoints()
     return AdaboostReport(folder.model, n_rounds, learner.name, seconds)
