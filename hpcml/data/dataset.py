@@ -42,13 +42,15 @@ class DataFile:
             self.file.close()
             raise
 
+    def bad(self, what: str, it: str = "it") -> DataError:
+        """The error for something that is wrong in the file."""
+        return DataError(f"{self.path}: {what}; make {it} again with `hpcml convert`")
+
     def _check_layout(self) -> None:
         """All matrices are stored by rows. Raises DataError."""
         for name in self.matrices:
             if (found := self.file[name].attrs.get("encoding-type", "csr_matrix")) != "csr_matrix":
-                raise DataError(
-                    f"{self.path}: {name} is stored as {found}, but expected csr_matrix; make it again with `hpcml convert`"
-                )
+                raise self.bad(f"{name} is stored as {found}, but expected csr_matrix")
 
     def _check_shapes(self) -> None:
         """Raise DataError, or what h5py raises, unless the sizes of all parts agree."""
@@ -64,18 +66,16 @@ class DataFile:
         sizes |= {f"splits/{name}": self.file["splits"][name].size for name in self.split_names()}
         for name, size in sizes.items():
             if ("/" in name or name == NAMES_OF[UNKNOWN]) and name not in self.file:
-                raise DataError(f"{self.path}: {name} is missing; make the file again with `hpcml convert`")
+                raise self.bad(f"{name} is missing", "the file")
             if name in self.file and self.file[name].shape != (size,):
                 shape, what = self.file[name].shape, "entries" if "/" in name else "names"
                 found = shape[0] if len(shape) == 1 else " × ".join(map(str, shape)) or "single"
-                raise DataError(f"{self.path}: {name} has {found} {what}, but expected {size}; make it again with `hpcml convert`")
+                raise self.bad(f"{name} has {found} {what}, but expected {size}")
         for name in self.matrices:
             if int(self.file[name].attrs["shape"][0]) != self.n_rows or min(self.n_rows, *self.matrices.values()) < 0:
-                raise DataError(f"{self.path}: the shapes of {name} and X do not fit; make it again with `hpcml convert`")
+                raise self.bad(f"the shapes of {name} and X do not fit")
         if "label_names" not in self.file and self.n_labels > self.path.stat().st_size:
-            raise DataError(
-                f"{self.path}: {self.n_labels} labels, far more than the file has entries; make it again with `hpcml convert`"
-            )
+            raise self.bad(f"{self.n_labels} labels, far more than the file has entries")
 
     def _check_types(self) -> None:
         """The kernels are given the mapped bytes of these parts. Raises DataError."""
@@ -84,15 +84,13 @@ class DataFile:
         for name, known in types.items():
             found = self.file[name].dtype.str
             if found not in known:
-                raise DataError(
-                    f"{self.path}: {name} has the type {found}, but expected {known[0]}; make the file again with `hpcml convert`"
-                )
+                raise self.bad(f"{name} has the type {found}, but expected {known[0]}", "the file")
         for name in self.row_numbers():
             if self.file[f"rows/{name}"].dtype.kind not in "iuf":
-                raise DataError(f"{self.path}: rows/{name} holds no numbers; make it again with `hpcml convert`")
+                raise self.bad(f"rows/{name} holds no numbers")
         for name in NAMES:
             if name in self.file and h5py.check_string_dtype(self.file[name].dtype) is None:
-                raise DataError(f"{self.path}: {name} holds no strings; make it again with `hpcml convert`")
+                raise self.bad(f"{name} holds no strings")
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -145,7 +143,7 @@ class DataFile:
         """The names of the unknown labels. Raises DataError where one is taken."""
         names = self.strings(NAMES_OF[UNKNOWN]) or []
         if names and (len(set(names)) < len(names) or not set(names).isdisjoint(self.label_names())):
-            raise DataError(f"{self.path}: an unknown label has the name of another label; make it again with `hpcml convert`")
+            raise self.bad("an unknown label has the name of another label")
         return names
 
     def label_titles(self, labels: np.ndarray | None = None) -> list[str] | None:

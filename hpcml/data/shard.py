@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.data.csr import row_of, unordered
 from hpcml.data.dataset import DataFile
+from hpcml.data.row_checks import row_of, unordered
 from hpcml.errors import DataError
 from hpcml.partition import bounds_by_weight, offsets
 
@@ -62,7 +62,7 @@ def split_bounds(dataset: DataFile, rows: np.ndarray, n_parts: int) -> np.ndarra
     Raises DataError if the rows are not in the file.
     """
     if rows.size and not 0 <= int(rows[0]) <= int(rows[-1]) < dataset.n_rows:
-        raise DataError(f"{dataset.path}: damaged dataset: a split names rows that do not exist; `hpcml info` says where")
+        raise _damaged(dataset, "a split names rows that do not exist")
     indptr = dataset.map("X/indptr")
     if rows.size and rows[-1] - rows[0] + 1 == rows.size:  # contiguous: a search in the mapped indptr suffices
         return _checked_bounds(dataset, bounds_by_weight(indptr[rows[0] : rows[-1] + 2], n_parts))
@@ -70,16 +70,20 @@ def split_bounds(dataset: DataFile, rows: np.ndarray, n_parts: int) -> np.ndarra
     return _checked_bounds(dataset, bounds_by_weight(offsets(indptr[rows + 1] - indptr[rows]), n_parts))
 
 
+def _damaged(dataset: DataFile, what: str) -> DataError:
+    return DataError(f"{dataset.path}: damaged dataset: {what}; `hpcml info` says where")
+
+
 def _check_ascending(dataset: DataFile, rows: np.ndarray) -> None:
     """Raise DataError unless rows ascend; their differences may not fit an int64."""
     if not (rows[1:] > rows[:-1]).all():
-        raise DataError(f"{dataset.path}: damaged dataset: the rows of a split are out of order; `hpcml info` says where")
+        raise _damaged(dataset, "the rows of a split are out of order")
 
 
 def _checked_bounds(dataset: DataFile, bounds: np.ndarray) -> np.ndarray:
     """The boundaries. Raises DataError if they fall, as those of a falling indptr can."""
     if (bounds[1:] < bounds[:-1]).any():
-        raise DataError(f"{dataset.path}: damaged dataset: X/indptr decreases; `hpcml info` says where")
+        raise _damaged(dataset, "X/indptr decreases")
     return bounds
 
 
@@ -88,10 +92,10 @@ def matrix_slab(dataset: DataFile, name: str, first: int, last: int) -> tuple[np
     indptr = np.array(dataset.map(f"{name}/indptr", first, last + 1))
     lo, hi = int(indptr[0]), int(indptr[-1])
     if (indptr[1:] < indptr[:-1]).any():  # not their differences, which may be beyond int64
-        raise DataError(f"{dataset.path}: damaged dataset: {name}/indptr decreases; `hpcml info` says where")
+        raise _damaged(dataset, f"{name}/indptr decreases")
     indices = dataset.map(f"{name}/indices", lo, hi)
     if indices.size and int(indices.view(f"u{indices.itemsize}").max()) >= dataset.matrices[name]:  # negative ones are huge now
-        raise DataError(f"{dataset.path}: damaged dataset: {name}/indices out of range; `hpcml info` says where")
+        raise _damaged(dataset, f"{name}/indices out of range")
     indptr -= lo
     if (place := unordered(indptr, indices)) >= 0:
         what = "a feature" if name == "X" else "a label"
@@ -164,5 +168,5 @@ def read_rows(dataset: DataFile, rows: np.ndarray, dense: bool) -> Rows:
     matrix = rows_of((slab.indptr, slab.indices, slab.data), slab.rows, dataset.n_features, dense)
     dataset.check_unchanged()
     if not np.isfinite(matrix if dense else matrix.data).all():
-        raise DataError(f"{dataset.path}: damaged dataset: a value is not a number; `hpcml info` says where")
+        raise _damaged(dataset, "a value is not a number")
     return matrix

@@ -19,6 +19,7 @@ from hpcml import mpi, slices
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.shard import Shard
 from hpcml.errors import file_error
+from hpcml.mpi.limits import bytes_of_process
 from hpcml.mpi.memory import left_per_rank, room_per_rank
 from hpcml.partition import offsets
 
@@ -54,11 +55,7 @@ def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
 
 def private_bytes() -> int:
     """Bytes of memory of this process alone, 0 where the system does not tell. Local."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-        return int(status.partition("RssAnon:")[2].split()[0]) << 10
-    except (OSError, IndexError, ValueError):
-        return 0
+    return bytes_of_process("RssAnon")
 
 
 @mpi.collective

@@ -14,20 +14,10 @@ import numpy as np
 from hpcml.kernels import text as kernels
 
 BINARY = ["1"]  # the labels of a file whose rows are each -1 or +1, or each 0 or 1
-
-
 MAX_INDEX = 2**31 - 2
-
-
 INDEX, TOKEN = re.compile(rb"[+-]?[0-9]+"), re.compile(rb"\S+")
-
-
 MAX_INDEX_LENGTH = 4000  # so many digits are read as a number; no more can be right
-
-
 SHOWN = 100  # bytes of a token that messages show
-
-
 PADDING = b"\n" * 8  # behind every text: the kernels read eight bytes at a time
 
 

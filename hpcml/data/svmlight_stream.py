@@ -34,8 +34,6 @@ BLOCK_BYTES = 1 << 23
 PATIENCE = 1.0  # seconds to wait for a block of a pipe, before what there is of it is taken
 HDF5_MAGIC = b"\x89HDF"
 EXPECTED = "expected `label index:value ...`"
-
-
 DATASET_ENDINGS = (".h5", ".hdf5")
 
 if TYPE_CHECKING:

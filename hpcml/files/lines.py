@@ -195,10 +195,7 @@ def _first_line(file: BinaryIO, begin: int) -> int:
     if begin == 0:
         return 0
     offset = begin - 1  # the line that contains this byte is another range's
-    if file.seekable():
-        file.seek(offset)
-    else:
-        _pass_over(file, offset)
+    go_to(file, offset)
     while piece := file.readline(BUFFER_BYTES):
         offset += len(piece)
         if piece.endswith(b"\n"):
@@ -206,10 +203,13 @@ def _first_line(file: BinaryIO, begin: int) -> int:
     return offset
 
 
-def _pass_over(file: BinaryIO, size: int) -> None:
-    """Read so many bytes and drop them."""
-    while size > 0 and (block := file.read(min(size, 1 << 20))):
-        size -= len(block)
+def go_to(file: BinaryIO, offset: int) -> None:
+    """Go to a byte of a file of which nothing was read."""
+    if file.seekable():
+        file.seek(offset)
+        return
+    while offset > 0 and (block := file.read(min(offset, 1 << 20))):
+        offset -= len(block)
 
 
 def lines_before(path: Path, offset: int) -> int:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml.errors import DataError, repeated
-from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, LINE_MIB, open_plain
+from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, LINE_MIB, go_to, open_plain
 from hpcml.kernels import csv as kernels
 from hpcml.partition import even_bounds
 
@@ -93,9 +93,7 @@ def divide(table: Table, size: int, dialect: Dialect, targets: Sequence[int]) ->
     while len(found) < len(wanted) and wanted[len(found)] <= at:
         found.append((at, lines))
     with open_plain(table.path) as file:
-        left = table.begin
-        while left > 0 and (passed := file.read(min(left, BLOCK_BYTES))):
-            left -= len(passed)
+        go_to(file, table.begin)
         while block := file.read(BLOCK_BYTES):
             text, begin = codes(block), 0
             while begin < text.size:
@@ -119,9 +117,7 @@ def _unclosed(table: Table, dialect: Dialect) -> int:
     """The line on which the last row begins."""
     lines, state, carried = table.lines, kernels.BEGIN, 0
     with open_plain(table.path) as file:
-        left = table.begin
-        while left > 0 and (passed := file.read(min(left, BLOCK_BYTES))):
-            left -= len(passed)
+        go_to(file, table.begin)
         while block := file.read(BLOCK_BYTES):
             text, begin = codes(block), 0
             while True:
@@ -157,12 +153,7 @@ def record_blocks(
     """
     lines, left, rest = segment.lines, segment.end - segment.begin, b""
     with open_plain(segment.path) as file:
-        if file.seekable():
-            file.seek(segment.begin)
-        else:
-            passing = segment.begin
-            while passing > 0 and (passed := file.read(min(passing, BLOCK_BYTES))):
-                passing -= len(passed)
+        go_to(file, segment.begin)
         while left > 0:
             text = file.read(min(block_bytes, left))
             if not text:

@@ -10,6 +10,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
+from math import prod
 
 import h5py
 import numpy as np
@@ -143,10 +144,10 @@ def _check_size(part: h5py.Dataset, size: int) -> int:
     """The bytes that a dataset claims. ValueError if a file of `size` cannot hold them."""
     variable = _is_variable(part)
     item = _STRING.itemsize if variable else part.dtype.itemsize
-    claimed, offset = _product(part.shape) * item, part.id.get_offset()
+    claimed, offset = prod(map(int, part.shape)) * item, part.id.get_offset()
     if part.chunks is not None:
-        chunk = _product(part.chunks) * item
-        n_chunks = _product(-(-n // m) for n, m in zip(part.shape, part.chunks, strict=True))
+        chunk = prod(map(int, part.chunks)) * item
+        n_chunks = prod(-(-int(n) // int(m)) for n, m in zip(part.shape, part.chunks, strict=True))
         # HDF5 looks at every chunk to tell what is stored, so it is only asked about as many as can be there
         fits = not variable and n_chunks <= min(size // 8, MAX_CHUNKS) and max(claimed, chunk) <= MAX_PACKED * size
         fits = claimed == 0 or (fits and max(claimed, chunk) <= MAX_PACKED * min(size, part.id.get_storage_size()))
@@ -159,13 +160,6 @@ def _check_size(part: h5py.Dataset, size: int) -> int:
     if not fits:
         raise ValueError(f"{part.name} claims {claimed} bytes, more than the file has for it")
     return claimed
-
-
-def _product(sizes: Iterator[int]) -> int:
-    out = 1
-    for n in sizes:
-        out *= int(n)
-    return out
 
 
 def _check_heaps_between(content: mmap.mmap, ranges: list[tuple[int, int]]) -> None:

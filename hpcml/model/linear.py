@@ -43,8 +43,8 @@ from typing import Any, NamedTuple, Self
 import h5py
 import numpy as np
 
-from hpcml.data.csr import row_of, unordered
 from hpcml.data.dataset import DataFile
+from hpcml.data.row_checks import row_of, unordered
 from hpcml.earlier_names import with_names_of_now
 from hpcml.errors import ConfigError, DataError, NonFiniteError, file_error, is_of_the_system
 from hpcml.files.hdf5 import (

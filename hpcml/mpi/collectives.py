@@ -148,7 +148,7 @@ def agreed_any(comm: MPI.Comm, flag: bool) -> bool:
     return bool(_reduced(comm, bool(flag), MPI.MAX))
 
 
-def _chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
+def chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
     """Consecutive views of at most CHUNK_BYTES (at least one element) of a flat array."""
     step = max(1, CHUNK_BYTES // flat.itemsize)
     for begin in range(0, flat.size, step):
@@ -159,7 +159,7 @@ def _chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
 def allreduce_sum(comm: MPI.Comm, buffer: np.ndarray, op: MPI.Op = MPI.SUM) -> np.ndarray:
     """Collective over `comm`. Sum (or `op`) a contiguous array, in place, in chunks."""
     if comm.size > 1:
-        for chunk in _chunks(buffer.reshape(-1)):
+        for chunk in chunks(buffer.reshape(-1)):
             comm.Allreduce(MPI.IN_PLACE, chunk, op=op)
     return buffer
 
@@ -189,7 +189,7 @@ def bcast_array(comm: MPI.Comm, array: np.ndarray | None, root: int = 0) -> np.n
     shape, dtype = comm.bcast(None if array is None else (array.shape, array.dtype.str), root=root)
     out = np.ascontiguousarray(array) if comm.rank == root else np.empty(shape, dtype=dtype)
     if comm.size > 1:
-        for chunk in _chunks(out.reshape(-1).view(np.uint8)):
+        for chunk in chunks(out.reshape(-1).view(np.uint8)):
             comm.Bcast(chunk, root=root)
     return out
 
@@ -210,8 +210,8 @@ def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
     for shift in range(1, comm.size):
         source, target = (comm.rank - shift) % comm.size, (comm.rank + shift) % comm.size
         # of tag 0: letters of an open mailbox have another
-        requests += [comm.Irecv(c, source=source, tag=0) for c in _chunks(received[source].view(np.uint8))]
-        requests += [comm.Isend(c, dest=target) for c in _chunks(np.ascontiguousarray(parts[target]).view(np.uint8))]
+        requests += [comm.Irecv(c, source=source, tag=0) for c in chunks(received[source].view(np.uint8))]
+        requests += [comm.Isend(c, dest=target) for c in chunks(np.ascontiguousarray(parts[target]).view(np.uint8))]
     MPI.Request.Waitall(requests)
     return received
 

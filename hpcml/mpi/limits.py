@@ -127,8 +127,13 @@ def _of_process() -> Iterator[Limit]:
     for option, number, taken in _OWN:
         soft = resource.getrlimit(number)[0]
         if soft != resource.RLIM_INFINITY:
-            found = re.search(rf"^{taken}:\s+(\d+) kB", _read(Path("/proc/self/status")), re.MULTILINE)
-            yield Limit(max(0, soft - 1024 * int(found[1]) if found else soft), f"ulimit {option}", f"process {os.getpid()}")
+            yield Limit(max(0, soft - bytes_of_process(taken)), f"ulimit {option}", f"process {os.getpid()}")
+
+
+def bytes_of_process(name: str) -> int:
+    """Bytes that the system tells of this process by a name, such as VmHWM; else 0."""
+    found = re.search(rf"^{name}:\s+(\d+) kB", _read(Path("/proc/self/status")), re.MULTILINE)
+    return 1024 * int(found[1]) if found else 0
 
 
 def _read(path: Path) -> str:

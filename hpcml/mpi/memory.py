@@ -15,7 +15,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import ConfigError
 from hpcml.log import size
-from hpcml.mpi.limits import Limit, limits
+from hpcml.mpi.limits import Limit, bytes_of_process, limits
 
 MEMORY_SHARE = 0.5  # of a rank's share of its node that rows and weights may take
 OWN_BYTES = 120 * 10**6  # of a rank: Python, libraries and compiled kernels
@@ -89,8 +89,4 @@ def forget_peak() -> bool:
 
 def peak_mib() -> float:
     """The peak of this process's resident memory, in MiB. Local."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
-    except (OSError, IndexError, ValueError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return (bytes_of_process("VmHWM") or 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 2**20

@@ -13,8 +13,7 @@ from typing import cast
 import numpy as np
 from mpi4py import MPI
 
-from hpcml.mpi import collectives
-from hpcml.mpi.collectives import collective
+from hpcml.mpi.collectives import chunks, collective
 from hpcml.mpi.start import freed
 
 _SIZE, _BYTES = 1, 2  # tags
@@ -45,11 +44,6 @@ def unpacked(message: np.ndarray) -> Arrays:
     return arrays
 
 
-def _chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
-    for begin in range(0, flat.size, collectives.CHUNK_BYTES):
-        yield flat[begin : begin + collectives.CHUNK_BYTES]
-
-
 @collective
 def exchange_with(comm: MPI.Comm, parts: dict[int, Arrays]) -> dict[int, Arrays]:
     """Collective over the ranks concerned. Send each a message; what each of them sent here.
@@ -62,8 +56,8 @@ def exchange_with(comm: MPI.Comm, parts: dict[int, Arrays]) -> dict[int, Arrays]
     requests += [comm.Isend(sent, rank, _SIZE) for rank, (sent, _) in sizes.items()]
     MPI.Request.Waitall(requests)
     received = {rank: np.empty(int(size[0]), dtype=np.uint8) for rank, (_, size) in sizes.items()}
-    requests = [comm.Irecv(chunk, rank, _BYTES) for rank, buffer in received.items() for chunk in _chunks(buffer)]
-    requests += [comm.Isend(chunk, rank, _BYTES) for rank, message in messages.items() for chunk in _chunks(message)]
+    requests = [comm.Irecv(chunk, rank, _BYTES) for rank, buffer in received.items() for chunk in chunks(buffer)]
+    requests += [comm.Isend(chunk, rank, _BYTES) for rank, message in messages.items() for chunk in chunks(message)]
     MPI.Request.Waitall(requests)
     return {rank: unpacked(buffer) for rank, buffer in received.items()}
 
@@ -124,7 +118,7 @@ class Mailbox:
         out = self._out[rank]
         out.buffers = [np.array([size]), message]
         out.requests = [self.comm.Isend(out.buffers[0], rank, _SIZE)]
-        out.requests += [self.comm.Isend(chunk, rank, _BYTES) for chunk in _chunks(message)]
+        out.requests += [self.comm.Isend(chunk, rank, _BYTES) for chunk in chunks(message)]
 
     def collect(self) -> list[tuple[int, Arrays]]:
         """The letters that have arrived since, in order; also lets waiting ones leave."""
@@ -146,7 +140,7 @@ class Mailbox:
                 incoming.ended, incoming.requests = True, []
                 return None
             incoming.buffer = np.empty(size, dtype=np.uint8)
-            incoming.requests = [self.comm.Irecv(chunk, rank, _BYTES) for chunk in _chunks(incoming.buffer)]
+            incoming.requests = [self.comm.Irecv(chunk, rank, _BYTES) for chunk in chunks(incoming.buffer)]
             if not MPI.Request.Testall(incoming.requests):
                 return None
         message, incoming.buffer = incoming.buffer, None

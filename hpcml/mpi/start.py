@@ -284,10 +284,8 @@ def on_node(comm: MPI.Comm) -> Iterator[MPI.Comm]:
 @collective
 def ranks_on_node(comm: MPI.Comm) -> int:
     """Collective over `comm`. How many of its ranks run on this node."""
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    size = node.size
-    node.Free()
-    return size
+    with on_node(comm) as node:
+        return node.size
 
 
 @contextmanager

@@ -33,8 +33,6 @@ SEEDS = "seeds.csv"  # of a run of several seeds
 FILES = (CONFIG, "history.csv", SEEDS, "tuning.csv", "choice.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
 _UNSET = {"ranks-per-group": 1, "bias": False, "device": "cpu"}  # what it is, where it matters, if config.toml does not say
-
-
 Kind = TypeVar("Kind", bound="Options")
 
 
