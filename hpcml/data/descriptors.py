@@ -65,12 +65,7 @@ class Descriptors:
 @mpi.collective
 def share_descriptors(comm: mpi.Comm, path: Path) -> Descriptors:
     """Collective over `comm`. As `read_descriptors`, by rank 0."""
-    found = None
-    with mpi.agreed(comm, f"reading {path}"):
-        if comm.rank == 0:
-            found = read_descriptors(path)
-    shared: Descriptors = comm.bcast(found)
-    return shared
+    return mpi.made_by_root(comm, f"reading {path}", lambda: read_descriptors(path))
 
 
 def read_descriptors(path: Path) -> Descriptors:

@@ -47,12 +47,7 @@ class Headings:
 @mpi.collective
 def heading_features(comm: mpi.Comm, dataset: DataFile, exclude: Sequence[str]) -> Headings | None:
     """Collective over `comm`. As `find_headings`, by rank 0."""
-    found = None
-    with mpi.agreed(comm, f"reading the headings of {dataset.path}"):
-        if comm.rank == 0:
-            found = find_headings(dataset, exclude)
-    shared: Headings | None = comm.bcast(found)
-    return shared
+    return mpi.made_by_root(comm, f"reading the headings of {dataset.path}", lambda: find_headings(dataset, exclude))
 
 
 def find_headings(dataset: DataFile, exclude: Sequence[str] = ()) -> Headings | None:

@@ -33,19 +33,18 @@ class Wanted(Protocol):
 @mpi.collective
 def count_unused(comm: mpi.Comm, dataset: DataFile) -> tuple[int, int]:
     """Collective over `comm`. How many rows of a file with splits are in none, in several."""
-    n_unused = n_shared = 0
-    with mpi.agreed(comm, f"reading the splits of {dataset.path}"):
-        if comm.rank == 0 and dataset.split_names():
-            used = np.zeros(dataset.n_rows, dtype=np.bool_)
-            for name in dataset.split_names():
-                rows = dataset.split(name)
-                if rows.size and not 0 <= rows.min() <= rows.max() < dataset.n_rows:
-                    raise DataError(f"{dataset.path}: damaged dataset: the split {name} has rows beyond the file's")
-                n_shared += int(np.count_nonzero(used[rows]))
-                used[rows] = True
-            n_unused = int(used.size - np.count_nonzero(used))
-    shared: tuple[int, int] = comm.bcast((n_unused, n_shared))
-    return shared
+    return mpi.made_by_root(comm, f"reading the splits of {dataset.path}", lambda: _count_unused(dataset))
+
+
+def _count_unused(dataset: DataFile) -> tuple[int, int]:
+    used, n_shared = np.zeros(dataset.n_rows, dtype=np.bool_), 0
+    for name in dataset.split_names():
+        rows = dataset.split(name)
+        if rows.size and not 0 <= rows.min() <= rows.max() < dataset.n_rows:
+            raise DataError(f"{dataset.path}: damaged dataset: the split {name} has rows beyond the file's")
+        n_shared += int(np.count_nonzero(used[rows]))
+        used[rows] = True
+    return int(used.size - np.count_nonzero(used)) if dataset.split_names() else 0, n_shared
 
 
 @mpi.collective
@@ -77,12 +76,7 @@ def choose_labels(comm: mpi.Comm, dataset: DataFile, wanted: Wanted, n_positive:
 
     Raises ConfigError if a named label does not exist or no label is left.
     """
-    chosen = None
-    with mpi.agreed(comm, f"reading the labels of {dataset.path}"):
-        if comm.rank == 0:
-            chosen = _choose_labels(dataset, wanted, n_positive)
-    shared: tuple[np.ndarray, list[str]] = comm.bcast(chosen)
-    return shared
+    return mpi.made_by_root(comm, f"reading the labels of {dataset.path}", lambda: _choose_labels(dataset, wanted, n_positive))
 
 
 def _choose_labels(dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:

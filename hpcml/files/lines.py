@@ -157,13 +157,13 @@ def byte_range(comm: mpi.Comm, path: Path) -> tuple[int, int]:
 
     Raises DataError for an empty, unreadable or damaged file.
     """
-    size = 0
-    with mpi.agreed(comm, f"reading {path}"):
-        if comm.rank == 0:
-            size = plain_size(path)
-            if size == 0:
-                raise DataError(f"{path}: the file is empty; expected at least one line")
-    bounds = even_bounds(comm.bcast(size), comm.size)
+
+    def size() -> int:
+        if (n_bytes := plain_size(path)) == 0:
+            raise DataError(f"{path}: the file is empty; expected at least one line")
+        return n_bytes
+
+    bounds = even_bounds(mpi.made_by_root(comm, f"reading {path}", size), comm.size)
     return int(bounds[comm.rank]), int(bounds[comm.rank + 1])
 
 

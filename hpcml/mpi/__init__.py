@@ -36,6 +36,7 @@ from hpcml.mpi.collectives import (
     exchange,
     exclusive_sum,
     groups_agreed,
+    made_by_root,
     resting,
     stream_to_root,
 )

@@ -24,6 +24,7 @@ REST_SECONDS = 0.02  # between looks at whether the others are there
 _END = None
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def collective(function: F) -> F:
@@ -77,6 +78,17 @@ def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
         else:
             error = _file_error(failure, doing) if isinstance(failure, OSError) else failure
     _share_outcome(comm, doing, error)
+
+
+@collective
+def made_by_root(comm: MPI.Comm, doing: str, make: Callable[[], T]) -> T:
+    """Collective over `comm`. What rank 0 makes, on all ranks; if it fails, all raise its sentence."""
+    made: Any = None
+    with agreed(comm, doing):
+        if comm.rank == 0:
+            made = make()
+    shared: T = comm.bcast(made)
+    return shared
 
 
 @contextmanager

@@ -102,11 +102,8 @@ class Checkpoints:
     @mpi.collective
     def save(self, arrays: dict[str, Slab], fill: Callable[[CheckpointWriter], None]) -> None:
         """Collective. A new generation of two-dimensional arrays, which `fill` writes."""
-        number = 1
-        with mpi.agreed(self.comm, f"reading {self.folder}"):
-            if self.comm.rank == 0 and (present := self._generations()):
-                number += int(present[0].stem.removeprefix("state-"))
-        number = self.comm.bcast(number)
+        present = mpi.made_by_root(self.comm, f"reading {self.folder}", self._generations)
+        number = 1 + (int(present[0].stem.removeprefix("state-")) if present else 0)
         slabs = arrays | {f"crc/{name}": Slab(slab.shape[:1], "<i8") for name, slab in arrays.items()}
         with new_file(self.comm, self.folder / f"state-{number:06d}.h5") as out:
             out.layout(slabs, lambda file: stamp(file, "checkpoint"))
@@ -123,16 +120,15 @@ class Checkpoints:
 
         Raises DataError if there are checkpoints but all are damaged.
         """
-        found: Path | None = None
-        with mpi.agreed(self.comm, f"reading {self.folder}"):
-            if self.comm.rank == 0:
-                present = self._generations()
-                found = next((path for path in present if self._sound(path)), None)
-                if present and found is None:
-                    raise DataError(f"{self.folder}: every checkpoint is damaged; start again with --force")
-                for damaged in present[: present.index(found)] if found is not None else []:
-                    damaged.unlink()  # else it would count as one of the generations kept
-        found = self.comm.bcast(found)
+        return mpi.made_by_root(self.comm, f"reading {self.folder}", self._newest)
+
+    def _newest(self) -> Path | None:
+        present = self._generations()
+        found = next((path for path in present if self._sound(path)), None)
+        if present and found is None:
+            raise DataError(f"{self.folder}: every checkpoint is damaged; start again with --force")
+        for damaged in present[: present.index(found)] if found is not None else []:
+            damaged.unlink()  # else it would count as one of the generations kept
         return found
 
     def _sound(self, path: Path) -> bool:

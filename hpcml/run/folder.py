@@ -130,17 +130,12 @@ class RunFolder:
         Raises ConfigError if the folder exists and neither is given, or if the run in it had other
         options, and InUseError if another job is at work in it.
         """
-        state, found = NEW, environment(self.comm)
-        with self.discarded_on_error(), mpi.agreed(self.comm, f"creating {self.path}"):
-            if self.comm.rank == 0:
-                state = self._prepare(config, target.force, target.resume)
-                if state != FINISHED:
-                    record(self.path / ENVIRONMENT, found)
-        shared: str = self.comm.bcast(state)
-        return shared
+        found = environment(self.comm)
+        with self.discarded_on_error():
+            return mpi.made_by_root(self.comm, f"creating {self.path}", lambda: self._prepare(config, target, found))
 
-    def _prepare(self, config: RunConfig, force: bool, resume: bool) -> str:
-        file = self.path / CONFIG
+    def _prepare(self, config: RunConfig, target: Target, found: dict[str, object]) -> str:
+        file, force, resume = self.path / CONFIG, target.force, target.resume
         self.check(force, resume)  # before anything is touched
         self.lock.acquire()
         present = self.check(force, resume)  # once more, for another job may have begun here
@@ -158,6 +153,7 @@ class RunFolder:
             write_config(file, config.values())
         self.checkpoints.mkdir(exist_ok=True)
         self.log.file = self.path / "log.txt"
+        record(self.path / ENVIRONMENT, found)
         return UNFINISHED if resume and self.model_part.exists() else NEW
 
     @contextmanager
@@ -287,12 +283,8 @@ def config_before(comm: mpi.Comm, target: Target) -> dict[str, object]:
 
     Raises DataError if it is damaged or cannot be read.
     """
-    found: dict[str, object] = {}
-    with mpi.agreed(comm, f"reading {target.output}"):
-        if comm.rank == 0 and target.resume and (target.output / CONFIG).is_file():
-            found = read_config(target.output / CONFIG)
-    found = comm.bcast(found)
-    return found
+    file = target.output / CONFIG
+    return mpi.made_by_root(comm, f"reading {target.output}", lambda: read_config(file) if target.resume and file.is_file() else {})
 
 
 def write_config(file: Path, config: dict[str, object]) -> None:

@@ -41,14 +41,14 @@ def merge_sweep(
     column. Raises ConfigError if a folder is no run folder, DataError for a damaged one. A run that
     is not finished, or was not judged (`hpcml evaluate --json RUN/measures.json`), has empty cells.
     """
-    found: Sweep | None = None
-    with mpi.agreed(comm, f"writing {output}"):
-        if comm.rank == 0:
-            check_output(output, force)
-            found = _sweep(runs, free)
-            write_csv(output, found)
-    sweep: Sweep = comm.bcast(found)
-    return sweep
+
+    def written() -> Sweep:
+        check_output(output, force)
+        found = _sweep(runs, free)
+        write_csv(output, found)
+        return found
+
+    return mpi.made_by_root(comm, f"writing {output}", written)
 
 
 def write_csv(path: Path, sweep: Sweep) -> None:
