@@ -91,10 +91,7 @@ class ColumnMap:
 
     @mpi.collective
     def tables(self, comm: mpi.Comm, look: slices.Look = slices.never_stop) -> tuple[np.ndarray, np.ndarray]:
-        """Collective over `comm`. Columns (int32) and factors (float32) of all features.
-
-        As the model file holds them. Raises what `look` does, on all ranks.
-        """
+        """Collective over `comm`. The model file's columns and factors. Raises as `look`."""
         shard = self.shard
         with mpi.agreed(comm, "making room for the model's columns"):
             columns, factors = np.zeros(shard.n_features, np.int32), np.zeros(shard.n_features, np.float32)

@@ -147,10 +147,7 @@ class DataFile:
         return names
 
     def label_titles(self, labels: np.ndarray | None = None) -> list[str] | None:
-        """What people call these labels, or all ("": no title); None without titles in the file.
-
-        Raises DataError if they cannot be read.
-        """
+        """The titles of these labels, or all ("": none); None if there are none. DataError."""
         titles = self.strings("label_titles")
         return titles if titles is None or labels is None else [titles[label] for label in labels.tolist()]
 
@@ -163,10 +160,7 @@ class DataFile:
         return sorted(self.file["rows"].keys()) if "rows" in self.file else []
 
     def splits_of(self, name: str) -> list[str]:
-        """The splits that `--split` names, with commas between; a whole name goes before.
-
-        Raises ConfigError for one that the file does not have.
-        """
+        """The splits of `--split`: of that name, or with commas between. Raises ConfigError."""
         names = [name] if name in self.split_names() else list(dict.fromkeys(part.strip() for part in name.split(",")))
         for each in names:
             if each != "all" and each not in self.split_names():

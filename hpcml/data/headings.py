@@ -70,10 +70,7 @@ def find_headings(dataset: DataFile, exclude: Sequence[str] = ()) -> Headings | 
 
 @mpi.collective
 def refuse_headings(comm: mpi.Comm, path: Path | str, method: str, able: Sequence[str]) -> None:
-    """Collective over `comm`. Raise ConfigError if `method` would look at a label's own heading.
-
-    A file that cannot be read is left to who opens it.
-    """
+    """Collective over `comm`. Raise ConfigError if a method would see labels' own headings."""
     with mpi.agreed(comm, f"looking at {path}"):
         if comm.rank == 0 and _file_has_headings(path):
             raise ConfigError(

@@ -72,10 +72,7 @@ def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
 
 @mpi.collective
 def choose_labels(comm: mpi.Comm, dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Collective over `comm`. Numbers and names of the labels to train, in the file's order.
-
-    Raises ConfigError if a named label does not exist or no label is left.
-    """
+    """Collective over `comm`. Numbers and names of labels to train. Raises ConfigError."""
     return mpi.made_by_root(comm, f"reading the labels of {dataset.path}", lambda: _choose_labels(dataset, wanted, n_positive))
 
 

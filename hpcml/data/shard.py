@@ -57,10 +57,7 @@ class Shard:
 
 
 def split_bounds(dataset: DataFile, rows: np.ndarray, n_parts: int) -> np.ndarray:
-    """Boundaries (n_parts + 1) in `rows` (sorted row numbers) of parts with about equal non-zeros.
-
-    Raises DataError if the rows are not in the file.
-    """
+    """Bounds (n_parts + 1) in sorted `rows` of parts with equal non-zeros. Raises DataError."""
     if rows.size and not 0 <= int(rows[0]) <= int(rows[-1]) < dataset.n_rows:
         raise _damaged(dataset, "a split names rows that do not exist")
     indptr = dataset.map("X/indptr")
@@ -131,10 +128,7 @@ def slab_of(dataset: DataFile, split_rows: np.ndarray, begin: int, end: int) -> 
 
 @mpi.collective
 def load_shard(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
-    """Collective over `comm`. This rank's shard of a split.
-
-    Raises ConfigError for an unknown split, DataError for an unreadable file.
-    """
+    """Collective over `comm`. This rank's shard of a split. Raises ConfigError, DataError."""
     bounds, parts = None, [np.empty(0, dtype=np.int64)] * comm.size
     with mpi.agreed(comm, f"reading {dataset.path}"):
         if comm.rank == 0:  # the split, and indptr, are read once and not by every rank

@@ -28,10 +28,7 @@ _VALUE_BYTES = 8  # a column and a value
 
 @mpi.collective
 def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
-    """Collective over `node`. Zeros (size) that its ranks share until the last has ended.
-
-    Raises DataError if there is no room on the disk.
-    """
+    """Collective over `node`. Zeros (size) that its ranks share. Raises DataError (no room)."""
     path, folder = None, tempfile.gettempdir()
     try:
         with mpi.agreed(node, f"making room for the rows in {folder}"):

@@ -170,10 +170,7 @@ class _LineReader:
         return lines
 
     def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
-        """The next lines in `n` pieces, `padded`, with the lines before each.
-
-        No piece at all at the end of the stream; None if no whole line has come yet.
-        """
+        """The next lines in `n` pieces and lines before; none at the end; None as `block`."""
         if (block := self.block()) is None:
             return None
         text, size, bounds, found = np.frombuffer(block, dtype=np.uint8), len(block) - len(PADDING), [0], []
@@ -265,10 +262,7 @@ class SvmlightStream:
 
     @mpi.collective
     def parts(self) -> Iterator[TextRows]:
-        """Collective over `comm`. This rank's part of the next rows, behind lower ranks'.
-
-        Raises DataError, which names the line, on all ranks.
-        """
+        """Collective over `comm`. This rank's part of the next rows. Raises DataError on all."""
         while (part := self._next()) is not None:
             if self.n_rows > self._begin or not part.n_rows:
                 yield part

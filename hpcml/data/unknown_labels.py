@@ -29,10 +29,7 @@ def label_sets_of(comm: mpi.Comm, dataset: DataFile, shard: Shard) -> dict[str, 
 
 @mpi.collective
 def load_with_unknown(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
-    """Collective over `comm`. As `load_shard`, with the labels of `all_label_names`.
-
-    Unknown labels take 8 bytes for each label of a row.
-    """
+    """Collective over `comm`. `load_shard` with all labels; 8 bytes for each of a row."""
     shard = load_shard(comm, dataset, split)
     sets = label_sets_of(comm, dataset, shard)
     if UNKNOWN not in sets:

@@ -130,10 +130,7 @@ def open_hdf5(path: Path | str) -> h5py.File:
 
 
 def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
-    """Open an HDF5 file of ours read-only.
-
-    Raises DataError for one that is missing, unreadable, truncated, foreign, too new or too old.
-    """
+    """Open an HDF5 file of ours read-only. Raises DataError: damaged, foreign, too new or old."""
     path = Path(path)
     try:
         with open_regular(path) as probe:

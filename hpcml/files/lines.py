@@ -153,10 +153,7 @@ def long_line(name: object, line: int, max_line: int) -> DataError:
 
 @mpi.collective
 def byte_range(comm: mpi.Comm, path: Path) -> tuple[int, int]:
-    """Collective over `comm`. The range of uncompressed bytes in which this rank's lines start.
-
-    Raises DataError for an empty, unreadable or damaged file.
-    """
+    """Collective over `comm`. The uncompressed bytes where this rank's lines start. DataError."""
 
     def size() -> int:
         if (n_bytes := plain_size(path)) == 0:

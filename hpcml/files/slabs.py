@@ -140,10 +140,7 @@ class _Tolerant(io.FileIO):
 
 @contextmanager
 def editing(path: Path, new: bool = False, target: Path | None = None) -> Iterator[h5py.File]:
-    """A new or an existing HDF5 file to write to; messages call it `target`.
-
-    Raises OSError, after closing it, if any of its bytes could not be written.
-    """
+    """An HDF5 file to write, `target` in messages. Raises OSError if any byte was not written."""
     with _Tolerant(path, "w+" if new else "r+") as raw:
         try:
             # Aligned, so that a mapped dataset is an aligned array.

@@ -87,10 +87,7 @@ def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None
 
 @contextmanager
 def scratch_folder(name: str, parent: Path | None = None) -> Iterator[Path]:
-    """A folder in `parent` (TMPDIR) that goes with the body. Local; raises OSError.
-
-    Or with the process, or with the next of that name.
-    """
+    """A folder in `parent` (TMPDIR) that goes with body or process. Local; raises OSError."""
     final = (parent or Path(tempfile.gettempdir())) / name
     folder = temporary_name(final)
     with undone(partial(_remove, folder)), claimed(folder, final, folder=True):

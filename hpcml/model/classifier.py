@@ -137,10 +137,7 @@ def _without_padding(content: bytes) -> bytes:
 
 
 def load_classifier(dump: bytes, n_features: int) -> Any:
-    """The classifier of a dump, for rows of so many features.
-
-    Raises DataError for a class that is not kept (`estimator_checks`), anything for damage.
-    """
+    """The classifier of a dump. DataError for a class that is not kept, any for damage."""
     check_dump(dump, n_features)  # every part of it is of a type that is kept, so all may be trusted
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

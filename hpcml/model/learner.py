@@ -372,10 +372,7 @@ def _as_taken(classifier: Any, X: Any) -> Any:
 
 
 def _numbers(classifier: Any, method: str, X: Any, double: bool = True) -> np.ndarray:
-    """A classifier's method for X (in double precision or as is), in double precision.
-
-    Raises NonFiniteError; DataError if it refuses the rows.
-    """
+    """A classifier's method for X, as float64. Raises NonFiniteError, DataError if it refuses X."""
     function = getattr(classifier, method)
     linear = sys.modules.get("sklearn.linear_model._base")  # whoever has a linear classifier has imported it
     if linear is not None and getattr(function, "__func__", None) is linear.LinearClassifierMixin.decision_function:

@@ -112,10 +112,7 @@ def describe_model(
     n_columns: int | None = None,
     label_titles: Sequence[str] | None = None,
 ) -> None:
-    """Stamp, names and attributes of a new model, always in the same order.
-
-    `n_columns` is the width of a sparse `W`.
-    """
+    """Stamp, names, attributes of a new model, in one order; `n_columns` of a sparse `W`."""
     stamp(file, "model")
     if n_columns is not None:
         describe_matrix(file, "W", len(label_names), n_columns, file["W/indices"].shape[0], ones=False)

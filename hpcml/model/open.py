@@ -49,10 +49,7 @@ def kind_of(path: Path | str) -> str:
 
 @mpi.collective
 def share_model(comm: mpi.Comm, path: Path | str) -> Model | ClassifierModel:
-    """Collective over `comm`. The model in a file; of a classifier only one rank reads it.
-
-    Raises DataError if it is not a sound model of any kind.
-    """
+    """Collective over `comm`. The model in a file; one rank reads classifiers. DataError."""
     model: Model | ClassifierModel | None = None
     with mpi.agreed(comm, f"opening {path}"):
         if comm.rank == 0:

@@ -63,10 +63,7 @@ def _node(kind: str, module: str, loader: str, **more: Any) -> dict[str, Any]:
 
 
 def load(dump: bytes) -> Any:
-    """The classifier of a sound dump (`check_dump`) if it is ours; None if skops has to read it.
-
-    Raises what zipfile, json and numpy raise of a damaged dump.
-    """
+    """The classifier of a sound dump if it is ours, else None. Raises as zipfile, json, numpy."""
     with zipfile.ZipFile(io.BytesIO(dump)) as archive:
         root = json.loads(archive.read("schema.json"))
         name = f"{root['__module__']}.{root['__class__']}"

@@ -28,10 +28,7 @@ def memory_of_node() -> Limit:
 
 @mpi.collective
 def memory_per_rank(comm: mpi.Comm, taken: int = 0) -> float:
-    """Collective over `comm`. Bytes for every rank, if sharers of a limit get equal parts.
-
-    Without what a rank has `taken` already. `ulimit` tells what is left.
-    """
+    """Collective over `comm`. Bytes for each rank, in equal parts, less `taken` (not ulimit's)."""
     mine = limits()
     with mpi.on_node(comm) as node:
         sharing = Counter(shared for there in node.allgather({limit.shared for limit in mine}) for shared in there)

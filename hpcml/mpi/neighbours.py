@@ -46,10 +46,7 @@ def unpacked(message: np.ndarray) -> Arrays:
 
 @collective
 def exchange_with(comm: MPI.Comm, parts: dict[int, Arrays]) -> dict[int, Arrays]:
-    """Collective over the ranks concerned. Send each a message; what each of them sent here.
-
-    Every rank named in `parts` must name this one.
-    """
+    """Collective over the ranks concerned, which all name each other. Exchange messages."""
     messages = {rank: packed(arrays) for rank, arrays in parts.items()}
     sizes = {rank: (np.array([message.size]), np.zeros(1, dtype=np.int64)) for rank, message in messages.items()}
     requests = [comm.Irecv(received, rank, _SIZE) for rank, (_, received) in sizes.items()]

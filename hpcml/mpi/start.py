@@ -215,10 +215,7 @@ def _be_first(path: str) -> None:
 
 
 def unname_shared_memory() -> None:
-    """Unlink MPICH's mapped shared memory: what is killed would leave it in /dev/shm.
-
-    The other ranks of the node must have it, too.
-    """
+    """Unlink MPICH's memory, mapped by all of a node: a kill would leave it in /dev/shm."""
     if MPI.Is_initialized() and MPI.get_vendor()[0] == "MPICH":
         with suppress(OSError):  # elsewhere it is not known
             maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
@@ -228,10 +225,7 @@ def unname_shared_memory() -> None:
 
 
 def start() -> MPI.Comm:
-    """COMM_WORLD duplicated, after the launcher check, with the abort hook set.
-
-    Raises ConfigError if the launcher's number of ranks is not MPI's.
-    """
+    """COMM_WORLD duplicated, with the abort hook set. Raises ConfigError as `check_launcher`."""
     sys.excepthook = _abort_hook
     ctypes.CDLL(None).signal(signal.SIGBUS, _ON_BUS_ERROR)  # Python's own handlers would only run after the faulting step
     check_launcher(MPI.COMM_WORLD.size)

@@ -116,10 +116,7 @@ class Checkpoints:
 
     @mpi.collective
     def newest(self) -> Path | None:
-        """Collective. The newest undamaged checkpoint, or None; damaged ones are named.
-
-        Raises DataError if there are checkpoints but all are damaged.
-        """
+        """Collective. The newest sound checkpoint, or None. DataError if all are damaged."""
         return mpi.made_by_root(self.comm, f"reading {self.folder}", self._newest)
 
     def _newest(self) -> Path | None:

@@ -62,10 +62,7 @@ def record(path: Path, found: dict[str, object]) -> None:
 
 @mpi.collective
 def record_end(comm: mpi.Comm, path: Path) -> None:
-    """Collective over `comm`. Add to a file's last start its end, and ranks' peaks of memory (MiB).
-
-    A damaged last line stays as it is. Raises DataError.
-    """
+    """Collective over `comm`. Add end and peaks (MiB) to a sound last start. Raises DataError."""
     peaks = comm.gather(round(peak_mib(), 1))
     with mpi.agreed(comm, f"writing {path}"):
         if comm.rank == 0 and path.exists():

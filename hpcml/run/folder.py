@@ -279,10 +279,7 @@ def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
 
 @mpi.collective
 def config_before(comm: mpi.Comm, target: Target) -> dict[str, object]:
-    """Collective over `comm`. The config.toml of the run to be continued; else nothing.
-
-    Raises DataError if it is damaged or cannot be read.
-    """
+    """Collective over `comm`. The config.toml of a run to be continued, or {}. DataError."""
     file = target.output / CONFIG
     return mpi.made_by_root(comm, f"reading {target.output}", lambda: read_config(file) if target.resume and file.is_file() else {})
 

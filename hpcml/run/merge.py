@@ -122,10 +122,7 @@ class _Part:
 
 
 def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
-    """Raise ConfigError unless the parts, in order, are all those of one training.
-
-    Of their options those in `free` may differ.
-    """
+    """Raise ConfigError unless the parts are all those of one training, `free` options apart."""
     first = parts[0]
     for part in parts[1:]:
         for key in sorted((first.config.keys() | part.config.keys()) - {*free, PART}):

@@ -78,10 +78,7 @@ class SparseWeights:
 
     @mpi.collective
     def resume(self, index: np.ndarray | None = None) -> None:
-        """Collective. Go on with the labels of a checkpoint's `index`, or with none.
-
-        Raises DataError if their parts are damaged.
-        """
+        """Collective. Go on with a checkpoint's `index`, or anew. DataError for damage."""
         with mpi.agreed(self.comm, f"reading {self.folder}"):
             if self.comm.rank == 0:
                 if index is not None:
@@ -145,10 +142,7 @@ class SparseWeights:
 
 @mpi.collective
 def complete_model(comm: mpi.Comm, path: Path, weights: SparseWeights) -> None:
-    """Collective over `comm`. Give the model at `path` its sparse W. The parts stay.
-
-    Raises DataError if the model or a part is damaged, or something cannot be written.
-    """
+    """Collective over `comm`. Give the model at `path` its sparse W. Raises DataError."""
     index = weights.gathered()
     n_labels, n_columns = index.shape[0], weights.n_columns
     indptr = offsets(index[:, 2])

@@ -93,10 +93,7 @@ class GroupStop:
 
     @mpi.collective
     def slices(self, parts: Iterable[T]) -> Iterator[T]:
-        """Collective over the group. The parts of this rank's work, until all ranks are done.
-
-        Raises Stopped on all ranks or on none.
-        """
+        """Collective over the group. This rank's parts until all are done; or Stopped, on all."""
         if not self.long:
             yield from parts
             return
