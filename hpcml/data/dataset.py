@@ -176,10 +176,7 @@ class DataFile:
             return False
 
     def split(self, name: str) -> np.ndarray:
-        """The sorted rows (int64, mapped if one) of splits with commas between, or of "all".
-
-        Raises ConfigError for a split that the file does not have.
-        """
+        """Sorted rows (int64, mapped if one) of a split, some, or "all". Raises ConfigError."""
         names = self.splits_of(name)
         if "all" in names:
             return np.arange(self.n_rows, dtype=np.int64)

@@ -290,7 +290,10 @@ class SvmlightStream:
         (before,), (count,) = mpi.exclusive_sum(self.comm, [rows.lengths.size])
         first = self.n_rows + int(before)
         self.n_rows += int(count)
-        return _without(rows, min(max(0, self._begin - first), rows.lengths.size), max(first, self._begin))
+        indptr, y_indptr = offsets(rows.lengths), offsets(rows.label_lengths)
+        part = TextRows(first, indptr, rows.indices, rows.data, y_indptr, rows.labels)
+        part = part.after(min(max(0, self._begin - first), part.n_rows))
+        return part._replace(first_row=max(first, self._begin))
 
     @mpi.collective
     def _gathered(self, part: TextRows) -> TextRows:
@@ -300,10 +303,3 @@ class SvmlightStream:
             np.concatenate(mpi.allgather_arrays(self.comm, column)) for column in columns
         )
         return TextRows(self.comm.bcast(part.first_row), offsets(lengths), indices, data, offsets(label_lengths), labels)
-
-
-def _without(rows: Rows, n: int, first_row: int) -> TextRows:
-    """Rows without the first `n`; the next is `first_row`."""
-    indptr, y_indptr = offsets(rows.lengths)[n:], offsets(rows.label_lengths)[n:]
-    indices, data, labels = rows.indices[indptr[0] :], rows.data[indptr[0] :], rows.labels[y_indptr[0] :]
-    return TextRows(first_row, indptr - indptr[0], indices, data, y_indptr - y_indptr[0], labels)

@@ -8,6 +8,7 @@ say nothing of it: what they hold is scored on the CPU.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -42,18 +43,16 @@ def choose_device(comm: mpi.Comm) -> None:
             device.select(place % n_devices)
 
 
-class _told:
+@contextmanager
+def _told() -> Iterator[None]:
     """Turn refusals of the device into a DataError."""
+    from hpcml.kernels import device
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        from hpcml.kernels import device
-
-        if isinstance(error, device.ERRORS):
-            text = " ".join(str(error).split())
-            raise DataError(f"--device gpu: the device refuses: {text}; use fewer ranks for each device, or the CPU") from None
+    try:
+        yield
+    except device.ERRORS as error:
+        text = " ".join(str(error).split())
+        raise DataError(f"--device gpu: the device refuses: {text}; use fewer ranks for each device, or the CPU") from None
 
 
 class _OnGpu(JointBayes):
