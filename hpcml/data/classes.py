@@ -34,9 +34,8 @@ class Classes(NamedTuple):
 def read_classes(comm: mpi.Comm, dataset: DataFile, split: str, label: str | None) -> Classes:
     """Collective over `comm`. The classes of a split, the same on all ranks.
 
-    With `label`, or if the data have one label, they are "has it not" and "has it"; else every row
-    must have exactly one label. Raises ConfigError if not, or for an unknown label, DataError for a
-    single class.
+    With `label`, or if the data have one label, "has it not" and "has it"; else every row must have
+    exactly one label. Raises ConfigError if not, or for an unknown label, DataError for one class.
     """
     shard = load_shard(comm, dataset, split)
     with mpi.agreed(comm, f"reading the labels of {dataset.path}"):

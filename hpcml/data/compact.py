@@ -116,11 +116,10 @@ class _FeatureValues(NamedTuple):
 def compact_rows(
     comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = None, look: slices.Look = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
-    """Collective over `comm`. Copy a shard's rows to where `room` (collective) says, or into memory.
+    """Collective over `comm`. Copy a shard's rows to `room` (collective) or memory, in four passes.
 
-    In four passes over them. Without `fold` every feature that a row has gets a column of its own.
-    Raises DataError if there is nothing to train on, and, on all ranks, what `look` raises on one
-    between two slices of a pass.
+    Without `fold` every feature that a row has gets a column of its own. Raises DataError if there
+    is nothing to train on, and, on all ranks, what `look` raises between two slices on one.
     """
     if shard.n_global == 0:
         raise DataError("there are no rows to train on; choose another --split")

@@ -1,5 +1,4 @@
-"""Titles of labels: the descriptors of a thesaurus, by their identifiers, with the places in its
-trees.
+"""Titles of labels: the descriptors of a thesaurus by identifier, with their places in its trees.
 
 Three kinds of file, plain or compressed, told apart by their contents: NLM's XML of all MeSH
 descriptors (desc2026.xml, some 300 MB); BioASQ's mapping, lines `Humans=D006801`; and lines

@@ -1,8 +1,7 @@
 """Rows in files without a name (in TMPDIR), which ranks map: there may be more than memory has.
 
-For methods that need all rows on every rank there is one copy for all ranks of a node, of which
-each rank makes a part. Other methods' ranks put their own rows there where these would take too
-much memory.
+Methods that need all rows on every rank have one copy for all ranks of a node, of which each makes
+a part. Other methods' ranks put their own rows there where these would take too much memory.
 """
 
 from __future__ import annotations

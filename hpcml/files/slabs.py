@@ -1,8 +1,7 @@
 """Writing one HDF5 file by all ranks without a parallel HDF5: rank 0 lays it out, each fills slabs.
 
-The layout is made with contiguous datasets whose space is allocated at once, so that a slab is a
-range of bytes that any rank can write with `pwrite`. The file has a temporary name beside its
-destination until it is complete.
+The layout has contiguous datasets whose space is allocated at once, so a slab is a range of bytes
+that any rank can write with `pwrite`. Until it is complete the file has a temporary name.
 """
 
 from __future__ import annotations

@@ -45,9 +45,8 @@ def _unpack(path: Path, copy: Path, max_line: int) -> None:
 def unpacked_once(comm: mpi.Comm, paths: Sequence[Path], scratch: Path, max_line: int) -> Iterator[None]:
     """Collective over `comm`. In the body, `open_plain` reads rank 0's copies of compressed files.
 
-    The copies are in a hidden folder in `scratch`, which all ranks must see, and go with the body;
-    no rank may leave it before all have read. Raises as `open_plain`, and DataError for a line of
-    more than `max_line` bytes.
+    They lie hidden in `scratch`, which all ranks must see, and go with the body; no rank may leave
+    it before all have read. Raises as `open_plain`, and DataError for lines above `max_line` bytes.
     """
     copies: dict[Path, Path] = {}
     with ExitStack() as stack:

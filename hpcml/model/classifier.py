@@ -1,5 +1,4 @@
-"""The file of a model that is one scikit-learn classifier, and of the training rows that it stands
-on.
+"""The file of a model that is one scikit-learn classifier, and of the rows that it stands on.
 
 It is an HDF5 file stamped `hpcml-format = "classifier"`. `classifier` (uint8) holds the classifier
 as skops saves it: a ZIP archive of arrays and a description in JSON, which runs no code of the
@@ -7,8 +6,8 @@ file's when it is read, unlike a pickle. `label_names` has one name for two clas
 1, else one for each class. `margin/rows` (row numbers of the training file, ascending) and
 `margin/weights` (float32) are the rows that the classifier was made from, when attribute `cycle` of
 `margin` counted the training. `labels/threshold` is as in a linear model. Attributes hold the
-method, the base learner (JSON), the split, the vocabulary, whether rows are to be `dense`, and what
-its `scores` are.
+method, the base learner (JSON), split, vocabulary, whether rows are `dense`, and what its `scores`
+are.
 
 The bytes depend on the classifier alone, so that one training gives one file, whatever the process:
 a dump is rewritten without dates and addresses in memory (`canonical`).

@@ -22,9 +22,8 @@ class Stages:
     """Rows scored above a stage's cut go on to the next one, and rank above all that stay behind.
 
     The rows of the last stage have the score v = Σ factor · score if that is above 0, else v / (1 −
-    v), so all are above −1. Below them, each stage has an interval of its own; the rows that never
-    left the first one are at most 1 − (number of stages). `biases` are added to the scores of the
-    stages.
+    v), so all are above −1. Below them, each stage has an interval of its own; rows that never left
+    the first one are at most 1 − (number of stages). `biases` are added to the stages' scores.
     """
 
     cut: float

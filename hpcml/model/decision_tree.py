@@ -21,17 +21,15 @@ class DecisionTree:
     half-way between two neighbouring values, rounded down to single precision. The trees are those
     of scikit-learn's `DecisionTreeClassifier(criterion="entropy")` but for splits that are equally
     good, of which that of the first feature and of the lowest values is taken, and for values less
-    than 1e-7 apart, which scikit-learn does not tell apart. They are a function of the rows,
-    whatever their order.
+    than 1e-7 apart, which it does not tell apart. They are a function of the rows in any order.
 
-    Every column is sorted once for the tree (Shafer, Agrawal & Mehta, "SPRINT", VLDB 1996). So
-    training takes time in proportion to rows × features × levels and 8 bytes for each value, beside
-    the rows.
+    Every column is sorted once for the tree (Shafer, Agrawal & Mehta, "SPRINT", VLDB 1996), so
+    training takes time in proportion to rows × features × levels and 8 bytes for each value.
 
     Attributes, beside `classes_` (ascending) and `n_features_in_`: of each node, the root first,
     `feature_` (int32) of its split, −1 of a leaf; `threshold_` (float32); `child_` (int32), the
     node of rows at most the threshold, before that of the others; `count_` (n_classes, int32), its
-    training rows.
+    rows.
     """
 
     filed_as = "hpcml.model.decision_tree.DecisionTree"

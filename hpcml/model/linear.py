@@ -383,8 +383,7 @@ class Model(Trained):
         """The weights of every feature (k × n_features float64) for `labels`, as of an array.
 
         One number gives one row (n_features); of labels with several parts it is the first one.
-        Needs 8 n_features bytes per label, much more than the file where few features have a
-        column.
+        Needs 8 n_features bytes per label, much more than the file where few features have columns.
         """
         if isinstance(self.W, SparseRows) or self.below > 0:
             chosen = np.arange(self.n_labels)[labels]

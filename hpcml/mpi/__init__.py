@@ -1,5 +1,4 @@
-"""The MPI layer: the only code that imports mpi4py. Communicators are passed in; nothing else here
-is global.
+"""The MPI layer: the only code that imports mpi4py. Communicators are passed in; none is global.
 
     @mpi.collective  # every rank of `comm` calls it
     def load(comm, path):

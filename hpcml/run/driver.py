@@ -1,5 +1,4 @@
-"""The one loop around long work: turn after turn until all of it is done, or a signal, the time
-limit or a failure ends it.
+"""The one loop around long work: turn after turn to its end, a signal, the time limit, a failure.
 
 The work is a generator: each step of it is a turn, which yields what it has finished. It is asked
 for its turns by the ranks of a group together, and every group goes on at its own speed. What all
