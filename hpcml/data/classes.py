@@ -71,5 +71,4 @@ def _only_label(dataset: DataFile, shard: Shard) -> np.ndarray:
             f"{dataset.path}: row {shard.first_row + int(shard.rows[place])} has {int(counts[place])} labels, but one classifier "
             "of all classes needs exactly one in each row; choose one label with --label"
         )
-    labels: np.ndarray = np.asarray(shard.y_indices)[shard.y_indptr[shard.rows]].astype(np.int32)
-    return labels
+    return np.asarray(np.asarray(shard.y_indices)[shard.y_indptr[shard.rows]].astype(np.int32))

@@ -40,8 +40,7 @@ class Headings:
 
     def hides(self, label: int, columns: np.ndarray) -> np.ndarray:
         """Which of some columns must not be looked at for a label."""
-        hidden: np.ndarray = (columns == self.own[label]) | np.isin(columns, self.excluded)
-        return hidden
+        return np.asarray((columns == self.own[label]) | np.isin(columns, self.excluded))
 
 
 @mpi.collective

@@ -43,8 +43,7 @@ class Stages:
                 placed = stage - last - 0.5 + 0.5 * (value / (1.0 + np.abs(value)))
             out = np.where(going, placed, out)
             going = going & (parts[stage] > self.cut)
-        scores: np.ndarray = out
-        return scores
+        return np.asarray(out)
 
 
 class Voter(NamedTuple):
@@ -56,8 +55,7 @@ class Voter(NamedTuple):
 
     def share(self, scores: np.ndarray) -> np.ndarray:
         """h of scores (n)."""
-        found: np.ndarray = self.values[np.minimum(np.searchsorted(self.bounds, scores), self.bounds.size - 1)]
-        return found
+        return np.asarray(self.values[np.minimum(np.searchsorted(self.bounds, scores), self.bounds.size - 1)])
 
 
 @dataclass(frozen=True)

@@ -87,24 +87,20 @@ class DecisionTree:
 
     def _shares(self) -> np.ndarray:
         """The share of each class in each node."""
-        shares: np.ndarray = self.count_ / self.count_.sum(axis=1, keepdims=True)
-        return shares
+        return np.asarray(self.count_ / self.count_.sum(axis=1, keepdims=True))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Shares of classes (n_rows × n_classes) in rows' leaves. ValueError as `fit`."""
-        shares: np.ndarray = self._shares()[self.apply(X)]
-        return shares
+        return np.asarray(self._shares()[self.apply(X)])
 
     def confidence(self, X: Any) -> np.ndarray:
         """The largest share of a class less the second (n_rows). ValueError as `fit`."""
         ascending = np.sort(self._shares(), axis=1)
-        gaps: np.ndarray = (ascending[:, -1] - ascending[:, -2])[self.apply(X)]
-        return gaps
+        return np.asarray((ascending[:, -1] - ascending[:, -2])[self.apply(X)])
 
     def predict(self, X: Any) -> np.ndarray:
         """The first most frequent class of each row's leaf (n_rows). ValueError as `fit`."""
-        predicted: np.ndarray = self.classes_[self.count_.argmax(axis=1)[self.apply(X)]]
-        return predicted
+        return np.asarray(self.classes_[self.count_.argmax(axis=1)[self.apply(X)]])
 
     def check_arrays(self) -> None:
         """Raise ValueError unless the arrays fit: kernels must be sure of a file's."""
@@ -128,8 +124,7 @@ def _entropies(n_rows: int) -> np.ndarray:
     """n log₂ n for n = 0 … n_rows as whole numbers, times 2^k so that no sum overflows."""
     n = np.arange(n_rows + 1, dtype=np.float64)
     exact = n * np.log2(np.maximum(n, 1))
-    table: np.ndarray = np.rint(np.ldexp(exact, _FIXED_POINT - np.frexp(exact[-1] + 1)[1])).astype(np.int64)
-    return table
+    return np.asarray(np.rint(np.ldexp(exact, _FIXED_POINT - np.frexp(exact[-1] + 1)[1])).astype(np.int64))
 
 
 def _half_way(lows: np.ndarray, highs: np.ndarray) -> np.ndarray:
@@ -137,5 +132,4 @@ def _half_way(lows: np.ndarray, highs: np.ndarray) -> np.ndarray:
     low, high = (np.where(codes >> 31, codes ^ (1 << 31), ~codes).view(np.float32).astype(np.float64) for codes in (lows, highs))
     means = low / 2 + high / 2
     rounded = means.astype(np.float32)
-    thresholds: np.ndarray = np.where(rounded > means, np.nextafter(rounded, np.float32(-np.inf)), rounded)
-    return thresholds
+    return np.asarray(np.where(rounded > means, np.nextafter(rounded, np.float32(-np.inf)), rounded))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,17 +68,11 @@ class JointBayes:
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of `predict_proba` (n_samples × n_classes)."""
-        joint = self.predict_joint_log_proba(X)
-        logarithms = np.empty_like(joint)
-        kernels.log_shares(joint, logarithms)
-        return logarithms
+        return _filled(kernels.log_shares, self.predict_joint_log_proba(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the classes (n_samples × n_classes), in `classes_`' order."""
-        joint = self.predict_joint_log_proba(X)
-        probabilities = np.empty_like(joint)
-        kernels.shares(joint, probabilities)
-        return probabilities
+        return _filled(kernels.shares, self.predict_joint_log_proba(X))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Of two classes the log-odds of `classes_[1]` (n_samples); else of each class.
@@ -85,13 +80,7 @@ class JointBayes:
         log p_c − log(1 − p_c) of every class c (n_samples × n_classes; ∞ of a single one).
         """
         joint = self.predict_joint_log_proba(X)
-        odds: np.ndarray
-        if self.classes_.size == 2:
-            odds = joint[:, 1] - joint[:, 0]
-            return odds
-        odds = np.empty_like(joint)
-        kernels.log_odds(joint, odds)
-        return odds
+        return np.asarray(joint[:, 1] - joint[:, 0]) if self.classes_.size == 2 else _filled(kernels.log_odds, joint)
 
     def confidence(self, X: Any) -> np.ndarray:
         """The largest probability of a class less the second largest (n_samples)."""
@@ -103,8 +92,14 @@ class JointBayes:
     def predict(self, X: Any) -> np.ndarray:
         """The most probable classes (n_samples), of equal ones the first of `classes_`."""
         best = self.predict_joint_log_proba(X).argmax(axis=1)
-        labels: np.ndarray = self.classes_[best]
-        return labels
+        return np.asarray(self.classes_[best])
+
+
+def _filled(kernel: Callable[[np.ndarray, np.ndarray], None], joint: np.ndarray) -> np.ndarray:
+    """What a kernel makes of every joint probability."""
+    out = np.empty_like(joint)
+    kernel(joint, out)
+    return out
 
 
 def canonical(X: Any) -> Any:

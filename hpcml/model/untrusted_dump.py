@@ -203,12 +203,8 @@ def _in_tree(node: dict[str, Any]) -> list[Any]:
     arguments, state = _of_loader(node["__reduce__"]["args"], "TupleNode"), _of_loader(node["content"], "DictNode")
     for part, loader in zip(_in_list(arguments), ("JsonNode", "NdArrayNode", "JsonNode"), strict=True):
         _of_loader(part, loader)
-    for name, loader in (
-        ("nodes", "NdArrayNode"),
-        ("values", "NdArrayNode"),
-        ("node_count", "JsonNode"),
-        ("max_depth", "JsonNode"),
-    ):
+    parts = {"nodes": "NdArrayNode", "values": "NdArrayNode", "node_count": "JsonNode", "max_depth": "JsonNode"}
+    for name, loader in parts.items():
         _of_loader(state["content"][name], loader)
     return [arguments, state]
 
