@@ -187,7 +187,7 @@ def _columns(
 def _copied(
     comm: mpi.Comm, columns: ColumnMap, sizes: np.ndarray, bias: int, room: Room | None, look: slices.Look
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Collective over `comm`. The rows as CSR arrays, with `sizes` values in shared columns each."""
+    """Collective over `comm`. The rows as CSR arrays; `sizes`: values in shared columns."""
     nnz = int(sizes.sum()) + int((columns.fold_column >= 0).sum()) + sizes.size * (bias >= 0)
     place = room(nnz) if room is not None else None
     with mpi.agreed(comm, "making room for the rows"):

@@ -21,7 +21,7 @@ class Columns(NamedTuple):
 
 @njit
 def column_extremes(indptr, indices, data, rows, largest, counts, smallest):
-    """Over x_ij ≠ 0 of `rows`: largest[j] = max |x_ij|, counts[j] += 1, smallest[0] = min |x_ij|."""
+    """Over x_ij ≠ 0 of `rows`: largest[j] = max |x_ij|, counts[j] += 1; smallest[0] of all."""
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             j, size = np.uint64(indices[k]), abs(data[k])

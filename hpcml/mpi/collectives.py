@@ -82,7 +82,7 @@ def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
 
 @collective
 def made_by_root(comm: MPI.Comm, doing: str, make: Callable[[], T]) -> T:
-    """Collective over `comm`. What rank 0 makes, on all ranks; if it fails, all raise its sentence."""
+    """Collective over `comm`. What rank 0 makes, on all ranks; or all raise its sentence."""
     made: Any = None
     with agreed(comm, doing):
         if comm.rank == 0:
