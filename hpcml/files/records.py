@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -185,9 +185,8 @@ def row_at(block: bytes, dialect: Dialect, row: int) -> tuple[int, list[bytes]]:
 
 def _reader(text: str, dialect: Dialect):  # type: ignore[no-untyped-def]  # the type has no public name
     csv.field_size_limit(1 << 40)
-    if dialect.quote:
-        return csv.reader(io.StringIO(text, newline=""), delimiter=dialect.delimiter, quotechar=dialect.quote)
-    return csv.reader(io.StringIO(text, newline=""), delimiter=dialect.delimiter, quoting=csv.QUOTE_NONE)
+    quotes: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
+    return csv.reader(io.StringIO(text, newline=""), delimiter=dialect.delimiter, **quotes)
 
 
 def codes(text: bytes) -> np.ndarray:

@@ -297,10 +297,7 @@ class ClassifierModel(Trained):
 
     def scores(self, X: Any) -> np.ndarray:
         """Scores (n_rows × n_labels float64) of X. Raises NonFiniteError, DataError."""
-        return self._scores(self.classifier, X)
-
-    def _scores(self, classifier: Any, X: Any) -> np.ndarray:
-        return scores(classifier, X, self.n_classes, self.log_odds)
+        return scores(self.classifier, X, self.n_classes, self.log_odds)
 
     def _load(self, dump: bytes | memoryview) -> Any:
         """The classifier, once it is sound and fits the rest. Raises DataError."""
@@ -316,7 +313,8 @@ class ClassifierModel(Trained):
             fits = fits and getattr(classifier, "n_features_in_", self.n_features) == self.n_features
             if fits and not isinstance(classifier, Constant):  # its width is that of its arrays
                 row = sp.csr_matrix((1, self.n_features), dtype=np.float32)
-                fits = self._scores(classifier, row.toarray() if self.dense else row).shape == (1, self.n_labels)
+                row = row.toarray() if self.dense else row
+                fits = scores(classifier, row, self.n_classes, self.log_odds).shape == (1, self.n_labels)
         except DataError as error:
             raise DataError(f"{self.path}: {error}; read only files of your own training") from None
         except ConfigError as error:
