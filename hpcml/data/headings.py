@@ -79,7 +79,6 @@ def refuse_headings(comm: mpi.Comm, path: Path | str, method: str, able: Sequenc
 
 
 def _file_has_headings(path: Path | str) -> bool:
-    """See `refuse_headings`. Local."""
     if not Path(path).is_file():
         return False
     try:

@@ -159,7 +159,6 @@ def format_info(found: DatasetInfo) -> str:
 
 
 def _span(pair: tuple[int, int]) -> str:
-    """A range of numbers for people."""
     return f"{pair[0]:,}" if pair[0] == pair[1] else f"{pair[0]:,} to {pair[1]:,}"
 
 

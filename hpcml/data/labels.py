@@ -77,7 +77,6 @@ def choose_labels(comm: mpi.Comm, dataset: DataFile, wanted: Wanted, n_positive:
 
 
 def _choose_labels(dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """See `choose_labels`. Local."""
     names = dataset.label_names()
     known = set(names)
     unknown = [name for name in wanted.label if name not in known]

@@ -128,7 +128,6 @@ def _problem(line: bytes, zero_based: bool) -> str:
 
 
 def _separated(labels: bytes) -> Iterator[bytes]:
-    """The labels between commas, one at a time."""
     begin = 0
     while (end := labels.find(b",", begin)) >= 0:
         yield labels[begin:end]
@@ -137,7 +136,6 @@ def _separated(labels: bytes) -> Iterator[bytes]:
 
 
 def _shown(token: bytes) -> str:
-    """A token as a message shows it."""
     text = token[: SHOWN + 1].decode("ascii", "backslashreplace")
     return text if len(token) <= SHOWN else f"{text[:SHOWN]}…"
 

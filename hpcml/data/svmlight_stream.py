@@ -104,7 +104,6 @@ class _Rejoined(io.RawIOBase):
         self.head, self.rest = head, rest
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int | None:
@@ -119,7 +118,6 @@ class _Rejoined(io.RawIOBase):
         return size
 
     def close(self) -> None:
-        """Close the file, too."""
         self.rest.close()
         super().close()
 
@@ -182,7 +180,6 @@ class _LineReader:
         return found
 
     def close(self) -> None:
-        """Close the file."""
         self.file.close()
         self.raw.close()
 
@@ -238,11 +235,9 @@ class SvmlightStream:
             parse_text(as_text(b"1 1:1\n"), zero_based)
 
     def __enter__(self) -> SvmlightStream:
-        """The stream itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close it."""
         self.close()
 
     def close(self) -> None:

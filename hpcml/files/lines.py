@@ -40,7 +40,6 @@ class _Unpacked(io.RawIOBase):
         self.file, self.stream, self.packed = file, lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=UNPACK_BYTES), b""
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:

@@ -42,7 +42,6 @@ def check_parts(file: h5py.File) -> None:
 
 
 def _check_parts(file: h5py.File) -> None:
-    """See `check_parts`."""
     if file.userblock_size or file.id.get_create_plist().get_sizes() != (8, 8):
         raise ValueError("addresses are not those of a file of ours")
     size, ranges = os.fstat(file.id.get_vfd_handle()).st_size, [(0, 0)]

@@ -86,7 +86,6 @@ class DecisionTree:
         return leaves
 
     def _shares(self) -> np.ndarray:
-        """The share of each class in each node."""
         return np.asarray(self.count_ / self.count_.sum(axis=1, keepdims=True))
 
     def predict_proba(self, X: Any) -> np.ndarray:

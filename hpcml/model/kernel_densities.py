@@ -77,7 +77,6 @@ class KernelDensities(JointBayes):
         kernels.log_zeros(self._density(), self.zero_log_)
 
     def _fit_values(self, columns: _Columns, has_zero: np.ndarray, zero_masses: np.ndarray, few: np.ndarray) -> None:
-        """The values of the features that are `few`."""
         self.value_start_ = offsets(np.where(few, self.value_count_, 0))
         self.value_ = np.empty(self.value_start_[-1])
         self.value_mass_ = np.zeros((self.value_.size, self.classes_.size))
@@ -88,7 +87,6 @@ class KernelDensities(JointBayes):
         kernels.log_values(self._density(), self.value_log_)
 
     def _fit_tables(self, columns: _Columns, zero_masses: np.ndarray, ranges: np.ndarray, many: np.ndarray) -> None:
-        """The tables of the features that are `many`."""
         n_classes = self.classes_.size
         sources = np.zeros(ranges.shape, np.int64)  # cells with values in them
         sources[many] = (ranges[many] * (kernels.PER_BANDWIDTH / self.bandwidth_[many])).astype(np.int64) + 1

@@ -126,7 +126,6 @@ class Driver:
             raise Stopped
 
     def _flags(self) -> tuple[float, ...]:
-        """This rank's flags in a pulse."""
         signal = self.signals.seen
         due = self.comm.rank == 0 and self.pace.due  # one clock decides for all
         meets = self._job.meets and self._failure is None
