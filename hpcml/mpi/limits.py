@@ -22,6 +22,7 @@ class Limit(int):
     shared: str
 
     def __new__(cls, size: int, source: str, shared: str) -> Limit:
+        """A limit of `size` bytes."""
         limit = super().__new__(cls, size)
         limit.source, limit.shared = source, shared
         return limit
