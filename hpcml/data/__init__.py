@@ -1,5 +1,4 @@
-"""The HDF5 sparse dataset on disk and in memory: the rows of a rank, labels, classes, svmlight
-text.
+"""The HDF5 sparse dataset, on disk and in memory: rows of a rank, labels, classes, svmlight text.
 
     with DataFile("docs.h5") as dataset:
         shard = load_shard(comm, dataset, "train")  # this rank's rows, mapped from the file

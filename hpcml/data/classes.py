@@ -32,11 +32,10 @@ class Classes(NamedTuple):
 
 @mpi.collective
 def read_classes(comm: mpi.Comm, dataset: DataFile, split: str, label: str | None) -> Classes:
-    """Collective over `comm`. Each rank reads its shard's labels; then all ranks know all classes.
+    """Collective over `comm`. The classes of a split, the same on all ranks.
 
-    With `label`, or if the data have one label, the classes are "has it not" and "has it"; else
-    every row must have exactly one label, its class. Raises ConfigError where that is not so, for
-    an unknown label and for rows that are all of one class.
+    With `label`, or if the data have one label, "has it not" and "has it"; else every row must have
+    exactly one label. Raises ConfigError if not, or for an unknown label, DataError for one class.
     """
     shard = load_shard(comm, dataset, split)
     with mpi.agreed(comm, f"reading the labels of {dataset.path}"):
@@ -64,9 +63,7 @@ def _has(shard: Shard, label: int) -> np.ndarray:
 
 
 def _only_label(dataset: DataFile, shard: Shard) -> np.ndarray:
-    """The one label of each of the shard's rows (n_local, int32). Raises ConfigError for a row
-    with none or several.
-    """
+    """The one label of each row (n_local, int32). Raises ConfigError for none or several."""
     counts = np.diff(shard.y_indptr)[shard.rows]
     if (counts != 1).any():
         place = int(np.flatnonzero(counts != 1)[0])
@@ -74,5 +71,4 @@ def _only_label(dataset: DataFile, shard: Shard) -> np.ndarray:
             f"{dataset.path}: row {shard.first_row + int(shard.rows[place])} has {int(counts[place])} labels, but one classifier "
             "of all classes needs exactly one in each row; choose one label with --label"
         )
-    labels: np.ndarray = np.asarray(shard.y_indices)[shard.y_indptr[shard.rows]].astype(np.int32)
-    return labels
+    return np.asarray(np.asarray(shard.y_indices)[shard.y_indptr[shard.rows]].astype(np.int32))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,9 +27,7 @@ Room = Callable[[int], tuple[np.ndarray, np.ndarray]]  # (indices, data) for so 
 
 @dataclass
 class CompactRows:
-    """This rank's rows in columns; row i of the rank is row first + i of the split. `comm` are
-    the ranks that share the split.
-    """
+    """The rows of this rank in columns, from row `first` of the split, which `comm` share."""
 
     comm: mpi.Comm
     first: int
@@ -84,19 +82,21 @@ class ColumnMap:
     column_of: np.ndarray  # (n_features) int32: a column, FOLDED or ABSENT
     fold_column: np.ndarray  # (n_local) int32: the column of each row's folded features, or −1
     fold_norm: np.ndarray  # (n_local) float32
+    n_shared: int  # columns of features
+    n_folds: int  # of rows, on all ranks, behind those
+
+    def of_rows(self, some: slice, bias: int = -1) -> kernels.Columns:
+        """The columns for some of this rank's rows; `bias` is that of the constant feature."""
+        return kernels.Columns(self.column_of, self.fold_column[some], self.fold_norm[some], bias)
 
     @mpi.collective
     def tables(self, comm: mpi.Comm, look: slices.Look = slices.never_stop) -> tuple[np.ndarray, np.ndarray]:
-        """Collective over `comm`. columns (int32) and factors (float32) of all features, as the
-        model file holds them.
-
-        Raises what `look` does, on all ranks.
-        """
+        """Collective over `comm`. The model file's columns and factors. Raises as `look`."""
         shard = self.shard
         with mpi.agreed(comm, "making room for the model's columns"):
             columns, factors = np.zeros(shard.n_features, np.int32), np.zeros(shard.n_features, np.float32)
             for some, *arrays in _slices(shard, look):
-                kernels.fold_factors(*arrays, self.column_of, self.fold_column[some], self.fold_norm[some], columns, factors)
+                kernels.fold_factors(*arrays, self.of_rows(some), columns, factors)
         mpi.allreduce_sum(comm, columns)  # a folded feature is on one rank only
         mpi.allreduce_sum(comm, factors)
         shared = self.column_of >= 0
@@ -104,35 +104,73 @@ class ColumnMap:
         return columns, factors
 
 
+class _FeatureValues(NamedTuple):
+    """What the features of a split hold, on all ranks."""
+
+    largest: np.ndarray  # (n_features) float32: the largest size of a value
+    counts: np.ndarray  # (n_features) int32: values ≠ 0
+    smallest: float  # the least size of any value ≠ 0 of this rank
+
+
 @mpi.collective
 def compact_rows(
     comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = None, look: slices.Look = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
-    """Collective over `comm`. Copy a shard's rows, four passes over them, to where `room`
-    (collective) says, or into memory.
+    """Collective over `comm`. Copy a shard's rows to `room` (collective) or memory, in four passes.
 
-    Without `fold` every feature that a row has gets a column of its own.
-
-    Raises DataError if there is nothing to train on, and, on all ranks, what `look` raises on one
-    between two slices of a pass.
+    Without `fold` every feature that a row has gets a column of its own. Raises DataError if there
+    is nothing to train on, and, on all ranks, what `look` raises between two slices on one.
     """
     if shard.n_global == 0:
         raise DataError("there are no rows to train on; choose another --split")
     warm_up(comm, shard)
+    features = _feature_values(comm, shard, look)
+    columns, sizes, squares = _columns(comm, shard, features.counts, look, fold)
+    max_norm, scale = _norms(comm, np.sqrt(squares), shard)
+    n_columns = columns.n_shared + columns.n_folds + bias
+    csr = _copied(comm, columns, sizes, n_columns - 1 if bias else -1, room, look)
+    with mpi.agreed(comm, "making room for the rows"):
+        counts, largest = _counts_and_sizes(features, columns, n_columns)
+    if bias:
+        counts[-1], largest[-1] = shard.n_global, 1.0
+    mpi.allreduce_maxima(comm, largest)
+    least = min(features.smallest, float(columns.fold_norm[columns.fold_column >= 0].min(initial=np.inf)), 1.0)
+    n_positive = np.zeros(shard.n_labels, np.int64)
+    kernels.count_labels(shard.y_indptr, shard.y_indices, shard.rows, n_positive)
+    label_sets = (offsets(n_positive), _rows_by_label(shard))
+    rows = CompactRows(
+        *(comm, shard.first_local, shard.n_global, shard.n_labels, shard.n_features, n_columns, bias),
+        *(*csr, *label_sets, counts, largest),
+        smallest=-mpi.allreduce_max(comm, -least),
+        max_norm=float(np.sqrt(max_norm**2 + bias)) * (1 + 1e-6),  # folded values are rounded to float32
+        scale=scale,
+        n_positive=mpi.allreduce_sum(comm, n_positive),
+        weights=shard.weights,
+    )
+    return rows, columns
+
+
+@mpi.collective
+def _feature_values(comm: mpi.Comm, shard: Shard, look: slices.Look) -> _FeatureValues:
+    """Collective over `comm`. What the features hold. Raises what `look` does, on all ranks."""
     with mpi.agreed(comm, "making room for the features"):
         largest, counts = np.zeros(shard.n_features, np.float32), np.zeros(shard.n_features, np.int32)
         smallest = np.full(1, np.inf, np.float32)
         for _, *arrays in _slices(shard, look):
             kernels.column_extremes(*arrays, largest, counts, smallest)
-    mpi.allreduce_maxima(comm, largest)
-    mpi.allreduce_sum(comm, counts)
+    return _FeatureValues(mpi.allreduce_maxima(comm, largest), mpi.allreduce_sum(comm, counts), float(smallest[0]))
 
-    column_of = np.where(counts == 0, kernels.ABSENT, kernels.FOLDED).astype(np.int32)
+
+@mpi.collective
+def _columns(
+    comm: mpi.Comm, shard: Shard, counts: np.ndarray, look: slices.Look, fold: bool
+) -> tuple[ColumnMap, np.ndarray, np.ndarray]:
+    """Collective over `comm`. The columns; of each row the values in shared ones, and Σ x²."""
     shared = np.flatnonzero(counts > (1 if fold else 0))
     rarity = 32 - np.frexp(counts[shared].astype(np.float64))[1].astype(np.uint8)  # classes of frequency
     shared = shared[np.argsort(rarity, kind="stable")]
+    column_of = np.where(counts == 0, kernels.ABSENT, kernels.FOLDED).astype(np.int32)
     column_of[shared] = np.arange(shared.size, dtype=np.int32)
-
     n = shard.n_local
     with mpi.agreed(comm, "measuring the rows"):
         sizes, squares, folded = np.zeros(n, np.int64), np.zeros(n), np.zeros(n)
@@ -140,86 +178,61 @@ def compact_rows(
             kernels.row_sizes(*arrays, column_of, sizes[some], squares[some], folded[some])
     has_fold = folded > 0
     before, total = mpi.exclusive_sum(comm, [int(has_fold.sum())])
-    first_fold = shared.size + int(before[0])
-    n_columns = shared.size + int(total[0]) + bias
-    fold_column = np.where(has_fold, first_fold + np.cumsum(has_fold) - 1, -1).astype(np.int32)
+    fold_column = np.where(has_fold, shared.size + int(before[0]) + np.cumsum(has_fold) - 1, -1).astype(np.int32)
     fold_norm = np.sqrt(folded).astype(np.float32)
-    max_norm, scale = _norms(comm, np.sqrt(squares), shard)
+    return ColumnMap(shard, column_of, fold_column, fold_norm, shared.size, int(total[0])), sizes, squares
 
-    nnz = int(sizes.sum()) + int(has_fold.sum()) + n * bias
+
+@mpi.collective
+def _copied(
+    comm: mpi.Comm, columns: ColumnMap, sizes: np.ndarray, bias: int, room: Room | None, look: slices.Look
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Collective over `comm`. The rows as CSR arrays; `sizes`: values in shared columns."""
+    nnz = int(sizes.sum()) + int((columns.fold_column >= 0).sum()) + sizes.size * (bias >= 0)
     place = room(nnz) if room is not None else None
     with mpi.agreed(comm, "making room for the rows"):
         indices, data = place or (np.empty(nnz, np.int32), np.empty(nnz, np.float32))
-        indptr = np.zeros(n + 1, np.int64)
-        column_counts, column_largest = np.zeros(n_columns, np.int32), np.zeros(n_columns, np.float32)
-        for some, *arrays in _slices(shard, look):
-            own, bias_column = (fold_column[some], fold_norm[some]), n_columns - 1 if bias else -1
-            kernels.compact(*arrays, column_of, *own, bias_column, indptr[some.start : some.stop + 1], indices, data)
-    column_counts[: shared.size], column_largest[: shared.size] = counts[shared], largest[shared]
-    column_counts[shared.size :] = 1
-    column_largest[fold_column[has_fold]] = fold_norm[has_fold]
-    if bias:
-        column_counts[-1], column_largest[-1] = shard.n_global, 1.0
-    mpi.allreduce_maxima(comm, column_largest)
-    least = min(float(smallest[0]), float(fold_norm[has_fold].min(initial=np.inf)), 1.0)
+        indptr = np.zeros(sizes.size + 1, np.int64)
+        for some, *arrays in _slices(columns.shard, look):
+            kernels.compact(*arrays, columns.of_rows(some, bias), indptr[some.start : some.stop + 1], indices, data)
+    return indptr, indices, data
 
-    n_positive = np.zeros(shard.n_labels, np.int64)
-    kernels.count_labels(shard.y_indptr, shard.y_indices, shard.rows, n_positive)
-    label_indptr = offsets(n_positive)
-    rows = CompactRows(
-        comm=comm,
-        first=shard.first_local,
-        n_global=shard.n_global,
-        n_labels=shard.n_labels,
-        n_features=shard.n_features,
-        n_columns=n_columns,
-        bias=bias,
-        indptr=indptr,
-        indices=indices,
-        data=data,
-        label_indptr=label_indptr,
-        label_rows=_rows_by_label(shard),
-        counts=column_counts,
-        largest=column_largest,
-        smallest=-mpi.allreduce_max(comm, -least),
-        max_norm=float(np.sqrt(max_norm**2 + bias)) * (1 + 1e-6),  # folded values are rounded to float32
-        scale=scale,
-        n_positive=mpi.allreduce_sum(comm, n_positive),
-        weights=shard.weights,
-    )
-    return rows, ColumnMap(shard, column_of, fold_column, fold_norm)
+
+def _counts_and_sizes(features: _FeatureValues, columns: ColumnMap, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Values ≠ 0 (int32) on all ranks, and the largest size (float32) on this one, by column."""
+    counts, largest = np.ones(n_columns, np.int32), np.zeros(n_columns, np.float32)
+    shared = np.flatnonzero(columns.column_of >= 0)
+    places = columns.column_of[shared]
+    counts[places], largest[places] = features.counts[shared], features.largest[shared]
+    has_fold = columns.fold_column >= 0
+    largest[columns.fold_column[has_fold]] = columns.fold_norm[has_fold]
+    return counts, largest
 
 
 def _slices(shard: Shard, look: slices.Look) -> Iterator[tuple[Any, ...]]:
-    """The shard's rows slice by slice: which, the slab's CSR arrays, their positions in it.
-    Local; raises what `look` does.
-    """
-    n_values = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
-    for some in slices.row_slices(shard.n_local, n_values):
+    """The rows slice by slice: which, the slab's CSR arrays, positions. Raises what `look` does."""
+    for some in slices.row_slices(shard.n_local, shard.nnz):
         look()
         yield some, shard.indptr, shard.indices, shard.data, shard.rows[some]
 
 
 @mpi.collective
 def warm_up(comm: mpi.Comm, shard: Shard) -> None:
-    """Collective over `comm`. Compile the kernels for the types of a shard's arrays, first on
-    one rank of each node.
-    """
+    """Collective over `comm`. Compile the kernels for the types of a shard's arrays."""
     none, arrays = shard.rows[:0], (shard.indptr, shard.indices, shard.data, shard.rows[:0])
     numbers, values = np.zeros(0, np.int32), np.zeros(0, np.float32)
     with mpi.node_first(comm):
         kernels.column_extremes(*arrays, values, numbers, values)
         kernels.row_sizes(*arrays, numbers, none, np.zeros(0), np.zeros(0))
-        kernels.compact(*arrays, numbers, numbers, values, -1, np.zeros(1, np.int64), numbers, values)
-        kernels.fold_factors(*arrays, numbers, numbers, values, numbers, values)
+        columns = kernels.Columns(numbers, numbers, values, -1)
+        kernels.compact(*arrays, columns, np.zeros(1, np.int64), numbers, values)
+        kernels.fold_factors(*arrays, columns, numbers, values)
         kernels.count_labels(shard.y_indptr, shard.y_indices, none, none)
 
 
 @mpi.collective
 def _norms(comm: mpi.Comm, norms: np.ndarray, shard: Shard) -> tuple[float, float]:
-    """Collective over `comm`. The largest norm and X = (mean norm)². Raises DataError if X is of
-    no use.
-    """
+    """Collective over `comm`. The largest norm; X = (mean norm)². DataError if X is of no use."""
     largest, n_global = mpi.allreduce_max(comm, float(norms.max(initial=0.0))), shard.n_global
     weighted, total = (norms, n_global) if shard.weights is None else (norms * shard.weights, float(shard.weights.sum()))
     bound = mpi.allreduce_max(comm, float(weighted.max(initial=0.0))) * n_global

@@ -19,9 +19,7 @@ NAMES = ("feature_names", "label_names", "label_titles", "row_ids", "unknown_lab
 
 
 class DataFile:
-    """A read-only handle on a dataset file. Opening reads sizes only; close it or use it in a
-    `with`.
-    """
+    """A read-only handle on a dataset file, of which sizes are read; close it, or use a `with`."""
 
     def __init__(self, path: Path | str) -> None:
         """Raises DataError if the file is not a dataset that this version reads."""
@@ -44,18 +42,18 @@ class DataFile:
             self.file.close()
             raise
 
+    def bad(self, what: str, it: str = "it") -> DataError:
+        """The error for something that is wrong in the file."""
+        return DataError(f"{self.path}: {what}; make {it} again with `hpcml convert`")
+
     def _check_layout(self) -> None:
         """All matrices are stored by rows. Raises DataError."""
         for name in self.matrices:
             if (found := self.file[name].attrs.get("encoding-type", "csr_matrix")) != "csr_matrix":
-                raise DataError(
-                    f"{self.path}: {name} is stored as {found}, but expected csr_matrix; make it again with `hpcml convert`"
-                )
+                raise self.bad(f"{name} is stored as {found}, but expected csr_matrix")
 
     def _check_shapes(self) -> None:
-        """The sizes of all parts agree with each other. Raises DataError, or what h5py raises if
-        a part is missing.
-        """
+        """Raise DataError, or what h5py raises, unless the sizes of all parts agree."""
         sizes = {"feature_names": self.n_features, "row_ids": self.n_rows}
         sizes |= {"label_names": self.n_labels, "label_titles": self.n_labels}
         sizes |= {NAMES_OF[UNKNOWN]: self.n_unknown} if UNKNOWN in self.matrices else {}
@@ -68,18 +66,16 @@ class DataFile:
         sizes |= {f"splits/{name}": self.file["splits"][name].size for name in self.split_names()}
         for name, size in sizes.items():
             if ("/" in name or name == NAMES_OF[UNKNOWN]) and name not in self.file:
-                raise DataError(f"{self.path}: {name} is missing; make the file again with `hpcml convert`")
+                raise self.bad(f"{name} is missing", "the file")
             if name in self.file and self.file[name].shape != (size,):
                 shape, what = self.file[name].shape, "entries" if "/" in name else "names"
                 found = shape[0] if len(shape) == 1 else " × ".join(map(str, shape)) or "single"
-                raise DataError(f"{self.path}: {name} has {found} {what}, but expected {size}; make it again with `hpcml convert`")
+                raise self.bad(f"{name} has {found} {what}, but expected {size}")
         for name in self.matrices:
             if int(self.file[name].attrs["shape"][0]) != self.n_rows or min(self.n_rows, *self.matrices.values()) < 0:
-                raise DataError(f"{self.path}: the shapes of {name} and X do not fit; make it again with `hpcml convert`")
+                raise self.bad(f"the shapes of {name} and X do not fit")
         if "label_names" not in self.file and self.n_labels > self.path.stat().st_size:
-            raise DataError(
-                f"{self.path}: {self.n_labels} labels, far more than the file has entries; make it again with `hpcml convert`"
-            )
+            raise self.bad(f"{self.n_labels} labels, far more than the file has entries")
 
     def _check_types(self) -> None:
         """The kernels are given the mapped bytes of these parts. Raises DataError."""
@@ -88,21 +84,17 @@ class DataFile:
         for name, known in types.items():
             found = self.file[name].dtype.str
             if found not in known:
-                raise DataError(
-                    f"{self.path}: {name} has the type {found}, but expected {known[0]}; make the file again with `hpcml convert`"
-                )
+                raise self.bad(f"{name} has the type {found}, but expected {known[0]}", "the file")
         for name in self.row_numbers():
             if self.file[f"rows/{name}"].dtype.kind not in "iuf":
-                raise DataError(f"{self.path}: rows/{name} holds no numbers; make it again with `hpcml convert`")
+                raise self.bad(f"rows/{name} holds no numbers")
         for name in NAMES:
             if name in self.file and h5py.check_string_dtype(self.file[name].dtype) is None:
-                raise DataError(f"{self.path}: {name} holds no strings; make it again with `hpcml convert`")
+                raise self.bad(f"{name} holds no strings")
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Rows, values of X, entries of Y: what two files that are not the same hardly have in
-        common.
-        """
+        """Rows, values of X, entries of Y: hardly the same in two different files."""
         return self.n_rows, self.nnz, int(self.file["Y/indices"].shape[0])
 
     def __enter__(self) -> Self:
@@ -112,25 +104,20 @@ class DataFile:
         self.file.close()
 
     def _present_state(self) -> tuple[int, int]:
-        """The size and the time of the last change of the file that was opened, whatever its
-        name leads to by now.
-        """
+        """The size, and the time of the last change, of the file that was opened."""
         found = os.fstat(self.file.id.get_vfd_handle())
         return found.st_size, found.st_mtime_ns
 
     def check_unchanged(self) -> None:
-        """Raise DataError if the file was written to since it was opened: call it before and after
-        reading what was mapped.
+        """Raise DataError if the file was written to since it was opened. Local.
 
-        Local. A file of the same name that took its place does not matter.
+        Call it before and after reading what was mapped. A file that took its name does not matter.
         """
         if self._present_state() != self._state:
             raise changed_in_use(self.path)
 
     def map(self, name: str, begin: int = 0, end: int | None = None) -> np.ndarray:
-        """Rows begin..end of a numeric dataset, read-only (`map_dataset`). Raises DataError if
-        they are not there.
-        """
+        """Rows begin..end of a numeric dataset, read-only (`map_dataset`). Raises DataError."""
         return map_dataset(self.path, self.file[name], begin, end)
 
     def strings(self, name: str, begin: int = 0, end: int | None = None) -> list[str] | None:
@@ -141,9 +128,7 @@ class DataFile:
             return read_strings(self.file[name], begin, end)
 
     def label_names(self) -> list[str]:
-        """The names of the labels; their numbers where the file has no names. Raises DataError
-        if two are the same.
-        """
+        """The labels' names, or numbers. Raises DataError if two are the same."""
         names = self.strings("label_names") or [str(label) for label in range(self.n_labels)]
         if (name := repeated(names)) is not None:
             raise DataError(f"{self.path}: two labels have the name {name!r}; make the file again with names that differ")
@@ -151,26 +136,18 @@ class DataFile:
 
     @property
     def n_unknown(self) -> int:
-        """The number of unknown labels: those of rows that the dataset which this one was made
-        like does not have.
-        """
+        """The number of labels that only the --like dataset does not have."""
         return self.matrices.get(UNKNOWN, 0)
 
     def unknown_names(self) -> list[str]:
-        """The names of the unknown labels. Raises DataError where one is a label of the dataset,
-        too, or stands there twice.
-        """
+        """The names of the unknown labels. Raises DataError where one is taken."""
         names = self.strings(NAMES_OF[UNKNOWN]) or []
         if names and (len(set(names)) < len(names) or not set(names).isdisjoint(self.label_names())):
-            raise DataError(f"{self.path}: an unknown label has the name of another label; make it again with `hpcml convert`")
+            raise self.bad("an unknown label has the name of another label")
         return names
 
     def label_titles(self, labels: np.ndarray | None = None) -> list[str] | None:
-        """The titles of the labels of these numbers, or of all: what people call them ("" where one
-        has none).
-
-        None where the file has no titles. Raises DataError if they cannot be read.
-        """
+        """The titles of these labels, or all ("": none); None if there are none. DataError."""
         titles = self.strings("label_titles")
         return titles if titles is None or labels is None else [titles[label] for label in labels.tolist()]
 
@@ -179,17 +156,11 @@ class DataFile:
         return sorted(self.file["splits"].keys()) if "splits" in self.file else []
 
     def row_numbers(self) -> list[str]:
-        """The names of the other numbers that rows have, such as the year, sorted: those in the
-        group `rows`.
-        """
+        """The sorted names of the other numbers of rows, such as the year (group `rows`)."""
         return sorted(self.file["rows"].keys()) if "rows" in self.file else []
 
     def splits_of(self, name: str) -> list[str]:
-        """The splits that `--split` names: one, or several with commas between; a split of the
-        whole name goes before.
-
-        Raises ConfigError for one that the file does not have.
-        """
+        """The splits of `--split`: of that name, or with commas between. Raises ConfigError."""
         names = [name] if name in self.split_names() else list(dict.fromkeys(part.strip() for part in name.split(",")))
         for each in names:
             if each != "all" and each not in self.split_names():
@@ -205,11 +176,7 @@ class DataFile:
             return False
 
     def split(self, name: str) -> np.ndarray:
-        """The sorted row numbers (int64; of one split mapped) of a split, or of several with commas
-        between; "all" is every row.
-
-        Raises ConfigError for a split that the file does not have.
-        """
+        """Sorted rows (int64, mapped if one) of a split, some, or "all". Raises ConfigError."""
         names = self.splits_of(name)
         if "all" in names:
             return np.arange(self.n_rows, dtype=np.int64)

@@ -1,5 +1,4 @@
-"""Titles of labels: the descriptors of a thesaurus, by their identifiers, with the places in its
-trees.
+"""Titles of labels: the descriptors of a thesaurus by identifier, with their places in its trees.
 
 Three kinds of file, plain or compressed, told apart by their contents: NLM's XML of all MeSH
 descriptors (desc2026.xml, some 300 MB); BioASQ's mapping, lines `Humans=D006801`; and lines
@@ -53,9 +52,7 @@ class Descriptors:
 
     @cached_property
     def identifiers(self) -> dict[str, str]:
-        """The identifier of each heading, and of each other term that a single descriptor has:
-        names of before a renaming.
-        """
+        """The identifier of each heading, and of each term that one descriptor has."""
         found = {descriptor.name: ui for ui, descriptor in self.of.items()}
         of_terms: dict[str, set[str]] = {}
         for ui, descriptor in self.of.items():
@@ -66,15 +63,8 @@ class Descriptors:
 
 @mpi.collective
 def share_descriptors(comm: mpi.Comm, path: Path) -> Descriptors:
-    """Collective over `comm`. The descriptors in a file, which rank 0 reads. Raises as
-    `read_descriptors`.
-    """
-    found = None
-    with mpi.agreed(comm, f"reading {path}"):
-        if comm.rank == 0:
-            found = read_descriptors(path)
-    shared: Descriptors = comm.bcast(found)
-    return shared
+    """Collective over `comm`. As `read_descriptors`, by rank 0."""
+    return mpi.made_by_root(comm, f"reading {path}", lambda: read_descriptors(path))
 
 
 def read_descriptors(path: Path) -> Descriptors:

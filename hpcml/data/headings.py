@@ -28,43 +28,29 @@ def has_headings(dataset: DataFile) -> bool:
 
 @dataclass(frozen=True)
 class Headings:
-    """The feature of each label's heading (n_labels; −1 where it has none), and the features
-    hidden from all labels.
-    """
+    """The feature of each label's heading (n_labels; −1: none), and those hidden from all."""
 
     own: np.ndarray
     excluded: np.ndarray
 
     def in_columns(self, column_of: np.ndarray) -> Headings:
-        """The same by columns instead of features; features without a column have a negative
-        one.
-        """
+        """The same by columns; those of features without one are negative."""
         own = np.where(self.own >= 0, column_of[self.own], -1)
         return Headings(own, column_of[self.excluded])
 
     def hides(self, label: int, columns: np.ndarray) -> np.ndarray:
         """Which of some columns must not be looked at for a label."""
-        hidden: np.ndarray = (columns == self.own[label]) | np.isin(columns, self.excluded)
-        return hidden
+        return np.asarray((columns == self.own[label]) | np.isin(columns, self.excluded))
 
 
 @mpi.collective
 def heading_features(comm: mpi.Comm, dataset: DataFile, exclude: Sequence[str]) -> Headings | None:
-    """Collective over `comm`. The features that are headings, as columns; None where none are. One
-    rank reads the names.
-
-    Raises ConfigError if a heading to be excluded is not there.
-    """
-    found = None
-    with mpi.agreed(comm, f"reading the headings of {dataset.path}"):
-        if comm.rank == 0:
-            found = find_headings(dataset, exclude)
-    shared: Headings | None = comm.bcast(found)
-    return shared
+    """Collective over `comm`. As `find_headings`, by rank 0."""
+    return mpi.made_by_root(comm, f"reading the headings of {dataset.path}", lambda: find_headings(dataset, exclude))
 
 
 def find_headings(dataset: DataFile, exclude: Sequence[str] = ()) -> Headings | None:
-    """See `heading_features`. Local."""
+    """The features that are headings; None where none are. Raises ConfigError. Local."""
     if not has_headings(dataset):
         if exclude:
             raise ConfigError(
@@ -83,10 +69,7 @@ def find_headings(dataset: DataFile, exclude: Sequence[str] = ()) -> Headings | 
 
 @mpi.collective
 def refuse_headings(comm: mpi.Comm, path: Path | str, method: str, able: Sequence[str]) -> None:
-    """Collective over `comm`. Raise ConfigError if a file is a dataset whose features are headings,
-    too: `method` would look at a label's own. Of a file that cannot be read, whoever opens it says
-    what is wrong.
-    """
+    """Collective over `comm`. Raise ConfigError if a method would see labels' own headings."""
     with mpi.agreed(comm, f"looking at {path}"):
         if comm.rank == 0 and _file_has_headings(path):
             raise ConfigError(
@@ -96,7 +79,6 @@ def refuse_headings(comm: mpi.Comm, path: Path | str, method: str, able: Sequenc
 
 
 def _file_has_headings(path: Path | str) -> bool:
-    """See `refuse_headings`. Local."""
     if not Path(path).is_file():
         return False
     try:

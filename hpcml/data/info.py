@@ -34,9 +34,7 @@ class ShardWeight:
 
 @dataclass
 class DatasetInfo:
-    """Sizes, splits, rows per label (`counts`: n_labels for "all" and for each split) and
-    weights of shards.
-    """
+    """Sizes, splits, rows per label (`counts`: for "all" and each split), weights of shards."""
 
     path: Path
     n_rows: int
@@ -64,11 +62,9 @@ class DatasetInfo:
 
 @mpi.collective
 def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> DatasetInfo:
-    """Collective over `comm`. Describe a dataset; with `check` every rank checks its share of the
-    rows.
+    """Collective over `comm`. Describe a dataset; with `check` every rank checks some rows.
 
-    Raises ConfigError for a number of ranks below 1, DataError that names dataset and row for
-    anything that is wrong.
+    Raises ConfigError for a number of ranks below 1, DataError that names what is wrong.
     """
     for number in ranks:
         if number < 1:
@@ -112,7 +108,7 @@ def _weigh(dataset: DataFile, n_ranks: int) -> ShardWeight:
     sizes = []
     for begin, end in pairwise(split_bounds(dataset, rows, n_ranks).tolist()):
         shard = slab_of(dataset, rows, begin, end)
-        sizes.append((shard.n_local, int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum()), shard.nbytes))
+        sizes.append((shard.n_local, shard.nnz, shard.nbytes))
     smallest, largest = np.min(sizes, axis=0).tolist(), np.max(sizes, axis=0).tolist()
     return ShardWeight(n_ranks, split, *zip(smallest, largest, strict=True))
 
@@ -163,7 +159,6 @@ def format_info(found: DatasetInfo) -> str:
 
 
 def _span(pair: tuple[int, int]) -> str:
-    """A range of numbers for people."""
     return f"{pair[0]:,}" if pair[0] == pair[1] else f"{pair[0]:,} to {pair[1]:,}"
 
 

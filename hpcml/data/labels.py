@@ -1,4 +1,4 @@
-"""The part of a dataset that is trained on: its labels, and a digest of the rows."""
+"""The part of a dataset that is trained on: its labels, and digests of the rows."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Protocol
 
 import numpy as np
 
-from hpcml import mpi, rng
+from hpcml import mpi, rng, slices
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.kernels import rows as kernels
 from hpcml.log import Log, plural
 from hpcml.options import parse_part
+
+N_WORDS = 2  # of 64 bits in a digest
 
 
 class Wanted(Protocol):
@@ -30,29 +32,24 @@ class Wanted(Protocol):
 
 @mpi.collective
 def count_unused(comm: mpi.Comm, dataset: DataFile) -> tuple[int, int]:
-    """Collective over `comm`. How many rows of a file that has splits are in none of them, and
-    in more than one.
-    """
-    n_unused = n_shared = 0
-    with mpi.agreed(comm, f"reading the splits of {dataset.path}"):
-        if comm.rank == 0 and dataset.split_names():
-            used = np.zeros(dataset.n_rows, dtype=np.bool_)
-            for name in dataset.split_names():
-                rows = dataset.split(name)
-                if rows.size and not 0 <= rows.min() <= rows.max() < dataset.n_rows:
-                    raise DataError(f"{dataset.path}: damaged dataset: the split {name} has rows beyond the file's")
-                n_shared += int(np.count_nonzero(used[rows]))
-                used[rows] = True
-            n_unused = int(used.size - np.count_nonzero(used))
-    shared: tuple[int, int] = comm.bcast((n_unused, n_shared))
-    return shared
+    """Collective over `comm`. How many rows of a file with splits are in none, in several."""
+    return mpi.made_by_root(comm, f"reading the splits of {dataset.path}", lambda: _count_unused(dataset))
+
+
+def _count_unused(dataset: DataFile) -> tuple[int, int]:
+    used, n_shared = np.zeros(dataset.n_rows, dtype=np.bool_), 0
+    for name in dataset.split_names():
+        rows = dataset.split(name)
+        if rows.size and not 0 <= rows.min() <= rows.max() < dataset.n_rows:
+            raise DataError(f"{dataset.path}: damaged dataset: the split {name} has rows beyond the file's")
+        n_shared += int(np.count_nonzero(used[rows]))
+        used[rows] = True
+    return int(used.size - np.count_nonzero(used)) if dataset.split_names() else 0, n_shared
 
 
 @mpi.collective
 def tell_unused(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None:
-    """Collective over `comm`. Say how many rows are in no split, and warn of those that are in
-    more than one.
-    """
+    """Collective over `comm`. Say how many rows are in no split, and warn of those in several."""
     n_unused, n_shared = count_unused(comm, dataset)
     if n_shared:
         names = ", ".join(dataset.split_names())
@@ -75,21 +72,11 @@ def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
 
 @mpi.collective
 def choose_labels(comm: mpi.Comm, dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Collective over `comm`. The numbers and names of the labels to train, in the file's order;
-    one rank reads the names.
-
-    Raises ConfigError if a named label does not exist or no label is left.
-    """
-    chosen = None
-    with mpi.agreed(comm, f"reading the labels of {dataset.path}"):
-        if comm.rank == 0:
-            chosen = _choose_labels(dataset, wanted, n_positive)
-    shared: tuple[np.ndarray, list[str]] = comm.bcast(chosen)
-    return shared
+    """Collective over `comm`. Numbers and names of labels to train. Raises ConfigError."""
+    return mpi.made_by_root(comm, f"reading the labels of {dataset.path}", lambda: _choose_labels(dataset, wanted, n_positive))
 
 
 def _choose_labels(dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """See `choose_labels`. Local."""
     names = dataset.label_names()
     known = set(names)
     unknown = [name for name in wanted.label if name not in known]
@@ -121,3 +108,33 @@ def fingerprint(comm: mpi.Comm, shard: Shard, more: str) -> str:
         sums = np.array([rows.sum(dtype=np.uint64), labels.sum(dtype=np.uint64)], dtype=np.uint64).view(np.int64)
     mpi.allreduce_sum(comm, sums)
     return hashlib.sha256(f"{sums.tolist()} {more}".encode()).hexdigest()
+
+
+@mpi.collective
+def digests(comm: mpi.Comm, shard: Shard) -> tuple[bytes, list[bytes]]:
+    """Collective over `comm`. Digests of the rows of a split, and of each label's positive rows.
+
+    Sums modulo 2^64 of hashes of each value with its place, so the number of ranks does not matter.
+    """
+    found = np.zeros((1 + shard.n_labels, N_WORDS), np.uint64)
+    with np.errstate(over="ignore"):
+        for some in slices.row_slices(shard.n_local, shard.nnz):
+            rows, sizes, places = _entries(shard.indptr, shard.rows[some])
+            of_row = np.repeat(shard.first_local + some.start + np.arange(rows.size), sizes)
+            stored = np.ascontiguousarray(shard.data[places], dtype=np.float32).view(np.uint32)
+            for word in range(N_WORDS):
+                key = rng.bits(word, "row of a value", of_row) ^ rng.bits(word, "feature of a value", shard.indices[places])
+                found[0, word] += rng.bits(word, "value", key ^ rng.bits(word, "bits of a value", stored)).sum(dtype=np.uint64)
+        rows, sizes, places = _entries(shard.y_indptr, shard.rows)
+        of_row = np.repeat(shard.first_local + np.arange(rows.size), sizes)
+        for word in range(N_WORDS):
+            np.add.at(found[1:, word], shard.y_indices[places], rng.bits(word, "row of a label", of_row))
+        mpi.allreduce_sum(comm, found.view(np.int64))
+    return found[0].tobytes() + str(shard.n_global).encode(), [each.tobytes() for each in found[1:]]
+
+
+def _entries(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows, how many entries each has, and where these are."""
+    sizes = indptr[rows + 1] - indptr[rows]
+    ends = np.cumsum(sizes)
+    return rows, sizes, np.arange(ends[-1] if ends.size else 0) + np.repeat(indptr[rows] - (ends - sizes), sizes)

@@ -1,6 +1,4 @@
-"""The names of features and rows, of which a dataset may have many millions: they are read in
-chunks.
-"""
+"""The names of features and rows, of which there may be many millions: they are read in chunks."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from hpcml.files.hdf5 import NAME_CHUNK
 
 
 def names_of(dataset: DataFile, numbers: np.ndarray, what: str = "feature_names") -> list[str] | None:
-    """The names of some features, or of what else has names in the file; None if it has none.
-    Raises DataError.
-    """
+    """The names of some features (or of `what`); None if there are none. Raises DataError."""
     if what not in dataset.file:
         return None
     out = np.empty(numbers.size, dtype=object)
@@ -26,9 +22,7 @@ def names_of(dataset: DataFile, numbers: np.ndarray, what: str = "feature_names"
 
 
 def numbers_of(dataset: DataFile, names: list[str]) -> np.ndarray:
-    """The number of the feature of each name, −1 where the file has none of that name (int64).
-    Raises DataError.
-    """
+    """The numbers (int64) of the features of some names, −1: none. Raises DataError."""
     place = {name: number for number, name in enumerate(names)}
     out = np.full(len(names), -1, dtype=np.int64)
     for begin in range(0, dataset.n_features, NAME_CHUNK):

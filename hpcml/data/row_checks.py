@@ -7,13 +7,30 @@ import hashlib
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.csr import row_of, unordered
 from hpcml.data.dataset import NAMES, DataFile
-from hpcml.errors import DataError
 from hpcml.files.hdf5 import NAME_CHUNK
 from hpcml.partition import bounds_by_weight, even_bounds
 
 BLOCK = 1 << 22  # entries looked at at a time
+
+
+def unordered(indptr: np.ndarray, indices: np.ndarray, first: int = 0) -> int:
+    """The place of the first entry that is not above the one before it in its row, or -1.
+
+    `indices` are entries `first` to `first + indices.size` of the matrix, and none is negative.
+    """
+    for begin in range(0, indices.size, BLOCK):
+        some = indices[begin : begin + BLOCK + 1]
+        starts = np.flatnonzero(some[1:] <= some[:-1]) + first + begin + 1  # only a new row may begin there
+        wrong = indptr[np.searchsorted(indptr, starts)] != starts
+        if wrong.any():
+            return int(starts[np.argmax(wrong)])
+    return -1
+
+
+def row_of(indptr: np.ndarray, place: int) -> int:
+    """The row in which an entry is."""
+    return int(np.searchsorted(indptr, place, side="right")) - 1
 
 
 def share(comm: mpi.Comm, size: int) -> tuple[int, int]:
@@ -22,16 +39,9 @@ def share(comm: mpi.Comm, size: int) -> tuple[int, int]:
     return int(bounds[comm.rank]), int(bounds[comm.rank + 1])
 
 
-def _bad(dataset: DataFile, what: str) -> DataError:
-    """The error for damage found in a dataset."""
-    return DataError(f"{dataset.path}: {what}; make the file again with `hpcml convert`")
-
-
 @mpi.collective
 def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
-    """Collective over `comm`. Check the matrices, the names and the splits; each rank its share.
-    Raises DataError.
-    """
+    """Collective over `comm`. Raise DataError unless matrices, names and splits are sound."""
     for name, n_columns in dataset.matrices.items():
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             _check_indptr(dataset, name, *share(comm, dataset.n_rows))
@@ -61,9 +71,7 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
 
 
 def _check_feature_names(dataset: DataFile) -> None:
-    """No two features have one name. Digests of 8 bytes are compared, for there may be very
-    many. Raises DataError.
-    """
+    """No two features have one name: by 8 bytes of digest, for there may be many."""
     digests = np.empty(dataset.n_features if "feature_names" in dataset.file else 0, dtype=np.uint64)
     for first in range(0, digests.size, NAME_CHUNK):
         names = dataset.strings("feature_names", first, first + NAME_CHUNK) or []
@@ -74,30 +82,26 @@ def _check_feature_names(dataset: DataFile) -> None:
     for number, other in zip(order[same].tolist(), order[same + 1].tolist(), strict=True):
         (name,), (another,) = (dataset.strings("feature_names", place, place + 1) or [""] for place in (number, other))
         if name == another:
-            raise _bad(dataset, f"feature_names: features {number} and {other} have the name {name!r}")
+            raise dataset.bad(f"feature_names: features {number} and {other} have the name {name!r}", "the file")
 
 
 def _check_indptr(dataset: DataFile, name: str, begin: int, end: int) -> None:
-    """The pointers of rows begin..end do not fall, and go from 0 to the number of entries.
-    Raises DataError.
-    """
+    """The pointers of rows begin..end do not fall, and go from 0 to the number of entries."""
     indptr, nnz = dataset.map(f"{name}/indptr"), dataset.file[f"{name}/indices"].shape[0]
     if begin == 0 and indptr[0] != 0:
-        raise _bad(dataset, f"{name}/indptr: begins with {indptr[0]}, but expected 0")
+        raise dataset.bad(f"{name}/indptr: begins with {indptr[0]}, but expected 0", "the file")
     for first in range(begin, end, BLOCK):
         some = indptr[first : min(first + BLOCK, end) + 1]
         falls = np.flatnonzero(some[1:] < some[:-1])  # differences may be beyond int64
         if falls.size:
             row = first + int(falls[0])
-            raise _bad(dataset, f"{name}/indptr: row {row}: falls from {indptr[row]} to {indptr[row + 1]}")
+            raise dataset.bad(f"{name}/indptr: row {row}: falls from {indptr[row]} to {indptr[row + 1]}", "the file")
     if end == dataset.n_rows and indptr[end] != nnz:
-        raise _bad(dataset, f"{name}/indptr: ends with {indptr[end]}, but there are {nnz} entries")
+        raise dataset.bad(f"{name}/indptr: ends with {indptr[end]}, but there are {nnz} entries", "the file")
 
 
 def _check_rows(dataset: DataFile, name: str, n_columns: int, begin: int, end: int) -> None:
-    """Columns sorted, unique and in range, and values finite, in rows begin..end. Raises
-    DataError.
-    """
+    """Columns sorted, unique and in range, and values finite, in rows begin..end."""
     indptr = np.array(dataset.map(f"{name}/indptr", begin, end + 1))
     first, last = int(indptr[0]), int(indptr[-1])
     indices, data = (dataset.map(f"{name}/{part}", first, last) for part in ("indices", "data"))
@@ -110,7 +114,7 @@ def _check_rows(dataset: DataFile, name: str, n_columns: int, begin: int, end: i
     for find, part, what in tests:
         if (place := find()) >= 0:
             value = (indices if part == "indices" else data)[place]
-            raise _bad(dataset, f"{name}/{part}: row {begin + row_of(indptr, first + place)}: {value} {what}")
+            raise dataset.bad(f"{name}/{part}: row {begin + row_of(indptr, first + place)}: {value} {what}", "the file")
 
 
 def _first(flags: np.ndarray) -> int:
@@ -119,9 +123,7 @@ def _first(flags: np.ndarray) -> int:
 
 
 def _check_split(dataset: DataFile, name: str, begin: int, end: int) -> None:
-    """Entries begin..end of a split are rows, and each is above the one before. Raises
-    DataError.
-    """
+    """Entries begin..end of a split are rows, and each is above the one before."""
     if begin == end:
         return
     some = dataset.split(name)[max(0, begin - 1) : end]
@@ -132,4 +134,4 @@ def _check_split(dataset: DataFile, name: str, begin: int, end: int) -> None:
     ):
         places = np.flatnonzero(bad)
         if places.size:
-            raise _bad(dataset, f"splits/{name}: row {some[places[0]]} {what}")
+            raise dataset.bad(f"splits/{name}: row {some[places[0]]} {what}", "the file")

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.data.csr import row_of, unordered
 from hpcml.data.dataset import DataFile
+from hpcml.data.row_checks import row_of, unordered
 from hpcml.errors import DataError
 from hpcml.partition import bounds_by_weight, offsets
 
@@ -20,12 +20,10 @@ Rows: TypeAlias = Any  # n × d, float32: a csr_matrix (scipy has no types), or 
 
 @dataclass
 class Shard:
-    """CSR arrays of the slab of rows first_row .. first_row + n_slab, and which of them belong to
-    the shard.
+    """CSR arrays of the rows first_row .. first_row + n_slab, and which are the shard's.
 
     `indptr` (n_slab + 1, int64) starts at 0; `indices`, `data` (nnz) and `y_indices` are read-only,
-    mapped where the file allows it; `rows` (n_local, int64) are the shard's rows as positions in
-    the slab. A shard may be empty.
+    mapped where the file allows it; `rows` (n_local, int64) are positions in the slab, maybe none.
     """
 
     first_row: int
@@ -47,6 +45,11 @@ class Shard:
         return self.rows.size
 
     @property
+    def nnz(self) -> int:
+        """The number of values in the shard's rows."""
+        return int((self.indptr[self.rows + 1] - self.indptr[self.rows]).sum())
+
+    @property
     def nbytes(self) -> int:
         """The bytes of the slab's arrays."""
         arrays = (self.rows, self.indptr, self.indices, self.data, self.y_indptr, self.y_indices)
@@ -54,12 +57,9 @@ class Shard:
 
 
 def split_bounds(dataset: DataFile, rows: np.ndarray, n_parts: int) -> np.ndarray:
-    """Boundaries (n_parts + 1) in `rows` (sorted row numbers) of parts with about equal non-zeros.
-
-    Raises DataError if the rows are not in the file.
-    """
+    """Bounds (n_parts + 1) in sorted `rows` of parts with equal non-zeros. Raises DataError."""
     if rows.size and not 0 <= int(rows[0]) <= int(rows[-1]) < dataset.n_rows:
-        raise DataError(f"{dataset.path}: damaged dataset: a split names rows that do not exist; `hpcml info` says where")
+        raise _damaged(dataset, "a split names rows that do not exist")
     indptr = dataset.map("X/indptr")
     if rows.size and rows[-1] - rows[0] + 1 == rows.size:  # contiguous: a search in the mapped indptr suffices
         return _checked_bounds(dataset, bounds_by_weight(indptr[rows[0] : rows[-1] + 2], n_parts))
@@ -67,34 +67,32 @@ def split_bounds(dataset: DataFile, rows: np.ndarray, n_parts: int) -> np.ndarra
     return _checked_bounds(dataset, bounds_by_weight(offsets(indptr[rows + 1] - indptr[rows]), n_parts))
 
 
+def _damaged(dataset: DataFile, what: str) -> DataError:
+    return DataError(f"{dataset.path}: damaged dataset: {what}; `hpcml info` says where")
+
+
 def _check_ascending(dataset: DataFile, rows: np.ndarray) -> None:
-    """Raise DataError unless each row number is above the one before it; their differences may
-    not fit an int64.
-    """
+    """Raise DataError unless rows ascend; their differences may not fit an int64."""
     if not (rows[1:] > rows[:-1]).all():
-        raise DataError(f"{dataset.path}: damaged dataset: the rows of a split are out of order; `hpcml info` says where")
+        raise _damaged(dataset, "the rows of a split are out of order")
 
 
 def _checked_bounds(dataset: DataFile, bounds: np.ndarray) -> np.ndarray:
-    """The boundaries themselves. Raises DataError if they leave rows out, as those of a falling
-    indptr can.
-    """
+    """The boundaries. Raises DataError if they fall, as those of a falling indptr can."""
     if (bounds[1:] < bounds[:-1]).any():
-        raise DataError(f"{dataset.path}: damaged dataset: X/indptr decreases; `hpcml info` says where")
+        raise _damaged(dataset, "X/indptr decreases")
     return bounds
 
 
 def matrix_slab(dataset: DataFile, name: str, first: int, last: int) -> tuple[np.ndarray, np.ndarray, int, int]:
-    """Rows first..last of a matrix: indptr from 0, indices, the range of values; the kernels
-    rely on what is checked here.
-    """
+    """Rows first..last: indptr from 0, indices, range of values; checked for the kernels."""
     indptr = np.array(dataset.map(f"{name}/indptr", first, last + 1))
     lo, hi = int(indptr[0]), int(indptr[-1])
     if (indptr[1:] < indptr[:-1]).any():  # not their differences, which may be beyond int64
-        raise DataError(f"{dataset.path}: damaged dataset: {name}/indptr decreases; `hpcml info` says where")
+        raise _damaged(dataset, f"{name}/indptr decreases")
     indices = dataset.map(f"{name}/indices", lo, hi)
     if indices.size and int(indices.view(f"u{indices.itemsize}").max()) >= dataset.matrices[name]:  # negative ones are huge now
-        raise DataError(f"{dataset.path}: damaged dataset: {name}/indices out of range; `hpcml info` says where")
+        raise _damaged(dataset, f"{name}/indices out of range")
     indptr -= lo
     if (place := unordered(indptr, indices)) >= 0:
         what = "a feature" if name == "X" else "a label"
@@ -106,9 +104,7 @@ def matrix_slab(dataset: DataFile, name: str, first: int, last: int) -> tuple[np
 
 
 def slab_of(dataset: DataFile, split_rows: np.ndarray, begin: int, end: int) -> Shard:
-    """The shard of entries begin..end of `split_rows`. Raises DataError if it would lead out of
-    the arrays.
-    """
+    """The shard of entries begin..end of `split_rows`. Raises DataError if they are no rows."""
     rows = np.array(split_rows[begin:end], dtype=np.int64)
     _check_ascending(dataset, rows)
     first, last = (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
@@ -132,10 +128,7 @@ def slab_of(dataset: DataFile, split_rows: np.ndarray, begin: int, end: int) -> 
 
 @mpi.collective
 def load_shard(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
-    """Collective over `comm`. This rank's shard of a split.
-
-    Raises ConfigError for an unknown split, DataError for an unreadable file.
-    """
+    """Collective over `comm`. This rank's shard of a split. Raises ConfigError, DataError."""
     bounds, parts = None, [np.empty(0, dtype=np.int64)] * comm.size
     with mpi.agreed(comm, f"reading {dataset.path}"):
         if comm.rank == 0:  # the split, and indptr, are read once and not by every rank
@@ -169,5 +162,5 @@ def read_rows(dataset: DataFile, rows: np.ndarray, dense: bool) -> Rows:
     matrix = rows_of((slab.indptr, slab.indices, slab.data), slab.rows, dataset.n_features, dense)
     dataset.check_unchanged()
     if not np.isfinite(matrix if dense else matrix.data).all():
-        raise DataError(f"{dataset.path}: damaged dataset: a value is not a number; `hpcml info` says where")
+        raise _damaged(dataset, "a value is not a number")
     return matrix

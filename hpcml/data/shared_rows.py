@@ -1,9 +1,7 @@
-"""Rows in files without a name (in TMPDIR) that ranks map, so they may be larger than memory if
-that is on a disk.
+"""Rows in files without a name (in TMPDIR), which ranks map: there may be more than memory has.
 
-For methods that need all rows on every rank there is one copy for all ranks of a node, of which
-each rank makes a part. Other methods' ranks put their own rows there where these would take too
-much memory.
+Methods that need all rows on every rank have one copy for all ranks of a node, of which each makes
+a part. Other methods' ranks put their own rows there where these would take too much memory.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from hpcml import mpi, slices
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.shard import Shard
 from hpcml.errors import file_error
+from hpcml.mpi.limits import bytes_of_process
 from hpcml.mpi.memory import left_per_rank, room_per_rank
 from hpcml.partition import offsets
 
@@ -28,11 +27,7 @@ _VALUE_BYTES = 8  # a column and a value
 
 @mpi.collective
 def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
-    """Collective over `node`. An array of zeros (size) that its ranks share; it is gone when the
-    last of them has ended.
-
-    Raises DataError if there is no room on the disk.
-    """
+    """Collective over `node`. Zeros (size) that its ranks share. Raises DataError (no room)."""
     path, folder = None, tempfile.gettempdir()
     try:
         with mpi.agreed(node, f"making room for the rows in {folder}"):
@@ -55,28 +50,20 @@ def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
 
 
 def private_bytes() -> int:
-    """Bytes of memory that belong to this process alone, 0 where the system does not tell.
-    Local.
-    """
-    try:
-        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-        return int(status.partition("RssAnon:")[2].split()[0]) << 10
-    except (OSError, IndexError, ValueError):
-        return 0
+    """Bytes of memory of this process alone, 0 where the system does not tell. Local."""
+    return bytes_of_process("RssAnon")
 
 
 @mpi.collective
 def node_rows(
     node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, look: slices.Look = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
-    """Collective over `node`, the ranks of a node. All rows for each of them, who each need no
-    other's help: `comm` is its own.
+    """Collective over `node`, the ranks of a node. All rows for each; `comm` is its own.
 
     `shard` is this rank's part of the split among `node`. Raises DataError, too, if there is
     nothing to train on, and what `look` does.
     """
-    mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
-    _, (n_values,) = mpi.exclusive_sum(node, [mine])
+    _, (n_values,) = mpi.exclusive_sum(node, [shard.nnz])
     if node.size == 1 and _VALUE_BYTES * int(n_values) <= room_per_rank(node) // 2:
         return compact_rows(node, shard, bias, look=look, fold=fold)
     whole: list[np.ndarray] = []
@@ -104,13 +91,12 @@ def node_rows(
 def own_rows(
     comm: mpi.Comm, shard: Shard, bias: bool, needed: int, look: slices.Look = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
-    """Collective over `comm`, which divides the rows: `compact_rows`, in files if a rank's rows
-    would take half of its memory.
+    """Collective over `comm`, which divides the rows. In files if they would take much memory:
 
-    Or have no room beside the `needed` bytes. Raises DataError, too, if there is nothing to train
-    on or no room on the disk, and what `look` does.
+    Half of a rank's, or what is left beside the `needed` bytes. Raises DataError, too, if there is
+    nothing to train on or no room on the disk, and what `look` does.
     """
-    mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum()) + bias * shard.n_local
+    mine = shard.nnz + bias * shard.n_local
     if not mpi.agreed_any(comm, min(room_per_rank(comm), left_per_rank(comm) - needed) < _VALUE_BYTES * mine):
         return compact_rows(comm, shard, bias, look=look, fold=fold)
 

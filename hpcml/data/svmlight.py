@@ -1,6 +1,4 @@
-"""svmlight text: `label idx:value …`, or `l1,l2 idx:value …` for several labels; a row may have
-none. `#` begins a comment.
-"""
+"""svmlight text: `label idx:value … # comment`, or `l1,l2 idx:value …`; a row may have no label."""
 
 from __future__ import annotations
 
@@ -16,20 +14,10 @@ import numpy as np
 from hpcml.kernels import text as kernels
 
 BINARY = ["1"]  # the labels of a file whose rows are each -1 or +1, or each 0 or 1
-
-
 MAX_INDEX = 2**31 - 2
-
-
 INDEX, TOKEN = re.compile(rb"[+-]?[0-9]+"), re.compile(rb"\S+")
-
-
 MAX_INDEX_LENGTH = 4000  # so many digits are read as a number; no more can be right
-
-
 SHOWN = 100  # bytes of a token that messages show
-
-
 PADDING = b"\n" * 8  # behind every text: the kernels read eight bytes at a time
 
 
@@ -45,9 +33,7 @@ class Rows(NamedTuple):
 
 
 def parse_block(block: bytes, zero_based: bool) -> Rows:
-    """The rows of a block of whole lines, without zeros. Raises ValueError or OverflowError if
-    there is anything wrong.
-    """
+    """The rows of whole lines, without zeros. Raises ValueError, OverflowError."""
     from sklearn.datasets import load_svmlight_file
 
     # scikit-learn passes over what begins with qid, and Python reads 1_0 as 10.
@@ -82,11 +68,7 @@ def as_text(lines: bytes) -> np.ndarray:
 
 
 def parse_text(text: np.ndarray, zero_based: bool) -> Rows:
-    """The rows of `text` (uint8, `padded`), as `parse_block` gives them, and some ten times faster
-    if nothing is unusual.
-
-    Raises ValueError or OverflowError if there is anything wrong.
-    """
+    """The rows of `text` (uint8, `padded`), as `parse_block`, ten times faster if it is usual."""
     size, first = text.size - len(PADDING), 0 if zero_based else 1
     n_lines = int(np.count_nonzero(text[:size] == kernels.NEWLINE))
     # A pair takes four bytes at least, a label two; what is not written takes no memory.
@@ -105,9 +87,7 @@ def parse_text(text: np.ndarray, zero_based: bool) -> Rows:
 
 
 def check_lines(block: bytes, zero_based: bool) -> tuple[int, str]:
-    """(line in the block, what is wrong there) of the first bad line of a block; (0, "") if
-    there is none.
-    """
+    """The first bad line of a block, and what is wrong there; (0, "") if there is none."""
     for number, line in enumerate(BytesIO(block)):
         if problem := _problem(line, zero_based):
             return number + 1, problem
@@ -148,7 +128,6 @@ def _problem(line: bytes, zero_based: bool) -> str:
 
 
 def _separated(labels: bytes) -> Iterator[bytes]:
-    """The labels between commas, one at a time."""
     begin = 0
     while (end := labels.find(b",", begin)) >= 0:
         yield labels[begin:end]
@@ -157,7 +136,6 @@ def _separated(labels: bytes) -> Iterator[bytes]:
 
 
 def _shown(token: bytes) -> str:
-    """A token as a message shows it."""
     text = token[: SHOWN + 1].decode("ascii", "backslashreplace")
     return text if len(token) <= SHOWN else f"{text[:SHOWN]}…"
 

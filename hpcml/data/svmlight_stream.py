@@ -1,9 +1,7 @@
-"""svmlight text as a stream: one rank reads it, a block of lines at a time, and all ranks parse the
-block together.
+"""svmlight text as a stream: one rank reads a block of lines at a time, and all ranks parse it.
 
 The stream may be standard input, a file or a named pipe, plain or compressed, and of any length: no
-more than a block is in memory. What the rows are does not depend on the blocks, nor on the number
-of ranks.
+more than a block is in memory. The rows do not depend on blocks, nor on the number of ranks.
 """
 
 from __future__ import annotations
@@ -36,8 +34,6 @@ BLOCK_BYTES = 1 << 23
 PATIENCE = 1.0  # seconds to wait for a block of a pipe, before what there is of it is taken
 HDF5_MAGIC = b"\x89HDF"
 EXPECTED = "expected `label index:value ...`"
-
-
 DATASET_ENDINGS = (".h5", ".hdf5")
 
 if TYPE_CHECKING:
@@ -45,9 +41,7 @@ if TYPE_CHECKING:
 
 
 def is_text(path: Path) -> bool:
-    """Whether to read `path` as svmlight text: it is "-", or there, and neither is nor is called
-    an HDF5 file. Raises OSError.
-    """
+    """Whether `path` is svmlight text: "-", or there and no HDF5 by name or content. OSError."""
     if str(path) == STANDARD_INPUT:
         return True
     if path.suffix.lower() in DATASET_ENDINGS or not path.exists() or path.is_dir():
@@ -58,9 +52,8 @@ def is_text(path: Path) -> bool:
 class TextRows(NamedTuple):
     """Consecutive rows of a stream, the first of which is row `first_row` (from 0).
 
-    `indptr` (n + 1, int64) from 0, `indices` (int32, from 0), `data` (float32, no zeros); the
-    labels of row i, ascending numbers as they stand in the text, are labels[y_indptr[i]:y_indptr[i
-    + 1]] (float64; `y_indptr` n + 1, int64).
+    `indptr` (n + 1, int64) from 0, `indices` (int32, from 0), `data` (float32, no zeros); by
+    `y_indptr` (n + 1, int64) the labels of each row, ascending numbers as in the text (float64).
     """
 
     first_row: int
@@ -90,9 +83,7 @@ class TextRows(NamedTuple):
 
 
 def parse_lines(text: np.ndarray, zero_based: bool, name: str, lines_before: int) -> Rows:
-    """The rows of `text`, which has so many lines before it in what is called `name`. Raises
-    DataError.
-    """
+    """The rows of `text`, with so many lines before it in `name`. Raises DataError."""
     try:
         return parse_text(text, zero_based)
     except (ValueError, OverflowError) as error:
@@ -105,9 +96,7 @@ def parse_lines(text: np.ndarray, zero_based: bool, name: str, lines_before: int
 
 
 class _Rejoined(io.RawIOBase):
-    """A file of which the first bytes have been read already, and are given again. A pipe is not
-    waited for beyond `deadline`.
-    """
+    """A file whose first bytes, read already, come again. A pipe is read until `deadline`."""
 
     deadline: float | None = None
 
@@ -115,7 +104,6 @@ class _Rejoined(io.RawIOBase):
         self.head, self.rest = head, rest
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int | None:
@@ -130,15 +118,12 @@ class _Rejoined(io.RawIOBase):
         return size
 
     def close(self) -> None:
-        """Close the file, too."""
         self.rest.close()
         super().close()
 
 
 class _LineReader:
-    """Whole lines of a stream, a block at a time. Local to the rank that reads; every method
-    raises DataError and OSError.
-    """
+    """Whole lines of a stream, a block at a time. Local; raises DataError and OSError."""
 
     def __init__(self, source: str | Path, block_bytes: int, max_line: int) -> None:
         self.name, self.block_bytes, self.max_line, self.n_lines = name_of(source), block_bytes, max_line, 0
@@ -155,9 +140,7 @@ class _LineReader:
         self.tail = (self._read(len(BYTE_ORDER_MARK)) or b"").removeprefix(BYTE_ORDER_MARK)  # read, but not given out
 
     def _read(self, size: int) -> bytes | None:
-        """The next `size` bytes, or what is left of the stream; what came within PATIENCE of a
-        pipe, None for nothing.
-        """
+        """The next bytes, at most `size`; of a pipe, those within PATIENCE, or None."""
         try:
             if self.patient is not None:
                 self.patient.deadline = time.monotonic() + PATIENCE
@@ -166,9 +149,7 @@ class _LineReader:
             raise damaged(self.name, self.kind, error) from None
 
     def block(self) -> bytearray | None:
-        """The next lines, `padded`; nothing but the padding at the end of the stream; None if no
-        whole line has come yet.
-        """
+        """The next lines, `padded`; only padding at the end; None if no line has come yet."""
         chunks, size, end = [self.tail], len(self.tail), 0
         while not end and (chunk := self._read(self.block_bytes)) != b"":
             if chunk is None:
@@ -187,11 +168,7 @@ class _LineReader:
         return lines
 
     def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
-        """The next lines in `n` pieces, each with as many bytes behind it as PADDING has, and how
-        many lines are before it.
-
-        No piece at all at the end of the stream; None if no whole line has come yet.
-        """
+        """The next lines in `n` pieces and lines before; none at the end; None as `block`."""
         if (block := self.block()) is None:
             return None
         text, size, bounds, found = np.frombuffer(block, dtype=np.uint8), len(block) - len(PADDING), [0], []
@@ -203,7 +180,6 @@ class _LineReader:
         return found
 
     def close(self) -> None:
-        """Close the file."""
         self.file.close()
         self.raw.close()
 
@@ -223,10 +199,10 @@ def name_of(source: str | Path) -> str:
 
 
 class SvmlightStream:
-    """The rows of an svmlight text: iterate over it once, and close it, or use it as a context.
+    """The rows of an svmlight text: iterate over it once, and close it, or use a `with`.
 
-    Iterating is collective, and gives the same TextRows on all ranks; iterating over `parts()`
-    gives each rank its part of them.
+    Iterating is collective, and gives the same TextRows on all ranks; `parts()` gives each its
+    part.
     """
 
     @mpi.collective
@@ -238,11 +214,10 @@ class SvmlightStream:
         max_line: int = LINE_MIB << 20,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        """Collective over `comm`. `source` is "-" for standard input (of rank 0), or a path; about
-        `block_bytes` are read at once.
+        """Collective over `comm`. `source` is a path, or "-": standard input of rank 0.
 
-        A line of more than `max_line` bytes is an error. Raises DataError for what cannot be read,
-        and for a terminal, ConfigError for standard input under a launcher.
+        Raises DataError for what cannot be read, a terminal or a line of more than `max_line`
+        bytes, ConfigError for standard input under a launcher.
         """
         self.comm, self.name, self.zero_based = comm, name_of(source), zero_based
         if str(source) == STANDARD_INPUT and (launcher := mpi.launcher()):
@@ -260,11 +235,9 @@ class SvmlightStream:
             parse_text(as_text(b"1 1:1\n"), zero_based)
 
     def __enter__(self) -> SvmlightStream:
-        """The stream itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close it."""
         self.close()
 
     def close(self) -> None:
@@ -273,26 +246,18 @@ class SvmlightStream:
             self._lines.close()
 
     def skip(self, n_rows: int) -> None:
-        """Drop the next `n_rows` rows, when the iteration comes to them; it raises DataError if
-        there are fewer. Local.
-        """
+        """Drop the next `n_rows` rows. Local; iterating raises DataError if there are fewer."""
         self._begin = max(self._begin, self.n_rows) + n_rows
 
     @mpi.collective
     def __iter__(self) -> Iterator[TextRows]:
-        """Collective over `comm`. The next rows, the same on all ranks; none if a pipe is slow.
-        Raises DataError.
-        """
+        """Collective over `comm`. The next rows, on all ranks; none if a pipe is slow."""
         for part in self.parts():
             yield self._gathered(part)
 
     @mpi.collective
     def parts(self) -> Iterator[TextRows]:
-        """Collective over `comm`. This rank's part, maybe none, of the next rows: those of lower
-        ranks come before it.
-
-        Raises DataError, which names the line, on all ranks.
-        """
+        """Collective over `comm`. This rank's part of the next rows. Raises DataError on all."""
         while (part := self._next()) is not None:
             if self.n_rows > self._begin or not part.n_rows:
                 yield part
@@ -303,9 +268,7 @@ class SvmlightStream:
 
     @mpi.collective
     def _next(self) -> TextRows | None:
-        """Collective over `comm`. This rank's part of the next block, or None for all at the end
-        of the stream.
-        """
+        """Collective over `comm`. This rank's part of the next block; None at the end."""
         found: list[tuple[np.ndarray, int]] | None = []
         with mpi.agreed(self.comm, f"reading {self.name}"):
             if self._lines is not None:
@@ -322,7 +285,10 @@ class SvmlightStream:
         (before,), (count,) = mpi.exclusive_sum(self.comm, [rows.lengths.size])
         first = self.n_rows + int(before)
         self.n_rows += int(count)
-        return _without(rows, min(max(0, self._begin - first), rows.lengths.size), max(first, self._begin))
+        indptr, y_indptr = offsets(rows.lengths), offsets(rows.label_lengths)
+        part = TextRows(first, indptr, rows.indices, rows.data, y_indptr, rows.labels)
+        part = part.after(min(max(0, self._begin - first), part.n_rows))
+        return part._replace(first_row=max(first, self._begin))
 
     @mpi.collective
     def _gathered(self, part: TextRows) -> TextRows:
@@ -332,10 +298,3 @@ class SvmlightStream:
             np.concatenate(mpi.allgather_arrays(self.comm, column)) for column in columns
         )
         return TextRows(self.comm.bcast(part.first_row), offsets(lengths), indices, data, offsets(label_lengths), labels)
-
-
-def _without(rows: Rows, n: int, first_row: int) -> TextRows:
-    """Rows without the first `n`; the next is `first_row`."""
-    indptr, y_indptr = offsets(rows.lengths)[n:], offsets(rows.label_lengths)[n:]
-    indices, data, labels = rows.indices[indptr[0] :], rows.data[indptr[0] :], rows.labels[y_indptr[0] :]
-    return TextRows(first_row, indptr - indptr[0], indices, data, y_indptr - y_indptr[0], labels)

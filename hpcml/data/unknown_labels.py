@@ -1,6 +1,4 @@
-"""Labels that rows have but the --like file of their dataset did not: kept beside Y, and counted
-where a model is judged.
-"""
+"""Labels that the --like file did not have: kept beside Y, and counted where a model is judged."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ def all_label_names(dataset: DataFile) -> list[str]:
 
 @mpi.collective
 def label_sets_of(comm: mpi.Comm, dataset: DataFile, shard: Shard) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Collective over `comm`. The label sets (indptr from 0, indices) of the rows of a slab by
-    the name of their matrix.
-    """
+    """Collective over `comm`. The label sets (indptr, indices) of a slab by their matrix."""
     found = {"Y": (shard.y_indptr, shard.y_indices)}
     with mpi.agreed(comm, f"reading {dataset.path}"):
         if dataset.n_unknown:
@@ -33,11 +29,7 @@ def label_sets_of(comm: mpi.Comm, dataset: DataFile, shard: Shard) -> dict[str, 
 
 @mpi.collective
 def load_with_unknown(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
-    """Collective over `comm`. This rank's shard of a split, whose rows have all labels of
-    `all_label_names`.
-
-    Raises as `load_shard`. Unknown labels take 8 bytes for each label of a row.
-    """
+    """Collective over `comm`. `load_shard` with all labels; 8 bytes for each of a row."""
     shard = load_shard(comm, dataset, split)
     sets = label_sets_of(comm, dataset, shard)
     if UNKNOWN not in sets:

@@ -17,9 +17,7 @@ from hpcml.undo import undone
 
 
 def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()) -> None:
-    """Raise ConfigError if writing `path` would destroy something: a file without `overwrite`,
-    an input, what is no plain file.
-    """
+    """Raise ConfigError if writing `path` would destroy a file, an input or a device."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; name a file")
     if not path.exists():
@@ -43,8 +41,7 @@ def check_new(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()) -
 @contextmanager
 @mpi.collective
 def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[Path]:
-    """Collective over `comm`. A temporary name beside `path`, renamed to `path` after the body,
-    removed if it raises.
+    """Collective over `comm`. A temporary name, renamed to `path` after the body, or removed.
 
     Raises ConfigError if `path` exists (without `overwrite`) or is one of the `inputs`, DataError
     if its folder does not exist.

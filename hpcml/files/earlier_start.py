@@ -1,5 +1,4 @@
-"""Outputs that a job that is begun anew may replace without --force: those that an earlier start of
-it found free.
+"""Outputs that a job begun anew may replace without --force, for its earlier start found them free.
 
 A command that cannot resume begins anew when its job is queued again. It may then meet what it
 wrote itself: one of two outputs, or all of them, where the node was lost before Slurm heard of the

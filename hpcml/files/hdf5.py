@@ -34,9 +34,7 @@ DAMAGE = (KeyError, OSError, ValueError, RuntimeError, TypeError, AttributeError
 
 
 def matrix_slabs(name: str, n_rows: int, nnz: int, n_columns: int, dtype: str | None) -> dict[str, Slab]:
-    """The datasets of one CSR matrix; `dtype` None is a matrix of ones, whose `data` is
-    described but never written.
-    """
+    """The datasets of a CSR matrix; without a `dtype`, one of ones, `data` is never written."""
     index = "<i4" if n_columns < 2**31 else "<i8"
     slabs = {f"{name}/indptr": Slab((n_rows + 1,), "<i8"), f"{name}/indices": Slab((nnz,), index)}
     if dtype is not None:
@@ -45,9 +43,7 @@ def matrix_slabs(name: str, n_rows: int, nnz: int, n_columns: int, dtype: str | 
 
 
 def describe_matrix(file: h5py.File, name: str, n_rows: int, n_columns: int, nnz: int, ones: bool) -> None:
-    """Give group `name` AnnData's attributes; for a matrix of ones also its unwritten `data`
-    with fill value 1.
-    """
+    """AnnData's attributes of group `name`; of `ones`, also unwritten `data` of fill value 1."""
     group = file[name]
     group.attrs["encoding-type"] = "csr_matrix"
     group.attrs["encoding-version"] = "0.1.0"
@@ -65,9 +61,7 @@ def create_strings(file: h5py.File, name: str, size: int) -> h5py.Dataset:
 
 
 class Strings(Protocol):
-    """Strings that may be made when they are asked for: a list, or what has a length and gives
-    slices.
-    """
+    """Strings that may be made when asked for: what has a length and gives slices."""
 
     def __len__(self) -> int: ...
 
@@ -75,18 +69,14 @@ class Strings(Protocol):
 
 
 def write_strings(file: h5py.File, name: str, strings: Strings) -> None:
-    """A dataset of variable-length UTF-8 strings; of `strings` only slices are taken. Raises
-    DataError as `storable`.
-    """
+    """Variable-length UTF-8 strings, taken slice by slice. Raises as `storable`."""
     data = create_strings(file, name, len(strings))
     for begin in range(0, len(strings), NAME_CHUNK):
         data[begin : begin + NAME_CHUNK] = storable(name, strings[begin : begin + NAME_CHUNK])
 
 
 def write_label_titles(file: h5py.File, titles: Sequence[str] | None) -> None:
-    """The titles of labels ("" for none), written only where a label has one. Raises DataError
-    as `storable`.
-    """
+    """The titles of labels ("": none), if a label has one. Raises as `storable`."""
     if titles is not None and any(titles):
         write_strings(file, "label_titles", titles)
 
@@ -107,9 +97,7 @@ def stamp(file: h5py.File, kind: str) -> None:
 
 
 def vocabulary_digest(names: Strings | None, n_features: int) -> str:
-    """A digest that must agree between a model and the data it scores: of the feature names, or
-    only the width without names.
-    """
+    """A digest equal for a model and its data: of feature names, else the width."""
     if names is None:
         return f"width:{n_features}"
     digest = hashlib.sha256()
@@ -120,8 +108,7 @@ def vocabulary_digest(names: Strings | None, n_features: int) -> str:
 
 
 def open_hdf5(path: Path | str) -> h5py.File:
-    """Open an HDF5 file read-only, without a lock, which many file systems do not have. Raises
-    OSError.
+    """Open an HDF5 file read-only, without a lock, which not all have. Raises OSError.
 
     HDF5 opens a file twice in a process only with the same rules of locking: those of whoever has
     it open here, such as a notebook, whose changes are then seen, too. And to ask for a lock tells
@@ -143,11 +130,7 @@ def open_hdf5(path: Path | str) -> h5py.File:
 
 
 def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
-    """Open an HDF5 file of ours read-only.
-
-    Raises DataError for a missing, unreadable, truncated or foreign file, and for one of a newer or
-    older format.
-    """
+    """Open an HDF5 file of ours read-only. Raises DataError: damaged, foreign, too new or old."""
     path = Path(path)
     try:
         with open_regular(path) as probe:
@@ -180,9 +163,7 @@ def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
 
 @contextmanager
 def readable(path: Path | str, made_by: str, what: str = "file") -> Iterator[None]:
-    """Reading of a file of ours: whatever h5py raises for a damaged part becomes a DataError of
-    one sentence.
-    """
+    """Reading of a file of ours: whatever h5py raises for damage becomes a DataError."""
     try:
         yield
     except DAMAGE as error:
@@ -218,11 +199,10 @@ def changed_in_use(path: Path | str) -> DataError:
 
 
 def map_dataset(path: Path, data: h5py.Dataset, begin: int = 0, end: int | None = None) -> np.ndarray:
-    """Rows begin..end of a numeric HDF5 dataset, read-only: mapped if contiguous, read otherwise, a
-    constant if never written.
+    """Rows begin..end of a numeric dataset, read-only: mapped if contiguous, else read.
 
-    Raises DataError if there are not so many rows, their bytes lie in another file, or the file has
-    become too short for them.
+    A constant if never written. Raises DataError if there are not so many rows, or their bytes are
+    not in the file.
     """
     end = data.shape[0] if end is None else end
     if not 0 <= begin <= end <= data.shape[0] or data.external or data.is_virtual:

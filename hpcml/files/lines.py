@@ -40,7 +40,6 @@ class _Unpacked(io.RawIOBase):
         self.file, self.stream, self.packed = file, lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=UNPACK_BYTES), b""
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
@@ -102,10 +101,9 @@ def damaged(name: object, kind: str, error: Exception) -> Exception:
 
 @contextmanager
 def open_plain(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file for reading its uncompressed bytes, or those of its copy.
+    """Open a regular file, or its copy, for reading its uncompressed bytes.
 
-    Raises DataError for a damaged or truncated compressed file and for a pipe, OSError for what the
-    operating system refuses.
+    Raises DataError for a damaged compressed file and for a pipe, OSError as the system does.
     """
     kind = ""
     try:
@@ -137,9 +135,7 @@ def line_limit(max_line_mb: int | None) -> int:
 
 
 def find_long(lines: bytes | bytearray, end: int, max_line: int) -> int:
-    """Where in the first `end` bytes of some lines the first line of more than `max_line` bytes
-    begins; -1 if there is none.
-    """
+    """Where in `end` bytes of lines the first of more than `max_line` bytes begins, or -1."""
     begin = 0
     while end - begin > max_line:
         newline = lines.rfind(b"\n", begin, min(end, begin + max_line + 1))
@@ -156,17 +152,14 @@ def long_line(name: object, line: int, max_line: int) -> DataError:
 
 @mpi.collective
 def byte_range(comm: mpi.Comm, path: Path) -> tuple[int, int]:
-    """Collective over `comm`. The range of uncompressed bytes in which this rank's lines start.
+    """Collective over `comm`. The uncompressed bytes where this rank's lines start. DataError."""
 
-    Raises DataError for an empty, unreadable or damaged file.
-    """
-    size = 0
-    with mpi.agreed(comm, f"reading {path}"):
-        if comm.rank == 0:
-            size = plain_size(path)
-            if size == 0:
-                raise DataError(f"{path}: the file is empty; expected at least one line")
-    bounds = even_bounds(comm.bcast(size), comm.size)
+    def size() -> int:
+        if (n_bytes := plain_size(path)) == 0:
+            raise DataError(f"{path}: the file is empty; expected at least one line")
+        return n_bytes
+
+    bounds = even_bounds(mpi.made_by_root(comm, f"reading {path}", size), comm.size)
     return int(bounds[comm.rank]), int(bounds[comm.rank + 1])
 
 
@@ -198,10 +191,7 @@ def _first_line(file: BinaryIO, begin: int) -> int:
     if begin == 0:
         return 0
     offset = begin - 1  # the line that contains this byte is another range's
-    if file.seekable():
-        file.seek(offset)
-    else:
-        _pass_over(file, offset)
+    go_to(file, offset)
     while piece := file.readline(BUFFER_BYTES):
         offset += len(piece)
         if piece.endswith(b"\n"):
@@ -209,10 +199,13 @@ def _first_line(file: BinaryIO, begin: int) -> int:
     return offset
 
 
-def _pass_over(file: BinaryIO, size: int) -> None:
-    """Read so many bytes and drop them."""
-    while size > 0 and (block := file.read(min(size, 1 << 20))):
-        size -= len(block)
+def go_to(file: BinaryIO, offset: int) -> None:
+    """Go to a byte of a file of which nothing was read."""
+    if file.seekable():
+        file.seek(offset)
+        return
+    while offset > 0 and (block := file.read(min(offset, 1 << 20))):
+        offset -= len(block)
 
 
 def lines_before(path: Path, offset: int) -> int:

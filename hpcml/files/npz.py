@@ -1,6 +1,4 @@
-"""Arrays in .npy and .npz files, read piece by piece: nothing is unpickled, and no array is in
-memory as a whole.
-"""
+"""Arrays in .npy and .npz files, read in pieces: nothing is unpickled, none is whole in memory."""
 
 from __future__ import annotations
 
@@ -25,14 +23,10 @@ ZIP = b"PK"
 
 
 class ArrayStream:
-    """One array of at most two dimensions, read from its first row to its last, each at most
-    once.
-    """
+    """An array of at most two dimensions, read from first row to last, each at most once."""
 
     def __init__(self, file: BinaryIO, name: str, size: int) -> None:
-        """`size` is the number of bytes with the header. Raises ValueError if that is not an
-        array that can be read.
-        """
+        """`size`: bytes, header included. Raises ValueError if it cannot be read."""
         self.file, self.name, self.at = file, name, 0
         version = np.lib.format.read_magic(file)
         if version not in ((1, 0), (2, 0)):
@@ -55,9 +49,7 @@ class ArrayStream:
         return int(self.shape[0]) if self.shape else 1
 
     def read(self, begin: int, end: int) -> np.ndarray:
-        """Rows begin..end, which lie behind those that were read. Raises ValueError if the file
-        ends before.
-        """
+        """Rows begin..end, behind those that were read. Raises ValueError at the end."""
         if begin < self.at or not begin <= end <= self.n_rows:
             raise ValueError(f"{self.name}: rows {begin} to {end} of {self.n_rows}")
         self._skip((begin - self.at) * self.row_bytes)
@@ -80,9 +72,7 @@ class ArrayStream:
 
 
 class Arrays:
-    """The arrays of a .npz file, or the one of a .npy file, whose name is "". Use it in a
-    `with`.
-    """
+    """The arrays of a .npz file, or the one of a .npy file, named "". Use it in a `with`."""
 
     def __init__(self, path: Path) -> None:
         """Raises DataError for a file that is neither, and OSError."""

@@ -1,6 +1,4 @@
-"""Opening what a user names as an input: nothing is waited for without a limit, and small files
-stay small.
-"""
+"""Opening what a user names as an input: all waiting has a limit, and small files stay small."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ LOOK_SECONDS = 0.05  # between looks
 
 
 def _opened(path: Path) -> int:
-    """A descriptor to read from, opened without waiting for anything. Raises OSError, which
-    names the path.
-    """
+    """A descriptor to read from, opened without waiting. Raises OSError, which names the path."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError as error:
@@ -38,9 +34,7 @@ def _not_regular(path: Path) -> DataError:
 
 
 def check_regular(path: Path | str) -> None:
-    """Raise DataError for a pipe, a socket or a device; what is not there is for the opener to
-    say. Raises OSError.
-    """
+    """Raise DataError for a pipe, socket or device, OSError; nothing if it is not there."""
     try:
         mode = Path(path).stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -50,9 +44,7 @@ def check_regular(path: Path | str) -> None:
 
 
 def open_regular(path: Path | str) -> io.FileIO:
-    """A regular file, unbuffered. Raises DataError for a pipe, a socket or a device, at once,
-    and OSError.
-    """
+    """A regular file, unbuffered. Raises DataError for a pipe, socket or device; OSError."""
     path = Path(path)
     descriptor = _opened(path)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -64,7 +56,7 @@ def open_regular(path: Path | str) -> io.FileIO:
 def open_stream(path: Path | str) -> tuple[io.FileIO, bytes]:
     """A file, named pipe or device, unbuffered, and what had to be read of it already.
 
-    Raises DataError if nobody opens the pipe to write within WRITER_SECONDS, and OSError.
+    Raises DataError if no writer opens the pipe within WRITER_SECONDS, and OSError.
     """
     path = Path(path)
     descriptor = _opened(path)
@@ -78,9 +70,7 @@ def open_stream(path: Path | str) -> tuple[io.FileIO, bytes]:
 
 
 def _first_of_pipe(descriptor: int, path: Path) -> bytes:
-    """Wait until somebody has the pipe open to write, or had; a byte if it came while looking.
-    Raises DataError.
-    """
+    """Wait for a writer of the pipe; a byte if it came meanwhile. Raises DataError."""
     poll, end = select.poll(), time.monotonic() + WRITER_SECONDS
     poll.register(descriptor, select.POLLIN)
     while not poll.poll(1000 * LOOK_SECONDS):  # else there are bytes, or the writer has left
@@ -95,9 +85,7 @@ def _first_of_pipe(descriptor: int, path: Path) -> bytes:
 
 
 def read_beginning(path: Path | str, limit: int) -> bytes:
-    """The bytes of a regular file; of one that is larger than `limit`, so many and one more.
-    Raises DataError.
-    """
+    """A regular file's bytes, at most `limit` and one more. Raises DataError."""
     content = b""
     try:
         with open_regular(path) as file:

@@ -7,12 +7,12 @@ import io
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpcml.errors import DataError, repeated
-from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, LINE_MIB, open_plain
+from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, LINE_MIB, go_to, open_plain
 from hpcml.kernels import csv as kernels
 from hpcml.partition import even_bounds
 
@@ -20,9 +20,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Dialect(NamedTuple):
-    """The letters between values, and around a value that may hold these ("": nothing does).
-    Both are ASCII.
-    """
+    """The letters (ASCII) between values, and around a value that may hold these ("": none)."""
 
     delimiter: str = ","
     quote: str = '"'
@@ -43,9 +41,7 @@ class Segment(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A file of CSV text: the names of its columns, and where its first row begins (byte,
-    newlines before it).
-    """
+    """CSV text: the names of its columns, and its first row's byte and newlines before it."""
 
     path: Path
     names: list[str]
@@ -86,11 +82,10 @@ def read_header(path: Path, dialect: Dialect, max_line: int = LINE_MIB << 20) ->
 
 
 def divide(table: Table, size: int, dialect: Dialect, targets: Sequence[int]) -> list[tuple[int, int]]:
-    """For each target (ascending places in the rows' bytes, from 0): (byte, newlines before it) of
-    the first row at it or behind.
+    """For each target (ascending bytes of the rows): the next row's byte, newlines before it.
 
-    The file has `size` bytes. Goes through it once. Raises DataError for a quoted value that
-    nothing ends, and as `open_plain`.
+    Goes through the file of `size` bytes once. Raises DataError for a quoted value that nothing
+    ends, and as `open_plain`.
     """
     found: list[tuple[int, int]] = []
     wanted = [table.begin + target for target in targets]
@@ -98,9 +93,7 @@ def divide(table: Table, size: int, dialect: Dialect, targets: Sequence[int]) ->
     while len(found) < len(wanted) and wanted[len(found)] <= at:
         found.append((at, lines))
     with open_plain(table.path) as file:
-        left = table.begin
-        while left > 0 and (passed := file.read(min(left, BLOCK_BYTES))):
-            left -= len(passed)
+        go_to(file, table.begin)
         while block := file.read(BLOCK_BYTES):
             text, begin = codes(block), 0
             while begin < text.size:
@@ -124,9 +117,7 @@ def _unclosed(table: Table, dialect: Dialect) -> int:
     """The line on which the last row begins."""
     lines, state, carried = table.lines, kernels.BEGIN, 0
     with open_plain(table.path) as file:
-        left = table.begin
-        while left > 0 and (passed := file.read(min(left, BLOCK_BYTES))):
-            left -= len(passed)
+        go_to(file, table.begin)
         while block := file.read(BLOCK_BYTES):
             text, begin = codes(block), 0
             while True:
@@ -139,9 +130,7 @@ def _unclosed(table: Table, dialect: Dialect) -> int:
 
 
 def segments(tables: Sequence[Table], sizes: Sequence[int], dialect: Dialect, n_ranks: int) -> list[list[Segment]]:
-    """The bytes of each rank: consecutive rows of the files in their order, about the same
-    number of bytes for each rank.
-    """
+    """The bytes of each rank: consecutive rows of the files in order, about as many for each."""
     lengths = [size - table.begin for table, size in zip(tables, sizes, strict=True)]
     bounds, before = even_bounds(sum(lengths), n_ranks), 0
     parts: list[list[Segment]] = [[] for _ in range(n_ranks)]
@@ -164,12 +153,7 @@ def record_blocks(
     """
     lines, left, rest = segment.lines, segment.end - segment.begin, b""
     with open_plain(segment.path) as file:
-        if file.seekable():
-            file.seek(segment.begin)
-        else:
-            passing = segment.begin
-            while passing > 0 and (passed := file.read(min(passing, BLOCK_BYTES))):
-                passing -= len(passed)
+        go_to(file, segment.begin)
         while left > 0:
             text = file.read(min(block_bytes, left))
             if not text:
@@ -188,9 +172,7 @@ def record_blocks(
 
 
 def row_at(block: bytes, dialect: Dialect, row: int) -> tuple[int, list[bytes]]:
-    """(newlines before it, values) of a row of whole rows, counted from 0 without empty lines.
-    Raises ValueError.
-    """
+    """(newlines before, values) of a row, without empty lines from 0. Raises ValueError."""
     text = block.decode("utf-8", "surrogateescape")
     reader, before, number = _reader(text, dialect), 0, -1
     for values in reader:
@@ -203,9 +185,8 @@ def row_at(block: bytes, dialect: Dialect, row: int) -> tuple[int, list[bytes]]:
 
 def _reader(text: str, dialect: Dialect):  # type: ignore[no-untyped-def]  # the type has no public name
     csv.field_size_limit(1 << 40)
-    if dialect.quote:
-        return csv.reader(io.StringIO(text, newline=""), delimiter=dialect.delimiter, quotechar=dialect.quote)
-    return csv.reader(io.StringIO(text, newline=""), delimiter=dialect.delimiter, quoting=csv.QUOTE_NONE)
+    quotes: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
+    return csv.reader(io.StringIO(text, newline=""), delimiter=dialect.delimiter, **quotes)
 
 
 def codes(text: bytes) -> np.ndarray:

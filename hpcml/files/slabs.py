@@ -1,9 +1,7 @@
-"""Writing one HDF5 file by all ranks without a parallel HDF5: rank 0 lays the file out, each rank
-fills its slabs in place.
+"""Writing one HDF5 file by all ranks without a parallel HDF5: rank 0 lays it out, each fills slabs.
 
-The layout is made with contiguous datasets whose space is allocated at once, so that a slab is a
-range of bytes that any rank can write with `pwrite`. The file has a temporary name beside its
-destination until it is complete.
+The layout has contiguous datasets whose space is allocated at once, so a slab is a range of bytes
+that any rank can write with `pwrite`. Until it is complete the file has a temporary name.
 """
 
 from __future__ import annotations
@@ -44,9 +42,7 @@ class SlabFile:
 
     @mpi.collective
     def layout(self, slabs: dict[str, Slab], describe: Callable[[h5py.File], None] | None = None) -> None:
-        """Collective. Rank 0 creates the file, calls `describe` for attributes and small
-        datasets, and allocates `slabs`.
-        """
+        """Collective. Rank 0 creates the file, calls `describe`, allocates `slabs`."""
         offsets = {}
         with mpi.agreed(self.comm, f"creating {self.target}"):
             if self.comm.rank == 0:
@@ -66,9 +62,7 @@ class SlabFile:
             self.descriptor = os.open(self.path, os.O_RDWR)
 
     def write(self, name: str, first: int, rows: np.ndarray) -> None:
-        """Write `rows` at row `first` of dataset `name`. Local; raises OSError (call it in an
-        agreed region).
-        """
+        """Write `rows` at row `first` of dataset `name`. Local; raises OSError."""
         offset, slab = self.offsets[name]
         values = np.ascontiguousarray(rows, dtype=slab.dtype)
         width = math.prod(slab.shape[1:])
@@ -89,10 +83,9 @@ class SlabFile:
 
 
 class _Tolerant(io.FileIO):
-    """A file that keeps its first write error for later: HDF5 crashes when it cannot write, or does
-    not read what it has written.
+    """A file that keeps its first write error for later, for HDF5 crashes when it cannot write.
 
-    From that error on, what is written is in memory, too.
+    HDF5 reads what it has written: from that error on, that is in memory, too.
     """
 
     error: OSError | None = None
@@ -146,10 +139,7 @@ class _Tolerant(io.FileIO):
 
 @contextmanager
 def editing(path: Path, new: bool = False, target: Path | None = None) -> Iterator[h5py.File]:
-    """A new or an existing HDF5 file to write to; messages call it `target`.
-
-    Raises OSError, after closing it, if any of its bytes could not be written.
-    """
+    """An HDF5 file to write, `target` in messages. Raises OSError if any byte was not written."""
     with _Tolerant(path, "w+" if new else "r+") as raw:
         try:
             # Aligned, so that a mapped dataset is an aligned array.
@@ -189,9 +179,7 @@ def _allocate(file: h5py.File, name: str, slab: Slab) -> None:
 @contextmanager
 @mpi.collective
 def new_file(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[SlabFile]:
-    """Collective over `comm`. A SlabFile that appears at `path`, complete and on disk, after the
-    body; else leaves nothing.
-    """
+    """Collective over `comm`. A SlabFile that appears at `path` after the body, or not at all."""
     with temporary_path(comm, path, overwrite, inputs) as temporary:
         out = SlabFile(comm, temporary, Path(path))
         try:

@@ -1,6 +1,4 @@
-"""Numbers that wait for their place in a file: a little of them in memory, more in a temporary
-file without a name.
-"""
+"""Numbers that wait for their place in a file: a few in memory, more in a file without a name."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ SLICE = 1 << 20  # numbers that are looked at together
 
 
 class Spool:
-    """An array of one dimension that grows at its end and is read by slices. Local; every method
-    raises OSError.
-    """
+    """An array of one dimension that grows at its end, read by slices. Local; raises OSError."""
 
     def __init__(self, folder: Path, dtype: str | type) -> None:
         """Numbers that do not fit MEMORY_BYTES go to the file system of `folder`."""
@@ -59,9 +55,7 @@ def slices(size: int, step: int = SLICE) -> Iterator[slice]:
 
 
 class ArraySpool:
-    """Tuples of arrays, appended one at a time and gone through any number of times. Local;
-    every method raises OSError.
-    """
+    """Tuples of arrays, appended one by one, gone through again. Local; raises OSError."""
 
     def __init__(self, folder: Path) -> None:
         """Numbers that do not fit MEMORY_BYTES go to the file system of `folder`."""
@@ -89,9 +83,7 @@ class ArraySpool:
 
 
 class StringSpool:
-    """Strings that grow at their end: `len`, and slices as lists. Local; every method raises
-    OSError.
-    """
+    """Strings that grow at their end: `len`, slices as lists. Local; raises OSError."""
 
     def __init__(self, folder: Path) -> None:
         """Items that do not fit memory go to the file system of `folder`."""

@@ -25,9 +25,7 @@ LONGEST_CELL = (1 << 31) - 1  # that is read; Python's own limit is 128 KiB
 
 
 def table(rows: list[list[str]]) -> list[str]:
-    """Lines with aligned columns, the first to the left and the others to the right; names below
-    the headings are `named`.
-    """
+    """Lines with aligned columns, the first to the left; names below headings are `named`."""
     cells = [[visible(cell) for cell in rows[0]], *([named(cell) for cell in row] for row in rows[1:])]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     return ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells]
@@ -53,16 +51,12 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 
 def write_table(path: Path | str, rows: Iterable[Sequence[object]]) -> None:
-    """Write the rows, of which the first are the headings, to a CSV file, whole or not at all.
-    Local; raises DataError.
-    """
+    """Write rows, headings first, as a CSV file, whole or not. Local; raises DataError."""
     write_whole(path, csv_text(rows).encode())
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """The lines of a CSV file by the names of its columns. Raises DataError, ValueError or
-    csv.Error.
-    """
+    """The lines of a CSV file by column names. Raises DataError, ValueError or csv.Error."""
     before = csv.field_size_limit(LONGEST_CELL)
     try:
         return list(csv.DictReader(io.StringIO(read_small(path, LARGEST), newline="")))

@@ -1,5 +1,4 @@
-"""Temporary names, under which a file or a folder is made until it is whole; what dead processes
-left there is removed.
+"""Temporary names for what is made until it is whole; what dead processes left there is removed.
 
 The name says the host and the process that write. While it lives, the process holds a lock on the
 file: a lock that can be taken, on the host that the name says, means that its writer is dead. What
@@ -48,9 +47,7 @@ def temporary_name(final: Path) -> Path:
 
 
 def remove(temporary: Path) -> None:
-    """Remove what was being made under a temporary name, and the ranks' own parts of it,
-    NAME-RANK. Local; raises nothing.
-    """
+    """Remove what a temporary name stands for, and the ranks' parts NAME-RANK. Local; no errors."""
     with suppress(OSError):
         for path in temporary.parent.iterdir():
             if path.name == temporary.name or path.name.startswith(f"{temporary.name}-"):
@@ -67,8 +64,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None]:
-    """The name, of an empty file or folder to begin with, is this process's until the end of the
-    body. Local; raises OSError.
+    """Until the body's end an empty file or folder of that name is ours. Local; OSError.
 
     What dead processes left of the same destination is removed first. The body renames or removes
     what it made.
@@ -91,11 +87,7 @@ def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None
 
 @contextmanager
 def scratch_folder(name: str, parent: Path | None = None) -> Iterator[Path]:
-    """A folder that goes with the body, or with the process, or with the next of that name. Local;
-    raises OSError.
-
-    It lies in `parent`, by default TMPDIR.
-    """
+    """A folder in `parent` (TMPDIR) that goes with body or process. Local; raises OSError."""
     final = (parent or Path(tempfile.gettempdir())) / name
     folder = temporary_name(final)
     with undone(partial(_remove, folder)), claimed(folder, final, folder=True):
@@ -107,9 +99,7 @@ def scratch_folder(name: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def remove_left(final: Path) -> None:
-    """Remove what dead processes of this host left when they were making `final`. Local; raises
-    nothing.
-    """
+    """Remove what dead processes of this host left of `final`. Local; raises nothing."""
     begin, ours = _prefix(final), _owner("")
     with suppress(OSError):
         for path in final.parent.iterdir():
@@ -122,9 +112,7 @@ def remove_left(final: Path) -> None:
 
 
 def _alive(temporary: Path) -> bool:
-    """Whether somebody still makes this, or it cannot be told. Without the file itself, what
-    went with it is of no use.
-    """
+    """Whether somebody still makes this, or it is unclear; without the file itself, nobody."""
     try:
         descriptor = os.open(temporary, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:

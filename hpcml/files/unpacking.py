@@ -1,6 +1,4 @@
-"""Compressed inputs, unpacked once for all ranks: a rank that begins in the middle would else
-unpack all that stands before.
-"""
+"""Compressed inputs, unpacked once for all ranks, who would else unpack all that stands before."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ def _is_packed(path: Path) -> bool:
 
 
 def _unpack(path: Path, copy: Path, max_line: int) -> None:
-    """Write the uncompressed bytes of a file to `copy`. Raises as `open_plain`, and DataError
-    for a line that is too long.
-    """
+    """Write a file's uncompressed bytes to `copy`. Raises as `open_plain`; too long a line."""
     begin, lines = b"", 0  # the last line, as far as it is known, and the newlines before it
     with open_plain(path) as file, copy.open("wb", buffering=0) as out:
         while block := file.read(BLOCK_BYTES):
@@ -47,12 +43,10 @@ def _unpack(path: Path, copy: Path, max_line: int) -> None:
 @contextmanager
 @mpi.collective
 def unpacked_once(comm: mpi.Comm, paths: Sequence[Path], scratch: Path, max_line: int) -> Iterator[None]:
-    """Collective over `comm`. In the body, `open_plain` reads copies of those files that are
-    compressed, which rank 0 makes.
+    """Collective over `comm`. In the body, `open_plain` reads rank 0's copies of compressed files.
 
-    The copies are in a hidden folder in `scratch`, which all ranks must see, and go with the body;
-    no rank may leave it before all have read. Raises as `open_plain`, and DataError for a line of
-    more than `max_line` bytes.
+    They lie hidden in `scratch`, which all ranks must see, and go with the body; no rank may leave
+    it before all have read. Raises as `open_plain`, and DataError for lines above `max_line` bytes.
     """
     copies: dict[Path, Path] = {}
     with ExitStack() as stack:

@@ -1,5 +1,4 @@
-"""Checks of files from strangers: their claims are compared with their bytes, before anything is
-read or made room for.
+"""Checks of files from strangers: claims are compared with bytes, before anything is read.
 
 HDF5 itself does not do all of it: a damaged heap of strings makes it run for ever, and links can
 lead it to other files.
@@ -11,6 +10,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
+from math import prod
 
 import h5py
 import numpy as np
@@ -30,8 +30,7 @@ _OBJECT = struct.Struct("<HHIQ")
 
 
 def check_parts(file: h5py.File) -> None:
-    """Raise ValueError (or what h5py raises for damage) unless every part lies in the file and is
-    no larger than it can be.
+    """Raise ValueError (or as h5py) unless every part lies in the file and can be so large.
 
     Links to other places, external storage and virtual datasets could make us read other files; a
     claimed size could make us allocate any memory. Numbers that pass can be read or mapped whole,
@@ -43,7 +42,6 @@ def check_parts(file: h5py.File) -> None:
 
 
 def _check_parts(file: h5py.File) -> None:
-    """See `check_parts`."""
     if file.userblock_size or file.id.get_create_plist().get_sizes() != (8, 8):
         raise ValueError("addresses are not those of a file of ours")
     size, ranges = os.fstat(file.id.get_vfd_handle()).st_size, [(0, 0)]
@@ -68,9 +66,7 @@ def _check_parts(file: h5py.File) -> None:
 
 
 def read_strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> list[str]:
-    """Entries begin..end of a dataset of strings. Raises ValueError, or what h5py raises, if
-    they are damaged.
-    """
+    """Entries begin..end of strings. Raises ValueError, or as h5py, if they are damaged."""
     if data.ndim != 1:
         raise ValueError(f"{data.name} is no list")
     end = data.shape[0] if end is None else min(end, data.shape[0])
@@ -93,9 +89,7 @@ def read_strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> 
 
 
 def attributes(item: h5py.Group) -> dict[str, object]:
-    """The attributes of a part: texts, numbers and arrays of numbers. Raises ValueError for
-    anything else.
-    """
+    """A part's attributes: texts, numbers, arrays of numbers; else ValueError."""
     found = dict(item.attrs)
     for name, value in found.items():
         if isinstance(value, str):
@@ -106,9 +100,7 @@ def attributes(item: h5py.Group) -> dict[str, object]:
 
 
 def text_of(item: h5py.Group, name: str) -> str:
-    """An attribute that is a text, and can be written again. Raises KeyError without one,
-    ValueError if it is anything else.
-    """
+    """An attribute that is a writable text. Raises KeyError without one, else ValueError."""
     value = item.attrs[name]
     if not isinstance(value, str) or "\0" in value:
         raise ValueError(f"attribute {name} is no text")
@@ -126,9 +118,7 @@ def _mapped(file: h5py.File) -> mmap.mmap:
 
 
 def _parts(file: h5py.File) -> Iterator[h5py.Group | h5py.Dataset]:
-    """All groups and datasets in a file. Raises ValueError for a link to what is not a part of
-    it alone, and for too many.
-    """
+    """All groups and datasets in a file. Raises ValueError for links, and for too many."""
     waiting: list[tuple[h5py.Group, int]] = [(file, 0)]
     seen = {h5py.h5o.get_info(file.id).addr}
     while waiting:
@@ -150,15 +140,13 @@ def _parts(file: h5py.File) -> Iterator[h5py.Group | h5py.Dataset]:
 
 
 def _check_size(part: h5py.Dataset, size: int) -> int:
-    """The bytes that a dataset claims. Raises ValueError if they are more than a file of `size`
-    bytes can hold.
-    """
+    """The bytes that a dataset claims. ValueError if a file of `size` cannot hold them."""
     variable = _is_variable(part)
     item = _STRING.itemsize if variable else part.dtype.itemsize
-    claimed, offset = _product(part.shape) * item, part.id.get_offset()
+    claimed, offset = prod(map(int, part.shape)) * item, part.id.get_offset()
     if part.chunks is not None:
-        chunk = _product(part.chunks) * item
-        n_chunks = _product(-(-n // m) for n, m in zip(part.shape, part.chunks, strict=True))
+        chunk = prod(map(int, part.chunks)) * item
+        n_chunks = prod(-(-int(n) // int(m)) for n, m in zip(part.shape, part.chunks, strict=True))
         # HDF5 looks at every chunk to tell what is stored, so it is only asked about as many as can be there
         fits = not variable and n_chunks <= min(size // 8, MAX_CHUNKS) and max(claimed, chunk) <= MAX_PACKED * size
         fits = claimed == 0 or (fits and max(claimed, chunk) <= MAX_PACKED * min(size, part.id.get_storage_size()))
@@ -173,13 +161,6 @@ def _check_size(part: h5py.Dataset, size: int) -> int:
     return claimed
 
 
-def _product(sizes: Iterator[int]) -> int:
-    out = 1
-    for n in sizes:
-        out *= int(n)
-    return out
-
-
 def _check_heaps_between(content: mmap.mmap, ranges: list[tuple[int, int]]) -> None:
     """Check the heaps between some ascending ranges of bytes."""
     left = SCANNED
@@ -191,9 +172,7 @@ def _check_heaps_between(content: mmap.mmap, ranges: list[tuple[int, int]]) -> N
 
 
 def _check_heap(content: mmap.mmap, place: int) -> int:
-    """Where the heap of strings at `place` ends. Raises ValueError if its objects do not fill it
-    one after another.
-    """
+    """Where the heap of strings at `place` ends. ValueError unless objects fill it."""
     if place + _HEAP.size > len(content):
         raise ValueError("strings lie behind the end of the file")
     name, version, size = _HEAP.unpack_from(content, place)

@@ -1,6 +1,6 @@
-"""Passes over CSR rows before training: what the features hold, how long the rows are, and the
-compact copy of the rows.
-"""
+"""Passes over CSR rows before training: what features hold, how long rows are, compact copies."""
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,11 +10,18 @@ FOLDED = -1  # in `column_of`: a feature that only one training row has
 ABSENT = -2  # in `column_of`: a feature that no training row has
 
 
+class Columns(NamedTuple):
+    """Where the values of some rows go."""
+
+    of: np.ndarray  # (n_features): a column, FOLDED or ABSENT
+    fold: np.ndarray  # (n): the column of a row's folded features, or −1
+    fold_norm: np.ndarray  # (n): their norm
+    bias: int  # the column of the constant feature, or −1
+
+
 @njit
 def column_extremes(indptr, indices, data, rows, largest, counts, smallest):
-    """largest[j] = max |x_ij| and counts[j] += 1 over the values x_ij ≠ 0 of `rows`; smallest[0]
-    = the least |x_ij| of all.
-    """
+    """Over x_ij ≠ 0 of `rows`: largest[j] = max |x_ij|, counts[j] += 1; smallest[0] of all."""
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             j, size = np.uint64(indices[k]), abs(data[k])
@@ -26,9 +33,7 @@ def column_extremes(indptr, indices, data, rows, largest, counts, smallest):
 
 @njit
 def row_sizes(indptr, indices, data, rows, column_of, sizes, squares, folded):
-    """For each row: how many values have a column, Σ x² over all its values, and over those of
-    `FOLDED` features.
-    """
+    """For each row: how many values have a column, Σ x² of all, and of `FOLDED` features."""
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             column, x = column_of[np.uint64(indices[k])], np.float64(data[k])
@@ -40,11 +45,9 @@ def row_sizes(indptr, indices, data, rows, column_of, sizes, squares, folded):
 
 
 @njit
-def compact(indptr, indices, data, rows, column_of, fold_column, fold_norm, bias_column, out_indptr, out_indices, out_data):
-    """Copy `rows` to where out_indptr[0] says, with columns for features.
-
-    The FOLDED ones of a row become one value in fold_column[i], if that is ≥ 0.
-    """
+def compact(indptr, indices, data, rows, columns, out_indptr, out_indices, out_data):
+    """Copy `rows` to where out_indptr[0] says; all FOLDED features of a row become one value."""
+    column_of, fold_column, fold_norm, bias_column = columns
     at = out_indptr[0]
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
@@ -62,15 +65,14 @@ def compact(indptr, indices, data, rows, column_of, fold_column, fold_norm, bias
 
 
 @njit
-def fold_factors(indptr, indices, data, rows, column_of, fold_column, fold_norm, columns, factors):
-    """columns[j], factors[j] of the FOLDED features of `rows`: the row's column, and x_ij over
-    its norm there.
-    """
+def fold_factors(indptr, indices, data, rows, columns, out, factors):
+    """out[j], factors[j] of the FOLDED features of `rows`: the row's column, x_ij over its norm."""
+    column_of, fold_column, fold_norm, _ = columns
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             j = np.uint64(indices[k])
             if column_of[j] == FOLDED:
-                columns[j], factors[j] = fold_column[i], np.float64(data[k]) / np.float64(fold_norm[i])
+                out[j], factors[j] = fold_column[i], np.float64(data[k]) / np.float64(fold_norm[i])
 
 
 @njit
@@ -84,9 +86,7 @@ def count_features(indptr, indices, data, rows, out):
 
 @njit
 def rows_by_label(y_indptr, y_indices, rows, place, out):
-    """Put each of `rows` into `out` for every label that it has: for label l at place[l], which
-    is moved on.
-    """
+    """Put each of `rows` into `out` for every label l that it has, at place[l], which moves on."""
     for i in range(rows.size):
         for k in range(np.uint64(y_indptr[rows[i]]), np.uint64(y_indptr[rows[i] + 1])):
             label = np.uint64(y_indices[k])

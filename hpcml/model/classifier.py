@@ -1,5 +1,4 @@
-"""The file of a model that is one scikit-learn classifier, and of the training rows that it stands
-on.
+"""The file of a model that is one scikit-learn classifier, and of the rows that it stands on.
 
 It is an HDF5 file stamped `hpcml-format = "classifier"`. `classifier` (uint8) holds the classifier
 as skops saves it: a ZIP archive of arrays and a description in JSON, which runs no code of the
@@ -7,8 +6,8 @@ file's when it is read, unlike a pickle. `label_names` has one name for two clas
 1, else one for each class. `margin/rows` (row numbers of the training file, ascending) and
 `margin/weights` (float32) are the rows that the classifier was made from, when attribute `cycle` of
 `margin` counted the training. `labels/threshold` is as in a linear model. Attributes hold the
-method, the base learner (JSON), the split, the vocabulary, whether rows are to be `dense`, and what
-its `scores` are.
+method, the base learner (JSON), split, vocabulary, whether rows are `dense`, and what its `scores`
+are.
 
 The bytes depend on the classifier alone, so that one training gives one file, whatever the process:
 a dump is rewritten without dates and addresses in memory (`canonical`).
@@ -23,7 +22,7 @@ import json
 import sys
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,7 +40,7 @@ from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model import own_dump
 from hpcml.model.estimator_checks import KEPT, check_classifier, kept_classifiers, path_of
 from hpcml.model.learner import LEARNERS, Constant, Learner, confidence, fit, one_line, scores
-from hpcml.model.linear import THRESHOLDS, Trained, check_thresholds
+from hpcml.model.linear import THRESHOLDS, Trained, check_labels
 from hpcml.model.untrusted_dump import CLASSES, SMALL, check_dump
 
 LOG_ODDS = "log-odds"  # attribute `scores`: what they are of a learner that has them; absent, as before version 0.9: probabilities
@@ -50,11 +49,7 @@ _IN_FILES = {path: name for name, path in CLASSES.items()}
 
 
 def _skops() -> Any:
-    """skops.io without its list of all of scikit-learn's estimators, which takes 0.7 s to gather;
-    `check_dump` has our own.
-
-    Raises ConfigError where it is not installed.
-    """
+    """skops.io without its list of all estimators, which takes 0.7 s. Raises ConfigError."""
     if "skops.io" not in sys.modules:
         import sklearn.utils
 
@@ -69,15 +64,12 @@ def _skops() -> Any:
 
 
 def dump_classifier(classifier: Any) -> bytes:
-    """The classifier as skops saves it, in canonical form. Raises what skops raises for a type
-    that it cannot save.
-    """
+    """The classifier as skops saves it, in canonical form. Raises what skops raises."""
     return canonical(own_dump.dump(classifier) if own_dump.is_own(classifier) else _skops().dumps(classifier))
 
 
 def canonical(dump: bytes) -> bytes:
-    """The same dump without what differs from process to process: dates, padding, objects'
-    addresses and files named after them.
+    """The same dump without what differs by process: dates, padding, addresses, file names.
 
     Arrays are named by their order in the description; equal ones are stored once.
     """
@@ -97,18 +89,20 @@ def canonical(dump: bytes) -> bytes:
                 add(names[digest], content)
             return names[digest]
 
-        def rewritten(node: Any) -> Any:
-            if isinstance(node, list):
-                return [rewritten(part) for part in node]
-            if not isinstance(node, dict):
-                return node
-            address = node.get("__id__")
-            kept = {key: rewritten(part) for key, part in node.items() if key != "__id__" or not isinstance(address, int)}
+        def without_address(node: dict[str, Any]) -> dict[str, Any]:
+            kept = {key: part for key, part in node.items() if key != "__id__" or not isinstance(part, int)}
             kept = _with_class(kept, _IN_FILES)
             return kept | {"file": renamed(kept["file"])} if isinstance(kept.get("file"), str) else kept
 
-        add("schema.json", json.dumps(rewritten(json.loads(source.read("schema.json")))).encode())
+        add("schema.json", json.dumps(_rewritten(json.loads(source.read("schema.json")), without_address)).encode())
     return out.getvalue()
+
+
+def _rewritten(node: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """A dump's description with each of its parts changed, the inner ones first."""
+    if isinstance(node, list):
+        return [_rewritten(part, change) for part in node]
+    return change({key: _rewritten(part, change) for key, part in node.items()}) if isinstance(node, dict) else node
 
 
 def _with_class(node: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -119,26 +113,18 @@ def _with_class(node: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 def _with_our_classes(dump: bytes) -> bytes:
     """The same dump, which is sound, with our classes named by what they are called here."""
-
-    def rewritten(node: Any) -> Any:
-        if isinstance(node, list):
-            return [rewritten(part) for part in node]
-        if not isinstance(node, dict):
-            return node
-        return _with_class({key: rewritten(part) for key, part in node.items()}, CLASSES)
-
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(dump)) as source, zipfile.ZipFile(out, "w") as target:
         for name in source.namelist():
             content = source.read(name)
-            target.writestr(name, json.dumps(rewritten(json.loads(content))) if name == "schema.json" else content)
+            if name == "schema.json":
+                content = json.dumps(_rewritten(json.loads(content), lambda node: _with_class(node, CLASSES))).encode()
+            target.writestr(name, content)
     return out.getvalue()
 
 
 def _without_padding(content: bytes) -> bytes:
-    """A saved array with zeros between the fields of its records (a tree's nodes), where any
-    bytes may be.
-    """
+    """A saved array with zeros between its records' fields, where any bytes may be."""
     array = np.load(io.BytesIO(content), allow_pickle=False)
     if array.dtype.names is None:
         return content
@@ -150,11 +136,7 @@ def _without_padding(content: bytes) -> bytes:
 
 
 def load_classifier(dump: bytes, n_features: int) -> Any:
-    """The classifier of a dump, for rows of so many features.
-
-    Raises DataError if it holds a class that is not kept (`estimator_checks`); for a damaged dump,
-    whatever comes.
-    """
+    """The classifier of a dump. DataError for a class that is not kept, any for damage."""
     check_dump(dump, n_features)  # every part of it is of a type that is kept, so all may be trusted
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -166,11 +148,6 @@ def load_classifier(dump: bytes, n_features: int) -> Any:
     return classifier
 
 
-def _path_in_files(path: str) -> str:
-    """The path of a class as files name it."""
-    return _IN_FILES.get(path, path)
-
-
 def is_kept(learner: Learner) -> bool:
     """Whether files may hold the learner's classifiers."""
     path = path_of(type(learner.unfitted(0)))
@@ -178,8 +155,7 @@ def is_kept(learner: Learner) -> bool:
 
 
 def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save: bool = True) -> None:
-    """Train on a few made-up rows, save and read the classifier, so that a long training cannot end
-    without a file. Local.
+    """Train, save and read on made-up rows, so that no long training ends without a file. Local.
 
     Learners of ours with plain options are known to be saved; the tests do so. It also compiles
     what kernels of ours the learner has, so call it on one rank of a node first; a rank whose
@@ -215,54 +191,55 @@ class FoundThreshold(NamedTuple):
     split: str
 
 
-def write_classifier(
-    path: Path | str,
-    classifier: Any,
-    *,
-    method: str,
-    learner: Learner,
-    label_names: Sequence[str],
-    n_features: int,
-    vocabulary: str,
-    split: str,
-    dense: bool,
-    margin_rows: np.ndarray,
-    margin_weights: np.ndarray,
-    cycle: int,
-    threshold: FoundThreshold | None = None,
-    about: Mapping[str, Any] | None = None,
-) -> None:
-    """Write the file, whole or not at all, in place of an older one. Local (call it on one rank, in
-    an agreed region).
+class MarginData(NamedTuple):
+    """The rows that a classifier was made from, of a cycle of the training (0: of all rows)."""
 
-    `margin_rows` (n, ascending row numbers of the training file) and `margin_weights` (n) are the
-    margin data of cycle `cycle`; without a `threshold` it is 0; `about` are more attributes
-    (validation_error, ...). Raises DataError if the file cannot be written.
+    rows: np.ndarray = np.empty(0, dtype=np.int64)  # (n) ascending numbers in the training file
+    weights: np.ndarray = np.empty(0, dtype=np.float32)  # (n)
+    cycle: int = 0
+
+
+class Origin(NamedTuple):
+    """The training of a classifier, as its file describes it."""
+
+    method: str
+    learner: Learner
+    split: str
+    label_names: Sequence[str]
+    n_features: int
+    vocabulary: str
+    dense: bool
+    more: Mapping[str, Any]  # attributes of the method (validation_error, ...)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The file's."""
+        path = _IN_FILES.get(self.learner.path, self.learner.path)
+        base = {"name": self.learner.name, "path": path, "options": dict(self.learner.options)}
+        found = {**self.more, "method": self.method, "base": json.dumps(base, default=str), "split": self.split}
+        sizes = {"n_features": int(self.n_features), "dense": bool(self.dense)}
+        return {**found, "vocabulary": self.vocabulary, **sizes, "scores": LOG_ODDS}
+
+
+def write_classifier(
+    path: Path | str, classifier: Any, origin: Origin, margin_data: MarginData, threshold: FoundThreshold | None = None
+) -> None:
+    """Write the file, whole or not at all, in place of an older one. Local; raises DataError.
+
+    Call it on one rank, in an agreed region. Without a `threshold` it is 0.
     """
-    path = Path(path)
-    base = {"name": learner.name, "path": _path_in_files(learner.path), "options": dict(learner.options)}
-    attrs = {
-        **(about or {}),
-        "method": method,
-        "base": json.dumps(base, default=str),
-        "split": split,
-        "vocabulary": vocabulary,
-        "n_features": int(n_features),
-        "dense": bool(dense),
-        "scores": LOG_ODDS,
-        **({} if threshold is None else dict(zip(THRESHOLDS, threshold[1:], strict=True))),
-    }
-    dump = dump_classifier(classifier)
+    path, dump = Path(path), dump_classifier(classifier)
+    attrs = origin.attributes | ({} if threshold is None else dict(zip(THRESHOLDS, threshold[1:], strict=True)))
     try:
         with temporary_path(mpi.self_comm(), path, overwrite=True) as temporary, editing(temporary, new=True, target=path) as file:
             stamp(file, "classifier")
             file.attrs.update(attrs)
-            write_strings(file, "label_names", list(label_names))
+            write_strings(file, "label_names", list(origin.label_names))
             file["classifier"] = np.frombuffer(dump, dtype=np.uint8)
             margin = file.create_group("margin")  # an implicit one would hold the time
-            margin["rows"] = np.asarray(margin_rows, dtype="<i8")
-            margin["weights"] = np.asarray(margin_weights, dtype="<f4")
-            margin.attrs["cycle"] = int(cycle)
+            margin["rows"] = np.asarray(margin_data.rows, dtype="<i8")
+            margin["weights"] = np.asarray(margin_data.weights, dtype="<f4")
+            margin.attrs["cycle"] = int(margin_data.cycle)
             if threshold is not None:
                 file.create_group("labels")["threshold"] = np.array([threshold.value])
     except OSError as error:
@@ -278,9 +255,7 @@ class ClassifierModel(Trained):
     """
 
     def __init__(self, path: Path | str) -> None:
-        """Raises DataError if the file is not a sound classifier of the format that this version
-        reads.
-        """
+        """Raises DataError if it is no sound classifier of this version's format."""
         self.path = Path(path)
         with open_stamped(path, "classifier", "hpcml train") as file:
             try:
@@ -306,7 +281,7 @@ class ClassifierModel(Trained):
             if (stored.shape, stored.dtype.str) != ((self.n_labels,), "<f8"):
                 raise ValueError("wrong thresholds")
             self.labels["threshold"] = map_dataset(self.path, stored)
-            check_thresholds(self.labels)
+            check_labels(self.labels)
         self.margin_rows, self.margin_weights = (map_dataset(self.path, file[f"margin/{name}"]) for name in ("rows", "weights"))
         types = (self.margin_rows.dtype.str, self.margin_weights.dtype.str, file["classifier"].dtype.str)
         if types != ("<i8", "<f4", "|u1") or file["classifier"].ndim != 1 or self.margin_rows.ndim != 1:
@@ -321,18 +296,11 @@ class ClassifierModel(Trained):
             self.base["name"] = name_of_now(self.base["name"], BASES)
 
     def scores(self, X: Any) -> np.ndarray:
-        """The scores (n_rows × n_labels float64) of X, dense or CSR as `dense` says. Raises
-        NonFiniteError, DataError.
-        """
-        return self._scores(self.classifier, X)
-
-    def _scores(self, classifier: Any, X: Any) -> np.ndarray:
-        return scores(classifier, X, self.n_classes, self.log_odds)
+        """Scores (n_rows × n_labels float64) of X. Raises NonFiniteError, DataError."""
+        return scores(self.classifier, X, self.n_classes, self.log_odds)
 
     def _load(self, dump: bytes | memoryview) -> Any:
-        """The classifier, once it is certain that it may be read and that it fits the rest.
-        Raises DataError.
-        """
+        """The classifier, once it is sound and fits the rest. Raises DataError."""
         try:
             if self.dense and 4 * self.n_features > max(SMALL, len(dump)):
                 raise ValueError(f"dense rows of {self.n_features} features")
@@ -345,7 +313,8 @@ class ClassifierModel(Trained):
             fits = fits and getattr(classifier, "n_features_in_", self.n_features) == self.n_features
             if fits and not isinstance(classifier, Constant):  # its width is that of its arrays
                 row = sp.csr_matrix((1, self.n_features), dtype=np.float32)
-                fits = self._scores(classifier, row.toarray() if self.dense else row).shape == (1, self.n_labels)
+                row = row.toarray() if self.dense else row
+                fits = scores(classifier, row, self.n_classes, self.log_odds).shape == (1, self.n_labels)
         except DataError as error:
             raise DataError(f"{self.path}: {error}; read only files of your own training") from None
         except ConfigError as error:

@@ -1,8 +1,6 @@
-"""The scores of labels that have several weight vectors each ("parts"): in stages, or by a vote of
-rounds.
+"""The scores of labels with several weight vectors each ("parts"): in stages, or by a vote.
 
-A rule takes the scores of some rows by each of a label's parts and gives one score, positive for
-"has the label".
+A rule makes one score of the scores by each part, positive for "has the label".
 """
 
 from __future__ import annotations
@@ -21,13 +19,11 @@ MOST_PARTS = 1000  # that are read
 
 @dataclass(frozen=True)
 class Stages:
-    """Rows that a stage scores above the cut go on to the next one, and rank above all that stay
-    behind.
+    """Rows scored above a stage's cut go on to the next one, and rank above all that stay behind.
 
     The rows of the last stage have the score v = Σ factor · score if that is above 0, else v / (1 −
-    v), so all are above −1. Below them, each stage has an interval of its own; the rows that never
-    left the first one are at most 1 − (number of stages). `biases` are added to the scores of the
-    stages.
+    v), so all are above −1. Below them, each stage has an interval of its own; rows that never left
+    the first one are at most 1 − (number of stages). `biases` are added to the stages' scores.
     """
 
     cut: float
@@ -47,8 +43,7 @@ class Stages:
                 placed = stage - last - 0.5 + 0.5 * (value / (1.0 + np.abs(value)))
             out = np.where(going, placed, out)
             going = going & (parts[stage] > self.cut)
-        scores: np.ndarray = out
-        return scores
+        return np.asarray(out)
 
 
 class Voter(NamedTuple):
@@ -60,8 +55,7 @@ class Voter(NamedTuple):
 
     def share(self, scores: np.ndarray) -> np.ndarray:
         """h of scores (n)."""
-        found: np.ndarray = self.values[np.minimum(np.searchsorted(self.bounds, scores), self.bounds.size - 1)]
-        return found
+        return np.asarray(self.values[np.minimum(np.searchsorted(self.bounds, scores), self.bounds.size - 1)])
 
 
 @dataclass(frozen=True)
@@ -71,9 +65,7 @@ class Votes:
     rounds: tuple[Voter, ...]
 
     def __call__(self, parts: np.ndarray) -> np.ndarray:
-        """The scores (n) of rows by their scores in each round; there may be fewer rounds than
-        parts.
-        """
+        """The scores (n) by those in each round; there may be fewer rounds than parts."""
         total, votes = np.zeros(parts.shape[1]), 0.0
         for scores, each in zip(parts, self.rounds, strict=False):
             total = total + each.vote * each.share(scores)
@@ -98,17 +90,13 @@ class Votes:
 
 
 def as_numbers(rounds: Iterable[Voter]) -> np.ndarray:
-    """The rounds of a vote as one array: of each how many bounds it has, its vote, the bounds
-    and the values. None ends with 0.
-    """
+    """A vote's rounds as an array: of each its bound count, vote, bounds, values; no last 0."""
     return np.concatenate([part for each in rounds for part in ([each.bounds.size, each.vote], each.bounds, each.values)])
 
 
 @dataclass(frozen=True)
 class Combination:
-    """The parts of a model's labels: their number, the columns that each has, and the rule that
-    combines them.
-    """
+    """The parts of a model's labels: how many, their columns, and the rule for them."""
 
     kind: str
     n_parts: int
@@ -118,9 +106,7 @@ class Combination:
 
     @classmethod
     def of(cls, attrs: Mapping[str, Any]) -> Combination | None:
-        """Of a model's attributes; None if its labels have one weight vector each. Raises
-        ValueError, TypeError or KeyError.
-        """
+        """Of a model's attributes; None of single vectors. ValueError, TypeError, KeyError."""
         if "combination" not in attrs:
             return None
         kind, n_parts, width = str(attrs["combination"]), int(attrs["parts"]), int(attrs["width"])
@@ -138,11 +124,7 @@ class Combination:
         return about | ({"cut": self.cut, "factors": np.array(self.factors)} if self.kind == STAGED else {})
 
     def rule(self, bias: float, constant: bool, numbers: np.ndarray) -> Rule:
-        """The rule of a label, from its `numbers` (zeros at the end may be missing); `constant`:
-        all rows have the score `bias`.
-
-        Raises ValueError.
-        """
+        """The rule of a label by its `numbers` (but last zeros); `constant`: all score `bias`."""
         if constant:
             return lambda parts: np.full(parts.shape[1], bias)
         if self.kind == BOOSTED:

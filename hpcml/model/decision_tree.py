@@ -1,6 +1,4 @@
-"""A decision tree that splits by information gain, without scikit-learn, which takes a second to
-import.
-"""
+"""A decision tree that splits by information gain, without scikit-learn's import of a second."""
 
 from __future__ import annotations
 
@@ -16,43 +14,22 @@ _DEEPEST = 2**31 - 1
 
 
 class DecisionTree:
-    """A classification tree of binary splits `value <= threshold` of one feature, which lower the
-    entropy most.
+    """A tree of binary splits `value <= threshold` of one feature that lower the entropy most.
 
     A node is split unless it is of one class, has fewer than 2 `min_samples_leaf` rows or is
     `max_depth` deep, or no split leaves `min_samples_leaf` rows on both sides. A threshold is
     half-way between two neighbouring values, rounded down to single precision. The trees are those
     of scikit-learn's `DecisionTreeClassifier(criterion="entropy")` but for splits that are equally
     good, of which that of the first feature and of the lowest values is taken, and for values less
-    than 1e-7 apart, which scikit-learn does not tell apart. They are a function of the rows,
-    whatever their order.
+    than 1e-7 apart, which it does not tell apart. They are a function of the rows in any order.
 
-    Every column is sorted once for the tree (Shafer, Agrawal & Mehta, "SPRINT", VLDB 1996). So
-    training takes time in proportion to rows × features × levels and 8 bytes for each value, beside
-    the rows.
+    Every column is sorted once for the tree (Shafer, Agrawal & Mehta, "SPRINT", VLDB 1996), so
+    training takes time in proportion to rows × features × levels and 8 bytes for each value.
 
-    Parameters
-    ----------
-    max_depth : int or None
-        The most splits between the root and a leaf.
-    min_samples_leaf : int
-        The fewest rows in a leaf.
-
-    Attributes
-    ----------
-    classes_ : ndarray (n_classes,), int64
-        The classes, ascending.
-    n_features_in_ : int
-        Number of features.
-    feature_ : ndarray (n_nodes,), int32
-        The feature of each node's split, −1 of a leaf. Node 0 is the root.
-    threshold_ : ndarray (n_nodes,), float32
-        Its threshold.
-    child_ : ndarray (n_nodes,), int32
-        The node for the rows whose values are at most the threshold; for the others it is the one
-        after.
-    count_ : ndarray (n_nodes, n_classes), int32
-        The training rows of each class.
+    Attributes, beside `classes_` (ascending) and `n_features_in_`: of each node, the root first,
+    `feature_` (int32) of its split, −1 of a leaf; `threshold_` (float32); `child_` (int32), the
+    node of rows at most the threshold, before that of the others; `count_` (n_classes, int32), its
+    rows.
     """
 
     filed_as = "hpcml.model.decision_tree.DecisionTree"
@@ -61,11 +38,9 @@ class DecisionTree:
         self.max_depth, self.min_samples_leaf = max_depth, min_samples_leaf
 
     def fit(self, X: Any, y: np.ndarray) -> DecisionTree:
-        """Grow the tree of the rows X (n_rows × n_features) and their classes y (n_rows, whole
-        numbers from 0); itself.
+        """Grow the tree of X (n_rows × n_features) and y (n_rows, classes from 0); itself.
 
-        Raises ValueError if a value is no finite single-precision number, or rows are too many for
-        a tree.
+        Raises ValueError for values that are not finite in single precision, or too many rows.
         """
         self.n_features_in_ = X.shape[1]
         X, n_rows = self._rows(X), X.shape[0]
@@ -93,9 +68,7 @@ class DecisionTree:
         return self
 
     def _rows(self, X: Any) -> np.ndarray:
-        """X in single precision, if it is dense and has the right width and finite numbers.
-        Raises ValueError.
-        """
+        """X in single precision. Raises ValueError if it is sparse, too wide or not finite."""
         if not isinstance(X, np.ndarray):
             raise ValueError("X: a tree wants dense rows")
         if X.shape[1] != self.n_features_in_:
@@ -106,44 +79,29 @@ class DecisionTree:
         return rows
 
     def apply(self, X: Any) -> np.ndarray:
-        """The leaf (n_rows, int32) of each row of X (n_rows × n_features). Raises ValueError as
-        `fit`.
-        """
+        """The leaf (n_rows, int32) of each row of X (n_rows × n_features). ValueError as `fit`."""
         leaves = np.empty(X.shape[0], dtype=np.int32)
         kernels.leaves(self._rows(X), self.feature_, self.threshold_, self.child_, leaves)
         return leaves
 
     def _shares(self) -> np.ndarray:
-        """The share of each class in each node."""
-        shares: np.ndarray = self.count_ / self.count_.sum(axis=1, keepdims=True)
-        return shares
+        return np.asarray(self.count_ / self.count_.sum(axis=1, keepdims=True))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The share of each class (n_rows × n_classes) among the training rows of each row's
-        leaf. Raises ValueError as `fit`.
-        """
-        shares: np.ndarray = self._shares()[self.apply(X)]
-        return shares
+        """Shares of classes (n_rows × n_classes) in rows' leaves. ValueError as `fit`."""
+        return np.asarray(self._shares()[self.apply(X)])
 
     def confidence(self, X: Any) -> np.ndarray:
-        """The largest share of a class less the second largest (n_rows). Raises ValueError as
-        `fit`.
-        """
+        """The largest share of a class less the second (n_rows). ValueError as `fit`."""
         ascending = np.sort(self._shares(), axis=1)
-        gaps: np.ndarray = (ascending[:, -1] - ascending[:, -2])[self.apply(X)]
-        return gaps
+        return np.asarray((ascending[:, -1] - ascending[:, -2])[self.apply(X)])
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most frequent class of each row's leaf, of several the first (n_rows). Raises
-        ValueError as `fit`.
-        """
-        predicted: np.ndarray = self.classes_[self.count_.argmax(axis=1)[self.apply(X)]]
-        return predicted
+        """The first most frequent class of each row's leaf (n_rows). ValueError as `fit`."""
+        return np.asarray(self.classes_[self.count_.argmax(axis=1)[self.apply(X)]])
 
     def check_arrays(self) -> None:
-        """Raise ValueError unless the arrays fit one another: of a classifier from a file the
-        kernels must be sure of that.
-        """
+        """Raise ValueError unless the arrays fit: kernels must be sure of a file's."""
         n, n_classes = self.feature_.size, self.classes_.size
         shapes = {"feature_": (n,), "threshold_": (n,), "child_": (n,), "count_": (n, n_classes)}
         for name, shape in shapes.items():
@@ -161,13 +119,10 @@ class DecisionTree:
 
 
 def _entropies(n_rows: int) -> np.ndarray:
-    """n log₂ n for n = 0 … n_rows as whole numbers, times a power of two such that sums for
-    `n_rows` rows do not overflow.
-    """
+    """n log₂ n for n = 0 … n_rows as whole numbers, times 2^k so that no sum overflows."""
     n = np.arange(n_rows + 1, dtype=np.float64)
     exact = n * np.log2(np.maximum(n, 1))
-    table: np.ndarray = np.rint(np.ldexp(exact, _FIXED_POINT - np.frexp(exact[-1] + 1)[1])).astype(np.int64)
-    return table
+    return np.asarray(np.rint(np.ldexp(exact, _FIXED_POINT - np.frexp(exact[-1] + 1)[1])).astype(np.int64))
 
 
 def _half_way(lows: np.ndarray, highs: np.ndarray) -> np.ndarray:
@@ -175,5 +130,4 @@ def _half_way(lows: np.ndarray, highs: np.ndarray) -> np.ndarray:
     low, high = (np.where(codes >> 31, codes ^ (1 << 31), ~codes).view(np.float32).astype(np.float64) for codes in (lows, highs))
     means = low / 2 + high / 2
     rounded = means.astype(np.float32)
-    thresholds: np.ndarray = np.where(rounded > means, np.nextafter(rounded, np.float32(-np.inf)), rounded)
-    return thresholds
+    return np.asarray(np.where(rounded > means, np.nextafter(rounded, np.float32(-np.inf)), rounded))

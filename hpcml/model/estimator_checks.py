@@ -1,5 +1,4 @@
-"""The classifiers that a file may hold, and for each what its prediction reads and how that must
-be.
+"""The classifiers that a file may hold, and for each what its prediction reads, and its checks.
 
 scikit-learn's compiled code (trees, gradient boosting, LIBSVM) and our kernels trust the arrays
 that they are given, so an array of a file that is too short is read beyond its end. Every attribute
@@ -15,49 +14,49 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml.errors import DataError
+from hpcml.model.attribute_checks import (
+    CLASSES,
+    WIDTH,
+    ArraySizes,
+    Check,
+    arrays_of_classes,
+    by_then,
+    equal,
+    exactly,
+    functions,
+    intercepts,
+    is_anything,
+    is_reals,
+    is_tree,
+    reals,
+)
 
 MAX_DEPTH = 5  # of estimators in estimators
-MAX_TREE_WIDTH = 1 << 25  # features of sparse rows: a tree takes 12 bytes for each
-
-
-class ArraySizes(NamedTuple):
-    """The sizes of which the shapes of an estimator's arrays are made."""
-
-    k: int  # classes
-    d: int  # features
-    p: int  # functions that decide: 1 for two classes, else one for each
-
-
-Check = Callable[[Any, ArraySizes], bool]
 
 
 class Kept(NamedTuple):
-    """A class that is kept.
+    """A class that is kept: its attributes, by whether prediction needs them.
 
     `reads` are the attributes that prediction reads and their checks, `carries` those that only
-    `fit` uses or that inform, `then` checks the whole and the estimators in it; it raises
-    ValueError or DataError. Options need no entry (`_check_options`).
+    `fit` uses or that inform, `then` checks the whole and the estimators in it (ValueError,
+    DataError). Options need no entry (`_check_options`).
     """
 
     reads: Mapping[str, Check]
-    carries: tuple[str, ...] = ()
+    carries: str = ""  # names, with blanks between
     then: Callable[[Any, ArraySizes, int], None] | None = None
     classifies: bool = True
 
 
 def class_path(module: str, name: str) -> str:
-    """The name by which a class of scikit-learn is imported, without the private modules; of
-    another class, where it is.
-    """
+    """The name that imports a class, for scikit-learn's without private modules."""
     if module.startswith("sklearn."):
         module = ".".join(part for part in module.split(".") if not part.startswith("_"))
     return f"{module}.{name}"
 
 
 def path_of(kind: type) -> str:
-    """The path of a class, as in KEPT; of a twin without scikit-learn that of the class that
-    files name.
-    """
+    """The path of a class as in KEPT; of a twin, that of the class that files name."""
     filed: str | None = vars(kind).get("filed_as")
     return filed or class_path(kind.__module__, kind.__qualname__)
 
@@ -72,11 +71,10 @@ def kept_classifiers() -> str:
 
 
 def check_classifier(classifier: Any, n_features: int) -> None:
-    """Refuse a classifier read from a file unless it is sound, for rows of so many features.
+    """Refuse a classifier of a file unless it is sound, for rows of so many features.
 
-    Takes away what prediction does not read, threads, and output to the terminal. Raises DataError
-    for a class that is not kept, ValueError (or what numpy raises for something of another type)
-    for an attribute that is not as it must be.
+    Takes away what prediction does not read, threads, and output. Raises DataError for a class that
+    is not kept, ValueError (or what numpy raises) for a bad attribute.
     """
     _check(classifier, n_features, 0)
     if not KEPT[path_of(type(classifier))].classifies:
@@ -91,7 +89,7 @@ def _check(part: Any, width: int, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise ValueError("too many classifiers lie in one another")
     kept, options = KEPT[path], _option_names(part)
-    for name in vars(part).keys() - options - kept.reads.keys() - set(kept.carries):
+    for name in vars(part).keys() - options - kept.reads.keys() - set(kept.carries.split()):
         delattr(part, name)
     _check_options(part, options)
     n_classes = _n_classes(part)
@@ -104,9 +102,7 @@ def _check(part: Any, width: int, depth: int) -> None:
 
 
 def _n_classes(part: Any) -> int:
-    """The number of classes; 0 of what has none. Raises ValueError unless they are ascending
-    numbers.
-    """
+    """The number of classes, 0 of none. Raises ValueError unless they ascend."""
     if not KEPT[path_of(type(part))].classifies and not hasattr(part, "classes_"):
         return 0
     classes = part.classes_
@@ -123,9 +119,8 @@ SILENT = {"n_jobs": None, "verbose": 0}  # what is done by ranks needs no thread
 
 
 def _option_names(part: Any) -> set[str]:
-    kind: Any = type(part)
-    names: set[str] = set(kind._get_param_names()) if hasattr(kind, "_get_param_names") else set()
-    return names.intersection(vars(part))
+    names: list[str] = getattr(type(part), "_get_param_names", list)()
+    return set(names).intersection(vars(part))
 
 
 def _check_options(part: Any, names: set[str]) -> None:
@@ -149,9 +144,7 @@ def _check_options(part: Any, names: set[str]) -> None:
 
 
 def _check_template(part: Any) -> None:
-    """Raise ValueError unless it is None or an estimator that is not fitted, of a class that is
-    kept.
-    """
+    """Raise ValueError unless it is None or an unfitted estimator that is kept."""
     if part is None or (isinstance(part, str) and part == "deprecated"):
         return
     if path_of(type(part)) not in KEPT or vars(part).keys() - _option_names(part):
@@ -170,82 +163,11 @@ def _is_plain(value: Any) -> bool:
     return value is None or type(value) in (bool, int, float, str)
 
 
-# Checks of attributes ------------------------------------------------------------------------------------------------
-
-
-def _is_reals(value: Any, shape: tuple[int, ...]) -> bool:
-    return isinstance(value, np.ndarray) and value.shape == shape and value.dtype in (np.float32, np.float64)
-
-
-def reals(*letters: str) -> Check:
-    """An array of real numbers; its shape by letters of `ArraySizes`."""
-    return lambda value, sizes: _is_reals(value, tuple(getattr(sizes, letter) for letter in letters))
-
-
-def equal(letter: str) -> Check:
-    """The very number of `ArraySizes`, alone."""
-
-    def check(value: Any, sizes: ArraySizes) -> bool:
-        return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == getattr(sizes, letter)
-
-    return check
-
-
-def exactly(expected: int | bool) -> Check:
-    """The very value."""
-    return lambda value, _: isinstance(value, (int, np.integer)) and value == expected
-
-
-def _functions(value: Any, sizes: ArraySizes) -> bool:
-    """The weights of each function that decides; of a single one some classes keep a vector."""
-    return _is_reals(value, (sizes.p, sizes.d)) or (sizes.p == 1 and _is_reals(value, (sizes.d,)))
-
-
-def _intercepts(value: Any, sizes: ArraySizes) -> bool:
-    """One number for each function, or one for all (0 where no intercept was wanted)."""
-    return _is_reals(value, (sizes.p,)) or (isinstance(value, (float, np.floating)) and bool(np.isfinite(value)))
-
-
-def _arrays_of_classes(*letters: str) -> Check:
-    """A list of an array of real numbers for each class; "r" is the rank of a class."""
-
-    def check(value: Any, sizes: ArraySizes) -> bool:
-        return (
-            isinstance(value, list)
-            and len(value) == sizes.k
-            and all(isinstance(a, np.ndarray) and a.dtype in (np.float32, np.float64) and a.ndim == len(letters) for a in value)
-            and all(n == sizes.d for a in value for n, letter in zip(a.shape, letters, strict=True) if letter == "d")
-        )
-
-    return check
-
-
-def _is_anything(_: Any, __: ArraySizes) -> bool:
-    """For what `then` checks."""
-    return True
-
-
 # Trees and what is made of them ----------------------------------------------------------------------------------------
-
-WIDTH = {"n_features_in_": equal("d")}
-CLASSES = {"classes_": _is_anything}  # by `_n_classes`
-
-
-def _is_tree(value: Any, sizes: ArraySizes) -> bool:
-    """A tree of one output whose nodes were checked before it was made (`dumps`)."""
-    from sklearn.tree._tree import Tree
-
-    return (
-        type(value) is Tree
-        and (value.n_features, value.n_outputs, value.max_n_classes) == (sizes.d, 1, max(1, sizes.k))
-        and sizes.d <= MAX_TREE_WIDTH
-    )
 
 
 def _check_members(part: Any, members: Any, widths: list[int], depth: int, kinds: tuple[str, ...] = ()) -> None:
-    """Raise ValueError unless there are estimators, of so many features each and (if given) of
-    these classes.
-    """
+    """Raise ValueError unless there are estimators of such widths and (if given) kinds."""
     if not isinstance(members, list) or not members or len(widths) != len(members):
         raise ValueError(f"the estimators of {type(part).__name__} are damaged")
     for member, width in zip(members, widths, strict=True):
@@ -285,9 +207,7 @@ def _check_bagging(bagging: Any, sizes: ArraySizes, depth: int) -> None:
 
 
 def _check_gradient_boosting(boosting: Any, sizes: ArraySizes, depth: int) -> None:
-    """The compiled code adds the values of `estimators_` (stages × functions) to scores (rows ×
-    functions).
-    """
+    """Its compiled code adds values of stages × functions to rows × functions."""
     trees = boosting.estimators_
     sound = isinstance(trees, np.ndarray) and trees.dtype == object and trees.ndim == 2 and trees.shape[0] >= 1
     if not sound or trees.shape[1] != sizes.p or sizes.k < 2:
@@ -304,36 +224,26 @@ def _check_gradient_boosting(boosting: Any, sizes: ArraySizes, depth: int) -> No
     boosting._loss = loss
 
 
-TREES = {**WIDTH, "n_outputs_": exactly(1), "tree_": _is_tree}
-FIT_OF_TREES = ("max_features_",)
-TREE_CLASSIFIER = Kept({**TREES, **CLASSES, "n_classes_": equal("k")}, FIT_OF_TREES)
-ENSEMBLE = {**WIDTH, **CLASSES, "n_classes_": equal("k"), "estimators_": _is_anything}
-FIT_OF_ENSEMBLES = (
-    "estimator_params",
-    "estimator",
-    "estimator_",
-    "_n_samples",
-    "_sample_weight",
-    "oob_score_",
-    "oob_decision_function_",
-)
-FOREST = Kept({**ENSEMBLE, "n_outputs_": exactly(1)}, (*FIT_OF_ENSEMBLES, "_n_samples_bootstrap"), _check_forest)
+TREES = {**WIDTH, "n_outputs_": exactly(1), "tree_": is_tree}
+TREE_CLASSIFIER = Kept({**TREES, **CLASSES, "n_classes_": equal("k")}, "max_features_")
+ENSEMBLE = {**WIDTH, **CLASSES, "n_classes_": equal("k"), "estimators_": is_anything}
+FIT_OF_ENSEMBLES = "estimator_params estimator estimator_ _n_samples _sample_weight oob_score_ oob_decision_function_"
+FOREST = Kept({**ENSEMBLE, "n_outputs_": exactly(1)}, f"{FIT_OF_ENSEMBLES} _n_samples_bootstrap", _check_forest)
 GRADIENT_BOOSTING = Kept(
-    {**ENSEMBLE, "n_trees_per_iteration_": equal("p"), "init_": _is_anything, "_loss": _is_anything},
-    ("alpha", "max_features_", "train_score_", "_rng", "n_estimators_", "oob_improvement_", "oob_scores_", "oob_score_"),
+    {**ENSEMBLE, "n_trees_per_iteration_": equal("p"), **by_then("init_ _loss")},
+    "alpha max_features_ train_score_ _rng n_estimators_ oob_improvement_ oob_scores_ oob_score_",
     _check_gradient_boosting,
 )
 
 # Vectors, densities, support vectors -----------------------------------------------------------------------------------
 
-LINEAR = {**WIDTH, "coef_": _functions, "intercept_": _intercepts}
+LINEAR = {**WIDTH, "coef_": functions, "intercept_": intercepts}
+LINEAR_CLASSIFIER = {**LINEAR, **CLASSES}
 FIT_OF_SGD = (
-    *("t_", "n_iter_", "_expanded_class_weight", "_loss_function_", "loss_function_", "loss", "penalty", "learning_rate"),
-    *("epsilon", "alpha", "l1_ratio", "eta0", "power_t", "average", "C"),
-    *("standard_coef_", "standard_intercept_", "_standard_coef", "_standard_intercept", "_average_coef", "_average_intercept"),
+    "t_ n_iter_ _expanded_class_weight _loss_function_ loss_function_ loss penalty learning_rate epsilon alpha l1_ratio eta0 "
+    "power_t average C standard_coef_ standard_intercept_ _standard_coef _standard_intercept _average_coef _average_intercept"
 )
-FIT_OF_PATHS = ("n_iter_", "Cs_", "scores_", "coefs_paths_", "C_", "l1_ratio_", "l1_ratios_")
-FIT_OF_COUNTS = ("class_count_", "feature_count_", "feature_all_")
+FIT_OF_COUNTS = "class_count_ feature_count_ feature_all_"
 COUNTS = {**WIDTH, **CLASSES, "feature_log_prob_": reals("k", "d"), "class_log_prior_": reals("k")}
 
 
@@ -349,9 +259,9 @@ def _check_linear(linear: Any, sizes: ArraySizes, _: int) -> None:
 
 
 def _check_quadratic(quadratic: Any, _: ArraySizes, __: int) -> None:
-    for rotation, scaling in zip(quadratic.rotations_, quadratic.scalings_, strict=True):
-        if rotation.shape[1:] != scaling.shape:
-            raise ValueError("the rotations of QuadraticDiscriminantAnalysis are damaged")
+    pairs = zip(quadratic.rotations_, quadratic.scalings_, strict=True)
+    if any(rotation.shape[1:] != scaling.shape for rotation, scaling in pairs):
+        raise ValueError("the rotations of QuadraticDiscriminantAnalysis are damaged")
 
 
 def _check_dummy(dummy: Any, _: ArraySizes, __: int) -> None:
@@ -365,7 +275,7 @@ def _check_dummy(dummy: Any, _: ArraySizes, __: int) -> None:
 def _check_categories(bayes: Any, sizes: ArraySizes, _: int) -> None:
     tables = bayes.feature_log_prob_
     sound = isinstance(tables, list) and len(tables) == sizes.d
-    if not sound or not all(isinstance(t, np.ndarray) and t.ndim == 2 and _is_reals(t, (sizes.k, t.shape[1])) for t in tables):
+    if not sound or not all(isinstance(t, np.ndarray) and t.ndim == 2 and is_reals(t, (sizes.k, t.shape[1])) for t in tables):
         raise ValueError("feature_log_prob_ of CategoricalNB is damaged")
     if not isinstance(bayes.n_categories_, np.ndarray) or bayes.n_categories_.tolist() != [table.shape[1] for table in tables]:
         raise ValueError("n_categories_ of CategoricalNB is damaged")
@@ -374,9 +284,8 @@ def _check_categories(bayes: Any, sizes: ArraySizes, _: int) -> None:
 def _check_support(svm: Any, sizes: ArraySizes, _: int) -> None:
     """LIBSVM is told only some of the sizes of its arrays."""
     counts, k = svm._n_support, sizes.k
-    if not (
-        isinstance(counts, np.ndarray) and counts.dtype == np.int32 and counts.shape == (k,) and k >= 2 and (counts >= 0).all()
-    ):
+    whole = isinstance(counts, np.ndarray) and counts.dtype == np.int32 and counts.shape == (k,)
+    if not whole or k < 2 or (counts < 0).any():
         raise ValueError("the support vectors are damaged")
     n, pairs = int(counts.sum(dtype=np.int64)), k * (k - 1) // 2
     shapes = {
@@ -398,80 +307,67 @@ def _check_support(svm: Any, sizes: ArraySizes, _: int) -> None:
         raise ValueError("the support vectors are damaged")
 
 
-def _check_own(classifier: Any, _: ArraySizes, __: int) -> None:
-    classifier.check_arrays()
-
-
-SUPPORT = dict.fromkeys(("support_", "support_vectors_", "_n_support", "dual_coef_", "_dual_coef_"), _is_anything)
-SUPPORT |= dict.fromkeys(("intercept_", "_intercept_", "_probA", "_probB", "_gamma", "_sparse"), _is_anything)
-FIT_OF_SUPPORT = ("nu", "C", "epsilon", "class_weight_", "fit_status_", "_num_iter", "shape_fit_", "n_iter_")
+SUPPORT = "support_ support_vectors_ _n_support dual_coef_ _dual_coef_ intercept_ _intercept_ _probA _probB _gamma _sparse"
 SUPPORT_VECTORS = Kept(
-    {**WIDTH, **CLASSES, **SUPPORT, "fit_status_": exactly(0)}, (*FIT_OF_SUPPORT, "_effective_probability"), _check_support
+    {**WIDTH, **CLASSES, **by_then(SUPPORT), "fit_status_": exactly(0)},
+    "nu C epsilon class_weight_ fit_status_ _num_iter shape_fit_ n_iter_ _effective_probability",
+    _check_support,
 )
-SGD = Kept({**LINEAR, **CLASSES}, FIT_OF_SGD, _check_linear)
+SGD = Kept(LINEAR_CLASSIFIER, FIT_OF_SGD, _check_linear)
+LOGISTIC = Kept(LINEAR_CLASSIFIER, "n_iter_ Cs_ scores_ coefs_paths_ C_ l1_ratio_ l1_ratios_", _check_linear)
 RIDGE = Kept(
-    {**LINEAR, "_label_binarizer": _is_anything},
-    ("classes_", "n_iter_", "solver_", "alpha_", "best_score_", "gcv_mode", "alpha_per_target", "cv_results_"),
+    {**LINEAR, "_label_binarizer": is_anything},
+    "classes_ n_iter_ solver_ alpha_ best_score_ gcv_mode alpha_per_target cv_results_",
     _check_ridge,
 )
 KERNELS = (
-    *("class_log_prior_", "class_size_", "value_count_", "precision_", "bandwidth_", "low_", "value_start_", "value_"),
-    *("value_mass_", "value_log_", "table_start_", "table_", "zero_log_", "floor_", "rounds_"),
+    "class_log_prior_ class_size_ value_count_ precision_ bandwidth_ low_ value_start_ value_ value_mass_ value_log_ "
+    "table_start_ table_ zero_log_ floor_ rounds_"
 )
-GAUSSIANS = ("class_log_prior_", "precision_", "mean_", "deviation_")
+
+
+def _own(names: str, carries: str = "") -> Kept:
+    """A classifier of ours, which checks its own arrays."""
+    return Kept({**WIDTH, **CLASSES, **by_then(names)}, carries, lambda classifier, _, __: classifier.check_arrays())
+
 
 # By path: the classes that files may hold. Those that do not classify are parts of others.
 KEPT: dict[str, Kept] = {
-    "hpcml.model.decision_tree.DecisionTree": Kept(
-        {**WIDTH, **CLASSES, **dict.fromkeys(("feature_", "threshold_", "child_", "count_"), _is_anything)},
-        ("max_depth", "min_samples_leaf"),
-        then=_check_own,
-    ),
+    "hpcml.model.decision_tree.DecisionTree": _own("feature_ threshold_ child_ count_", "max_depth min_samples_leaf"),
     "hpcml.model.learner.Constant": Kept(CLASSES),
-    "hpcml.model.gaussian_bayes.GaussianNB": Kept({**WIDTH, **CLASSES, **dict.fromkeys(GAUSSIANS, _is_anything)}, then=_check_own),
-    "hpcml.model.kernel_bayes.KernelNB": Kept({**WIDTH, **CLASSES, **dict.fromkeys(KERNELS, _is_anything)}, then=_check_own),
+    "hpcml.model.gaussian_bayes.GaussianNB": _own("class_log_prior_ precision_ mean_ deviation_"),
+    "hpcml.model.kernel_bayes.KernelNB": _own(KERNELS),
     "sklearn.discriminant_analysis.LinearDiscriminantAnalysis": Kept(
-        {**LINEAR, **CLASSES},
-        (
-            "priors_",
-            "_max_components",
-            "means_",
-            "xbar_",
-            "explained_variance_ratio_",
-            "scalings_",
-            "_n_features_out",
-            "covariance_",
-        ),
+        LINEAR_CLASSIFIER,
+        "priors_ _max_components means_ xbar_ explained_variance_ratio_ scalings_ _n_features_out covariance_",
         _check_linear,
     ),
     "sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis": Kept(
         {
             **{**WIDTH, **CLASSES, "priors_": reals("k"), "means_": reals("k", "d")},
-            **{"scalings_": _arrays_of_classes("r"), "rotations_": _arrays_of_classes("d", "r")},
+            **{"scalings_": arrays_of_classes("r"), "rotations_": arrays_of_classes("d", "r")},
         },
-        ("covariance_",),
+        "covariance_",
         _check_quadratic,
     ),
     "sklearn.dummy.DummyClassifier": Kept(
         {
             **{**WIDTH, **CLASSES, "n_classes_": equal("k"), "class_prior_": reals("k"), "n_outputs_": exactly(1)},
-            **{"sparse_output_": exactly(False), "_strategy": _is_anything},
+            **{"sparse_output_": exactly(False), "_strategy": is_anything},
         },
         then=_check_dummy,
     ),
     "sklearn.ensemble.AdaBoostClassifier": Kept(
-        {**ENSEMBLE, "estimator_weights_": _is_anything}, (*FIT_OF_ENSEMBLES, "estimator_errors_"), _check_boosting
+        {**ENSEMBLE, "estimator_weights_": is_anything}, f"{FIT_OF_ENSEMBLES} estimator_errors_", _check_boosting
     ),
     "sklearn.ensemble.BaggingClassifier": Kept(
-        {**ENSEMBLE, "estimators_features_": _is_anything},
-        (*FIT_OF_ENSEMBLES, "_max_samples", "_max_features", "_seeds"),
-        _check_bagging,
+        {**ENSEMBLE, "estimators_features_": is_anything}, f"{FIT_OF_ENSEMBLES} _max_samples _max_features _seeds", _check_bagging
     ),
     "sklearn.ensemble.ExtraTreesClassifier": FOREST,
     "sklearn.ensemble.GradientBoostingClassifier": GRADIENT_BOOSTING,
     "sklearn.ensemble.RandomForestClassifier": FOREST,
-    "sklearn.linear_model.LogisticRegression": Kept({**LINEAR, **CLASSES}, FIT_OF_PATHS, _check_linear),
-    "sklearn.linear_model.LogisticRegressionCV": Kept({**LINEAR, **CLASSES}, FIT_OF_PATHS, _check_linear),
+    "sklearn.linear_model.LogisticRegression": LOGISTIC,
+    "sklearn.linear_model.LogisticRegressionCV": LOGISTIC,
     "sklearn.linear_model.PassiveAggressiveClassifier": SGD,
     "sklearn.linear_model.Perceptron": SGD,
     "sklearn.linear_model.RidgeClassifier": RIDGE,
@@ -479,14 +375,12 @@ KEPT: dict[str, Kept] = {
     "sklearn.linear_model.SGDClassifier": SGD,
     "sklearn.naive_bayes.BernoulliNB": Kept(COUNTS, FIT_OF_COUNTS),
     "sklearn.naive_bayes.CategoricalNB": Kept(
-        {**COUNTS, "feature_log_prob_": _is_anything, "n_categories_": _is_anything},
-        ("category_count_", "class_count_"),
-        _check_categories,
+        {**COUNTS, **by_then("feature_log_prob_ n_categories_")}, "category_count_ class_count_", _check_categories
     ),
     "sklearn.naive_bayes.ComplementNB": Kept(COUNTS, FIT_OF_COUNTS),
     "sklearn.naive_bayes.GaussianNB": Kept(
         {**WIDTH, **CLASSES, "theta_": reals("k", "d"), "var_": reals("k", "d"), "class_prior_": reals("k")},
-        ("epsilon_", "class_count_"),
+        "epsilon_ class_count_",
     ),
     "sklearn.naive_bayes.MultinomialNB": Kept(COUNTS, FIT_OF_COUNTS),
     "sklearn.neighbors.NearestCentroid": Kept(
@@ -494,13 +388,13 @@ KEPT: dict[str, Kept] = {
             **{**WIDTH, **CLASSES, "centroids_": reals("k", "d"), "class_prior_": reals("k")},
             **{"within_class_std_dev_": reals("d"), "deviations_": reals("k", "d")},
         },
-        ("true_classes_",),
+        "true_classes_",
     ),
-    "sklearn.preprocessing.LabelBinarizer": Kept(CLASSES, ("y_type_", "sparse_input_"), classifies=False),
-    "sklearn.svm.LinearSVC": Kept({**LINEAR, **CLASSES}, ("n_iter_",), _check_linear),
+    "sklearn.preprocessing.LabelBinarizer": Kept(CLASSES, "y_type_ sparse_input_", classifies=False),
+    "sklearn.svm.LinearSVC": Kept(LINEAR_CLASSIFIER, "n_iter_", _check_linear),
     "sklearn.svm.NuSVC": SUPPORT_VECTORS,
     "sklearn.svm.SVC": SUPPORT_VECTORS,
     "sklearn.tree.DecisionTreeClassifier": TREE_CLASSIFIER,
-    "sklearn.tree.DecisionTreeRegressor": Kept(TREES, (*FIT_OF_TREES, "class_weight"), classifies=False),
+    "sklearn.tree.DecisionTreeRegressor": Kept(TREES, "max_features_ class_weight", classifies=False),
     "sklearn.tree.ExtraTreeClassifier": TREE_CLASSIFIER,
 }

@@ -7,20 +7,16 @@ from hpcml.model.kernel_bayes import JointNaiveBayes
 class GaussianNB(JointNaiveBayes, GaussianDensities):
     """Naive Bayes with a Gaussian per feature and class, as Weka's `NaiveBayes` has it.
 
-    Features are numeric; what a sparse row does not store is the value 0. A row of weight 2 is as
-    good as two rows; weights that sum to less than the number of rows, as those of boosting, are
-    scaled to sum to it. For feature j with m_j distinct values and range R_j in the training rows,
+    Features are numeric; rows that are sparse, or have weights, count as in `KernelNB`. For feature
+    j with m_j distinct values and range R_j in the training rows,
 
     - δ_j = R_j / (m_j − 1) is its precision, the mean gap between values; 0.01 if it has one value;
     - values, of training rows and of others, are rounded to multiples of δ_j;
-    - μ_jc and s_jc are mean and standard deviation (divided by n_c, the sum of weights) of the
-      values of class c, and
-      σ_jc = max(s_jc, δ_j / 6);
+    - μ_jc and s_jc are mean and standard deviation of the values of class c (divided by n_c, the
+      sum of weights), and σ_jc = max(s_jc, δ_j / 6);
     - P(v | c) = max(Φ((v − μ + δ/2) / σ) − Φ((v − μ − δ/2) / σ), 1e-75), in double precision as it
       stands: so it is 1e-75 from 8.3 σ above the mean on, but only from 18 σ below;
     - the prior is (n_c + 1) / (n + K) with K classes.
-
-    Rows of weight 0 are as if absent.
 
     Attributes
     ----------

@@ -1,6 +1,4 @@
-"""Naive Bayes with one Gaussian per feature and class, without scikit-learn: see
-`hpcml.model.gaussian_bayes`.
-"""
+"""Naive Bayes with a Gaussian per feature and class, without scikit-learn: see `gaussian_bayes`."""
 
 from __future__ import annotations
 
@@ -16,33 +14,15 @@ _PRECISION = 0.01  # of a feature with one value
 
 
 class GaussianDensities(JointBayes):
-    """The estimates of `hpcml.model.gaussian_bayes.GaussianNB`, for rows that are known to be
-    sound.
-    """
+    """The estimates of `hpcml.model.gaussian_bayes.GaussianNB`, for sound rows."""
 
     filed_as = "hpcml.model.gaussian_bayes.GaussianNB"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GaussianDensities:
-        """Estimate the Gaussians.
+        """Estimate the Gaussians of X (n_samples × n_features), with labels y (n_samples); itself.
 
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-        y : array of shape (n_samples,)
-            Labels.
-        sample_weight : array of shape (n_samples,), optional
-            Weights ≥ 0, not all 0; equal if not given.
-
-        Returns
-        -------
-        GaussianDensities
-            Itself.
-
-        Raises
-        ------
-        ValueError
-            If the arguments are not as described, or a feature's range is not a finite number.
+        `sample_weight` (n_samples): ≥ 0, not all 0; equal if not given. Raises ValueError for other
+        arguments, or if a feature's range is not a finite number.
         """
         X, labels, weights, totals = self._prepare(X, y, sample_weight)
         indptr, rows, data = by_column(X)
@@ -80,18 +60,7 @@ class GaussianDensities(JointBayes):
                 raise ValueError(f"{name} is damaged")
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the joint probabilities of X and the classes.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            log prior + Σ_j log P(x_j | c).
-        """
+        """log prior + Σ_j log P(x_j | c) of rows and classes (n_samples × n_classes)."""
         X = self._rows(X)
         joint = np.tile(self.class_log_prior_, (X.shape[0], 1))
         if sp.issparse(X):

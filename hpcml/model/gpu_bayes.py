@@ -8,6 +8,7 @@ say nothing of it: what they hold is scored on the CPU.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -27,9 +28,7 @@ _TRAINED: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()  # a cla
 
 @mpi.collective
 def choose_device(comm: mpi.Comm) -> None:
-    """Collective over `comm`. Give each rank a device, in turn among the ranks of a node. Raises
-    ConfigError if there is none.
-    """
+    """Collective over `comm`. Give each rank a GPU of its node in turn; ConfigError if none."""
     with mpi.on_node(comm) as node:
         place = node.rank
     with mpi.agreed(comm, "looking for a GPU"):
@@ -44,33 +43,27 @@ def choose_device(comm: mpi.Comm) -> None:
             device.select(place % n_devices)
 
 
-class _told:
+@contextmanager
+def _told() -> Iterator[None]:
     """Turn refusals of the device into a DataError."""
+    from hpcml.kernels import device
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        from hpcml.kernels import device
-
-        if isinstance(error, device.ERRORS):
-            text = " ".join(str(error).split())
-            raise DataError(f"--device gpu: the device refuses: {text}; use fewer ranks for each device, or the CPU") from None
+    try:
+        yield
+    except device.ERRORS as error:
+        text = " ".join(str(error).split())
+        raise DataError(f"--device gpu: the device refuses: {text}; use fewer ranks for each device, or the CPU") from None
 
 
 class _OnGpu(JointBayes):
     """The base of both: rows go to the device in blocks, and their results come back."""
 
     def _sent(self) -> tuple[Any, ...]:
-        """(kernel for dense rows, kernel for CSR rows, arrays, zeros (d, K) log P'(0 | c));
-        arrays are on the device.
-        """
+        """Kernels for dense and CSR rows, arrays on the device, zeros (d, K) log P'(0 | c)."""
         raise AssertionError("a subclass says")
 
     def _joint_on_device(self, X: Any) -> Iterator[tuple[slice, Any]]:
-        """Blocks of rows, and the logarithms of joint probabilities of each on the device (rows
-        of the block × n_classes).
-        """
+        """Blocks of rows, with their joint log probabilities on the device."""
         from hpcml.kernels import device
 
         if self not in _TRAINED:
@@ -98,23 +91,7 @@ class _OnGpu(JointBayes):
             yield block, joint
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the joint probabilities of X and the classes, as the CPU's.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            log prior + Σ_j log P'(x_j | c).
-
-        Raises
-        ------
-        DataError
-            If the device refuses, for instance for want of memory.
-        """
+        """log prior + Σ_j log P'(x_j | c) (n_samples × n_classes). DataError: no memory."""
         X = self._taken(X)
         out = np.empty((X.shape[0], self.classes_.size))
         with _told():
@@ -123,9 +100,7 @@ class _OnGpu(JointBayes):
         return out
 
     def confidence(self, X: Any) -> np.ndarray:
-        """The largest probability of a class less the second largest (n_samples); X and errors
-        as above.
-        """
+        """The largest probability less the second (n_samples). Raises DataError."""
         from hpcml.kernels import device
 
         X = self._taken(X)

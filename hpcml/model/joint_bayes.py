@@ -1,9 +1,8 @@
-"""The base of naive Bayes classifiers: from rows by feature to probabilities of classes. No
-scikit-learn, which takes a second.
-"""
+"""The base of naive Bayes: from rows by feature to probabilities; no import of scikit-learn."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,9 @@ FLOOR = 1e-75  # the least probability, Weka's
 
 
 class JointBayes:
-    """The base of classifiers with logarithms of joint probabilities of rows and classes
-    (`predict_joint_log_proba`).
+    """The base of classifiers with joint log probabilities (`predict_joint_log_proba`).
 
-    X is a C-contiguous array or a CSR matrix of float32 or float64. A subclass for users checks
-    more of what it is given.
+    X is a C-contiguous array or a CSR matrix of float32 or float64; a subclass for users checks it.
     """
 
     classes_: np.ndarray
@@ -43,10 +40,10 @@ class JointBayes:
         return X
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
-        """Rows that have a weight, their classes' numbers, their weights, and each class's sum.
+        """Rows with a weight, their classes' numbers, their weights, each class's sum.
 
-        Weights stand for repeated rows; those that sum to less than the number of rows, as in
-        boosting, are scaled to it. Sets `classes_` and `class_log_prior_`.
+        Weights below 1 a row, as in boosting, are scaled to it. Sets `classes_`,
+        `class_log_prior_`.
         """
         X, y, weights = self._training_rows(X, y, sample_weight)
         self.classes_, labels = np.unique(y, return_inverse=True)
@@ -70,89 +67,39 @@ class JointBayes:
         raise AssertionError("a subclass says")
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of `predict_proba`.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Logarithms of the classes' probabilities.
-        """
-        joint = self.predict_joint_log_proba(X)
-        logarithms = np.empty_like(joint)
-        kernels.log_shares(joint, logarithms)
-        return logarithms
+        """Logarithms of `predict_proba` (n_samples × n_classes)."""
+        return _filled(kernels.log_shares, self.predict_joint_log_proba(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Probabilities, in the order of `classes_`.
-        """
-        joint = self.predict_joint_log_proba(X)
-        probabilities = np.empty_like(joint)
-        kernels.shares(joint, probabilities)
-        return probabilities
+        """Probabilities of the classes (n_samples × n_classes), in `classes_`' order."""
+        return _filled(kernels.shares, self.predict_joint_log_proba(X))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Log-odds.
+        """Of two classes the log-odds of `classes_[1]` (n_samples); else of each class.
 
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Of two classes: the log-odds of `classes_[1]`. Else log p_c − log(1 − p_c) of every
-                class c (∞ of a single one).
+        log p_c − log(1 − p_c) of every class c (n_samples × n_classes; ∞ of a single one).
         """
         joint = self.predict_joint_log_proba(X)
-        odds: np.ndarray
-        if self.classes_.size == 2:
-            odds = joint[:, 1] - joint[:, 0]
-            return odds
-        odds = np.empty_like(joint)
-        kernels.log_odds(joint, odds)
-        return odds
+        return np.asarray(joint[:, 1] - joint[:, 0]) if self.classes_.size == 2 else _filled(kernels.log_odds, joint)
 
     def confidence(self, X: Any) -> np.ndarray:
-        """The largest probability of a class less the second largest (n_samples); X as in
-        `predict_proba`.
-        """
+        """The largest probability of a class less the second largest (n_samples)."""
         joint = self.predict_joint_log_proba(X)
         out = np.empty(joint.shape[0])
         kernels.gaps(joint, out)
         return out
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable classes.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels; of equally probable ones the first of `classes_`.
-        """
+        """The most probable classes (n_samples), of equal ones the first of `classes_`."""
         best = self.predict_joint_log_proba(X).argmax(axis=1)
-        labels: np.ndarray = self.classes_[best]
-        return labels
+        return np.asarray(self.classes_[best])
+
+
+def _filled(kernel: Callable[[np.ndarray, np.ndarray], None], joint: np.ndarray) -> np.ndarray:
+    """What a kernel makes of every joint probability."""
+    out = np.empty_like(joint)
+    kernel(joint, out)
+    return out
 
 
 def canonical(X: Any) -> Any:
@@ -174,9 +121,7 @@ def by_column(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def count_values(indptr: np.ndarray, data: np.ndarray, has_zero: np.ndarray, limit: int = FEW) -> np.ndarray:
-    """The number of distinct values of every feature; a column is only sorted if it has more
-    than `limit`.
-    """
+    """The number of distinct values of every feature; only many (> `limit`) are sorted."""
     counts = np.zeros(has_zero.size, np.int64)
     density.count_values(indptr, data, has_zero, np.empty(limit + 1), counts)
     for j in np.flatnonzero(counts > limit):
@@ -187,9 +132,7 @@ def count_values(indptr: np.ndarray, data: np.ndarray, has_zero: np.ndarray, lim
 
 
 def rounded(values: np.ndarray, precision: np.ndarray | float) -> np.ndarray:
-    """The nearest multiples of the precision (of even ones, where two are as near); values
-    themselves where it is 0.
-    """
+    """The nearest multiples of the precision (even ones of two), or values where it is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         nearest: np.ndarray = np.where(np.asarray(precision) > 0, np.rint(values / precision) * precision, values)
     return nearest

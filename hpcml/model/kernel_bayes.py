@@ -33,12 +33,12 @@ class JointNaiveBayes(ClassifierMixin, BaseEstimator, JointBayes):
 
 
 class KernelNB(JointNaiveBayes, KernelDensities):
-    """Naive Bayes with a Gaussian kernel density estimate per feature and class, as `NaiveBayes -K`
-    of Weka 3.9 has it.
+    """Naive Bayes with Gaussian kernel densities per feature and class, as Weka 3.9's `-K`.
 
     Features are numeric; what a sparse row does not store is the value 0. A row of weight 2 is as
-    good as two rows; weights that sum to less than the number of rows, as those of boosting, are
-    scaled to sum to it. For feature j with m_j distinct values and range R_j in the training rows,
+    good as two rows, one of weight 0 as if absent; weights that sum to less than the number of
+    rows, as those of boosting, are scaled to sum to it. For feature j with m_j distinct values and
+    range R_j in the training rows,
 
     - δ_j = max(R_j / (m_j − 1), 1e-6) is its precision, the mean gap between values; a feature with
       one value is ignored;
@@ -56,13 +56,12 @@ class KernelNB(JointNaiveBayes, KernelDensities):
     values of a class, by 8.3 h or more, Weka's P is 0, for it is a difference of numbers near 1;
     here it falls on, as it does above them in both.
 
-    Rows of weight 0 are as if absent. Features with at most 64 values that recur (m_j² rows or
-    more) are summed exactly, the others are looked up in tables of at most 3 √n_c + 140 cells of 80
-    bytes for each class. P's relative error is below 1e-6 where it is above 1e-13, and below 0.4
-    next to 1e-75. Training takes time in proportion to the rows, times their logarithm where values
-    are counted; the time to predict a row does not depend on their number. The prediction for a row
-    has the same bits whatever the other rows given; that for a sparse matrix and for the same one
-    dense may differ by rounding.
+    Features with at most 64 values that recur (m_j² rows or more) are summed exactly, the others
+    are looked up in tables of at most 3 √n_c + 140 cells of 80 bytes for each class. P's relative
+    error is below 1e-6 where it is above 1e-13, and below 0.4 next to 1e-75. Training takes time in
+    proportion to the rows, times their logarithm where values are counted; the time to predict a
+    row does not depend on their number. The prediction for a row has the same bits whatever the
+    other rows given; that for a sparse matrix and for the same one dense may differ by rounding.
 
     Classifiers of files from before version 0.12 have no rounds_: v is not rounded and P' = max(P,
     1e-75), as in Weka before December 2019 (3.6). Those from before version 0.9 have floor_ = 0:

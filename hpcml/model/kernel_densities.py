@@ -1,6 +1,4 @@
-"""Naive Bayes with kernel density estimates, without scikit-learn: see
-`hpcml.model.kernel_bayes`.
-"""
+"""Naive Bayes with kernel density estimates, without scikit-learn: see `kernel_bayes`."""
 
 from __future__ import annotations
 
@@ -37,27 +35,10 @@ class KernelDensities(JointBayes):
     floor_, rounds_ = 0.0, False  # of files that do not say
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Estimate the densities.
+        """Estimate the densities of X (n_samples × n_features), with labels y; itself.
 
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-        y : array of shape (n_samples,)
-            Labels.
-        sample_weight : array of shape (n_samples,), optional
-            Weights ≥ 0, not all 0; equal if not given.
-
-        Returns
-        -------
-        Self
-            Itself.
-
-        Raises
-        ------
-        ValueError
-            If the arguments are not as described, or a feature's range or its values' mean gap is
-            not a normal number.
+        `sample_weight` (n_samples): ≥ 0, not all 0; equal if not given. Raises ValueError for other
+        arguments, or if a feature's range or its values' mean gap is not a normal number.
         """
         X, labels, weights, totals = self._prepare(X, y, sample_weight)
         self.class_size_, self.floor_, self.rounds_ = totals, FLOOR, True
@@ -96,7 +77,6 @@ class KernelDensities(JointBayes):
         kernels.log_zeros(self._density(), self.zero_log_)
 
     def _fit_values(self, columns: _Columns, has_zero: np.ndarray, zero_masses: np.ndarray, few: np.ndarray) -> None:
-        """The values of the features that are `few`."""
         self.value_start_ = offsets(np.where(few, self.value_count_, 0))
         self.value_ = np.empty(self.value_start_[-1])
         self.value_mass_ = np.zeros((self.value_.size, self.classes_.size))
@@ -107,7 +87,6 @@ class KernelDensities(JointBayes):
         kernels.log_values(self._density(), self.value_log_)
 
     def _fit_tables(self, columns: _Columns, zero_masses: np.ndarray, ranges: np.ndarray, many: np.ndarray) -> None:
-        """The tables of the features that are `many`."""
         n_classes = self.classes_.size
         sources = np.zeros(ranges.shape, np.int64)  # cells with values in them
         sources[many] = (ranges[many] * (kernels.PER_BANDWIDTH / self.bandwidth_[many])).astype(np.int64) + 1
@@ -129,9 +108,7 @@ class KernelDensities(JointBayes):
                 kernels.tabulate(moments[starts[c] : starts[c + 1]], derivatives, self.table_[first:last])
 
     def _moments(self, columns: _Columns, zero_masses: np.ndarray, j: int, starts: np.ndarray) -> np.ndarray:
-        """The moments of the values of feature j, class after class; `starts` (n_classes + 1)
-        are the classes' first cells.
-        """
+        """The moments of feature j, class after class, whose first cells are `starts`."""
         begin, end = columns.indptr[j : j + 2]
         place = self.low_[j], self.bandwidth_[j], starts, np.zeros((starts[-1], kernels.ORDER))
         values = rounded(columns.data[begin:end], self.precision_[j])
@@ -165,9 +142,7 @@ class KernelDensities(JointBayes):
         return np.array([[float(kernels.reach(ratio, _FAR)) for ratio in of] for of in ratios.tolist()]).reshape(ratios.shape)
 
     def check_arrays(self) -> None:
-        """Raise ValueError unless the arrays fit one another: of a classifier from a file the
-        kernels must be sure of that.
-        """
+        """Raise ValueError unless the arrays fit: kernels must be sure of a file's."""
         d, k, n_values = self.n_features_in_, self.classes_.size, self.value_.size
         shapes = {
             **{"class_log_prior_": (k,), "class_size_": (k,), "value_count_": (d,), "precision_": (d,)},
@@ -189,18 +164,7 @@ class KernelDensities(JointBayes):
                 raise ValueError("starts are damaged")
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the joint probabilities of X and the classes.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            log prior + Σ_j log P'(x_j | c).
-        """
+        """log prior + Σ_j log P'(x_j | c) of rows and classes (n_samples × n_classes)."""
         X = self._rows(X)
         joint = np.tile(self.class_log_prior_, (X.shape[0], 1))
         if sp.issparse(X):

@@ -1,12 +1,11 @@
-"""Base learners: scikit-learn classifiers that a method trains many times over, and what it asks of
-them afterwards.
+"""Base learners: scikit-learn classifiers that a method trains many times, and what it asks of
+them.
 
-A learner is named on the command line (`tree max_depth=5`,
-`sklearn.linear_model.LogisticRegression C=0.5`). Its classifiers are asked for two things: how sure
-they are of a row (`confidence`), and a score per label as our linear models have one (`scores`,
-positive for "has the label"). Classes are the numbers 0 .. n_classes−1; a classifier may have seen
-only some of them. Trees, naive Bayes and linear classifiers give a row the same bits whatever the
-rows around it.
+A learner is named on the command line (`tree max_depth=5`, `sklearn.linear_model.LogisticRegression
+C=0.5`). Its classifiers are asked for two things: how sure they are of a row (`confidence`), and a
+score per label as our linear models have one (`scores`, positive for "has the label"). Classes are
+the numbers 0 .. n_classes−1; a classifier may have seen only some of them. Trees, naive Bayes and
+linear classifiers give a row the same bits whatever the rows around it.
 """
 
 from __future__ import annotations
@@ -38,9 +37,7 @@ _REFUSALS = (ValueError, TypeError, ArithmeticError, RuntimeError, IndexError, A
 
 @dataclass(frozen=True)
 class KnownLearner:
-    """A learner with a short name: the class, the options it has unless the user gives others,
-    and one line about it.
-    """
+    """A learner with a short name: its class, options unless others are given, a line about it."""
 
     path: str
     options: dict[str, Any]
@@ -48,50 +45,36 @@ class KnownLearner:
     prefers_dense: bool = False
 
 
+SKLEARN_TREE, TREE = "sklearn.tree.DecisionTreeClassifier", "hpcml.model.decision_tree.DecisionTree"
+KERNEL_NB, GAUSSIAN_NB = "hpcml.model.kernel_bayes.KernelNB", "hpcml.model.gaussian_bayes.GaussianNB"
+C45, STUMP = {"criterion": "entropy", "min_samples_leaf": 2}, {"criterion": "entropy", "max_depth": 1}
 LEARNERS: dict[str, KnownLearner] = {
-    "tree": KnownLearner(
-        "sklearn.tree.DecisionTreeClassifier",
-        {"criterion": "entropy", "min_samples_leaf": 2},
-        "decision tree that splits by information gain, as C4.5 does",
-        prefers_dense=True,
-    ),
-    "stump": KnownLearner(
-        "sklearn.tree.DecisionTreeClassifier",
-        {"criterion": "entropy", "max_depth": 1},
-        "decision tree of a single split",
-        prefers_dense=True,
-    ),
+    "tree": KnownLearner(SKLEARN_TREE, C45, "decision tree that splits by information gain, as C4.5 does", prefers_dense=True),
+    "stump": KnownLearner(SKLEARN_TREE, STUMP, "decision tree of a single split", prefers_dense=True),
     "linear-svm": KnownLearner("sklearn.svm.LinearSVC", {}, "linear SVM with squared hinge loss (LIBLINEAR's L2 loss)"),
-    "kernel-nb": KnownLearner("hpcml.model.kernel_bayes.KernelNB", {}, "naive Bayes with kernel density estimates, Weka's -K"),
-    "gaussian-nb": KnownLearner(
-        "hpcml.model.gaussian_bayes.GaussianNB", {}, "naive Bayes with a Gaussian per feature and class, as Weka's"
-    ),
+    "kernel-nb": KnownLearner(KERNEL_NB, {}, "naive Bayes with kernel density estimates, Weka's -K"),
+    "gaussian-nb": KnownLearner(GAUSSIAN_NB, {}, "naive Bayes with a Gaussian per feature and class, as Weka's"),
 }
-
 
 # Learners of ours that have a twin without scikit-learn, which takes a second to import: the class that trains in its place.
 PLAIN = {
-    "hpcml.model.kernel_bayes.KernelNB": "hpcml.model.kernel_densities.KernelDensities",
-    "hpcml.model.gaussian_bayes.GaussianNB": "hpcml.model.gaussian_densities.GaussianDensities",
-    "hpcml.model.learner.Constant": "hpcml.model.learner.Constant",
-    "hpcml.model.decision_tree.DecisionTree": "hpcml.model.decision_tree.DecisionTree",
+    KERNEL_NB: "hpcml.model.kernel_densities.KernelDensities",
+    GAUSSIAN_NB: "hpcml.model.gaussian_densities.GaussianDensities",
+    **{path: path for path in ("hpcml.model.learner.Constant", TREE)},
 }
 
-
-# Of scikit-learn's learners, by short name: the class of PLAIN that trains in their place on dense rows, if it has the options.
-TREE = "hpcml.model.decision_tree.DecisionTree"
-ON_DENSE_ROWS = {"tree": TREE, "stump": TREE}
+# Of scikit-learn's learners, by short name: those in whose place TREE trains on dense rows, if it has the options.
+ON_DENSE_ROWS = ("tree", "stump")
 _TREE_OPTIONS: dict[str, Callable[[Any], bool]] = {
     "criterion": lambda value: bool(value == "entropy"),
     "max_depth": lambda value: value is None or (type(value) is int and value > 0),
     "min_samples_leaf": lambda value: type(value) is int and value > 0,
 }
 
-
 # Learners of PLAIN that have a twin which scores rows on a GPU.
 ON_GPU = {
-    "hpcml.model.kernel_bayes.KernelNB": "hpcml.model.gpu_bayes.KernelDensitiesOnGpu",
-    "hpcml.model.gaussian_bayes.GaussianNB": "hpcml.model.gpu_bayes.GaussianDensitiesOnGpu",
+    KERNEL_NB: "hpcml.model.gpu_bayes.KernelDensitiesOnGpu",
+    GAUSSIAN_NB: "hpcml.model.gpu_bayes.GaussianDensitiesOnGpu",
 }
 
 
@@ -130,14 +113,11 @@ class Learner:
         return " ".join([self.name, *(f"{key}={value}" for key, value in self.options)])
 
     @cached_property
-    def _class(self) -> Callable[..., Any]:
-        found: Callable[..., Any] = _import(self.path)
-        return found
+    def _class(self) -> Any:
+        return _import(self.path)
 
     def make(self, seed: int) -> Any:
-        """A new classifier, not yet fitted; `seed` is its random_state if it has one that the
-        user has not given.
-        """
+        """A new classifier to fit; `seed` is its random_state unless the user gave one."""
         classifier = self._class(**dict(self.options))
         if "random_state" in classifier.get_params(deep=False) and "random_state" not in dict(self.options):
             classifier.set_params(random_state=int(seed) % _SEEDS)
@@ -150,9 +130,7 @@ class Learner:
 
     @property
     def _has_tree(self) -> bool:
-        """Whether our decision tree has all its options. Of others scikit-learn's makes what it
-        can.
-        """
+        """Whether our decision tree has all its options; else scikit-learn's trains."""
         known = all(name in _TREE_OPTIONS and _TREE_OPTIONS[name](value) for name, value in self.options)
         return self.name in ON_DENSE_ROWS and known
 
@@ -162,13 +140,11 @@ class Learner:
             return _named(ON_GPU[self.path])()
         if self._has_tree:
             options = {name: value for name, value in self.options if name != "criterion"}
-            return plain_class(ON_DENSE_ROWS[self.name])(**options) if dense else self.make(seed)
+            return plain_class(TREE)(**options) if dense else self.make(seed)
         return plain_class(self.path)() if self.has_twin else self.make(seed)
 
     def moved_to_gpu(self) -> Learner:
-        """The learner whose classifiers score rows on a GPU. Raises ConfigError if there is
-        none.
-        """
+        """The learner whose classifiers score on a GPU. Raises ConfigError if none."""
         if self.path not in ON_GPU:
             able = " and ".join(sorted(name for name, known in LEARNERS.items() if known.path in ON_GPU))
             raise ConfigError(f"--device gpu: {self.name} has nothing for a GPU, only {able} have; leave it out")
@@ -189,9 +165,7 @@ class Learner:
         return bool(get_tags(self.make(0)).input_tags.sparse)
 
     def wants_dense(self, n_rows: int, n_features: int, nnz: int) -> bool:
-        """Whether rows of such a data set (all of it, never a part: it must not depend on the
-        rank) should be dense float32.
-        """
+        """Whether all rows of such a data set (not a rank's) should be dense float32."""
         density = nnz / max(1, n_rows * n_features)
         return density >= (OFTEN_DENSE if self.prefers_dense else ALWAYS_DENSE) or not self.accepts_sparse
 
@@ -210,8 +184,7 @@ class Constant:
 
 
 def parse_learner(tokens: Sequence[str]) -> Learner:
-    """The learner that `tokens` name: one of LEARNERS or the dotted path of a scikit-learn
-    classifier, then key=value.
+    """The learner of `tokens`: of LEARNERS, or a scikit-learn class's path; then key=value.
 
     Values are Python literals, otherwise the text itself. Raises ConfigError.
     """
@@ -259,16 +232,13 @@ def _import(path: str) -> Any:
 
 
 def _check(learner: Learner) -> None:
-    """Raise ConfigError unless the learner is a classifier that says how sure it is, and all its
-    options are sound.
-    """
+    """Raise ConfigError unless it is a classifier that says how sure it is, with sound options."""
     from sklearn.base import BaseEstimator, is_classifier
 
     kind, given = learner._class, dict(learner.options)
     if not (isinstance(kind, type) and issubclass(kind, BaseEstimator)):
         raise ConfigError(f"--base {learner.name}: {learner.path} is not a scikit-learn classifier")
-    estimator: Any = kind
-    known: list[str] = estimator._get_param_names()
+    known = learner._class._get_param_names()
     for key in given:
         if key not in known:
             near = nearest(key, known) or f"see scikit-learn's documentation of {kind.__name__}"
@@ -294,8 +264,7 @@ def one_line(error: Exception) -> str:
 
 
 def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
-    """A classifier fitted to X (n_rows × n_features, dense or CSR float32) and y (n_rows, classes);
-    `Constant` for one class.
+    """A classifier of X (n_rows × n_features, dense or CSR float32) and y; maybe a `Constant`.
 
     Its warnings are not shown: a learner that stops at its own limit has stopped. Raises
     ConfigError if it refuses the rows.
@@ -324,18 +293,14 @@ def confidence(classifier: Any, X: Any) -> np.ndarray:
     if hasattr(classifier, "confidence"):
         return _numbers(classifier, "confidence", X)
     values = _numbers(classifier, "predict_proba" if hasattr(classifier, "predict_proba") else "decision_function", X)
-    gaps: np.ndarray
     if values.ndim == 1:
-        gaps = np.abs(values)
-        return gaps
+        return np.asarray(np.abs(values))
     first, second = np.partition(values, -2, axis=1)[:, -2:].T[::-1]
-    gaps = first - second
-    return gaps
+    return np.asarray(first - second)
 
 
 def scores(classifier: Any, X: Any, n_classes: int, log_odds: bool = True) -> np.ndarray:
-    """The scores (n_rows × n_labels float64) of X: one label for two classes (is it class 1), else
-    a label for each class.
+    """Scores of X (n_rows × n_labels float64): one label for two classes (is it 1), else each.
 
     Two classes: the decision function, the log-odds, or 2 p₁ − 1. More: the class's value (see
     `class_values`) minus the largest value of another class; LOWEST for a class that the classifier
@@ -366,9 +331,7 @@ def scores(classifier: Any, X: Any, n_classes: int, log_odds: bool = True) -> np
 
 
 def _signed(out: np.ndarray, has: np.ndarray) -> np.ndarray:
-    """`out` with a value above 0 exactly where `has`, for rounding and ties can take the sign of
-    a score.
-    """
+    """`out`, above 0 exactly where `has`: rounding and ties can take the sign of a score."""
     out[has] = np.maximum(out[has], _ABOVE_0)
     out[~has] = np.minimum(out[~has], 0.0)
     return out
@@ -402,19 +365,13 @@ def class_values(classifier: Any, X: Any, log_odds: bool = True) -> np.ndarray:
 
 
 def _as_taken(classifier: Any, X: Any) -> Any:
-    """Rows in double precision, but for trees, which want float32, and our own learners, which
-    take either.
-    """
+    """Rows in double precision, but for trees (float32) and our own learners (either)."""
     kind = type(getattr(classifier, "estimator", None) or classifier)
     return X if kind.__module__.startswith(("sklearn.tree.", "hpcml.")) else X.astype(np.float64)
 
 
 def _numbers(classifier: Any, method: str, X: Any, double: bool = True) -> np.ndarray:
-    """The result of a classifier's method for X, in double precision; X is given in double
-    precision or as it is.
-
-    Raises NonFiniteError; DataError if it refuses the rows.
-    """
+    """A classifier's method for X, as float64. Raises NonFiniteError, DataError if it refuses X."""
     function = getattr(classifier, method)
     linear = sys.modules.get("sklearn.linear_model._base")  # whoever has a linear classifier has imported it
     if linear is not None and getattr(function, "__func__", None) is linear.LinearClassifierMixin.decision_function:

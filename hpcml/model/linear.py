@@ -4,20 +4,21 @@ A model is an HDF5 file stamped `hpcml-format = "model"`. The weight of feature 
 `W[l, columns[j]] · factors[j]`: `W` (n_labels × n_columns, float32 or float64, contiguous, one row
 per label) holds a weight per column, `columns` (n_features int32) and `factors` (n_features
 float32) say where a feature's weight is. Where weights of small magnitude were left out, `W` is a
-group instead: AnnData's CSR matrix, like X and Y of a dataset, with the weights that are left,
-columns ascending in each row. Most features have a column of their own and factor 1. Those that one
-training row alone has share a column, because their weights are proportional to their values in
-that row; those that no training row has get factor 0 (in column 0, so there is at least one column
-if there are features). The score of a row x is `Σ x[j] · weight[j] + bias[l]` (`bias`: n_labels
-float64), positive for "has the label". `label_names` names the labels, and `label_titles`, if it is
-there, says what people call them; `labels/*` (n_labels each) say how each label's training ended;
-attributes hold the method, its loss, λ and the vocabulary. `labels/threshold` (n_labels float64),
-if it is there, says above which score a row has each label, and attributes (`threshold_measure`,
-...) how it was found. `labels/sigmoid_slope` and `labels/sigmoid_offset` (n_labels float64), if
-they are there, make a score s the probability 1 / (1 + exp(−slope s − offset)); attributes
-(`calibration_method`, ...) say how they were found. `labels/lambda`, `labels/l1` and
-`labels/positive_weight` (n_labels float64), if they are there, are the options that were chosen for
-each label; the attributes of these names are then those of the labels together.
+group instead: AnnData's CSR matrix, like X and Y of a dataset, columns ascending in each row. Most
+features have a column of their own and factor 1. Those that one training row alone has share a
+column, because their weights are proportional to their values in that row; those that no training
+row has get factor 0 (in column 0, so there is at least one column if there are features). The score
+of a row x is `Σ x[j] · weight[j] + bias[l]` (`bias`: n_labels float64), positive for "has the
+label".
+
+`label_names` names the labels; `labels/*` (n_labels each) say how each label's training ended;
+attributes hold the method, its loss, λ and the vocabulary. What may be there: `label_titles`, what
+people call the labels; `labels/threshold` (float64), the score above which a row has a label, found
+as attributes `threshold_measure`, ... say; `labels/sigmoid_slope` and `labels/sigmoid_offset`
+(float64), which make a score s the probability 1 / (1 + exp(−slope s − offset)), found as
+attributes `calibration_method`, ... say; `labels/lambda`, `labels/l1` and `labels/positive_weight`
+(float64), the options that were chosen for each label: attributes of these names are then those of
+the labels together.
 
 Where a label has several weight vectors ("parts", `hpcml.model.combination`), the attributes
 `combination`, `parts` and `width` say so: W is sparse, and its row holds the parts side by side,
@@ -42,8 +43,8 @@ from typing import Any, NamedTuple, Self
 import h5py
 import numpy as np
 
-from hpcml.data.csr import row_of, unordered
 from hpcml.data.dataset import DataFile
+from hpcml.data.row_checks import row_of, unordered
 from hpcml.earlier_names import with_names_of_now
 from hpcml.errors import ConfigError, DataError, NonFiniteError, file_error, is_of_the_system
 from hpcml.files.hdf5 import (
@@ -63,8 +64,6 @@ from hpcml.model.combination import Combination, Rule
 STATUS = ("converged", "degenerate", "step limit", "one pass")  # the codes of labels/status
 PRECISIONS = ("<f4", "<f8")  # the types that W may have
 CHECKED = 1 << 22  # columns of a sparse W that are checked at a time
-
-
 SIGMOID = ("sigmoid_slope", "sigmoid_offset")  # of labels/*, what makes scores probabilities
 CHOSEN = ("lambda", "l1", "positive_weight")  # of labels/*, options that were chosen for each label (`hpcml tune`)
 OPTIONAL = ("threshold", *SIGMOID, *CHOSEN)  # of labels/*, what only some models have, float64 each
@@ -79,11 +78,7 @@ def model_slabs(
     n_weights: int | None = None,
     optional: Collection[str] = (),
 ) -> dict[str, Slab]:
-    """The datasets that training fills; `precision` is the type of `W`, one of PRECISIONS; a sparse
-    one has `n_weights`.
-
-    `optional`: those of OPTIONAL that the model has.
-    """
+    """The datasets that training fills; W has type `precision`, and `n_weights` if sparse."""
     per_label = {"f_min": "<f8", "steps": "<i4", "status": "<i4", "n_positive": "<i8", "visited": "<f8"}
     per_label |= {"gap": "<f8"} if certified else {}
     per_label |= {name: "<f8" for name in OPTIONAL if name in optional}
@@ -105,9 +100,7 @@ _STAMP = ("hpcml-format", "hpcml-version")
 
 
 def about_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of a model about its training: those of ABOUT first, in the order of a
-    trained model, then its method's.
-    """
+    """A model's attributes about its training: ABOUT in its order, then the method's."""
     named = [*ABOUT, *(name for name in attributes if name not in (*ABOUT, *_STAMP))]
     return {name: attributes[name] for name in named if name in attributes}
 
@@ -119,11 +112,7 @@ def describe_model(
     n_columns: int | None = None,
     label_titles: Sequence[str] | None = None,
 ) -> None:
-    """Give a new model file its stamp, names and attributes; in the same order, so that equal
-    models have equal bytes.
-
-    `n_columns` is the width of a sparse `W`.
-    """
+    """Stamp, names, attributes of a new model, in one order; `n_columns` of a sparse `W`."""
     stamp(file, "model")
     if n_columns is not None:
         describe_matrix(file, "W", len(label_names), n_columns, file["W/indices"].shape[0], ones=False)
@@ -133,43 +122,30 @@ def describe_model(
     write_label_titles(file, label_titles)
 
 
-def check_thresholds(labels: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError unless the thresholds of a model's labels, if there are any, are finite."""
+def check_labels(labels: Mapping[str, np.ndarray]) -> None:
+    """Raise ValueError unless thresholds and sigmoids, if any, are finite and none falls."""
     if not np.isfinite(labels.get("threshold", 0.0)).all():
         raise ValueError("a threshold is not a finite number")
-
-
-def check_sigmoids(labels: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError unless the sigmoids of a model's labels, if there are any, are finite and
-    do not fall.
-    """
     slope, offset = (labels.get(name, np.zeros(0)) for name in SIGMOID)
     if not (np.isfinite(slope).all() and np.isfinite(offset).all() and (slope >= 0).all()):
         raise ValueError("a sigmoid is not one")
 
 
 def kept(w: np.ndarray, below: float) -> np.ndarray:
-    """Which weights stay if those of smaller magnitude than `below`, a number of the weights' own
-    type, are left out.
-
-    Zeros never stay; what is not a number does, for it must be noticed.
-    """
+    """Which weights stay if smaller ones than `below`, of their type, go: not 0, but NaN."""
     with np.errstate(over="ignore"):
         below = w.dtype.type(below)
-    kept: np.ndarray = (w != 0) & ~(np.abs(w) < below)
-    return kept
+    return np.asarray((w != 0) & ~(np.abs(w) < below))
 
 
 def emptied_warning(n_emptied: int, n_labels: int, option: str) -> str:
     """A sentence about labels of which `option` has left no weight."""
-    count = f"{n_emptied:,} of {n_labels:,}"
-    return f"warning: labels that keep no weight, and give every row the same score: {count}; choose a smaller {option}"
+    what = f"keep no weight, and give every row the same score: {n_emptied:,} of {n_labels:,}"
+    return f"warning: labels that {what}; choose a smaller {option}"
 
 
 class SparseRows(NamedTuple):
-    """A sparse W, memory-mapped: row l has data[indptr[l] : indptr[l + 1]] in the columns
-    indices[indptr[l] : indptr[l + 1]].
-    """
+    """A sparse W, mapped: row l is data[indptr[l] : indptr[l + 1]] in such columns of `indices`."""
 
     indptr: np.ndarray  # n_labels + 1, int64
     indices: np.ndarray
@@ -196,17 +172,13 @@ class Trained:
 
     @property
     def thresholds(self) -> np.ndarray:
-        """The scores (n_labels float64) above which a row gets each label: 0 unless others are
-        stored, or chosen.
-        """
+        """The scores (n_labels float64) above which a row gets each label; 0 by default."""
         stored = self.labels.get("threshold") if self.threshold is None else None
         return np.full(self.n_labels, self.threshold or 0.0) if stored is None else stored
 
     @property
     def threshold_source(self) -> str:
-        """The origin of the thresholds, in a few words; "" if they are 0 because nobody has set
-        them.
-        """
+        """The origin of the thresholds, in a few words; "" if nobody set them."""
         if self.threshold is not None:
             return f"{self.threshold:g} for all labels"
         if "threshold" not in self.labels:
@@ -216,10 +188,9 @@ class Trained:
 
     @property
     def sigmoids(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Slope and offset (n_labels each) that make a score s the probability 1 / (1 + exp(−slope
-        s − offset)); None without.
+        """Slope and offset (n_labels each) of probabilities 1 / (1 + exp(−slope s − offset)).
 
-        They are the stored ones; or else 1 and 0 for scores that are log-odds already.
+        The stored ones, or else 1 and 0 for scores that are log-odds already; None without.
         """
         if SIGMOID[0] in self.labels:
             return self.labels[SIGMOID[0]], self.labels[SIGMOID[1]]
@@ -227,9 +198,7 @@ class Trained:
 
     @property
     def has_log_odds(self) -> bool:
-        """Whether the scores are log-odds by the loss: that of a logistic model, with rows of
-        equal weight.
-        """
+        """Whether the scores are log-odds: logistic loss, with rows of equal weight."""
         equal = str(self.attrs.get("positive_weight", "1")) == "1" and bool(np.all(self.labels.get("positive_weight", 1.0) == 1.0))
         return self.attrs.get("loss") == LOG_ODDS and equal
 
@@ -242,17 +211,13 @@ class Trained:
         return f"log-odds of --loss {self.attrs['loss']}, not calibrated" if self.has_log_odds else ""
 
     def check_probabilities(self) -> tuple[np.ndarray, np.ndarray]:
-        """The sigmoids. Raises ConfigError for a model that has none. Local: call it before the
-        first collective.
-        """
+        """The sigmoids. Raises ConfigError if there are none. Local."""
         if self.sigmoids is None:
             raise ConfigError(f"{self.path} has no probabilities; a linear model gets them from held-out rows by hpcml calibrate")
         return self.sigmoids
 
     def with_threshold(self, threshold: float | None) -> Self:
-        """The same model with one threshold for all labels; None: as it is. Raises ConfigError
-        unless it is a finite number.
-        """
+        """The same model with one threshold (None: as it is). Raises ConfigError."""
         if threshold is None:
             return self
         if not math.isfinite(threshold):
@@ -262,33 +227,29 @@ class Trained:
         return out
 
     def check_numbering(self, zero_based: bool) -> None:
-        """Raises ConfigError for text whose indices are said to start at 1, if those that the
-        model was trained on start at 0.
-        """
+        """Raise ConfigError for text from 1 if training's indices began at 0."""
         if self.attrs.get("zero_based", False) and not zero_based:
             raise ConfigError(f"{self.path}: it was trained on text with --zero-based; give --zero-based here, too")
 
     def check_vocabulary(self, dataset: DataFile) -> None:
         """Raises DataError unless the dataset has the features that the model was trained on."""
-        if dataset.vocabulary == self.vocabulary and dataset.n_features == self.n_features:
-            return
         if dataset.n_features != self.n_features:
             what = f"has {dataset.n_features} features but {self.path} was trained on {self.n_features}"
-        else:
+        elif dataset.vocabulary != self.vocabulary:
             what = f"has other features (as many, but other names) than {self.path} was trained on"
+        else:
+            return
         raise DataError(f"{dataset.path}: {what}; convert the data with `--like` the training file")
 
 
 class Model(Trained):
-    """A read-only handle on a model file; `W` (as stored: an array, or `SparseRows`), `columns` and
-    `factors` are memory-mapped.
+    """A read-only handle on a model file; `W`, `columns` and `factors` are memory-mapped.
 
     `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index
     of STATUS), n_positive (training rows that have the label) and visited (the mean share of the
     rows visited per iteration), n_labels each; of a method that certifies it, also gap: (f_min − a
-    lower bound of all objectives) / f_min. Where `hpcml threshold` has been at work, also
-    threshold: the score above which a row gets the label; and sigmoid_slope and sigmoid_offset
-    after `hpcml calibrate`. `n_weights` is the number of weights that are stored.
+    lower bound of all objectives) / f_min; and what of OPTIONAL the file has. `n_weights` is the
+    number of weights that are stored.
     """
 
     W: np.ndarray | SparseRows
@@ -296,9 +257,7 @@ class Model(Trained):
     below = 0.0  # weights of smaller magnitude count as 0
 
     def __init__(self, path: Path | str) -> None:
-        """Raises DataError if the file is not a sound model of the format that this version
-        reads.
-        """
+        """Raises DataError if the file is no sound model of this version's format."""
         self.path = Path(path)
         with open_stamped(path, "model", "hpcml train") as file:
             try:
@@ -310,7 +269,10 @@ class Model(Trained):
             except DAMAGE as error:
                 if is_of_the_system(error):
                     raise file_error(path, "read", error) from None
-                raise DataError(f"{path}: damaged model: a part is missing or of another size; train it again") from None
+                raise self._damaged("a part is missing or of another size") from None
+
+    def _damaged(self, what: str) -> DataError:
+        return DataError(f"{self.path}: damaged model: {what}; train it again")
 
     @property
     def sparse(self) -> bool:
@@ -319,13 +281,10 @@ class Model(Trained):
 
     def slabs(self, certified: bool, n_weights: int | None) -> dict[str, Slab]:
         """The datasets of such a model file, sparse with `n_weights` weights or dense."""
-        shape = (self.n_labels, self.n_features, self.n_columns)
-        return model_slabs(*shape, self.precision, certified, n_weights, self._optional)
+        return model_slabs(self.n_labels, self.n_features, self.n_columns, self.precision, certified, n_weights, self._optional)
 
     def _map(self, file: h5py.File) -> None:
-        """Check and map every part; scoring trusts `columns` and a sparse W. Raises DataError,
-        or what h5py and numpy raise.
-        """
+        """Check and map every part, for scoring trusts it. Raises DataError, or as h5py, numpy."""
         (self.n_features,) = file["columns"].shape
         sparse, certified = isinstance(file["W"], h5py.Group), "labels/gap" in file
         self._optional = [name for name in OPTIONAL if f"labels/{name}" in file]
@@ -352,65 +311,46 @@ class Model(Trained):
             if file["label_titles"].shape != (self.n_labels,):
                 raise ValueError("as many titles as labels")
             self.label_titles = read_strings(file["label_titles"])
-        check_thresholds(self.labels)
-        check_sigmoids(self.labels)
+        check_labels(self.labels)
         if self.n_features and not 0 <= self.columns.min() <= self.columns.max() < self.width:
-            found_range = f"{self.columns.min()} to {self.columns.max()}"
-            raise DataError(
-                f"{self.path}: damaged model: columns {found_range}, but W has columns 0 to {self.width - 1}; train it again"
-            )
+            raise self._damaged(f"columns {self.columns.min()} to {self.columns.max()}, but W has columns 0 to {self.width - 1}")
         if not (np.isfinite(self.factors).all() and np.isfinite(self.bias).all()):
-            raise DataError(f"{self.path}: damaged model: a factor or a bias is not a finite number; train it again")
+            raise self._damaged("a factor or a bias is not a finite number")
         if isinstance(self.W, SparseRows):
             self._check_rows(self.W)
 
     def not_finite(self, label: int) -> NonFiniteError:
         """The error for a label whose weights cannot score."""
-        name = self.label_names[int(label)]
-        return NonFiniteError(f"{self.path}: a weight of label {name!r} is not a finite number; train it again")
+        what = f"a weight of label {self.label_names[int(label)]!r}"
+        return NonFiniteError(f"{self.path}: {what} is not a finite number; train it again")
 
     def _check_rows(self, W: SparseRows) -> None:
-        """Raise DataError unless the rows of a sparse W lie in it one after another, with ascending
-        columns that there are.
-
-        And NonFiniteError unless its weights are finite; those of a dense one are looked at when
-        they are used.
-        """
-
-        def refuse(what: str) -> None:
-            raise DataError(f"{self.path}: damaged model: {what}; train it again")
-
+        """Raise DataError unless a sparse W is sound, NonFiniteError unless it is finite."""
         if W.indptr[0] != 0 or W.indptr[-1] != self.n_weights or (W.indptr[1:] < W.indptr[:-1]).any():
-            refuse(f"W/indptr does not ascend from 0 to {self.n_weights}")
+            raise self._damaged(f"W/indptr does not ascend from 0 to {self.n_weights}")
         for begin in range(0, self.n_weights, CHECKED):
             some = W.indices[begin : begin + CHECKED + 1]
             if not 0 <= int(some.min()) <= int(some.max()) < self.n_columns:
-                refuse(f"W/indices {some.min()} to {some.max()}, but W has columns 0 to {self.n_columns - 1}")
+                raise self._damaged(f"W/indices {some.min()} to {some.max()}, but W has columns 0 to {self.n_columns - 1}")
             if (place := unordered(W.indptr, some, begin)) >= 0:
-                refuse(f"W/indices do not ascend in the row of label {row_of(W.indptr, place)}")
+                raise self._damaged(f"W/indices do not ascend in the row of label {row_of(W.indptr, place)}")
             if not (fit := np.isfinite(W.data[begin : begin + CHECKED])).all():
                 raise self.not_finite(row_of(W.indptr, begin + int(np.argmin(fit))))
 
     def pruned(self, below: float) -> Model:
-        """The same model as if its weights of smaller magnitude than `below` were 0. It has no W
-        to look at but by `rows`.
-        """
+        """The same model without weights below a magnitude. Look at its W by `rows`."""
         out = copy.copy(self)
         out.below = max(self.below, below)
         return out
 
     def row(self, label: int) -> tuple[np.ndarray, np.ndarray]:
-        """The columns (ascending) of one label's weights that are not 0, and these weights as
-        stored.
-        """
+        """The columns (ascending) of a label's weights that are not 0, and these as stored."""
         indices, w = self.W.row(label) if isinstance(self.W, SparseRows) else (None, self.W[label])
         places = np.flatnonzero(kept(w, self.below))
         return (places if indices is None else indices[places]), w[places]
 
     def rows(self, labels: np.ndarray, part: int = 0) -> np.ndarray:
-        """The rows of W (k × width, read-only, of its type) for label numbers, of one part, with
-        every weight that is 0.
-        """
+        """Rows of W (k × width, read-only, its type) for labels, of one part, zeros included."""
         if isinstance(self.W, SparseRows) or self.below > 0:
             out = np.zeros((len(labels), self.width), self.precision)
             for row, label in zip(out, labels, strict=True):
@@ -437,17 +377,13 @@ class Model(Trained):
             constant = STATUS[self.labels["status"][label]] == "degenerate"
             return self.combination.rule(float(self.bias[label]), constant, dense)
         except (ValueError, IndexError):
-            raise DataError(
-                f"{self.path}: damaged model: label {label} has parts that cannot be combined; train it again"
-            ) from None
+            raise self._damaged(f"label {label} has parts that cannot be combined") from None
 
     def weights(self, labels: slice | np.ndarray | int = slice(None)) -> np.ndarray:
-        """The weights of every feature (k × n_features float64) for `labels`, given as one gives
-        rows to a numpy array.
+        """The weights of every feature (k × n_features float64) for `labels`, as of an array.
 
         One number gives one row (n_features); of labels with several parts it is the first one.
-        Needs 8 n_features bytes per label, much more than the file where few features have a column
-        of their own.
+        Needs 8 n_features bytes per label, much more than the file where few features have columns.
         """
         if isinstance(self.W, SparseRows) or self.below > 0:
             chosen = np.arange(self.n_labels)[labels]

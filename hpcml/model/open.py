@@ -1,6 +1,4 @@
-"""Every kind of model that `hpcml predict` and `hpcml evaluate` take: a file, or the run folder
-that it lies in.
-"""
+"""Every kind of model that `predict` and `evaluate` take: a file, or the run folder around it."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ FILE, CONFIG = "model.h5", "config.toml"  # of a run folder
 
 
 def model_file(path: Path | str) -> Path:
-    """The file of a model: `path`, or of a folder the model in it. Raises DataError for a folder
-    without one. Local.
-    """
+    """The file of a model, or of its folder. Raises DataError for a folder without one. Local."""
     path = Path(path)
     if not path.is_dir() or (path / FILE).exists():
         return path / FILE if path.is_dir() else path
@@ -33,10 +29,7 @@ def model_file(path: Path | str) -> Path:
 
 
 def open_model(path: Path | str) -> Model | ClassifierModel:
-    """The model in a file or a run folder, of the kind that its stamp says.
-
-    Raises DataError if it is not a sound model of any kind.
-    """
+    """The model in a file or a run folder, of the kind that its stamp says. Raises DataError."""
     path = model_file(path)
     return ClassifierModel(path) if kind_of(path) == "classifier" else Model(path)
 
@@ -56,11 +49,7 @@ def kind_of(path: Path | str) -> str:
 
 @mpi.collective
 def share_model(comm: mpi.Comm, path: Path | str) -> Model | ClassifierModel:
-    """Collective over `comm`. The model in a file: a classifier is read and checked by one rank, a
-    `Model` mapped by each.
-
-    Raises DataError if it is not a sound model of any kind.
-    """
+    """Collective over `comm`. The model in a file; one rank reads classifiers. DataError."""
     model: Model | ClassifierModel | None = None
     with mpi.agreed(comm, f"opening {path}"):
         if comm.rank == 0:

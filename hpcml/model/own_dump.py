@@ -1,5 +1,4 @@
-"""Our own classifiers as skops saves them and reads them, without skops and scikit-learn, which
-take a second to import.
+"""Our own classifiers as skops saves and reads them, without its and scikit-learn's slow import.
 
 They are objects of arrays and plain values. Files are the same whoever writes them, and either
 reads both.
@@ -64,11 +63,7 @@ def _node(kind: str, module: str, loader: str, **more: Any) -> dict[str, Any]:
 
 
 def load(dump: bytes) -> Any:
-    """The classifier of a dump that `check_dump` has found sound, if it is one of ours; None if
-    skops has to read it.
-
-    Raises what zipfile, json and numpy raise of a damaged dump.
-    """
+    """The classifier of a sound dump if it is ours, else None. Raises as zipfile, json, numpy."""
     with zipfile.ZipFile(io.BytesIO(dump)) as archive:
         root = json.loads(archive.read("schema.json"))
         name = f"{root['__module__']}.{root['__class__']}"

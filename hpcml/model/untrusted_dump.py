@@ -1,5 +1,4 @@
-"""Checks of a classifier's dump (skops: a ZIP archive of arrays and a description) before it is
-read.
+"""Checks of a classifier's dump (skops: a ZIP archive of arrays and a description) before reading.
 
 skops looks at the types of some parts. Here every part must be of a kind that is known to be
 harmless, take no more memory than the archive justifies, and the nodes of trees must lie in their
@@ -43,9 +42,7 @@ CLASSES = {
 
 
 class _Bytes(io.RawIOBase):
-    """A file of bytes that lie elsewhere, in a mapped file for example: only what is read is
-    copied.
-    """
+    """A file of bytes that lie elsewhere, say in a mapped file: only what is read is copied."""
 
     def __init__(self, content: memoryview) -> None:
         self._content, self._at = content, 0
@@ -68,8 +65,7 @@ class _Bytes(io.RawIOBase):
 
 
 def check_dump(dump: ReadableBuffer, n_features: int) -> None:
-    """Refuse a dump that is not sound, for rows of so many features, before skops reads it. Of
-    arrays, the headers are read.
+    """Refuse an unsound dump, for rows of so many features; of arrays, headers are read.
 
     Raises DataError for a part of a kind that is not kept; for damage ValueError, or what zipfile,
     json and numpy raise.
@@ -93,9 +89,7 @@ def check_dump(dump: ReadableBuffer, n_features: int) -> None:
 
 
 def _sizes(archive: zipfile.ZipFile, limit: int) -> dict[str, int]:
-    """The members' sizes. Raises ValueError if one is packed, there twice, or larger than the
-    archive, or the description is.
-    """
+    """The members' sizes. Raises ValueError if one is packed, there twice, or too large."""
     sizes: dict[str, int] = {}
     for member in archive.infolist():
         if member.compress_type != zipfile.ZIP_STORED or member.file_size > limit:
@@ -109,9 +103,7 @@ def _sizes(archive: zipfile.ZipFile, limit: int) -> dict[str, int]:
 
 
 def _check_array(file: IO[bytes], size: int) -> None:
-    """Raise ValueError unless a member of `size` bytes is a saved array that claims no more.
-    Only its header is read.
-    """
+    """Raise ValueError unless a member is an array that claims no more; reads its header."""
     version = np.lib.format.read_magic(file)
     if version != (1, 0):  # others are for headers of more than 64 KiB
         raise ValueError(f"an array of the version {version}")
@@ -129,9 +121,7 @@ def _check_array(file: IO[bytes], size: int) -> None:
 
 
 def _checked_nodes(root: Any) -> Iterator[dict[str, Any]]:
-    """All parts of a dump's description, each after its kind was checked. Raises DataError,
-    ValueError, KeyError.
-    """
+    """All parts of a dump's description, checked. Raises DataError, ValueError, KeyError."""
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
@@ -213,12 +203,8 @@ def _in_tree(node: dict[str, Any]) -> list[Any]:
     arguments, state = _of_loader(node["__reduce__"]["args"], "TupleNode"), _of_loader(node["content"], "DictNode")
     for part, loader in zip(_in_list(arguments), ("JsonNode", "NdArrayNode", "JsonNode"), strict=True):
         _of_loader(part, loader)
-    for name, loader in (
-        ("nodes", "NdArrayNode"),
-        ("values", "NdArrayNode"),
-        ("node_count", "JsonNode"),
-        ("max_depth", "JsonNode"),
-    ):
+    parts = {"nodes": "NdArrayNode", "values": "NdArrayNode", "node_count": "JsonNode", "max_depth": "JsonNode"}
+    for name, loader in parts.items():
         _of_loader(state["content"][name], loader)
     return [arguments, state]
 

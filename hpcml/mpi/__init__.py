@@ -1,5 +1,4 @@
-"""The MPI layer: the only code that imports mpi4py. Communicators are passed in; nothing else here
-is global.
+"""The MPI layer: the only code that imports mpi4py. Communicators are passed in; none is global.
 
     @mpi.collective  # every rank of `comm` calls it
     def load(comm, path):
@@ -11,6 +10,7 @@ Begin with `collectives`, then `exact`. `start` begins and ends the program on a
 `neighbours` has messages between a few of them, `memory` says how much a rank may plan with.
 """
 
+# ruff: noqa: F401  # these names are what the other rooms use
 import warnings
 
 from hpcml.mpi import runtime
@@ -18,7 +18,7 @@ from hpcml.mpi import runtime
 with warnings.catch_warnings():  # hpcml.mpi.start says the same with its consequence and the remedy
     warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)
     runtime.begin()
-    from mpi4py import MPI as _MPI  # noqa: F401
+    from mpi4py import MPI as _MPI
 
 from hpcml.mpi.collectives import (
     RepeatedSum,
@@ -35,6 +35,7 @@ from hpcml.mpi.collectives import (
     exchange,
     exclusive_sum,
     groups_agreed,
+    made_by_root,
     resting,
     stream_to_root,
 )
@@ -58,49 +59,6 @@ from hpcml.mpi.start import (
     time_limit,
     unname_shared_memory,
 )
-
-__all__ = [
-    "SHIFT_OF_LEVEL",
-    "Arrays",
-    "Comm",
-    "Mailbox",
-    "RepeatedSum",
-    "agreed",
-    "agreed_any",
-    "allgather_arrays",
-    "allreduce_max",
-    "allreduce_maxima",
-    "allreduce_sum",
-    "bcast_array",
-    "begin_allgather",
-    "begin_reduce_scatter",
-    "collective",
-    "divided",
-    "duplicated",
-    "environment_alone",
-    "exact_sum",
-    "exchange",
-    "exchange_with",
-    "exclusive_sum",
-    "finish",
-    "grid",
-    "grid_levels",
-    "groups_agreed",
-    "launcher",
-    "leave",
-    "library",
-    "lies_on_grid",
-    "meet",
-    "node_first",
-    "on_node",
-    "ranks_on_node",
-    "resting",
-    "self_comm",
-    "start",
-    "stream_to_root",
-    "time_limit",
-    "torus",
-]
 
 if not launcher():
     unname_shared_memory()

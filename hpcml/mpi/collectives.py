@@ -1,6 +1,4 @@
-"""Collectives with the rules that keep ranks together: agreed errors, exact sums, messages of
-bounded size.
-"""
+"""Collectives that keep ranks together: agreed errors, exact sums, messages of bounded size."""
 
 from __future__ import annotations
 
@@ -26,14 +24,13 @@ REST_SECONDS = 0.02  # between looks at whether the others are there
 _END = None
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def collective(function: F) -> F:
-    """Mark a function that every rank of its communicator must call; with HPCML_STRICT=1 log enter
-    and leave per rank.
+    """Mark what every rank of a communicator must call; HPCML_STRICT=1 logs enter and leave.
 
-    Of a generator, also one that a context manager is made of, those are its first step and its
-    end.
+    Of a generator, or context manager, those are its first step and its end.
     """
 
     @contextmanager
@@ -64,8 +61,7 @@ def collective(function: F) -> F:
 @contextmanager
 @collective
 def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
-    """Collective over `comm`. Rank-local work that may fail: on leaving, all ranks succeed or all
-    raise the same sentence.
+    """Collective over `comm`. Rank-local work that may fail: all succeed, or raise one sentence.
 
     The body must contain no collective. The lowest failing rank's message wins. An operating-system
     error becomes a `DataError`; any other unexpected exception is re-raised where it happened and a
@@ -84,12 +80,21 @@ def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
     _share_outcome(comm, doing, error)
 
 
+@collective
+def made_by_root(comm: MPI.Comm, doing: str, make: Callable[[], T]) -> T:
+    """Collective over `comm`. What rank 0 makes, on all ranks; or all raise its sentence."""
+    made: Any = None
+    with agreed(comm, doing):
+        if comm.rank == 0:
+            made = make()
+    shared: T = comm.bcast(made)
+    return shared
+
+
 @contextmanager
 @collective
 def resting(comm: MPI.Comm, doing: str) -> Iterator[None]:
-    """Collective over `comm`. As `agreed`, for long work of one rank: those that are done sleep,
-    so that their cores are free.
-    """
+    """Collective over `comm`. As `agreed`, but those that wait for one rank's long work sleep."""
     with agreed(comm, doing):
         error: Exception | None = None
         try:
@@ -106,9 +111,7 @@ def resting(comm: MPI.Comm, doing: str) -> Iterator[None]:
 @contextmanager
 @collective
 def groups_agreed(comm: MPI.Comm) -> Iterator[None]:
-    """Collective over `comm`. Work of groups of its ranks: what the ranks of one group have
-    agreed to raise, all ranks raise.
-    """
+    """Collective over `comm`. Work of groups: what one has agreed to raise, all raise."""
     error: Exception | None = None
     try:
         yield
@@ -157,7 +160,7 @@ def agreed_any(comm: MPI.Comm, flag: bool) -> bool:
     return bool(_reduced(comm, bool(flag), MPI.MAX))
 
 
-def _chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
+def chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
     """Consecutive views of at most CHUNK_BYTES (at least one element) of a flat array."""
     step = max(1, CHUNK_BYTES // flat.itemsize)
     for begin in range(0, flat.size, step):
@@ -166,20 +169,16 @@ def _chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
 
 @collective
 def allreduce_sum(comm: MPI.Comm, buffer: np.ndarray, op: MPI.Op = MPI.SUM) -> np.ndarray:
-    """Collective over `comm`. Sum (or `op`) a contiguous numeric array over the ranks, in place,
-    in chunks.
-    """
+    """Collective over `comm`. Sum (or `op`) a contiguous array, in place, in chunks."""
     if comm.size > 1:
-        for chunk in _chunks(buffer.reshape(-1)):
+        for chunk in chunks(buffer.reshape(-1)):
             comm.Allreduce(MPI.IN_PLACE, chunk, op=op)
     return buffer
 
 
 @collective
 def allreduce_maxima(comm: MPI.Comm, buffer: np.ndarray) -> np.ndarray:
-    """Collective over `comm`. The elementwise maximum of a contiguous numeric array over the
-    ranks, in place, in chunks.
-    """
+    """Collective over `comm`. Elementwise maxima of a contiguous array, in place."""
     return allreduce_sum(comm, buffer, MPI.MAX)
 
 
@@ -191,9 +190,7 @@ def allreduce_max(comm: MPI.Comm, value: float) -> float:
 
 @collective
 def exclusive_sum(comm: MPI.Comm, values: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Collective over `comm`. For each value: the sum over lower ranks, and the sum over all
-    ranks (int64 arrays).
-    """
+    """Collective over `comm`. Of each value the sum over lower ranks, and over all (int64)."""
     table = np.array(comm.allgather([int(v) for v in values]), dtype=np.int64)
     return table[: comm.rank].sum(axis=0), table.sum(axis=0)
 
@@ -204,7 +201,7 @@ def bcast_array(comm: MPI.Comm, array: np.ndarray | None, root: int = 0) -> np.n
     shape, dtype = comm.bcast(None if array is None else (array.shape, array.dtype.str), root=root)
     out = np.ascontiguousarray(array) if comm.rank == root else np.empty(shape, dtype=dtype)
     if comm.size > 1:
-        for chunk in _chunks(out.reshape(-1).view(np.uint8)):
+        for chunk in chunks(out.reshape(-1).view(np.uint8)):
             comm.Bcast(chunk, root=root)
     return out
 
@@ -217,9 +214,7 @@ def allgather_arrays(comm: MPI.Comm, array: np.ndarray) -> list[np.ndarray]:
 
 @collective
 def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
-    """Collective over `comm`. Send the 1-d array `parts[r]` to rank r; return what each rank
-    sent here, in rank order.
-    """
+    """Collective over `comm`. Send 1-d `parts[r]` to rank r; what each rank sent, in order."""
     sizes = comm.alltoall([part.size for part in parts])
     received = [np.empty(size, dtype=part.dtype) for size, part in zip(sizes, parts, strict=True)]
     received[comm.rank] = parts[comm.rank]
@@ -227,16 +222,15 @@ def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
     for shift in range(1, comm.size):
         source, target = (comm.rank - shift) % comm.size, (comm.rank + shift) % comm.size
         # of tag 0: letters of an open mailbox have another
-        requests += [comm.Irecv(c, source=source, tag=0) for c in _chunks(received[source].view(np.uint8))]
-        requests += [comm.Isend(c, dest=target) for c in _chunks(np.ascontiguousarray(parts[target]).view(np.uint8))]
+        requests += [comm.Irecv(c, source=source, tag=0) for c in chunks(received[source].view(np.uint8))]
+        requests += [comm.Isend(c, dest=target) for c in chunks(np.ascontiguousarray(parts[target]).view(np.uint8))]
     MPI.Request.Waitall(requests)
     return received
 
 
 @collective
 def begin_reduce_scatter(comm: MPI.Comm, buffer: np.ndarray, own: np.ndarray, counts: list[int]) -> MPI.Request:
-    """Collective over `comm`. Begin to sum `buffer` (flat float64) over the ranks; rank r's `own`
-    gets its counts[r] elements.
+    """Collective over `comm`. Begin to sum flat `buffer`; rank r's `own` gets counts[r].
 
     Neither array may be touched before the request is complete.
     """
@@ -245,9 +239,7 @@ def begin_reduce_scatter(comm: MPI.Comm, buffer: np.ndarray, own: np.ndarray, co
 
 @collective
 def begin_allgather(comm: MPI.Comm, buffer: np.ndarray, counts: list[int]) -> MPI.Request:
-    """Collective over `comm`. Begin to send every rank's counts[r] elements of `buffer` (flat)
-    to all, in place.
-    """
+    """Collective over `comm`. Begin to send every rank's counts[r] elements to all."""
     displacements = offsets(counts)[:-1].tolist()
     return comm.Iallgatherv(MPI.IN_PLACE, [buffer, counts, displacements, MPI._typedict[buffer.dtype.char]])
 
@@ -267,10 +259,9 @@ class RepeatedSum:
 
     @collective
     def poll(self, values: Sequence[float]) -> np.ndarray | None:
-        """Collective over the group. Take part in the round with `values`, unless one is under way.
+        """Collective over the group. Take part in the round with `values`, or in its wait.
 
-        Returns the sums of a round that is complete, else None. A group of all ranks waits: they
-        are all here.
+        Returns the sums of a complete round, else None. A group of all ranks waits for them.
         """
         together = self.group.size == self.comm.size
         complete = self.take_part(values, wait=together)
@@ -279,9 +270,7 @@ class RepeatedSum:
         return self.take() if complete else None
 
     def take_part(self, values: Sequence[float] | np.ndarray, wait: bool = False) -> bool:
-        """Take part as `poll` does; whether the round is complete, here. Local, but with `wait`,
-        until it is.
-        """
+        """Take part as `poll`; whether the round is complete. Local without `wait`."""
         if self._request is None:
             self._mine[:] = values
             self._request = self.comm.Iallreduce(self._mine, self._sum, op=MPI.SUM)
@@ -290,17 +279,14 @@ class RepeatedSum:
         return self._request.Test()
 
     def take(self) -> np.ndarray:
-        """The sums of a round that is complete; another can begin. The ranks of a group must
-        take it at the same call.
-        """
+        """The sums of a complete round. The ranks of a group take it at the same call."""
         self._request = None
         return self._sum.copy()
 
 
 @collective
 def stream_to_root(comm: MPI.Comm, chunks: Iterable[Any], consume: Callable[[Any], None]) -> None:
-    """Collective over `comm`. Rank 0 calls `consume` on every rank's chunks in rank order, one
-    chunk in memory at a time.
+    """Collective over `comm`. Rank 0 calls `consume` on every rank's chunks, one at a time.
 
     An error in `consume`, or in making the chunks, is raised on all ranks after all senders have
     been drained, so that nobody waits for ever.

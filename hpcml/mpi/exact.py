@@ -30,10 +30,9 @@ SHIFT_OF_LEVEL = np.array([grid(2.0 ** (2 * level - 129))[0] for level in range(
 
 
 def grid_levels(bounds: np.ndarray) -> np.ndarray:
-    """For each sum the level (uint8) of its grid in SHIFT_OF_LEVEL, at most one bit too coarse.
+    """For each sum the level (uint8) of its grid in SHIFT_OF_LEVEL, at most a bit too coarse.
 
-    `bounds` (float64, the same on all ranks): at least each sum's total of absolute values over all
-    ranks.
+    `bounds` (float64, the same on all ranks): at least each sum's total of absolute values.
     """
     exponents = np.frexp(bounds)[1]  # bounds < 2^exponents
     halves: np.ndarray = np.clip((exponents + 129) // 2, 0, 255)
@@ -41,20 +40,16 @@ def grid_levels(bounds: np.ndarray) -> np.ndarray:
 
 
 def lies_on_grid(shift: float, smallest: float) -> bool:
-    """Whether every float32 of at least `smallest` in size is a multiple of the spacing that
-    goes with `shift`.
-    """
+    """Whether each float32 of size `smallest` or more is on the grid of `shift`."""
     spacing = shift / 1.5 * 2.0**-52
     return spacing <= 2.0 ** (math.frexp(smallest)[1] - 24)
 
 
 @collective
 def exact_sum(comm: MPI.Comm, values: np.ndarray, bound: float, n_global: int) -> float:
-    """Collective over `comm`. The sum of all ranks' `values` (1-d float64): the same bits for any
-    distribution.
+    """Collective over `comm`. The sum of all `values` (1-d float64): always the same bits.
 
-    `bound` is at least the sum of all absolute values, `n_global` the number of values on all
-    ranks.
+    `bound` is at least the sum of all absolute values, `n_global` their number on all ranks.
     """
     shift, spacing = grid(bound)
     high = (values + shift) - shift

@@ -1,6 +1,4 @@
-"""Limits of the memory of this process: the machine, Slurm, control groups (version 1 and 2),
-`ulimit`. All local.
-"""
+"""Limits of this process's memory: machine, Slurm, control groups (1, 2), `ulimit`. All local."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # Slurm's;
 
 
 class Limit(int):
-    """Bytes of memory, where the limit comes from, and who shares it: processes of one node for
-    which `shared` is the same.
-    """
+    """Bytes of memory, the source of the limit, and its sharers: processes with equal `shared`."""
 
     source: str
     shared: str
@@ -59,9 +55,7 @@ def _of_words(text: str) -> int:
 
 
 def _of_groups(root: Path) -> Iterator[Limit]:
-    """Of every group that this process is in, from the innermost to the outermost that is
-    mounted.
-    """
+    """Of every group that this process is in, from the innermost to the outermost mounted."""
     paths = _paths(root)
     for kind, mounted, folder in _mounts(root):
         if kind not in paths:
@@ -133,8 +127,13 @@ def _of_process() -> Iterator[Limit]:
     for option, number, taken in _OWN:
         soft = resource.getrlimit(number)[0]
         if soft != resource.RLIM_INFINITY:
-            found = re.search(rf"^{taken}:\s+(\d+) kB", _read(Path("/proc/self/status")), re.MULTILINE)
-            yield Limit(max(0, soft - 1024 * int(found[1]) if found else soft), f"ulimit {option}", f"process {os.getpid()}")
+            yield Limit(max(0, soft - bytes_of_process(taken)), f"ulimit {option}", f"process {os.getpid()}")
+
+
+def bytes_of_process(name: str) -> int:
+    """Bytes that the system tells of this process by a name, such as VmHWM; else 0."""
+    found = re.search(rf"^{name}:\s+(\d+) kB", _read(Path("/proc/self/status")), re.MULTILINE)
+    return 1024 * int(found[1]) if found else 0
 
 
 def _read(path: Path) -> str:

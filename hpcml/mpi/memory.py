@@ -15,26 +15,20 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import ConfigError
 from hpcml.log import size
-from hpcml.mpi.limits import Limit, limits
+from hpcml.mpi.limits import Limit, bytes_of_process, limits
 
 MEMORY_SHARE = 0.5  # of a rank's share of its node that rows and weights may take
 OWN_BYTES = 120 * 10**6  # of a rank: Python, libraries and compiled kernels
 
 
 def memory_of_node() -> Limit:
-    """Bytes of memory that there are for this process and those beside it: the tightest limit,
-    which says where it comes from.
-    """
+    """Bytes of memory for this process and those beside it: the tightest limit."""
     return min(limits())
 
 
 @mpi.collective
 def memory_per_rank(comm: mpi.Comm, taken: int = 0) -> float:
-    """Collective over `comm`. Bytes of memory for every rank, if those that share a limit get equal
-    parts of it.
-
-    Without what a rank has `taken` already. `ulimit` tells what is left.
-    """
+    """Collective over `comm`. Bytes for each rank, in equal parts, less `taken` (not ulimit's)."""
     mine = limits()
     with mpi.on_node(comm) as node:
         sharing = Counter(shared for there in node.allgather({limit.shared for limit in mine}) for shared in there)
@@ -55,9 +49,7 @@ def room_per_rank(comm: mpi.Comm) -> float:
 
 @mpi.collective
 def check_room(comm: mpi.Comm, learner: str, n_rows: int, n_features: int, copies: int) -> None:
-    """Collective over `comm`. Raise ConfigError if so many copies of dense float32 rows would
-    not fit a rank's memory.
-    """
+    """Collective over `comm`. Raise ConfigError unless copies of dense float32 rows fit."""
     needed, room = copies * 4.0 * n_rows * n_features, room_per_rank(comm)
     if needed > room:
         sizes = f"{n_rows:,} × {n_features:,} values, up to {size(needed)} on each rank"
@@ -68,17 +60,13 @@ def check_room(comm: mpi.Comm, learner: str, n_rows: int, n_features: int, copie
 
 
 def return_freed_memory() -> None:
-    """Return to the system what the process has freed, which its allocator may keep; nothing
-    where that cannot be done. Local.
-    """
+    """Return freed memory, which the allocator may keep, to the system. Local."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def ask_for(*arrays: np.ndarray) -> None:
-    """Let the system bring exactly these arrays of mapped files in, without the megabytes around
-    each page. Local.
-    """
+    """Let the system read these mapped arrays, not the megabytes around a page. Local."""
     with suppress(OSError, AttributeError):
         for array in arrays:
             begin = array.ctypes.data // mmap.PAGESIZE * mmap.PAGESIZE
@@ -98,8 +86,4 @@ def forget_peak() -> bool:
 
 def peak_mib() -> float:
     """The peak of this process's resident memory, in MiB. Local."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
-    except (OSError, IndexError, ValueError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return (bytes_of_process("VmHWM") or 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 2**20

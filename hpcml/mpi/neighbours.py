@@ -1,5 +1,4 @@
-"""Messages between a rank and a few others: exchanged in step, or left in a mailbox that nobody
-waits for.
+"""Messages between a rank and a few others: exchanged in step, or left in a mailbox.
 
 A message is a list of flat arrays. It travels as one number, its size, then its bytes in chunks;
 between two ranks messages arrive in the order in which they were sent.
@@ -14,8 +13,7 @@ from typing import cast
 import numpy as np
 from mpi4py import MPI
 
-from hpcml.mpi import collectives
-from hpcml.mpi.collectives import collective
+from hpcml.mpi.collectives import chunks, collective
 from hpcml.mpi.start import freed
 
 _SIZE, _BYTES = 1, 2  # tags
@@ -26,9 +24,7 @@ Arrays = list[np.ndarray]
 
 
 def packed(arrays: Arrays) -> np.ndarray:
-    """Flat arrays as one array of bytes: their number, each one's type and length, then their
-    values.
-    """
+    """Flat arrays as one of bytes: their number, each one's type and length, their values."""
     head = [len(arrays)]
     for array in arrays:
         head += [_TYPES.index(array.dtype), array.size]
@@ -37,9 +33,7 @@ def packed(arrays: Arrays) -> np.ndarray:
 
 
 def unpacked(message: np.ndarray) -> Arrays:
-    """The arrays that `packed` packed, as copies (their places in the message need not be
-    aligned).
-    """
+    """The arrays that `packed` packed, as copies (in the message they are not aligned)."""
     (n_arrays,) = message[:8].view(np.int64).tolist()
     begin = 8 * (1 + 2 * n_arrays)
     arrays = []
@@ -50,26 +44,17 @@ def unpacked(message: np.ndarray) -> Arrays:
     return arrays
 
 
-def _chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
-    for begin in range(0, flat.size, collectives.CHUNK_BYTES):
-        yield flat[begin : begin + collectives.CHUNK_BYTES]
-
-
 @collective
 def exchange_with(comm: MPI.Comm, parts: dict[int, Arrays]) -> dict[int, Arrays]:
-    """Collective over the ranks concerned. Send each of some ranks a message and return what each
-    of them sent here.
-
-    Every rank named in `parts` must name this one.
-    """
+    """Collective over the ranks concerned, which all name each other. Exchange messages."""
     messages = {rank: packed(arrays) for rank, arrays in parts.items()}
     sizes = {rank: (np.array([message.size]), np.zeros(1, dtype=np.int64)) for rank, message in messages.items()}
     requests = [comm.Irecv(received, rank, _SIZE) for rank, (_, received) in sizes.items()]
     requests += [comm.Isend(sent, rank, _SIZE) for rank, (sent, _) in sizes.items()]
     MPI.Request.Waitall(requests)
     received = {rank: np.empty(int(size[0]), dtype=np.uint8) for rank, (_, size) in sizes.items()}
-    requests = [comm.Irecv(chunk, rank, _BYTES) for rank, buffer in received.items() for chunk in _chunks(buffer)]
-    requests += [comm.Isend(chunk, rank, _BYTES) for rank, message in messages.items() for chunk in _chunks(message)]
+    requests = [comm.Irecv(chunk, rank, _BYTES) for rank, buffer in received.items() for chunk in chunks(buffer)]
+    requests += [comm.Isend(chunk, rank, _BYTES) for rank, message in messages.items() for chunk in chunks(message)]
     MPI.Request.Waitall(requests)
     return {rank: unpacked(buffer) for rank, buffer in received.items()}
 
@@ -111,9 +96,7 @@ class Mailbox:
             incoming.requests = [comm.Irecv(incoming.size, rank, _SIZE)]
 
     def post(self, rank: int, write: Callable[[], Arrays]) -> None:
-        """Let `write()` be sent to a rank as soon as the letter before has left; it replaces one
-        that has not left yet.
-        """
+        """Send `write()` to a rank once the letter before has left; the latest one counts."""
         self._out[rank].next = write
         self._send(rank)
 
@@ -132,12 +115,10 @@ class Mailbox:
         out = self._out[rank]
         out.buffers = [np.array([size]), message]
         out.requests = [self.comm.Isend(out.buffers[0], rank, _SIZE)]
-        out.requests += [self.comm.Isend(chunk, rank, _BYTES) for chunk in _chunks(message)]
+        out.requests += [self.comm.Isend(chunk, rank, _BYTES) for chunk in chunks(message)]
 
     def collect(self) -> list[tuple[int, Arrays]]:
-        """The letters that have arrived since, oldest first for each rank; also lets waiting
-        ones leave.
-        """
+        """The letters that have arrived since, in order; also lets waiting ones leave."""
         found = []
         for rank in self._out:
             self._send(rank)
@@ -156,7 +137,7 @@ class Mailbox:
                 incoming.ended, incoming.requests = True, []
                 return None
             incoming.buffer = np.empty(size, dtype=np.uint8)
-            incoming.requests = [self.comm.Irecv(chunk, rank, _BYTES) for chunk in _chunks(incoming.buffer)]
+            incoming.requests = [self.comm.Irecv(chunk, rank, _BYTES) for chunk in chunks(incoming.buffer)]
             if not MPI.Request.Testall(incoming.requests):
                 return None
         message, incoming.buffer = incoming.buffer, None
@@ -166,8 +147,7 @@ class Mailbox:
 
     @collective
     def close(self) -> list[tuple[int, Arrays]]:
-        """Collective over the ranks concerned. End the correspondence: the letters that still
-        arrived.
+        """Collective over the ranks concerned. End it: the letters that still arrived.
 
         Letters that have not left are dropped. Afterwards nothing is under way; what each rank has
         sent, the other has received.
@@ -193,10 +173,9 @@ class Mailbox:
 @contextmanager
 @collective
 def torus(comm: MPI.Comm, width: int, height: int) -> Iterator[MPI.Comm]:
-    """Collective over `comm`. A periodic Cartesian communicator if there is a rank for each node of
-    a torus, else `comm`.
+    """Collective over `comm`. A periodic Cartesian communicator if it has a rank for each node.
 
-    The ranks keep their numbers: rank y · width + x stands at (x, y).
+    Else `comm`. The ranks keep their numbers: rank y · width + x stands at (x, y).
     """
     if comm.size != width * height or comm.size == 1:
         yield comm

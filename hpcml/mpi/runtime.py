@@ -1,6 +1,4 @@
-"""MPI's beginning and end without Python's lock: mpi4py holds it there, and a rank that waits
-for others could not be ended.
-"""
+"""MPI's beginning and end without Python's lock, in which a waiting rank could not be ended."""
 
 from __future__ import annotations
 

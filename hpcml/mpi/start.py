@@ -53,9 +53,7 @@ def launcher() -> str:
 
 
 def environment_alone() -> dict[str, str]:
-    """The environment of a program that is started here, but is no rank of this job, nor speaks
-    for it.
-    """
+    """The environment of a program started here that is no rank of this job."""
     return {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
 
 
@@ -65,10 +63,7 @@ def library() -> str:
 
 
 def check_launcher(size: int) -> None:
-    """Refuse N copies of "rank 0 of 1": the launcher belongs to another MPI library than mpi4py's.
-
-    Raises ConfigError.
-    """
+    """Raise ConfigError for N copies of "rank 0 of 1": the launcher is another MPI's."""
     name, promised = _launched_size()
     if promised > 1 and size == 1:
         raise ConfigError(
@@ -78,9 +73,7 @@ def check_launcher(size: int) -> None:
 
 
 def _abort_hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print the traceback with the rank (one sentence if memory ran out), then end all ranks at
-    once.
-    """
+    """Print the traceback with the rank (a sentence for lack of memory), then end all."""
     rank = MPI.COMM_WORLD.rank
     if issubclass(kind, KeyboardInterrupt):
         print("hpcml: interrupted", file=sys.stderr, flush=True)
@@ -96,9 +89,7 @@ def _abort_hook(kind: type[BaseException], error: BaseException, trace: Tracebac
 
 
 def _abort(code: int) -> NoReturn:
-    """End all ranks at once. MPICH's Abort asks the launcher to kill this rank, too, and comes
-    back until that is done.
-    """
+    """End all ranks at once. MPICH's Abort comes back until the launcher has killed this rank."""
     time.sleep(RELAY_SECONDS)
     MPI.COMM_WORLD.Abort(code)
     time.sleep(LEAVE_SECONDS)
@@ -117,9 +108,7 @@ def _end(sentence: str, code: int = EXIT_USER) -> NoReturn:
 
 
 def leave(error: HpcmlError, said: bool) -> None:
-    """The end of a rank by an error that all ranks should have. If the others do not end, too,
-    they wait for this one: end all.
-    """
+    """The end of a rank by an error that all should have. If others wait for it, end all."""
     if not _met(LEAVE_SECONDS):
         _end("the other ranks are ended" if said else f"rank {MPI.COMM_WORLD.rank}: {error}", error.exit_code)
 
@@ -136,9 +125,7 @@ def _met(seconds: float) -> bool:
 
 
 def _rested(request: MPI.Request, seconds: float = math.inf) -> bool:
-    """Whether what was begun is complete within so many seconds; sleeps until then, which leaves
-    the core to other ranks.
-    """
+    """Whether a request is complete within so many seconds; sleeps, so others have the core."""
     end, pause = time.monotonic() + seconds, 1e-5
     while not request.Test():
         if time.monotonic() > end:
@@ -149,9 +136,7 @@ def _rested(request: MPI.Request, seconds: float = math.inf) -> bool:
 
 
 def finish(code: int) -> None:
-    """End MPI, or, if that takes too long, this process with its exit code: what was to be done
-    is done.
-    """
+    """End MPI, or, if that takes too long, this process, whose work is done, with its exit code."""
     if not MPI.Is_initialized():
         return
 
@@ -168,9 +153,7 @@ def finish(code: int) -> None:
 
 
 def _on_bus_error(_number: int) -> None:
-    """A page of a mapped file is not there any more. There is no way back to what was reading
-    it.
-    """
+    """A page of a mapped file is gone. There is no way back to what was reading it."""
     name = _shortened_file()
     _be_first(name)
     _end(f"rank {MPI.COMM_WORLD.rank}: {name} became shorter while it was in use, or its disk failed; restore it and run again")
@@ -188,8 +171,7 @@ _ON_BUS_ERROR, _ON_ALARM = (ctypes.CFUNCTYPE(None, ctypes.c_int)(action) for act
 
 @contextmanager
 def time_limit(seconds: int, sentence: str) -> Iterator[None]:
-    """End all ranks with `sentence` if the body takes longer: for code in C that may never come
-    back, nor notice a signal.
+    """End all ranks with `sentence` if the body takes longer, say in C that never comes back.
 
     Local; does nothing outside of programs that `start` began, and in other threads than the first.
     """
@@ -222,9 +204,7 @@ def _shortened_file() -> str:
 
 
 def _be_first(path: str) -> None:
-    """Wait to be killed if another rank holds this file: its ranks find it shortened together,
-    and one is enough to say so.
-    """
+    """Wait to be killed if another rank holds this file: one is enough to say it is short."""
     with suppress(OSError):
         file = os.open(path, os.O_RDONLY)
         try:
@@ -235,11 +215,7 @@ def _be_first(path: str) -> None:
 
 
 def unname_shared_memory() -> None:
-    """Take the names from the shared memory of MPICH that this process has mapped: what is killed
-    would leave it in /dev/shm.
-
-    The other ranks of the node must have it, too.
-    """
+    """Unlink MPICH's memory, mapped by all of a node: a kill would leave it in /dev/shm."""
     if MPI.Is_initialized() and MPI.get_vendor()[0] == "MPICH":
         with suppress(OSError):  # elsewhere it is not known
             maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
@@ -249,11 +225,7 @@ def unname_shared_memory() -> None:
 
 
 def start() -> MPI.Comm:
-    """The communicator of this program: COMM_WORLD duplicated, after the launcher check, with the
-    abort hook set.
-
-    Raises ConfigError if the launcher's number of ranks is not MPI's.
-    """
+    """COMM_WORLD duplicated, with the abort hook set. Raises ConfigError as `check_launcher`."""
     sys.excepthook = _abort_hook
     ctypes.CDLL(None).signal(signal.SIGBUS, _ON_BUS_ERROR)  # Python's own handlers would only run after the faulting step
     check_launcher(MPI.COMM_WORLD.size)
@@ -282,9 +254,7 @@ def freed(own: MPI.Comm) -> Iterator[MPI.Comm]:
 @contextmanager
 @collective
 def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
-    """Collective over `comm`. A private duplicate of a caller's communicator (of COMM_SELF for
-    None), freed at the end.
-    """
+    """Collective over `comm`. A private duplicate (None: of COMM_SELF), freed at the end."""
     with freed((MPI.COMM_SELF if comm is None else comm).Dup()) as own:
         yield own
 
@@ -292,9 +262,7 @@ def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
 @contextmanager
 @collective
 def divided(comm: MPI.Comm, size: int) -> Iterator[MPI.Comm]:
-    """Collective over `comm`. This rank's group of `size` neighbouring ranks (a divisor of the
-    number of ranks).
-    """
+    """Collective over `comm`. This rank's group of `size` neighbours (a divisor of the ranks)."""
     with freed(comm.Split(comm.rank // size, comm.rank)) as group:
         yield group
 
@@ -310,17 +278,14 @@ def on_node(comm: MPI.Comm) -> Iterator[MPI.Comm]:
 @collective
 def ranks_on_node(comm: MPI.Comm) -> int:
     """Collective over `comm`. How many of its ranks run on this node."""
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    size = node.size
-    node.Free()
-    return size
+    with on_node(comm) as node:
+        return node.size
 
 
 @contextmanager
 @collective
 def node_first(comm: MPI.Comm) -> Iterator[None]:
-    """Collective over `comm`. Run the body on the first rank of each node, then on its others
-    (fills caches once).
+    """Collective over `comm`. Run the body on each node's first rank, then the others (caches).
 
     Ranks that wait for others sleep meanwhile: compiling takes seconds, and reading what was
     compiled before a good part of one.

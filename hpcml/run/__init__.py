@@ -1,5 +1,4 @@
-"""A run folder and what happens in it: configuration, lock, checkpoints, history, the joining of
-runs; and the loop around work.
+"""A run folder: configuration, lock, checkpoints, history, joining; and the loop around work.
 
     with session_of(comm) as session, RunFolder(session.comm, target.output, session.log) as folder:
         state = folder.prepare(RunConfig(method, data, options), target)  # locked from here on

@@ -38,9 +38,7 @@ _NAME = re.compile(r"state-(\d{6})\.h5")
 
 @contextmanager
 def reading_checkpoint(path: Path) -> Iterator[h5py.File]:
-    """A checkpoint that `Checkpoints.newest` found. Whatever a part that is not what it should
-    be leads to becomes a DataError.
-    """
+    """A checkpoint that `newest` found; damage becomes a DataError."""
     with readable(path, "hpcml train --force", "checkpoint"), open_stamped(path, "checkpoint", "hpcml train") as file:
         yield file
 
@@ -70,9 +68,7 @@ class CheckpointWriter:
 
 
 class Pace:
-    """How often checkpoints are written: every so many seconds, or, where nobody says, as often
-    as is worth it.
-    """
+    """How often checkpoints are written: every so many seconds, or as often as is worth it."""
 
     def __init__(self, every: float | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.every, self.clock = every, clock
@@ -105,14 +101,9 @@ class Checkpoints:
 
     @mpi.collective
     def save(self, arrays: dict[str, Slab], fill: Callable[[CheckpointWriter], None]) -> None:
-        """Collective. Write a new generation: two-dimensional arrays, filled by the ranks in
-        `fill`; drop the oldest.
-        """
-        number = 1
-        with mpi.agreed(self.comm, f"reading {self.folder}"):
-            if self.comm.rank == 0 and (present := self._generations()):
-                number += int(present[0].stem.removeprefix("state-"))
-        number = self.comm.bcast(number)
+        """Collective. A new generation of two-dimensional arrays, which `fill` writes."""
+        present = mpi.made_by_root(self.comm, f"reading {self.folder}", self._generations)
+        number = 1 + (int(present[0].stem.removeprefix("state-")) if present else 0)
         slabs = arrays | {f"crc/{name}": Slab(slab.shape[:1], "<i8") for name, slab in arrays.items()}
         with new_file(self.comm, self.folder / f"state-{number:06d}.h5") as out:
             out.layout(slabs, lambda file: stamp(file, "checkpoint"))
@@ -125,21 +116,16 @@ class Checkpoints:
 
     @mpi.collective
     def newest(self) -> Path | None:
-        """Collective. The newest undamaged checkpoint; a damaged one is named and passed over. None
-        if there is none.
+        """Collective. The newest sound checkpoint, or None. DataError if all are damaged."""
+        return mpi.made_by_root(self.comm, f"reading {self.folder}", self._newest)
 
-        Raises DataError if there are checkpoints but all are damaged.
-        """
-        found: Path | None = None
-        with mpi.agreed(self.comm, f"reading {self.folder}"):
-            if self.comm.rank == 0:
-                present = self._generations()
-                found = next((path for path in present if self._sound(path)), None)
-                if present and found is None:
-                    raise DataError(f"{self.folder}: every checkpoint is damaged; start again with --force")
-                for damaged in present[: present.index(found)] if found is not None else []:
-                    damaged.unlink()  # else it would count as one of the generations kept
-        found = self.comm.bcast(found)
+    def _newest(self) -> Path | None:
+        present = self._generations()
+        found = next((path for path in present if self._sound(path)), None)
+        if present and found is None:
+            raise DataError(f"{self.folder}: every checkpoint is damaged; start again with --force")
+        for damaged in present[: present.index(found)] if found is not None else []:
+            damaged.unlink()  # else it would count as one of the generations kept
         return found
 
     def _sound(self, path: Path) -> bool:

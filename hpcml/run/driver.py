@@ -1,5 +1,4 @@
-"""The one loop around long work: turn after turn until all of it is done, or a signal, the time
-limit or a failure ends it.
+"""The one loop around long work: turn after turn to its end, a signal, the time limit, a failure.
 
 The work is a generator: each step of it is a turn, which yields what it has finished. It is asked
 for its turns by the ranks of a group together, and every group goes on at its own speed. What all
@@ -52,9 +51,7 @@ class NoLimits:
 
 
 class Job:
-    """The use that is made of the work: a subclass keeps and saves it; the methods here do
-    nothing.
-    """
+    """The use that is made of the work: a subclass keeps and saves it; here nothing is done."""
 
     doing = "training"  # in the sentence about a rank that fails
 
@@ -78,15 +75,11 @@ class Job:
 
     @mpi.collective
     def save(self) -> None:
-        """Collective over all ranks. Write a checkpoint of everything that is not on the disk
-        yet.
-        """
+        """Collective over all ranks. Write a checkpoint of what is not on the disk yet."""
 
     @mpi.collective
     def meet(self) -> None:
-        """Collective over all ranks. What they do together whenever one of them asks for it.
-        Raises Stopped.
-        """
+        """Collective over all ranks. Done together when one of them asks for it. Raises Stopped."""
 
 
 class Driver:
@@ -95,9 +88,7 @@ class Driver:
     def __init__(
         self, comm: mpi.Comm, group: mpi.Comm, limits: Limits, signals: StopSignals, n_values: int = 0, spent: float = 0.0
     ) -> None:
-        """`group`: the ranks that do a turn together, which look at `n_values` values in it.
-        `spent`: seconds of the time limit.
-        """
+        """`group`: ranks of a turn, of `n_values` values. `spent`: seconds of the limit."""
         self.comm, self.group, self.limits, self.signals, self.spent = comm, group, limits, signals, spent
         self.before = 0.0  # seconds that earlier jobs of the same run have taken
         self.n_done = 0  # on all ranks, as far as known
@@ -130,14 +121,11 @@ class Driver:
         return limit is not None and time.monotonic() - self.began + self.spent >= limit
 
     def look(self) -> None:
-        """Raise Stopped if this rank has a reason to stop: for work that `mpi.agreed` guards.
-        Local.
-        """
+        """Raise Stopped if there is a reason, for work that `mpi.agreed` guards. Local."""
         if self.wants():
             raise Stopped
 
     def _flags(self) -> tuple[float, ...]:
-        """This rank's flags in a pulse."""
         signal = self.signals.seen
         due = self.comm.rank == 0 and self.pace.due  # one clock decides for all
         meets = self._job.meets and self._failure is None
@@ -145,12 +133,10 @@ class Driver:
 
     @mpi.collective
     def run(self, turns: Generator[Any, None, None], job: Job, progress: Progress) -> str:
-        """Collective. Drive the work to its end: ""; or until a signal or the time limit, after a
-        checkpoint: why.
+        """Collective. Drive the work to its end, "", or until a signal or the time limit: why.
 
-        A turn yields what it has finished, which the job keeps if there is any, or None: nothing is
-        left to do, as long as no other rank has more. Raises, on all ranks, what a turn raises on
-        any.
+        A turn yields what it has finished, which the job keeps, or None: nothing is left to do, as
+        long as no other rank has more. Raises, on all ranks, what a turn raises on any.
         """
         self._job, n_turns = job, 0
         self._begin()
@@ -202,9 +188,7 @@ class Driver:
 
     @mpi.collective
     def _meet(self) -> None:
-        """Collective. What the job does with all ranks together; a reason to stop is in the next
-        pulse.
-        """
+        """Collective. The job's meeting; a reason to stop is in the next pulse."""
         try:
             self._job.meet()
         except Stopped:

@@ -1,6 +1,4 @@
-"""The environment of a run: versions, nodes, launcher and Slurm job, a line of JSON for every
-start of the run.
-"""
+"""The environment of a run: versions, nodes, launcher, Slurm job; a line of JSON for each start."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_
 
 @mpi.collective
 def environment(comm: mpi.Comm) -> dict[str, object]:
-    """Collective over `comm`. On rank 0 what it runs with, and the number of ranks on each node;
-    on the others nothing.
-    """
+    """Collective over `comm`. On rank 0 what it runs with, ranks by node; else nothing."""
     names = comm.gather(node_name())
     if comm.rank != 0:
         return {}
@@ -66,12 +62,7 @@ def record(path: Path, found: dict[str, object]) -> None:
 
 @mpi.collective
 def record_end(comm: mpi.Comm, path: Path) -> None:
-    """Collective over `comm`. Add to the last start in a file when it ended, and each rank's peak
-    of memory (MiB), once.
-
-    A file whose last line is damaged stays as it is. Raises DataError if the file cannot be read or
-    written.
-    """
+    """Collective over `comm`. Add end and peaks (MiB) to a sound last start. Raises DataError."""
     peaks = comm.gather(round(peak_mib(), 1))
     with mpi.agreed(comm, f"writing {path}"):
         if comm.rank == 0 and path.exists():

@@ -1,6 +1,4 @@
-"""The folder of a training run: config.toml, history.csv, model.h5, log.txt, checkpoint/. Never
-overwritten by accident.
-"""
+"""The folder of a training run: config, history, model, log, checkpoints; safe from overwriting."""
 
 from __future__ import annotations
 
@@ -35,8 +33,6 @@ SEEDS = "seeds.csv"  # of a run of several seeds
 FILES = (CONFIG, "history.csv", SEEDS, "tuning.csv", "choice.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
 _UNSET = {"ranks-per-group": 1, "bias": False, "device": "cpu"}  # what it is, where it matters, if config.toml does not say
-
-
 Kind = TypeVar("Kind", bound="Options")
 
 
@@ -70,8 +66,7 @@ class RunConfig:
 def to_toml(values: dict[str, object]) -> str:
     """Flat TOML of strings, numbers, truth values and lists of strings; None is left out.
 
-    Raises ConfigError for a string that is no Unicode, as names of files that are not UTF-8: TOML
-    cannot hold it.
+    Raises ConfigError for a string that is no Unicode, such as a file's name: TOML cannot hold it.
     """
 
     def text(value: object) -> str:
@@ -91,9 +86,7 @@ def to_toml(values: dict[str, object]) -> str:
 
 
 class RunFolder:
-    """The files of one run. Nothing is touched before `prepare`; use it in a `with`, for from
-    then on the folder is locked.
-    """
+    """The files of a run, untouched before `prepare`, then locked: use it in a `with`."""
 
     def __init__(self, comm: mpi.Comm, path: Path, log: Log) -> None:
         self.comm, self.path, self.log = comm, path, log
@@ -112,11 +105,9 @@ class RunFolder:
         self.lock.release()
 
     def finished(self, method: str, hint: str, options_of: Callable[[dict[str, Any]], Any] = dict) -> tuple[Any, Path]:
-        """The options that `options_of` makes of config.toml, and the dataset's path, of a finished
-        run of that method. Local.
+        """The options (by `options_of`) and the data's path of a finished run. Local.
 
-        `hint` ends the sentence about a run of another method. Raises ConfigError, or DataError for
-        a damaged file.
+        `hint` ends the sentence about another method. Raises ConfigError, DataError for damage.
         """
         config = self.path / CONFIG
         if not config.exists():
@@ -134,23 +125,17 @@ class RunFolder:
 
     @mpi.collective
     def prepare(self, config: RunConfig, target: Target) -> str:
-        """Collective. Create, empty (`force`) or re-enter (`resume`) the folder: what is in it now,
-        NEW, UNFINISHED or FINISHED.
+        """Collective. Create, empty (`force`) or re-enter (`resume`) it: NEW, UNFINISHED, FINISHED.
 
         Raises ConfigError if the folder exists and neither is given, or if the run in it had other
         options, and InUseError if another job is at work in it.
         """
-        state, found = NEW, environment(self.comm)
-        with self.discarded_on_error(), mpi.agreed(self.comm, f"creating {self.path}"):
-            if self.comm.rank == 0:
-                state = self._prepare(config, target.force, target.resume)
-                if state != FINISHED:
-                    record(self.path / ENVIRONMENT, found)
-        shared: str = self.comm.bcast(state)
-        return shared
+        found = environment(self.comm)
+        with self.discarded_on_error():
+            return mpi.made_by_root(self.comm, f"creating {self.path}", lambda: self._prepare(config, target, found))
 
-    def _prepare(self, config: RunConfig, force: bool, resume: bool) -> str:
-        file = self.path / CONFIG
+    def _prepare(self, config: RunConfig, target: Target, found: dict[str, object]) -> str:
+        file, force, resume = self.path / CONFIG, target.force, target.resume
         self.check(force, resume)  # before anything is touched
         self.lock.acquire()
         present = self.check(force, resume)  # once more, for another job may have begun here
@@ -168,13 +153,13 @@ class RunFolder:
             write_config(file, config.values())
         self.checkpoints.mkdir(exist_ok=True)
         self.log.file = self.path / "log.txt"
+        record(self.path / ENVIRONMENT, found)
         return UNFINISHED if resume and self.model_part.exists() else NEW
 
     @contextmanager
     @mpi.collective
     def replaced(self, config: dict[str, object], force: bool) -> Iterator[Path]:
-        """Collective. A folder to put the files of a finished run into; after the body they are
-        this folder's, with `config`.
+        """Collective. A folder for a finished run's files, here after the body, with `config`.
 
         If the body raises, what is here (which may be replaced with `force` only) stays. Raises as
         `prepare` does.
@@ -207,9 +192,7 @@ class RunFolder:
         return [*ours, *self.checkpoints.glob(".*.part-*")]
 
     def check(self, force: bool, resume: bool) -> bool:
-        """Whether there is a run to empty or to re-enter. Local; raises ConfigError if the
-        folder may not be used.
-        """
+        """Whether there is a run to empty or re-enter. Local; raises ConfigError if not."""
         nothing = {self.lock.path, *self._leftovers()}  # what a job leaves that is killed before it begins
         present = self.path.is_dir() and not nothing.issuperset(self.path.iterdir())
         if force and resume:
@@ -231,9 +214,7 @@ class RunFolder:
             path.unlink(missing_ok=True)
 
     def finish(self) -> None:
-        """Give the history in order its name, if that has not happened yet. Local; raises
-        OSError.
-        """
+        """Give the history in order its name, if need be. Local; raises OSError."""
         if self.history_sorted.exists():
             self.history_sorted.replace(self.history)
 
@@ -257,17 +238,14 @@ class RunFolder:
             raise
 
     def discard(self) -> None:
-        """Remove the run; the end of the `with` removes the folder if nothing else is in it.
-        Local; raises OSError.
-        """
+        """Remove the run; an empty folder goes with the `with`. Local; raises OSError."""
         self.log.file = None
         self._clear()
 
     def _check_same(self, config: RunConfig, before: dict[str, object]) -> None:
         """Raise ConfigError naming the first option that a continued run had otherwise.
 
-        Earlier versions wrote the options of other methods, too: what is no option of this one does
-            not matter.
+        Earlier versions wrote the options of other methods, too: these do not matter.
         """
         known = config.values()
         if known["retrained-from"] != before.get("retrained-from"):
@@ -292,10 +270,7 @@ def as_dict(options: Any) -> dict[str, object]:
 
 
 def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
-    """The options of that kind that `as_dict` gave; other keys do not matter.
-
-    Raises ConfigError, or TypeError for values of another type.
-    """
+    """The options of that kind that `as_dict` gave. Raises ConfigError, TypeError."""
     given = {field.name: values[flag_of(field.name)] for field in fields(cast("Any", kind)) if flag_of(field.name) in values}
     options = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
     options.validate()
@@ -304,17 +279,9 @@ def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
 
 @mpi.collective
 def config_before(comm: mpi.Comm, target: Target) -> dict[str, object]:
-    """Collective over `comm`. What config.toml says of the run in the target's folder, if it is to
-    be continued; else nothing.
-
-    Raises DataError if it is damaged or cannot be read.
-    """
-    found: dict[str, object] = {}
-    with mpi.agreed(comm, f"reading {target.output}"):
-        if comm.rank == 0 and target.resume and (target.output / CONFIG).is_file():
-            found = read_config(target.output / CONFIG)
-    found = comm.bcast(found)
-    return found
+    """Collective over `comm`. The config.toml of a run to be continued, or {}. DataError."""
+    file = target.output / CONFIG
+    return mpi.made_by_root(comm, f"reading {target.output}", lambda: read_config(file) if target.resume and file.is_file() else {})
 
 
 def write_config(file: Path, config: dict[str, object]) -> None:
@@ -323,9 +290,7 @@ def write_config(file: Path, config: dict[str, object]) -> None:
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """The entries of `config.toml`, with the names of now. Local; raises OSError, or DataError
-    if it is damaged.
-    """
+    """The entries of `config.toml`, with the names of now. Local; OSError, DataError."""
     try:
         return with_names_of_now(tomllib.loads(read_small(file)))
     except (ValueError, RecursionError) as error:

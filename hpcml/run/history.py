@@ -21,9 +21,7 @@ from hpcml.files.table import csv_text
 
 
 class HistoryFile:
-    """The history of one run. `index` (n_labels, 2) holds the offset and size of each label's
-    lines, size 0 if not written.
-    """
+    """A run's history. `index` (n_labels, 2): each label's offset and size, 0 if unwritten."""
 
     def __init__(
         self, comm: mpi.Comm, path: Path, names: list[str], columns: tuple[str, ...], line: Callable[[tuple[float, ...]], str]

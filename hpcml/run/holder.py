@@ -1,6 +1,4 @@
-"""The holder of the lock on a folder, by the lock's file, and whether that process can still be
-alive.
-"""
+"""The holder of the lock on a folder, by the lock's file, and whether it can still be alive."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ class Holder:
         return ALIVE if _started(self.process) == self.started else DEAD
 
     def why_over(self) -> str:
-        """The evidence that it has ended, in words; "" if there is none. May ask Slurm, for a
-        few seconds.
-        """
+        """The evidence that it has ended, or "". May ask Slurm, for a few seconds."""
         mine = Holder.this()
         if self.state() == DEAD:
             return "that process has ended"
@@ -80,9 +76,7 @@ class Holder:
 
 
 def _started(process: int) -> int:
-    """When a process began, in clock ticks since the boot; 0 if there is none (or it waits to be
-    reaped).
-    """
+    """When a process began, in clock ticks since the boot; 0 if there is none or a zombie."""
     try:
         words = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
         return 0 if words[0] in "ZX" else int(words[19])
@@ -103,9 +97,7 @@ def _boot() -> str:
 
 
 def _is_over(job: str) -> bool:
-    """Whether Slurm says that there is no such job any more. False if it does not say, or not
-    soon.
-    """
+    """Whether Slurm says, and soon, that there is no such job any more."""
     if not job.isdigit():
         return False
     command = ("squeue", "--noheader", f"--jobs={job}", "--format=%T")

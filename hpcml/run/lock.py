@@ -1,5 +1,4 @@
-"""The lock on a run folder: one run at a time, freed by the kernel when its process ends, however
-that happens.
+"""The lock on a run folder: one run at a time, freed by the kernel however its process ends.
 
 Some file systems have no locks, or each node its own. There the lock's file tells: it says who
 holds the lock, and its holder touches it every few seconds.
@@ -29,9 +28,7 @@ _MAY_NOT = {errno.EACCES, errno.EPERM, errno.EROFS}  # who may not write here do
 
 
 class FolderLock:
-    """An exclusive lock on a folder by the file LOCK in it, which says who holds it. Every
-    method is local.
-    """
+    """An exclusive lock on a folder by a file in it, which says who holds it. All local."""
 
     def __init__(self, folder: Path, log: Log) -> None:
         self.folder, self.path, self.log = folder, folder / LOCK, log
@@ -41,9 +38,7 @@ class FolderLock:
         self._touched, self._first_look, self._is_touched = 0, 0.0, False  # what is seen of a holder on another node
 
     def acquire(self) -> None:
-        """Create the folder, if need be, and take the lock. Raises OSError, or InUseError if
-        another process holds it.
-        """
+        """Create the folder and take the lock. Raises OSError, InUseError."""
         end = time.monotonic() + PATIENCE
         while not self._try():
             if self._is_touched or (time.monotonic() > end and not self._touched):
@@ -77,9 +72,7 @@ class FolderLock:
         return self._descriptor >= 0
 
     def _lock(self, descriptor: int) -> bool:
-        """Lock the file; False if the file system has no locks. Raises BlockingIOError if
-        another process has it locked.
-        """
+        """Lock the file; False if there are no locks. Raises BlockingIOError."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -89,9 +82,7 @@ class FolderLock:
         return True
 
     def _is_free(self, descriptor: int, has_locks: bool) -> bool:
-        """Whether whom the file names has let go of it or is dead. A lock of this node's own
-        says nothing of other nodes.
-        """
+        """Whether the holder let go or is dead. A node's lock says nothing of others."""
         holder = Holder.of(os.pread(descriptor, LONGEST, 0))
         if holder is None or holder.state() != UNKNOWN:
             return has_locks or holder is None or holder.state() != ALIVE
@@ -105,9 +96,7 @@ class FolderLock:
         return not self._is_touched and now - self._first_look > SILENCE
 
     def _sign(self) -> None:
-        """Say in the file who holds the lock, and from now on, by touching it, that it still
-        does.
-        """
+        """Say in the file who holds the lock, and by touching it, that it still does."""
         with suppress(OSError):  # the disk may be full; the lock holds all the same
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, Holder.this().signature(), 0)
@@ -135,9 +124,7 @@ class FolderLock:
         )
 
     def release(self) -> None:
-        """Remove the file, and the folder if nothing else is in it, then free the lock. Does
-        nothing if it was not acquired.
-        """
+        """Remove the file, and an empty folder, free the lock; if it was acquired."""
         if not self._entered:
             return
         self._entered = False

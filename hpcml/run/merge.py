@@ -1,6 +1,4 @@
-"""Joining the models of runs that trained parts of the labels (`--label-part`): the model of one
-run that trained them all.
-"""
+"""Joining the models of runs of parts of the labels (`--label-part`): as one run's of them all."""
 
 from __future__ import annotations
 
@@ -71,8 +69,7 @@ class _Plan:
 
 @mpi.collective
 def merge_models(session: Session, runs: list[Path], target: Target, free: Callable[[str], Collection[str]]) -> MergeReport:
-    """Collective over the session. Join the models of all parts of one training into the run folder
-    of the target.
+    """Collective over the session. Join the models of all parts into the target's run folder.
 
     `free` tells of a method which keys of config.toml may differ between the parts. The model.h5
     has the bytes of a run without --label-part. Raises ConfigError if parts are missing, or do not
@@ -125,9 +122,7 @@ class _Part:
 
 
 def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
-    """Raise ConfigError unless the parts, in order, are all those of one training; of their
-    options those in `free` may differ.
-    """
+    """Raise ConfigError unless the parts are all those of one training, `free` options apart."""
     first = parts[0]
     for part in parts[1:]:
         for key in sorted((first.config.keys() | part.config.keys()) - {*free, PART}):
@@ -136,28 +131,7 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
                 raise ConfigError(f"{part.run} had {key} = {here!r}, but {first.run} {there!r}; merge joins parts of one training")
         if part.place[1] != first.place[1]:
             raise ConfigError(f"{part.run} is one of {part.place[1]} parts, but {first.run} one of {first.place[1]}")
-        for name in {**part.about, **first.about}:
-            if name not in part.about or name not in first.about or not np.array_equal(part.about[name], first.about[name]):
-                raise ConfigError(f"{part.run} was trained on other data than {first.run} ({name} differs)")
-        if (part.sparse, part.n_columns, part.precision) != (first.sparse, first.n_columns, first.precision):
-            raise DataError(f"{part.run}: its weights are stored otherwise than those of {first.run}; train it again")
-        if part.thresholds != first.thresholds:
-            raise ConfigError(
-                f"{part.run} has {_thresholds(part)}, but {first.run} {_thresholds(first)}; find them alike for all parts (hpcml "
-                "threshold)"
-            )
-        if part.calibration != first.calibration:
-            raise ConfigError(
-                f"{part.run} has {_probabilities(part)}, but {first.run} {_probabilities(first)}; find them alike for all parts "
-                "(hpcml calibrate)"
-            )
-        if part.optional != first.optional:
-            raise ConfigError(f"{part.run} says {_columns(part)} of its labels, but {first.run} {_columns(first)}; train all alike")
-        for name, digest in first.tables.items():
-            if part.tables[name] != digest:
-                raise DataError(
-                    f"{part.run}: its {name} are not those of {first.run}, though the rows were the same; train it again"
-                )
+        _check_models(part, first)
     for a, b in pairwise(parts):
         if a.place == b.place:
             raise ConfigError(f"{a.run} and {b.run} are both part {a.config[PART]}; give each part once")
@@ -165,6 +139,33 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
     for number in range(1, first.place[1] + 1):
         if number not in numbers:
             raise ConfigError(f"part {number} of {first.place[1]} is missing; merge needs the runs of all parts")
+
+
+def _check_models(part: _Part, first: _Part) -> None:
+    """Raise ConfigError, or DataError, unless the models of two parts go together."""
+    for name in {**part.about, **first.about}:
+        if name not in part.about or name not in first.about or not np.array_equal(part.about[name], first.about[name]):
+            raise ConfigError(f"{part.run} was trained on other data than {first.run} ({name} differs)")
+    if (part.sparse, part.n_columns, part.precision) != (first.sparse, first.n_columns, first.precision):
+        raise DataError(f"{part.run}: its weights are stored otherwise than those of {first.run}; train it again")
+    for what, here, there, command in (
+        ("thresholds", part.thresholds, first.thresholds, "threshold"),
+        ("probabilities", part.calibration, first.calibration, "calibrate"),
+    ):
+        if here != there:
+            found = f"{part.run} has {_found(what, here)}, but {first.run} {_found(what, there)}"
+            raise ConfigError(f"{found}; find them alike for all parts (hpcml {command})")
+    if part.optional != first.optional:
+        columns, others = (", ".join(each.optional) or "nothing more" for each in (part, first))
+        raise ConfigError(f"{part.run} says {columns} of its labels, but {first.run} {others}; train all alike")
+    for name, digest in first.tables.items():
+        if part.tables[name] != digest:
+            raise DataError(f"{part.run}: its {name} are not those of {first.run}, though the rows were the same; train it again")
+
+
+def _found(what: str, by: dict[str, Any]) -> str:
+    """How thresholds or probabilities were found, in words."""
+    return f"{what} ({', '.join(map(str, by.values()))})" if by else f"no {what}"
 
 
 def _plan(parts: list[_Part]) -> _Plan:
@@ -180,28 +181,9 @@ def _plan(parts: list[_Part]) -> _Plan:
     return _Plan([part.run for part in parts], places, shape, first.precision, first.certified, *found, weights, config)
 
 
-def _columns(part: _Part) -> str:
-    """The columns that only some models have, in words."""
-    return ", ".join(part.optional) or "nothing more"
-
-
-def _thresholds(part: _Part) -> str:
-    """A part's thresholds in words."""
-    found = part.thresholds
-    return "thresholds (" + ", ".join(str(value) for value in found.values()) + ")" if found else "no thresholds"
-
-
-def _probabilities(part: _Part) -> str:
-    """A part's probabilities in words."""
-    found = part.calibration
-    return "probabilities (" + ", ".join(str(value) for value in found.values()) + ")" if found else "no probabilities"
-
-
 @mpi.collective
 def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None:
-    """Collective. Write the model and the history into the folder `target`; each rank copies
-    every comm.size-th part.
-    """
+    """Collective. Write model and history into the folder `target`; ranks take turns at parts."""
 
     def describe(file: h5py.File) -> None:
         names = [name for part in parts for name in part.label_names]
@@ -230,9 +212,7 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
 
 
 def _copy(source: Model, target: SlabFile, place: int, first: int) -> None:
-    """Write the labels of `source` from row `place`, and weight `first`, of the joint model on.
-    Local; raises OSError.
-    """
+    """Write the labels of `source` from row `place`, weight `first`, on. Local; raises OSError."""
     if isinstance(source.W, SparseRows):
         target.write("W/indptr", place + 1, source.W.indptr[1:] + first)
         target.write("W/indices", first, source.W.indices)

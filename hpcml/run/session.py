@@ -1,6 +1,4 @@
-"""The arguments of a trainer besides data and options: who takes part, and where the result
-goes.
-"""
+"""The arguments of a trainer besides data and options: who takes part, where the result goes."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from hpcml.signals import StopSignals
 
 @dataclass
 class Session:
-    """The ranks that take part, who hears what there is to say, and the signals that stop the
-    work.
-    """
+    """The ranks that take part, who hears what is said, and the signals that stop the work."""
 
     comm: mpi.Comm
     log: Log
@@ -27,9 +23,7 @@ class Session:
 
 
 class Target(NamedTuple):
-    """A run folder, and what may happen to a run that is in it: it is begun anew (`force`), or
-    continued (`resume`).
-    """
+    """A run folder, whose run is begun anew (`force`), or continued (`resume`)."""
 
     output: Path
     force: bool = False
@@ -41,8 +35,7 @@ class Target(NamedTuple):
 def session_of(comm: mpi.Comm | None, log: Log | None = None, signals: StopSignals | None = None) -> Iterator[Session]:
     """Collective over `comm` (None: this process alone). A session on a duplicate of it.
 
-    Without `signals` those that come while it lasts stop the work; without a `log` messages go to
-    the logger `hpcml`.
+    Without `signals` those that come stop the work; without a `log` the logger `hpcml` hears.
     """
     with mpi.duplicated(comm) as own, signals or StopSignals() as seen:
         yield Session(own, log or Log(own.rank, to_logger=True), seen)

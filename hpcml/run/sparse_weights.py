@@ -1,5 +1,4 @@
-"""A sparse model while it is trained: the weights of each label that is done, in any order, and the
-model file made of them.
+"""A sparse model in training: the weights of each label that is done, and the model of them.
 
 Of a dense W each rank fills its rows in place; of a sparse one nobody knows where a row will lie
 before all are done. So each rank appends the weights of the labels that it has finished to a part
@@ -30,12 +29,11 @@ _NOT_WRITTEN = (-1, 0, 0)
 
 
 class SparseWeights:
-    """The weights of the labels of one run whose magnitude is not below `below`, in the part files
-    of `folder`.
+    """The weights of a run's labels that are not below `below`, in part files of `folder`.
 
     A part holds, label by label, the columns (int32) and then the weights. `index` (n_labels, 3,
-    int64) says of each label that this rank knows of in which part it lies, from which byte on, and
-    how many weights it has; the part is -1 for the others.
+    int64) has of each label that this rank knows of its part, the byte in it and the number of
+    weights; the part is -1 for the others.
     """
 
     def __init__(self, comm: mpi.Comm, folder: Path, n_labels: int, n_columns: int, precision: str, below: float) -> None:
@@ -53,9 +51,7 @@ class SparseWeights:
         self.write_some(label, None, w)
 
     def write_some(self, label: int, columns: np.ndarray | None, w: np.ndarray) -> None:
-        """As `write`, of the weights in some columns (ascending), all if None; the others are 0.
-        Local; raises OSError.
-        """
+        """As `write`, of some ascending columns (None: all); others are 0. Local."""
         w = np.ascontiguousarray(w, dtype=self.weight_type)
         left = np.flatnonzero(kept(w, self.below))
         columns, w = left if columns is None else columns[left], w[left]
@@ -72,9 +68,7 @@ class SparseWeights:
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close this rank's part. Local; what could not be written is lost, which `flush` would
-        have told.
-        """
+        """Close this rank's part. Local; `flush` would have told what is lost."""
         file, self._file = self._file, None
         if file is not None:
             try:
@@ -84,11 +78,7 @@ class SparseWeights:
 
     @mpi.collective
     def resume(self, index: np.ndarray | None = None) -> None:
-        """Collective. Go on with the labels that the `index` of a checkpoint knows; without one
-        begin with none.
-
-        Raises DataError if their parts are damaged.
-        """
+        """Collective. Go on with a checkpoint's `index`, or anew. DataError for damage."""
         with mpi.agreed(self.comm, f"reading {self.folder}"):
             if self.comm.rank == 0:
                 if index is not None:
@@ -118,9 +108,7 @@ class SparseWeights:
 
     @mpi.collective
     def join(self, out: SlabFile, indptr: np.ndarray, index: np.ndarray) -> None:
-        """Collective. Write W into a model file that is laid out. `indptr` (n_labels + 1) says
-        where each row goes.
-        """
+        """Collective. Write W into a model file laid out, by `indptr` (n_labels + 1)."""
         begin, end = bounds_by_weight(indptr, self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
         with mpi.agreed(self.comm, f"writing {out.target}"):
             if self.comm.rank == 0:
@@ -154,11 +142,7 @@ class SparseWeights:
 
 @mpi.collective
 def complete_model(comm: mpi.Comm, path: Path, weights: SparseWeights) -> None:
-    """Collective over `comm`. Give the model at `path`, which has everything but W, its sparse W.
-    The parts stay.
-
-    Raises DataError if the model or a part is damaged, or something cannot be written.
-    """
+    """Collective over `comm`. Give the model at `path` its sparse W. Raises DataError."""
     index = weights.gathered()
     n_labels, n_columns = index.shape[0], weights.n_columns
     indptr = offsets(index[:, 2])

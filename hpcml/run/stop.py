@@ -26,9 +26,7 @@ T = TypeVar("T")
 
 
 class Stop(Protocol):
-    """The source that a solver asks whether it is to stop. All methods are collective over the
-    ranks that share the work.
-    """
+    """What a solver asks whether to stop. Collective over the ranks that share the work."""
 
     @property
     def long(self) -> bool:
@@ -39,9 +37,7 @@ class Stop(Protocol):
         """That the work has taken so far, for the history."""
 
     def slices(self, parts: Iterable[T]) -> Iterator[T]:
-        """The parts of this rank's work, one after the other, until all ranks are done with
-        theirs. Raises Stopped.
-        """
+        """The parts of this rank's work, until all ranks are done. Raises Stopped."""
 
     def look(self) -> None:
         """Raise Stopped if there is a reason to. Only for work that a rank does alone."""
@@ -75,9 +71,7 @@ class GroupStop:
         wants: Callable[[], bool],
         elapsed: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`n_values`: of the group's rows. `flags` are this rank's numbers for the pulse,
-        `wants` whether it is to stop.
-        """
+        """`n_values`: of the group's rows; `flags`: for the pulse; `wants`: to stop."""
         self.comm, self.group = comm, group
         self.long = slices.is_long(n_values, group.size)  # else passes are too short to be left
         self._flags, self._wants, self._elapsed = flags, wants, elapsed
@@ -99,11 +93,7 @@ class GroupStop:
 
     @mpi.collective
     def slices(self, parts: Iterable[T]) -> Iterator[T]:
-        """Collective over the group. The parts of this rank's work, one after the other, until all
-        ranks are done with theirs.
-
-        Raises Stopped on all ranks or on none.
-        """
+        """Collective over the group. This rank's parts until all are done; or Stopped, on all."""
         if not self.long:
             yield from parts
             return
@@ -118,9 +108,7 @@ class GroupStop:
         self._look(ready=True)
 
     def _look(self, ready: bool) -> bool:
-        """Whether all ranks of the group are ready. Waits for the others only if this one is, or
-        is to stop. Raises Stopped.
-        """
+        """Whether the group is ready; waits if this rank is, or wants to stop. Stopped."""
         while True:
             told: Sequence[float] | np.ndarray
             wants = self._wants()

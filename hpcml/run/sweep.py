@@ -1,6 +1,4 @@
-"""The table of a sweep over options: one table of run folders, with the options in which they
-differ and how good they are.
-"""
+"""The table of a sweep over options: runs, the options in which they differ, how good they are."""
 
 from __future__ import annotations
 
@@ -37,28 +35,24 @@ class Sweep:
 def merge_sweep(
     comm: mpi.Comm, runs: list[Path], output: Path, force: bool, free: Callable[[str], Collection[str]] = lambda _: ()
 ) -> Sweep:
-    """Collective over `comm`. Write the table of the runs to `output`; rank 0 reads what they left.
+    """Collective over `comm`. Write the table of the runs to `output`; rank 0 reads them.
 
     `free` tells of a method which keys of config.toml do not change its result: they have no
-    column.
-
-    Raises ConfigError if a folder is no run folder, DataError for a damaged one. A run that is not
-    finished, or was not judged (`hpcml evaluate --json RUN/measures.json`), has empty cells.
+    column. Raises ConfigError if a folder is no run folder, DataError for a damaged one. A run that
+    is not finished, or was not judged (`hpcml evaluate --json RUN/measures.json`), has empty cells.
     """
-    found: Sweep | None = None
-    with mpi.agreed(comm, f"writing {output}"):
-        if comm.rank == 0:
-            check_output(output, force)
-            found = _sweep(runs, free)
-            write_csv(output, found)
-    sweep: Sweep = comm.bcast(found)
-    return sweep
+
+    def written() -> Sweep:
+        check_output(output, force)
+        found = _sweep(runs, free)
+        write_csv(output, found)
+        return found
+
+    return mpi.made_by_root(comm, f"writing {output}", written)
 
 
 def write_csv(path: Path, sweep: Sweep) -> None:
-    """A line for each run; what is not known is an empty cell, a list is `joined_names`. Local;
-    raises DataError.
-    """
+    """A line for each run; unknown cells are empty, lists `joined_names`. Raises DataError."""
     lines = ([_cell(value) for value in line] for line in sweep.lines)
     write_table(path, [sweep.columns, *lines])
 
@@ -93,9 +87,7 @@ def _facts(run: Path) -> dict[str, object]:
 
 
 def _measures(run: Path) -> dict[str, float | None]:
-    """The means over the labels that an evaluation has left in the run folder; none if it was
-    not judged.
-    """
+    """The means over the labels that an evaluation left in the run folder, if any did."""
     file = run / MEASURES
     if not file.exists():
         return {}

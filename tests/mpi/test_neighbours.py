@@ -8,7 +8,7 @@ import pytest
 
 from hpcml import mpi
 from hpcml.errors import DataError
-from hpcml.mpi import neighbours
+from hpcml.mpi import collectives, neighbours
 
 pytestmark = pytest.mark.mpi
 
@@ -145,7 +145,7 @@ def test_only_the_latest_letter_waits_and_it_is_written_when_it_leaves(comm, mon
 def test_a_rank_that_does_not_read_holds_up_nobody(comm, chunk_bytes):
     """The other ranks write to rank 0 (and to one another) while it reads nothing until they have finished."""
     mailbox = mpi.Mailbox(comm, others(comm))
-    size, n = 300_000 if neighbours.collectives.CHUNK_BYTES > 64 else 300, 30  # far above what MPI sends without asking
+    size, n = 300_000 if collectives.CHUNK_BYTES > 64 else 300, 30  # far above what MPI sends without asking
     latest = dict.fromkeys(others(comm), -1)
 
     def take(letters):
@@ -170,7 +170,7 @@ def test_a_rank_that_does_not_read_holds_up_nobody(comm, chunk_bytes):
 
 
 def test_close_with_large_letters_under_way_in_all_directions(comm, chunk_bytes):
-    size = 500_000 if neighbours.collectives.CHUNK_BYTES > 64 else 2_000
+    size = 500_000 if collectives.CHUNK_BYTES > 64 else 2_000
     mailbox = mpi.Mailbox(comm, others(comm))
     for rank in others(comm):
         mailbox.post(rank, lambda: [np.full(size, comm.rank)])

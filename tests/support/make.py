@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hpcml import mpi
 from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_label_titles, write_strings
 from hpcml.files.slabs import new_file
-from hpcml.model.classifier import write_classifier
+from hpcml.model.classifier import MarginData, Origin, write_classifier
 from hpcml.model.learner import fit, parse_learner
 from hpcml.model.linear import STATUS, model_slabs
 
@@ -158,21 +158,10 @@ def joined_weights(comm, path, weights, n_labels, n_columns):
 def classifier(path, base, X, y, label_names=("class 1",), feature_names=None, dense=False, margin_rows=(0, 2), seed=0):
     """Fit the learner `base` (as on the command line) to X and y and write the classifier's file. Returns the path."""
     learner = parse_learner(base.split())
-    write_classifier(
-        path,
-        fit(learner, X.toarray() if dense else X, np.asarray(y), seed),
-        method="probe",
-        learner=learner,
-        label_names=label_names,
-        n_features=X.shape[1],
-        vocabulary=vocabulary_digest(feature_names, X.shape[1]),
-        split="all",
-        dense=dense,
-        margin_rows=np.array(margin_rows),
-        margin_weights=np.ones(len(margin_rows)),
-        cycle=3,
-        about={"validation_error": 0.25},
-    )
+    data = (label_names, X.shape[1], vocabulary_digest(feature_names, X.shape[1]), dense)
+    origin = Origin("probe", learner, "all", *data, {"validation_error": 0.25})
+    margin = MarginData(np.array(margin_rows), np.ones(len(margin_rows)), 3)
+    write_classifier(path, fit(learner, X.toarray() if dense else X, np.asarray(y), seed), origin, margin)
     return Path(path)
 
 

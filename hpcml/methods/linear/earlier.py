@@ -9,8 +9,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.digests import digests
-from hpcml.data.labels import fingerprint
+from hpcml.data.labels import digests, fingerprint
 from hpcml.data.shard import load_shard
 from hpcml.errors import HpcmlError
 from hpcml.log import Log, plural

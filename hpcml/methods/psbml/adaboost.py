@@ -16,7 +16,7 @@ from hpcml.data.shard import read_rows
 from hpcml.log import plural, visible
 from hpcml.methods.psbml.options import AdaboostOptions
 from hpcml.model import learner as learners
-from hpcml.model.classifier import ClassifierModel, check_savable, write_classifier
+from hpcml.model.classifier import ClassifierModel, MarginData, Origin, check_savable, write_classifier
 from hpcml.mpi.memory import check_room
 from hpcml.run.folder import FINISHED, RunConfig, RunFolder
 from hpcml.run.session import Session, Target
@@ -74,21 +74,9 @@ def train(session: Session, data: Path, target: Target, options: AdaboostOptions
         seconds = time.monotonic() - begin
         with mpi.agreed(comm, f"writing {folder.model}"):
             if comm.rank == 0:
-                write_classifier(
-                    folder.model,
-                    classifier,
-                    method="adaboost",
-                    learner=learner,
-                    label_names=classes.names,
-                    n_features=dataset.n_features,
-                    vocabulary=dataset.vocabulary,
-                    split=split,
-                    dense=dense,
-                    margin_rows=np.empty(0, dtype=np.int64),
-                    margin_weights=np.empty(0, dtype=np.float32),
-                    cycle=0,
-                    about={"rounds": n_rounds},
-                )
+                facts = (classes.names, dataset.n_features, dataset.vocabulary, dense)
+                origin = Origin("adaboost", learner, split, *facts, {"rounds": n_rounds})
+                write_classifier(folder.model, classifier, origin, MarginData())
                 folder.drop_checkpoints()
     return AdaboostReport(folder.model, n_rounds, learner.name, seconds)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml.methods.psbml.problem import TorusProblem
-from hpcml.model.classifier import FoundThreshold, write_classifier
+from hpcml.model.classifier import FoundThreshold, MarginData, Origin, write_classifier
 
 
 def loss_of(judge: str, error: float, auc: float) -> float:
@@ -55,31 +55,14 @@ def write_pocket(path: Path, problem: TorusProblem, pocket: Pocket, base: tuple[
     places, greatest = margin_data(pocket)
     counts = np.bincount(pocket.entries["node"], minlength=problem.n_nodes)
     weights = np.bincount(pocket.entries["node"], pocket.entries["weight"], minlength=problem.n_nodes)
-    write_classifier(
-        path,
-        pocket.classifier,
-        method="psbml",
-        learner=problem.learner,
-        label_names=problem.classes.names,
-        n_features=problem.dataset.n_features,
-        vocabulary=problem.dataset.vocabulary,
-        split=problem.split,
-        dense=problem.dense,
-        margin_rows=problem.classes.rows[places],
-        margin_weights=greatest,
-        cycle=pocket.cycle,
-        threshold=FoundThreshold(pocket.threshold, "error", "validation", problem.split)
-        if problem.options.judge == "auc"
-        else None,
-        about={
-            "validation_error": pocket.error,
-            "validation_auc": pocket.auc,
-            "base_error": base[0],
-            "base_auc": base[1],
-            "grid": problem.options.grid,
-            "neighbourhood": problem.options.neighbourhood,
-            "data_sizes": np.array(problem.dataset.sizes),
-            "node_rows": counts,
-            "node_weights": weights / np.maximum(counts, 1),
-        },
-    )
+    about = {
+        **{"validation_error": pocket.error, "validation_auc": pocket.auc, "base_error": base[0], "base_auc": base[1]},
+        **{"grid": problem.options.grid, "neighbourhood": problem.options.neighbourhood},
+        "data_sizes": np.array(problem.dataset.sizes),
+        **{"node_rows": counts, "node_weights": weights / np.maximum(counts, 1)},
+    }
+    data = (problem.classes.names, problem.dataset.n_features, problem.dataset.vocabulary, problem.dense)
+    origin = Origin("psbml", problem.learner, problem.split, *data, about)
+    margin = MarginData(problem.classes.rows[places], greatest, pocket.cycle)
+    threshold = FoundThreshold(pocket.threshold, "error", "validation", problem.split)
+    write_classifier(path, pocket.classifier, origin, margin, threshold if problem.options.judge == "auc" else None)

@@ -217,10 +217,7 @@ def test_chosen_labels_and_classes_that_were_not_seen(tmp_path):
 def test_the_features_must_be_the_same(tmp_path):
     X, y, Y = make.class_data(2, 50, 5, 2)
     model = open_model(make.classifier(tmp_path / "model.h5", "tree", X, y))
-    with (
-        DataFile(make.dataset(tmp_path / "data.h5", X[:, :4], Y)) as dataset,
-        pytest.raises(DataError, match="has 4 features but"),
-    ):
+    with DataFile(make.dataset(tmp_path / "data.h5", X[:, :4], Y)) as dataset, pytest.raises(DataError, match="has 4 features but"):
         model.check_vocabulary(dataset)
 
 

@@ -201,9 +201,7 @@ def test_weights():
     shares = 1e-3 * weights  # as boosting gives them: they are scaled to the number of rows
     scaled = weights * (np.count_nonzero(weights) / weights.sum())
     np.testing.assert_allclose(
-        KernelNB().fit(X, y, shares).predict_joint_log_proba(X),
-        KernelNB().fit(X, y, scaled).predict_joint_log_proba(X),
-        rtol=1e-10,
+        KernelNB().fit(X, y, shares).predict_joint_log_proba(X), KernelNB().fit(X, y, scaled).predict_joint_log_proba(X), rtol=1e-10
     )
     equal = KernelNB().fit(X, y, np.full(y.size, 0.3)).predict_joint_log_proba(X)
     np.testing.assert_allclose(equal, KernelNB().fit(X, y).predict_joint_log_proba(X), rtol=1e-10)

@@ -14,6 +14,7 @@ from hpcml.mpi.memory import memory_of_node
 MB = 10**6
 V1 = "36 30 0:1 {root} {folder} rw shared:9 - cgroup cgroup rw,memory"
 V2 = "36 30 0:1 {root} {folder} rw - cgroup2 cgroup2 rw,nsdelegate"
+MOUNTED_1, MOUNTED_2 = V1.format(root="/", folder="/sys/fs/cgroup/memory"), V2.format(root="/", folder="/sys/fs/cgroup")
 NOTHING = "9223372036854771712"
 
 
@@ -41,17 +42,17 @@ def tree(tmp_path):
 GROUP = "sys/fs/cgroup"
 JOB = "/slurm/uid_7/job_12"
 TREES = {
-    "the whole machine": ("0::/", V2.format(root="/", folder="/sys/fs/cgroup"), {f"{GROUP}/memory.max": str(500 * MB)}),
+    "the whole machine": ("0::/", MOUNTED_2, {f"{GROUP}/memory.max": str(500 * MB)}),
     "version 2, a level above": (
-        *(f"0::{JOB}/step_0/user/task_1", V2.format(root="/", folder="/sys/fs/cgroup")),
+        *(f"0::{JOB}/step_0/user/task_1", MOUNTED_2),
         {f"{GROUP}{JOB}/memory.max": str(500 * MB), f"{GROUP}{JOB}/step_0/user/task_1/memory.max": "max"},
     ),
     "version 2, throttled": (
-        *(f"0::{JOB}", V2.format(root="/", folder="/sys/fs/cgroup")),
+        *(f"0::{JOB}", MOUNTED_2),
         {f"{GROUP}{JOB}/memory.max": str(900 * MB), f"{GROUP}{JOB}/memory.high": str(500 * MB)},
     ),
     "version 1, a level above": (
-        *(f"9:name=systemd:/\n4:cpu,memory:{JOB}/step_0\n0::/", V1.format(root="/", folder="/sys/fs/cgroup/memory")),
+        *(f"9:name=systemd:/\n4:cpu,memory:{JOB}/step_0\n0::/", MOUNTED_1),
         {
             f"{GROUP}/memory{JOB}/memory.limit_in_bytes": str(500 * MB),
             f"{GROUP}/memory{JOB}/step_0/memory.limit_in_bytes": NOTHING,
@@ -60,7 +61,7 @@ TREES = {
     ),
     "both versions, the first limits": (
         f"4:memory:{JOB}\n0::/user.slice",
-        V1.format(root="/", folder="/sys/fs/cgroup/memory") + "\n" + V2.format(root="/", folder="/sys/fs/cgroup/unified"),
+        MOUNTED_1 + "\n" + V2.format(root="/", folder="/sys/fs/cgroup/unified"),
         {f"{GROUP}/memory{JOB}/memory.limit_in_bytes": str(500 * MB), f"{GROUP}/unified/user.slice/cgroup.procs": "1"},
     ),
     "a container that sees its own part": (
@@ -68,7 +69,7 @@ TREES = {
         {f"{GROUP}/memory/memory.limit_in_bytes": str(500 * MB), f"{GROUP}/memory/inner/memory.limit_in_bytes": NOTHING},
     ),
     "a group outside of what is mounted": (
-        *("0::/../other", V2.format(root="/", folder="/sys/fs/cgroup")),
+        *("0::/../other", MOUNTED_2),
         {f"{GROUP}/memory.max": str(500 * MB), f"{GROUP}/other/memory.max": "1"},
     ),
     "a limit above what is mounted": (
@@ -94,7 +95,7 @@ def test_tightest_level_counts(tree, name):
 
 @pytest.mark.parametrize("text", ["", "max", "-1", "١٢", "12 MB", "0x10", "\x00", "1e9", NOTHING])
 def test_what_is_no_limit_is_none(tree, text):
-    found = tree("0::/a", V2.format(root="/", folder="/sys/fs/cgroup"), {f"{GROUP}/a/memory.max": text})
+    found = tree("0::/a", MOUNTED_2, {f"{GROUP}/a/memory.max": text})
     assert found.source == "the machine's memory"
     assert found == min(limits(Path("/nowhere")))
 
@@ -114,7 +115,7 @@ def test_files_that_are_not_understood(tree, cgroup, mountinfo):
 
 def test_ranks_of_one_group_share_it_and_no_others(tree):
     files = {f"{GROUP}/a/memory.max": "5", f"{GROUP}/b/memory.max": "6"}
-    shared = {tree(f"0::/{name}", V2.format(root="/", folder="/sys/fs/cgroup"), files).shared for name in "aba"}
+    shared = {tree(f"0::/{name}", MOUNTED_2, files).shared for name in "aba"}
     assert len(shared) == 2
 
 
