@@ -1,8 +1,7 @@
-"""Annif's document corpora: TSV, CSV and JSON lines of short texts, folders of full texts; with or
-without a subject vocabulary.
+"""Annif's document corpora: lines of short texts, or folders of full texts, and their subjects.
 
-All inputs are one corpus, in the order in which they are named. Each rank reads consecutive
-documents of it, about the same number of bytes for each.
+All inputs are one corpus, in the order given. Each rank reads consecutive documents of it, about as
+many bytes as others.
 """
 
 from __future__ import annotations
@@ -39,9 +38,7 @@ Take = Callable[[AnnifDocument], None]  # what is done with a document; raises V
 
 
 class Piece(NamedTuple):
-    """Documents of an input that one rank reads: bytes of a file of lines or of rows, or a whole
-    file of one document.
-    """
+    """What one rank reads of an input: bytes of a file of lines or rows, or a whole file."""
 
     kind: str  # tsv, jsonl, csv, txt, json
     path: Path
@@ -52,9 +49,7 @@ class Piece(NamedTuple):
 
 
 def kind_of_input(path: Path) -> str:
-    """The kind of an input, as Annif tells it: a folder, or by the ending of its name csv,
-    jsonl, or else tsv.
-    """
+    """The kind of an input, as Annif tells it: folder, or by its ending csv, jsonl, else tsv."""
     if path.is_dir():
         return "folder"
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -63,9 +58,7 @@ def kind_of_input(path: Path) -> str:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The texts in a folder, then its JSON documents, each sorted by name. Raises DataError if
-    there are none, OSError.
-    """
+    """The texts in a folder, then its JSON documents, each by name. Raises DataError, OSError."""
     found = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and path.suffix in (".txt", ".json")]
     if not found:
         raise DataError(f"{folder}: no documents; expected .txt files, with a .tsv or .key file for each, or .json files")
@@ -110,9 +103,7 @@ def divided(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[list[Pi
 
 
 def read_piece(piece: Piece, take: Take, max_line: int) -> None:
-    """Give each document of a piece to `take`. Raises DataError that names file and line,
-    OSError.
-    """
+    """Give each document of a piece to `take`. Raises DataError that names the line, OSError."""
     if piece.kind in ("txt", "json"):
         text = read_text(piece.path, UTF_8, max_line)
         try:
@@ -162,9 +153,7 @@ def _read_lines(piece: Piece, take: Take, max_line: int) -> None:
 
 
 class Documents:
-    """Takes this rank's documents into a corpus; counts those left out for want of subjects, and
-    the subjects not known.
-    """
+    """Takes this rank's documents into a corpus, and counts what it leaves out."""
 
     def __init__(self, corpus: Corpus, subjects: Subjects | None, unindexed: bool) -> None:
         self.corpus, self.subjects, self.unindexed = corpus, subjects, unindexed
@@ -187,9 +176,7 @@ class Documents:
         self.corpus.add(string_of(document.name, "document_id"), values, labels, "", line=self.corpus.n_rows)
 
     def _label(self, subject: tuple[str, str]) -> str:
-        """The name of a subject's label (URI, label): its URI, if it has one; "" if the
-        vocabulary does not know it.
-        """
+        """The label of a subject (URI, label): its URI; "" if the vocabulary lacks it."""
         uri, label = subject
         if self.subjects is None:
             return string_of(uri or label, "a subject")
@@ -198,9 +185,7 @@ class Documents:
 
 @mpi.collective
 def read_annif(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's documents. Raises ConfigError, and DataError that
-    names file and line.
-    """
+    """Collective over `comm`. Read this rank's documents. Raises ConfigError, DataError."""
     if options.language is not None and options.vocabulary is None:
         raise ConfigError(f"--language {options.language} has no effect without --vocabulary; leave it out")
     subjects = read_subjects(comm, options.vocabulary, options.language)

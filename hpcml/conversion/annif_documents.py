@@ -1,5 +1,4 @@
-"""Documents as Annif's corpora have them: a text, what else is known of it, and its subjects by URI
-or by label.
+"""Documents as Annif's corpora have them: a text, metadata, and subjects by URI or by label.
 
 The forms are those of Annif 1.4 (annif/corpus, annif/schemas/document.json). A damaged document,
 which Annif passes over with a warning, is an error.
@@ -18,9 +17,7 @@ TEXT, SUBJECTS, NAME = "text", "subject_uris", "document_id"  # columns of CSV; 
 
 
 class AnnifDocument(NamedTuple):
-    """Its subjects are (URI, label), one of which may be ""; `metadata` holds what other fields
-    say.
-    """
+    """Its subjects are (URI, label), one of which may be ""; `metadata` holds other fields."""
 
     text: str
     subjects: list[tuple[str, str]]
@@ -35,9 +32,7 @@ def of_tsv(line: str) -> AnnifDocument:
 
 
 def of_csv(names: Sequence[str], values: Sequence[str]) -> AnnifDocument:
-    """The document in a row of CSV, of columns of these names: text, subject_uris, document_id,
-    and metadata. Raises ValueError.
-    """
+    """The document in a row of CSV: text, subject_uris, document_id, others. Raises ValueError."""
     if len(values) != len(names):
         raise ValueError(f"{len(values)} values, but the header names {len(names)} columns")
     row = dict(zip(names, values, strict=True))
@@ -61,9 +56,7 @@ def of_json(content: bytes) -> AnnifDocument:
 
 
 def document(value: object) -> AnnifDocument:
-    """The document that a value of JSON describes: {"text", "metadata", "subjects",
-    "document_id"}. Raises ValueError.
-    """
+    """The document of {"text", "metadata", "subjects", "document_id"}. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError("no object, but expected one with the key text or metadata")
     if "text" not in value and "metadata" not in value:
@@ -93,9 +86,7 @@ def _subject(value: object) -> tuple[str, str]:
 
 
 def of_key_file(text: str) -> list[tuple[str, str]]:
-    """The subjects in the .key or .tsv file of a text: a label, or `<URI> TAB label`, on each
-    line.
-    """
+    """The subjects beside a text (.key, .tsv): a label, or `<URI> TAB label`, on each line."""
     found = []
     for line in text.splitlines():
         values = [value.strip() for value in line.split("\t")]

@@ -1,8 +1,7 @@
-"""ARFF files of Weka, MULAN and MEKA, dense or sparse. A nominal attribute is labels, or features
-`name=value` of 1.
+"""ARFF files of Weka, MULAN and MEKA, dense or sparse; liac-arff reads header and values.
 
-A nominal attribute whose values are 0 and 1 is a number. liac-arff reads the header and the values
-of a line.
+A nominal attribute is labels, or features `name=value` of 1; one whose values are 0 and 1 is a
+number.
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ BATCH = 4096  # rows
 
 
 class Attribute(NamedTuple):
-    """An attribute; `values` are those of a nominal one, in the order of the header, None of
-    others.
-    """
+    """An attribute; `values` are those of a nominal one in the header's order, None of others."""
 
     name: str
     kind: str
@@ -49,9 +46,7 @@ class Attribute(NamedTuple):
 
 
 class _BadValueError(Exception):
-    """A value that its attribute does not have; liac-arff passes over a ValueError of a
-    conversion.
-    """
+    """A value that its attribute does not have (liac-arff passes over a ValueError)."""
 
 
 class ArffHeader(NamedTuple):
@@ -213,9 +208,7 @@ def _conversion(attribute: Attribute) -> Callable[[str], Any]:
 
 
 def _left_out(attribute: Attribute) -> Any:
-    """The value that a sparse row has by leaving the attribute out: 0, or the first of a nominal
-    one.
-    """
+    """The value of an attribute that a sparse row leaves out: 0, or the first nominal one."""
     return 0.0 if attribute.values is None and attribute.is_number else (attribute.values or [""])[0]
 
 
@@ -239,9 +232,7 @@ def _as_number(value: Any) -> float:
 
 
 class _Expansion:
-    """The features that attributes become: a number is one, a nominal one as many as it has
-    values.
-    """
+    """The features that attributes become: a number is one, a nominal one one for each value."""
 
     def __init__(self, path: Path, attributes: Sequence[Attribute], chosen: Sequence[str]) -> None:
         """Raises DataError for an attribute that cannot be features."""

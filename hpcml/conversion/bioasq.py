@@ -1,5 +1,4 @@
-"""BioASQ's articles: {"articles": [{"pmid", "title", "abstractText", "journal", "year",
-"meshMajor": [names]}, ...]}.
+"""BioASQ's articles: {"articles": [{"pmid", "title", "abstractText", "year", "meshMajor"}, ...]}.
 
 The files of a test have "documents", "abstract" and no meshMajor. A file of all articles has tens
 of gigabytes and one article a line, so its lines are shared out over ranks. One of at most
@@ -36,10 +35,9 @@ EXPECTED = '{"articles": [...]} or {"documents": [...]}'
 
 @mpi.collective
 def read_bioasq(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Make rows of this rank's articles; with --descriptors, labels are
-    identifiers instead of names.
+    """Collective over `comm`. Read this rank's articles. Raises DataError with the article or line.
 
-    Raises DataError that names file and article, or line.
+    With --descriptors labels are identifiers instead of names.
     """
     (path,) = inputs
     descriptors = None if options.descriptors is None else share_descriptors(comm, options.descriptors)
@@ -76,9 +74,7 @@ def read_bioasq(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, lik
 
 
 def _as_document(article: Any, descriptors: Descriptors | None, unknown: set[str]) -> Any:
-    """An article with the keys of a document of JSON lines; names of headings that have no
-    identifier are added to `unknown`.
-    """
+    """An article as one of JSON lines; headings without an identifier are added to `unknown`."""
     if not isinstance(article, dict):
         return article
     document = {
@@ -112,9 +108,7 @@ def _whole(path: Path, rank: int, size: int) -> Iterator[tuple[Any, Any]]:
 
 
 def _by_line(path: Path, first: int, last: int, max_line: int, closed: list[bool]) -> Iterator[tuple[Any, Any]]:
-    """(where, article) of the lines that start in these bytes; `closed` is told of the end of
-    the list. Raises DataError.
-    """
+    """(where, article) of lines; `closed` is told of the end of the list. Raises DataError."""
     for offset, block in line_blocks(path, first, last, max_line=max_line):
         for number, line in enumerate(BytesIO(block)):
 

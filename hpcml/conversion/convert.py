@@ -1,6 +1,4 @@
-"""Making a dataset file: every source goes through here. Each rank reads its part and writes its
-slab; none holds the whole.
-"""
+"""Making a dataset file: each rank reads its part and writes its slab; none holds the whole."""
 
 from __future__ import annotations
 
@@ -49,8 +47,9 @@ MAX_ROWS = 2**40  # so that sizes in bytes fit int64
 
 @dataclass(frozen=True)
 class ConvertReport:
-    """The result of a conversion; `dropped_values` and `unknown_*` count what --like lacks,
-    `changed` the rows that --label-noise gave another class (None without).
+    """The result of a conversion; --like lacks `dropped_values` and `unknown_*`.
+
+    `changed` are the rows that --label-noise gave another class (None without).
     """
 
     output: Path
@@ -99,9 +98,7 @@ class _Sizes:
 
 
 def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> Source:
-    """The source of that name. Raises ConfigError for an unknown one and for options that make
-    no sense or do not fit.
-    """
+    """The source of that name. Raises ConfigError for an unknown one and for unfit options."""
     if source not in SOURCES:
         near = difflib.get_close_matches(source, SOURCES, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(SOURCES))}"
@@ -118,18 +115,14 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
 
 
 def of_text(is_text: bool | None, options: ConvertOptions) -> bool | None:
-    """Whether rows are made from text, as far as the options tell: of a table --like may say
-    (None).
-    """
+    """Whether rows are made from text, as far as options tell (None: --like may say)."""
     if is_text is None and (options.text or options.fields):
         return True
     return False if is_text is None and (options.features or options.like is None) else is_text
 
 
 def check_of_source(source: str, known: Collection[str], options: ConvertOptions) -> None:
-    """Raise ConfigError for an option of other sources, and for one that has no effect beside
-    the others.
-    """
+    """Raise ConfigError for options of other sources, or without effect beside the others."""
     if options.zero_based and "zero_based" not in known:
         raise ConfigError(f"--zero-based is for svmlight, but {source} has no indices; leave it out")
     for name in sorted({name for each in SOURCES.values() for name in each.options} - {*known}):
@@ -162,9 +155,7 @@ def joined_words(words: list[str]) -> str:
 
 
 def check_common(source: str, is_text: bool | None, options: ConvertOptions) -> None:
-    """Raise ConfigError for options of all sources that make no sense; `is_text` None: it is not
-    known yet.
-    """
+    """Raise ConfigError for unfit options of all sources; `is_text` None: not known yet."""
     fixed = source not in SOURCES or SOURCES[source].is_text is not None
     if options.min_df < 1:
         raise ConfigError(f"--min-df {options.min_df}: expected at least 1")
@@ -242,8 +233,7 @@ def _n_files(least: int, most: int) -> str:
 def convert(
     comm: mpi.Comm, source: str, inputs: list[Path], output: Path, options: ConvertOptions, force: bool, log: Log
 ) -> ConvertReport:
-    """Collective over `comm`. Make the dataset `output` from a source; its bytes do not depend on
-    the number of ranks.
+    """Collective over `comm`. Make the dataset `output`: the same bytes on any number of ranks.
 
     Raises ConfigError for options that make no sense and an output that exists (without `force`),
     DataError for input that cannot be read or holds what it should not. Then no file remains.
@@ -348,9 +338,7 @@ def warn_of_separator(names: Sequence[str], options: ConvertOptions, log: Log) -
 
 
 def _check_names(where: object, part: Part) -> None:
-    """Raise DataError if two labels or two features have one name. A vocabulary's words are
-    unique as they are made.
-    """
+    """Raise DataError if two labels or features have one name (words are unique as made)."""
     for what, names in (("labels", part.labels.names), ("features", part.feature_names)):
         if isinstance(names, Sequence) and (name := repeated(names)) is not None:
             raise DataError(f"{where}: two {what} have the name {named(name)!r}; give each a name of its own")
@@ -358,10 +346,7 @@ def _check_names(where: object, part: Part) -> None:
 
 @mpi.collective
 def _label_titles(comm: mpi.Comm, names: list[str], like: Like | None, options: ConvertOptions) -> list[str] | None:
-    """Collective over `comm`. What people call the labels: those of --descriptors, else those of
-    the --like file. Raises ConfigError if the file does not know a label, DataError if it is not
-    one of descriptors.
-    """
+    """Collective over `comm`. The titles of --descriptors, else of --like. Raises ConfigError."""
     if options.descriptors is None:
         return None if like is None or like.label_titles is None else padded(like.label_titles, len(names))
     titles = share_descriptors(comm, options.descriptors).titles(names)
@@ -449,8 +434,7 @@ def _write(comm: mpi.Comm, out: SlabFile, part: Part, sizes: _Sizes, source: str
 
 @mpi.collective
 def _write_row_ids(comm: mpi.Comm, path: Path, output: Path, row_ids: RowIds, n_rows: int) -> None:
-    """Collective over `comm`. Rank 0 writes all ranks' row ids into the laid-out file, in row
-    order.
+    """Collective over `comm`. Rank 0 writes all ranks' row ids, in row order.
 
     HDF5 lays the strings of one call out backwards, so the calls are cut at rows that do not depend
     on the number of ranks.

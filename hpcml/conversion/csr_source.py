@@ -1,6 +1,4 @@
-"""A CSR matrix that lies in a file as three arrays: rows of it, piece by piece, and what may be
-wrong with it.
-"""
+"""A CSR matrix that lies in a file as three arrays: its rows, and what may be wrong with it."""
 
 from __future__ import annotations
 
@@ -25,8 +23,7 @@ def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, 
 
 
 def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, what: str, zero: bool) -> Iterator[NumberSlice]:
-    """The rows of a matrix whose `indptr` is that of this rank's rows, of which the first is
-    `first_row`.
+    """The rows of a matrix, the first of which is `first_row`; `indptr` is that of these rows.
 
     `zero`: what is not a number is 0. Raises DataError, which begins with `what` and names the row.
     """

@@ -1,5 +1,4 @@
-"""A real corpus that every machine has: the docstrings of the standard library and of the packages
-that hpcml needs.
+"""A corpus that every machine has: docstrings of Python and of the packages hpcml needs.
 
 No package is imported: files are found by name and read with `ast`. Labels are the parts of the
 dotted module name, hundreds, hierarchical and long-tailed: "scipy", "scipy.sparse",
@@ -54,9 +53,7 @@ class Docstring(NamedTuple):
 
 
 def modules_below(folder: Path, prefix: str) -> Iterator[ModuleFile]:
-    """The modules of a package's folder and of the folders in it; tests are left out. Raises
-    OSError.
-    """
+    """The modules in a package's folder and those below; no tests. Raises OSError."""
     for path in folder.iterdir():
         name = path.stem if path.suffix == ".py" else path.name
         dotted = f"{prefix}.{name}" if prefix else name
@@ -69,9 +66,7 @@ def modules_below(folder: Path, prefix: str) -> Iterator[ModuleFile]:
 
 
 def find_modules() -> list[ModuleFile]:
-    """The modules of the standard library and of those of PACKAGES that are installed, sorted by
-    name, each once.
-    """
+    """The modules of the standard library and of installed PACKAGES, by name, each once."""
     found = {source.module: source for source in modules_below(Path(sysconfig.get_path("stdlib")), "")}
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)
@@ -81,9 +76,7 @@ def find_modules() -> list[ModuleFile]:
 
 
 def docstrings_of(module: str, code: bytes) -> Iterator[Docstring]:
-    """The docstrings of a module, its classes and functions, in the order of the file; none if
-    it cannot be parsed.
-    """
+    """The docstrings in a module, in the order of the file; none if it cannot be parsed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -107,9 +100,7 @@ def docstrings_of(module: str, code: bytes) -> Iterator[Docstring]:
 
 @mpi.collective
 def first_of_each(comm: mpi.Comm, texts: list[str]) -> list[bool]:
-    """Collective over `comm`. Whether a text is the first of its kind, in rank order. Only
-    digests travel.
-    """
+    """Collective over `comm`. Whether a text is the first of its kind. Only digests travel."""
     digests = [hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:DIGEST_BYTES] for text in texts]
     owners = [int.from_bytes(digest[:4]) % comm.size for digest in digests]
     parts: list[list[bytes]] = [[] for _ in range(comm.size)]
@@ -132,11 +123,7 @@ def first_of_each(comm: mpi.Comm, texts: list[str]) -> list[bool]:
 def read_docstrings(
     comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path
 ) -> Part:
-    """Collective over `comm`. Read this rank's modules; which ones depends on their sizes, the
-    result does not.
-
-    Raises DataError if a file cannot be read.
-    """
+    """Collective over `comm`. Read modules, shared out by their sizes. Raises DataError."""
     del inputs
     sources: list[ModuleFile] = []
     with mpi.agreed(comm, "looking for Python modules"):

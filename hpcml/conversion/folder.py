@@ -30,9 +30,7 @@ class _FolderFile(NamedTuple):
 
 
 def find_files(folder: Path) -> list[_FolderFile]:
-    """The files below a folder, sorted by name; what begins with a dot is passed over. Raises
-    DataError, OSError.
-    """
+    """The files below a folder by name, but those with a dot. Raises DataError, OSError."""
     found: list[_FolderFile] = []
 
     def refuse(error: OSError) -> None:
@@ -78,11 +76,7 @@ def read_text(path: Path, encoding: str, limit: int) -> str:
 
 @mpi.collective
 def read_folder(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's files: consecutive ones by name, with about the same
-    number of bytes on each rank.
-
-    Raises ConfigError for an encoding that there is not, DataError that names the file.
-    """
+    """Collective over `comm`. Read this rank's files, by name. Raises ConfigError, DataError."""
     (folder,) = inputs
     encoding, limit = options.encoding or DEFAULT_ENCODING, line_limit(options.max_line_mb)
     files: list[_FolderFile] = []

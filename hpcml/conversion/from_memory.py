@@ -1,6 +1,4 @@
-"""Rows that Python has in memory: sparse or dense matrices, and pandas frames. Each rank has its
-own rows, in rank order.
-"""
+"""Rows in memory: matrices, pandas frames. Each rank has its own rows, in rank order."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ def _csr(matrix: Any, name: str) -> Any:
 
 
 def _label_lists(Y: Any, n_rows: int) -> list[Any] | None:
-    """The labels of each row by name, if Y has them so: one of each row, or a list of them; None
-    for a matrix.
-    """
+    """The labels of each row by name: one of each, or a list of them; None for a matrix."""
     if hasattr(Y, "tocsr") or (isinstance(Y, np.ndarray) and Y.ndim == 2):
         return None
     found = list(Y.tolist() if isinstance(Y, np.ndarray) else Y)
@@ -56,9 +52,7 @@ def _label_lists(Y: Any, n_rows: int) -> list[Any] | None:
 
 
 def split_of_rows(splits: Sequence[str] | Mapping[str, ArrayLike] | None, n_rows: int) -> list[str] | None:
-    """The split of each row, "" for none, from such a list, or from the rows (numbers, or a
-    mask) of each split.
-    """
+    """The split of each row ("": none), given so, or by each split's rows (numbers, a mask)."""
     if splits is None or not isinstance(splits, Mapping):
         return None if splits is None else ["" if name is None else name for name in splits]
     found = [""] * n_rows
@@ -128,9 +122,7 @@ def _blocks(matrix: Any, what: str, zero: bool) -> Iterator[Any]:
 
 
 def _label_names(labels: Any, given: Sequence[str] | None, n_rows: int) -> list[str] | None:
-    """The names of the columns of Y; None where it has no columns. Raises ConfigError,
-    DataError.
-    """
+    """The names of the columns of Y; None without columns. Raises ConfigError, DataError."""
     if labels is None:
         if given is not None:
             raise ConfigError("label_names has no effect where Y has names of labels; leave it out")
@@ -167,9 +159,7 @@ def _describe(
 
 @mpi.collective
 def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
-    """Collective over `comm`. Write this rank's rows of a frame, behind those of lower ranks.
-    Raises ConfigError, DataError.
-    """
+    """Collective over `comm`. Write a frame's rows, behind lower ranks'. Raises as `convert`."""
     check_of_source(FRAME, TABLE, options)
     is_text = of_text(None, options)
     check_common(FRAME, is_text, options)

@@ -1,6 +1,4 @@
-"""AnnData files (.h5ad): X by slabs, sparse or dense; columns of obs are labels, names and
-splits; var names the features.
-"""
+"""AnnData files (.h5ad): X by slabs; obs has labels, names and splits; var names the features."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ CSR, CSC = "csr_matrix", "csc_matrix"
 
 
 class _Described(NamedTuple):
-    """The facts of a file that all ranks know: its shape, the columns of obs, the one that is
-    its index, the names of features.
-    """
+    """What all ranks know of a file; `index_name` is the column of obs that names rows."""
 
     n_rows: int
     n_features: int
@@ -48,9 +44,7 @@ class _Described(NamedTuple):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[h5py.File]:
-    """An HDF5 file. What h5py raises for a damaged one, also while it is read, becomes a
-    DataError.
-    """
+    """An HDF5 file. What h5py raises for a damaged one, now or later, becomes a DataError."""
     with open_regular(path) as probe:
         if not probe.read(1):
             raise DataError(f"{path}: the file is empty; expected an AnnData file (.h5ad)")
@@ -103,9 +97,7 @@ def _describe(path: Path) -> _Described:
 
 
 def _strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> list[str]:
-    """Entries begin..end of a list of strings or of whole numbers. Raises ValueError, or what
-    h5py raises.
-    """
+    """Entries begin..end of strings or whole numbers. Raises ValueError, and as h5py."""
     if data.dtype.kind in "iu":
         found: list[str] = data[begin:end].astype(str).tolist()
         return found
@@ -149,9 +141,7 @@ def _numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray:
 
 @mpi.collective
 def read_h5ad(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's even share of the rows. Raises DataError that
-    names file and row.
-    """
+    """Collective over `comm`. Read an even share of the rows. Raises DataError with the row."""
     (path,) = inputs
     found = _Described(0, 0, [], "", [])
     with mpi.agreed(comm, f"reading {path}"):

@@ -1,5 +1,4 @@
-"""JSON lines: one document a line, {"id", "title", "text", "labels": [...], "split"}; all keys but
-title or text may be missing.
+"""JSON lines: {"id", "title", "text", "labels": [...], "split"}, of which title or text must be.
 
 Where fields are told apart they take the place of title and text; the values of one are a string or
 a list of strings.
@@ -31,18 +30,14 @@ SOME_KEYS = 100  # of documents, for a hint
 
 
 class Seen(NamedTuple):
-    """How many of this rank's documents have values of each field, and some of the documents'
-    keys.
-    """
+    """How many of this rank's documents have each field, and some of the documents' keys."""
 
     counts: np.ndarray
     keys: set[str]
 
 
 class Document(NamedTuple):
-    """A document; `row_id` may be empty, and the values of a field (the parser is told which
-    there are) none.
-    """
+    """A document; `row_id` may be empty, and the values of a field (`fields` of `parse`) none."""
 
     row_id: str
     values: list[list[str]]
@@ -51,9 +46,7 @@ class Document(NamedTuple):
 
 
 def loaded(text: bytes, expected: str = "expected one object a line") -> Any:
-    """The value of a JSON text. Raises ValueError with the reason, which ends with what is
-    expected.
-    """
+    """The value of a JSON text. Raises ValueError with the reason and what is expected."""
     try:
         return json.loads(text.decode())
     except UnicodeDecodeError as error:
@@ -68,9 +61,7 @@ def loaded(text: bytes, expected: str = "expected one object a line") -> Any:
 
 
 def parse(line: bytes, fields: Sequence[Field] = PLAIN, keys: set[str] | None = None) -> Document:
-    """The document on a line, the keys of which are added to `keys`, but not for ever. Raises
-    ValueError with the reason.
-    """
+    """The document on a line, whose keys are added to the first of `keys`. Raises ValueError."""
     return document_of(loaded(line.removesuffix(b"\n")), fields, keys)
 
 
@@ -117,9 +108,7 @@ def _kind(value: object) -> str:
 
 
 def string_of(value: object, key: str, stored: bool = True) -> str:
-    """A value that must be a string ("" if missing) and, if `stored`, one that the file can
-    hold. Raises ValueError.
-    """
+    """A string ("" if missing) that, if `stored`, the file can hold. Raises ValueError."""
     if value is None and not key.startswith("a "):
         return ""
     if not isinstance(value, str):
@@ -131,10 +120,7 @@ def string_of(value: object, key: str, stored: bool = True) -> str:
 
 @mpi.collective
 def read_jsonl(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's lines and make rows of them.
-
-    Raises DataError that names file and line.
-    """
+    """Collective over `comm`. Read this rank's lines. Raises DataError with the line."""
     (path,) = inputs
     max_line = line_limit(options.max_line_mb)
     corpus = new_corpus(comm, options, like, scratch)

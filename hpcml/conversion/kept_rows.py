@@ -12,9 +12,7 @@ from hpcml.files.spool import ArraySpool, Spool, slices
 
 
 def keep_rows(corpus: Corpus, keep: np.ndarray) -> None:
-    """Leave in a corpus the documents that are flagged (n_rows), and the labels that they have.
-    Closes it. Raises OSError.
-    """
+    """Leave flagged documents (n_rows) in a corpus, and their labels; close it. Raises OSError."""
     corpus.close()
     if keep.all():
         return

@@ -1,6 +1,4 @@
-"""Counts of keys that do not fit memory: added up run by run, and merged over runs and ranks one
-range of keys a rank at a time.
-"""
+"""Counts of keys that do not fit memory: added up by run, merged over ranks by ranges of keys."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ def summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 class KeyRuns:
-    """This rank's keys (int64) and counts, outside of memory; a key may be added any number of
-    times. Local; raises OSError.
-    """
+    """This rank's keys (int64, may repeat) and counts, outside of memory. Local; raises OSError."""
 
     def __init__(self, scratch: Path) -> None:
         self.keys, self.counts, self.bounds = Spool(scratch, np.int64), Spool(scratch, np.int64), [0]
@@ -76,9 +72,7 @@ class _KeyCursor:
 
 @mpi.collective
 def _range_ends(comm: mpi.Comm, runs: KeyRuns) -> list[int]:
-    """Collective over `comm`. The first keys behind each range, a multiple of the number of
-    ranks.
-    """
+    """Collective over `comm`. The first keys behind each range; ranks divide the ranges evenly."""
     _, (total,) = mpi.exclusive_sum(comm, [runs.keys.size])
     samples = np.sort(np.concatenate(mpi.allgather_arrays(comm, runs.samples)))
     n_ranges = comm.size * math.ceil(max(1, int(total)) / RANGE_KEYS / comm.size)
@@ -88,9 +82,7 @@ def _range_ends(comm: mpi.Comm, runs: KeyRuns) -> list[int]:
 
 @mpi.collective
 def merge_keys(comm: mpi.Comm, runs: KeyRuns, least: int) -> tuple[np.ndarray, np.ndarray]:
-    """Collective over `comm`. The keys whose counts add up to at least `least` over all ranks,
-    sorted, and the sums.
-    """
+    """Collective over `comm`. The sorted keys of all ranks with sums from `least` on; the sums."""
     with mpi.agreed(comm, "merging terms"):
         runs.close()
     nothing = np.zeros(0, dtype=np.int64)

@@ -20,14 +20,10 @@ from hpcml.files.spool import SLICE, Spool
 
 
 class LabelColumns:
-    """The columns of labels by name, the same on all ranks: first those of the dataset, behind
-    them those of unknown labels.
-    """
+    """The columns of labels by name, equal on all ranks: the dataset's, then the unknown ones."""
 
     def __init__(self, names: Sequence[str], like: Like | None) -> None:
-        """`names`: all labels that rows have (without `like`: all that the source names), in
-        order, on any rank. Local.
-        """
+        """`names`: all labels that rows (without `like`: the source) have, in order. Local."""
         self._renamed = {} if like is None else like.renamed
         names = self._now(names)
         known = names if like is None else like.label_names
@@ -47,18 +43,14 @@ class LabelColumns:
 
 @mpi.collective
 def label_columns(comm: mpi.Comm, found: Sequence[str], like: Like | None) -> LabelColumns:
-    """Collective over `comm`. The columns of the labels that rows of any rank have; new ones in
-    code-point order.
-    """
+    """Collective over `comm`. The columns of all ranks' labels; new ones in code-point order."""
     return LabelColumns(merge_terms(comm, found, np.ones(len(found), dtype=np.int64), 1), like)
 
 
 def waiting_label_sets(
     columns: LabelColumns, indptr: Spool, entries: Spool, columns_of: Callable[[np.ndarray], np.ndarray], scratch: Path
 ) -> Labels:
-    """The label sets of rows whose entries wait in a spool; `columns_of` says the column of each
-    (-1: none). Raises OSError.
-    """
+    """Label sets of rows in a spool; `columns_of`: entries' columns (-1: none). Raises OSError."""
     kinds = [columns.names, *([columns.unknown] if columns.unknown else [])]
     waiting = [_Waiting(scratch) for _ in kinds]
     begin, last = 0, indptr.size - 1
@@ -88,10 +80,9 @@ class _Waiting:
 
 
 def label_sets(names: list[str], lengths: np.ndarray, columns: np.ndarray, unknown: Sequence[str] = ()) -> Labels:
-    """Label sets from each row's number of entries and the entries' columns in any order: those of
-    `names`, then of `unknown`.
+    """Label sets by each row's number of entries and their columns, in any order (-1: left out).
 
-    What has column -1 is left out.
+    The columns are those of `names`, then of `unknown`.
     """
     rows = np.repeat(np.arange(lengths.size), lengths)
     some = columns >= 0
@@ -104,9 +95,7 @@ def label_sets(names: list[str], lengths: np.ndarray, columns: np.ndarray, unkno
 
 
 def _between(entries: np.ndarray, n_rows: int, width: int, first: int, names: list[str]) -> Labels:
-    """The label sets of the columns first, first + 1, ..., one for each name, from ascending
-    entries row · width + column.
-    """
+    """The label sets in columns from `first` on, of ascending entries row · width + column."""
     columns = entries % width
     some = (columns >= first) & (columns < first + len(names))
     return Labels(names, np.searchsorted(entries[some], np.arange(n_rows + 1) * width), columns[some] - first)

@@ -17,8 +17,7 @@ from hpcml.errors import ConfigError
 class Like:
     """The parts of another dataset that a conversion uses again.
 
-    `text` is None if that one was not made from text, `feature_names` if it was, or if its features
-    have no names.
+    `text` is None if it was not made from text, `feature_names` if it was, or without names.
     """
 
     path: Path
@@ -33,13 +32,10 @@ class Like:
 
 @mpi.collective
 def read_like(comm: mpi.Comm, options: ConvertOptions, source: str, is_text: bool | None) -> Like | None:
-    """Collective over `comm`. Read the --like file for a conversion from `source`, or None without
-    a file.
+    """Collective over `comm`. Read --like, if given; `is_text` None: whatever it was made from.
 
-    `is_text` None: the source may be text or numbers, whichever the file was made from.
-
-    Raises ConfigError if it was made from the other kind of source, or for renames that it does not
-    fit, DataError if a file cannot be read.
+    Raises ConfigError if it was made from the other kind of source, or for unfit renames, DataError
+    for a file that cannot be read.
     """
     like, path = None, options.like
     if path is None:
@@ -53,9 +49,7 @@ def read_like(comm: mpi.Comm, options: ConvertOptions, source: str, is_text: boo
 
 
 def _read(path: Path, source: str, is_text: bool | None) -> Like:
-    """The parts of a dataset that a conversion uses again. Local; raises ConfigError or
-    DataError.
-    """
+    """What a conversion uses again. Local; raises ConfigError or DataError."""
     with DataFile(path) as dataset:
         of_text = "text" in dataset.file
         if is_text not in (None, of_text):

@@ -14,9 +14,7 @@ LONGEST = 1 << 16  # bytes of a name
 
 @mpi.collective
 def read_names(comm: mpi.Comm, path: Path | None, size: int, what: str) -> list[str] | None:
-    """Collective over `comm`. The `size` names in a file (plain, gz, bz2, xz), or None without a
-    file. Raises DataError.
-    """
+    """Collective over `comm`. The `size` names in a file, None without one. Raises DataError."""
     if path is None:
         return None
     names: list[str] = []

@@ -1,6 +1,4 @@
-"""Wrong labels on purpose, for experiments: by draws keyed by the global row, so the same on any
-number of ranks.
-"""
+"""Wrong labels for experiments, drawn by the global row: the same on any number of ranks."""
 
 from __future__ import annotations
 
@@ -33,11 +31,10 @@ def other_label(seed: int, n_labels: int, labels: np.ndarray, rows: np.ndarray) 
 
 @mpi.collective
 def add_label_noise(comm: mpi.Comm, part: Part, options: ConvertOptions) -> int:
-    """Collective over `comm`. Change the class of about the share `options.label_noise` of the
-    training rows; return how many.
+    """Collective over `comm`. Change the class of a share of the training rows; return how many.
 
-    Training rows are those of the split train, or all if there is no split. A single label is given
-    or taken away; of several labels, of which each row must have exactly one, it becomes another.
+    Training rows are those of the split train, or all without splits. A single label is given or
+    taken away; of several labels, of which each row must have exactly one, it becomes another.
     Raises ConfigError if a row has none or several, or if there are splits but no train.
     """
     share, labels = options.label_noise, part.labels

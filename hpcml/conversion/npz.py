@@ -1,5 +1,4 @@
-"""Matrices in numpy's files: X as scipy saves it (or a dense array), and labels from a second file
-or from the same one.
+"""Matrices in numpy's files: X as scipy saves it, or dense; labels from there or a second file.
 
 A file that holds both has X as `data`, `indices`, `indptr`, `shape` (or with `X_` before these
 names, or dense as `X`), the labels as `y` (one of each row), as `Y` (rows × labels, 0 and 1), or as
@@ -37,9 +36,7 @@ DENSE = 1 << 20  # numbers of a dense matrix that are looked at together
 
 
 class MatrixParts(NamedTuple):
-    """Where a matrix lies in a file: the name of each part of a CSR matrix (`dense` is then
-    None), or of a dense array.
-    """
+    """Where a matrix lies in a file: the names of its CSR parts, or of a dense array."""
 
     parts: dict[str, str]
     dense: str | None
@@ -47,9 +44,7 @@ class MatrixParts(NamedTuple):
 
 
 def find_matrix(arrays: Arrays, name: str) -> MatrixParts | None:
-    """The matrix `name` ("X", "Y") of a file, None if there is none. Raises DataError for one in
-    another form than CSR.
-    """
+    """The matrix `name` ("X", "Y") of a file, None without. Raises DataError for other forms."""
     names = arrays.names
     for prefix in (f"{name}_", ""):
         parts = {part: f"{prefix}{part}" for part in CSR}
@@ -129,9 +124,7 @@ def _dense_blocks(path: Path, stream: ArrayStream, begin: int, end: int, zero: b
 
 @mpi.collective
 def read_npz(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's even share of the rows. Raises DataError that
-    names file and row.
-    """
+    """Collective over `comm`. Read an even share of the rows. Raises DataError with the row."""
     path, labels_path = inputs[0], inputs[-1] if len(inputs) > 1 else None
     layout, labels = MatrixParts({}, None, (0, 0)), _Labels("", None)
     own: dict[str, list[str] | None] = {}
@@ -172,9 +165,7 @@ def read_npz(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: 
 
 
 class _Labels(NamedTuple):
-    """Where labels are: in a matrix (`layout`), in a list of the name `listed`, or in a text
-    file (neither).
-    """
+    """Where labels are: in a matrix (`layout`), in a list of the name `listed`, in a text file."""
 
     kind: str
     layout: MatrixParts | None
@@ -305,9 +296,7 @@ def _names(path: Path, values: np.ndarray, first: int) -> list[str]:
 
 
 def _text_labels(path: Path, begin: int, end: int, n_rows: int, options: ConvertOptions) -> Iterator[list[list[str]]]:
-    """The labels on lines begin..end of a text file with a line for each row. Raises DataError,
-    OSError.
-    """
+    """The labels on lines begin..end of a text, one for each row. Raises DataError, OSError."""
     max_line, some, row = line_limit(None), [], 0
     with open_plain(path) as file:
         while line := file.readline(max_line + 1):

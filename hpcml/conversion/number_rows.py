@@ -1,6 +1,4 @@
-"""Rows of numbers on their way to a dataset: they grow block by block and wait outside of
-memory.
-"""
+"""Rows of numbers on their way to a dataset: they grow by blocks and wait outside of memory."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 class NumberSlice(NamedTuple):
-    """Some rows of X: values per row, their features from 0, ascending, and the values (float32,
-    none is 0).
-    """
+    """Some rows of X: values per row, ascending features from 0, values (float32, none is 0)."""
 
     lengths: np.ndarray
     indices: np.ndarray
@@ -45,9 +41,7 @@ class NumberSlice(NamedTuple):
 
     @classmethod
     def of_csr(cls, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> NumberSlice:
-        """The rows of a CSR matrix: its features sorted in each row, values of one feature added
-        up, zeros left out.
-        """
+        """The rows of a CSR matrix, sorted; values of one feature added up, zeros left out."""
         lengths = np.diff(indptr)
         rows = np.repeat(np.arange(lengths.size), lengths)
         same = rows[1:] == rows[:-1]
@@ -63,9 +57,7 @@ class NumberSlice(NamedTuple):
 
 
 def find_unfit(values: np.ndarray) -> int:
-    """The place of the first number that is not finite or that float32 cannot hold; -1 if there
-    is none.
-    """
+    """The place of the first number that is no finite float32; -1 if there is none."""
     with np.errstate(invalid="ignore"):
         fit = np.abs(values) <= LARGEST
     return -1 if fit.all() else int(np.argmin(fit))
@@ -80,14 +72,10 @@ class LabelNumbers(dict[str, int]):
 
 
 class NumberRows:
-    """This rank's rows: X and the labels of each row as CSR, and the rows' ids and splits if
-    they have any. Local.
-    """
+    """This rank's rows: X and labels as CSR, and ids and splits if there are any. Local."""
 
     def __init__(self, scratch: Path, column_of: Callable[[np.ndarray], np.ndarray] | None, with_ids: bool = False) -> None:
-        """`column_of`: the column of each feature of the source, -1 for one that is dropped;
-        None: as they are.
-        """
+        """`column_of`: the columns of features, -1 for none; None: as they are."""
         self.scratch, self.column_of, self.width, self.dropped, self.n_rows = scratch, column_of, 0, 0, 0
         self.indptr, self.indices, self.data = Spool(scratch, np.int64), Spool(scratch, np.int64), Spool(scratch, np.float32)
         self.label_indptr, self.labels = Spool(scratch, np.int64), Spool(scratch, np.int64)
@@ -124,9 +112,7 @@ class NumberRows:
         self.add_labels(np.fromiter(map(len, labels), np.int64, len(labels)), np.array(numbers, dtype=np.int64))
 
     def add_ids(self, ids: Sequence[str], first: int) -> None:
-        """Append the names of rows, the first of which is this rank's row `first`; "" is the
-        number of the row from 1.
-        """
+        """Append row names, the first of row `first` of this rank's; "" is its number from 1."""
         if self.row_ids is not None:
             self.row_ids.extend(ids, range(first, first + len(ids)))
 

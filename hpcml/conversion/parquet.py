@@ -71,10 +71,9 @@ def _described(path: Path) -> _ParquetFile:
 
 @mpi.collective
 def read_parquet(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's rows, an even share of all: of the first row group
-    that it needs, and of the last, it passes over the rows of other ranks.
+    """Collective over `comm`. Read an even share of the rows. Raises DataError with the row.
 
-    Raises DataError that names file and row.
+    A rank reads whole row groups, and passes over other ranks' rows in the first and the last.
     """
     files: list[_ParquetFile] = []
     what = str(inputs[0])

@@ -1,6 +1,4 @@
-"""The result of a source, for the writer: this rank's rows, and the columns, which all ranks
-know.
-"""
+"""The result of a source, for the writer: this rank's rows, and the columns, equal on all ranks."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from hpcml.files.spool import Spool
 
 @dataclass
 class Labels:
-    """The label sets of this rank's rows as CSR without values; `unknown` are those of labels
-    that --like lacks, if any.
-    """
+    """The label sets of this rank's rows (CSR, no values); `unknown`: of labels --like lacks."""
 
     names: list[str]
     indptr: np.ndarray | Spool
@@ -35,8 +31,7 @@ class Labels:
 
 @dataclass
 class Part:
-    """This rank's rows, CSR, `data` None for ones; `split` holds positions in `split_names`, -1 for
-    rows in no split.
+    """This rank's rows, CSR (`data` None: ones); `split` are places in `split_names`, -1 for none.
 
     `row_numbers` are other numbers of this rank's rows, by name; the dataset keeps them in its
     group `rows`. Everything but the rows, their numbers and `dropped` is the same on all ranks.

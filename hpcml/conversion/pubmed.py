@@ -1,7 +1,6 @@
-"""NLM's PubMed files: citations with their MeSH headings. Baseline and update files in the order
-given make one dataset.
+"""NLM's PubMed files: citations with MeSH headings; baseline and updates make one dataset.
 
-Each rank reads whole files, consecutive ones. Rows are the citations that stay, in the order of the
+Each rank reads consecutive whole files. Rows are the citations that stay, in the order of the
 files.
 """
 
@@ -50,9 +49,7 @@ YEARS = re.compile(r"(\d{4})(?:(-)(\d{4})?)?")
 
 
 def parse_years(given: Collection[str]) -> list[range]:
-    """The years of --test-years: "2019", "2017-2019", or "2019-" for all from then on. Raises
-    ConfigError.
-    """
+    """The years of --test-years: "2019", "2017-2019", "2019-" (and later). Raises ConfigError."""
     found = []
     for text in (part.strip() for value in given for part in value.split(",")):
         match = YEARS.fullmatch(text)
@@ -134,9 +131,7 @@ class _Reader:
 
 
 def _values(record: Record, field: str) -> list[str]:
-    """The values of a field; --fields calls the abstract so, and without it there are title and
-    text.
-    """
+    """The values of a field; the abstract is called so by --fields, else text."""
     if field in ABSTRACT:
         return record.abstract
     value = str(record.year or "") if field == "year" else getattr(record, field)
@@ -145,8 +140,7 @@ def _values(record: Record, field: str) -> list[str]:
 
 @mpi.collective
 def read_pubmed(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's files: consecutive ones, with about the same number
-    of bytes on each rank.
+    """Collective over `comm`. Read this rank's files: consecutive ones, about as many bytes.
 
     Raises ConfigError for fields that there are not, and splits that would be empty; DataError that
     names file and record.
@@ -197,8 +191,7 @@ def _tell(comm: mpi.Comm, reader: _Reader, stays: np.ndarray, n_files: int, log:
 
 @mpi.collective
 def _split(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Like | None) -> ConvertOptions:
-    """Collective over `comm`. Draw --test-share, check that there are rows to train and to test,
-    and return the other options.
+    """Collective over `comm`. Draw --test-share, check the splits, return the other options.
 
     Raises ConfigError, and DataError without any row to train.
     """
@@ -223,8 +216,7 @@ def _split(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Like |
 def _titles(
     comm: mpi.Comm, names: list[str], found: dict[str, str], descriptors: Descriptors | None, like: Like | None
 ) -> list[str]:
-    """Collective over `comm`. The heading of each label: by --descriptors, or else --like, or what
-    its last record calls it.
+    """Collective over `comm`. The heading of each label, of --descriptors, --like or records.
 
     Raises ConfigError for descriptors that are not those of the labels.
     """

@@ -17,7 +17,7 @@ def rename_files(renamed: Sequence[str]) -> list[Path]:
 
 
 def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> dict[str, str]:
-    """The new name of each label that has got one, by its name in `like`, which knows these labels.
+    """The new names of labels that have got one, by those in `like`, which knows these labels.
 
     Local. Raises ConfigError unless every old name is known, every new one is not, and no name
     stands there twice; DataError for a file that cannot be read.

@@ -17,8 +17,7 @@ def listed(given: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns of a table by what they are for; `fields` are the columns of texts that are told
-    apart, `text` the others.
+    """The columns of a table by what they are for; `fields` are texts told apart, `text` others.
 
     `features` are the columns of numbers; None: all that nothing else names.
     """
@@ -70,9 +69,7 @@ class Roles:
         return list(self.features) if self.features else [name for name in names if name not in taken]
 
     def check(self, where: str, names: Collection[str], listed_by: str = "") -> None:
-        """Raise ConfigError unless a table with columns of these names has those that are
-        wanted, each for one thing.
-        """
+        """Raise ConfigError unless a table of these columns has those wanted, each once."""
         seen: dict[str, str] = {}
         known = set(names)
         for option, name in self.named():

@@ -11,9 +11,7 @@ from hpcml.files.spool import Spool, StringSpool
 
 
 class RowIds:
-    """This rank's row ids: `len`, and slices as lists of strings. They wait outside of memory.
-    Local.
-    """
+    """This rank's row ids: `len`, and slices as lists. They wait outside of memory. Local."""
 
     def __init__(self, scratch: Path) -> None:
         self.ids, self.lines = StringSpool(scratch), Spool(scratch, np.int64)
@@ -23,9 +21,7 @@ class RowIds:
         return self.lines.size
 
     def extend(self, ids: Sequence[str], lines: Sequence[int]) -> None:
-        """Append rows: the id of each ("" if it has none) and its line, from 0, of this rank's
-        lines. Raises OSError.
-        """
+        """Append ids ("": none) and lines, from 0, of this rank's lines. Raises OSError."""
         self.ids.extend([row_id.encode() for row_id in ids])
         self.lines.append(np.array(lines, dtype=np.int64))
 

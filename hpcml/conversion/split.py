@@ -1,6 +1,4 @@
-"""Which rows are for training and which for testing: by draws keyed by the global row, so the
-same on any number of ranks.
-"""
+"""Rows to train and to test on, drawn by the global row: the same on any number of ranks."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ BLOCK_ROWS = 1 << 22
 
 
 def random_test(seed: int, share: float, rows: np.ndarray) -> np.ndarray:
-    """Which of these global rows belong to a random test split with about this share of all
-    rows.
-    """
+    """Which global rows are in a random test split of about this share."""
     return uniform(seed, "split", rows) < share
 
 
@@ -47,8 +43,7 @@ def check_split_name(name: str) -> str:
 
 @mpi.collective
 def row_splits(comm: mpi.Comm, n_local: int, own: list[str] | None, options: ConvertOptions) -> tuple[list[str], np.ndarray]:
-    """Collective over `comm`. The names of the splits, and each local row's position in them (-1
-    for none).
+    """Collective over `comm`. The splits' names, and the place of each row in them (-1: none).
 
     `own` are the rows' own splits ("" for none). Raises ConfigError for --test-share beside own
     splits or with an empty part.
@@ -76,8 +71,7 @@ def check_sizes(n_test: int, n_rows: int, share: float) -> None:
 
 
 def stratified_test(seed: int, share: float, n_labels: int, y_indptr: np.ndarray, y_indices: np.ndarray) -> np.ndarray:
-    """Test flags (m) with the share kept within strata: a row's stratum is its rarest label, or
-    none.
+    """Test flags (m) with the share kept within strata: a row's rarest label, or none.
 
     In each stratum the rows are taken in the order of their random bits; the first `share` of them,
     rounded, are test rows.
@@ -123,8 +117,7 @@ def split(
     log: Log,
     valid_share: float | None = None,
 ) -> None:
-    """Collective over `comm`. Write `path` with splits train, test and, with `valid_share`, valid
-    to `output`, or in place.
+    """Collective over `comm`. Write `path` with splits train, test, valid to `output`, or in place.
 
     The file is copied beside its destination, the copy is edited and renamed. Raises ConfigError
     for shares outside (0, 1) or that leave a split empty, and for splits or an output that exist

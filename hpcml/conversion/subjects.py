@@ -22,9 +22,7 @@ LABEL = "label_"  # how the names of columns of labels begin
 
 @dataclass
 class Subjects:
-    """`titles`: the label of each subject by its URI; `uris`: the URI of each label, of two with
-    one label the last.
-    """
+    """`titles`: the subjects' labels by URI; `uris`: the labels' URIs, the last of two."""
 
     titles: dict[str, str] = field(default_factory=dict)
     uris: dict[str, str] = field(default_factory=dict)
@@ -37,9 +35,7 @@ def bare(uri: str) -> str:
 
 @mpi.collective
 def read_subjects(comm: mpi.Comm, path: Path | None, language: str | None) -> Subjects | None:
-    """Collective over `comm`. The subjects in a file (plain, gz, bz2, xz); None without a file.
-    Raises ConfigError, DataError.
-    """
+    """Collective over `comm`. The subjects in a file, if given. Raises ConfigError, DataError."""
     found: Subjects | None = None
     if path is None:
         return None

@@ -1,6 +1,4 @@
-"""svmlight: `label idx:value …`, or `l1,l2 idx:value …` for several labels; a row may have none.
-`#` begins a comment.
-"""
+"""svmlight: `label idx:value …`, or `l1,l2 idx:value …`; a row may have no label, `#` comments."""
 
 from __future__ import annotations
 
@@ -61,11 +59,7 @@ class _ReadRows:
 
 @mpi.collective
 def read_svmlight(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's lines; they wait in files without a name on the file
-    system of `scratch`.
-
-    Raises DataError that names file and line.
-    """
+    """Collective over `comm`. Read this rank's lines. Raises DataError that names the line."""
     (path,) = inputs
     max_line = line_limit(options.max_line_mb)
     begin, end = byte_range(comm, path)
@@ -90,9 +84,7 @@ def read_svmlight(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, l
 
 
 def _read(path: Path, begin: int, end: int, zero_based: bool, max_line: int) -> Iterator[Rows]:
-    """The rows of the lines that start in bytes begin..end, block by block. Raises DataError,
-    OSError.
-    """
+    """The rows of the lines that start in bytes begin..end. Raises DataError, OSError."""
     for offset, block in line_blocks(path, begin, end, max_line=max_line):
         try:
             rows = parse_text(as_text(block), zero_based)
@@ -115,9 +107,7 @@ def _read(path: Path, begin: int, end: int, zero_based: bool, max_line: int) -> 
 
 
 def _fraction(block: bytes) -> tuple[int, str]:
-    """(line in the block, label) of the first label that is no whole number, of lines that can
-    be read.
-    """
+    """(line in the block, label) of the first label that is no whole number."""
     for number, line in enumerate(block.split(b"\n")):
         labels, *_ = line.partition(b"#")[0].split() or [b""]
         for label in labels.split(b",") if labels and b":" not in labels else ():

@@ -1,5 +1,4 @@
-"""Data made by a formula: points of the plane in two classes, the synthetic sets of Kamath,
-Domeniconi & De Jong (2018).
+"""Points of the plane in two classes, the synthetic sets of Kamath, Domeniconi & De Jong (2018).
 
 Every value is a function of the seed and of the row's number in the whole set. The class is that of
 the point as stored (float32). The corpus is in `synthetic_text`.
@@ -49,9 +48,7 @@ Draw = Callable[[str], np.ndarray]
 
 
 class Points(NamedTuple):
-    """The points' coordinates (float64 that are exact in float32) and whether they are of the
-    positive class.
-    """
+    """The points' coordinates (float64, exact in float32), and whether they are positive."""
 
     x: np.ndarray
     y: np.ndarray
@@ -76,8 +73,7 @@ def circle(draw: Draw) -> Points:
 
 
 def gaussians(draw: Draw) -> Points:
-    """Five Gaussians a class, equally likely, of one area and different shapes, positive where x +
-    y > 0.
+    """Five Gaussians a class, equally likely, of one area; positive where x + y > 0.
 
     After Kamath et al. (2018), section 5.3, whose means and boundary are not legible in our copy.
     The negative class is the mirror image of the positive one, (x, y) → (-y, -x). In each class one
@@ -101,11 +97,11 @@ def gaussians(draw: Draw) -> Points:
 
 
 def checkerboard(draw: Draw) -> Points:
-    """Uniform in [0, 1]²; positive where ⌊u/a⌋ + ⌊v/a⌋ is even, for (u, v) = the point turned by
-    π/4 and a = 1/2.
+    """Uniform in [0, 1]²; positive where ⌊2u⌋ + ⌊2v⌋ is even, (u, v) being the point turned by π/4.
 
-    The rotated checkerboard of Kuncheva with the a of Elwell & Polikar (2011), whose board turns
-    through all angles; Kamath et al. (2018), section 6.3, take it from there and state neither.
+    The rotated checkerboard of Kuncheva with the a = 1/2 of Elwell & Polikar (2011), whose board
+    turns through all angles; Kamath et al. (2018), section 6.3, take it from there and state
+    neither.
     """
     x, y = _rectangle(draw, (0, 1), (0, 1))
     u = x * math.cos(ANGLE) - y * math.sin(ANGLE)
@@ -148,9 +144,7 @@ def make_points(name: str, seed: int, rows: np.ndarray) -> Points:
 
 @mpi.collective
 def read_synthetic(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Make this rank's even share of the rows with the generator that
-    `inputs` names.
-    """
+    """Collective over `comm`. Make an even share of the rows of the generator `inputs` names."""
     del like
     (name,) = map(str, inputs)
     if name == TEXT:

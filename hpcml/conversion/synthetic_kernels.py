@@ -1,6 +1,4 @@
-"""Compiled rows of the synthetic corpus: each is drawn from a stream of random numbers of its
-own.
-"""
+"""Compiled rows of the synthetic corpus, each drawn from a stream of random numbers of its own."""
 
 import numpy as np
 
@@ -16,9 +14,7 @@ MAX_COUNT = 64  # times that a word occurs in a row
 
 @njit
 def _uniform(state):
-    """The next number in [0, 1) of a SplitMix64 stream (Steele, Lea & Flood 2014), whose state
-    is state[0] (uint64).
-    """
+    """The next number in [0, 1) of SplitMix64 (Steele, Lea & Flood 2014); state[0] (uint64)."""
     state[0] += _GOLDEN
     x = state[0]
     x = (x ^ (x >> _30)) * _M1
@@ -29,18 +25,14 @@ def _uniform(state):
 
 @njit
 def _zipf(u, shift, power, span, size):
-    """The rank in 0..size-1 whose share of Zipf–Mandelbrot's law holds the place u: shares are
-    those of `zipf_shares`.
-    """
+    """The rank in 0..size-1 at the place u of Zipf–Mandelbrot's law, as `zipf_shares`."""
     x = (shift**power + u * span) ** (1.0 / power) - shift
     return min(np.int64(x), size - 1)
 
 
 @njit
 def _label(u, law, n_labels):
-    """The rank of the label that holds the place u: the first `head` by Zipf–Mandelbrot's law,
-    the others all alike.
-    """
+    """The rank of the label at the place u: `head` by Zipf–Mandelbrot's law, the others alike."""
     shift, power, span, head, head_share = law
     if u < head_share:
         return _zipf(u / head_share, shift, power, span, head)
@@ -97,9 +89,7 @@ def _mentions(state, law, silent, feigned, chances, words, ranks, n, labels):
 
 @njit
 def _to_columns(values, n, order, counts):
-    """Make ascending columns of n ranks, each once, and write how often it was there to
-    `counts`: how many are left.
-    """
+    """Make n ranks ascending columns, each once, and `counts` how often: how many are left."""
     factor, offset, size = order
     for k in range(n):
         values[k] = (values[k] * factor + offset) % size

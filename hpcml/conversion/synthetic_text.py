@@ -79,7 +79,7 @@ def _scattered(seed: int, size: int, what: str) -> tuple[int, int, int]:
 
 
 def label_rates(n_labels: int, least_share: float = 0.0) -> tuple[np.ndarray, int]:
-    """True mentions a row of each label, by rank (float64), and how many labels follow Zipf's law.
+    """True mentions a row of each label, by rank (float64), and how many follow Zipf's law.
 
     The others are expected in `least_share` of the rows.
     """
@@ -92,8 +92,7 @@ def label_rates(n_labels: int, least_share: float = 0.0) -> tuple[np.ndarray, in
 
 
 class SyntheticText:
-    """The corpus of a seed and so many features and labels; in memory are 4 bytes a feature and 280
-    a label. Local.
+    """A corpus of so many features and labels: 4 bytes a feature and 280 a label. Local.
 
     `least_share` is the least share of the rows that a label is expected in; 0 leaves the tail as
     long as it is.
@@ -122,9 +121,7 @@ class SyntheticText:
         return (ranks * factor + offset) % size
 
     def row_shares(self, ranks: np.ndarray, brought: np.ndarray | float = 0.0) -> np.ndarray:
-        """The expected share of rows with the words of these ranks, which labels bring `brought`
-        times a row.
-        """
+        """The expected share of rows with words that labels bring `brought` times a row."""
         shares = zipf_shares(ranks, self.n_features, EXPONENT, SHIFT)
         return 1 - (1 + shares * MEAN_WORDS) ** -2 * np.exp(-brought)
 
@@ -220,9 +217,7 @@ def least_share(options: ConvertOptions, n_labels: int) -> float:
 
 @mpi.collective
 def read_text(comm: mpi.Comm, options: ConvertOptions, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Make this rank's even share of the rows; they wait in files on the
-    file system of `scratch`.
-    """
+    """Collective over `comm`. Make this rank's even share of the rows."""
     n_features, n_labels = text_sizes(options)
     begin, end = even_bounds(options.rows, comm.size)[comm.rank : comm.rank + 2].tolist()
     with mpi.agreed(comm, "making a corpus"):

@@ -1,6 +1,4 @@
-"""Tables: their columns are named by options; rows become texts or numbers, with labels. Here:
-CSV and TSV files.
-"""
+"""Tables: options name their columns; rows become texts or numbers, with labels. CSV and TSV."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ def import_pyarrow(what: str) -> Any:
 
 @mpi.collective
 def corpus_and_roles(comm: mpi.Comm, options: ConvertOptions, like: Like | None, scratch: Path) -> tuple[Corpus | None, Roles]:
-    """Collective over `comm`. Where texts go (None: the rows are numbers), and what the columns
-    are for. Raises ConfigError.
-    """
+    """Collective over `comm`. Where texts go (None: numbers), and the roles. Raises ConfigError."""
     text_like = None if like is None else like.text
     if not options.text and not options.fields and text_like is None:
         return None, Roles.of(options, PLAIN)
@@ -97,9 +93,7 @@ def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]
 
 @mpi.collective
 def read_csv(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's rows of CSV files. Raises DataError that names
-    file and line.
-    """
+    """Collective over `comm`. Read this rank's rows of CSV. Raises DataError with the line."""
     return _read_separated(comm, inputs, options, like, log, scratch, options.delimiter or ",")
 
 
@@ -214,9 +208,7 @@ def _csv_problem(
     others: list[str],
     said: str,
 ) -> str:
-    """The sentence about rows that pyarrow refuses: it says which row, and here the row is
-    looked at again.
-    """
+    """The sentence about rows that pyarrow refuses; the row that it names is looked at again."""
     from hpcml.files.records import row_at
 
     found = re.search(r"Row #(\d+): (.*)", said, re.DOTALL)

@@ -25,8 +25,7 @@ SLICE_VALUES = 1 << 22  # numbers that are looked at together
 
 
 class Batch(NamedTuple):
-    """Some rows: for each column that has a role, its values, and how messages name one of the
-    rows.
+    """Some rows: the values of each column with a role, and how messages name a row.
 
     Columns of features, and of indicators, are float64 arrays with NaN for what is missing; others
     are lists of strings, numbers, booleans, lists of them, and None.
@@ -38,9 +37,7 @@ class Batch(NamedTuple):
 
 
 class TableRows:
-    """This rank's rows of a table. Local; `add` raises DataError that names the row, and
-    OSError.
-    """
+    """This rank's rows of a table. Local; `add` raises DataError that names the row, OSError."""
 
     def __init__(
         self,
@@ -101,9 +98,7 @@ class TableRows:
 
 
 def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list[list[str]], list[str], list[str]]:
-    """The labels of each row, its name and its split, "" for none. Raises DataError that names
-    the row.
-    """
+    """The labels of each row, its name and its split, "" for none. Raises DataError."""
     labels = [_labels(batch, row, roles.labels, options.label_separator) for row in range(batch.n_rows)]
     for name in roles.indicators:
         values = batch.columns[name]
@@ -121,9 +116,7 @@ def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list
 
 
 def add_labels(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions, first: int) -> None:
-    """Append labels, names and splits of rows, the first of which is this rank's row `first`.
-    Raises DataError, OSError.
-    """
+    """Append labels, names and splits of rows, from this rank's row `first`. Raises DataError."""
     labels, ids, splits = described(batch, roles, options)
     rows.add_named(labels)
     rows.add_ids(ids, first)
@@ -159,9 +152,7 @@ def unfit(value: float, options: ConvertOptions) -> str:
 
 @mpi.collective
 def finish_table(comm: mpi.Comm, rows: TableRows, options: ConvertOptions, like: Like | None) -> Part:
-    """Collective over `comm`. The rows as a part of a dataset; rows without a name are named by
-    their number, from 1.
-    """
+    """Collective over `comm`. The part of a dataset; rows without names are numbered from 1."""
     if rows.numbers is not None:
         return finish(comm, rows.numbers, options, like, rows.width, rows.feature_names, None)
     (first,), _ = mpi.exclusive_sum(comm, [rows.n_rows])

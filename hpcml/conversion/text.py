@@ -1,6 +1,4 @@
-"""Documents become sparse rows: words (and word pairs) weighted log(tf + 1)·idf with unit
-length, or present or not.
-"""
+"""Documents as sparse rows: words (and pairs) weighted log(tf + 1)·idf with unit length, or 1."""
 
 from __future__ import annotations
 
@@ -50,9 +48,7 @@ class _Numbers(dict):
 
 
 class _Words(dict):
-    """Numbers the words of a field in the order in which they are first looked up; stop words
-    and breaks are -1.
-    """
+    """Numbers a field's words as they are first looked up; stop words and breaks are -1."""
 
     def __init__(self, stop_words: Sequence[str], field: Field, found: list[str]) -> None:
         """New words are put behind those `found`, with the field's tag."""
@@ -75,9 +71,7 @@ class _Words(dict):
 
 
 class TokenSlice(NamedTuple):
-    """Some consecutive rows: the number of tokens of each, each token's word by its number in
-    the run (-1: a break), the run.
-    """
+    """Some rows: numbers of tokens, their words by number in the run (-1: a break), the run."""
 
     lengths: np.ndarray
     tokens: np.ndarray
@@ -91,9 +85,7 @@ class TokenSlice(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The distinct terms of some consecutive rows, by row and then by key: row, place in `keys`
-    and number of occurrences.
-    """
+    """The distinct terms of some rows, by row and key: row, place in `keys`, how often."""
 
     n_rows: int
     keys: np.ndarray
@@ -109,9 +101,7 @@ class Counted(NamedTuple):
 
 
 class Corpus:
-    """This rank's documents as numbers: each text is looked at once and not kept. What grows
-    with them waits outside of memory.
-    """
+    """This rank's documents as numbers; no text is kept, and what grows waits outside of memory."""
 
     def __init__(
         self,
@@ -148,9 +138,7 @@ class Corpus:
         return len(self.splits)
 
     def add(self, row_id: str, values: Iterable[Sequence[str]], labels: Iterable[str], split: str, line: int = 0) -> None:
-        """Append a document, the values of each field; one without `row_id` is named by the line
-        it stands on. Raises OSError.
-        """
+        """Append a document; without `row_id` its line names it. Raises OSError."""
         size = len(self.tokens)
         for words, of_field in zip(self.words, values, strict=True):
             for value in of_field:
@@ -180,9 +168,7 @@ class Corpus:
         self.tokens += np.fromiter(map(words.__getitem__, tokens), dtype=TOKEN, count=len(tokens)).data
 
     def _add_text(self, words: _Words, text: str) -> None:
-        """Append the tokens of a text; a long one is taken piece by piece, cut where no word can
-        be.
-        """
+        """Append the tokens of a text, piece by piece, cut where no word can be."""
         text = text.lower()
         begin = 0
         while begin < len(text):
@@ -226,17 +212,13 @@ class Corpus:
 
 
 def stop_words(path: Path) -> list[str]:
-    """The words of a UTF-8 file with one stop word a line, cut into words like any text, sorted.
-    Raises DataError.
-    """
+    """The words of a UTF-8 file of stop words, cut as any text, sorted. Raises DataError."""
     return sorted(set(WORDS.findall(read_small(path).lower())))
 
 
 @mpi.collective
 def new_corpus(comm: mpi.Comm, options: ConvertOptions, like: Like | None, scratch: Path) -> Corpus:
-    """Collective over `comm`. An empty corpus that knows the stop words of the options, or of
-    the --like file.
-    """
+    """Collective over `comm`. An empty corpus with the stop words of the options, or of --like."""
     if like is not None:
         settings = like.text
         return Corpus(settings.pairs, settings.stop_words, scratch, settings.fields, settings.headings)
@@ -250,8 +232,7 @@ def new_corpus(comm: mpi.Comm, options: ConvertOptions, like: Like | None, scrat
 
 @mpi.collective
 def vectorise(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Like | None) -> Part:
-    """Collective over `comm`. The corpus as sparse rows; weights and vocabulary come from the
-    training rows, or from `like`.
+    """Collective over `comm`. The corpus as sparse rows, weighted by training rows or `like`.
 
     Raises ConfigError for --test-share with documents that have splits; DataError if no word occurs
     in enough training rows.
@@ -290,9 +271,7 @@ def vectorise(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Lik
 
 @mpi.collective
 def _labels(comm: mpi.Comm, corpus: Corpus, like: Like | None) -> Labels:
-    """Collective over `comm`. The label sets; labels in code-point order, behind those of `like`
-    in its order.
-    """
+    """Collective over `comm`. The label sets; new labels in code-point order."""
     found = list(corpus.label_numbers)
     columns = label_columns(comm, found, like)
     with mpi.agreed(comm, "dividing the rows by labels"):
@@ -327,9 +306,7 @@ def _count_words(corpus: Corpus, train: np.ndarray) -> None:
 
 @mpi.collective
 def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOptions) -> tuple[TextSettings, ArraySpool]:
-    """Collective over `comm`. Vocabulary and weights from the training rows, and the counted
-    rows.
-    """
+    """Collective over `comm`. Vocabulary and weights of training rows, and the counted rows."""
     _, (n_documents,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(train))])
     with mpi.agreed(comm, "counting words"):
         _count_words(corpus, train)
@@ -371,9 +348,7 @@ def _with_rows(blocks: Iterable, flags: np.ndarray) -> Iterator[tuple]:
 
 
 def _count_all(corpus: Corpus, settings: TextSettings) -> ArraySpool:
-    """The distinct terms (keys of the settings' words and pairs) of all rows: a `Counted` for
-    each block. Raises OSError.
-    """
+    """The distinct terms of all rows: a `Counted` for each block. Raises OSError."""
     counted = ArraySpool(corpus.scratch)
     for block, places in _placed(corpus):
         counted.append(count_terms(block, places, settings.vocabulary.width, settings.pairs))
@@ -423,9 +398,7 @@ def weighted(settings: TextSettings, block: Counted) -> tuple[np.ndarray, np.nda
 
 
 def _weights(rows: np.ndarray, tf: np.ndarray, idf: np.ndarray, n_rows: int) -> np.ndarray:
-    """log(tf + 1)·idf scaled to unit length per row: computed in float64, squares added in
-    column order; float32.
-    """
+    """log(tf + 1)·idf with unit length per row: float64, squares by column; then float32."""
     logarithms = np.array([math.log(n + 1) for n in range(int(tf.max(initial=0)) + 1)])
     weights = logarithms[tf] * idf
     norms = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=n_rows))

@@ -29,17 +29,14 @@ _SEPARATOR = b"\0"  # in no word, label or id
 
 
 class Vocabulary:
-    """The features of a text dataset as a sequence of strings (`len`, slices), words and sorted
-    keys (d, int64).
+    """The features of a text dataset as strings (`len`, slices), words and sorted keys (d, int64).
 
     With `tagged` the words end with the tags of their fields: "new T" and "york T" are the pair
     "new york T".
     """
 
     def __init__(self, words: Strings, keys: np.ndarray, tagged: bool = False) -> None:
-        """`words` are in code-point order; they may be outside of memory, as long as there are
-        no pairs.
-        """
+        """`words` are in code-point order, and outside of memory if there are no pairs."""
         self.words, self.keys, self.width, self.tagged = words, keys, len(words) + 1, tagged
 
     def __len__(self) -> int:
@@ -74,9 +71,7 @@ class Vocabulary:
 
 @dataclass
 class TextSettings:
-    """How words became values: what `--like` needs in order to do the same again. `idf` (d) is
-    None for binary values.
-    """
+    """How words became values, for `--like`; `idf` (d) is None for binary values."""
 
     vocabulary: Vocabulary
     pairs: bool
@@ -125,9 +120,7 @@ class TextSettings:
 
 
 def fields_of(dataset: DataFile) -> tuple[Field, ...]:
-    """The fields that a dataset made from text tells apart. Raises KeyError or ValueError if it
-    does not say them soundly.
-    """
+    """The fields that a dataset tells apart. Raises KeyError or ValueError if damaged."""
     group = dataset.file["text"]
     if "fields" not in group.attrs:
         return PLAIN
@@ -136,11 +129,7 @@ def fields_of(dataset: DataFile) -> tuple[Field, ...]:
 
 
 def _words_of(name: str, fields: dict[str, Field], headings: bool) -> list[str]:
-    """The word of a feature, or the two of a pair, with their tag if there are fields (by tag); or
-    its heading.
-
-    Raises ValueError.
-    """
+    """The word of a feature, the two of a pair, with tags, or its heading. Raises ValueError."""
     if headings and name.endswith(f" {TAG}"):
         return [name]
     if not fields:
@@ -152,9 +141,7 @@ def _words_of(name: str, fields: dict[str, Field], headings: bool) -> list[str]:
 
 
 def read_vocabulary(dataset: DataFile, fields: tuple[Field, ...] = PLAIN, headings: bool = False) -> Vocabulary:
-    """The features of a dataset made from text. Raises DataError if the names are not sorted and
-    unique.
-    """
+    """The features of a dataset made from text. Raises DataError for unsorted names."""
     tagged = {field.tag: field for field in fields} if fields != PLAIN else {}
 
     def names() -> Iterator[list[str]]:
@@ -188,11 +175,9 @@ def unpack(packed: np.ndarray) -> list[bytes]:
 
 @mpi.collective
 def merge_terms(comm: mpi.Comm, terms: Iterable[str], counts: np.ndarray, least: int) -> list[str]:
-    """Collective over `comm`. The terms whose counts add up to at least `least` over all ranks, in
-    code-point order.
+    """Collective over `comm`. Terms whose counts add up to `least` over ranks, in code-point order.
 
-    A rank's terms are unique, not empty and without NUL. Each term is counted by one rank, chosen
-    by a hash.
+    A rank's terms are unique, not empty and without NUL; a hash says which rank counts one.
     """
     parts: list[list[bytes]] = [[] for _ in range(comm.size)]
     numbers: list[list[int]] = [[] for _ in range(comm.size)]

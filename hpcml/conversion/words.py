@@ -1,5 +1,4 @@
-"""The words of a corpus that does not fit memory: numbered anew in each run of documents, and
-merged over runs and ranks.
+"""The words of a corpus that does not fit memory: numbered in each run, merged over all runs.
 
 A run ends when it has so many different words, which are then put away in code-point order. Merging
 goes through all runs of all ranks side by side, one range of words a rank at a time. Ranges hold
@@ -65,9 +64,7 @@ class Runs:
             self.places.put(begin, where(self.words.codes(begin, min(begin + CHUNK_WORDS, len(self.words)))))
 
     def places_of(self, run: int) -> np.ndarray:
-        """The word of the vocabulary that each number of a run is, -1 for none; one entry more,
-        -1, for breaks.
-        """
+        """The vocabulary's word of each number of a run, -1 for none, and -1 for breaks."""
         places = np.full(self.size(run) + 1, -1, dtype=np.int64)
         places[self.numbers[self._of(run)]] = self.places[self._of(run)]
         return places
@@ -98,9 +95,7 @@ class _WordCursor:
 
 @mpi.collective
 def _range_ends(comm: mpi.Comm, runs: Runs) -> list[bytes | None]:
-    """Collective over `comm`. The first words behind each range, a multiple of the number of
-    ranks; None for the last ones.
-    """
+    """Collective over `comm`. The first words behind each range, None for the last ones."""
     _, (total,) = mpi.exclusive_sum(comm, [len(runs.words)])
     samples = sorted(code for packed in mpi.allgather_arrays(comm, pack(runs.samples)) for code in unpack(packed))
     n_ranges = comm.size * math.ceil(max(1, int(total)) / RANGE_WORDS / comm.size)
@@ -110,8 +105,7 @@ def _range_ends(comm: mpi.Comm, runs: Runs) -> list[bytes | None]:
 
 @mpi.collective
 def merge_runs(comm: mpi.Comm, runs: Runs, least: int, scratch: Path) -> tuple[StringSpool, np.ndarray]:
-    """Collective over `comm`. The words whose counts add up to at least `least`, in code-point
-    order, and the sums.
+    """Collective over `comm`. The words with counts from `least` on, in code-point order; counts.
 
     The words of the runs then know their places in it.
     """
@@ -143,9 +137,7 @@ def merge_runs(comm: mpi.Comm, runs: Runs, least: int, scratch: Path) -> tuple[S
 
 
 def _merged(codes: list[list[bytes]], counts: list[np.ndarray], least: int) -> tuple[list[bytes], np.ndarray, list[np.ndarray]]:
-    """Of each rank's words of a range: those kept, sorted, their counts, and for each rank the
-    place of its words among them.
-    """
+    """The words kept of a range, sorted, their counts, and each rank's words' places there."""
     totals: Counter[bytes] = Counter()
     for of_rank, numbers in zip(codes, counts, strict=True):
         for code, count in zip(of_rank, numbers.tolist(), strict=True):

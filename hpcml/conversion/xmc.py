@@ -1,6 +1,4 @@
-"""The text format of the extreme-classification repository: `rows features labels`, then
-`l1,l2 f:v f:v …`, counted from 0.
-"""
+"""The extreme-classification repository's text: `rows features labels`, `l1,l2 f:v …`, from 0."""
 
 from __future__ import annotations
 
@@ -78,9 +76,7 @@ def read_xmc(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: 
 
 
 def _read(path: Path, begin: int, end: int, header: XmcHeader, max_line: int) -> Iterator[Rows]:
-    """The rows of the lines that start in bytes begin..end, but the first of the file. Raises
-    DataError, OSError.
-    """
+    """The rows of lines that start in bytes begin..end, but line 1. Raises DataError, OSError."""
     for offset, block in line_blocks(path, begin, end, max_line=max_line):
         if offset == 0:
             block = b"\n" + block.partition(b"\n")[2]
@@ -100,9 +96,7 @@ def _are_labels(labels: np.ndarray, n_labels: int) -> bool:
 
 
 def _first_unfit(block: bytes, header: XmcHeader) -> tuple[int, str]:
-    """(line in the block, what is wrong) of the first line with a label or a feature that line 1
-    does not count.
-    """
+    """(line in the block, what is wrong) of the first line with what line 1 does not count."""
     for number, line in enumerate(block.split(b"\n")):
         if not line.split():
             continue

@@ -1,6 +1,4 @@
-"""Compiled passes over the features of rows: hashes of sets, their least hashes, and what two
-rows share.
-"""
+"""Compiled passes over rows' features: hashes of sets, least hashes, and what two rows share."""
 
 import numpy as np
 
@@ -38,9 +36,7 @@ def set_keys(indptr, indices, rows, key, keys):
 
 @njit
 def _lower(x, factors, addends, least):
-    """least[h] = min(least[h], x · factors[h] + addends[h]), modulo 2³²; a function of its own,
-    so that it is vectorised.
-    """
+    """least[h] = min(least[h], x · factors[h] + addends[h]) mod 2³²; apart, to be vectorised."""
     for h in range(least.size):
         least[h] = min(least[h], np.uint32(x * factors[h] + addends[h]))
 

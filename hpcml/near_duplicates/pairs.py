@@ -1,5 +1,4 @@
-"""Pairs of rows that have nearly the same features, found by all ranks and compared exactly; the
-same on any number of ranks.
+"""Pairs of nearly equal rows, found by all ranks, compared exactly; the same on any number.
 
 Rows with the same features are a group: each is paired with the next one of its group, and only the
 first goes on. Rows that agree on a band of least hashes (`banding`) lie in one bucket, which one
@@ -31,8 +30,7 @@ COMPARED = 1 << 16  # pairs whose rows are in memory together
 
 @dataclass
 class Pairs:
-    """Pairs (first < other, positions in the split) of this rank's rows, ascending, and their
-    similarities.
+    """This rank's pairs (first < other, positions in the split), ascending, and similarities.
 
     `n_empty` (rows without features), `n_equal` (rows that have the features of an earlier one) and
     `n_limited` (how often a row lay in a bucket with more than it was compared with) are those of
@@ -48,9 +46,7 @@ class Pairs:
 
 
 class PairSearch:
-    """The pairs known so far: `codes` (ascending) are first · n + other of the pairs of this
-    rank's rows.
-    """
+    """The pairs known so far: `codes`, ascending, are first · n + other of this rank's."""
 
     @mpi.collective
     def __init__(self, comm: mpi.Comm, shard: Shard, similarity: float) -> None:
@@ -62,8 +58,7 @@ class PairSearch:
 
     @mpi.collective
     def bucket(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
-        """Collective over the ranks. Compare rows of equal keys (uint64), each with the `window`
-        next ones of its bucket.
+        """Collective over the ranks. Compare rows of equal keys (uint64) with `window` next ones.
 
         Says of each row whether it is the first of its bucket.
         """
@@ -79,9 +74,7 @@ class PairSearch:
         return routing.answer(is_first).astype(bool)
 
     def _windows(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
-        """The codes of the pairs of a bucket that are at most `window` apart; keys and positions
-        are sorted.
-        """
+        """Codes of a bucket's pairs at most `window` apart; keys and positions are sorted."""
         found = [np.zeros(0, np.int64)]
         for distance in range(1, min(window, keys.size - 1) + 1):
             places = np.flatnonzero(keys[distance:] == keys[:-distance])
@@ -94,9 +87,7 @@ class PairSearch:
 
     @mpi.collective
     def compare(self, codes: np.ndarray) -> None:
-        """Collective over the ranks. Keep those pairs that are similar enough; each is compared
-        by the rank of its first row.
-        """
+        """Collective over the ranks. Keep similar pairs, compared by their first rows' ranks."""
         codes = Routing(self.comm, self.rows.owners(codes // max(1, self.shard.n_global))).send(codes)
         with mpi.agreed(self.comm, "looking for pairs that are known"):
             codes = np.setdiff1d(codes, self.codes)  # each once, ascending
@@ -126,8 +117,7 @@ class PairSearch:
 
 @mpi.collective
 def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: float, bands: Bands, log: Log) -> Pairs:
-    """Collective over `comm`. The pairs of rows of the shards with a Jaccard index of at least
-    `similarity`.
+    """Collective over `comm`. The pairs of rows with a Jaccard index of at least `similarity`.
 
     Raises DataError if the features of a row are out of order.
     """
@@ -159,9 +149,7 @@ def _hash_sets(dataset: DataFile, shard: Shard, rows: np.ndarray, keys: np.ndarr
 
 @mpi.collective
 def _banded(search: PairSearch, chosen: np.ndarray, bands: Bands, log: Log) -> None:
-    """Collective over the ranks. Compare rows (`chosen` of those of the shard) that agree on a
-    band.
-    """
+    """Collective over the ranks. Compare `chosen` ones of the shard's rows that agree on a band."""
     comm, shard = search.comm, search.shard
     with mpi.agreed(comm, "making room for the hashes"):
         hashes, (factors, addends) = feature_hashes(shard.n_features if bands.number else 0), hash_functions(bands)

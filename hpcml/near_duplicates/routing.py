@@ -1,6 +1,4 @@
-"""Numbers that go to the ranks that answer for them, and rows that come from the ranks that have
-them.
-"""
+"""Numbers that go to the ranks that answer for them, and rows from the ranks that have them."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from hpcml.partition import offsets
 
 
 class Routing:
-    """Where each number of this rank goes; what is sent lies at the other rank by sender, and
-    answers come back to their places.
-    """
+    """Where each number of this rank goes; answers come back to their places."""
 
     def __init__(self, comm: mpi.Comm, owners: np.ndarray) -> None:
         """`owners` (n): the rank that each number goes to."""
@@ -26,9 +22,7 @@ class Routing:
 
     @mpi.collective
     def send(self, values: np.ndarray) -> np.ndarray:
-        """Collective over the ranks. Send values[i] (n) to the owner of i; what came here, by
-        sender.
-        """
+        """Collective over the ranks. Send values[i] (n) to the owner of i; what came, by sender."""
         values = values[self.order]
         parts = mpi.exchange(self.comm, [values[begin:end] for begin, end in pairwise(self.bounds.tolist())])
         self.received = [part.size for part in parts]
@@ -36,9 +30,7 @@ class Routing:
 
     @mpi.collective
     def answer(self, answers: np.ndarray) -> np.ndarray:
-        """Collective over the ranks. Answer each number that came last; the answers to this
-        rank's numbers, in their order.
-        """
+        """Collective over the ranks. Answer what came last; the answers to this rank's numbers."""
         ends = offsets(self.received).tolist()
         parts = mpi.exchange(self.comm, [answers[begin:end] for begin, end in pairwise(ends)])
         out = np.empty(self.order.size, answers.dtype)
@@ -65,9 +57,7 @@ class SharedRows:
 
     @mpi.collective
     def fetch(self, positions: np.ndarray, indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Collective over the ranks. The rows at ascending positions, of CSR arrays of the
-        slabs: (indptr, indices).
-        """
+        """Collective over the ranks. Rows at ascending positions of the slabs' CSR arrays."""
         routing = Routing(self.comm, self.owners(positions))
         asked = routing.send(positions)
         with mpi.agreed(self.comm, "reading rows that are compared"):
