@@ -6,11 +6,10 @@ which Annif passes over with a warning, is an error.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from hpcml.conversion.jsonl import loaded
 from hpcml.conversion.subjects import bare
 
 TEXT, SUBJECTS, NAME = "text", "subject_uris", "document_id"  # columns of CSV; the others are metadata
@@ -42,17 +41,7 @@ def of_csv(names: Sequence[str], values: Sequence[str]) -> AnnifDocument:
 
 def of_json(content: bytes) -> AnnifDocument:
     """The document that a JSON object describes. Raises ValueError with the reason."""
-    try:
-        value = json.loads(content.decode())
-    except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
-    except RecursionError:
-        raise ValueError("not JSON that can be read: nested too deeply") from None
-    except ValueError:  # of Python's int
-        raise ValueError(f"a number of more than {sys.get_int_max_str_digits():,} digits; write it as a string") from None
-    return document(value)
+    return document(loaded(content, ""))
 
 
 def document(value: object) -> AnnifDocument:

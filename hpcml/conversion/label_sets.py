@@ -7,16 +7,16 @@ be judged on all that the rows have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.like import Like
-from hpcml.conversion.part import Labels
+from hpcml.conversion.conversion import Like
+from hpcml.conversion.part import Labels, WaitingRows
 from hpcml.conversion.vocabulary import merge_terms
-from hpcml.files.spool import SLICE, Spool
+from hpcml.files.spool import SLICE
 
 
 class LabelColumns:
@@ -47,36 +47,29 @@ def label_columns(comm: mpi.Comm, found: Sequence[str], like: Like | None) -> La
     return LabelColumns(merge_terms(comm, found, np.ones(len(found), dtype=np.int64), 1), like)
 
 
-def waiting_label_sets(
-    columns: LabelColumns, indptr: Spool, entries: Spool, columns_of: Callable[[np.ndarray], np.ndarray], scratch: Path
-) -> Labels:
-    """Label sets of rows in a spool; `columns_of`: entries' columns (-1: none). Raises OSError."""
+def numbering() -> defaultdict[str, int]:
+    """A dictionary that numbers names in the order in which they are first looked up."""
+    numbers: defaultdict[str, int] = defaultdict(int)
+    numbers.default_factory = numbers.__len__
+    return numbers
+
+
+def waiting_label_sets(columns: LabelColumns, waiting: WaitingRows, names: Iterable[str]) -> Labels:
+    """The label sets of rows whose labels wait, as places in `names`. Raises OSError."""
+    column_of = columns.of(names)
     kinds = [columns.names, *([columns.unknown] if columns.unknown else [])]
-    waiting = [_Waiting(scratch) for _ in kinds]
-    begin, last = 0, indptr.size - 1
-    while begin < last:
-        ends = indptr[begin : begin + 1 + SLICE]
+    grown = [WaitingRows(waiting.scratch) for _ in kinds]
+    begin = 0
+    while begin < waiting.n_rows:
+        ends = waiting.indptr[begin : begin + 1 + SLICE]
         ends = ends[: max(2, int(np.searchsorted(ends, ends[0] + SLICE, side="right")))]
-        some = label_sets(columns.names, np.diff(ends), columns_of(entries[ends[0] : ends[-1]]), columns.unknown)
-        for sets, found in zip(waiting, some.sets.values(), strict=True):
-            sets.add(found)
+        some = label_sets(columns.names, np.diff(ends), column_of[waiting.indices[ends[0] : ends[-1]]], columns.unknown)
+        for rows, found in zip(grown, some.sets.values(), strict=True):
+            rows.add(np.diff(found.indptr), np.asarray(found.indices))
         begin += ends.size - 1
-    labels, *unknown = (Labels(names, sets.indptr, sets.indices) for names, sets in zip(kinds, waiting, strict=True))
+    labels, *unknown = (Labels(names, rows.indptr, rows.indices) for names, rows in zip(kinds, grown, strict=True))
     labels.unknown = unknown[0] if unknown else None
     return labels
-
-
-class _Waiting:
-    """Label sets that grow outside of memory; every method raises OSError."""
-
-    def __init__(self, scratch: Path) -> None:
-        self.indptr, self.indices = Spool(scratch, np.int64), Spool(scratch, np.int64)
-        self.indptr.append(np.zeros(1, dtype=np.int64))
-
-    def add(self, labels: Labels) -> None:
-        """Append the label sets of rows."""
-        self.indptr.append(self.indices.size + np.asarray(labels.indptr)[1:])
-        self.indices.append(np.asarray(labels.indices))
 
 
 def label_sets(names: list[str], lengths: np.ndarray, columns: np.ndarray, unknown: Sequence[str] = ()) -> Labels:
@@ -89,13 +82,12 @@ def label_sets(names: list[str], lengths: np.ndarray, columns: np.ndarray, unkno
     width = max(1, len(names) + len(unknown))
     entries = np.sort(rows[some] * width + columns[some])
     entries = entries[np.diff(entries, prepend=-1) > 0]
-    labels = _between(entries, lengths.size, width, 0, names)
-    labels.unknown = _between(entries, lengths.size, width, len(names), list(unknown)) if unknown else None
+
+    def between(first: int, names: list[str]) -> Labels:
+        columns = entries % width
+        some = (columns >= first) & (columns < first + len(names))
+        return Labels(names, np.searchsorted(entries[some], np.arange(lengths.size + 1) * width), columns[some] - first)
+
+    labels = between(0, names)
+    labels.unknown = between(len(names), list(unknown)) if unknown else None
     return labels
-
-
-def _between(entries: np.ndarray, n_rows: int, width: int, first: int, names: list[str]) -> Labels:
-    """The label sets in columns from `first` on, of ascending entries row · width + column."""
-    columns = entries % width
-    some = (columns >= first) & (columns < first + len(names))
-    return Labels(names, np.searchsorted(entries[some], np.arange(n_rows + 1) * width), columns[some] - first)

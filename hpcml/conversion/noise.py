@@ -12,12 +12,6 @@ from hpcml.partition import offsets
 from hpcml.rng import uniform
 
 
-def check_noise(share: float) -> None:
-    """Raise ConfigError unless 0 < share < 1."""
-    if not 0 < share < 1:
-        raise ConfigError(f"--label-noise {share}: expected a number between 0 and 1")
-
-
 def noisy_rows(seed: int, share: float, rows: np.ndarray) -> np.ndarray:
     """Which of these global rows get another class: about this share of all rows."""
     return uniform(seed, "label noise", rows) < share
@@ -38,8 +32,8 @@ def add_label_noise(comm: mpi.Comm, part: Part, options: ConvertOptions) -> int:
     Raises ConfigError if a row has none or several, or if there are splits but no train.
     """
     share, labels = options.label_noise, part.labels
-    if part.split_names and "train" not in part.split_names:
-        raise ConfigError(f"--label-noise {share}: of the splits ({', '.join(part.split_names)}) none is train; leave it out")
+    if part.splits.names and "train" not in part.splits.names:
+        raise ConfigError(f"--label-noise {share}: of the splits ({', '.join(part.splits.names)}) none is train; leave it out")
     (first,), _ = mpi.exclusive_sum(comm, [part.n_rows])
     rows = np.arange(first, first + part.n_rows)
     indptr, indices = np.asarray(labels.indptr), np.asarray(labels.indices)
@@ -51,9 +45,7 @@ def add_label_noise(comm: mpi.Comm, part: Part, options: ConvertOptions) -> int:
                 f"--label-noise {share}: row {rows[wrong[0]]} (from 0) has {lengths[wrong[0]]} of {len(labels.names)} labels, but "
                 "expected exactly one in each row; leave it out"
             )
-    noisy = noisy_rows(options.seed, share, rows)
-    if part.split_names:
-        noisy &= part.split == part.split_names.index("train")
+    noisy = noisy_rows(options.seed, share, rows) & part.splits.training
     if len(labels.names) == 1:
         has = (lengths == 1) ^ noisy
         indptr, indices = offsets(has), np.zeros(np.count_nonzero(has), dtype=np.int64)

@@ -14,6 +14,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.files.spool import Spool, slices
+from hpcml.mpi.routing import Routing
 
 VERSION_BITS = 20
 RANGE_KEYS = 1 << 20  # that a rank decides about together
@@ -62,13 +63,8 @@ def rows_that_stay(comm: mpi.Comm, revisions: Revisions) -> np.ndarray:
     for number in range(n_rounds):
         with mpi.agreed(comm, "looking for revisions"):
             places, keys = _of_round(spool, number, n_rounds)
-            owners = (keys >> (VERSION_BITS + 1)) // n_rounds % comm.size
-            sent = [np.flatnonzero(owners == rank) for rank in range(comm.size)]
-        received = mpi.exchange(comm, [keys[some] for some in sent])
-        found = staying(np.concatenate(received))
-        answers = np.split(found, np.cumsum([part.size for part in received])[:-1])
-        for some, answer in zip(sent, mpi.exchange(comm, answers), strict=True):
-            flags[places[some]] = answer
+            routing = Routing(comm, (keys >> (VERSION_BITS + 1)) // n_rounds % comm.size)
+        flags[places] = routing.answer(staying(routing.send(keys)))
     with mpi.agreed(comm, "looking for revisions"):
         deleted = [spool[some] & 1 == 1 for some in slices(spool.size)]
     return flags[~np.concatenate([np.zeros(0, dtype=bool), *deleted])]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from hpcml.conversion.annif import read_annif
 from hpcml.conversion.arff import read_arff
 from hpcml.conversion.bioasq import read_bioasq
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.docstrings import read_docstrings
 from hpcml.conversion.folder import read_folder
 from hpcml.conversion.h5ad import read_h5ad
@@ -33,7 +34,7 @@ class Source(NamedTuple):
     none is unpacked beforehand.
     """
 
-    read: Callable[..., Part]
+    read: Callable[[Conversion], Part]
     n_inputs: tuple[int, int]
     is_text: bool | None
     options: Collection[str] = ()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcml import mpi
+from hpcml.conversion.conversion import from_root
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.files.lines import open_plain
 from hpcml.log import is_unicode
@@ -36,14 +37,7 @@ def bare(uri: str) -> str:
 @mpi.collective
 def read_subjects(comm: mpi.Comm, path: Path | None, language: str | None) -> Subjects | None:
     """Collective over `comm`. The subjects in a file, if given. Raises ConfigError, DataError."""
-    found: Subjects | None = None
-    if path is None:
-        return None
-    with mpi.agreed(comm, f"reading {path}"):
-        if comm.rank == 0:
-            found = _read(path, language)
-    shared: Subjects = comm.bcast(found)
-    return shared
+    return None if path is None else from_root(comm, f"reading {path}", lambda: _read(path, language))
 
 
 def _read(path: Path, language: str | None) -> Subjects:

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
 from hpcml import mpi
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.label_sets import label_sets
-from hpcml.conversion.like import Like
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.split import row_splits
 from hpcml.conversion.synthetic_text import least_share, read_text, text_sizes
 from hpcml.data.svmlight import BINARY
 from hpcml.errors import ConfigError
-from hpcml.log import Log
-from hpcml.partition import even_bounds, offsets
+from hpcml.partition import offsets
 from hpcml.rng import uniform
 
 RADIUS = 0.4  # of the circle
@@ -143,25 +141,22 @@ def make_points(name: str, seed: int, rows: np.ndarray) -> Points:
 
 
 @mpi.collective
-def read_synthetic(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Make an even share of the rows of the generator `inputs` names."""
-    del like
-    (name,) = map(str, inputs)
+def read_synthetic(task: Conversion) -> Part:
+    """Collective over the ranks. Make this rank's even share of the rows."""
+    name, n_rows = task.made, task.options.rows
     if name == TEXT:
-        return read_text(comm, options, log, scratch)
-    begin, end = even_bounds(options.rows, comm.size)[comm.rank : comm.rank + 2]
-    points = make_points(name, options.seed, np.arange(begin, end))
+        return read_text(task)
+    points = make_points(name, task.options.seed, np.arange(*task.share(n_rows)))
     values = np.stack([points.x, points.y], axis=1).astype(np.float32)
     keep = values != 0
-    split_names, split = row_splits(comm, len(values), None, options)
-    log(f"{name}: {options.rows:,} points made")
+    splits = row_splits(task, len(values), None)
+    task.log(f"{name}: {n_rows:,} points made")
     return Part(
         indptr=offsets(keep.sum(axis=1)),
         indices=np.nonzero(keep)[1].astype(np.int32),
         data=values[keep],
         labels=label_sets(BINARY, points.positive.astype(np.int64), np.zeros(np.count_nonzero(points.positive), dtype=np.int64)),
         n_features=2,
-        split_names=split_names,
-        split=split,
+        splits=splits,
         feature_names=["x", "y"],
     )

@@ -19,19 +19,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.synthetic_kernels import MAX_MENTIONS, MAX_WORDS, make_rows
 from hpcml.errors import ConfigError
-from hpcml.log import Log
-from hpcml.partition import even_bounds
 from hpcml.rng import bits, uniform
 
 MEAN_WORDS = 33.0  # of each of the two geometric numbers of a row's words
@@ -216,16 +214,16 @@ def least_share(options: ConvertOptions, n_labels: int) -> float:
 
 
 @mpi.collective
-def read_text(comm: mpi.Comm, options: ConvertOptions, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Make this rank's even share of the rows."""
+def read_text(task: Conversion) -> Part:
+    """Collective over the ranks. Make this rank's even share of the rows."""
+    options = task.options
     n_features, n_labels = text_sizes(options)
-    begin, end = even_bounds(options.rows, comm.size)[comm.rank : comm.rank + 2].tolist()
-    with mpi.agreed(comm, "making a corpus"):
+    with mpi.agreed(task.comm, "making a corpus"):
         corpus = SyntheticText(options.seed, n_features, n_labels, least_share(options, n_labels))
-        rows = NumberRows(scratch, None)
-        for slab in corpus.slabs(begin, end):
+        rows = NumberRows(task, None, n_features)
+        for slab in corpus.slabs(*task.share(options.rows)):
             rows.add(slab.rows)
-            rows.add_labels(slab.label_lengths, slab.labels)
-    log(f"text: {options.rows:,} rows made")
+            rows.labels.add(slab.label_lengths, slab.labels)
+    task.log(f"text: {options.rows:,} rows made")
     width = len(str(n_labels - 1))
-    return finish(comm, rows, options, None, n_features, None, [f"L{label:0{width}}" for label in range(n_labels)])
+    return finish(task, rows, [f"L{label:0{width}}" for label in range(n_labels)])

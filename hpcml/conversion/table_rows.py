@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.like import Like
-from hpcml.conversion.number_rows import NumberRows, NumberSlice, columns_like, find_unfit, finish
+from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.matrices import dense_blocks
+from hpcml.conversion.number_rows import FINITE, NumberRows, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.roles import Roles
@@ -20,8 +20,6 @@ from hpcml.conversion.text import Corpus, vectorise
 from hpcml.data.svmlight import label_name
 from hpcml.errors import DataError
 from hpcml.log import is_unicode, named
-
-SLICE_VALUES = 1 << 22  # numbers that are looked at together
 
 
 class Batch(NamedTuple):
@@ -33,39 +31,29 @@ class Batch(NamedTuple):
 
     n_rows: int
     columns: dict[str, Any]
-    place: Callable[[int], str]
+    place: Callable[[int], object]
+
+
+def numbered(what: object, first: int) -> Callable[[int], str]:
+    """What messages call rows of `what`, of which the first is row `first`, from 0."""
+    return lambda row: f"{what}: row {first + row + 1}"
 
 
 class TableRows:
     """This rank's rows of a table. Local; `add` raises DataError that names the row, OSError."""
 
-    def __init__(
-        self,
-        roles: Roles,
-        names: Sequence[str],
-        options: ConvertOptions,
-        like: Like | None,
-        corpus: Corpus | None,
-        scratch: Path,
-        what: str,
-    ) -> None:
-        """`names` are the columns of the table; `corpus` is None where the rows are numbers."""
-        self.roles, self.options, self.corpus = roles, options, corpus
-        self.features = roles.numbers(names)
-        self.n_rows = 0
-        self.numbers: NumberRows | None = None
-        if corpus is None:
-            column_of, self.width, self.feature_names = columns_like(like, self.features, len(self.features), what)
-            self.numbers = NumberRows(scratch, column_of, with_ids=roles.id is not None)
+    def __init__(self, task: Conversion, roles: Roles, features: Sequence[str], corpus: Corpus | None) -> None:
+        """`corpus` is None where the rows are numbers: those of `features`."""
+        self.task, self.roles, self.features, self.corpus = task, roles, features, corpus
+        self.numbers = NumberRows(task, features, len(features), with_ids=roles.id is not None) if corpus is None else None
 
     def add(self, batch: Batch) -> None:
         """Append rows."""
         if self.corpus is None:
             self._add_numbers(batch)
-            add_labels(self.numbers, batch, self.roles, self.options, self.n_rows)
+            add_labels(self.numbers, batch, self.roles, self.task.options)
         else:
-            self._add_texts(batch, *described(batch, self.roles, self.options))
-        self.n_rows += batch.n_rows
+            self._add_texts(batch, *described(batch, self.roles, self.task.options))
 
     def _add_texts(self, batch: Batch, labels: list[list[str]], ids: list[str], splits: list[str]) -> None:
         told_apart = not self.roles.text
@@ -77,24 +65,26 @@ class TableRows:
                 if stored and any("\0" in text for text in texts):
                     raise DataError(f"{batch.place(row)}: column {name!r}: a value with a NUL, which cannot be stored; remove it")
             of_fields = values if told_apart else [[], [text for texts in values for text in texts]]
-            self.corpus.add(ids[row], of_fields, labels[row], splits[row], line=self.n_rows + row)
+            self.corpus.add(ids[row], of_fields, labels[row], splits[row], line=self.corpus.n_rows)
 
     def _add_numbers(self, batch: Batch) -> None:
-        step = max(1, SLICE_VALUES // max(1, len(self.features)))
-        for begin in range(0, batch.n_rows, step):
-            end = min(begin + step, batch.n_rows)
-            values = np.empty((end - begin, len(self.features)))
-            for column, name in enumerate(self.features):
-                values[:, column] = batch.columns[name][begin:end]
-            if self.options.missing_as_zero:
-                values[np.isnan(values)] = 0
-            if (place := find_unfit(values.reshape(-1))) >= 0:
-                row, column = divmod(place, len(self.features))
-                raise DataError(
-                    f"{batch.place(begin + row)}: column {self.features[column]!r}: "
-                    f"{unfit(float(values[row, column]), self.options)}"
-                )
-            self.numbers.add(NumberSlice.of_dense(values))
+        def take(begin: int, end: int) -> np.ndarray:
+            return np.stack([batch.columns[name][begin:end] for name in self.features], axis=1)
+
+        def wrong(row: int, column: int, value: float) -> str:
+            return f"{batch.place(row)}: column {self.features[column]!r}: {unfit(value, self.task.options)}"
+
+        for some in dense_blocks(take, (0, batch.n_rows), len(self.features), self.task.options.missing_as_zero, wrong):
+            self.numbers.add(some)
+
+    @mpi.collective
+    def finish(self) -> Part:
+        """Collective over the ranks. The part of a dataset; rows without names are numbered from 1."""
+        if self.numbers is not None:
+            return finish(self.task, self.numbers)
+        (first,), _ = mpi.exclusive_sum(self.task.comm, [self.corpus.n_rows])
+        self.corpus.row_ids.lines_above = int(first)
+        return vectorise(self.task, self.corpus)
 
 
 def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list[list[str]], list[str], list[str]]:
@@ -115,11 +105,11 @@ def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list
     return labels, ids, splits
 
 
-def add_labels(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions, first: int) -> None:
-    """Append labels, names and splits of rows, from this rank's row `first`. Raises DataError."""
+def add_labels(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions) -> None:
+    """Append labels, names and splits of rows. Raises DataError, OSError."""
     labels, ids, splits = described(batch, roles, options)
     rows.add_named(labels)
-    rows.add_ids(ids, first)
+    rows.add_ids(ids)
     if roles.split is not None:
         rows.add_splits(splits)
 
@@ -147,17 +137,7 @@ def unfit(value: float, options: ConvertOptions) -> str:
     """The reason why a number cannot be stored."""
     if math.isnan(value):
         return "no number, but every row needs one; fill it in, or take what is missing for 0 (--missing-as-zero)"
-    return f"{_number(value)}, but expected a finite number that float32 can hold"
-
-
-@mpi.collective
-def finish_table(comm: mpi.Comm, rows: TableRows, options: ConvertOptions, like: Like | None) -> Part:
-    """Collective over `comm`. The part of a dataset; rows without names are numbered from 1."""
-    if rows.numbers is not None:
-        return finish(comm, rows.numbers, options, like, rows.width, rows.feature_names, None)
-    (first,), _ = mpi.exclusive_sum(comm, [rows.n_rows])
-    rows.corpus.row_ids.lines_above = int(first)
-    return vectorise(comm, rows.corpus, options, like)
+    return f"{_number(value)}, {FINITE}"
 
 
 def _checked(batch: Batch, row: int, column: str, value: object, check: Callable[[Any], Any]) -> Any:

@@ -13,20 +13,19 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion.conversion import Conversion, from_root
 from hpcml.conversion.fields import PLAIN, Field, parse_fields
 from hpcml.conversion.key_runs import KeyRuns, merge_keys
-from hpcml.conversion.label_sets import label_columns, waiting_label_sets
-from hpcml.conversion.like import Like
+from hpcml.conversion.label_sets import label_columns, numbering, waiting_label_sets
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.part import Labels, Part
-from hpcml.conversion.row_ids import RowIds
+from hpcml.conversion.part import Part, RowIds, WaitingRows
 from hpcml.conversion.split import row_splits
 from hpcml.conversion.vocabulary import TextSettings, Vocabulary
 from hpcml.conversion.words import RUN_WORDS, Runs, merge_runs
 from hpcml.data.headings import TAG
 from hpcml.errors import DataError
 from hpcml.files.opening import read_small
-from hpcml.files.spool import ArraySpool, Spool
+from hpcml.files.spool import ArraySpool
 
 # A word is a run of letters and digits. With pairs, every other character that is not white space is a token, too: a break.
 WORDS = re.compile(r"[^\W_]+")
@@ -37,14 +36,6 @@ TOKEN = np.dtype(np.int32)
 BREAK = TOKEN.type(-1).tobytes()  # between values
 PIECE = 1 << 20  # characters of a text that are cut into words together
 NO_WORD = re.compile(r"[\W_]")
-
-
-class _Numbers(dict):
-    """Numbers strings in the order in which they are first looked up."""
-
-    def __missing__(self, string: str) -> int:
-        self[string] = number = len(self)
-        return number
 
 
 class _Words(dict):
@@ -123,10 +114,8 @@ class Corpus:
         self.closed = ArraySpool(scratch)  # the arrays of blocks
         self.tokens, self.lengths = bytearray(), array("q")  # of the rows since the last block
         self.in_run = False  # are there blocks since the last run?
-        self.label_numbers = _Numbers()
-        self.labels, self.label_indptr = Spool(scratch, np.int32), Spool(scratch, np.int64)
-        self.label_indptr.append(np.zeros(1, dtype=np.int64))
-        self.new_labels, self.label_ends = array("i"), array("q")  # of the rows since the last block
+        self.label_numbers, self.labels = numbering(), WaitingRows(scratch, np.int32)
+        self.new_labels, self.label_lengths = array("i"), array("q")  # of the rows since the last block
         self.row_ids = RowIds(scratch)
         self.new_ids: list[str] = []
         self.new_lines = array("q")
@@ -156,7 +145,7 @@ class Corpus:
                 self._add_tokens(self.headings, [label])
         self.lengths.append((len(self.tokens) - size) // TOKEN.itemsize)
         self.new_labels.extend(map(self.label_numbers.__getitem__, labels))
-        self.label_ends.append(self.labels.size + len(self.new_labels))
+        self.label_lengths.append(len(labels))
         self.new_ids.append(row_id)
         self.new_lines.append(line)
         self.splits.append(sys.intern(split))
@@ -183,10 +172,9 @@ class Corpus:
             tokens = np.frombuffer(bytes(self.tokens), dtype=TOKEN)
             self.closed.append(TokenSlice(np.array(self.lengths, dtype=np.int64), tokens, len(self.runs)))
             self.in_run = True
-            self.labels.append(np.array(self.new_labels, dtype=np.int32))
-            self.label_indptr.append(np.array(self.label_ends, dtype=np.int64))
+            self.labels.add(np.array(self.label_lengths, dtype=np.int64), np.array(self.new_labels, dtype=np.int32))
             self.row_ids.extend(self.new_ids, self.new_lines)
-            for pending in (self.tokens, self.lengths, self.new_labels, self.label_ends, self.new_ids, self.new_lines):
+            for pending in (self.tokens, self.lengths, self.new_labels, self.label_lengths, self.new_ids, self.new_lines):
                 del pending[:]
         if len(self.found) >= RUN_WORDS:
             self._end_run()
@@ -217,34 +205,35 @@ def stop_words(path: Path) -> list[str]:
 
 
 @mpi.collective
-def new_corpus(comm: mpi.Comm, options: ConvertOptions, like: Like | None, scratch: Path) -> Corpus:
-    """Collective over `comm`. An empty corpus with the stop words of the options, or of --like."""
-    if like is not None:
-        settings = like.text
-        return Corpus(settings.pairs, settings.stop_words, scratch, settings.fields, settings.headings)
-    words: list[str] = []
-    with mpi.agreed(comm, f"reading {options.stop_words}"):
-        if comm.rank == 0 and options.stop_words is not None:
-            words = stop_words(options.stop_words)
+def new_corpus(task: Conversion) -> Corpus:
+    """Collective over the ranks. An empty corpus with the stop words of the options, or of --like."""
+    options = task.options
+    if task.like is not None:
+        known = task.like.text
+        return Corpus(known.pairs, known.stop_words, task.scratch, known.fields, known.headings)
+    path, words = options.stop_words, []
+    if path is not None:
+        words = from_root(task.comm, f"reading {path}", lambda: stop_words(path))
     fields = parse_fields(options.fields, options.whole_fields)
-    return Corpus(options.pairs, comm.bcast(words), scratch, fields, options.headings_as_features)
+    return Corpus(options.pairs, words, task.scratch, fields, options.headings_as_features)
 
 
 @mpi.collective
-def vectorise(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Like | None) -> Part:
-    """Collective over `comm`. The corpus as sparse rows, weighted by training rows or `like`.
+def vectorise(task: Conversion, corpus: Corpus) -> Part:
+    """Collective over the ranks. The corpus as sparse rows, weighted by training rows or --like.
 
     Raises ConfigError for --test-share with documents that have splits; DataError if no word occurs
     in enough training rows.
     """
+    comm, like, dropped = task.comm, task.like, 0
     with mpi.agreed(comm, "making rows"):
         corpus.close()
-    split_names, split = row_splits(comm, corpus.n_rows, corpus.splits, options)
-    labels = _labels(comm, corpus, like)
-    train = split == split_names.index("train") if "train" in split_names else np.ones(corpus.n_rows, dtype=bool)
-    dropped = 0
+    splits = row_splits(task, corpus.n_rows, corpus.splits)
+    columns = label_columns(comm, list(corpus.label_numbers), like)
+    with mpi.agreed(comm, "dividing the rows by labels"):
+        labels = waiting_label_sets(columns, corpus.labels, corpus.label_numbers)
     if like is None:
-        settings, counted = _learn(comm, corpus, train, options)
+        settings, counted = _learn(comm, corpus, splits.training, task.options)
     else:
         settings = like.text
         number = {word.encode(): n for n, word in enumerate(settings.vocabulary.words[:])}
@@ -253,29 +242,19 @@ def vectorise(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Lik
             counted = _count_all(corpus, settings)
             dropped = sum(int(np.count_nonzero(places[block.tokens[block.tokens >= 0]] < 0)) for block, places in _placed(corpus))
     with mpi.agreed(comm, "making rows"):
-        indptr, indices, data = _rows(settings, counted, corpus.scratch)
+        rows = _rows(settings, counted, corpus.scratch)
     return Part(
-        indptr=indptr,
-        indices=indices,
-        data=data,
+        indptr=rows.indptr,
+        indices=rows.indices,
+        data=rows.data,
         labels=labels,
         n_features=len(settings.vocabulary),
-        split_names=split_names,
-        split=split,
+        splits=splits,
         row_ids=corpus.row_ids,
         feature_names=settings.vocabulary,
         text=settings,
         dropped=dropped,
     )
-
-
-@mpi.collective
-def _labels(comm: mpi.Comm, corpus: Corpus, like: Like | None) -> Labels:
-    """Collective over `comm`. The label sets; new labels in code-point order."""
-    found = list(corpus.label_numbers)
-    columns = label_columns(comm, found, like)
-    with mpi.agreed(comm, "dividing the rows by labels"):
-        return waiting_label_sets(columns, corpus.label_indptr, corpus.labels, columns.of(found).__getitem__, corpus.scratch)
 
 
 def _placed(corpus: Corpus) -> Iterator[tuple[TokenSlice, np.ndarray]]:
@@ -372,18 +351,13 @@ def count_terms(block: TokenSlice, places_of: np.ndarray, width: int, pairs: boo
     return Counted(n_rows, unique, entry_rows.astype(np.int32), places.astype(np.int32), tf.astype(np.int32))
 
 
-def _rows(settings: TextSettings, counted: ArraySpool, scratch: Path) -> tuple[Spool, Spool, Spool | None]:
-    """CSR arrays of the counted rows: indptr, indices, and weights or None. Raises OSError."""
-    indptr, indices = Spool(scratch, np.int64), Spool(scratch, np.int32 if len(settings.vocabulary) < 2**31 else np.int64)
-    data = None if settings.idf is None else Spool(scratch, np.float32)
-    indptr.append(np.zeros(1, dtype=np.int64))
+def _rows(settings: TextSettings, counted: ArraySpool, scratch: Path) -> WaitingRows:
+    """The counted rows, weighted. Raises OSError."""
+    index = np.int32 if len(settings.vocabulary) < 2**31 else np.int64
+    rows = WaitingRows(scratch, index, with_data=settings.idf is not None)
     for block in map(Counted.of, counted):
-        sizes, columns, weights = weighted(settings, block)
-        if data is not None:
-            data.append(weights)
-        indptr.append(indices.size + np.cumsum(sizes))
-        indices.append(columns)
-    return indptr, indices, data
+        rows.add(*weighted(settings, block))
+    return rows
 
 
 def weighted(settings: TextSettings, block: Counted) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

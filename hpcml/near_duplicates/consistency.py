@@ -13,8 +13,8 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.shard import Shard
 from hpcml.kernels.rows import count_labels
-from hpcml.near_duplicates.pairs import COMPARED, Pairs
-from hpcml.near_duplicates.routing import Routing, SharedRows
+from hpcml.mpi.routing import Routing
+from hpcml.near_duplicates.pairs import COMPARED, Pairs, SharedRows
 from hpcml.partition import offsets
 
 Z = 1.959963984540054  # of the normal distribution, two-sided 95 %

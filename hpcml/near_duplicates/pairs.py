@@ -9,6 +9,7 @@ WINDOW only, so the work grows as the number of rows, whatever they hold.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,15 +18,48 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.log import Log, Progress
+from hpcml.mpi.routing import Routing
 from hpcml.near_duplicates import kernels
 from hpcml.near_duplicates.banding import Bands, feature_hashes, hash_functions
-from hpcml.near_duplicates.routing import Routing, SharedRows
+from hpcml.partition import offsets
 from hpcml.rng import bits
 from hpcml.slices import row_slices
 
 WINDOW = 64  # of a bucket's rows, how many next ones each is compared with
 BANDS_AT_ONCE = 8  # whose keys are held: 8 bytes a row and band
 COMPARED = 1 << 16  # pairs whose rows are in memory together
+
+
+class SharedRows:
+    """The rows of a split on all ranks, by their positions in it."""
+
+    @mpi.collective
+    def __init__(self, comm: mpi.Comm, shard: Shard) -> None:
+        """Collective over `comm`."""
+        self.comm, self.shard = comm, shard
+        self.bounds = offsets(comm.allgather(shard.n_local))
+
+    def owners(self, positions: np.ndarray) -> np.ndarray:
+        """The rank that has each row."""
+        return np.searchsorted(self.bounds, positions, "right") - 1
+
+    def local(self, positions: np.ndarray) -> np.ndarray:
+        """Where rows of this rank are in its slab."""
+        return self.shard.rows[positions - self.shard.first_local]
+
+    @mpi.collective
+    def fetch(self, positions: np.ndarray, indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Collective over the ranks. Rows at ascending positions of the slabs' CSR arrays."""
+        routing = Routing(self.comm, self.owners(positions))
+        asked = routing.send(positions)
+        with mpi.agreed(self.comm, "reading rows that are compared"):
+            places = self.local(asked)
+            sizes = indptr[places + 1] - indptr[places]
+            ends = offsets(sizes)
+            values = indices[np.arange(ends[-1]) + np.repeat(indptr[places] - ends[:-1], sizes)]
+        starts = ends[offsets(routing.received)].tolist()
+        parts = mpi.exchange(self.comm, [values[begin:end] for begin, end in pairwise(starts)])  # owners ascend as rows do
+        return offsets(routing.answer(sizes)), np.concatenate(parts)
 
 
 @dataclass
@@ -110,7 +144,7 @@ class PairSearch:
     def _similarities(self, rows: np.ndarray, indptr: np.ndarray, indices: np.ndarray, others: np.ndarray) -> np.ndarray:
         """The Jaccard index of rows of the slab and of other CSR arrays."""
         common = np.zeros(rows.size, np.int64)
-        kernels.count_common(self.shard.indptr, self.shard.indices, rows, indptr, indices, others, common)
+        kernels.count_common((self.shard.indptr, self.shard.indices), rows, (indptr, indices), others, common)
         sizes = self.shard.indptr[rows + 1] - self.shard.indptr[rows] + indptr[others + 1] - indptr[others]
         return common / np.maximum(1, sizes - common)
 
@@ -141,7 +175,7 @@ def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: floa
 def _hash_sets(dataset: DataFile, shard: Shard, rows: np.ndarray, keys: np.ndarray) -> None:
     """Hash the features of rows of the slab. Raises DataError if they are out of order."""
     (key,) = bits(0, "duplicates: sets", np.zeros(1))
-    bad = kernels.set_keys(shard.indptr, shard.indices, rows, key, keys)
+    bad = kernels.set_keys((shard.indptr, shard.indices), rows, key, keys)
     if bad >= 0:
         row = shard.first_row + int(rows[bad])
         raise DataError(f"{dataset.path}: damaged dataset: the features of row {row} are out of order; `hpcml info` says more")
@@ -163,8 +197,8 @@ def _banded(search: PairSearch, chosen: np.ndarray, bands: Bands, log: Log) -> N
             keys = np.empty((some.stop - begin, rows.size), np.uint64)
             least = np.empty(functions[0].size, np.uint32)
             for each in row_slices(rows.size, n_values * (1 + least.size // 8)):
-                arrays = shard.indptr, shard.indices, rows[each], hashes, *functions
-                kernels.band_keys(*arrays, bands.size, least, each.start, keys)
+                features = shard.indptr, shard.indices
+                kernels.band_keys(features, rows[each], hashes, functions, bands.size, least, each.start, keys)
         for band, keys_of_band in enumerate(keys, begin):
             search.bucket(keys_of_band, shard.first_local + chosen, WINDOW)
             progress.update(band + 1)
@@ -174,7 +208,7 @@ def _banded(search: PairSearch, chosen: np.ndarray, bands: Bands, log: Log) -> N
 def _warm_up(shard: Shard) -> None:
     """Compile the kernels for the types of a shard's arrays."""
     none, numbers, keys = shard.rows[:0], np.zeros(0, np.uint32), np.zeros((1, 0), np.uint64)
-    arrays = shard.indptr, shard.indices
-    kernels.set_keys(*arrays, none, np.uint64(0), keys[0])
-    kernels.band_keys(*arrays, none, numbers, numbers, numbers, 1, numbers, 0, keys)
-    kernels.count_common(*arrays, none, shard.indptr, shard.indices[:0].copy(), none, none)
+    features, functions = (shard.indptr, shard.indices), (numbers, numbers)
+    kernels.set_keys(features, none, np.uint64(0), keys[0])
+    kernels.band_keys(features, none, numbers, functions, 1, numbers, 0, keys)
+    kernels.count_common(features, none, (shard.indptr, shard.indices[:0].copy()), none, none)

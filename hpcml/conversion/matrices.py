@@ -1,4 +1,4 @@
-"""A CSR matrix that lies in a file as three arrays: its rows, and what may be wrong with it."""
+"""Rows of a matrix in a file, piece by piece, and what may be wrong with it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hpcml.conversion.number_rows import NumberSlice, find_unfit
+from hpcml.conversion.number_rows import FINITE, NumberSlice, Wrong, find_unfit
 from hpcml.errors import DataError
 
 VALUES = 1 << 20  # that are looked at together
 Take = Callable[[str, int, int], np.ndarray]  # (part of the matrix, begin, end) -> entries; each part is read in order
+
+
+def dense_blocks(
+    take: Callable[[int, int], np.ndarray], rows: tuple[int, int], n_columns: int, zero: bool, wrong: Wrong
+) -> Iterator[NumberSlice]:
+    """Rows begin..end of an array of which `take` gives some; as `NumberSlice.of_dense`."""
+    step = max(1, VALUES // max(1, n_columns))
+    for low in range(*rows, step):
+
+        def of_row(row: int, column: int, value: float, low: int = low) -> str:
+            return wrong(low + row, column, value)
+
+        yield NumberSlice.of_dense(take(low, min(low + step, rows[1])).astype(np.float64), zero, of_row)
 
 
 def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, int]]:
@@ -47,5 +60,5 @@ def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, w
         if zero:
             data[np.isnan(data)] = 0
         if (place := find_unfit(data)) >= 0:
-            raise DataError(f"{row_of(place)}: value {data[place]:g}, but expected a finite number that float32 can hold")
+            raise DataError(f"{row_of(place)}: value {data[place]:g}, {FINITE}")
         yield NumberSlice.of_csr(ends, indices, data)
