@@ -14,6 +14,7 @@ from hpcml.errors import ConfigError, nearest
 from hpcml.files.lines import line_limit
 from hpcml.options import flag_of
 
+DEFAULTS = ConvertOptions()
 MAX_ROWS = 2**40  # so that sizes in bytes fit int64
 
 
@@ -89,7 +90,8 @@ def check_common(source: str, is_text: bool | None, options: ConvertOptions) -> 
         raise ConfigError(str(error)) from None
     without = " without --text" if source in SOURCES and SOURCES[source].is_text is None else ""
     for name in OF_TEXT:
-        flag, used = f"--{flag_of(name)}", getattr(options, name) not in (False, None, 1, (), [])
+        flag, value = f"--{flag_of(name)}", getattr(options, name)
+        used = value and value != getattr(DEFAULTS, name)
         if used and is_text is False:
             raise ConfigError(f"{flag} is for text, but {source} has numbers{without}; leave it out")
         if used and options.like is not None:

@@ -65,10 +65,9 @@ def _background(state, law, ranks):
 
 
 @njit
-def _mentions(state, law, silent, feigned, chances, words, ranks, n, labels):
-    """Draw the labels of a row and the words that they bring: (number of words behind the first
-    n, of labels).
-    """
+def _mentions(state, law, brings, ranks, n, labels):
+    """Draw the labels of a row, and their words behind the first n: (number of words, of labels)."""
+    silent, feigned, chances, words = brings
     threshold, true_share, of_label = law
     n_labels = 0
     for _ in range(_poisson(state, threshold)):
@@ -105,25 +104,24 @@ def _to_columns(values, n, order, counts):
 
 
 @njit
-def make_rows(
-    states, word_law, label_law, again, silent, feigned, chances, words, idf, order, label_order,
-    columns, counts, labels, lengths, indices, data, label_lengths, label_indices,
-):  # fmt: skip
-    """Make rows from their states (uint64) until there is no room for another: (rows, values,
-    labels).
+def make_rows(states, laws, brings, idf, orders, scratch, out):
+    """Make rows from their states (uint64) until there is no room for another: (rows, values, labels).
 
-    `again` is the chance that a word occurs once more. silent, feigned (labels), chances and words
-    (labels × words) say what labels bring; idf (features) is by column. order and label_order, (a,
-    b, size): rank r is column (a r + b) mod size. columns, counts and labels are scratch. lengths
-    and indices, data (CSR) and label_lengths, label_indices are written.
+    laws: of words, of labels, and the chance that a word occurs once more. brings: silent, feigned
+    (labels), chances and words (labels × words) say what labels bring; idf (features) is by column.
+    orders, of features and labels, (a, b, size): rank r is column (a r + b) mod size. scratch:
+    columns, counts and labels. out: lengths, indices, data (CSR), label_lengths and label_indices.
     """
+    word_law, label_law, again = laws
+    columns, counts, labels = scratch
+    lengths, indices, data, label_lengths, label_indices = out
     n_values, n_entries, row = 0, 0, 0
     room, label_counts = columns.size, counts[: labels.size].copy()
     while row < states.size and n_values + room <= indices.size and n_entries + labels.size <= label_indices.size:
         state = states[row : row + 1]
         n = _background(state, word_law, columns)
-        n, n_labels = _mentions(state, label_law, silent, feigned, chances, words, columns, n, labels)
-        n = _to_columns(columns, n, order, counts)
+        n, n_labels = _mentions(state, label_law, brings, columns, n, labels)
+        n = _to_columns(columns, n, orders[0], counts)
         squares = 0.0
         for k in range(n):
             while counts[k] < MAX_COUNT and _uniform(state) < again:
@@ -134,7 +132,7 @@ def make_rows(
         norm = np.sqrt(squares)
         for k in range(n_values, n_values + n):
             data[k] /= norm
-        n_labels = _to_columns(labels, n_labels, label_order, label_counts)
+        n_labels = _to_columns(labels, n_labels, orders[1], label_counts)
         label_indices[n_entries : n_entries + n_labels] = labels[:n_labels]
         lengths[row], label_lengths[row] = n, n_labels
         n_values, n_entries, row = n_values + n, n_entries + n_labels, row + 1

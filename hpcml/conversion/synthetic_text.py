@@ -137,40 +137,25 @@ class SyntheticText:
 
     def slabs(self, begin: int, end: int, n_values: int = SLAB_VALUES) -> Iterator[LabelledSlice]:
         """Rows begin..end, with up to about `n_values` values at a time."""
-        word_law = (
-            math.log(MEAN_WORDS / (1 + MEAN_WORDS)),
-            SHIFT,
-            1 - EXPONENT,
-            zipf_span(self.n_features, EXPONENT, SHIFT),
-            self.n_features,
-        )
-        label_law = (
-            math.exp(-self.rates.sum() * (1 + FEIGNED)),
-            1 / (1 + FEIGNED),
-            (
-                LABEL_SHIFT,
-                1 - LABEL_EXPONENT,
-                zipf_span(self.head, LABEL_EXPONENT, LABEL_SHIFT),
-                self.head,
-                float(self.rates[: self.head].sum() / self.rates.sum()) if self.head < self.n_labels else 1.0,
-            ),
-        )
+        on, of_words = math.log(MEAN_WORDS / (1 + MEAN_WORDS)), zipf_span(self.n_features, EXPONENT, SHIFT)
+        of_head = float(self.rates[: self.head].sum() / self.rates.sum()) if self.head < self.n_labels else 1.0
+        head_law = LABEL_SHIFT, 1 - LABEL_EXPONENT, zipf_span(self.head, LABEL_EXPONENT, LABEL_SHIFT), self.head, of_head
+        label_law = math.exp(-self.rates.sum() * (1 + FEIGNED)), 1 / (1 + FEIGNED), head_law
+        laws = (on, SHIFT, 1 - EXPONENT, of_words, self.n_features), label_law, AGAIN
+        brings = self.silent, self.feigned, self.chances, self.words
         room = MAX_WORDS + MAX_MENTIONS * LABEL_WORDS
-        columns, counts, labels = (np.empty(size, dtype=np.int64) for size in (room, room, MAX_MENTIONS))
+        scratch = tuple(np.empty(size, dtype=np.int64) for size in (room, room, MAX_MENTIONS))
         n_values = max(n_values, room)
         n_rows = n_values // 32
         lengths, label_lengths = np.empty(n_rows, dtype=np.int64), np.empty(n_rows, dtype=np.int64)
         indices, data = np.empty(n_values, dtype=np.int32), np.empty(n_values, dtype=np.float32)
         label_indices = np.empty(max(n_values // 8, MAX_MENTIONS), dtype=np.int64)
+        out = lengths, indices, data, label_lengths, label_indices
         while begin < end:
             states = bits(self.seed, "text row", np.arange(begin, min(end, begin + n_rows)))
-            rows, size, entries = make_rows(
-                states, word_law, label_law, AGAIN, self.silent, self.feigned, self.chances, self.words, self.idf, self.order,
-                self.label_order, columns, counts, labels, lengths, indices, data, label_lengths, label_indices,
-            )  # fmt: skip
-            yield LabelledSlice(
-                NumberSlice(lengths[:rows], indices[:size], data[:size]), label_lengths[:rows], label_indices[:entries]
-            )
+            rows, size, entries = make_rows(states, laws, brings, self.idf, (self.order, self.label_order), scratch, out)
+            values = NumberSlice(lengths[:rows], indices[:size], data[:size])
+            yield LabelledSlice(values, label_lengths[:rows], label_indices[:entries])
             begin += rows
 
 
