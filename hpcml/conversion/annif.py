@@ -16,13 +16,22 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.annif_documents import SUBJECTS, TEXT, AnnifDocument, of_csv, of_json, of_key_file, of_tsv
+from hpcml.conversion.annif_documents import (
+    SUBJECTS,
+    TEXT,
+    AnnifDocument,
+    Subjects,
+    of_csv,
+    of_json,
+    of_key_file,
+    of_tsv,
+    read_subjects,
+)
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.folder import read_text
 from hpcml.conversion.jsonl import Seen, check_fields, string_of, values_of
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import lines_of
-from hpcml.conversion.subjects import Subjects, read_subjects
+from hpcml.conversion.source_lines import lines_of, placed
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import plain_size
@@ -105,10 +114,8 @@ def read_piece(piece: Piece, take: Take, task: Conversion) -> None:
     """Give each document of a piece to `take`. Raises DataError that names the line, OSError."""
     if piece.kind in ("txt", "json"):
         text = read_text(piece.path, UTF_8, task.max_line)
-        try:
+        with placed(piece.path):
             take(_of_file(piece.path, text, task.max_line))
-        except ValueError as error:
-            raise DataError(f"{piece.path}: {error}") from None
     elif piece.kind == "csv":
         _read_rows(piece, take, task.max_line)
     else:
@@ -144,10 +151,8 @@ def _read_lines(piece: Piece, take: Take, task: Conversion) -> None:
     for place, line in lines_of(task, piece.path, piece.begin, piece.end):
         if line.isspace():
             continue
-        try:
+        with placed(place):
             take(of_json(line) if piece.kind == "jsonl" else of_tsv(decoded(line)))
-        except ValueError as error:
-            raise DataError(f"{place}: {error}") from None
 
 
 class Documents:
@@ -180,7 +185,7 @@ class Documents:
 
 @mpi.collective
 def read_annif(task: Conversion) -> Part:
-    """Collective over the ranks. Read this rank's documents. Raises ConfigError, DataError."""
+    """Collective. Read this rank's documents. Raises ConfigError, DataError."""
     options, comm = task.options, task.comm
     if options.language is not None and options.vocabulary is None:
         raise ConfigError(f"--language {options.language} has no effect without --vocabulary; leave it out")

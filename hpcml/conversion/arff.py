@@ -20,9 +20,8 @@ from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, find_unfit, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.roles import Roles
-from hpcml.conversion.source_lines import Place, decoded, lines_of
-from hpcml.conversion.table_rows import Batch, add_labels, unfit
+from hpcml.conversion.source_lines import Place, decoded, lines_of, placed
+from hpcml.conversion.table_rows import Batch, Roles, add_labels, unfit
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, open_plain, plain_size
 from hpcml.partition import offsets
@@ -98,10 +97,8 @@ def _header_lines(path: Path, max_line: int) -> tuple[list[str], int]:
             if len(line) > max_line or begin > HEADER_BYTES:
                 raise DataError(f"{where}: the header is too long; expected lines with @ATTRIBUTE, then @DATA")
             begin += len(line)
-            try:
+            with placed(where):
                 lines.append(decoded(line.removeprefix(BYTE_ORDER_MARK if not lines else b"")))
-            except ValueError as error:
-                raise DataError(f"{where}: {error}") from None
             if not _is_data(lines[-1]) and lines[-1].strip()[:1] not in ("", "%", "@"):
                 raise DataError(f"{where}: {lines[-1].strip()[:60]!r}, but expected @RELATION, @ATTRIBUTE or @DATA")
     return lines, begin
@@ -109,7 +106,7 @@ def _header_lines(path: Path, max_line: int) -> tuple[list[str], int]:
 
 @mpi.collective
 def read_arff(task: Conversion) -> Part:
-    """Collective over the ranks. Read this rank's lines. Raises DataError that names the line."""
+    """Collective. Read this rank's lines. Raises DataError that names the line."""
     (path,) = task.inputs
     with task.reading():
         _import()
@@ -138,10 +135,8 @@ Decoded = list[dict[int, Any]]  # of each row: values by attribute; those that a
 def _lines(task: Conversion, path: Path, begin: int, end: int) -> Iterator[tuple[Place, str]]:
     """The rows' lines that start in bytes begin..end. Raises DataError, OSError."""
     for place, line in lines_of(task, path, begin, end, BLOCK):
-        try:
+        with placed(place):
             text = decoded(line).strip()
-        except ValueError as error:
-            raise DataError(f"{place}: {error}") from None
         if text and not text.startswith("%"):
             yield place, text
 

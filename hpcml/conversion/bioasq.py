@@ -16,7 +16,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.jsonl import document_of, loaded
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import lines_of
+from hpcml.conversion.source_lines import lines_of, placed
 from hpcml.conversion.text import new_corpus, vectorise
 from hpcml.data.descriptors import Descriptors, share_descriptors
 from hpcml.errors import DataError
@@ -33,7 +33,7 @@ EXPECTED = '{"articles": [...]} or {"documents": [...]}'
 
 @mpi.collective
 def read_bioasq(task: Conversion) -> Part:
-    """Collective over the ranks. Read this rank's articles; with --descriptors labels are identifiers.
+    """Collective. Read this rank's articles; with --descriptors labels are identifiers.
 
     Raises DataError that names file and article, or line.
     """
@@ -47,12 +47,10 @@ def read_bioasq(task: Conversion) -> Part:
     begin, end = (0, 0) if is_small else byte_range(comm, path)
     with task.reading():
         for where, article in _whole(path, task) if is_small else _by_line(task, path, begin, end, closed):
-            try:
+            with placed(where):
                 document = document_of(_as_document(article, descriptors, unknown), corpus.fields)
                 if not document.row_id:
                     raise ValueError("no pmid; expected the number of the article")
-            except ValueError as error:
-                raise DataError(f"{where}: {error}") from None
             corpus.add(*document)
     if not is_small and not mpi.agreed_any(comm, bool(closed)):
         raise DataError(f"{path}: it ends before its list of articles does; get it again")
@@ -88,10 +86,8 @@ def _whole(path: Path, task: Conversion) -> Iterator[tuple[object, Any]]:
     """(where, article) of this rank's share of a small file. Raises DataError."""
     with open_plain(path) as file:
         content = file.read(WHOLE_BYTES + 1)
-    try:
+    with placed(path):
         value = loaded(content.removeprefix(BYTE_ORDER_MARK), f"expected {EXPECTED}")
-    except ValueError as error:
-        raise DataError(f"{path}: {error}") from None
     name = next((name for name in LISTS if isinstance(value, dict) and isinstance(value.get(name), list)), None)
     if name is None:
         raise DataError(f"{path}: no list of articles; expected {EXPECTED}")
@@ -112,10 +108,8 @@ def _by_line(task: Conversion, path: Path, first: int, last: int, closed: list[b
         if CLOSING.fullmatch(text):
             closed += [True] * bool(text)
             continue
-        try:
+        with placed(place):
             yield place, _article(text.removesuffix(b",").strip(), closed)
-        except ValueError as error:
-            raise DataError(f"{place}: {error}") from None
 
 
 def _article(text: bytes, closed: list[bool]) -> Any:

@@ -10,15 +10,16 @@ from typing import TypeVar
 
 from hpcml import mpi
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.renames import read_renames
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import DataFile
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.files.lines import line_limit
+from hpcml.files.opening import read_small
 from hpcml.log import Log
 from hpcml.partition import bounds_by_weight, even_bounds, offsets
 
 T = TypeVar("T")
+PAIR = "the old and the new name of a label, with a tab between"
 
 
 @dataclass
@@ -68,12 +69,12 @@ class Conversion:
 
     @mpi.collective
     def reading(self) -> AbstractContextManager[None]:
-        """Collective over the ranks. Local reading: if it fails on a rank, all raise why."""
+        """Collective. Local reading: if it fails on a rank, all raise why."""
         return mpi.agreed(self.comm, f"reading {self.what}")
 
     @mpi.collective
     def from_root(self, read: Callable[[], T]) -> T:
-        """Collective over the ranks. What `read` gives on rank 0. Raises what it raises."""
+        """Collective. What `read` gives on rank 0. Raises what it raises."""
         return from_root(self.comm, f"reading {self.what}", read)
 
     def share(self, n: int) -> tuple[int, int]:
@@ -89,7 +90,7 @@ class Conversion:
 
 @mpi.collective
 def from_root(comm: mpi.Comm, doing: str, read: Callable[[], T]) -> T:
-    """Collective over `comm`. What `read` gives on rank 0. Raises as `read`, and as `mpi.agreed`."""
+    """Collective over `comm`. What `read` gives on rank 0. Raises as `read` and `mpi.agreed`."""
     found: T | None = None
     with mpi.agreed(comm, doing):
         if comm.rank == 0:
@@ -99,7 +100,7 @@ def from_root(comm: mpi.Comm, doing: str, read: Callable[[], T]) -> T:
 
 @mpi.collective
 def read_like(task: Conversion) -> Like | None:
-    """Collective over the ranks. Read --like, if given.
+    """Collective. Read --like, if given.
 
     Raises ConfigError if it was made from the other kind of source, or for unfit renames, DataError
     for a file that cannot be read.
@@ -123,3 +124,51 @@ def _read(path: Path, task: Conversion) -> Like:
     renamed = read_renames(task.options.renamed, labels, path)
     labels = [renamed.get(name, name) for name in labels]
     return Like(path, n_features, labels, settings, names, titles, task.options.new_labels, renamed)
+
+
+def rename_files(renamed: Sequence[str]) -> list[Path]:
+    """Which of the values of --renamed name files: those without =."""
+    return [Path(value) for value in renamed if "=" not in value]
+
+
+def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> dict[str, str]:
+    """The new names of labels that have got one, by those in `like`, which knows these labels.
+
+    Local. Raises ConfigError unless every old name is known, every new one is not, and no name
+    stands there twice; DataError for a file that cannot be read.
+    """
+    pairs: dict[str, str] = {}
+    there, taken = set(known), set[str]()
+    for where, old, new in [pair for value in renamed for pair in _pairs_of(value)]:
+        if old in pairs or old in taken or new in pairs or new in taken:
+            twice = old if old in pairs or old in taken else new
+            raise ConfigError(f"{where}: {twice!r} stands in two renames; say for each label once what it was and what it is now")
+        if old not in there:
+            raise ConfigError(f"{where}: {like} has no label {old!r}; {nearest(old, list(known), 'hpcml info')}")
+        if new in there:
+            raise ConfigError(f"{where}: {like} has a label {new!r} already; leave it out, and give the documents this label")
+        pairs[old] = new
+        taken.add(new)
+    return pairs
+
+
+def _pairs_of(value: str) -> list[tuple[str, str, str]]:
+    """(where, old name, new name) of a value of --renamed. Raises ConfigError or DataError."""
+    if "=" in value:
+        return [(f"--renamed {value}", *_divided(value, "=", f"--renamed {value}: expected OLD=NEW, or a file for names with ="))]
+    pairs = []
+    for number, line in enumerate(read_small(Path(value)).splitlines(), 1):
+        if line.strip():
+            where = f"{value}: line {number}"
+            pairs.append((where, *_divided(line, "\t", f"{where}: expected {PAIR}")))
+    if not pairs:
+        raise DataError(f"{value}: no names; expected on each line {PAIR}")
+    return pairs
+
+
+def _divided(text: str, sign: str, complaint: str) -> tuple[str, str]:
+    """The two names on both sides of the sign. Raises ConfigError."""
+    parts = [part.strip() for part in text.split(sign)]
+    if len(parts) != 2 or not all(parts):
+        raise ConfigError(complaint)
+    return parts[0], parts[1]

@@ -13,11 +13,10 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.checks import check_options, of_text
-from hpcml.conversion.conversion import Conversion, read_like
+from hpcml.conversion.conversion import Conversion, read_like, rename_files
 from hpcml.conversion.noise import add_label_noise
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Labels, Part, RowIds
-from hpcml.conversion.renames import rename_files
 from hpcml.conversion.sources import SOURCES
 from hpcml.data.dataset import NAMES_OF, UNKNOWN
 from hpcml.data.descriptors import share_descriptors
@@ -106,7 +105,7 @@ def convert(
 
 @mpi.collective
 def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: Path, force: bool) -> ConvertReport:
-    """Collective over the ranks. Make the dataset `output` of what `read` gives.
+    """Collective. Make the dataset `output` of what `read` gives.
 
     It is told of --like and of a folder for temporary files. Raises as `convert`.
     """
@@ -172,7 +171,7 @@ def _check_sizes(task: Conversion, part: Part, sizes: _Sizes) -> None:
 
 @mpi.collective
 def _label_titles(task: Conversion, names: list[str]) -> list[str] | None:
-    """Collective over the ranks. Titles by --descriptors, else --like. Raises ConfigError."""
+    """Collective. Titles by --descriptors, else --like. Raises ConfigError."""
     path = task.options.descriptors
     if path is None:
         return None if task.like is None else task.like.titles(len(names))
@@ -218,7 +217,7 @@ def _describe(file: h5py.File, part: Part, sizes: _Sizes, source: str) -> None:
 
 @mpi.collective
 def _write(task: Conversion, out: SlabFile, part: Part, sizes: _Sizes) -> None:
-    """Collective over the ranks. Lay the file out and write this rank's slabs."""
+    """Collective. Lay the file out and write this rank's slabs."""
     total, first, comm = sizes.total, sizes.first, task.comm
     slabs = matrix_slabs("X", total["rows"], total["X"], part.n_features, None if sizes.ones else "<f4")
     for name, labels in part.labels.sets.items():

@@ -112,7 +112,7 @@ def first_of_each(comm: mpi.Comm, texts: list[str]) -> list[bool]:
 
 @mpi.collective
 def read_docstrings(task: Conversion) -> Part:
-    """Collective over the ranks. Read modules, shared out by their sizes. Raises DataError."""
+    """Collective. Read modules, shared out by their sizes. Raises DataError."""
     sources = from_root(task.comm, "looking for Python modules", find_modules)
     if not sources:
         raise DataError(f"{sysconfig.get_path('stdlib')}: no Python source; docstrings needs an installed standard library")

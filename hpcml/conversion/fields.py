@@ -74,7 +74,4 @@ def _check(names: list[str], tags: list[str]) -> None:
 
 def as_texts(fields: Sequence[Field]) -> tuple[str, str]:
     """The texts that `parse_fields` reads: fields with tags, and names of those taken whole."""
-    return (
-        ",".join(f"{field.name}={field.tag}" for field in fields),
-        ",".join(field.name for field in fields if field.whole),
-    )
+    return (",".join(f"{field.name}={field.tag}" for field in fields), ",".join(field.name for field in fields if field.whole))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
+from hpcml.conversion.source_lines import placed
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import new_corpus, vectorise
 from hpcml.errors import ConfigError, DataError
@@ -27,7 +28,7 @@ class _FolderFile(NamedTuple):
 
 
 def find_files(folder: Path, encoding: str) -> list[_FolderFile]:
-    """The files below a folder by name, but those with a dot. Raises ConfigError, DataError, OSError."""
+    """The files below a folder by name, but those with a dot. Raises ConfigError, DataError."""
     try:
         codecs.lookup(encoding)
         b"a".decode(encoding)
@@ -80,7 +81,7 @@ def read_text(path: Path, encoding: str, limit: int) -> str:
 
 @mpi.collective
 def read_folder(task: Conversion) -> Part:
-    """Collective over the ranks. Read this rank's files, by name. Raises ConfigError, DataError."""
+    """Collective. Read this rank's files, by name. Raises ConfigError, DataError."""
     (folder,) = task.inputs
     encoding = task.options.encoding or DEFAULT_ENCODING
     files = task.from_root(lambda: find_files(folder, encoding))
@@ -88,10 +89,8 @@ def read_folder(task: Conversion) -> Part:
     begin, end = task.share_by_weight([file.size + 1 for file in files])
     with task.reading():
         for number, file in enumerate(files[begin:end]):
-            try:
+            with placed(folder / file.name):
                 labels, split = label_and_split(file.name, task.options.folder_splits)
-            except ValueError as error:
-                raise DataError(f"{folder / file.name}: {error}") from None
             text = read_text(folder / file.name, encoding, task.max_line)
             values = [[text] if field.name == "text" else [] for field in corpus.fields]
             corpus.add(file.name, values, labels, split, line=number)

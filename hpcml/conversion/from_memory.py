@@ -13,15 +13,13 @@ from hpcml import mpi
 from hpcml.conversion.checks import check_common, check_of_source, of_text
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.convert import ConvertReport, write_dataset
-from hpcml.conversion.matrices import csr_blocks
-from hpcml.conversion.name_files import check_distinct
-from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
+from hpcml.conversion.number_rows import NumberRows, NumberSlice, csr_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.roles import Roles
+from hpcml.conversion.source_lines import check_distinct
 from hpcml.conversion.sources import TABLE
 from hpcml.conversion.table import read_table, wanted
-from hpcml.conversion.table_rows import Batch, described, numbered
+from hpcml.conversion.table_rows import Batch, Roles, described, numbered
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.log import Log
 

@@ -14,11 +14,9 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import PLAIN
-from hpcml.conversion.matrices import csr_blocks, dense_blocks
-from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
+from hpcml.conversion.number_rows import NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
 from hpcml.conversion.part import Part
-from hpcml.conversion.roles import Roles
-from hpcml.conversion.table_rows import Batch, add_labels, numbered, unfit
+from hpcml.conversion.table_rows import Batch, Roles, add_labels, numbered, unfit
 from hpcml.errors import ConfigError, DataError, file_error, is_in_use, is_of_the_system, is_out_of_memory
 from hpcml.files.hdf5 import DAMAGE, open_hdf5
 from hpcml.files.opening import open_regular
@@ -137,7 +135,7 @@ def _numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray:
 
 @mpi.collective
 def read_h5ad(task: Conversion) -> Part:
-    """Collective over the ranks. Read an even share of the rows. Raises DataError with the row."""
+    """Collective. Read an even share of the rows. Raises DataError with the row."""
     (path,) = task.inputs
     found, roles = task.from_root(lambda: _describe(path)), Roles.of(task.options, PLAIN)
     begin, end = task.share(found.n_rows)

@@ -15,7 +15,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import OTHER_KEYS, PLAIN, Field
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import decoded, lines_of
+from hpcml.conversion.source_lines import decoded, lines_of, placed
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
 from hpcml.errors import DataError, nearest
@@ -121,7 +121,7 @@ def string_of(value: object, key: str, stored: bool = True) -> str:
 
 @mpi.collective
 def read_jsonl(task: Conversion) -> Part:
-    """Collective over the ranks. Read this rank's lines. Raises DataError with the line."""
+    """Collective. Read this rank's lines. Raises DataError with the line."""
     (path,) = task.inputs
     corpus, n_lines = new_corpus(task), 0
     seen = Seen(corpus.fields)
@@ -131,11 +131,9 @@ def read_jsonl(task: Conversion) -> Part:
             n_lines += 1
             if line.isspace():
                 continue
-            try:
+            with placed(place):
                 value = loaded(line.removesuffix(b"\n"))
                 document = document_of(value, corpus.fields)
-            except ValueError as error:
-                raise DataError(f"{place}: {error}") from None
             corpus.add(*document, line=place.of_rank)
             seen.add(value, document.values)
     (lines_above,), _ = mpi.exclusive_sum(task.comm, [n_lines])
@@ -147,7 +145,7 @@ def read_jsonl(task: Conversion) -> Part:
 
 @mpi.collective
 def check_fields(task: Conversion, corpus: Corpus, seen: Seen) -> None:
-    """Collective over the ranks. Raises DataError for a field to learn that no document has."""
+    """Collective. Raises DataError for a field to learn that no document has."""
     if task.like is not None or corpus.fields == PLAIN:
         return
     _, (n_documents, *counts) = mpi.exclusive_sum(task.comm, [corpus.n_rows, *seen.counts])

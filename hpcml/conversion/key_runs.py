@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,7 +15,8 @@ RUN_KEYS = 1 << 20  # keys that wait in memory for a run
 RANGE_KEYS = 1 << 19  # keys of a range, of all runs and ranks together
 CHUNK_KEYS = 1 << 12  # read together from a run
 SAMPLE = 1 << 9  # of so many keys of a run one says where ranges begin
-NO_END = np.iinfo(np.int64).max
+NO_END = int(np.iinfo(np.int64).max)
+T = TypeVar("T")
 
 
 def summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -71,13 +73,15 @@ class _KeyCursor:
 
 
 @mpi.collective
-def _range_ends(comm: mpi.Comm, runs: KeyRuns) -> list[int]:
-    """Collective over `comm`. The first keys behind each range; ranks divide the ranges evenly."""
-    _, (total,) = mpi.exclusive_sum(comm, [runs.keys.size])
-    samples = np.sort(np.concatenate(mpi.allgather_arrays(comm, runs.samples)))
-    n_ranges = comm.size * math.ceil(max(1, int(total)) / RANGE_KEYS / comm.size)
-    ends = samples[np.arange(1, n_ranges) * samples.size // n_ranges].tolist() if samples.size else []
-    return ends + [NO_END] * (n_ranges - len(ends))
+def range_ends(comm: mpi.Comm, n: int, per_range: int, samples: list[T], last: T) -> list[T]:
+    """Collective over `comm`. The first items behind each range of the n of all ranks, then `last`.
+
+    `samples` are some of them, ascending. Ranks divide the ranges evenly.
+    """
+    _, (total,) = mpi.exclusive_sum(comm, [n])
+    n_ranges = comm.size * math.ceil(max(1, int(total)) / per_range / comm.size)
+    ends = [samples[number * len(samples) // n_ranges] for number in range(1, n_ranges)] if samples else []
+    return ends + [last] * (n_ranges - len(ends))
 
 
 @mpi.collective
@@ -87,7 +91,8 @@ def merge_keys(comm: mpi.Comm, runs: KeyRuns, least: int) -> tuple[np.ndarray, n
         runs.close()
     nothing = np.zeros(0, dtype=np.int64)
     kept, sums = [nothing], [nothing]
-    ends = _range_ends(comm, runs)
+    samples: list[int] = np.sort(np.concatenate(mpi.allgather_arrays(comm, runs.samples))).tolist()
+    ends = range_ends(comm, runs.keys.size, RANGE_KEYS, samples, NO_END)
     cursors = [_KeyCursor(runs, *bounds) for bounds in zip(runs.bounds[:-1], runs.bounds[1:], strict=True)]
     for first in range(0, len(ends), comm.size):
         with mpi.agreed(comm, "merging terms"):

@@ -44,7 +44,7 @@ class LabelColumns:
 @mpi.collective
 def label_columns(comm: mpi.Comm, found: Sequence[str], like: Like | None) -> LabelColumns:
     """Collective over `comm`. The columns of all ranks' labels; new ones in code-point order."""
-    return LabelColumns(merge_terms(comm, found, np.ones(len(found), dtype=np.int64), 1), like)
+    return LabelColumns(merge_terms(comm, found), like)
 
 
 def numbering() -> defaultdict[str, int]:

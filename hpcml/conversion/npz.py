@@ -17,12 +17,10 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.matrices import csr_blocks, dense_blocks
-from hpcml.conversion.name_files import check_distinct, read_names
-from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, finish
+from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import decoded
+from hpcml.conversion.source_lines import check_distinct, decoded, placed, read_names
 from hpcml.conversion.split import check_split_name
 from hpcml.data.svmlight import label_name
 from hpcml.errors import ConfigError, DataError
@@ -108,7 +106,7 @@ def matrix_blocks(arrays: Arrays, layout: MatrixParts, begin: int, end: int, zer
 
 
 class _Labels(NamedTuple):
-    """Where labels are: in a matrix (`layout`), in a list of the name `listed`, or (neither) in a text."""
+    """Where labels are: in the matrix `layout`, in the list `listed`, or (neither) in a text."""
 
     layout: MatrixParts | None = None
     listed: str | None = None
@@ -135,7 +133,7 @@ def _describe(path: Path, labels_path: Path | None, options: ConvertOptions) -> 
 
 @mpi.collective
 def read_npz(task: Conversion) -> Part:
-    """Collective over the ranks. Read an even share of the rows. Raises DataError with the row."""
+    """Collective. Read an even share of the rows. Raises DataError with the row."""
     path, labels_path, options = task.inputs[0], task.inputs[1] if len(task.inputs) > 1 else None, task.options
     found = task.from_root(lambda: _describe(path, labels_path, options))
     labels, (n_rows, n_features) = found.labels, found.X.shape
@@ -230,10 +228,8 @@ def _add_names(arrays: Arrays, rows: NumberRows, begin: int, end: int, n_rows: i
                     rows.add_ids(values)
                 else:
                     for number, value in enumerate(values):
-                        try:
+                        with placed(f"{arrays.path}: row {low + number + 1}"):
                             check_split_name(value)
-                        except ValueError as error:
-                            raise DataError(f"{arrays.path}: row {low + number + 1}: {error}") from None
                     rows.add_splits(values)
 
 
@@ -287,10 +283,8 @@ def _text_labels(path: Path, begin: int, end: int, n_rows: int, options: Convert
             if begin <= row < end:
                 if len(line) > max_line:
                     raise DataError(f"{path}: line {row + 1}: longer than {max_line >> 20} MiB; mend it")
-                try:
+                with placed(f"{path}: line {row + 1}"):
                     text = decoded(line).strip()
-                except ValueError as error:
-                    raise DataError(f"{path}: line {row + 1}: {error}") from None
                 if "\0" in text:
                     raise DataError(f"{path}: line {row + 1}: a NUL, which cannot be stored; remove it")
                 parts = [text] if options.label_separator is None else text.split(options.label_separator)

@@ -12,9 +12,8 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
-from hpcml.conversion.roles import Roles
 from hpcml.conversion.table import import_pyarrow, read_table, wanted
-from hpcml.conversion.table_rows import Batch, numbered
+from hpcml.conversion.table_rows import Batch, Roles, numbered
 from hpcml.errors import DataError, repeated
 from hpcml.files.opening import open_regular
 
@@ -68,7 +67,7 @@ def _described(path: Path) -> _ParquetFile:
 
 @mpi.collective
 def read_parquet(task: Conversion) -> Part:
-    """Collective over the ranks. Read an even share of the rows. Raises DataError with the row.
+    """Collective. Read an even share of the rows. Raises DataError with the row.
 
     A rank reads whole row groups, and passes over other ranks' rows in the first and the last.
     """

@@ -18,11 +18,11 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion, from_root
 from hpcml.conversion.fields import Field, parse_fields
-from hpcml.conversion.kept_rows import keep_rows
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.pubmed_xml import Book, Deletion, MeshHeading, Record, entries
 from hpcml.conversion.revisions import Revisions, rows_that_stay
+from hpcml.conversion.source_lines import placed
 from hpcml.conversion.split import check_sizes, drawn_test
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
 from hpcml.data.descriptors import Descriptors, share_descriptors
@@ -89,10 +89,8 @@ class _Reader:
         """Add a file."""
         for entry in entries(path, self.limit):
             if isinstance(entry, Record):
-                try:
+                with placed(f"{path}: PMID {entry.key.pmid}"):
                     self._add(entry)
-                except ValueError as error:
-                    raise DataError(f"{path}: PMID {entry.key.pmid}: {error}") from None
             elif isinstance(entry, Deletion):
                 self.counts["deletions"] += len(entry.keys)
                 for key in entry.keys:
@@ -138,7 +136,7 @@ def _values(record: Record, field: str) -> list[str]:
 
 @mpi.collective
 def read_pubmed(task: Conversion) -> Part:
-    """Collective over the ranks. Read this rank's files: consecutive ones, about as many bytes.
+    """Collective. Read this rank's files: consecutive ones, about as many bytes.
 
     Raises ConfigError for fields that there are not, and splits that would be empty; DataError that
     names file and record.
@@ -157,7 +155,7 @@ def read_pubmed(task: Conversion) -> Part:
     progress.close()
     stays = rows_that_stay(comm, reader.revisions)
     with mpi.agreed(comm, "leaving out what was replaced"):
-        keep_rows(corpus, stays)
+        corpus.keep(stays)
     _tell(task, reader, int(np.count_nonzero(stays)))
     part = vectorise(_with_splits(task, corpus), corpus)
     part.row_numbers = {
@@ -170,7 +168,7 @@ def read_pubmed(task: Conversion) -> Part:
 
 @mpi.collective
 def _tell(task: Conversion, reader: _Reader, n_rows: int) -> None:
-    """Collective over the ranks. Say what was read and what became of it."""
+    """Collective. Say what was read and what became of it."""
     counts = [reader.counts[what] for what in ("records", "deletions", "books")]
     found = mpi.exclusive_sum(task.comm, [*counts, n_rows, reader.indexing.count(OTHER_METHOD)])
     records, deletions, books, rows, other = found[1].tolist()
@@ -184,7 +182,7 @@ def _tell(task: Conversion, reader: _Reader, n_rows: int) -> None:
 
 @mpi.collective
 def _with_splits(task: Conversion, corpus: Corpus) -> Conversion:
-    """Collective over the ranks. Draw --test-share and check the splits; what is left to do.
+    """Collective. Draw --test-share and check the splits; what is left to do.
 
     Raises ConfigError, and DataError without any row to train.
     """
@@ -208,7 +206,7 @@ def _with_splits(task: Conversion, corpus: Corpus) -> Conversion:
 
 @mpi.collective
 def _titles(task: Conversion, names: list[str], reader: _Reader) -> list[str]:
-    """Collective over the ranks. The headings of labels, by --descriptors, --like or last record.
+    """Collective. The headings of labels, by --descriptors, --like or last record.
 
     Raises ConfigError for descriptors that are not those of the labels.
     """

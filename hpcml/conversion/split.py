@@ -62,7 +62,7 @@ class RowSplits(NamedTuple):
 
 @mpi.collective
 def row_splits(task: Conversion, n_local: int, own: list[str] | None) -> RowSplits:
-    """Collective over the ranks. The splits of this rank's rows: their own ("": none), or drawn.
+    """Collective. The splits of this rank's rows: their own ("": none), or drawn.
 
     Raises ConfigError for --test-share beside own splits or with an empty part.
     """

@@ -19,7 +19,7 @@ from hpcml.files.lines import byte_range, line_blocks, lines_before
 
 @mpi.collective
 def read_svmlight(task: Conversion) -> Part:
-    """Collective over the ranks. Read this rank's lines. Raises DataError that names the line."""
+    """Collective. Read this rank's lines. Raises DataError that names the line."""
     (path,) = task.inputs
     begin, end = byte_range(task.comm, path)
     width, single, values = 0, True, np.empty(0)  # of the labels, each once, ascending
@@ -75,7 +75,7 @@ def _fraction(block: bytes) -> tuple[int, str]:
 
 @mpi.collective
 def _label_columns(task: Conversion, values: np.ndarray, single: bool) -> LabelColumns:
-    """Collective over the ranks. A column "1" if each row is -1 or +1, or 0 or 1; else one a number.
+    """Collective. A column "1" if each row is -1 or +1, or 0 or 1; else one a number.
 
     `values` are the labels of this rank's rows; `single`: each row has one.
     """

@@ -142,7 +142,7 @@ def make_points(name: str, seed: int, rows: np.ndarray) -> Points:
 
 @mpi.collective
 def read_synthetic(task: Conversion) -> Part:
-    """Collective over the ranks. Make this rank's even share of the rows."""
+    """Collective. Make this rank's even share of the rows."""
     name, n_rows = task.made, task.options.rows
     if name == TEXT:
         return read_text(task)

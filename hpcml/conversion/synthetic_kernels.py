@@ -66,7 +66,7 @@ def _background(state, law, ranks):
 
 @njit
 def _mentions(state, law, brings, ranks, n, labels):
-    """Draw the labels of a row, and their words behind the first n: (number of words, of labels)."""
+    """Draw the labels of a row, and words behind the first n: (number of words, of labels)."""
     silent, feigned, chances, words = brings
     threshold, true_share, of_label = law
     n_labels = 0
@@ -105,7 +105,7 @@ def _to_columns(values, n, order, counts):
 
 @njit
 def make_rows(states, laws, brings, idf, orders, scratch, out):
-    """Make rows from their states (uint64) until there is no room for another: (rows, values, labels).
+    """Make rows of their states (uint64) while there is room: (rows, values, labels).
 
     laws: of words, of labels, and the chance that a word occurs once more. brings: silent, feigned
     (labels), chances and words (labels × words) say what labels bring; idf (features) is by column.

@@ -200,7 +200,7 @@ def least_share(options: ConvertOptions, n_labels: int) -> float:
 
 @mpi.collective
 def read_text(task: Conversion) -> Part:
-    """Collective over the ranks. Make this rank's even share of the rows."""
+    """Collective. Make this rank's even share of the rows."""
     options = task.options
     n_features, n_labels = text_sizes(options)
     with mpi.agreed(task.comm, "making a corpus"):

@@ -11,8 +11,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.part import Part
-from hpcml.conversion.roles import Roles
-from hpcml.conversion.table_rows import Batch, TableRows
+from hpcml.conversion.table_rows import Batch, Roles, TableRows
 from hpcml.conversion.text import Corpus, new_corpus
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import plain_size
@@ -36,7 +35,7 @@ def import_pyarrow(what: str) -> Any:
 
 @mpi.collective
 def corpus_and_roles(task: Conversion) -> tuple[Corpus | None, Roles]:
-    """Collective over the ranks. Where texts go (None: numbers), and the roles. Raises ConfigError."""
+    """Collective. Where texts go (None: numbers), and the roles. Raises ConfigError."""
     options, like = task.options, task.like
     text_like = None if like is None else like.text
     if not options.text and not options.fields and text_like is None:
@@ -54,7 +53,7 @@ def corpus_and_roles(task: Conversion) -> tuple[Corpus | None, Roles]:
 
 @mpi.collective
 def read_table(task: Conversion, names: Sequence[str], batches: Callable[[Roles, list[str]], Iterator[Batch]]) -> Part:
-    """Collective over the ranks. This rank's rows of a table with these columns, the same on all.
+    """Collective. This rank's rows of a table with these columns, the same on all.
 
     `batches` gives them, when it knows the columns' roles and which of them are features. Raises
     ConfigError and DataError.
@@ -83,19 +82,19 @@ def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]
 
 @mpi.collective
 def read_csv(task: Conversion) -> Part:
-    """Collective over the ranks. Read this rank's rows of CSV files. Raises DataError with the line."""
+    """Collective. Read this rank's rows of CSV files. Raises DataError with the line."""
     return _read_separated(task, task.options.delimiter or ",")
 
 
 @mpi.collective
 def read_tsv(task: Conversion) -> Part:
-    """Collective over the ranks. As `read_csv`, with tabs between the columns."""
+    """Collective. As `read_csv`, with tabs between the columns."""
     return _read_separated(task, "\t")
 
 
 @mpi.collective
 def _read_separated(task: Conversion, delimiter: str) -> Part:
-    """Collective over the ranks. Rank 0 finds where rows end, then each rank reads its own."""
+    """Collective. Rank 0 finds where rows end, then each rank reads its own."""
     from hpcml.files.records import Dialect
 
     dialect = Dialect(delimiter, "" if task.options.no_quotes else '"')
@@ -114,7 +113,7 @@ def _read_separated(task: Conversion, delimiter: str) -> Part:
 
 
 def _divided(task: Conversion, dialect: Dialect) -> tuple[dict[Path, list[str]], list[list[Segment]]]:
-    """The columns of each file, and what each rank reads. Raises ConfigError, DataError, OSError."""
+    """The columns of each file, and what each rank reads. Raises ConfigError, DataError."""
     from hpcml.files.records import read_header, segments
 
     what, tables = task.what, [read_header(path, dialect, task.max_line) for path in task.inputs]

@@ -7,6 +7,7 @@ import re
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from hpcml.conversion.words import RUN_WORDS, Runs, merge_runs
 from hpcml.data.headings import TAG
 from hpcml.errors import DataError
 from hpcml.files.opening import read_small
-from hpcml.files.spool import ArraySpool
+from hpcml.files.spool import ArraySpool, slices
 
 # A word is a run of letters and digits. With pairs, every other character that is not white space is a token, too: a break.
 WORDS = re.compile(r"[^\W_]+")
@@ -95,12 +96,7 @@ class Corpus:
     """This rank's documents as numbers; no text is kept, and what grows waits outside of memory."""
 
     def __init__(
-        self,
-        pairs: bool,
-        stop_words: Iterable[str],
-        scratch: Path,
-        fields: tuple[Field, ...] = PLAIN,
-        headings: bool = False,
+        self, pairs: bool, stop_words: Iterable[str], scratch: Path, fields: tuple[Field, ...] = PLAIN, headings: bool = False
     ) -> None:
         """`headings`: the labels of a document are words, too."""
         self.find = (WORDS_AND_BREAKS if pairs else WORDS).findall
@@ -198,6 +194,31 @@ class Corpus:
         """The documents of closed blocks. Raises OSError."""
         return map(TokenSlice.of, self.closed)
 
+    def keep(self, keep: np.ndarray) -> None:
+        """Leave flagged documents (n_rows), and their labels; close it. Raises OSError."""
+        self.close()
+        if keep.all():
+            return
+        scratch = self.scratch
+        closed, row_ids, labels = ArraySpool(scratch), RowIds(scratch), WaitingRows(scratch, np.int32)
+        first, in_use = 0, np.zeros(len(self.label_numbers), dtype=bool)
+        for block in self.blocks():
+            some = keep[first : (end := first + block.lengths.size)]
+            closed.append(TokenSlice(block.lengths[some], block.tokens[np.repeat(some, block.lengths)], block.run))
+            row_ids.extend(list(compress(self.row_ids.ids[first:end], some)), self.row_ids.lines[first:end][some])
+            ends = self.labels.indptr[first : end + 1]
+            found = self.labels.indices[ends[0] : ends[-1]][np.repeat(some, np.diff(ends))]
+            in_use[found] = True
+            labels.add(np.diff(ends)[some], found)
+            first = end
+        self.closed, self.row_ids, self.splits = closed, row_ids, list(compress(self.splits, keep))
+        names, numbers = list(compress(self.label_numbers, in_use)), np.cumsum(in_use) - 1
+        for part in slices(labels.indices.size):
+            labels.indices.put(part.start, numbers[labels.indices[part]])
+        self.labels = labels
+        self.label_numbers.clear()
+        self.label_numbers.update((name, number) for number, name in enumerate(names))
+
 
 def stop_words(path: Path) -> list[str]:
     """The words of a UTF-8 file of stop words, cut as any text, sorted. Raises DataError."""
@@ -206,7 +227,7 @@ def stop_words(path: Path) -> list[str]:
 
 @mpi.collective
 def new_corpus(task: Conversion) -> Corpus:
-    """Collective over the ranks. An empty corpus with the stop words of the options, or of --like."""
+    """Collective. An empty corpus with the stop words of the options, or of --like."""
     options = task.options
     if task.like is not None:
         known = task.like.text
@@ -220,7 +241,7 @@ def new_corpus(task: Conversion) -> Corpus:
 
 @mpi.collective
 def vectorise(task: Conversion, corpus: Corpus) -> Part:
-    """Collective over the ranks. The corpus as sparse rows, weighted by training rows or --like.
+    """Collective. The corpus as sparse rows, weighted by training rows or --like.
 
     Raises ConfigError for --test-share with documents that have splits; DataError if no word occurs
     in enough training rows.

@@ -9,7 +9,6 @@ their fields' tags, and the words of a pair have the same one.
 from __future__ import annotations
 
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -174,23 +173,14 @@ def unpack(packed: np.ndarray) -> list[bytes]:
 
 
 @mpi.collective
-def merge_terms(comm: mpi.Comm, terms: Iterable[str], counts: np.ndarray, least: int) -> list[str]:
-    """Collective over `comm`. Terms whose counts add up to `least` over ranks, in code-point order.
+def merge_terms(comm: mpi.Comm, terms: Iterable[str]) -> list[str]:
+    """Collective over `comm`. The terms of all ranks, each once, in code-point order.
 
-    A rank's terms are unique, not empty and without NUL; a hash says which rank counts one.
+    None is empty or has a NUL. A hash says which rank looks for what stands on several.
     """
     parts: list[list[bytes]] = [[] for _ in range(comm.size)]
-    numbers: list[list[int]] = [[] for _ in range(comm.size)]
-    for term, count in zip(terms, counts.tolist(), strict=True):
-        code = term.encode()
-        owner = zlib.crc32(code) % comm.size
-        parts[owner].append(code)
-        numbers[owner].append(count)
-    totals: Counter[bytes] = Counter()
-    received = mpi.exchange(comm, [pack(part) for part in parts])
-    for packed, numbers_in in zip(received, mpi.exchange(comm, [np.array(n, dtype=np.int64) for n in numbers]), strict=True):
-        for code, count in zip(unpack(packed), numbers_in.tolist(), strict=True):
-            totals[code] += count
-    kept = [code for code, total in totals.items() if total >= least]
-    everywhere = mpi.allgather_arrays(comm, pack(kept))
+    for code in (term.encode() for term in terms):
+        parts[zlib.crc32(code) % comm.size].append(code)
+    mine = {code for packed in mpi.exchange(comm, [pack(part) for part in parts]) for code in unpack(packed)}
+    everywhere = mpi.allgather_arrays(comm, pack(list(mine)))
     return [code.decode() for code in sorted(code for packed in everywhere for code in unpack(packed))]

@@ -7,7 +7,6 @@ about the same number of words, and follow each other in code-point order.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion.key_runs import range_ends
 from hpcml.conversion.vocabulary import pack, unpack
 from hpcml.files.spool import Spool, StringSpool
 from hpcml.partition import offsets
@@ -94,23 +94,16 @@ class _WordCursor:
 
 
 @mpi.collective
-def _range_ends(comm: mpi.Comm, runs: Runs) -> list[bytes | None]:
-    """Collective over `comm`. The first words behind each range, None for the last ones."""
-    _, (total,) = mpi.exclusive_sum(comm, [len(runs.words)])
-    samples = sorted(code for packed in mpi.allgather_arrays(comm, pack(runs.samples)) for code in unpack(packed))
-    n_ranges = comm.size * math.ceil(max(1, int(total)) / RANGE_WORDS / comm.size)
-    ends: list[bytes | None] = [samples[n * len(samples) // n_ranges] for n in range(1, n_ranges)] if samples else []
-    return ends + [None] * (n_ranges - len(ends))
-
-
-@mpi.collective
 def merge_runs(comm: mpi.Comm, runs: Runs, least: int, scratch: Path) -> tuple[StringSpool, np.ndarray]:
     """Collective over `comm`. The words with counts from `least` on, in code-point order; counts.
 
     The words of the runs then know their places in it.
     """
     vocabulary, sums = StringSpool(scratch), [np.zeros(0, dtype=np.int64)]
-    ends = _range_ends(comm, runs)
+    samples: list[bytes | None] = sorted(
+        code for packed in mpi.allgather_arrays(comm, pack(runs.samples)) for code in unpack(packed)
+    )
+    ends = range_ends(comm, len(runs.words), RANGE_WORDS, samples, None)
     cursors = [_WordCursor(runs.words, *bounds) for bounds in zip(runs.bounds[:-1], runs.bounds[1:], strict=True)]
     for first in range(0, len(ends), comm.size):
         with mpi.agreed(comm, "merging words"):

@@ -10,9 +10,9 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.name_files import read_names
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
 from hpcml.conversion.part import Part
+from hpcml.conversion.source_lines import read_names
 from hpcml.data.svmlight import MAX_INDEX, Rows, as_text, check_lines, parse_text
 from hpcml.errors import DataError
 from hpcml.files.lines import byte_range, line_blocks, lines_before, open_plain
@@ -45,7 +45,7 @@ def read_header(path: Path) -> XmcHeader:
 
 @mpi.collective
 def read_xmc(task: Conversion) -> Part:
-    """Collective over the ranks. Read this rank's lines. Raises DataError that names the line."""
+    """Collective. Read this rank's lines. Raises DataError that names the line."""
     (path,) = task.inputs
     begin, end = byte_range(task.comm, path)
     header = task.from_root(lambda: read_header(path))

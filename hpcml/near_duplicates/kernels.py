@@ -19,7 +19,7 @@ def _mix(x):
 
 @njit
 def set_keys(features, rows, key, keys):
-    """keys[i] (uint64): a hash of the features of rows[i]. The first i where they are unsorted, or -1.
+    """keys[i] (uint64): a hash of the features of rows[i]; the first i where they descend, or -1.
 
     features: (indptr, indices) of CSR arrays, also below.
     """
@@ -45,7 +45,7 @@ def _lower(x, factors, addends, least):
 
 @njit
 def band_keys(features, rows, hashes, functions, size, least, begin, keys):
-    """keys[b, begin + i] (uint64): a hash of the b-th `size` least hashes of the features of rows[i].
+    """keys[b, begin + i] (uint64): a hash of the b-th `size` least hashes of features of rows[i].
 
     hashes (n_features uint32); functions: factors, addends (bands · size uint32); `least`, of that
     size, is scratch.
@@ -64,7 +64,7 @@ def band_keys(features, rows, hashes, functions, size, least, begin, keys):
 
 @njit
 def count_common(features, rows, other_features, others, counts):
-    """counts[p]: how many features rows[p] shares with others[p] of the other arrays; both ascend."""
+    """counts[p]: how many features rows[p] shares with others[p] of others' arrays; all ascend."""
     (indptr, indices), (other_indptr, other_indices) = features, other_features
     for p in range(rows.size):
         a, a_end = np.uint64(indptr[rows[p]]), np.uint64(indptr[rows[p] + 1])

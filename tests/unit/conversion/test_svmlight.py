@@ -16,8 +16,7 @@ from hpcml.errors import DataError
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 rows = st.tuples(
-    st.lists(st.integers(-3, 9), max_size=3, unique=True),
-    st.dictionaries(st.integers(0, 30), floats, max_size=5),
+    st.lists(st.integers(-3, 9), max_size=3, unique=True), st.dictionaries(st.integers(0, 30), floats, max_size=5)
 ).filter(lambda row: row[0] or row[1])
 
 
