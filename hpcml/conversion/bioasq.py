@@ -33,10 +33,7 @@ EXPECTED = '{"articles": [...]} or {"documents": [...]}'
 
 @mpi.collective
 def read_bioasq(task: Conversion) -> Part:
-    """Collective. Read this rank's articles; with --descriptors labels are identifiers.
-
-    Raises DataError that names file and article, or line.
-    """
+    """Collective. Read this rank's articles. Raises DataError that names article or line."""
     (path,) = task.inputs
     comm, names = task.comm, task.options.descriptors
     descriptors = None if names is None else share_descriptors(comm, names)

@@ -24,15 +24,12 @@ PAIR = "the old and the new name of a label, with a tab between"
 
 @dataclass
 class Like:
-    """The parts of another dataset that a conversion uses again.
-
-    `text` is None if it was not made from text, `feature_names` if it was, or without names.
-    """
+    """The parts of another dataset that a conversion uses again."""
 
     path: Path
     n_features: int
     label_names: list[str]
-    text: TextSettings | None
+    text: TextSettings | None  # None: it was not made from text
     feature_names: list[str] | None
     label_titles: list[str] | None
     new_labels: bool  # labels that it lacks become labels, too
@@ -100,11 +97,7 @@ def from_root(comm: mpi.Comm, doing: str, read: Callable[[], T]) -> T:
 
 @mpi.collective
 def read_like(task: Conversion) -> Like | None:
-    """Collective. Read --like, if given.
-
-    Raises ConfigError if it was made from the other kind of source, or for unfit renames, DataError
-    for a file that cannot be read.
-    """
+    """Collective. Read --like, if given. Raises ConfigError if it does not fit, DataError."""
     path = task.options.like
     return None if path is None else from_root(task.comm, f"reading {path}", lambda: _read(path, task))
 
@@ -132,10 +125,10 @@ def rename_files(renamed: Sequence[str]) -> list[Path]:
 
 
 def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> dict[str, str]:
-    """The new names of labels that have got one, by those in `like`, which knows these labels.
+    """The new names of labels of `like` by the old ones. Local.
 
-    Local. Raises ConfigError unless every old name is known, every new one is not, and no name
-    stands there twice; DataError for a file that cannot be read.
+    Raises ConfigError unless every old name is known, every new one is not, and no name stands
+    there twice; DataError for a file that cannot be read.
     """
     pairs: dict[str, str] = {}
     there, taken = set(known), set[str]()

@@ -39,10 +39,7 @@ from hpcml.log import Log, joined, named, plural
 
 @dataclass(frozen=True)
 class ConvertReport:
-    """The result of a conversion; --like lacks `dropped_values` and `unknown_*`.
-
-    `changed` are the rows that --label-noise gave another class (None without).
-    """
+    """The result of a conversion."""
 
     output: Path
     rows: int
@@ -50,10 +47,10 @@ class ConvertReport:
     labels: int
     nnz: int
     splits: dict[str, int]
-    dropped_values: int
+    dropped_values: int  # that --like lacks
     unknown_labels: int
     unknown_entries: int  # pairs of a row and an unknown label
-    changed: int | None
+    changed: int | None  # rows that --label-noise gave another class; None without
     seconds: float
 
     def __str__(self) -> str:
@@ -105,10 +102,7 @@ def convert(
 
 @mpi.collective
 def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: Path, force: bool) -> ConvertReport:
-    """Collective. Make the dataset `output` of what `read` gives.
-
-    It is told of --like and of a folder for temporary files. Raises as `convert`.
-    """
+    """Collective. Make the dataset `output` of what `read` gives. Raises as `convert`."""
     begin = time.monotonic()
     comm, options = task.comm, task.options
     files = [options.like, options.stop_words, options.vocabulary, options.feature_names, options.label_names]
@@ -251,11 +245,8 @@ def _write(task: Conversion, out: SlabFile, part: Part, sizes: _Sizes) -> None:
 
 @mpi.collective
 def _write_row_ids(comm: mpi.Comm, out: SlabFile, row_ids: RowIds, n_rows: int) -> None:
-    """Collective over `comm`. Rank 0 writes all ranks' row ids, in row order.
-
-    HDF5 lays the strings of one call out backwards, so the calls are cut at rows that do not depend
-    on the number of ranks.
-    """
+    """Collective over `comm`. Rank 0 writes all ranks' row ids, in row order."""
+    # HDF5 lays the strings of one call out backwards, so calls are cut at rows that do not depend on the number of ranks.
     chunks = (row_ids[begin : begin + NAME_CHUNK] for begin in range(0, len(row_ids), NAME_CHUNK))
     waiting: list[str] = []
     written = 0

@@ -74,10 +74,7 @@ class _KeyCursor:
 
 @mpi.collective
 def range_ends(comm: mpi.Comm, n: int, per_range: int, samples: list[T], last: T) -> list[T]:
-    """Collective over `comm`. The first items behind each range of the n of all ranks, then `last`.
-
-    `samples` are some of them, ascending. Ranks divide the ranges evenly.
-    """
+    """Collective over `comm`. What is behind ranges of n items, by sorted `samples`, or `last`."""
     _, (total,) = mpi.exclusive_sum(comm, [n])
     n_ranges = comm.size * math.ceil(max(1, int(total)) / per_range / comm.size)
     ends = [samples[number * len(samples) // n_ranges] for number in range(1, n_ranges)] if samples else []

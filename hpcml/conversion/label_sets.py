@@ -73,10 +73,7 @@ def waiting_label_sets(columns: LabelColumns, waiting: WaitingRows, names: Itera
 
 
 def label_sets(names: list[str], lengths: np.ndarray, columns: np.ndarray, unknown: Sequence[str] = ()) -> Labels:
-    """Label sets by each row's number of entries and their columns, in any order (-1: left out).
-
-    The columns are those of `names`, then of `unknown`.
-    """
+    """Label sets by rows' numbers of entries and columns, of `names`, then `unknown`; -1: none."""
     rows = np.repeat(np.arange(lengths.size), lengths)
     some = columns >= 0
     width = max(1, len(names) + len(unknown))

@@ -149,11 +149,11 @@ def read_npz(task: Conversion) -> Part:
         for block in matrix_blocks(arrays, found.X, begin, end, options.missing_as_zero):
             rows.add(block)
         _add_names(arrays, rows, begin, end, n_rows)
-        for some in _label_blocks(labels_path or path, labels, begin, end, n_rows, options):
-            if isinstance(some, NumberSlice):
-                rows.labels.add(some.lengths, some.indices)
-            else:
+        if labels == _Labels():
+            for some in _text_labels(labels_path, begin, end, n_rows, options):
                 rows.add_named(some)
+        else:
+            _add_labels(labels_path or path, labels, rows, begin, end, n_rows)
     task.log(f"{path}: read")
     return finish(task, rows, None if labels.layout is None else label_names or [str(label) for label in range(n_labels)])
 
@@ -233,31 +233,25 @@ def _add_names(arrays: Arrays, rows: NumberRows, begin: int, end: int, n_rows: i
                     rows.add_splits(values)
 
 
-def _label_blocks(
-    path: Path, labels: _Labels, begin: int, end: int, n_rows: int, options: ConvertOptions
-) -> Iterator[NumberSlice | list[list[str]]]:
+def _add_labels(path: Path, labels: _Labels, rows: NumberRows, begin: int, end: int, n_rows: int) -> None:
     """The labels of rows begin..end: columns of the matrix, or names. Raises DataError, OSError."""
-    if labels == _Labels():
-        yield from _text_labels(path, begin, end, n_rows, options)
-        return
     with Arrays(path) as arrays:
-        if labels.layout is not None:
-            if labels.layout.shape[0] != n_rows:
-                raise DataError(f"{path}: the labels have {labels.layout.shape[0]} rows, but X has {n_rows}")
-            at = begin
-            for block in matrix_blocks(arrays, labels.layout, begin, end, False):
-                if (block.data != 1).any():
-                    wrong = int(np.argmax(block.data != 1))
-                    row = at + int(np.searchsorted(np.cumsum(block.lengths), wrong, side="right"))
-                    raise DataError(f"{path}: row {row + 1}: {block.data[wrong]:g} as a label, but expected 0 or 1")
-                at += block.lengths.size
-                yield block
+        if labels.layout is None:
+            with arrays.open(labels.listed) as stream:
+                if stream.shape != (n_rows,):
+                    raise DataError(f"{path}: the labels are {' × '.join(map(str, stream.shape))}, but X has {n_rows} rows")
+                for low in range(begin, end, SOME):
+                    names = _names(path, stream.read(low, min(low + SOME, end)), low)
+                    rows.add_named([[name] if name else [] for name in names])
             return
-        with arrays.open(labels.listed) as stream:
-            if stream.shape != (n_rows,):
-                raise DataError(f"{path}: the labels are {' × '.join(map(str, stream.shape))}, but X has {n_rows} rows")
-            for low in range(begin, end, SOME):
-                yield [[name] if name else [] for name in _names(path, stream.read(low, min(low + SOME, end)), low)]
+        if labels.layout.shape[0] != n_rows:
+            raise DataError(f"{path}: the labels have {labels.layout.shape[0]} rows, but X has {n_rows}")
+        for block in matrix_blocks(arrays, labels.layout, begin, end, False):
+            if (block.data != 1).any():
+                wrong = int(np.argmax(block.data != 1))
+                row = begin + rows.labels.n_rows + int(np.searchsorted(np.cumsum(block.lengths), wrong, side="right"))
+                raise DataError(f"{path}: row {row + 1}: {block.data[wrong]:g} as a label, but expected 0 or 1")
+            rows.labels.add(block.lengths, block.indices)
 
 
 def _names(path: Path, values: np.ndarray, first: int) -> list[str]:

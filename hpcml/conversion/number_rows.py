@@ -35,10 +35,7 @@ class NumberSlice(NamedTuple):
 
     @classmethod
     def of_dense(cls, values: np.ndarray, zero: bool, wrong: Wrong) -> NumberSlice:
-        """The rows of an array (rows × features, float64); `zero`: what is missing is 0.
-
-        Raises DataError with what `wrong` says of the row, column and value that does not fit.
-        """
+        """The rows of an array (float64); `zero`: NaN is 0. Raises DataError by `wrong`."""
         if zero:
             values[np.isnan(values)] = 0
         if (place := find_unfit(values.reshape(-1))) >= 0:
@@ -96,10 +93,7 @@ def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, 
 
 
 def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, what: str, zero: bool) -> Iterator[NumberSlice]:
-    """The rows of a matrix, the first of which is `first_row`; `indptr` is that of these rows.
-
-    `zero`: what is not a number is 0. Raises DataError, which begins with `what` and names the row.
-    """
+    """Rows from `first_row` on; `zero`: NaN is 0. Raises DataError: `what`, the row, and why."""
     if (np.diff(indptr) < 0).any():
         raise DataError(f"{what}: row {first_row + int(np.argmax(np.diff(indptr) < 0)) + 1}: indptr goes down")
     for begin, end in row_pieces(indptr):
@@ -169,7 +163,7 @@ class NumberRows:
 def _columns(task: Conversion, names: Sequence[str] | None, n_features: int) -> tuple[ColumnOf | None, int, Strings | None]:
     """The columns of a source's features (None: as they are), how many there are, their names.
 
-    With --like, features are matched by name if the source names them, else by number. Raises
+    With --like they are matched by name if the source names them, else by number. Raises
     ConfigError where only the source has names, DataError where a name stands there twice.
     """
     like = task.like
@@ -206,11 +200,10 @@ def _in_use(comm: mpi.Comm, labels: Spool, names: list[str]) -> list[str]:
 def finish(
     task: Conversion, rows: NumberRows, label_names: Sequence[str] | None = None, columns: LabelColumns | None = None
 ) -> Part:
-    """Collective. The rows as a part of a dataset.
+    """Collective. The rows as a part of a dataset. Raises ConfigError for two kinds of splits.
 
     `label_names` are those of labels that were given by number; None: labels were given by name,
-    and get these `columns`, or some in code-point order. Raises ConfigError for --test-share beside
-    splits of the rows.
+    and get these `columns`, or some in code-point order.
     """
     found = list(rows.label_numbers if label_names is None else label_names)
     if columns is None and label_names is None:

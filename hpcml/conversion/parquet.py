@@ -67,10 +67,7 @@ def _described(path: Path) -> _ParquetFile:
 
 @mpi.collective
 def read_parquet(task: Conversion) -> Part:
-    """Collective. Read an even share of the rows. Raises DataError with the row.
-
-    A rank reads whole row groups, and passes over other ranks' rows in the first and the last.
-    """
+    """Collective. Read an even share of the rows. Raises DataError that names the row."""
     with task.reading():
         import_pyarrow("parquet")
     files = task.from_root(lambda: _all_described(task.inputs))
@@ -97,7 +94,7 @@ def _all_described(paths: Sequence[Path]) -> list[_ParquetFile]:
 
 
 def _batches(file: _ParquetFile, begin: int, end: int, columns: tuple[list[str], list[str]]) -> Iterator[Batch]:
-    """Rows begin..end of a file. Raises DataError, OSError."""
+    """Rows begin..end of a file, of whole row groups. Raises DataError, OSError."""
     ends = np.cumsum(file.groups)
     groups = [group for group, last in enumerate(ends.tolist()) if begin < last and last - file.groups[group] < end]
     at = int(ends[groups[0]]) - file.groups[groups[0]]

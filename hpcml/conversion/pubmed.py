@@ -136,11 +136,7 @@ def _values(record: Record, field: str) -> list[str]:
 
 @mpi.collective
 def read_pubmed(task: Conversion) -> Part:
-    """Collective. Read this rank's files: consecutive ones, about as many bytes.
-
-    Raises ConfigError for fields that there are not, and splits that would be empty; DataError that
-    names file and record.
-    """
+    """Collective. Read consecutive files, about as many bytes. Raises ConfigError, DataError."""
     corpus, comm, names = new_corpus(task), task.comm, task.options.descriptors
     _check_fields(corpus.fields, f"--like {task.options.like}")
     descriptors = None if names is None else share_descriptors(comm, names)
@@ -182,10 +178,7 @@ def _tell(task: Conversion, reader: _Reader, n_rows: int) -> None:
 
 @mpi.collective
 def _with_splits(task: Conversion, corpus: Corpus) -> Conversion:
-    """Collective. Draw --test-share and check the splits; what is left to do.
-
-    Raises ConfigError, and DataError without any row to train.
-    """
+    """Collective. Draw --test-share; what is left to do. Raises ConfigError, DataError."""
     comm, share = task.comm, task.options.test_share
     if share is not None:
         (first,), _ = mpi.exclusive_sum(comm, [corpus.n_rows])
@@ -206,10 +199,7 @@ def _with_splits(task: Conversion, corpus: Corpus) -> Conversion:
 
 @mpi.collective
 def _titles(task: Conversion, names: list[str], reader: _Reader) -> list[str]:
-    """Collective. The headings of labels, by --descriptors, --like or last record.
-
-    Raises ConfigError for descriptors that are not those of the labels.
-    """
+    """Collective. Headings by --descriptors, --like or the last record. Raises ConfigError."""
     known, descriptors = set(names), reader.descriptors
     titles: dict[str, str] = {}
     for of_rank in task.comm.allgather({ui: name for ui, name in reader.titles.items() if ui in known}):

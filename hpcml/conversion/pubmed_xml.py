@@ -64,10 +64,7 @@ class Book(NamedTuple):
 
 
 def entries(path: Path, limit: int) -> Iterator[Record | Deletion | Book]:
-    """The entries of a file, in its order. No entry may have more than `limit` bytes.
-
-    Raises DataError with the record's number, ConfigError without lxml, and OSError.
-    """
+    """The entries of a file, of at most `limit` bytes each. Raises ConfigError, DataError."""
     try:
         from lxml.etree import XMLPullParser, XMLSyntaxError
     except ImportError:

@@ -62,10 +62,7 @@ class RowSplits(NamedTuple):
 
 @mpi.collective
 def row_splits(task: Conversion, n_local: int, own: list[str] | None) -> RowSplits:
-    """Collective. The splits of this rank's rows: their own ("": none), or drawn.
-
-    Raises ConfigError for --test-share beside own splits or with an empty part.
-    """
+    """Collective. The rows' splits: their own ("": none), or drawn. Raises ConfigError."""
     comm, share = task.comm, task.options.test_share
     names = sorted(set().union(*comm.allgather({name for name in own or [] if name})))
     if share is None:
@@ -91,8 +88,7 @@ def check_sizes(n_test: int, n_rows: int, share: float) -> None:
 def stratified_test(seed: int, share: float, n_labels: int, y_indptr: np.ndarray, y_indices: np.ndarray) -> np.ndarray:
     """Test flags (m) with the share kept within strata: a row's rarest label, or none.
 
-    In each stratum the rows are taken in the order of their random bits; the first `share` of them,
-    rounded, are test rows.
+    In each stratum the first rows in the order of their random bits are test rows.
     """
     n_rows = y_indptr.size - 1
     order = np.argsort(np.bincount(y_indices, minlength=n_labels), kind="stable")

@@ -75,10 +75,7 @@ def _fraction(block: bytes) -> tuple[int, str]:
 
 @mpi.collective
 def _label_columns(task: Conversion, values: np.ndarray, single: bool) -> LabelColumns:
-    """Collective. A column "1" if each row is -1 or +1, or 0 or 1; else one a number.
-
-    `values` are the labels of this rank's rows; `single`: each row has one.
-    """
+    """Collective. A column "1" if each row is `single` and ±1, or 0 or 1; else one a number."""
     single = not mpi.agreed_any(task.comm, not single)
     everything = np.unique(np.concatenate(mpi.allgather_arrays(task.comm, values)))
     binary = single and everything.tolist() in ([-1.0, 1.0], [0.0, 1.0])

@@ -77,10 +77,7 @@ def _scattered(seed: int, size: int, what: str) -> tuple[int, int, int]:
 
 
 def label_rates(n_labels: int, least_share: float = 0.0) -> tuple[np.ndarray, int]:
-    """True mentions a row of each label, by rank (float64), and how many follow Zipf's law.
-
-    The others are expected in `least_share` of the rows.
-    """
+    """True mentions a row of labels by rank, and how many follow Zipf's law (others: the least)."""
     shares = zipf_shares(np.arange(n_labels), n_labels, LABEL_EXPONENT, LABEL_SHIFT)
     rates = TOP_RATE / shares[0] * shares
     least = -math.log1p(-least_share)
@@ -92,8 +89,7 @@ def label_rates(n_labels: int, least_share: float = 0.0) -> tuple[np.ndarray, in
 class SyntheticText:
     """A corpus of so many features and labels: 4 bytes a feature and 280 a label. Local.
 
-    `least_share` is the least share of the rows that a label is expected in; 0 leaves the tail as
-    long as it is.
+    Labels are expected in `least_share` of the rows or more; 0 leaves the tail as long as it is.
     """
 
     def __init__(self, seed: int, n_features: int, n_labels: int, least_share: float = 0.0) -> None:

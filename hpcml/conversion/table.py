@@ -53,10 +53,9 @@ def corpus_and_roles(task: Conversion) -> tuple[Corpus | None, Roles]:
 
 @mpi.collective
 def read_table(task: Conversion, names: Sequence[str], batches: Callable[[Roles, list[str]], Iterator[Batch]]) -> Part:
-    """Collective. This rank's rows of a table with these columns, the same on all.
+    """Collective. This rank's rows of a table with these columns. Raises ConfigError, DataError.
 
-    `batches` gives them, when it knows the columns' roles and which of them are features. Raises
-    ConfigError and DataError.
+    `batches` gives them, when it knows the columns' roles and which of them are features.
     """
     what = str(task.what)
     corpus, roles = corpus_and_roles(task)

@@ -29,18 +29,15 @@ def listed(given: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns of a table by what they are for; `fields` are texts told apart, `text` others.
-
-    `features` are the columns of numbers; None: all that nothing else names.
-    """
+    """The columns of a table by what they are for."""
 
     text: tuple[str, ...] = ()
-    fields: tuple[Field, ...] = PLAIN
+    fields: tuple[Field, ...] = PLAIN  # texts that are told apart
     labels: tuple[str, ...] = ()
     indicators: tuple[str, ...] = ()
     id: str | None = None
     split: str | None = None
-    features: tuple[str, ...] | None = None
+    features: tuple[str, ...] | None = None  # the columns of numbers; None: all that nothing else names
 
     @classmethod
     def of(cls, options: ConvertOptions, fields: tuple[Field, ...]) -> Roles:

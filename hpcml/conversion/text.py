@@ -241,10 +241,9 @@ def new_corpus(task: Conversion) -> Corpus:
 
 @mpi.collective
 def vectorise(task: Conversion, corpus: Corpus) -> Part:
-    """Collective. The corpus as sparse rows, weighted by training rows or --like.
+    """Collective. The corpus as rows, weighted by training rows or --like.
 
-    Raises ConfigError for --test-share with documents that have splits; DataError if no word occurs
-    in enough training rows.
+    Raises ConfigError for two kinds of splits; DataError if no word is in enough training rows.
     """
     comm, like, dropped = task.comm, task.like, 0
     with mpi.agreed(comm, "making rows"):

@@ -174,10 +174,7 @@ def unpack(packed: np.ndarray) -> list[bytes]:
 
 @mpi.collective
 def merge_terms(comm: mpi.Comm, terms: Iterable[str]) -> list[str]:
-    """Collective over `comm`. The terms of all ranks, each once, in code-point order.
-
-    None is empty or has a NUL. A hash says which rank looks for what stands on several.
-    """
+    """Collective over `comm`. The terms of all ranks (not empty, no NUL), once, by code points."""
     parts: list[list[bytes]] = [[] for _ in range(comm.size)]
     for code in (term.encode() for term in terms):
         parts[zlib.crc32(code) % comm.size].append(code)

@@ -95,10 +95,7 @@ class _WordCursor:
 
 @mpi.collective
 def merge_runs(comm: mpi.Comm, runs: Runs, least: int, scratch: Path) -> tuple[StringSpool, np.ndarray]:
-    """Collective over `comm`. The words with counts from `least` on, in code-point order; counts.
-
-    The words of the runs then know their places in it.
-    """
+    """Collective over `comm`. Words with counts from `least` on, which runs then know; counts."""
     vocabulary, sums = StringSpool(scratch), [np.zeros(0, dtype=np.int64)]
     samples: list[bytes | None] = sorted(
         code for packed in mpi.allgather_arrays(comm, pack(runs.samples)) for code in unpack(packed)

@@ -35,10 +35,7 @@ class Bands(NamedTuple):
 
 
 def choose_bands(similarity: float) -> Bands:
-    """The largest bands (the fewest comparisons) with MOST_HASHES hashes that find all but MISSED.
-
-    Raises ConfigError for a similarity that is too small to find pairs by, or above 1.
-    """
+    """The largest bands (fewest comparisons) that find all but MISSED. Raises ConfigError."""
     if not LEAST_SIMILARITY <= similarity <= 1:
         raise ConfigError(f"--similarity {similarity}: expected a number from {LEAST_SIMILARITY} to 1")
     if similarity == 1:

@@ -92,10 +92,7 @@ class PairSearch:
 
     @mpi.collective
     def bucket(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
-        """Collective over the ranks. Compare rows of equal keys (uint64) with `window` next ones.
-
-        Says of each row whether it is the first of its bucket.
-        """
+        """Collective over the ranks. Compare rows of equal keys; is each its bucket's first?"""
         routing = Routing(self.comm, (keys % np.uint64(self.comm.size)).astype(np.int64))
         keys, positions = routing.send(keys), routing.send(positions)
         with mpi.agreed(self.comm, "putting rows into buckets"):
@@ -151,10 +148,7 @@ class PairSearch:
 
 @mpi.collective
 def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: float, bands: Bands, log: Log) -> Pairs:
-    """Collective over `comm`. The pairs of rows with a Jaccard index of at least `similarity`.
-
-    Raises DataError if the features of a row are out of order.
-    """
+    """Collective over `comm`. Pairs with a Jaccard index from `similarity` on. Raises DataError."""
     with mpi.node_first(comm):
         _warm_up(shard)
     search = PairSearch(comm, shard, similarity)

@@ -25,11 +25,7 @@ COLUMNS = ("row", "other_row", "id", "other_id", "similarity", "counted", "label
 
 @mpi.collective
 def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: float, output: Path | None, log: Log) -> Duplicates:
-    """Collective over `comm`. Pairs of rows with a Jaccard index from `similarity` on, to `output`.
-
-    Raises ConfigError for an unknown split and a similarity that is no share, DataError for files
-    that cannot be read or written.
-    """
+    """Collective over `comm`. Pairs of rows from `similarity` on. Raises ConfigError, DataError."""
     begin = time.monotonic()
     bands = choose_bands(similarity)
     shard = load_shard(comm, dataset, split)

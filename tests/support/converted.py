@@ -1,5 +1,6 @@
 """`convert` in few words, and what is in the datasets that it makes."""
 
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +16,15 @@ def converted(source, inputs, output, told=False, **options):
     """The report of a conversion, which replaces what is there; `told`: with what it prints."""
     inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     return convert(mpi.self_comm(), source, inputs, output, ConvertOptions(**options), True, Log(0 if told else 1))
+
+
+def made(folder, source, content, name="data", **options):
+    """The report and the path of the dataset of a file of this content: text, bytes, or documents as JSON lines."""
+    given, output = folder / f"{name}.{source}", folder / f"{name}.h5"
+    if isinstance(content, list):
+        content = "".join(json.dumps(document) + "\n" for document in content)
+    given.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return converted(source, given, output, **options), output
 
 
 def strings(path, name):

@@ -4,7 +4,7 @@ import json
 
 import h5py
 import pytest
-from support.converted import converted, label_sets, strings
+from support.converted import label_sets, made, strings
 
 from hpcml.conversion.jsonl import Document, parse
 from hpcml.errors import ConfigError, DataError
@@ -33,8 +33,7 @@ BAD = {
 
 
 def make(folder, content, **options):
-    (folder / "in.jsonl").write_bytes(content.encode() if isinstance(content, str) else content)
-    return converted("jsonl", folder / "in.jsonl", folder / "out.h5", **options), folder / "out.h5"
+    return made(folder, "jsonl", content, "in", **options)
 
 
 @pytest.mark.parametrize("problem", sorted(BAD))
