@@ -16,7 +16,7 @@ from hpcml.conversion.checks import check_options, of_text
 from hpcml.conversion.conversion import Conversion, read_like, rename_files
 from hpcml.conversion.noise import add_label_noise
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.part import Labels, Part, RowIds
+from hpcml.conversion.part import Labels, Part, RowIds, WaitingRows
 from hpcml.conversion.sources import SOURCES
 from hpcml.data.dataset import NAMES_OF, UNKNOWN
 from hpcml.data.descriptors import share_descriptors
@@ -181,10 +181,10 @@ def _label_titles(task: Conversion, names: list[str]) -> list[str] | None:
 @mpi.collective
 def _sizes(comm: mpi.Comm, part: Part) -> _Sizes:
     """Collective over `comm`. Add up the parts."""
-    data, ones = part.data, True
+    data, ones = part.rows.data, True
     with mpi.agreed(comm, "adding up the parts"):
         ones = data is None or all((data[some] == 1).all() for some in slices(data.size))
-    sizes = {"rows": part.n_rows, "dropped": part.dropped, "X": part.indices.size}
+    sizes = {"rows": part.rows.n_rows, "dropped": part.dropped, "X": part.rows.indices.size}
     sizes |= {name: labels.indices.size for name, labels in part.labels.sets.items()}
     in_split = np.bincount(part.splits.of_rows[part.splits.of_rows >= 0], minlength=len(part.splits.names))
     sizes |= {f"splits/{name}": size for name, size in zip(part.splits.names, in_split, strict=True)}
@@ -222,7 +222,7 @@ def _write(task: Conversion, out: SlabFile, part: Part, sizes: _Sizes) -> None:
     if part.row_ids is not None:
         _write_row_ids(comm, out, part.row_ids, total["rows"])
     with mpi.agreed(comm, f"writing {out.target}"):
-        matrices: dict[str, Part | Labels] = {"X": part, **part.labels.sets}
+        matrices: dict[str, WaitingRows | Labels] = {"X": part.rows, **part.labels.sets}
         for name, matrix in matrices.items():
             begin = 0 if comm.rank == 0 else 1  # entry 0 of the whole is rank 0's
             for some in slices(matrix.indptr.size):
@@ -230,14 +230,14 @@ def _write(task: Conversion, out: SlabFile, part: Part, sizes: _Sizes) -> None:
                 out.write(f"{name}/indptr", first["rows"] + max(begin, some.start), first[name] + ends)
             for some in slices(matrix.indices.size):
                 out.write(f"{name}/indices", first[name] + some.start, matrix.indices[some])
-        for some in slices(0 if sizes.ones else part.indices.size):
-            data = np.ones(some.stop - some.start, dtype=np.float32) if part.data is None else part.data[some]
+        for some in slices(0 if sizes.ones else part.rows.indices.size):
+            data = np.ones(some.stop - some.start, dtype=np.float32) if part.rows.data is None else part.rows.data[some]
             out.write("X/data", first["X"] + some.start, data)
         for name, numbers in part.row_numbers.items():
             out.write(f"rows/{name}", first["rows"], numbers)
         for number, name in enumerate(part.splits.names):
             place = first[f"splits/{name}"]
-            for some in slices(part.n_rows):
+            for some in slices(part.rows.n_rows):
                 rows = some.start + np.flatnonzero(part.splits.of_rows[some] == number)
                 out.write(f"splits/{name}", place, first["rows"] + rows)
                 place += rows.size

@@ -41,7 +41,7 @@ class Seen:
 
 
 class Document(NamedTuple):
-    """A document; `row_id` may be empty, and the values of a field (`fields` of `parse`) none."""
+    """A document; `row_id` may be empty, and the values of a field (the `fields` say which) none."""
 
     row_id: str
     values: list[list[str]]
@@ -63,13 +63,8 @@ def loaded(text: bytes, expected: str = "expected one object a line") -> Any:
         raise ValueError(f"a number of more than {sys.get_int_max_str_digits():,} digits; write it as a string") from None
 
 
-def parse(line: bytes, fields: Sequence[Field] = PLAIN) -> Document:
-    """The document on a line. Raises ValueError with the reason."""
-    return document_of(loaded(line.removesuffix(b"\n")), fields)
-
-
 def document_of(value: Any, fields: Sequence[Field] = PLAIN) -> Document:
-    """The document that a value of JSON is, as `parse`."""
+    """The document that a value of JSON is. Raises ValueError with the reason."""
     if not isinstance(value, dict):
         expected = "text or title" if fields == PLAIN else " or ".join(field.name for field in fields)
         raise ValueError(f"{_kind(value)}, but expected an object with the key {expected}")

@@ -34,8 +34,8 @@ def add_label_noise(comm: mpi.Comm, part: Part, options: ConvertOptions) -> int:
     share, labels = options.label_noise, part.labels
     if part.splits.names and "train" not in part.splits.names:
         raise ConfigError(f"--label-noise {share}: of the splits ({', '.join(part.splits.names)}) none is train; leave it out")
-    (first,), _ = mpi.exclusive_sum(comm, [part.n_rows])
-    rows = np.arange(first, first + part.n_rows)
+    (first,), _ = mpi.exclusive_sum(comm, [part.rows.n_rows])
+    rows = np.arange(first, first + part.rows.n_rows)
     indptr, indices = np.asarray(labels.indptr), np.asarray(labels.indices)
     lengths = np.diff(indptr)
     with mpi.agreed(comm, "adding label noise"):

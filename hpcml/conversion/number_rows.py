@@ -217,9 +217,7 @@ def finish(
     if rows.row_ids is not None:
         rows.row_ids.lines_above = int(first)
     return Part(
-        indptr=rows.X.indptr,
-        indices=rows.X.indices,
-        data=rows.X.data,
+        rows=rows.X,
         labels=labels,
         n_features=rows.n_features,
         splits=splits,

@@ -73,15 +73,13 @@ class Labels:
 
 @dataclass
 class Part:
-    """This rank's rows, CSR (`data` None: ones), and what is known of them.
+    """This rank's rows (without `data` their values are 1), and what is known of them.
 
     `row_numbers` are other numbers of this rank's rows, by name; the dataset keeps them in its
     group `rows`. Everything but the rows, their numbers and `dropped` is the same on all ranks.
     """
 
-    indptr: np.ndarray | Spool
-    indices: np.ndarray | Spool
-    data: np.ndarray | Spool | None
+    rows: WaitingRows  # of X
     labels: Labels
     n_features: int
     splits: RowSplits
@@ -91,8 +89,3 @@ class Part:
     label_titles: Sequence[str] | None = None  # what people call the labels, "" for none; None: the source does not tell
     row_numbers: dict[str, np.ndarray] = field(default_factory=dict)
     dropped: int = 0  # svmlight: values, text: occurrences of words, that --like does not know
-
-    @property
-    def n_rows(self) -> int:
-        """The number of this rank's rows."""
-        return self.indptr.size - 1

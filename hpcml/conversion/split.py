@@ -88,7 +88,7 @@ def check_sizes(n_test: int, n_rows: int, share: float) -> None:
 def stratified_test(seed: int, share: float, n_labels: int, y_indptr: np.ndarray, y_indices: np.ndarray) -> np.ndarray:
     """Test flags (m) with the share kept within strata: a row's rarest label, or none.
 
-    In each stratum the first rows in the order of their random bits are test rows.
+    In each stratum the first rows in the order of their random bits are test rows (rounded).
     """
     n_rows = y_indptr.size - 1
     order = np.argsort(np.bincount(y_indices, minlength=n_labels), kind="stable")

@@ -15,14 +15,12 @@ from scipy.special import ndtri
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.label_sets import label_sets
+from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.split import row_splits
 from hpcml.conversion.synthetic_text import least_share, read_text, text_sizes
 from hpcml.data.svmlight import BINARY
 from hpcml.errors import ConfigError
-from hpcml.partition import offsets
 from hpcml.rng import uniform
 
 RADIUS = 0.4  # of the circle
@@ -149,14 +147,8 @@ def read_synthetic(task: Conversion) -> Part:
     points = make_points(name, task.options.seed, np.arange(*task.share(n_rows)))
     values = np.stack([points.x, points.y], axis=1).astype(np.float32)
     keep = values != 0
-    splits = row_splits(task, len(values), None)
+    rows = NumberRows(task, ["x", "y"], 2)
+    rows.add(NumberSlice(keep.sum(axis=1), np.nonzero(keep)[1], values[keep]))
+    rows.labels.add(points.positive, np.zeros(np.count_nonzero(points.positive), dtype=np.int64))
     task.log(f"{name}: {n_rows:,} points made")
-    return Part(
-        indptr=offsets(keep.sum(axis=1)),
-        indices=np.nonzero(keep)[1].astype(np.int32),
-        data=values[keep],
-        labels=label_sets(BINARY, points.positive.astype(np.int64), np.zeros(np.count_nonzero(points.positive), dtype=np.int64)),
-        n_features=2,
-        splits=splits,
-        feature_names=["x", "y"],
-    )
+    return finish(task, rows, BINARY)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 CSV_BLOCK = 1 << 22  # bytes that are looked at together
 COLUMN_BYTES = 256  # and at least so many for each column: what a block costs grows with the columns
-EXTRA = "pip install 'hpcml[tables]'"
 
 
 def import_pyarrow(what: str) -> Any:
@@ -29,7 +28,7 @@ def import_pyarrow(what: str) -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise ConfigError(f"{what} needs the package pyarrow; install it: {EXTRA}") from None
+        raise ConfigError(f"{what} needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
     return pyarrow
 
 

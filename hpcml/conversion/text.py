@@ -264,9 +264,7 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
     with mpi.agreed(comm, "making rows"):
         rows = _rows(settings, counted, corpus.scratch)
     return Part(
-        indptr=rows.indptr,
-        indices=rows.indices,
-        data=rows.data,
+        rows=rows,
         labels=labels,
         n_features=len(settings.vocabulary),
         splits=splits,
