@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -240,18 +240,13 @@ def _label(value: object) -> str:
 
 def _texts(value: object) -> list[str]:
     """The texts of a value. Raises ValueError."""
-    return list(_each_text(value))
-
-
-def _each_text(value: object) -> Iterator[str]:
     if isinstance(value, str):
-        if value:
-            yield value
-    elif isinstance(value, (list, tuple, np.ndarray)):
-        for each in value:
-            yield from _each_text(each)
-    elif value is not None and not (isinstance(value, float) and math.isnan(value)):
+        return [value] if value else []
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [text for each in value for text in _texts(each)]
+    if value is not None and not (isinstance(value, float) and math.isnan(value)):
         raise ValueError(f"{type(value).__name__}, but expected text")
+    return []
 
 
 def _number(value: float) -> str:
