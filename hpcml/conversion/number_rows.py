@@ -80,7 +80,7 @@ def dense_blocks(
         def of_row(row: int, column: int, value: float, low: int = low) -> str:
             return wrong(low + row, column, value)
 
-        yield NumberSlice.of_dense(take(low, min(low + step, rows[1])).astype(np.float64), zero, of_row)
+        yield NumberSlice.of_dense(np.require(take(low, min(low + step, rows[1])), np.float64, "W"), zero, of_row)
 
 
 def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, int]]:
