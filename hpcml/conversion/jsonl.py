@@ -41,7 +41,7 @@ class Seen:
 
 
 class Document(NamedTuple):
-    """A document; `row_id` may be empty, and the values of a field (the `fields` say which) none."""
+    """A document; `row_id` may be empty, and the values of a field (`fields` say which) none."""
 
     row_id: str
     values: list[list[str]]
