@@ -73,12 +73,14 @@ class Dataset(dataset.DataFile):
         ConfigError, DataError
             For what can be mended.
         """
+        from hpcml.conversion.from_memory import Matrices
         from hpcml.conversion.from_memory import from_sparse as work
         from hpcml.conversion.options import ConvertOptions
 
         with python_session(comm, log) as session:
             found = options_of(ConvertOptions, options, "from_sparse", "hpcml convert --help")
-            work(session.comm, X, Y, Path(path), feature_names, label_names, ids, splits, found, force, session.log)
+            given = Matrices(X, Y, feature_names, label_names, ids, splits)
+            work(session.comm, given, Path(path), found, force, session.log)
             return cls(path)
 
     @classmethod

@@ -1,8 +1,7 @@
-"""Annif's document corpora: TSV, CSV and JSON lines of short texts, folders of full texts; with or
-without a subject vocabulary.
+"""Annif's document corpora: lines of short texts, or folders of full texts, and their subjects.
 
-All inputs are one corpus, in the order in which they are named. Each rank reads consecutive
-documents of it, about the same number of bytes for each.
+All inputs are one corpus, in the order given. Each rank reads consecutive documents of it, about as
+many bytes as others.
 """
 
 from __future__ import annotations
@@ -17,19 +16,27 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.annif_documents import SUBJECTS, TEXT, AnnifDocument, of_csv, of_json, of_key_file, of_tsv
-from hpcml.conversion.fields import PLAIN
+from hpcml.conversion.annif_documents import (
+    SUBJECTS,
+    TEXT,
+    AnnifDocument,
+    Subjects,
+    of_csv,
+    of_json,
+    of_key_file,
+    of_tsv,
+    read_subjects,
+)
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.folder import read_text
-from hpcml.conversion.jsonl import SOME_KEYS, Seen, check_fields, string_of, values_of
-from hpcml.conversion.like import Like
-from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.jsonl import Seen, check_fields, string_of, values_of
 from hpcml.conversion.part import Part
-from hpcml.conversion.subjects import Subjects, read_subjects
+from hpcml.conversion.source_lines import lines_of, placed
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import line_blocks, line_limit, lines_before, plain_size
+from hpcml.files.lines import plain_size
 from hpcml.files.records import Dialect, Segment, divide, read_header, record_blocks
-from hpcml.log import Log, is_unicode, named, plural
+from hpcml.log import is_unicode, named, plural
 from hpcml.partition import even_bounds
 
 DIALECT = Dialect()
@@ -39,9 +46,7 @@ Take = Callable[[AnnifDocument], None]  # what is done with a document; raises V
 
 
 class Piece(NamedTuple):
-    """Documents of an input that one rank reads: bytes of a file of lines or of rows, or a whole
-    file of one document.
-    """
+    """What one rank reads of an input: bytes of a file of lines or rows, or a whole file."""
 
     kind: str  # tsv, jsonl, csv, txt, json
     path: Path
@@ -52,9 +57,7 @@ class Piece(NamedTuple):
 
 
 def kind_of_input(path: Path) -> str:
-    """The kind of an input, as Annif tells it: a folder, or by the ending of its name csv,
-    jsonl, or else tsv.
-    """
+    """The kind of an input, as Annif tells it: folder, or by its ending csv, jsonl, else tsv."""
     if path.is_dir():
         return "folder"
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -63,9 +66,7 @@ def kind_of_input(path: Path) -> str:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The texts in a folder, then its JSON documents, each sorted by name. Raises DataError if
-    there are none, OSError.
-    """
+    """The texts in a folder, then its JSON documents, each by name. Raises DataError, OSError."""
     found = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and path.suffix in (".txt", ".json")]
     if not found:
         raise DataError(f"{folder}: no documents; expected .txt files, with a .tsv or .key file for each, or .json files")
@@ -109,20 +110,16 @@ def divided(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[list[Pi
     return parts
 
 
-def read_piece(piece: Piece, take: Take, max_line: int) -> None:
-    """Give each document of a piece to `take`. Raises DataError that names file and line,
-    OSError.
-    """
+def read_piece(piece: Piece, take: Take, task: Conversion) -> None:
+    """Give each document of a piece to `take`. Raises DataError that names the line, OSError."""
     if piece.kind in ("txt", "json"):
-        text = read_text(piece.path, UTF_8, max_line)
-        try:
-            take(_of_file(piece.path, text, max_line))
-        except ValueError as error:
-            raise DataError(f"{piece.path}: {error}") from None
+        text = read_text(piece.path, UTF_8, task.max_line)
+        with placed(piece.path):
+            take(_of_file(piece.path, text, task.max_line))
     elif piece.kind == "csv":
-        _read_rows(piece, take, max_line)
+        _read_rows(piece, take, task.max_line)
     else:
-        _read_lines(piece, take, max_line)
+        _read_lines(piece, take, task)
 
 
 def _of_file(path: Path, text: str, max_line: int) -> AnnifDocument:
@@ -149,26 +146,21 @@ def _read_rows(piece: Piece, take: Take, max_line: int) -> None:
             raise DataError(f"{piece.path}: line {place}: {error}") from None
 
 
-def _read_lines(piece: Piece, take: Take, max_line: int) -> None:
+def _read_lines(piece: Piece, take: Take, task: Conversion) -> None:
     """Lines of TSV or JSON; see `read_piece`."""
-    for offset, block in line_blocks(piece.path, piece.begin, piece.end, max_line=max_line):
-        for number, line in enumerate(io.BytesIO(block), 1):
-            if line.isspace():
-                continue
-            try:
-                take(of_json(line) if piece.kind == "jsonl" else of_tsv(decoded(line)))
-            except ValueError as error:
-                raise DataError(f"{piece.path}: line {lines_before(piece.path, offset) + number}: {error}") from None
+    for place, line in lines_of(task, piece.path, piece.begin, piece.end):
+        if line.isspace():
+            continue
+        with placed(place):
+            take(of_json(line) if piece.kind == "jsonl" else of_tsv(decoded(line)))
 
 
 class Documents:
-    """Takes this rank's documents into a corpus; counts those left out for want of subjects, and
-    the subjects not known.
-    """
+    """Takes this rank's documents into a corpus, and counts what it leaves out."""
 
     def __init__(self, corpus: Corpus, subjects: Subjects | None, unindexed: bool) -> None:
         self.corpus, self.subjects, self.unindexed = corpus, subjects, unindexed
-        self.seen = Seen(np.zeros(len(corpus.fields), dtype=np.int64), set())
+        self.seen = Seen(corpus.fields)
         self.n_left_out = self.n_unknown = 0
 
     def add(self, document: AnnifDocument) -> None:
@@ -179,17 +171,12 @@ class Documents:
             self.n_left_out += 1
             return
         content = {"text": document.text, **document.metadata}
-        if len(self.seen.keys) < SOME_KEYS:
-            self.seen.keys.update(content)
         values = [values_of(content.get(field.name), field) for field in self.corpus.fields]
-        for place, some in enumerate(values):
-            self.seen.counts[place] += bool(some)
+        self.seen.add(content, values)
         self.corpus.add(string_of(document.name, "document_id"), values, labels, "", line=self.corpus.n_rows)
 
     def _label(self, subject: tuple[str, str]) -> str:
-        """The name of a subject's label (URI, label): its URI, if it has one; "" if the
-        vocabulary does not know it.
-        """
+        """The label of a subject (URI, label): its URI; "" if the vocabulary lacks it."""
         uri, label = subject
         if self.subjects is None:
             return string_of(uri or label, "a subject")
@@ -197,34 +184,27 @@ class Documents:
 
 
 @mpi.collective
-def read_annif(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's documents. Raises ConfigError, and DataError that
-    names file and line.
-    """
+def read_annif(task: Conversion) -> Part:
+    """Collective. Read this rank's documents. Raises ConfigError, DataError."""
+    options, comm = task.options, task.comm
     if options.language is not None and options.vocabulary is None:
         raise ConfigError(f"--language {options.language} has no effect without --vocabulary; leave it out")
     subjects = read_subjects(comm, options.vocabulary, options.language)
-    max_line = line_limit(options.max_line_mb)
-    corpus = new_corpus(comm, options, like, scratch)
-    parts: list[list[Piece]] = []
-    with mpi.agreed(comm, f"reading {inputs[0]}"):
-        if comm.rank == 0:
-            parts = divided(inputs, comm.size, max_line)
-    mine = comm.scatter(parts if comm.rank == 0 else None)
+    corpus = new_corpus(task)
+    parts = task.from_root(lambda: divided(task.inputs, comm.size, task.max_line))
     documents = Documents(corpus, subjects, options.unindexed)
-    with mpi.agreed(comm, f"reading {inputs[0]}"):
-        for piece in mine:
-            read_piece(piece, documents.add, max_line)
+    with task.reading():
+        for piece in parts[comm.rank]:
+            read_piece(piece, documents.add, task)
     (rows_above, *_), (_, left_out, unknown) = mpi.exclusive_sum(comm, [corpus.n_rows, documents.n_left_out, documents.n_unknown])
     corpus.row_ids.lines_above = int(rows_above)
-    if like is None and corpus.fields != PLAIN:
-        check_fields(comm, inputs[0], corpus, documents.seen)
+    check_fields(task, corpus, documents.seen)
     if left_out:
-        log(f"left out: {plural(left_out, 'document')} without subjects (--unindexed keeps them)")
+        task.log(f"left out: {plural(left_out, 'document')} without subjects (--unindexed keeps them)")
     if unknown:
-        log(f"warning: left out: {plural(unknown, 'entry', 'entries')} of subjects that {options.vocabulary} does not have")
-    log(f"{inputs[0]}: read; making rows")
-    part = vectorise(comm, corpus, options, like)
+        task.log(f"warning: left out: {plural(unknown, 'entry', 'entries')} of subjects that {options.vocabulary} does not have")
+    task.log(f"{task.what}: read; making rows")
+    part = vectorise(task, corpus)
     if subjects is not None:
         part.label_titles = [subjects.titles.get(name, "") for name in part.labels.names]
     return part

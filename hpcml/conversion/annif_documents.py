@@ -1,26 +1,35 @@
-"""Documents as Annif's corpora have them: a text, what else is known of it, and its subjects by URI
-or by label.
+"""Documents as Annif's corpora have them: a text, metadata, and subjects by URI or by label.
 
 The forms are those of Annif 1.4 (annif/corpus, annif/schemas/document.json). A damaged document,
 which Annif passes over with a warning, is an error.
+
+A vocabulary is TSV: `<URI> TAB label [TAB notation]`, in one language; or CSV: the columns uri,
+label_XX for each language XX, and notation. A subject without any label is deprecated: no document
+has it.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpcml.conversion.subjects import bare
+from hpcml import mpi
+from hpcml.conversion.conversion import from_root
+from hpcml.conversion.jsonl import loaded
+from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.files.lines import open_plain
+from hpcml.log import is_unicode
 
+LABEL = "label_"  # how the names of columns of labels of a vocabulary begin
 TEXT, SUBJECTS, NAME = "text", "subject_uris", "document_id"  # columns of CSV; the others are metadata
 
 
 class AnnifDocument(NamedTuple):
-    """Its subjects are (URI, label), one of which may be ""; `metadata` holds what other fields
-    say.
-    """
+    """Its subjects are (URI, label), one of which may be ""; `metadata` holds other fields."""
 
     text: str
     subjects: list[tuple[str, str]]
@@ -35,9 +44,7 @@ def of_tsv(line: str) -> AnnifDocument:
 
 
 def of_csv(names: Sequence[str], values: Sequence[str]) -> AnnifDocument:
-    """The document in a row of CSV, of columns of these names: text, subject_uris, document_id,
-    and metadata. Raises ValueError.
-    """
+    """The document in a row of CSV: text, subject_uris, document_id, others. Raises ValueError."""
     if len(values) != len(names):
         raise ValueError(f"{len(values)} values, but the header names {len(names)} columns")
     row = dict(zip(names, values, strict=True))
@@ -47,23 +54,11 @@ def of_csv(names: Sequence[str], values: Sequence[str]) -> AnnifDocument:
 
 def of_json(content: bytes) -> AnnifDocument:
     """The document that a JSON object describes. Raises ValueError with the reason."""
-    try:
-        value = json.loads(content.decode())
-    except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
-    except RecursionError:
-        raise ValueError("not JSON that can be read: nested too deeply") from None
-    except ValueError:  # of Python's int
-        raise ValueError(f"a number of more than {sys.get_int_max_str_digits():,} digits; write it as a string") from None
-    return document(value)
+    return document(loaded(content, ""))
 
 
 def document(value: object) -> AnnifDocument:
-    """The document that a value of JSON describes: {"text", "metadata", "subjects",
-    "document_id"}. Raises ValueError.
-    """
+    """The document of {"text", "metadata", "subjects", "document_id"}. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError("no object, but expected one with the key text or metadata")
     if "text" not in value and "metadata" not in value:
@@ -93,9 +88,7 @@ def _subject(value: object) -> tuple[str, str]:
 
 
 def of_key_file(text: str) -> list[tuple[str, str]]:
-    """The subjects in the .key or .tsv file of a text: a label, or `<URI> TAB label`, on each
-    line.
-    """
+    """The subjects beside a text (.key, .tsv): a label, or `<URI> TAB label`, on each line."""
     found = []
     for line in text.splitlines():
         values = [value.strip() for value in line.split("\t")]
@@ -109,3 +102,76 @@ def of_key_file(text: str) -> list[tuple[str, str]]:
         if uri or label:
             found.append((uri, label))
     return found
+
+
+@dataclass
+class Subjects:
+    """`titles`: the subjects' labels by URI; `uris`: the labels' URIs, the last of two."""
+
+    titles: dict[str, str] = field(default_factory=dict)
+    uris: dict[str, str] = field(default_factory=dict)
+
+
+def bare(uri: str) -> str:
+    """A URI without the angle brackets around it, if there are any."""
+    return uri[1:-1] if uri.startswith("<") and uri.endswith(">") else uri
+
+
+@mpi.collective
+def read_subjects(comm: mpi.Comm, path: Path | None, language: str | None) -> Subjects | None:
+    """Collective over `comm`. The subjects in a file, if given. Raises ConfigError, DataError."""
+    return None if path is None else from_root(comm, f"reading {path}", lambda: _read(path, language))
+
+
+def _read(path: Path, language: str | None) -> Subjects:
+    """See `read_subjects`. Local."""
+    is_csv = ".csv" in path.suffixes[-2:] or ".CSV" in path.suffixes[-2:]
+    if language is not None and not is_csv:
+        raise ConfigError(f"--language {language}: {path} has one language; leave it out")
+    subjects = Subjects()
+    try:
+        with open_plain(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="" if is_csv else None) as text:
+            for number, uri, label in _csv_lines(path, text, language) if is_csv else _tsv_lines(text):
+                if not uri or "\0" in uri + label or not is_unicode(uri + label):
+                    raise DataError(f"{path}: line {number}: {uri!r} is no URI that can be stored; expected <URI> and a label")
+                if label:
+                    subjects.titles[uri], subjects.uris[label] = label, uri
+                else:
+                    subjects.titles.pop(uri, None)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
+    except csv.Error as error:
+        raise DataError(f"{path}: not a CSV file ({error}); expected the columns uri and {LABEL}en") from None
+    if not subjects.titles:
+        raise DataError(f"{path}: no subject with a label; expected lines <URI>, a tab, and the label")
+    return subjects
+
+
+def _tsv_lines(text: io.TextIOBase) -> Iterator[tuple[int, str, str]]:
+    """(number of the line, URI, label or "")."""
+    for number, line in enumerate(text, 1):
+        if line.strip():
+            uri, label, *_ = [*line.strip().split("\t", 2), ""]
+            yield number, bare(uri), label
+
+
+def _csv_lines(path: Path, text: io.TextIOBase, language: str | None) -> Iterator[tuple[int, str, str]]:
+    """(number of the line, URI, label or ""). Raises ConfigError, DataError."""
+    rows = csv.reader(text)
+    names = next(rows, [])
+    languages = [name.removeprefix(LABEL) for name in names if name.startswith(LABEL)]
+    if "uri" not in names or not languages:
+        raise DataError(f"{path}: line 1: no column uri or no column {LABEL}en; expected both in a vocabulary as CSV")
+    if language is None and len(languages) > 1:
+        raise ConfigError(f"{path}: labels in {', '.join(languages)}; choose one with --language")
+    if language is not None and language not in languages:
+        raise ConfigError(f"--language {language}: {path} has no labels in it; {nearest(language, languages)}")
+    of_uri, of_label = names.index("uri"), names.index(LABEL + (language or languages[0]))
+    for row in rows:
+        if not row:
+            continue
+        if len(row) != len(names):
+            raise DataError(f"{path}: line {rows.line_num}: {len(row)} values, but the header names {len(names)} columns")
+        others = [value for name, value in zip(names, row, strict=True) if name.startswith(LABEL)]
+        uri = bare(row[of_uri])
+        yield rows.line_num, uri, row[of_label] or (uri if any(others) else "")  # it is in use, but has no label in this language

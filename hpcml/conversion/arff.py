@@ -1,32 +1,30 @@
-"""ARFF files of Weka, MULAN and MEKA, dense or sparse. A nominal attribute is labels, or features
-`name=value` of 1.
+"""ARFF files of Weka, MULAN and MEKA, dense or sparse; liac-arff reads header and values.
 
-A nominal attribute whose values are 0 and 1 is a number. liac-arff reads the header and the values
-of a line.
+A nominal attribute is labels, or features `name=value` of 1; one whose values are 0 and 1 is a
+number.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import PLAIN
-from hpcml.conversion.like import Like
-from hpcml.conversion.number_rows import NumberRows, NumberSlice, columns_like, find_unfit, finish
+from hpcml.conversion.number_rows import NumberRows, NumberSlice, find_unfit, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.roles import Roles
-from hpcml.conversion.table_rows import Batch, add_labels, unfit
+from hpcml.conversion.source_lines import Place, decoded, lines_of, placed
+from hpcml.conversion.table_rows import Batch, Roles, add_labels, unfit
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import BYTE_ORDER_MARK, line_blocks, line_limit, lines_before, open_plain, plain_size
-from hpcml.log import Log
-from hpcml.partition import even_bounds, offsets
+from hpcml.files.lines import BYTE_ORDER_MARK, open_plain, plain_size
+from hpcml.partition import offsets
 
 HEADER_BYTES = 1 << 28  # of all lines up to @DATA
 BLOCK = 1 << 21
@@ -34,9 +32,7 @@ BATCH = 4096  # rows
 
 
 class Attribute(NamedTuple):
-    """An attribute; `values` are those of a nominal one, in the order of the header, None of
-    others.
-    """
+    """An attribute; `values` are those of a nominal one in the header's order, None of others."""
 
     name: str
     kind: str
@@ -49,9 +45,7 @@ class Attribute(NamedTuple):
 
 
 class _BadValueError(Exception):
-    """A value that its attribute does not have; liac-arff passes over a ValueError of a
-    conversion.
-    """
+    """A value that its attribute does not have (liac-arff passes over a ValueError)."""
 
 
 class ArffHeader(NamedTuple):
@@ -72,33 +66,13 @@ def _import() -> Any:
 def read_header(path: Path, max_line: int) -> ArffHeader:
     """The header of a file. Raises DataError, ConfigError, and as `open_plain`."""
     arff = _import()
-    lines: list[str] = []
-    begin, found = 0, False
-    with open_plain(path) as file:
-        while not found and (line := file.readline(max_line + 1)):
-            if len(line) > max_line or begin > HEADER_BYTES:
-                raise DataError(
-                    f"{path}: line {len(lines) + 1}: the header is too long; expected lines with @ATTRIBUTE, then @DATA"
-                )
-            begin += len(line)
-            try:
-                lines.append(line.removeprefix(BYTE_ORDER_MARK if not lines else b"").decode())
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{path}: line {len(lines) + 1}: byte {error.start + 1} is not UTF-8; save the file as UTF-8"
-                ) from None
-            found = lines[-1].strip().upper().startswith("@DATA")
-            if not found and lines[-1].strip()[:1] not in ("", "%", "@"):
-                raise DataError(
-                    f"{path}: line {len(lines)}: {lines[-1].strip()[:60]!r}, but expected @RELATION, @ATTRIBUTE or @DATA"
-                )
+    lines, begin = _header_lines(path, max_line)
     if not lines:
         raise DataError(f"{path}: the file is empty; expected an ARFF file with @RELATION, @ATTRIBUTE and @DATA")
-    if not found:
+    if not _is_data(lines[-1]):
         raise DataError(f"{path}: no line @DATA; it is truncated, or no ARFF file")
-    decoder = arff.ArffDecoder()
     try:
-        attributes = decoder.decode(iter(lines), return_type=arff.DENSE_GEN)["attributes"]
+        attributes = arff.ArffDecoder().decode(iter(lines), return_type=arff.DENSE_GEN)["attributes"]
     except (arff.ArffException, ValueError, TypeError, IndexError) as error:
         reason = " ".join(str(error).split()).split(", at line")[0].rstrip(".")
         raise DataError(f"{path}: line {getattr(error, 'line', len(lines))}: {reason or 'cannot be read'}") from None
@@ -109,69 +83,71 @@ def read_header(path: Path, max_line: int) -> ArffHeader:
     return ArffHeader(described, begin)
 
 
+def _is_data(line: str) -> bool:
+    return line.strip().upper().startswith("@DATA")
+
+
+def _header_lines(path: Path, max_line: int) -> tuple[list[str], int]:
+    """The lines up to @DATA, or all, and their bytes. Raises DataError, and as `open_plain`."""
+    lines: list[str] = []
+    begin = 0
+    with open_plain(path) as file:
+        while not (lines and _is_data(lines[-1])) and (line := file.readline(max_line + 1)):
+            where = f"{path}: line {len(lines) + 1}"
+            if len(line) > max_line or begin > HEADER_BYTES:
+                raise DataError(f"{where}: the header is too long; expected lines with @ATTRIBUTE, then @DATA")
+            begin += len(line)
+            with placed(where):
+                lines.append(decoded(line.removeprefix(BYTE_ORDER_MARK if not lines else b"")))
+            if not _is_data(lines[-1]) and lines[-1].strip()[:1] not in ("", "%", "@"):
+                raise DataError(f"{where}: {lines[-1].strip()[:60]!r}, but expected @RELATION, @ATTRIBUTE or @DATA")
+    return lines, begin
+
+
 @mpi.collective
-def read_arff(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's lines. Raises DataError that names file and line."""
-    (path,) = inputs
-    max_line = line_limit(options.max_line_mb)
-    header, size = ArffHeader([], 0), 0
-    with mpi.agreed(comm, f"reading {path}"):
+def read_arff(task: Conversion) -> Part:
+    """Collective. Read this rank's lines. Raises DataError that names the line."""
+    (path,) = task.inputs
+    with task.reading():
         _import()
-        if comm.rank == 0:
-            header, size = read_header(path, max_line), plain_size(path)
-    header, size = comm.bcast(header), comm.bcast(size)
-    begin, end = (even_bounds(size - header.begin, comm.size) + header.begin)[comm.rank : comm.rank + 2].tolist()
-    roles, names = Roles.of(options, PLAIN), [attribute.name for attribute in header.attributes]
-    with mpi.agreed(comm, f"reading {path}"):
+    header, size = task.from_root(lambda: (read_header(path, task.max_line), plain_size(path)))
+    begin, end = (header.begin + place for place in task.share(size - header.begin))
+    roles, names = Roles.of(task.options, PLAIN), [attribute.name for attribute in header.attributes]
+    with task.reading():
         roles.check(str(path), names)
-        if not roles.labels and not roles.indicators and like is None:
+        if not roles.labels and not roles.indicators and task.like is None:
             raise ConfigError(f"{path}: name the attributes that are labels, with --labels (classes) or --indicators (each 0 or 1)")
         expansion = _Expansion(path, header.attributes, roles.numbers(names))
-        column_of, width, feature_names = columns_like(like, expansion.names, len(expansion.names), str(path))
-        rows = NumberRows(scratch, column_of, with_ids=roles.id is not None)
-        n_rows = 0
-        for lines in _line_batches(path, begin, end, max_line):
-            decoded, place = _decode(path, lines, header.attributes), lambda row, lines=lines: lines[row][0]()
-            expansion.add(rows, decoded, place, options)
-            add_labels(rows, Batch(len(decoded), _columns(decoded, header.attributes, roles), place), roles, options, n_rows)
-            n_rows += len(decoded)
-    log(f"{path}: read")
-    return finish(comm, rows, options, like, width, feature_names, None)
+        rows = NumberRows(task, expansion.names, len(expansion.names), with_ids=roles.id is not None)
+        lines = _lines(task, path, begin, end)
+        while some := list(islice(lines, BATCH)):
+            values, places = _decode(some, header.attributes), [place for place, _ in some]
+            expansion.add(rows, values, places, task.options)
+            batch = Batch(len(values), _columns(values, header.attributes, roles), places.__getitem__)
+            add_labels(rows, batch, roles, task.options)
+    task.log(f"{path}: read")
+    return finish(task, rows)
 
 
-Line = tuple[Callable[[], str], str]  # where it is, and its text
 Decoded = list[dict[int, Any]]  # of each row: values by attribute; those that a sparse row leaves out are missing
 
 
-def _line_batches(path: Path, begin: int, end: int, max_line: int) -> Iterator[list[Line]]:
+def _lines(task: Conversion, path: Path, begin: int, end: int) -> Iterator[tuple[Place, str]]:
     """The rows' lines that start in bytes begin..end. Raises DataError, OSError."""
-    some: list[Line] = []
-    for offset, block in line_blocks(path, begin, end, BLOCK, max_line):
-        for number, line in enumerate(BytesIO(block)):
-
-            def where(offset: int = offset, number: int = number) -> str:
-                return f"{path}: line {lines_before(path, offset) + number + 1}"
-
-            try:
-                text = line.decode().strip()
-            except UnicodeDecodeError as error:
-                raise DataError(f"{where()}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
-            if text and not text.startswith("%"):
-                some.append((where, text))
-            if len(some) == BATCH:
-                yield some
-                some = []
-    if some:
-        yield some
+    for place, line in lines_of(task, path, begin, end, BLOCK):
+        with placed(place):
+            text = decoded(line).strip()
+        if text and not text.startswith("%"):
+            yield place, text
 
 
-def _decode(path: Path, lines: list[Line], attributes: Sequence[Attribute]) -> Decoded:
+def _decode(lines: list[tuple[Place, str]], attributes: Sequence[Attribute]) -> Decoded:
     """The values of rows. Raises DataError that names the line."""
     import arff
 
     convert = [_conversion(attribute) for attribute in attributes]
     found: Decoded = []
-    for where, text in lines:
+    for place, text in lines:
         try:
             if text.startswith("{"):
                 (row,) = arff.LODGeneratorData().decode_rows(iter([text]), convert)
@@ -180,14 +156,12 @@ def _decode(path: Path, lines: list[Line], attributes: Sequence[Attribute]) -> D
                 row = dict(enumerate(values))
         except arff.BadDataFormat:
             what = "a sparse row {index value, ...}" if text.startswith("{") else f"{len(attributes)} values with commas between"
-            raise DataError(f"{where()}: {text[:60]!r}, but expected {what}") from None
+            raise DataError(f"{place}: {text[:60]!r}, but expected {what}") from None
         except (_BadValueError, arff.ArffException, ValueError, IndexError, TypeError, StopIteration) as error:
-            reason = " ".join(str(error).split()) or "cannot be read"
-            raise DataError(f"{where()}: {reason}") from None
+            raise DataError(f"{place}: {' '.join(str(error).split()) or 'cannot be read'}") from None
         if row and not 0 <= min(row) <= max(row) < len(attributes):
-            raise DataError(
-                f"{where()}: attribute {min(row) if min(row) < 0 else max(row)}, but expected 0 to {len(attributes) - 1}"
-            )
+            wrong = min(row) if min(row) < 0 else max(row)
+            raise DataError(f"{place}: attribute {wrong}, but expected 0 to {len(attributes) - 1}")
         found.append(row)
     return found
 
@@ -213,9 +187,7 @@ def _conversion(attribute: Attribute) -> Callable[[str], Any]:
 
 
 def _left_out(attribute: Attribute) -> Any:
-    """The value that a sparse row has by leaving the attribute out: 0, or the first of a nominal
-    one.
-    """
+    """The value of an attribute that a sparse row leaves out: 0, or the first nominal one."""
     return 0.0 if attribute.values is None and attribute.is_number else (attribute.values or [""])[0]
 
 
@@ -239,16 +211,15 @@ def _as_number(value: Any) -> float:
 
 
 class _Expansion:
-    """The features that attributes become: a number is one, a nominal one as many as it has
-    values.
-    """
+    """The features that attributes become: a number is one, a nominal one one for each value."""
 
     def __init__(self, path: Path, attributes: Sequence[Attribute], chosen: Sequence[str]) -> None:
         """Raises DataError for an attribute that cannot be features."""
         self.attributes = attributes
         self.names: list[str] = []
         self.first: dict[int, int] = {}  # column of each attribute that is features
-        self.always: list[tuple[int, int, float]] = []  # (attribute, column) that a row has 1 in by leaving the attribute out
+        self.always: list[tuple[int, int]] = []  # (attribute, column) that a row has 1 in by leaving the attribute out
+        self.places: dict[int, dict[str, int]] = {}  # of each value of nominal ones
         wanted = set(chosen)
         for number, attribute in enumerate(attributes):
             if attribute.name not in wanted:
@@ -257,35 +228,32 @@ class _Expansion:
             if attribute.is_number:
                 self.names.append(attribute.name)
                 if attribute.values is not None and float(attribute.values[0]):
-                    self.always.append((number, self.first[number], 1.0))
+                    self.always.append((number, self.first[number]))
             elif attribute.values is not None:
+                self.places[number] = {value: place for place, value in enumerate(attribute.values)}
                 self.names += [f"{attribute.name}={value}" for value in attribute.values]
-                self.always.append((number, self.first[number], 1.0))
+                self.always.append((number, self.first[number]))
             else:
                 raise DataError(
                     f"{path}: attribute {attribute.name!r} is {attribute.kind.lower()}, but features are numbers or nominal; name "
                     "others with --features"
                 )
-        self.places = [
-            {value: place for place, value in enumerate(attribute.values or ())} if not attribute.is_number else {}
-            for attribute in attributes
-        ]
 
-    def add(self, rows: NumberRows, decoded: Decoded, place: Callable[[int], str], options: ConvertOptions) -> None:
+    def add(self, rows: NumberRows, decoded: Decoded, places: Sequence[Place], options: ConvertOptions) -> None:
         """Append X of rows. Raises DataError that names the line, OSError."""
         indices: list[int] = []
         data: list[float] = []
         lengths: list[int] = []
         for row, values in enumerate(decoded):
-            found = {column: one for number, column, one in self.always if number not in values}
+            found = {column: 1.0 for number, column in self.always if number not in values}
             for number, value in values.items():
                 if (column := self.first.get(number)) is None:
                     continue
                 if value is None:
                     if not options.missing_as_zero:
                         name = self.attributes[number].name
-                        raise DataError(f"{place(row)}: attribute {name!r}: {unfit(math.nan, options)}")
-                elif self.places[number]:
+                        raise DataError(f"{places[row]}: attribute {name!r}: {unfit(math.nan, options)}")
+                elif number in self.places:
                     found[column + self.places[number][value]] = 1.0
                 else:
                     found[column] = float(value)
@@ -296,5 +264,5 @@ class _Expansion:
         array = np.array(data, dtype=np.float64)
         if (wrong := find_unfit(array)) >= 0:
             row = int(np.searchsorted(offsets(lengths), wrong, side="right")) - 1
-            raise DataError(f"{place(row)}: feature {self.names[indices[wrong]]!r}: {unfit(float(array[wrong]), options)}")
+            raise DataError(f"{places[row]}: feature {self.names[indices[wrong]]!r}: {unfit(float(array[wrong]), options)}")
         rows.add(NumberSlice.of_csr(offsets(lengths), np.array(indices, dtype=np.int64), array))

@@ -1,5 +1,4 @@
-"""A real corpus that every machine has: the docstrings of the standard library and of the packages
-that hpcml needs.
+"""A corpus that every machine has: docstrings of Python and of the packages hpcml needs.
 
 No package is imported: files are found by name and read with `ast`. Labels are the parts of the
 dotted module name, hundreds, hierarchical and long-tailed: "scipy", "scipy.sparse",
@@ -14,19 +13,18 @@ import importlib.util
 import sysconfig
 import warnings
 from collections.abc import Iterator
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.like import Like
-from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.conversion import Conversion, from_root
 from hpcml.conversion.part import Part
 from hpcml.conversion.text import WORDS, new_corpus, vectorise
 from hpcml.errors import DataError
-from hpcml.log import Log
-from hpcml.partition import bounds_by_weight, offsets
+from hpcml.mpi.routing import Routing
 
 PACKAGES = ("numpy", "scipy", "sklearn", "numba", "llvmlite", "h5py", "mpi4py")
 SKIPPED = {"test", "tests", "site-packages", "dist-packages", "idlelib", "lib2to3", "distutils", "turtledemo"}
@@ -54,9 +52,7 @@ class Docstring(NamedTuple):
 
 
 def modules_below(folder: Path, prefix: str) -> Iterator[ModuleFile]:
-    """The modules of a package's folder and of the folders in it; tests are left out. Raises
-    OSError.
-    """
+    """The modules in a package's folder and those below; no tests. Raises OSError."""
     for path in folder.iterdir():
         name = path.stem if path.suffix == ".py" else path.name
         dotted = f"{prefix}.{name}" if prefix else name
@@ -69,9 +65,7 @@ def modules_below(folder: Path, prefix: str) -> Iterator[ModuleFile]:
 
 
 def find_modules() -> list[ModuleFile]:
-    """The modules of the standard library and of those of PACKAGES that are installed, sorted by
-    name, each once.
-    """
+    """The modules of the standard library and of installed PACKAGES, by name, each once."""
     found = {source.module: source for source in modules_below(Path(sysconfig.get_path("stdlib")), "")}
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)
@@ -81,9 +75,7 @@ def find_modules() -> list[ModuleFile]:
 
 
 def docstrings_of(module: str, code: bytes) -> Iterator[Docstring]:
-    """The docstrings of a module, its classes and functions, in the order of the file; none if
-    it cannot be parsed.
-    """
+    """The docstrings in a module, in the order of the file; none if it cannot be parsed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -107,57 +99,35 @@ def docstrings_of(module: str, code: bytes) -> Iterator[Docstring]:
 
 @mpi.collective
 def first_of_each(comm: mpi.Comm, texts: list[str]) -> list[bool]:
-    """Collective over `comm`. Whether a text is the first of its kind, in rank order. Only
-    digests travel.
-    """
-    digests = [hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:DIGEST_BYTES] for text in texts]
-    owners = [int.from_bytes(digest[:4]) % comm.size for digest in digests]
-    parts: list[list[bytes]] = [[] for _ in range(comm.size)]
-    for owner, digest in zip(owners, digests, strict=True):
-        parts[owner].append(digest)
-    seen: set[bytes] = set()
-    answers = []
-    for packed in mpi.exchange(comm, [np.frombuffer(b"".join(part), dtype=np.uint8) for part in parts]):
-        first = []
-        for row in packed.reshape(-1, DIGEST_BYTES):
-            digest = row.tobytes()
-            first.append(digest not in seen)
-            seen.add(digest)
-        answers.append(np.array(first, dtype=np.uint8))
-    replies = [iter(reply.tolist()) for reply in mpi.exchange(comm, answers)]
-    return [bool(next(replies[owner])) for owner in owners]
+    """Collective over `comm`. Whether a text is the first of its kind. Only digests travel."""
+    codes = b"".join(hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:DIGEST_BYTES] for text in texts)
+    digests = np.frombuffer(codes, dtype=f"S{DIGEST_BYTES}")
+    owners = np.frombuffer(codes, dtype=np.uint64)[:: DIGEST_BYTES // 8] % np.uint64(comm.size)
+    routing = Routing(comm, owners.astype(np.int64))
+    received = routing.send(digests)
+    first = np.zeros(received.size, dtype=np.uint8)
+    first[np.unique(received, return_index=True)[1]] = 1
+    return routing.answer(first).astype(bool).tolist()
 
 
 @mpi.collective
-def read_docstrings(
-    comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path
-) -> Part:
-    """Collective over `comm`. Read this rank's modules; which ones depends on their sizes, the
-    result does not.
-
-    Raises DataError if a file cannot be read.
-    """
-    del inputs
-    sources: list[ModuleFile] = []
-    with mpi.agreed(comm, "looking for Python modules"):
-        if comm.rank == 0:
-            sources = find_modules()
-            if not sources:
-                raise DataError(f"{sysconfig.get_path('stdlib')}: no Python source; docstrings needs an installed standard library")
-    sources = comm.bcast(sources)
-    corpus = new_corpus(comm, options, like, scratch)
-    bounds = bounds_by_weight(offsets([source.size for source in sources]), comm.size)
+def read_docstrings(task: Conversion) -> Part:
+    """Collective. Read modules, shared out by their sizes. Raises DataError."""
+    sources = from_root(task.comm, "looking for Python modules", find_modules)
+    if not sources:
+        raise DataError(f"{sysconfig.get_path('stdlib')}: no Python source; docstrings needs an installed standard library")
+    corpus = new_corpus(task)
+    begin, end = task.share_by_weight([source.size for source in sources])
     documents: list[Docstring] = []
-    with mpi.agreed(comm, "reading Python modules"):
-        for source in sources[bounds[comm.rank] : bounds[comm.rank + 1]]:
+    with mpi.agreed(task.comm, "reading Python modules"):
+        for source in sources[begin:end]:
             documents += docstrings_of(source.module, source.path.read_bytes())
-    firsts = first_of_each(comm, [d.text for d in documents])
-    with mpi.agreed(comm, "reading Python modules"):
-        for document, first in zip(documents, firsts, strict=True):
-            if first:
-                parts = document.module.split(".")
-                labels = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
-                texts = {"title": document.name.rpartition(".")[2].partition("#")[0], "text": document.text}
-                corpus.add(document.name, [[texts[field.name]] for field in corpus.fields], labels, "")
-    log(f"docstrings of {len(sources):,} modules: read; making rows")
-    return vectorise(comm, corpus, options, like)
+    firsts = first_of_each(task.comm, [document.text for document in documents])
+    with mpi.agreed(task.comm, "reading Python modules"):
+        for document in compress(documents, firsts):
+            parts = document.module.split(".")
+            labels = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
+            texts = {"title": document.name.rpartition(".")[2].partition("#")[0], "text": document.text}
+            corpus.add(document.name, [[texts[field.name]] for field in corpus.fields], labels, "")
+    task.log(f"docstrings of {len(sources):,} modules: read; making rows")
+    return vectorise(task, corpus)

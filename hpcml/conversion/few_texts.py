@@ -1,6 +1,4 @@
-"""Texts as rows of features that are known, in memory: what `hpcml convert --like` makes of
-them, bit for bit.
-"""
+"""Texts as rows of known features, in memory: as `hpcml convert --like` makes them, bit for bit."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ Values = Sequence[Sequence[str]]  # of a text, the values of each field of `Text
 
 
 class FewTexts:
-    """Makes rows of texts. It holds the words of the vocabulary, some 100 bytes for each;
-    unknown words leave nothing behind.
-    """
+    """Makes rows of texts. It holds the vocabulary, some 100 bytes a word; others it forgets."""
 
     def __init__(self, settings: TextSettings, n_labels: int) -> None:
         self.settings, self.n_labels = settings, n_labels
@@ -52,9 +48,7 @@ class FewTexts:
         )
 
     def _tokens(self, values: Values) -> list[int]:
-        """The words of a text by their numbers, −1 for those that are not known, and between
-        values.
-        """
+        """The words of a text by number; −1 for unknown ones, and between values."""
         out: list[int] = []
         for field, of_field in zip(self.settings.fields, values, strict=True):
             end = f" {field.tag}" if field.tag else ""

@@ -1,10 +1,8 @@
-"""The fields of documents: what is told apart by `convert --fields`, and how the features of each
-are named.
+"""The fields of documents, which `convert --fields` tells apart, and the names of their features.
 
 The feature of the word "earthquake" in a field with the tag T is named "earthquake T", that of a
 word pair "new york T", and that of a value taken whole "Disasters T". A tag has no white space and
-belongs to one field, so what stands behind the last blank of a name says the field, and no two
-features have one name.
+belongs to one field, so the last word of a name says the field, and no two features have one name.
 """
 
 from __future__ import annotations
@@ -20,9 +18,7 @@ LONGEST = 1 << 14  # letters of all fields together, which an attribute of the d
 
 
 class Field(NamedTuple):
-    """A key of a document, the tag that ends the names of its features, and whether its values
-    are features as they are.
-    """
+    """A key of a document, the tag of its features, and whether values are features as they are."""
 
     name: str
     tag: str
@@ -34,8 +30,7 @@ PLAIN = (Field("title", ""), Field("text", ""))
 
 
 def parse_fields(given: Iterable[str], whole: Iterable[str] = ()) -> tuple[Field, ...]:
-    """The fields of texts such as "title=T,text=A,journal": NAME or NAME=TAG, the tag being the
-    name where none is given.
+    """The fields of texts such as "title=T,text=A,journal": NAME or NAME=TAG (by default NAME).
 
     `whole` names those whose values are features as they are. PLAIN without any; raises ValueError
     with the reason.
@@ -78,10 +73,5 @@ def _check(names: list[str], tags: list[str]) -> None:
 
 
 def as_texts(fields: Sequence[Field]) -> tuple[str, str]:
-    """The text that `parse_fields` reads: the fields with their tags, and the names of those
-    taken whole.
-    """
-    return (
-        ",".join(f"{field.name}={field.tag}" for field in fields),
-        ",".join(field.name for field in fields if field.whole),
-    )
+    """The texts that `parse_fields` reads: fields with tags, and names of those taken whole."""
+    return (",".join(f"{field.name}={field.tag}" for field in fields), ",".join(field.name for field in fields if field.whole))

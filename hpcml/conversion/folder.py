@@ -8,16 +8,14 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from hpcml import mpi
-from hpcml.conversion.like import Like
-from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
+from hpcml.conversion.source_lines import placed
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import new_corpus, vectorise
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import line_limit
 from hpcml.files.opening import read_beginning
-from hpcml.log import Log, is_unicode, named, plural
-from hpcml.partition import bounds_by_weight, offsets
+from hpcml.log import is_unicode, named, plural
 
 DEFAULT_ENCODING = "utf-8"
 
@@ -29,10 +27,13 @@ class _FolderFile(NamedTuple):
     size: int
 
 
-def find_files(folder: Path) -> list[_FolderFile]:
-    """The files below a folder, sorted by name; what begins with a dot is passed over. Raises
-    DataError, OSError.
-    """
+def find_files(folder: Path, encoding: str) -> list[_FolderFile]:
+    """The files below a folder by name, but those with a dot. Raises ConfigError, DataError."""
+    try:
+        codecs.lookup(encoding)
+        b"a".decode(encoding)
+    except (LookupError, UnicodeDecodeError, ValueError):
+        raise ConfigError(f"--encoding {encoding}: no encoding of text that Python has; as in utf-8, latin-1, cp1252") from None
     found: list[_FolderFile] = []
 
     def refuse(error: OSError) -> None:
@@ -46,6 +47,8 @@ def find_files(folder: Path) -> list[_FolderFile]:
                 found.append(_FolderFile(path.relative_to(folder).as_posix(), path.stat().st_size))
                 if not is_unicode(found[-1].name):
                     raise DataError(f"{folder}: a file has the name {named(found[-1].name)!r}, which is not UTF-8; rename it")
+    if not found:
+        raise DataError(f"{folder}: no files; expected one for each text")
     return sorted(found)
 
 
@@ -77,42 +80,19 @@ def read_text(path: Path, encoding: str, limit: int) -> str:
 
 
 @mpi.collective
-def read_folder(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's files: consecutive ones by name, with about the same
-    number of bytes on each rank.
-
-    Raises ConfigError for an encoding that there is not, DataError that names the file.
-    """
-    (folder,) = inputs
-    encoding, limit = options.encoding or DEFAULT_ENCODING, line_limit(options.max_line_mb)
-    files: list[_FolderFile] = []
-    with mpi.agreed(comm, f"reading {folder}"):
-        if comm.rank == 0:
-            _check_encoding(encoding)
-            files = find_files(folder)
-            if not files:
-                raise DataError(f"{folder}: no files; expected one for each text")
-    files = comm.bcast(files)
-    corpus = new_corpus(comm, options, like, scratch)
-    bounds = bounds_by_weight(offsets([file.size + 1 for file in files]), comm.size)
-    begin, end = int(bounds[comm.rank]), int(bounds[comm.rank + 1])
-    with mpi.agreed(comm, f"reading {folder}"):
+def read_folder(task: Conversion) -> Part:
+    """Collective. Read this rank's files, by name. Raises ConfigError, DataError."""
+    (folder,) = task.inputs
+    encoding = task.options.encoding or DEFAULT_ENCODING
+    files = task.from_root(lambda: find_files(folder, encoding))
+    corpus = new_corpus(task)
+    begin, end = task.share_by_weight([file.size + 1 for file in files])
+    with task.reading():
         for number, file in enumerate(files[begin:end]):
-            try:
-                labels, split = label_and_split(file.name, options.folder_splits)
-            except ValueError as error:
-                raise DataError(f"{folder / file.name}: {error}") from None
-            text = read_text(folder / file.name, encoding, limit)
+            with placed(folder / file.name):
+                labels, split = label_and_split(file.name, task.options.folder_splits)
+            text = read_text(folder / file.name, encoding, task.max_line)
             values = [[text] if field.name == "text" else [] for field in corpus.fields]
             corpus.add(file.name, values, labels, split, line=number)
-    log(f"{folder}: {plural(len(files), 'file')} read; making rows")
-    return vectorise(comm, corpus, options, like)
-
-
-def _check_encoding(encoding: str) -> None:
-    """Raise ConfigError unless it is an encoding of text."""
-    try:
-        codecs.lookup(encoding)
-        b"a".decode(encoding)
-    except (LookupError, UnicodeDecodeError, ValueError):
-        raise ConfigError(f"--encoding {encoding}: no encoding of text that Python has; as in utf-8, latin-1, cp1252") from None
+    task.log(f"{folder}: {plural(len(files), 'file')} read; making rows")
+    return vectorise(task, corpus)

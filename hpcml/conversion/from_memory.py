@@ -1,28 +1,25 @@
-"""Rows that Python has in memory: sparse or dense matrices, and pandas frames. Each rank has its
-own rows, in rank order.
-"""
+"""Rows in memory: matrices, pandas frames. Each rank has its own rows, in rank order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hpcml import mpi
-from hpcml.conversion.convert import ConvertReport, check_common, check_of_source, of_text, write_dataset
-from hpcml.conversion.csr_source import csr_blocks
-from hpcml.conversion.like import Like
-from hpcml.conversion.name_files import check_distinct
-from hpcml.conversion.number_rows import NumberRows, columns_like, finish
+from hpcml.conversion.checks import check_common, check_of_source, of_text
+from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.convert import ConvertReport, write_dataset
+from hpcml.conversion.number_rows import NumberRows, NumberSlice, csr_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.roles import Roles
+from hpcml.conversion.source_lines import check_distinct
 from hpcml.conversion.sources import TABLE
 from hpcml.conversion.table import read_table, wanted
-from hpcml.conversion.table_rows import Batch, described
+from hpcml.conversion.table_rows import Batch, Roles, described, numbered
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.log import Log
 
@@ -44,9 +41,7 @@ def _csr(matrix: Any, name: str) -> Any:
 
 
 def _label_lists(Y: Any, n_rows: int) -> list[Any] | None:
-    """The labels of each row by name, if Y has them so: one of each row, or a list of them; None
-    for a matrix.
-    """
+    """The labels of each row by name: one of each, or a list of them; None for a matrix."""
     if hasattr(Y, "tocsr") or (isinstance(Y, np.ndarray) and Y.ndim == 2):
         return None
     found = list(Y.tolist() if isinstance(Y, np.ndarray) else Y)
@@ -56,9 +51,7 @@ def _label_lists(Y: Any, n_rows: int) -> list[Any] | None:
 
 
 def split_of_rows(splits: Sequence[str] | Mapping[str, ArrayLike] | None, n_rows: int) -> list[str] | None:
-    """The split of each row, "" for none, from such a list, or from the rows (numbers, or a
-    mask) of each split.
-    """
+    """The split of each row ("": none), given so, or by each split's rows (numbers, a mask)."""
     if splits is None or not isinstance(splits, Mapping):
         return None if splits is None else ["" if name is None else name for name in splits]
     found = [""] * n_rows
@@ -74,53 +67,49 @@ def split_of_rows(splits: Sequence[str] | Mapping[str, ArrayLike] | None, n_rows
     return found
 
 
+class Matrices(NamedTuple):
+    """Rows in memory: features, labels (or their names), and what may be known besides."""
+
+    X: Any
+    Y: Any
+    feature_names: Sequence[str] | None = None
+    label_names: Sequence[str] | None = None
+    ids: Sequence[str] | None = None
+    splits: Sequence[str] | Mapping[str, ArrayLike] | None = None
+
+
 @mpi.collective
-def from_sparse(
-    comm: mpi.Comm,
-    X: Any,
-    Y: Any,
-    output: Path,
-    feature_names: Sequence[str] | None,
-    label_names: Sequence[str] | None,
-    ids: Sequence[str] | None,
-    splits: Sequence[str] | Mapping[str, ArrayLike] | None,
-    options: ConvertOptions,
-    force: bool,
-    log: Log,
-) -> ConvertReport:
-    """Collective over `comm`. Write this rank's rows of X and Y, behind those of lower ranks.
-    Raises ConfigError, DataError.
-    """
+def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
+    """Collective over `comm`. Write this rank's rows, behind lower ranks'. Raises as `convert`."""
     check_of_source(SPARSE, ("descriptors", "missing_as_zero"), options)
     check_common(SPARSE, False, options)
 
-    def read(like: Like | None, scratch: Path) -> Part:
+    def read(task: Conversion) -> Part:
         with mpi.agreed(comm, "reading X and Y"):
-            matrix, names = _csr(X, "X"), None if feature_names is None else list(map(str, feature_names))
-            n_rows, n_features = matrix.shape
+            X, Y, names = _csr(given.X, "X"), None, None if given.feature_names is None else list(map(str, given.feature_names))
+            n_rows, n_features = X.shape
             if names is not None and len(names) != n_features:
                 raise ConfigError(f"feature_names has {len(names)} names, but X has {n_features} columns")
-            listed = _label_lists(Y, n_rows)
-            labels = None if listed is not None else _csr(Y, "Y")
-            numbered = _label_names(labels, label_names, n_rows)
-            column_of, width, columns = columns_like(like, names, n_features, "X")
-            rows = NumberRows(scratch, column_of, with_ids=ids is not None)
-            for block in _blocks(matrix, "X", options.missing_as_zero):
+            listed = _label_lists(given.Y, n_rows)
+            Y = None if listed is not None else _csr(given.Y, "Y")
+            numbered = _label_names(Y, given.label_names, n_rows)
+            rows = NumberRows(task, names, n_features, with_ids=given.ids is not None)
+            for block in _blocks(X, "X", options.missing_as_zero):
                 rows.add(block)
-            for block in () if labels is None else _blocks(labels, "Y", False):
+            for block in () if Y is None else _blocks(Y, "Y", False):
                 if (block.data != 1).any():
                     raise DataError(f"Y: {block.data[block.data != 1][0]:g} as a label, but expected 0 or 1")
-                rows.add_labels(block.lengths, block.indices)
-            _describe(rows, n_rows, listed, ids, split_of_rows(splits, n_rows), options)
+                rows.labels.add(block.lengths, block.indices)
+            _describe(rows, n_rows, {"Y": listed, "ids": given.ids, "splits": split_of_rows(given.splits, n_rows)}, options)
         shared = comm.allgather((n_features, numbered, names))
         if any(each != shared[0] for each in shared):
             raise ConfigError("the ranks have other features or labels; give all ranks the same names and numbers of columns")
-        return finish(comm, rows, options, like, width, columns, numbered)
+        return finish(task, rows, numbered)
 
-    return write_dataset(comm, read, SPARSE, False, "X", [], output, options, force, log)
+    return write_dataset(Conversion(comm, SPARSE, (), options, log, "X", False), read, output, force)
 
 
-def _blocks(matrix: Any, what: str, zero: bool) -> Iterator[Any]:
+def _blocks(matrix: Any, what: str, zero: bool) -> Iterator[NumberSlice]:
     def take(part: str, first: int, last: int) -> np.ndarray:
         return getattr(matrix, part)[first:last]
 
@@ -128,9 +117,7 @@ def _blocks(matrix: Any, what: str, zero: bool) -> Iterator[Any]:
 
 
 def _label_names(labels: Any, given: Sequence[str] | None, n_rows: int) -> list[str] | None:
-    """The names of the columns of Y; None where it has no columns. Raises ConfigError,
-    DataError.
-    """
+    """The names of the columns of Y; None without columns. Raises ConfigError, DataError."""
     if labels is None:
         if given is not None:
             raise ConfigError("label_names has no effect where Y has names of labels; leave it out")
@@ -142,49 +129,40 @@ def _label_names(labels: Any, given: Sequence[str] | None, n_rows: int) -> list[
     return names
 
 
-def _describe(
-    rows: NumberRows, n_rows: int, listed: list[Any] | None, ids: Any, splits: list[str] | None, options: ConvertOptions
-) -> None:
+def _describe(rows: NumberRows, n_rows: int, given: Mapping[str, Sequence[Any] | None], options: ConvertOptions) -> None:
     """Add labels that have names, ids and splits of all rows. Raises ConfigError, DataError."""
-    columns: dict[str, Any] = {}
-    for name, values in (("Y", listed), ("ids", None if ids is None else list(ids)), ("splits", splits)):
-        if values is not None:
-            if len(values) != n_rows:
-                raise ConfigError(f"{name} has {len(values)} entries, but X has {n_rows} rows")
-            columns[name] = values
-    roles = Roles(
-        labels=tuple({"Y"} & columns.keys()),
-        id="ids" if "ids" in columns else None,
-        split="splits" if "splits" in columns else None,
-    )
-    named, names, of_splits = described(Batch(n_rows, columns, lambda row: f"row {row + 1}"), roles, options)
-    if listed is not None:
+    columns = {name: list(values) for name, values in given.items() if values is not None}
+    for name, values in columns.items():
+        if len(values) != n_rows:
+            raise ConfigError(f"{name} has {len(values)} entries, but X has {n_rows} rows")
+    labels, id_, split = (name if name in columns else None for name in given)
+    roles = Roles(labels=() if labels is None else (labels,), id=id_, split=split)
+    named, ids, splits = described(Batch(n_rows, columns, lambda row: f"row {row + 1}"), roles, options)
+    if labels is not None:
         rows.add_named(named)
-    rows.add_ids(names, 0)
-    if splits is not None:
-        rows.add_splits(of_splits)
+    rows.add_ids(ids)
+    if split is not None:
+        rows.add_splits(splits)
 
 
 @mpi.collective
 def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
-    """Collective over `comm`. Write this rank's rows of a frame, behind those of lower ranks.
-    Raises ConfigError, DataError.
-    """
+    """Collective over `comm`. Write a frame's rows, behind lower ranks'. Raises as `convert`."""
     check_of_source(FRAME, TABLE, options)
     is_text = of_text(None, options)
     check_common(FRAME, is_text, options)
 
-    def read(like: Like | None, scratch: Path) -> Part:
-        with mpi.agreed(comm, "reading the frame"):
+    def read(task: Conversion) -> Part:
+        with task.reading():
             names = [str(name) for name in frame.columns]
             if (name := repeated(names)) is not None:
                 raise ConfigError(f"the frame: two columns have the name {name!r}; give each a name of its own")
         shared = comm.allgather(names)
         if any(each != shared[0] for each in shared):
             raise ConfigError("the frame: its columns are not the same on all ranks")
-        return read_table(comm, "the frame", names, lambda *roles: _batches(frame, names, *roles), options, like, log, scratch)
+        return read_table(task, names, lambda *roles: _batches(frame, names, *roles))
 
-    return write_dataset(comm, read, FRAME, is_text, "the frame", [], output, options, force, log)
+    return write_dataset(Conversion(comm, FRAME, (), options, log, "the frame", is_text), read, output, force)
 
 
 def _batches(frame: Any, names: list[str], roles: Roles, features: list[str]) -> Iterator[Batch]:
@@ -208,8 +186,4 @@ def _batches(frame: Any, names: list[str], roles: Roles, features: list[str]) ->
             values = some.iloc[:, place[name]].astype(object)
             missing = values.isna().tolist()
             columns[name] = [None if gone else value for value, gone in zip(values.tolist(), missing, strict=True)]
-        yield Batch(len(some), columns, _row_of(begin))
-
-
-def _row_of(begin: int) -> Callable[[int], str]:
-    return lambda row: f"the frame: row {begin + row + 1}"
+        yield Batch(len(some), columns, numbered("the frame", begin))

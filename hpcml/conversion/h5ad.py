@@ -1,6 +1,4 @@
-"""AnnData files (.h5ad): X by slabs, sparse or dense; columns of obs are labels, names and
-splits; var names the features.
-"""
+"""AnnData files (.h5ad): X by slabs; obs has labels, names and splits; var names the features."""
 
 from __future__ import annotations
 
@@ -14,30 +12,22 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.csr_source import csr_blocks
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import PLAIN
-from hpcml.conversion.like import Like
-from hpcml.conversion.number_rows import NumberRows, NumberSlice, columns_like, find_unfit, finish
-from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.number_rows import NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
 from hpcml.conversion.part import Part
-from hpcml.conversion.roles import Roles
-from hpcml.conversion.table_rows import Batch, add_labels, unfit
+from hpcml.conversion.table_rows import Batch, Roles, add_labels, numbered, unfit
 from hpcml.errors import ConfigError, DataError, file_error, is_in_use, is_of_the_system, is_out_of_memory
 from hpcml.files.hdf5 import DAMAGE, open_hdf5
 from hpcml.files.opening import open_regular
 from hpcml.files.untrusted import read_strings
-from hpcml.log import Log
-from hpcml.partition import even_bounds
 
-DENSE = 1 << 20  # numbers of a dense matrix that are looked at together
 ROWS = 1 << 16  # of obs, that are looked at together
 CSR, CSC = "csr_matrix", "csc_matrix"
 
 
 class _Described(NamedTuple):
-    """The facts of a file that all ranks know: its shape, the columns of obs, the one that is
-    its index, the names of features.
-    """
+    """What all ranks know of a file; `index_name` is the column of obs that names rows."""
 
     n_rows: int
     n_features: int
@@ -48,9 +38,7 @@ class _Described(NamedTuple):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[h5py.File]:
-    """An HDF5 file. What h5py raises for a damaged one, also while it is read, becomes a
-    DataError.
-    """
+    """An HDF5 file. What h5py raises for a damaged one, now or later, becomes a DataError."""
     with open_regular(path) as probe:
         if not probe.read(1):
             raise DataError(f"{path}: the file is empty; expected an AnnData file (.h5ad)")
@@ -103,9 +91,7 @@ def _describe(path: Path) -> _Described:
 
 
 def _strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> list[str]:
-    """Entries begin..end of a list of strings or of whole numbers. Raises ValueError, or what
-    h5py raises.
-    """
+    """Entries begin..end of strings or whole numbers. Raises ValueError, and as h5py."""
     if data.dtype.kind in "iu":
         found: list[str] = data[begin:end].astype(str).tolist()
         return found
@@ -148,63 +134,42 @@ def _numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray:
 
 
 @mpi.collective
-def read_h5ad(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's even share of the rows. Raises DataError that
-    names file and row.
-    """
-    (path,) = inputs
-    found = _Described(0, 0, [], "", [])
-    with mpi.agreed(comm, f"reading {path}"):
-        if comm.rank == 0:
-            found = _describe(path)
-    found = comm.bcast(found)
-    roles = Roles.of(options, PLAIN)
-    begin, end = even_bounds(found.n_rows, comm.size)[comm.rank : comm.rank + 2].tolist()
-    with mpi.agreed(comm, f"reading {path}"):
-        if not roles.labels and not roles.indicators and like is None:
+def read_h5ad(task: Conversion) -> Part:
+    """Collective. Read an even share of the rows. Raises DataError with the row."""
+    (path,) = task.inputs
+    found, roles = task.from_root(lambda: _describe(path)), Roles.of(task.options, PLAIN)
+    begin, end = task.share(found.n_rows)
+    with task.reading():
+        if not roles.labels and not roles.indicators and task.like is None:
             raise ConfigError(
                 f"{path}: name columns of obs that are labels with --labels or --indicators; it has: {', '.join(found.columns)}"
             )
         roles.check(str(path), found.columns)
-        column_of, width, names = columns_like(like, found.names, found.n_features, str(path))
-        rows = NumberRows(scratch, column_of, with_ids=True)
+        roles = replace(roles, id=roles.id or found.index_name)
+        rows = NumberRows(task, found.names, found.n_features, with_ids=True)
         with _opened(path) as file:
-            for block in _blocks(path, file["X"], found, begin, end, options):
+            for block in _blocks(task, file["X"], found, begin, end):
                 rows.add(block)
             for low in range(begin, end, ROWS):
-                high = min(low + ROWS, end)
-                _add_obs(path, file["obs"], rows, roles, options, found, low, high, low - begin)
-    log(f"{path}: read")
-    return finish(comm, rows, options, like, width, names, None)
+                columns = _columns(file["obs"], roles, low, min(low + ROWS, end), found.n_rows)
+                batch = Batch(min(ROWS, end - low), columns, numbered(path, low))
+                add_labels(rows, batch, roles, task.options)
+    task.log(f"{path}: read")
+    return finish(task, rows)
 
 
-def _add_obs(
-    path: Path,
-    obs: h5py.Group,
-    rows: NumberRows,
-    roles: Roles,
-    options: ConvertOptions,
-    found: _Described,
-    begin: int,
-    end: int,
-    first: int,
-) -> None:
-    """Add labels, names and splits of rows begin..end; the first of them is this rank's row
-    `first`.
-    """
-    index = roles.id or found.index_name
-    columns: dict[str, Any] = {
-        name: _column(obs, name, begin, end, found.n_rows)
-        for name in {*roles.labels, index, *([roles.split] if roles.split else [])}
-    }
+def _columns(obs: h5py.Group, roles: Roles, begin: int, end: int, n_rows: int) -> dict[str, Any]:
+    """Labels, names and splits of rows begin..end. Raises ValueError, or what h5py raises."""
+    names = {*roles.labels, roles.id, *([roles.split] if roles.split else [])}
+    columns: dict[str, Any] = {name: _column(obs, name, begin, end, n_rows) for name in names}
     for name in roles.indicators:
-        columns[name] = _numbers(_column(obs, name, begin, end, found.n_rows))
-    batch = Batch(end - begin, columns, lambda row: f"{path}: row {begin + row + 1}")
-    add_labels(rows, batch, replace(roles, id=index), options, first)
+        columns[name] = _numbers(_column(obs, name, begin, end, n_rows))
+    return columns
 
 
-def _blocks(path: Path, X: Any, found: _Described, begin: int, end: int, options: ConvertOptions) -> Iterator[NumberSlice]:
+def _blocks(task: Conversion, X: Any, found: _Described, begin: int, end: int) -> Iterator[NumberSlice]:
     """Rows begin..end of X. Raises DataError and what h5py raises."""
+    path, options = task.what, task.options
     if isinstance(X, h5py.Group):
         ends = X["indptr"][begin : end + 1].astype(np.int64)
         if ends[0] < 0 or ends[-1] > X["indices"].shape[0]:
@@ -215,14 +180,8 @@ def _blocks(path: Path, X: Any, found: _Described, begin: int, end: int, options
         return
     if X.dtype.kind not in "biuf":
         raise DataError(f"{path}: X holds no numbers")
-    step = max(1, DENSE // max(1, found.n_features))
-    for low in range(begin, end, step):
-        values = X[low : min(low + step, end)].astype(np.float64)
-        if options.missing_as_zero:
-            values[np.isnan(values)] = 0
-        if (place := find_unfit(values.reshape(-1))) >= 0:
-            row, column = divmod(place, found.n_features)
-            raise DataError(
-                f"{path}: row {low + row + 1}: feature {found.names[column]!r}: {unfit(float(values[row, column]), options)}"
-            )
-        yield NumberSlice.of_dense(values)
+
+    def wrong(row: int, column: int, value: float) -> str:
+        return f"{path}: row {row + 1}: feature {found.names[column]!r}: {unfit(value, options)}"
+
+    yield from dense_blocks(lambda low, high: X[low:high], (begin, end), found.n_features, options.missing_as_zero, wrong)

@@ -1,5 +1,4 @@
-"""JSON lines: one document a line, {"id", "title", "text", "labels": [...], "split"}; all keys but
-title or text may be missing.
+"""JSON lines: {"id", "title", "text", "labels": [...], "split"}, of which title or text must be.
 
 Where fields are told apart they take the place of title and text; the values of one are a string or
 a list of strings.
@@ -9,40 +8,40 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from io import BytesIO
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from hpcml import mpi
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import OTHER_KEYS, PLAIN, Field
-from hpcml.conversion.like import Like
-from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
+from hpcml.conversion.source_lines import decoded, lines_of, placed
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
 from hpcml.errors import DataError, nearest
-from hpcml.files.lines import byte_range, line_blocks, line_limit, lines_before
-from hpcml.log import Log, is_unicode
+from hpcml.files.lines import byte_range
+from hpcml.log import is_unicode
 
 SOME_KEYS = 100  # of documents, for a hint
 
 
-class Seen(NamedTuple):
-    """How many of this rank's documents have values of each field, and some of the documents'
-    keys.
-    """
+class Seen:
+    """How many of this rank's documents have each field, and some of the documents' keys."""
 
-    counts: np.ndarray
-    keys: set[str]
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self.counts = [0] * len(fields)
+        self.keys: set[str] = set()
+
+    def add(self, keys: Iterable[str], values: Sequence[list[str]]) -> None:
+        """Count a document."""
+        if len(self.keys) < SOME_KEYS:
+            self.keys.update(keys)
+        for place, some in enumerate(values):
+            self.counts[place] += bool(some)
 
 
 class Document(NamedTuple):
-    """A document; `row_id` may be empty, and the values of a field (the parser is told which
-    there are) none.
-    """
+    """A document; `row_id` may be empty, and the values of a field (`fields` say which) none."""
 
     row_id: str
     values: list[list[str]]
@@ -51,36 +50,24 @@ class Document(NamedTuple):
 
 
 def loaded(text: bytes, expected: str = "expected one object a line") -> Any:
-    """The value of a JSON text. Raises ValueError with the reason, which ends with what is
-    expected.
-    """
+    """The value of a JSON text. Raises ValueError with the reason and what is expected."""
+    content, hint = decoded(text), f"; {expected}" if expected else ""
     try:
-        return json.loads(text.decode())
-    except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
+        return json.loads(content)
     except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column" if error.lineno > 1 else "column"
-        raise ValueError(f"not JSON: {error.msg} at {where} {error.colno}; {expected}") from None
+        where = f"line {error.lineno}, column" if error.lineno > 1 and expected else "column"
+        raise ValueError(f"not JSON: {error.msg} at {where} {error.colno}{hint}") from None
     except RecursionError:
-        raise ValueError(f"not JSON that can be read: nested too deeply; {expected}") from None
+        raise ValueError(f"not JSON that can be read: nested too deeply{hint}") from None
     except ValueError:  # of Python's int
         raise ValueError(f"a number of more than {sys.get_int_max_str_digits():,} digits; write it as a string") from None
 
 
-def parse(line: bytes, fields: Sequence[Field] = PLAIN, keys: set[str] | None = None) -> Document:
-    """The document on a line, the keys of which are added to `keys`, but not for ever. Raises
-    ValueError with the reason.
-    """
-    return document_of(loaded(line.removesuffix(b"\n")), fields, keys)
-
-
-def document_of(value: Any, fields: Sequence[Field] = PLAIN, keys: set[str] | None = None) -> Document:
-    """The document that a value of JSON is, as `parse`."""
+def document_of(value: Any, fields: Sequence[Field] = PLAIN) -> Document:
+    """The document that a value of JSON is. Raises ValueError with the reason."""
     if not isinstance(value, dict):
         expected = "text or title" if fields == PLAIN else " or ".join(field.name for field in fields)
         raise ValueError(f"{_kind(value)}, but expected an object with the key {expected}")
-    if keys is not None and len(keys) < SOME_KEYS:
-        keys.update(value)
     if all(value.get(field.name) is None for field in fields):
         missing = "neither text nor title" if fields == PLAIN else f"none of {', '.join(field.name for field in fields)}"
         raise ValueError(f"{missing}; expected at least one of them")
@@ -117,9 +104,7 @@ def _kind(value: object) -> str:
 
 
 def string_of(value: object, key: str, stored: bool = True) -> str:
-    """A value that must be a string ("" if missing) and, if `stored`, one that the file can
-    hold. Raises ValueError.
-    """
+    """A string ("" if missing) that, if `stored`, the file can hold. Raises ValueError."""
     if value is None and not key.startswith("a "):
         return ""
     if not isinstance(value, str):
@@ -130,50 +115,37 @@ def string_of(value: object, key: str, stored: bool = True) -> str:
 
 
 @mpi.collective
-def read_jsonl(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's lines and make rows of them.
-
-    Raises DataError that names file and line.
-    """
-    (path,) = inputs
-    max_line = line_limit(options.max_line_mb)
-    corpus = new_corpus(comm, options, like, scratch)
-    begin, end = byte_range(comm, path)
-    n_lines, seen = 0, Seen(np.zeros(len(corpus.fields), dtype=np.int64), set())
-    with mpi.agreed(comm, f"reading {path}"):
-        for offset, block in line_blocks(path, begin, end, max_line=max_line):
-            _add_block(corpus, path, offset, block, n_lines, seen)
-            n_lines += block.count(b"\n")
-    (lines_above,), _ = mpi.exclusive_sum(comm, [n_lines])
+def read_jsonl(task: Conversion) -> Part:
+    """Collective. Read this rank's lines. Raises DataError with the line."""
+    (path,) = task.inputs
+    corpus, n_lines = new_corpus(task), 0
+    seen = Seen(corpus.fields)
+    begin, end = byte_range(task.comm, path)
+    with task.reading():
+        for place, line in lines_of(task, path, begin, end):
+            n_lines += 1
+            if line.isspace():
+                continue
+            with placed(place):
+                value = loaded(line.removesuffix(b"\n"))
+                document = document_of(value, corpus.fields)
+            corpus.add(*document, line=place.of_rank)
+            seen.add(value, document.values)
+    (lines_above,), _ = mpi.exclusive_sum(task.comm, [n_lines])
     corpus.row_ids.lines_above = int(lines_above)
-    if like is None and corpus.fields != PLAIN:
-        check_fields(comm, path, corpus, seen)
-    log(f"{path}: read; making rows")
-    return vectorise(comm, corpus, options, like)
+    check_fields(task, corpus, seen)
+    task.log(f"{path}: read; making rows")
+    return vectorise(task, corpus)
 
 
 @mpi.collective
-def check_fields(comm: mpi.Comm, path: Path, corpus: Corpus, seen: Seen) -> None:
-    """Collective over `comm`. Raises DataError for a field that no document has."""
-    _, (n_documents, *counts) = mpi.exclusive_sum(comm, [corpus.n_rows, *seen.counts])
+def check_fields(task: Conversion, corpus: Corpus, seen: Seen) -> None:
+    """Collective. Raises DataError for a field to learn that no document has."""
+    if task.like is not None or corpus.fields == PLAIN:
+        return
+    _, (n_documents, *counts) = mpi.exclusive_sum(task.comm, [corpus.n_rows, *seen.counts])
     missing = [field.name for field, count in zip(corpus.fields, counts, strict=True) if not count]
     if missing and n_documents:
-        known = set().union(*comm.allgather(seen.keys)) - set(OTHER_KEYS) - set(missing)
+        known = set().union(*task.comm.allgather(seen.keys)) - set(OTHER_KEYS) - set(missing)
         hint = nearest(missing[0], sorted(known)[:SOME_KEYS])
-        raise DataError(f"{path}: --fields {missing[0]}: no document has a value of it; {hint}".rstrip("; "))
-
-
-def _add_block(corpus: Corpus, path: Path, offset: int, block: bytes, first_line: int, seen: Seen) -> None:
-    """Add the documents of a block of lines, the first of which is `first_line` of this rank's.
-    Raises DataError, OSError.
-    """
-    for number, line in enumerate(BytesIO(block)):
-        if not line or line.isspace():
-            continue
-        try:
-            document = parse(line, corpus.fields, seen.keys)
-        except ValueError as error:
-            raise DataError(f"{path}: line {lines_before(path, offset) + number + 1}: {error}") from None
-        corpus.add(*document, line=first_line + number)
-        for place, values in enumerate(document.values):
-            seen.counts[place] += bool(values)
+        raise DataError(f"{task.what}: --fields {missing[0]}: no document has a value of it; {hint}".rstrip("; "))

@@ -1,11 +1,10 @@
-"""Counts of keys that do not fit memory: added up run by run, and merged over runs and ranks one
-range of keys a rank at a time.
-"""
+"""Counts of keys that do not fit memory: added up by run, merged over ranks by ranges of keys."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,7 +15,8 @@ RUN_KEYS = 1 << 20  # keys that wait in memory for a run
 RANGE_KEYS = 1 << 19  # keys of a range, of all runs and ranks together
 CHUNK_KEYS = 1 << 12  # read together from a run
 SAMPLE = 1 << 9  # of so many keys of a run one says where ranges begin
-NO_END = np.iinfo(np.int64).max
+NO_END = int(np.iinfo(np.int64).max)
+T = TypeVar("T")
 
 
 def summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -26,9 +26,7 @@ def summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 class KeyRuns:
-    """This rank's keys (int64) and counts, outside of memory; a key may be added any number of
-    times. Local; raises OSError.
-    """
+    """This rank's keys (int64, may repeat) and counts, outside of memory. Local; raises OSError."""
 
     def __init__(self, scratch: Path) -> None:
         self.keys, self.counts, self.bounds = Spool(scratch, np.int64), Spool(scratch, np.int64), [0]
@@ -75,27 +73,23 @@ class _KeyCursor:
 
 
 @mpi.collective
-def _range_ends(comm: mpi.Comm, runs: KeyRuns) -> list[int]:
-    """Collective over `comm`. The first keys behind each range, a multiple of the number of
-    ranks.
-    """
-    _, (total,) = mpi.exclusive_sum(comm, [runs.keys.size])
-    samples = np.sort(np.concatenate(mpi.allgather_arrays(comm, runs.samples)))
-    n_ranges = comm.size * math.ceil(max(1, int(total)) / RANGE_KEYS / comm.size)
-    ends = samples[np.arange(1, n_ranges) * samples.size // n_ranges].tolist() if samples.size else []
-    return ends + [NO_END] * (n_ranges - len(ends))
+def range_ends(comm: mpi.Comm, n: int, per_range: int, samples: list[T], last: T) -> list[T]:
+    """Collective over `comm`. What is behind ranges of n items, by sorted `samples`, or `last`."""
+    _, (total,) = mpi.exclusive_sum(comm, [n])
+    n_ranges = comm.size * math.ceil(max(1, int(total)) / per_range / comm.size)
+    ends = [samples[number * len(samples) // n_ranges] for number in range(1, n_ranges)] if samples else []
+    return ends + [last] * (n_ranges - len(ends))
 
 
 @mpi.collective
 def merge_keys(comm: mpi.Comm, runs: KeyRuns, least: int) -> tuple[np.ndarray, np.ndarray]:
-    """Collective over `comm`. The keys whose counts add up to at least `least` over all ranks,
-    sorted, and the sums.
-    """
+    """Collective over `comm`. The sorted keys of all ranks with sums from `least` on; the sums."""
     with mpi.agreed(comm, "merging terms"):
         runs.close()
     nothing = np.zeros(0, dtype=np.int64)
     kept, sums = [nothing], [nothing]
-    ends = _range_ends(comm, runs)
+    samples: list[int] = np.sort(np.concatenate(mpi.allgather_arrays(comm, runs.samples))).tolist()
+    ends = range_ends(comm, runs.keys.size, RANGE_KEYS, samples, NO_END)
     cursors = [_KeyCursor(runs, *bounds) for bounds in zip(runs.bounds[:-1], runs.bounds[1:], strict=True)]
     for first in range(0, len(ends), comm.size):
         with mpi.agreed(comm, "merging terms"):

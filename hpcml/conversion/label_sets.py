@@ -7,27 +7,23 @@ be judged on all that the rows have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.like import Like
-from hpcml.conversion.part import Labels
+from hpcml.conversion.conversion import Like
+from hpcml.conversion.part import Labels, WaitingRows
 from hpcml.conversion.vocabulary import merge_terms
-from hpcml.files.spool import SLICE, Spool
+from hpcml.files.spool import SLICE
 
 
 class LabelColumns:
-    """The columns of labels by name, the same on all ranks: first those of the dataset, behind
-    them those of unknown labels.
-    """
+    """The columns of labels by name, equal on all ranks: the dataset's, then the unknown ones."""
 
     def __init__(self, names: Sequence[str], like: Like | None) -> None:
-        """`names`: all labels that rows have (without `like`: all that the source names), in
-        order, on any rank. Local.
-        """
+        """`names`: all labels that rows (without `like`: the source) have, in order. Local."""
         self._renamed = {} if like is None else like.renamed
         names = self._now(names)
         known = names if like is None else like.label_names
@@ -47,66 +43,48 @@ class LabelColumns:
 
 @mpi.collective
 def label_columns(comm: mpi.Comm, found: Sequence[str], like: Like | None) -> LabelColumns:
-    """Collective over `comm`. The columns of the labels that rows of any rank have; new ones in
-    code-point order.
-    """
-    return LabelColumns(merge_terms(comm, found, np.ones(len(found), dtype=np.int64), 1), like)
+    """Collective over `comm`. The columns of all ranks' labels; new ones in code-point order."""
+    return LabelColumns(merge_terms(comm, found), like)
 
 
-def waiting_label_sets(
-    columns: LabelColumns, indptr: Spool, entries: Spool, columns_of: Callable[[np.ndarray], np.ndarray], scratch: Path
-) -> Labels:
-    """The label sets of rows whose entries wait in a spool; `columns_of` says the column of each
-    (-1: none). Raises OSError.
-    """
+def numbering() -> defaultdict[str, int]:
+    """A dictionary that numbers names in the order in which they are first looked up."""
+    numbers: defaultdict[str, int] = defaultdict(int)
+    numbers.default_factory = numbers.__len__
+    return numbers
+
+
+def waiting_label_sets(columns: LabelColumns, waiting: WaitingRows, names: Iterable[str]) -> Labels:
+    """The label sets of rows whose labels wait, as places in `names`. Raises OSError."""
+    column_of = columns.of(names)
     kinds = [columns.names, *([columns.unknown] if columns.unknown else [])]
-    waiting = [_Waiting(scratch) for _ in kinds]
-    begin, last = 0, indptr.size - 1
-    while begin < last:
-        ends = indptr[begin : begin + 1 + SLICE]
+    grown = [WaitingRows(waiting.scratch) for _ in kinds]
+    begin = 0
+    while begin < waiting.n_rows:
+        ends = waiting.indptr[begin : begin + 1 + SLICE]
         ends = ends[: max(2, int(np.searchsorted(ends, ends[0] + SLICE, side="right")))]
-        some = label_sets(columns.names, np.diff(ends), columns_of(entries[ends[0] : ends[-1]]), columns.unknown)
-        for sets, found in zip(waiting, some.sets.values(), strict=True):
-            sets.add(found)
+        some = label_sets(columns.names, np.diff(ends), column_of[waiting.indices[ends[0] : ends[-1]]], columns.unknown)
+        for rows, found in zip(grown, some.sets.values(), strict=True):
+            rows.add(np.diff(found.indptr), np.asarray(found.indices))
         begin += ends.size - 1
-    labels, *unknown = (Labels(names, sets.indptr, sets.indices) for names, sets in zip(kinds, waiting, strict=True))
+    labels, *unknown = (Labels(names, rows.indptr, rows.indices) for names, rows in zip(kinds, grown, strict=True))
     labels.unknown = unknown[0] if unknown else None
     return labels
 
 
-class _Waiting:
-    """Label sets that grow outside of memory; every method raises OSError."""
-
-    def __init__(self, scratch: Path) -> None:
-        self.indptr, self.indices = Spool(scratch, np.int64), Spool(scratch, np.int64)
-        self.indptr.append(np.zeros(1, dtype=np.int64))
-
-    def add(self, labels: Labels) -> None:
-        """Append the label sets of rows."""
-        self.indptr.append(self.indices.size + np.asarray(labels.indptr)[1:])
-        self.indices.append(np.asarray(labels.indices))
-
-
 def label_sets(names: list[str], lengths: np.ndarray, columns: np.ndarray, unknown: Sequence[str] = ()) -> Labels:
-    """Label sets from each row's number of entries and the entries' columns in any order: those of
-    `names`, then of `unknown`.
-
-    What has column -1 is left out.
-    """
+    """Label sets by rows' numbers of entries and columns, of `names`, then `unknown`; -1: none."""
     rows = np.repeat(np.arange(lengths.size), lengths)
     some = columns >= 0
     width = max(1, len(names) + len(unknown))
     entries = np.sort(rows[some] * width + columns[some])
     entries = entries[np.diff(entries, prepend=-1) > 0]
-    labels = _between(entries, lengths.size, width, 0, names)
-    labels.unknown = _between(entries, lengths.size, width, len(names), list(unknown)) if unknown else None
+
+    def between(first: int, names: list[str]) -> Labels:
+        columns = entries % width
+        some = (columns >= first) & (columns < first + len(names))
+        return Labels(names, np.searchsorted(entries[some], np.arange(lengths.size + 1) * width), columns[some] - first)
+
+    labels = between(0, names)
+    labels.unknown = between(len(names), list(unknown)) if unknown else None
     return labels
-
-
-def _between(entries: np.ndarray, n_rows: int, width: int, first: int, names: list[str]) -> Labels:
-    """The label sets of the columns first, first + 1, ..., one for each name, from ascending
-    entries row · width + column.
-    """
-    columns = entries % width
-    some = (columns >= first) & (columns < first + len(names))
-    return Labels(names, np.searchsorted(entries[some], np.arange(n_rows + 1) * width), columns[some] - first)

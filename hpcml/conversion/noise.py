@@ -1,6 +1,4 @@
-"""Wrong labels on purpose, for experiments: by draws keyed by the global row, so the same on any
-number of ranks.
-"""
+"""Wrong labels for experiments, drawn by the global row: the same on any number of ranks."""
 
 from __future__ import annotations
 
@@ -12,12 +10,6 @@ from hpcml.conversion.part import Labels, Part
 from hpcml.errors import ConfigError
 from hpcml.partition import offsets
 from hpcml.rng import uniform
-
-
-def check_noise(share: float) -> None:
-    """Raise ConfigError unless 0 < share < 1."""
-    if not 0 < share < 1:
-        raise ConfigError(f"--label-noise {share}: expected a number between 0 and 1")
 
 
 def noisy_rows(seed: int, share: float, rows: np.ndarray) -> np.ndarray:
@@ -33,18 +25,17 @@ def other_label(seed: int, n_labels: int, labels: np.ndarray, rows: np.ndarray) 
 
 @mpi.collective
 def add_label_noise(comm: mpi.Comm, part: Part, options: ConvertOptions) -> int:
-    """Collective over `comm`. Change the class of about the share `options.label_noise` of the
-    training rows; return how many.
+    """Collective over `comm`. Change the class of a share of the training rows; return how many.
 
-    Training rows are those of the split train, or all if there is no split. A single label is given
-    or taken away; of several labels, of which each row must have exactly one, it becomes another.
+    Training rows are those of the split train, or all without splits. A single label is given or
+    taken away; of several labels, of which each row must have exactly one, it becomes another.
     Raises ConfigError if a row has none or several, or if there are splits but no train.
     """
     share, labels = options.label_noise, part.labels
-    if part.split_names and "train" not in part.split_names:
-        raise ConfigError(f"--label-noise {share}: of the splits ({', '.join(part.split_names)}) none is train; leave it out")
-    (first,), _ = mpi.exclusive_sum(comm, [part.n_rows])
-    rows = np.arange(first, first + part.n_rows)
+    if part.splits.names and "train" not in part.splits.names:
+        raise ConfigError(f"--label-noise {share}: of the splits ({', '.join(part.splits.names)}) none is train; leave it out")
+    (first,), _ = mpi.exclusive_sum(comm, [part.rows.n_rows])
+    rows = np.arange(first, first + part.rows.n_rows)
     indptr, indices = np.asarray(labels.indptr), np.asarray(labels.indices)
     lengths = np.diff(indptr)
     with mpi.agreed(comm, "adding label noise"):
@@ -54,9 +45,7 @@ def add_label_noise(comm: mpi.Comm, part: Part, options: ConvertOptions) -> int:
                 f"--label-noise {share}: row {rows[wrong[0]]} (from 0) has {lengths[wrong[0]]} of {len(labels.names)} labels, but "
                 "expected exactly one in each row; leave it out"
             )
-    noisy = noisy_rows(options.seed, share, rows)
-    if part.split_names:
-        noisy &= part.split == part.split_names.index("train")
+    noisy = noisy_rows(options.seed, share, rows) & part.splits.training
     if len(labels.names) == 1:
         has = (lengths == 1) ^ noisy
         indptr, indices = offsets(has), np.zeros(np.count_nonzero(has), dtype=np.int64)

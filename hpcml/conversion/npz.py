@@ -1,5 +1,4 @@
-"""Matrices in numpy's files: X as scipy saves it (or a dense array), and labels from a second file
-or from the same one.
+"""Matrices in numpy's files: X as scipy saves it, or dense; labels from there or a second file.
 
 A file that holds both has X as `data`, `indices`, `indptr`, `shape` (or with `X_` before these
 names, or dense as `X`), the labels as `y` (one of each row), as `Y` (rows × labels, 0 and 1), or as
@@ -17,29 +16,25 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.csr_source import csr_blocks
-from hpcml.conversion.like import Like
-from hpcml.conversion.name_files import check_distinct, read_names
-from hpcml.conversion.number_rows import NumberRows, NumberSlice, columns_like, find_unfit, finish
+from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
+from hpcml.conversion.source_lines import check_distinct, decoded, placed, read_names
 from hpcml.conversion.split import check_split_name
 from hpcml.data.svmlight import label_name
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import line_limit, open_plain
-from hpcml.files.npz import NPY, ZIP, Arrays, ArrayStream
+from hpcml.files.npz import NPY, ZIP, Arrays
 from hpcml.files.opening import open_regular
-from hpcml.log import Log, is_unicode
-from hpcml.partition import even_bounds
+from hpcml.log import is_unicode
 
 CSR = ("data", "indices", "indptr", "shape")
-DENSE = 1 << 20  # numbers of a dense matrix that are looked at together
+SOME = 1 << 20  # entries of a list that are looked at together
 
 
 class MatrixParts(NamedTuple):
-    """Where a matrix lies in a file: the name of each part of a CSR matrix (`dense` is then
-    None), or of a dense array.
-    """
+    """Where a matrix lies in a file: the names of its CSR parts, or of a dense array."""
 
     parts: dict[str, str]
     dense: str | None
@@ -47,9 +42,7 @@ class MatrixParts(NamedTuple):
 
 
 def find_matrix(arrays: Arrays, name: str) -> MatrixParts | None:
-    """The matrix `name` ("X", "Y") of a file, None if there is none. Raises DataError for one in
-    another form than CSR.
-    """
+    """The matrix `name` ("X", "Y") of a file, None without. Raises DataError for other forms."""
     names = arrays.names
     for prefix in (f"{name}_", ""):
         parts = {part: f"{prefix}{part}" for part in CSR}
@@ -84,123 +77,107 @@ def _text(value: np.ndarray) -> str:
 
 def matrix_blocks(arrays: Arrays, layout: MatrixParts, begin: int, end: int, zero: bool) -> Iterator[NumberSlice]:
     """Rows begin..end of a matrix. Raises DataError that names the row."""
-
-    if layout.dense is not None:
-        with arrays.open(layout.dense) as stream:
-            yield from _dense_blocks(arrays.path, stream, begin, end, zero)
-        return
+    path, n_columns = arrays.path, layout.shape[1]
     with ExitStack() as stack:
+        if layout.dense is not None:
+            stream = stack.enter_context(arrays.open(layout.dense))
+            if stream.dtype.kind not in "biuf":
+                raise DataError(f"{path}: {stream.name} holds no numbers")
+
+            def wrong(row: int, column: int, value: float) -> str:
+                return f"{path}: row {row + 1}: column {column + 1}: value {value:g}, {FINITE}"
+
+            yield from dense_blocks(stream.read, (begin, end), n_columns, zero, wrong)
+            return
         streams = {part: stack.enter_context(arrays.open(layout.parts[part])) for part in ("indptr", "indices")}
         if layout.parts["data"] in arrays.names:
             streams["data"] = stack.enter_context(arrays.open(layout.parts["data"]))
-        yield from _csr_blocks(arrays.path, streams, layout, begin, end, zero)
+        indptr, n_rows = streams["indptr"], layout.shape[0]
+        if indptr.shape != (n_rows + 1,) or indptr.dtype.kind not in "iu":
+            raise DataError(f"{path}: {indptr.name} has {indptr.n_rows} entries, but expected {n_rows + 1} whole numbers")
+        ends = indptr.read(begin, end + 1).astype(np.int64)
+        if ends[0] < 0:
+            raise DataError(f"{path}: row {begin + 1}: indptr is negative")
 
+        def take(part: str, first: int, last: int) -> np.ndarray:
+            return streams[part].read(first, last) if part in streams else np.ones(last - first)
 
-def _csr_blocks(
-    path: Path, streams: dict[str, ArrayStream], layout: MatrixParts, begin: int, end: int, zero: bool
-) -> Iterator[NumberSlice]:
-    indptr = streams["indptr"]
-    if indptr.shape != (layout.shape[0] + 1,) or indptr.dtype.kind not in "iu":
-        raise DataError(f"{path}: {indptr.name} has {indptr.n_rows} entries, but expected {layout.shape[0] + 1} whole numbers")
-    ends = indptr.read(begin, end + 1).astype(np.int64)
-    if ends[0] < 0:
-        raise DataError(f"{path}: row {begin + 1}: indptr is negative")
-
-    def take(part: str, first: int, last: int) -> np.ndarray:
-        return streams[part].read(first, last) if part in streams else np.ones(last - first)
-
-    yield from csr_blocks(take, ends, begin, layout.shape[1], str(path), zero)
-
-
-def _dense_blocks(path: Path, stream: ArrayStream, begin: int, end: int, zero: bool) -> Iterator[NumberSlice]:
-    step = max(1, DENSE // max(1, stream.shape[1]))
-    for low in range(begin, end, step):
-        if stream.dtype.kind not in "biuf":
-            raise DataError(f"{path}: {stream.name} holds no numbers")
-        values = stream.read(low, min(low + step, end)).astype(np.float64)
-        if zero:
-            values[np.isnan(values)] = 0
-        if (place := find_unfit(values.reshape(-1))) >= 0:
-            row, column = divmod(place, stream.shape[1])
-            where, value = f"{path}: row {low + row + 1}: column {column + 1}", values[row, column]
-            raise DataError(f"{where}: value {value:g}, but expected a finite number that float32 can hold")
-        yield NumberSlice.of_dense(values)
-
-
-@mpi.collective
-def read_npz(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's even share of the rows. Raises DataError that
-    names file and row.
-    """
-    path, labels_path = inputs[0], inputs[-1] if len(inputs) > 1 else None
-    layout, labels = MatrixParts({}, None, (0, 0)), _Labels("", None)
-    own: dict[str, list[str] | None] = {}
-    with mpi.agreed(comm, f"reading {path}"):
-        if comm.rank == 0:
-            with Arrays(path) as arrays:
-                found = find_matrix(arrays, "X")
-                if found is None:
-                    raise DataError(
-                        f"{path}: no matrix X; expected what scipy.sparse.save_npz makes, or a dense array of rows × features"
-                    )
-                layout = found
-                own = {name: _strings(arrays, name) for name in ("feature_names", "label_names")}
-                labels = _find_labels(path, labels_path, arrays, options)
-    layout, labels, own = comm.bcast(layout), comm.bcast(labels), comm.bcast(own)
-    n_rows, n_features = layout.shape
-    feature_names = read_names(comm, options.feature_names, n_features, "features") or own["feature_names"]
-    n_labels = 0 if labels.layout is None else labels.layout.shape[1]
-    if options.label_names is not None and labels.layout is None:
-        raise ConfigError(f"--label-names {options.label_names}: the labels have names of their own; leave it out")
-    label_names = read_names(comm, options.label_names, n_labels, "labels") or own["label_names"]
-    begin, end = even_bounds(n_rows, comm.size)[comm.rank : comm.rank + 2].tolist()
-    with mpi.agreed(comm, f"reading {path}"), Arrays(path) as arrays:
-        _check_names(path, feature_names, n_features, label_names, n_labels)
-        column_of, width, names = columns_like(like, feature_names, n_features, str(path))
-        rows = NumberRows(scratch, column_of, with_ids="row_ids" in arrays.names)
-        for block in matrix_blocks(arrays, layout, begin, end, options.missing_as_zero):
-            rows.add(block)
-        _add_names(arrays, rows, begin, end, n_rows)
-        for some in _label_blocks(labels_path or path, labels, begin, end, n_rows, options):
-            if isinstance(some, NumberSlice):
-                rows.add_labels(some.lengths, some.indices)
-            else:
-                rows.add_named(some)
-    log(f"{path}: read")
-    by_number = None if labels.layout is None else label_names or [str(label) for label in range(n_labels)]
-    return finish(comm, rows, options, like, width, names, by_number)
+        yield from csr_blocks(take, ends, begin, n_columns, str(path), zero)
 
 
 class _Labels(NamedTuple):
-    """Where labels are: in a matrix (`layout`), in a list of the name `listed`, or in a text
-    file (neither).
-    """
+    """Where labels are: in the matrix `layout`, in the list `listed`, or (neither) in a text."""
 
-    kind: str
-    layout: MatrixParts | None
-    listed: str = ""
+    layout: MatrixParts | None = None
+    listed: str | None = None
+
+
+class _Layout(NamedTuple):
+    """Where the parts of a file are, and the names that it has of features and labels."""
+
+    X: MatrixParts
+    labels: _Labels
+    feature_names: list[str] | None
+    label_names: list[str] | None
+
+
+def _describe(path: Path, labels_path: Path | None, options: ConvertOptions) -> _Layout:
+    """Where what is. Raises ConfigError, DataError, OSError."""
+    with Arrays(path) as arrays:
+        found = find_matrix(arrays, "X")
+        if found is None:
+            raise DataError(f"{path}: no matrix X; expected what scipy.sparse.save_npz makes, or a dense array of rows × features")
+        names = [_strings(arrays, name) for name in ("feature_names", "label_names")]
+        return _Layout(found, _find_labels(path, labels_path, arrays, options), *names)
+
+
+@mpi.collective
+def read_npz(task: Conversion) -> Part:
+    """Collective. Read an even share of the rows. Raises DataError with the row."""
+    path, labels_path, options = task.inputs[0], task.inputs[1] if len(task.inputs) > 1 else None, task.options
+    found = task.from_root(lambda: _describe(path, labels_path, options))
+    labels, (n_rows, n_features) = found.labels, found.X.shape
+    feature_names = read_names(task.comm, options.feature_names, n_features, "features") or found.feature_names
+    n_labels = 0 if labels.layout is None else labels.layout.shape[1]
+    if options.label_names is not None and labels.layout is None:
+        raise ConfigError(f"--label-names {options.label_names}: the labels have names of their own; leave it out")
+    label_names = read_names(task.comm, options.label_names, n_labels, "labels") or found.label_names
+    begin, end = task.share(n_rows)
+    with task.reading(), Arrays(path) as arrays:
+        _check_names(path, feature_names, n_features, label_names, n_labels)
+        rows = NumberRows(task, feature_names, n_features, with_ids="row_ids" in arrays.names)
+        for block in matrix_blocks(arrays, found.X, begin, end, options.missing_as_zero):
+            rows.add(block)
+        _add_names(arrays, rows, begin, end, n_rows)
+        if labels == _Labels():
+            for some in _text_labels(labels_path, begin, end, n_rows, options):
+                rows.add_named(some)
+        else:
+            _add_labels(labels_path or path, labels, rows, begin, end, n_rows)
+    task.log(f"{path}: read")
+    return finish(task, rows, None if labels.layout is None else label_names or [str(label) for label in range(n_labels)])
 
 
 def _find_labels(path: Path, labels_path: Path | None, arrays: Arrays, options: ConvertOptions) -> _Labels:
     """Where the labels are. Raises ConfigError, DataError, OSError."""
     if labels_path is None:
         if (found := find_matrix(arrays, "Y")) is not None:
-            return _Labels("matrix", found)
+            return _Labels(found)
         if "y" not in arrays.names:
             raise DataError(f"{path}: no labels (y, or Y); name a second file that has them: hpcml convert npz {path.name} LABELS")
-        return _Labels("list", None, "y")
+        return _Labels(listed="y")
     with open_regular(labels_path) as file:
         head = file.read(6)
     if head != NPY and not head.startswith(ZIP):
-        return _Labels("text", None)
+        return _Labels()
     if options.label_separator is not None:
         raise ConfigError(f"--label-separator is for labels in a text file, but {labels_path} has an array; leave it out")
     with Arrays(labels_path) as others:
         if (found := find_matrix(others, "Y") or find_matrix(others, "X")) is not None:
-            return _Labels("matrix", found)
+            return _Labels(found)
         for name in ("", "y"):
             if name in others.names:
-                return _Labels("list", None, name)
+                return _Labels(listed=name)
     raise DataError(f"{labels_path}: no labels; expected a matrix of rows × labels, or y with one label of each row")
 
 
@@ -242,47 +219,39 @@ def _add_names(arrays: Arrays, rows: NumberRows, begin: int, end: int, n_rows: i
         with arrays.open(name) as stream:
             if stream.shape != (n_rows,):
                 raise DataError(f"{arrays.path}: array {name} has {stream.n_rows} entries, but X has {n_rows} rows")
-            for low in range(begin, end, DENSE):
-                found = stream.read(low, min(low + DENSE, end))
+            for low in range(begin, end, SOME):
+                found = stream.read(low, min(low + SOME, end))
                 if name == "row_ids" and found.dtype.kind in "iu":
                     found = found.astype(str)
                 values = _decoded(arrays.path, name, found)
                 if name == "row_ids":
-                    rows.add_ids(values, low - begin)
+                    rows.add_ids(values)
                 else:
                     for number, value in enumerate(values):
-                        try:
+                        with placed(f"{arrays.path}: row {low + number + 1}"):
                             check_split_name(value)
-                        except ValueError as error:
-                            raise DataError(f"{arrays.path}: row {low + number + 1}: {error}") from None
                     rows.add_splits(values)
 
 
-def _label_blocks(
-    path: Path, labels: _Labels, begin: int, end: int, n_rows: int, options: ConvertOptions
-) -> Iterator[NumberSlice | list[list[str]]]:
+def _add_labels(path: Path, labels: _Labels, rows: NumberRows, begin: int, end: int, n_rows: int) -> None:
     """The labels of rows begin..end: columns of the matrix, or names. Raises DataError, OSError."""
-    if labels.kind == "text":
-        yield from _text_labels(path, begin, end, n_rows, options)
-        return
     with Arrays(path) as arrays:
-        if labels.layout is not None:
-            if labels.layout.shape[0] != n_rows:
-                raise DataError(f"{path}: the labels have {labels.layout.shape[0]} rows, but X has {n_rows}")
-            at = begin
-            for block in matrix_blocks(arrays, labels.layout, begin, end, False):
-                if (block.data != 1).any():
-                    wrong = int(np.argmax(block.data != 1))
-                    row = at + int(np.searchsorted(np.cumsum(block.lengths), wrong, side="right"))
-                    raise DataError(f"{path}: row {row + 1}: {block.data[wrong]:g} as a label, but expected 0 or 1")
-                at += block.lengths.size
-                yield block
+        if labels.layout is None:
+            with arrays.open(labels.listed) as stream:
+                if stream.shape != (n_rows,):
+                    raise DataError(f"{path}: the labels are {' × '.join(map(str, stream.shape))}, but X has {n_rows} rows")
+                for low in range(begin, end, SOME):
+                    names = _names(path, stream.read(low, min(low + SOME, end)), low)
+                    rows.add_named([[name] if name else [] for name in names])
             return
-        with arrays.open(labels.listed) as stream:
-            if stream.shape != (n_rows,):
-                raise DataError(f"{path}: the labels are {' × '.join(map(str, stream.shape))}, but X has {n_rows} rows")
-            for low in range(begin, end, DENSE):
-                yield [[name] if name else [] for name in _names(path, stream.read(low, min(low + DENSE, end)), low)]
+        if labels.layout.shape[0] != n_rows:
+            raise DataError(f"{path}: the labels have {labels.layout.shape[0]} rows, but X has {n_rows}")
+        for block in matrix_blocks(arrays, labels.layout, begin, end, False):
+            if (block.data != 1).any():
+                wrong = int(np.argmax(block.data != 1))
+                row = begin + rows.labels.n_rows + int(np.searchsorted(np.cumsum(block.lengths), wrong, side="right"))
+                raise DataError(f"{path}: row {row + 1}: {block.data[wrong]:g} as a label, but expected 0 or 1")
+            rows.labels.add(block.lengths, block.indices)
 
 
 def _names(path: Path, values: np.ndarray, first: int) -> list[str]:
@@ -297,29 +266,19 @@ def _names(path: Path, values: np.ndarray, first: int) -> list[str]:
         row = int(np.argmax(wrong))
         where = f"{path}: row {first + row + 1}: label {values[row]:g}"
         raise DataError(f"{where}, but a label is a name or a whole number; make classes of quantities")
-    return (
-        [label_name(value) for value in values.astype(np.float64).tolist()]
-        if values.dtype.kind == "f"
-        else values.astype(str).tolist()
-    )
+    return list(map(label_name, values.tolist())) if values.dtype.kind == "f" else values.astype(str).tolist()
 
 
 def _text_labels(path: Path, begin: int, end: int, n_rows: int, options: ConvertOptions) -> Iterator[list[list[str]]]:
-    """The labels on lines begin..end of a text file with a line for each row. Raises DataError,
-    OSError.
-    """
+    """The labels on lines begin..end of a text, one for each row. Raises DataError, OSError."""
     max_line, some, row = line_limit(None), [], 0
     with open_plain(path) as file:
         while line := file.readline(max_line + 1):
             if begin <= row < end:
                 if len(line) > max_line:
                     raise DataError(f"{path}: line {row + 1}: longer than {max_line >> 20} MiB; mend it")
-                try:
-                    text = line.decode().strip()
-                except UnicodeDecodeError as error:
-                    raise DataError(
-                        f"{path}: line {row + 1}: byte {error.start + 1} is not UTF-8; save the file as UTF-8"
-                    ) from None
+                with placed(f"{path}: line {row + 1}"):
+                    text = decoded(line).strip()
                 if "\0" in text:
                     raise DataError(f"{path}: line {row + 1}: a NUL, which cannot be stored; remove it")
                 parts = [text] if options.label_separator is None else text.split(options.label_separator)

@@ -1,43 +1,46 @@
-"""Rows of numbers on their way to a dataset: they grow block by block and wait outside of
-memory.
-"""
+"""Rows of numbers on their way to a dataset: they grow by blocks and wait outside of memory."""
 
 from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.label_sets import LabelColumns, label_columns, waiting_label_sets
-from hpcml.conversion.like import Like
-from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.part import Part
-from hpcml.conversion.row_ids import RowIds
+from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.label_sets import LabelColumns, label_columns, numbering, waiting_label_sets
+from hpcml.conversion.part import Part, RowIds, WaitingRows
 from hpcml.conversion.split import row_splits
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.hdf5 import Strings
 from hpcml.files.spool import Spool, slices
 
 LARGEST = float(np.finfo(np.float32).max)
+VALUES = 1 << 20  # of a matrix that are looked at together
+FINITE = "but expected a finite number that float32 can hold"
+Wrong = Callable[[int, int, float], str]  # (row, column, value) -> what is wrong
+Take = Callable[[str, int, int], np.ndarray]  # (part of a matrix, begin, end) -> entries; each part is read in order
+ColumnOf = Callable[[np.ndarray], np.ndarray]  # the columns of features, -1 for none
 
 
 class NumberSlice(NamedTuple):
-    """Some rows of X: values per row, their features from 0, ascending, and the values (float32,
-    none is 0).
-    """
+    """Some rows of X: values per row, ascending features from 0, values (float32, none is 0)."""
 
     lengths: np.ndarray
     indices: np.ndarray
     data: np.ndarray
 
     @classmethod
-    def of_dense(cls, values: np.ndarray) -> NumberSlice:
-        """The rows of an array (rows × features)."""
+    def of_dense(cls, values: np.ndarray, zero: bool, wrong: Wrong) -> NumberSlice:
+        """The rows of an array (float64); `zero`: NaN is 0. Raises DataError by `wrong`."""
+        if zero:
+            values[np.isnan(values)] = 0
+        if (place := find_unfit(values.reshape(-1))) >= 0:
+            row, column = divmod(place, values.shape[1])
+            raise DataError(wrong(row, column, float(values[row, column])))
         with np.errstate(over="ignore"):
             values = values.astype(np.float32)
         rows, columns = np.nonzero(values)
@@ -45,9 +48,7 @@ class NumberSlice(NamedTuple):
 
     @classmethod
     def of_csr(cls, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> NumberSlice:
-        """The rows of a CSR matrix: its features sorted in each row, values of one feature added
-        up, zeros left out.
-        """
+        """The rows of a CSR matrix, sorted; values of one feature added up, zeros left out."""
         lengths = np.diff(indptr)
         rows = np.repeat(np.arange(lengths.size), lengths)
         same = rows[1:] == rows[:-1]
@@ -63,44 +64,77 @@ class NumberSlice(NamedTuple):
 
 
 def find_unfit(values: np.ndarray) -> int:
-    """The place of the first number that is not finite or that float32 cannot hold; -1 if there
-    is none.
-    """
+    """The place of the first number that is no finite float32; -1 if there is none."""
     with np.errstate(invalid="ignore"):
         fit = np.abs(values) <= LARGEST
     return -1 if fit.all() else int(np.argmin(fit))
 
 
-class LabelNumbers(dict[str, int]):
-    """Numbers names in the order in which they are first looked up."""
+def dense_blocks(
+    take: Callable[[int, int], np.ndarray], rows: tuple[int, int], n_columns: int, zero: bool, wrong: Wrong
+) -> Iterator[NumberSlice]:
+    """Rows begin..end of an array of which `take` gives some; as `NumberSlice.of_dense`."""
+    step = max(1, VALUES // max(1, n_columns))
+    for low in range(*rows, step):
 
-    def __missing__(self, name: str) -> int:
-        self[name] = number = len(self)
-        return number
+        def of_row(row: int, column: int, value: float, low: int = low) -> str:
+            return wrong(low + row, column, value)
+
+        yield NumberSlice.of_dense(np.require(take(low, min(low + step, rows[1])), np.float64, "W"), zero, of_row)
+
+
+def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, int]]:
+    """Consecutive ranges of rows with about so many values (at least one row)."""
+    begin, last = 0, indptr.size - 1
+    while begin < last:
+        end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + values, side="right")) - 1)
+        yield begin, min(end, last)
+        begin = min(end, last)
+
+
+def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, what: str, zero: bool) -> Iterator[NumberSlice]:
+    """Rows from `first_row` on; `zero`: NaN is 0. Raises DataError: `what`, the row, and why."""
+    if (np.diff(indptr) < 0).any():
+        raise DataError(f"{what}: row {first_row + int(np.argmax(np.diff(indptr) < 0)) + 1}: indptr goes down")
+    for begin, end in row_pieces(indptr):
+        ends = indptr[begin : end + 1].astype(np.int64)
+        indices, data = take("indices", int(ends[0]), int(ends[-1])), take("data", int(ends[0]), int(ends[-1]))
+        if indices.dtype.kind not in "iu" or data.dtype.kind not in "biuf":
+            raise DataError(f"{what}: its indices are no whole numbers, or its data no numbers")
+        indices = indices.astype(np.int64)
+
+        def row_of(place: int, ends: np.ndarray = ends, begin: int = begin) -> str:
+            return f"{what}: row {first_row + begin + int(np.searchsorted(ends - ends[0], place, side='right'))}"
+
+        bad = (indices < 0) | (indices >= n_columns)
+        if bad.any():
+            place = int(np.argmax(bad))
+            raise DataError(f"{row_of(place)}: index {indices[place]}, but expected 0 to {n_columns - 1}")
+        data = data.astype(np.float64)
+        if zero:
+            data[np.isnan(data)] = 0
+        if (place := find_unfit(data)) >= 0:
+            raise DataError(f"{row_of(place)}: value {data[place]:g}, {FINITE}")
+        yield NumberSlice.of_csr(ends, indices, data)
 
 
 class NumberRows:
-    """This rank's rows: X and the labels of each row as CSR, and the rows' ids and splits if
-    they have any. Local.
-    """
+    """This rank's rows: X and labels as CSR, and ids and splits if there are any. Local."""
 
-    def __init__(self, scratch: Path, column_of: Callable[[np.ndarray], np.ndarray] | None, with_ids: bool = False) -> None:
-        """`column_of`: the column of each feature of the source, -1 for one that is dropped;
-        None: as they are.
-        """
-        self.scratch, self.column_of, self.width, self.dropped, self.n_rows = scratch, column_of, 0, 0, 0
-        self.indptr, self.indices, self.data = Spool(scratch, np.int64), Spool(scratch, np.int64), Spool(scratch, np.float32)
-        self.label_indptr, self.labels = Spool(scratch, np.int64), Spool(scratch, np.int64)
-        self.label_numbers = LabelNumbers()  # of labels that are given by name
-        self.row_ids = RowIds(scratch) if with_ids else None
+    def __init__(
+        self, task: Conversion, names: Sequence[str] | None, n_features: int, with_ids: bool = False, index: type = np.int64
+    ) -> None:
+        """`names` are those of the source's features, if they have any. Raises as `_columns`."""
+        self.column_of, self.n_features, self.feature_names = _columns(task, names, n_features)
+        self.X, self.labels = WaitingRows(task.scratch, index, with_data=True), WaitingRows(task.scratch)
+        self.label_numbers = numbering()  # of labels that are given by name
+        self.row_ids = RowIds(task.scratch) if with_ids else None
+        self.dropped = 0
         self.splits: list[str] | None = None
-        for ends in (self.indptr, self.label_indptr):
-            ends.append(np.zeros(1, dtype=np.int64))
 
     def add(self, block: NumberSlice) -> None:
         """Append rows. Raises OSError."""
         lengths, indices, data = block
-        self.width = max(self.width, int(indices.max(initial=-1)) + 1)
         if self.column_of is not None:
             rows, columns = np.repeat(np.arange(lengths.size), lengths), self.column_of(indices)
             keep = columns >= 0
@@ -108,27 +142,17 @@ class NumberRows:
             rows, indices, data = rows[keep], columns[keep], data[keep]
             order = np.lexsort((indices, rows))
             lengths, indices, data = np.bincount(rows, minlength=lengths.size), indices[order], data[order]
-        self.indptr.append(self.indices.size + np.cumsum(lengths))
-        self.indices.append(indices)
-        self.data.append(data)
-        self.n_rows += lengths.size
-
-    def add_labels(self, lengths: np.ndarray, numbers: np.ndarray) -> None:
-        """Append the labels of rows: how many each has, and their numbers. Raises OSError."""
-        self.label_indptr.append(self.labels.size + np.cumsum(lengths))
-        self.labels.append(numbers)
+        self.X.add(lengths, indices, data)
 
     def add_named(self, labels: Sequence[Sequence[str]]) -> None:
         """Append the labels of rows, by name. Raises OSError."""
         numbers = array("q", (self.label_numbers[name] for names in labels for name in names))
-        self.add_labels(np.fromiter(map(len, labels), np.int64, len(labels)), np.array(numbers, dtype=np.int64))
+        self.labels.add(np.fromiter(map(len, labels), np.int64, len(labels)), np.array(numbers, dtype=np.int64))
 
-    def add_ids(self, ids: Sequence[str], first: int) -> None:
-        """Append the names of rows, the first of which is this rank's row `first`; "" is the
-        number of the row from 1.
-        """
+    def add_ids(self, ids: Sequence[str]) -> None:
+        """Append the names of rows; "" is the number of the row, from 1. Raises OSError."""
         if self.row_ids is not None:
-            self.row_ids.extend(ids, range(first, first + len(ids)))
+            self.row_ids.extend(ids, range(len(self.row_ids), len(self.row_ids) + len(ids)))
 
     def add_splits(self, splits: Iterable[str]) -> None:
         """Append the splits of rows, "" for none: of all rows, or never."""
@@ -136,15 +160,13 @@ class NumberRows:
         self.splits.extend(map(sys.intern, splits))
 
 
-def columns_like(
-    like: Like | None, names: Sequence[str] | None, n_features: int, what: str
-) -> tuple[Callable[[np.ndarray], np.ndarray] | None, int, Strings | None]:
-    """How the features of a source become columns, how many columns there are, and their names.
+def _columns(task: Conversion, names: Sequence[str] | None, n_features: int) -> tuple[ColumnOf | None, int, Strings | None]:
+    """The columns of a source's features (None: as they are), how many there are, their names.
 
-    Without `like` they are the same. With it, features are matched by name if the source names
-    them, else by number. Raises ConfigError where only the source has names, DataError where a name
-    stands there twice.
+    With --like they are matched by name if the source names them, else by number. Raises
+    ConfigError where only the source has names, DataError where a name stands there twice.
     """
+    like = task.like
     if like is None:
         return None, n_features, names
     width, known = like.n_features, like.feature_names
@@ -152,11 +174,11 @@ def columns_like(
         return lambda indices: np.where(indices < width, indices, -1), width, known
     if known is None:
         raise ConfigError(
-            f"--like {like.path}: has no names of features, but {what} has; leave --like out, or give it a file with names"
+            f"--like {like.path}: has no names of features, but {task.what} has; leave --like out, or give it a file with names"
         )
     if list(names) == known:
         return None, width, known
-    for found, where in ((names, what), (known, str(like.path))):
+    for found, where in ((names, task.what), (known, like.path)):
         if (twice := repeated(found)) is not None:
             raise DataError(f"{where}: two features have the name {twice!r}, so --like cannot tell them apart; rename one")
     number = {name: column for column, name in enumerate(known)}
@@ -165,51 +187,41 @@ def columns_like(
 
 
 @mpi.collective
-def _in_use(comm: mpi.Comm, rows: NumberRows, names: list[str]) -> list[str]:
+def _in_use(comm: mpi.Comm, labels: Spool, names: list[str]) -> list[str]:
     """Collective over `comm`. Those of the labels that some row has."""
     used = np.zeros(len(names), dtype=np.int64)
     with mpi.agreed(comm, "dividing the rows by labels"):
-        for some in slices(rows.labels.size):
-            used[rows.labels[some]] = 1
+        for some in slices(labels.size):
+            used[labels[some]] = 1
     return [names[number] for number in np.flatnonzero(mpi.allreduce_sum(comm, used)).tolist()]
 
 
 @mpi.collective
 def finish(
-    comm: mpi.Comm,
-    rows: NumberRows,
-    options: ConvertOptions,
-    like: Like | None,
-    n_features: int,
-    feature_names: Strings | None,
-    label_names: Sequence[str] | None,
+    task: Conversion, rows: NumberRows, label_names: Sequence[str] | None = None, columns: LabelColumns | None = None
 ) -> Part:
-    """Collective over `comm`. The rows as a part of a dataset.
+    """Collective. The rows as a part of a dataset. Raises ConfigError for two kinds of splits.
 
     `label_names` are those of labels that were given by number; None: labels were given by name,
-    and get columns in code-point order. Raises ConfigError for --test-share beside splits of the
-    rows.
+    and get these `columns`, or some in code-point order.
     """
-    found = list(rows.label_numbers) if label_names is None else list(label_names)
-    if label_names is None:
-        columns = label_columns(comm, found, like)
-    else:
-        columns = LabelColumns(found if like is None else _in_use(comm, rows, found), like)
-    with mpi.agreed(comm, "dividing the rows by labels"):
-        labels = waiting_label_sets(columns, rows.label_indptr, rows.labels, columns.of(found).__getitem__, rows.scratch)
-    split_names, split = row_splits(comm, rows.n_rows, rows.splits, options)
-    (first,), _ = mpi.exclusive_sum(comm, [rows.n_rows])
+    found = list(rows.label_numbers if label_names is None else label_names)
+    if columns is None and label_names is None:
+        columns = label_columns(task.comm, found, task.like)
+    elif columns is None:
+        columns = LabelColumns(found if task.like is None else _in_use(task.comm, rows.labels.indices, found), task.like)
+    with mpi.agreed(task.comm, "dividing the rows by labels"):
+        labels = waiting_label_sets(columns, rows.labels, found)
+    splits = row_splits(task, rows.X.n_rows, rows.splits)
+    (first,), _ = mpi.exclusive_sum(task.comm, [rows.X.n_rows])
     if rows.row_ids is not None:
         rows.row_ids.lines_above = int(first)
     return Part(
-        indptr=rows.indptr,
-        indices=rows.indices,
-        data=rows.data,
+        rows=rows.X,
         labels=labels,
-        n_features=n_features,
-        split_names=split_names,
-        split=split,
+        n_features=rows.n_features,
+        splits=splits,
         row_ids=rows.row_ids,
-        feature_names=feature_names,
+        feature_names=rows.feature_names,
         dropped=rows.dropped,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,16 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.like import Like
-from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
-from hpcml.conversion.roles import Roles
 from hpcml.conversion.table import import_pyarrow, read_table, wanted
-from hpcml.conversion.table_rows import Batch
+from hpcml.conversion.table_rows import Batch, Roles, numbered
 from hpcml.errors import DataError, repeated
 from hpcml.files.opening import open_regular
-from hpcml.log import Log
-from hpcml.partition import even_bounds
 
 ROWS = 2048  # that are looked at together
 BUFFER = 1 << 20  # bytes of a column that are read at once
@@ -70,23 +66,12 @@ def _described(path: Path) -> _ParquetFile:
 
 
 @mpi.collective
-def read_parquet(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's rows, an even share of all: of the first row group
-    that it needs, and of the last, it passes over the rows of other ranks.
-
-    Raises DataError that names file and row.
-    """
-    files: list[_ParquetFile] = []
-    what = str(inputs[0])
-    with mpi.agreed(comm, f"reading {what}"):
+def read_parquet(task: Conversion) -> Part:
+    """Collective. Read an even share of the rows. Raises DataError that names the row."""
+    with task.reading():
         import_pyarrow("parquet")
-        if comm.rank == 0:
-            files = [_described(path) for path in inputs]
-            for file in files:
-                if strange := set(file.names) ^ set(files[0].names):
-                    raise DataError(f"{file.path}: the columns are not those of {what} ({min(strange)!r} is in one of them only)")
-    files = comm.bcast(files)
-    begin, end = even_bounds(sum(sum(file.groups) for file in files), comm.size)[comm.rank : comm.rank + 2].tolist()
+    files = task.from_root(lambda: _all_described(task.inputs))
+    begin, end = task.share(sum(sum(file.groups) for file in files))
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
         first = 0
@@ -96,11 +81,20 @@ def read_parquet(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, li
                 yield from _batches(file, max(begin - first, 0), min(end, last) - first, wanted(roles, features))
             first = last
 
-    return read_table(comm, what, files[0].names, batches, options, like, log, scratch)
+    return read_table(task, files[0].names, batches)
+
+
+def _all_described(paths: Sequence[Path]) -> list[_ParquetFile]:
+    """The columns and sizes of files of one table. Raises DataError, OSError."""
+    files = [_described(path) for path in paths]
+    for file in files:
+        if strange := set(file.names) ^ set(files[0].names):
+            raise DataError(f"{file.path}: the columns are not those of {paths[0]} ({min(strange)!r} is in one of them only)")
+    return files
 
 
 def _batches(file: _ParquetFile, begin: int, end: int, columns: tuple[list[str], list[str]]) -> Iterator[Batch]:
-    """Rows begin..end of a file. Raises DataError, OSError."""
+    """Rows begin..end of a file, of whole row groups. Raises DataError, OSError."""
     ends = np.cumsum(file.groups)
     groups = [group for group, last in enumerate(ends.tolist()) if begin < last and last - file.groups[group] < end]
     at = int(ends[groups[0]]) - file.groups[groups[0]]
@@ -149,4 +143,4 @@ def _batch(path: Path, first: int, batch: Any, numbers: list[str], others: list[
             columns[name] = batch.column(name).cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
         for name in others:
             columns[name] = batch.column(name).to_pylist()
-    return Batch(batch.num_rows, columns, lambda row: f"{path}: row {first + row + 1}")
+    return Batch(batch.num_rows, columns, numbered(path, first))

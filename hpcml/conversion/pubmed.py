@@ -1,7 +1,6 @@
-"""NLM's PubMed files: citations with their MeSH headings. Baseline and update files in the order
-given make one dataset.
+"""NLM's PubMed files: citations with MeSH headings; baseline and updates make one dataset.
 
-Each rank reads whole files, consecutive ones. Rows are the citations that stay, in the order of the
+Each rank reads consecutive whole files. Rows are the citations that stay, in the order of the
 files.
 """
 
@@ -17,20 +16,18 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion.conversion import Conversion, from_root
 from hpcml.conversion.fields import Field, parse_fields
-from hpcml.conversion.kept_rows import keep_rows
-from hpcml.conversion.like import Like, padded
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.pubmed_xml import Book, Deletion, MeshHeading, Record, entries
 from hpcml.conversion.revisions import Revisions, rows_that_stay
-from hpcml.conversion.split import check_sizes, random_test
+from hpcml.conversion.source_lines import placed
+from hpcml.conversion.split import check_sizes, drawn_test
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
 from hpcml.data.descriptors import Descriptors, share_descriptors
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import line_limit
-from hpcml.log import Log, Progress, plural
-from hpcml.partition import bounds_by_weight, offsets
+from hpcml.log import Progress, plural
 
 # What indexers tick off for every article, by NLM's course for them.
 # fmt: off
@@ -50,9 +47,7 @@ YEARS = re.compile(r"(\d{4})(?:(-)(\d{4})?)?")
 
 
 def parse_years(given: Collection[str]) -> list[range]:
-    """The years of --test-years: "2019", "2017-2019", or "2019-" for all from then on. Raises
-    ConfigError.
-    """
+    """The years of --test-years: "2019", "2017-2019", "2019-" (and later). Raises ConfigError."""
     found = []
     for text in (part.strip() for value in given for part in value.split(",")):
         match = YEARS.fullmatch(text)
@@ -82,10 +77,10 @@ def _check_fields(fields: tuple[Field, ...], like: str) -> None:
 class _Reader:
     """Adds what this rank's files say to a corpus. Local; raises DataError, OSError."""
 
-    def __init__(self, corpus: Corpus, options: ConvertOptions, descriptors: Descriptors | None, scratch: Path) -> None:
-        self.corpus, self.options, self.descriptors = corpus, options, descriptors
-        self.years, self.limit = parse_years(options.test_years), line_limit(options.max_line_mb)
-        self.revisions = Revisions(scratch)
+    def __init__(self, task: Conversion, corpus: Corpus, descriptors: Descriptors | None) -> None:
+        self.corpus, self.options, self.descriptors = corpus, task.options, descriptors
+        self.years, self.limit = parse_years(task.options.test_years), task.max_line
+        self.revisions = Revisions(task.scratch)
         self.year, self.indexing = array("h"), array("B")
         self.titles: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
@@ -94,10 +89,8 @@ class _Reader:
         """Add a file."""
         for entry in entries(path, self.limit):
             if isinstance(entry, Record):
-                try:
+                with placed(f"{path}: PMID {entry.key.pmid}"):
                     self._add(entry)
-                except ValueError as error:
-                    raise DataError(f"{path}: PMID {entry.key.pmid}: {error}") from None
             elif isinstance(entry, Deletion):
                 self.counts["deletions"] += len(entry.keys)
                 for key in entry.keys:
@@ -134,9 +127,7 @@ class _Reader:
 
 
 def _values(record: Record, field: str) -> list[str]:
-    """The values of a field; --fields calls the abstract so, and without it there are title and
-    text.
-    """
+    """The values of a field; the abstract is called so by --fields, else text."""
     if field in ABSTRACT:
         return record.abstract
     value = str(record.year or "") if field == "year" else getattr(record, field)
@@ -144,96 +135,77 @@ def _values(record: Record, field: str) -> list[str]:
 
 
 @mpi.collective
-def read_pubmed(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's files: consecutive ones, with about the same number
-    of bytes on each rank.
-
-    Raises ConfigError for fields that there are not, and splits that would be empty; DataError that
-    names file and record.
-    """
-    corpus = new_corpus(comm, options, like, scratch)
-    _check_fields(corpus.fields, f"--like {options.like}")
-    descriptors = None if options.descriptors is None else share_descriptors(comm, options.descriptors)
-    reader = _Reader(corpus, options, descriptors, scratch)
-    sizes: list[int] = []
-    with mpi.agreed(comm, "looking for the files"):
-        if comm.rank == 0:
-            sizes = [path.stat().st_size for path in inputs]
-    bounds = bounds_by_weight(offsets(comm.bcast(sizes)), comm.size)
-    mine = inputs[int(bounds[comm.rank]) : int(bounds[comm.rank + 1])]
-    progress = Progress(log, "reading files (rank 0)", len(mine))
+def read_pubmed(task: Conversion) -> Part:
+    """Collective. Read consecutive files, about as many bytes. Raises ConfigError, DataError."""
+    corpus, comm, names = new_corpus(task), task.comm, task.options.descriptors
+    _check_fields(corpus.fields, f"--like {task.options.like}")
+    descriptors = None if names is None else share_descriptors(comm, names)
+    reader = _Reader(task, corpus, descriptors)
+    sizes = from_root(comm, "looking for the files", lambda: [path.stat().st_size for path in task.inputs])
+    begin, end = task.share_by_weight(sizes)
+    progress = Progress(task.log, "reading files (rank 0)", end - begin)
     with mpi.agreed(comm, "reading PubMed's files"):
-        for number, path in enumerate(mine):
+        for number, path in enumerate(task.inputs[begin:end]):
             reader.read(path)
             progress.update(number + 1)
     progress.close()
     stays = rows_that_stay(comm, reader.revisions)
     with mpi.agreed(comm, "leaving out what was replaced"):
-        keep_rows(corpus, stays)
-    _tell(comm, reader, stays, len(inputs), log)
-    options = _split(comm, corpus, options, like)
-    part = vectorise(comm, corpus, options, like)
+        corpus.keep(stays)
+    _tell(task, reader, int(np.count_nonzero(stays)))
+    part = vectorise(_with_splits(task, corpus), corpus)
     part.row_numbers = {
         "year": np.frombuffer(reader.year, dtype=np.int16)[stays],
         "indexing": np.frombuffer(reader.indexing, dtype=np.uint8)[stays],
     }
-    part.label_titles = _titles(comm, part.labels.names, reader.titles, descriptors, like)
+    part.label_titles = _titles(task, part.labels.names, reader)
     return part
 
 
 @mpi.collective
-def _tell(comm: mpi.Comm, reader: _Reader, stays: np.ndarray, n_files: int, log: Log) -> None:
-    """Collective over `comm`. Say what was read and what became of it."""
-    other = reader.indexing.count(OTHER_METHOD)
+def _tell(task: Conversion, reader: _Reader, n_rows: int) -> None:
+    """Collective. Say what was read and what became of it."""
     counts = [reader.counts[what] for what in ("records", "deletions", "books")]
-    _, (records, deletions, books, rows, other) = mpi.exclusive_sum(comm, [*counts, int(np.count_nonzero(stays)), other])
+    found = mpi.exclusive_sum(task.comm, [*counts, n_rows, reader.indexing.count(OTHER_METHOD)])
+    records, deletions, books, rows, other = found[1].tolist()
     read = f"{plural(records, 'citation')} and {plural(deletions, 'deletion')}"
-    log(f"{plural(n_files, 'file')}: {read}; making {plural(rows, 'row')}")
+    task.log(f"{plural(len(task.inputs), 'file')}: {read}; making {plural(rows, 'row')}")
     if books:
-        log(f"note: {books:,} articles of books passed over, which have no headings")
+        task.log(f"note: {books:,} articles of books passed over, which have no headings")
     if other:
-        log(f"note: {other:,} citations with an IndexingMethod other than Curated and Automated; taken as indexed by people")
+        task.log(f"note: {other:,} citations with an IndexingMethod other than Curated and Automated; taken as indexed by people")
 
 
 @mpi.collective
-def _split(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Like | None) -> ConvertOptions:
-    """Collective over `comm`. Draw --test-share, check that there are rows to train and to test,
-    and return the other options.
-
-    Raises ConfigError, and DataError without any row to train.
-    """
-    if options.test_share is not None:
+def _with_splits(task: Conversion, corpus: Corpus) -> Conversion:
+    """Collective. Draw --test-share; what is left to do. Raises ConfigError, DataError."""
+    comm, share = task.comm, task.options.test_share
+    if share is not None:
         (first,), _ = mpi.exclusive_sum(comm, [corpus.n_rows])
-        test = random_test(options.seed, options.test_share, np.arange(first, first + corpus.n_rows))
+        test = drawn_test(task.options.seed, share, int(first), corpus.n_rows)
         corpus.splits = [TEST_SPLITS[name] if chosen else name for name, chosen in zip(corpus.splits, test, strict=True)]
     counts = Counter(corpus.splits)
     _, (n_train, n_test, n_rows) = mpi.exclusive_sum(comm, [counts["train"], counts["test"], corpus.n_rows])
-    if options.test_share is not None:
-        check_sizes(int(n_test), int(n_test + n_train), options.test_share)
-    if options.test_years and not n_test:
-        raise ConfigError(f"--test-years {','.join(options.test_years)}: no citation of these years that people indexed")
-    if like is None and not n_train and n_rows:
+    if share is not None:
+        check_sizes(int(n_test), int(n_test + n_train), share)
+    if task.options.test_years and not n_test:
+        raise ConfigError(f"--test-years {','.join(task.options.test_years)}: no citation of these years that people indexed")
+    if task.like is None and not n_train and n_rows:
         raise DataError(
             "no citation to train on: none that people indexed is outside of the test years; --like names a dataset to use"
         )
-    return replace(options, test_share=None)
+    return replace(task, options=replace(task.options, test_share=None))
 
 
 @mpi.collective
-def _titles(
-    comm: mpi.Comm, names: list[str], found: dict[str, str], descriptors: Descriptors | None, like: Like | None
-) -> list[str]:
-    """Collective over `comm`. The heading of each label: by --descriptors, or else --like, or what
-    its last record calls it.
-
-    Raises ConfigError for descriptors that are not those of the labels.
-    """
-    known = set(names)
+def _titles(task: Conversion, names: list[str], reader: _Reader) -> list[str]:
+    """Collective. Headings by --descriptors, --like or the last record. Raises ConfigError."""
+    known, descriptors = set(names), reader.descriptors
     titles: dict[str, str] = {}
-    for of_rank in comm.allgather({ui: name for ui, name in found.items() if ui in known}):
+    for of_rank in task.comm.allgather({ui: name for ui, name in reader.titles.items() if ui in known}):
         titles |= of_rank
-    if like is not None and like.label_titles is not None:
-        titles |= {name: title for name, title in zip(names, padded(like.label_titles, len(names)), strict=True) if title}
+    if task.like is not None and (own := task.like.titles(len(names))) is not None:
+        titles |= {name: title for name, title in zip(names, own, strict=True) if title}
     if descriptors is not None:
         by_file = {name: title for name, title in zip(names, descriptors.titles(names), strict=True) if title}
         if names and not by_file:

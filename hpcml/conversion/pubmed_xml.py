@@ -1,5 +1,4 @@
-"""PubMed XML: the records of a file, and what it deletes, one at a time. Memory is bounded by one
-record.
+"""PubMed XML: records and deletions, one at a time. Memory is bounded by one record.
 
 The elements are those of NLM's PubMed DTD; a file of MEDLINE's older DTD, whose root is
 MedlineCitationSet, has the same records.
@@ -35,9 +34,7 @@ class Key(NamedTuple):
 
 
 class MeshHeading(NamedTuple):
-    """A descriptor of a record: its UI ("" if the file does not say it), its name, and whether
-    it is a major topic.
-    """
+    """A descriptor of a record: its UI ("": not given), its name, whether it is a major topic."""
 
     ui: str
     name: str
@@ -45,9 +42,7 @@ class MeshHeading(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A citation; `year` 0: it says none; `indexing` is the attribute IndexingMethod, "" without
-    it.
-    """
+    """A citation; `year` 0: none; `indexing` is the attribute IndexingMethod, "" without it."""
 
     key: Key
     title: str
@@ -69,11 +64,7 @@ class Book(NamedTuple):
 
 
 def entries(path: Path, limit: int) -> Iterator[Record | Deletion | Book]:
-    """The entries of a file, in its order. No entry may have more than `limit` bytes.
-
-    Raises DataError with the file and the number of the record, ConfigError without lxml, OSError
-    for what the system refuses.
-    """
+    """The entries of a file, of at most `limit` bytes each. Raises ConfigError, DataError."""
     try:
         from lxml.etree import XMLPullParser, XMLSyntaxError
     except ImportError:
@@ -140,9 +131,7 @@ def _reason(error: SyntaxError, done: _Progress) -> str:
 
 
 def _entry(event: str, element: Element, done: _Progress) -> Iterator[Record | Deletion | Book]:
-    """The entry that an event of the parser ends. Elements that have been read are taken out of
-    the tree. Raises DataError.
-    """
+    """The entry that an event ends; what was read leaves the tree. Raises DataError."""
     if not done.has_root:
         root = element.getroottree().getroot().tag
         if root not in ROOTS:
@@ -219,9 +208,7 @@ def _year(article: Element, journal: Element | None) -> int:
 
 
 def _heading(element: Element) -> MeshHeading:
-    """A heading of a record: a major topic if it, or one of its qualifiers, is marked as one.
-    Raises ValueError.
-    """
+    """A heading; a major topic if it or a qualifier is marked as one. Raises ValueError."""
     descriptor = element.find("DescriptorName")
     if descriptor is None:
         raise ValueError("a <MeshHeading> without <DescriptorName>")

@@ -1,5 +1,4 @@
-"""Which version of each citation stays: of all that files say of it, one after another, the last;
-of its versions, the highest.
+"""Which versions of citations stay: the last that files say, and of versions the highest.
 
 What a file says is a key: the PMID, the version, and whether it is deleted. Keys are in the order
 of the files. A part of the PMIDs at a time is sent to the ranks that decide about them, so that
@@ -15,15 +14,14 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.files.spool import Spool, slices
+from hpcml.mpi.routing import Routing
 
 VERSION_BITS = 20
 RANGE_KEYS = 1 << 20  # that a rank decides about together
 
 
 class Revisions:
-    """The records of this rank's files, in their order, outside of memory. Local; raises
-    OSError.
-    """
+    """The records of this rank's files, in order, outside of memory. Local; raises OSError."""
 
     def __init__(self, scratch: Path) -> None:
         self.spool = Spool(scratch, np.int64)
@@ -42,9 +40,7 @@ class Revisions:
 
 
 def staying(keys: np.ndarray) -> np.ndarray:
-    """Flags of the keys (n, in order) that are the last of their version, not deleted, and of
-    their citation's highest version.
-    """
+    """Flags of keys (n, in order): last of its version, not deleted, of the highest version."""
     order = np.argsort(keys >> 1, kind="stable")
     ordered = keys[order]
     last = np.diff(ordered >> 1, append=-1) != 0
@@ -57,9 +53,7 @@ def staying(keys: np.ndarray) -> np.ndarray:
 
 @mpi.collective
 def rows_that_stay(comm: mpi.Comm, revisions: Revisions) -> np.ndarray:
-    """Collective over `comm`. A flag for each of this rank's citations (deletions are none) in
-    order; ranks follow each other.
-    """
+    """Collective over `comm`. A flag for each citation of this rank (not deletions), in order."""
     with mpi.agreed(comm, "looking for revisions"):
         revisions.close()
     spool = revisions.spool
@@ -69,13 +63,8 @@ def rows_that_stay(comm: mpi.Comm, revisions: Revisions) -> np.ndarray:
     for number in range(n_rounds):
         with mpi.agreed(comm, "looking for revisions"):
             places, keys = _of_round(spool, number, n_rounds)
-            owners = (keys >> (VERSION_BITS + 1)) // n_rounds % comm.size
-            sent = [np.flatnonzero(owners == rank) for rank in range(comm.size)]
-        received = mpi.exchange(comm, [keys[some] for some in sent])
-        found = staying(np.concatenate(received))
-        answers = np.split(found, np.cumsum([part.size for part in received])[:-1])
-        for some, answer in zip(sent, mpi.exchange(comm, answers), strict=True):
-            flags[places[some]] = answer
+            routing = Routing(comm, (keys >> (VERSION_BITS + 1)) // n_rounds % comm.size)
+        flags[places] = routing.answer(staying(routing.send(keys)))
     with mpi.agreed(comm, "looking for revisions"):
         deleted = [spool[some] & 1 == 1 for some in slices(spool.size)]
     return flags[~np.concatenate([np.zeros(0, dtype=bool), *deleted])]

@@ -1,6 +1,4 @@
-"""Where datasets come from. A source reads this rank's part: (comm, inputs, options, like, log,
-scratch) -> Part.
-"""
+"""Where datasets come from: a source reads this rank's part."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ from typing import NamedTuple
 from hpcml.conversion.annif import read_annif
 from hpcml.conversion.arff import read_arff
 from hpcml.conversion.bioasq import read_bioasq
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.docstrings import read_docstrings
 from hpcml.conversion.folder import read_folder
 from hpcml.conversion.h5ad import read_h5ad
@@ -27,16 +26,15 @@ from hpcml.conversion.xmc import read_xmc
 
 
 class Source(NamedTuple):
-    """How to read a source, how many inputs it takes (at least, at most), and whether its rows are
-    made from text.
+    """How to read a source, how many inputs it takes, and whether rows are made from text.
 
-    `is_text` None: the options say. An input is a file, or one of `names` if there are any: then
-    the rows are made, `options.rows` of them; `check` raises ConfigError for options that do not
-    fit the name. `options` are those that only some sources have. With `by_file` one rank reads a
-    file, from its beginning to its end, so that none is unpacked beforehand.
+    `is_text` None: the options say. An input is a file, or one of `names`: then `options.rows` rows
+    are made; `check` raises ConfigError for options that do not fit the name. `options` are those
+    that only some sources have. With `by_file` one rank reads a file from beginning to end, so that
+    none is unpacked beforehand.
     """
 
-    read: Callable[..., Part]
+    read: Callable[[Conversion], Part]
     n_inputs: tuple[int, int]
     is_text: bool | None
     options: Collection[str] = ()
@@ -73,9 +71,7 @@ OF_TEXT = ("fields", "whole_fields", "headings_as_features", "binary", "pairs", 
 
 
 def foreign_options(name: str) -> set[str]:
-    """The options that a source does not take: those of other sources, of texts if it has
-    numbers, of rows that are made.
-    """
+    """The options that a source does not take."""
     source = SOURCES[name]
     foreign = {option for each in SOURCES.values() for option in each.options} - {*source.options}
     return foreign | {*(OF_TEXT if source.is_text is False else ()), *(() if source.names else ("rows",))}

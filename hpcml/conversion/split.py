@@ -1,6 +1,4 @@
-"""Which rows are for training and which for testing: by draws keyed by the global row, so the
-same on any number of ranks.
-"""
+"""Rows to train and to test on, drawn by the global row: the same on any number of ranks."""
 
 from __future__ import annotations
 
@@ -8,11 +6,12 @@ import shutil
 from collections.abc import Mapping
 from itertools import repeat
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.conversion import Conversion
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.files.atomic import temporary_path
@@ -22,14 +21,18 @@ from hpcml.log import Log
 from hpcml.partition import offsets
 from hpcml.rng import bits, uniform
 
-BLOCK_ROWS = 1 << 22
-
 
 def random_test(seed: int, share: float, rows: np.ndarray) -> np.ndarray:
-    """Which of these global rows belong to a random test split with about this share of all
-    rows.
-    """
+    """Which of these global rows are in a random test split of about this share."""
     return uniform(seed, "split", rows) < share
+
+
+def drawn_test(seed: int, share: float, first: int, n_rows: int) -> np.ndarray:
+    """Test flags of so many rows, of which the first is global row `first`."""
+    flags = np.empty(n_rows, dtype=bool)
+    for some in slices(n_rows):
+        flags[some] = random_test(seed, share, np.arange(first + some.start, first + some.stop))
+    return flags
 
 
 def check_share(share: float, option: str = "--test-share") -> None:
@@ -45,27 +48,34 @@ def check_split_name(name: str) -> str:
     return name
 
 
-@mpi.collective
-def row_splits(comm: mpi.Comm, n_local: int, own: list[str] | None, options: ConvertOptions) -> tuple[list[str], np.ndarray]:
-    """Collective over `comm`. The names of the splits, and each local row's position in them (-1
-    for none).
+class RowSplits(NamedTuple):
+    """The names of the splits, and the place among them of each row's (-1: it is in none)."""
 
-    `own` are the rows' own splits ("" for none). Raises ConfigError for --test-share beside own
-    splits or with an empty part.
-    """
+    names: list[str]
+    of_rows: np.ndarray
+
+    @property
+    def training(self) -> np.ndarray:
+        """Flags of the training rows: those of the split train, or all without one."""
+        return np.ones(self.of_rows.size, dtype=bool) if "train" not in self.names else self.of_rows == self.names.index("train")
+
+
+@mpi.collective
+def row_splits(task: Conversion, n_local: int, own: list[str] | None) -> RowSplits:
+    """Collective. The rows' splits: their own ("": none), or drawn. Raises ConfigError."""
+    comm, share = task.comm, task.options.test_share
     names = sorted(set().union(*comm.allgather({name for name in own or [] if name})))
-    if options.test_share is None:
+    if share is None:
         number = {name: n for n, name in enumerate(names)}
-        return names, np.fromiter((number.get(name, -1) for name in own or repeat("", n_local)), dtype=np.int32, count=n_local)
+        places = (number.get(name, -1) for name in own or repeat("", n_local))
+        return RowSplits(names, np.fromiter(places, dtype=np.int32, count=n_local))
     if names:
-        raise ConfigError(f"--test-share {options.test_share}: the rows have splits already ({', '.join(names)}); leave it out")
+        raise ConfigError(f"--test-share {share}: the rows have splits already ({', '.join(names)}); leave it out")
     (first,), _ = mpi.exclusive_sum(comm, [n_local])
-    test = np.empty(n_local, dtype=bool)
-    for some in slices(n_local):
-        test[some] = random_test(options.seed, options.test_share, np.arange(first + some.start, first + some.stop))
+    test = drawn_test(task.options.seed, share, int(first), n_local)
     _, (n_test, n_rows) = mpi.exclusive_sum(comm, [int(np.count_nonzero(test)), n_local])
-    check_sizes(int(n_test), int(n_rows), options.test_share)
-    return ["test", "train"], np.subtract(1, test, dtype=np.int32)
+    check_sizes(int(n_test), int(n_rows), share)
+    return RowSplits(["test", "train"], np.subtract(1, test, dtype=np.int32))
 
 
 def check_sizes(n_test: int, n_rows: int, share: float) -> None:
@@ -76,11 +86,9 @@ def check_sizes(n_test: int, n_rows: int, share: float) -> None:
 
 
 def stratified_test(seed: int, share: float, n_labels: int, y_indptr: np.ndarray, y_indices: np.ndarray) -> np.ndarray:
-    """Test flags (m) with the share kept within strata: a row's stratum is its rarest label, or
-    none.
+    """Test flags (m) with the share kept within strata: a row's rarest label, or none.
 
-    In each stratum the rows are taken in the order of their random bits; the first `share` of them,
-    rounded, are test rows.
+    In each stratum the first rows in the order of their random bits are test rows (rounded).
     """
     n_rows = y_indptr.size - 1
     order = np.argsort(np.bincount(y_indices, minlength=n_labels), kind="stable")
@@ -104,11 +112,19 @@ def _test_flags(dataset: DataFile, share: float, stratified: bool, seed: int) ->
     """Test flags (m) of a dataset's rows."""
     if stratified:
         return stratified_test(seed, share, dataset.n_labels, np.array(dataset.map("Y/indptr")), dataset.map("Y/indices"))
-    flags = np.empty(dataset.n_rows, dtype=bool)
-    for begin in range(0, dataset.n_rows, BLOCK_ROWS):
-        rows = np.arange(begin, min(begin + BLOCK_ROWS, dataset.n_rows))
-        flags[rows] = random_test(seed, share, rows)
-    return flags
+    return drawn_test(seed, share, 0, dataset.n_rows)
+
+
+def _drawn(dataset: DataFile, test_share: float, valid_share: float | None, stratified: bool, seed: int) -> dict[str, np.ndarray]:
+    """The flags of each split's rows. Raises ConfigError if one would be empty."""
+    test = held = _test_flags(dataset, test_share, stratified, seed)
+    check_sizes(int(np.count_nonzero(test)), test.size, test_share)
+    if valid_share is not None:
+        held = _test_flags(dataset, test_share + valid_share, stratified, seed)
+    parts = {"test": test, "train": ~held} | ({} if valid_share is None else {"valid": held & ~test})
+    if empty := [name for name, flags in parts.items() if not flags.any()]:
+        raise ConfigError(f"--valid-share {valid_share}: the split {empty[0]} of {test.size} rows would be empty; choose another")
+    return parts
 
 
 @mpi.collective
@@ -123,8 +139,7 @@ def split(
     log: Log,
     valid_share: float | None = None,
 ) -> None:
-    """Collective over `comm`. Write `path` with splits train, test and, with `valid_share`, valid
-    to `output`, or in place.
+    """Collective over `comm`. Write `path` with splits train, test, valid to `output`, or in place.
 
     The file is copied beside its destination, the copy is edited and renamed. Raises ConfigError
     for shares outside (0, 1) or that leave a split empty, and for splits or an output that exist
@@ -134,23 +149,14 @@ def split(
     if valid_share is not None:
         check_share(valid_share, "--valid-share")
         check_together(test_share, valid_share)
-    counts: dict[str, int] = {}
-    learned = False
+    counts, learned = {}, False
     with temporary_path(comm, output or path, force or output is None) as temporary, mpi.agreed(comm, f"splitting {path}"):
         if comm.rank == 0:
             with DataFile(path) as dataset:
                 if dataset.split_names() and not force:
                     raise ConfigError(f"{path} has splits ({', '.join(dataset.split_names())}); use --force to replace them")
-                test = _test_flags(dataset, test_share, stratified, seed)
-                held = test if valid_share is None else _test_flags(dataset, test_share + valid_share, stratified, seed)
-                learned = "text/idf" in dataset.file
-            check_sizes(int(np.count_nonzero(test)), test.size, test_share)
-            parts = {"test": test, "train": ~held} | ({} if valid_share is None else {"valid": held & ~test})
+                parts, learned = _drawn(dataset, test_share, valid_share, stratified, seed), "text/idf" in dataset.file
             counts = {name: int(np.count_nonzero(flags)) for name, flags in parts.items()}
-            if empty := [name for name, n in counts.items() if n == 0]:
-                raise ConfigError(
-                    f"--valid-share {valid_share}: the split {empty[0]} of {test.size} rows would be empty; choose another"
-                )
             shutil.copyfile(path, temporary)
             _write_splits(temporary, parts)
     if comm.rank == 0:

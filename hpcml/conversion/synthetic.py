@@ -1,5 +1,4 @@
-"""Data made by a formula: points of the plane in two classes, the synthetic sets of Kamath,
-Domeniconi & De Jong (2018).
+"""Points of the plane in two classes, the synthetic sets of Kamath, Domeniconi & De Jong (2018).
 
 Every value is a function of the seed and of the row's number in the whole set. The class is that of
 the point as stored (float32). The corpus is in `synthetic_text`.
@@ -9,23 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
 from hpcml import mpi
-from hpcml.conversion.label_sets import label_sets
-from hpcml.conversion.like import Like
+from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.split import row_splits
 from hpcml.conversion.synthetic_text import least_share, read_text, text_sizes
 from hpcml.data.svmlight import BINARY
 from hpcml.errors import ConfigError
-from hpcml.log import Log
-from hpcml.partition import even_bounds, offsets
 from hpcml.rng import uniform
 
 RADIUS = 0.4  # of the circle
@@ -49,9 +44,7 @@ Draw = Callable[[str], np.ndarray]
 
 
 class Points(NamedTuple):
-    """The points' coordinates (float64 that are exact in float32) and whether they are of the
-    positive class.
-    """
+    """The points' coordinates (float64, exact in float32), and whether they are positive."""
 
     x: np.ndarray
     y: np.ndarray
@@ -76,8 +69,7 @@ def circle(draw: Draw) -> Points:
 
 
 def gaussians(draw: Draw) -> Points:
-    """Five Gaussians a class, equally likely, of one area and different shapes, positive where x +
-    y > 0.
+    """Five Gaussians a class, equally likely, of one area; positive where x + y > 0.
 
     After Kamath et al. (2018), section 5.3, whose means and boundary are not legible in our copy.
     The negative class is the mirror image of the positive one, (x, y) → (-y, -x). In each class one
@@ -101,11 +93,11 @@ def gaussians(draw: Draw) -> Points:
 
 
 def checkerboard(draw: Draw) -> Points:
-    """Uniform in [0, 1]²; positive where ⌊u/a⌋ + ⌊v/a⌋ is even, for (u, v) = the point turned by
-    π/4 and a = 1/2.
+    """Uniform in [0, 1]²; positive where ⌊2u⌋ + ⌊2v⌋ is even, (u, v) being the point turned by π/4.
 
-    The rotated checkerboard of Kuncheva with the a of Elwell & Polikar (2011), whose board turns
-    through all angles; Kamath et al. (2018), section 6.3, take it from there and state neither.
+    The rotated checkerboard of Kuncheva with the a = 1/2 of Elwell & Polikar (2011), whose board
+    turns through all angles; Kamath et al. (2018), section 6.3, take it from there and state
+    neither.
     """
     x, y = _rectangle(draw, (0, 1), (0, 1))
     u = x * math.cos(ANGLE) - y * math.sin(ANGLE)
@@ -147,27 +139,16 @@ def make_points(name: str, seed: int, rows: np.ndarray) -> Points:
 
 
 @mpi.collective
-def read_synthetic(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Make this rank's even share of the rows with the generator that
-    `inputs` names.
-    """
-    del like
-    (name,) = map(str, inputs)
+def read_synthetic(task: Conversion) -> Part:
+    """Collective. Make this rank's even share of the rows."""
+    name, n_rows = task.made, task.options.rows
     if name == TEXT:
-        return read_text(comm, options, log, scratch)
-    begin, end = even_bounds(options.rows, comm.size)[comm.rank : comm.rank + 2]
-    points = make_points(name, options.seed, np.arange(begin, end))
+        return read_text(task)
+    points = make_points(name, task.options.seed, np.arange(*task.share(n_rows)))
     values = np.stack([points.x, points.y], axis=1).astype(np.float32)
     keep = values != 0
-    split_names, split = row_splits(comm, len(values), None, options)
-    log(f"{name}: {options.rows:,} points made")
-    return Part(
-        indptr=offsets(keep.sum(axis=1)),
-        indices=np.nonzero(keep)[1].astype(np.int32),
-        data=values[keep],
-        labels=label_sets(BINARY, points.positive.astype(np.int64), np.zeros(np.count_nonzero(points.positive), dtype=np.int64)),
-        n_features=2,
-        split_names=split_names,
-        split=split,
-        feature_names=["x", "y"],
-    )
+    rows = NumberRows(task, ["x", "y"], 2)
+    rows.add(NumberSlice(keep.sum(axis=1), np.nonzero(keep)[1], values[keep]))
+    rows.labels.add(points.positive, np.zeros(np.count_nonzero(points.positive), dtype=np.int64))
+    task.log(f"{name}: {n_rows:,} points made")
+    return finish(task, rows, BINARY)

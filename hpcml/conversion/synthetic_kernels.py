@@ -1,6 +1,4 @@
-"""Compiled rows of the synthetic corpus: each is drawn from a stream of random numbers of its
-own.
-"""
+"""Compiled rows of the synthetic corpus, each drawn from a stream of random numbers of its own."""
 
 import numpy as np
 
@@ -16,9 +14,7 @@ MAX_COUNT = 64  # times that a word occurs in a row
 
 @njit
 def _uniform(state):
-    """The next number in [0, 1) of a SplitMix64 stream (Steele, Lea & Flood 2014), whose state
-    is state[0] (uint64).
-    """
+    """The next number in [0, 1) of SplitMix64 (Steele, Lea & Flood 2014); state[0] (uint64)."""
     state[0] += _GOLDEN
     x = state[0]
     x = (x ^ (x >> _30)) * _M1
@@ -29,18 +25,14 @@ def _uniform(state):
 
 @njit
 def _zipf(u, shift, power, span, size):
-    """The rank in 0..size-1 whose share of Zipf–Mandelbrot's law holds the place u: shares are
-    those of `zipf_shares`.
-    """
+    """The rank in 0..size-1 at the place u of Zipf–Mandelbrot's law, as `zipf_shares`."""
     x = (shift**power + u * span) ** (1.0 / power) - shift
     return min(np.int64(x), size - 1)
 
 
 @njit
 def _label(u, law, n_labels):
-    """The rank of the label that holds the place u: the first `head` by Zipf–Mandelbrot's law,
-    the others all alike.
-    """
+    """The rank of the label at the place u: `head` by Zipf–Mandelbrot's law, the others alike."""
     shift, power, span, head, head_share = law
     if u < head_share:
         return _zipf(u / head_share, shift, power, span, head)
@@ -73,10 +65,9 @@ def _background(state, law, ranks):
 
 
 @njit
-def _mentions(state, law, silent, feigned, chances, words, ranks, n, labels):
-    """Draw the labels of a row and the words that they bring: (number of words behind the first
-    n, of labels).
-    """
+def _mentions(state, law, brings, ranks, n, labels):
+    """Draw the labels of a row, and words behind the first n: (number of words, of labels)."""
+    silent, feigned, chances, words = brings
     threshold, true_share, of_label = law
     n_labels = 0
     for _ in range(_poisson(state, threshold)):
@@ -97,9 +88,7 @@ def _mentions(state, law, silent, feigned, chances, words, ranks, n, labels):
 
 @njit
 def _to_columns(values, n, order, counts):
-    """Make ascending columns of n ranks, each once, and write how often it was there to
-    `counts`: how many are left.
-    """
+    """Make n ranks ascending columns, each once, and `counts` how often: how many are left."""
     factor, offset, size = order
     for k in range(n):
         values[k] = (values[k] * factor + offset) % size
@@ -115,25 +104,24 @@ def _to_columns(values, n, order, counts):
 
 
 @njit
-def make_rows(
-    states, word_law, label_law, again, silent, feigned, chances, words, idf, order, label_order,
-    columns, counts, labels, lengths, indices, data, label_lengths, label_indices,
-):  # fmt: skip
-    """Make rows from their states (uint64) until there is no room for another: (rows, values,
-    labels).
+def make_rows(states, laws, brings, idf, orders, scratch, out):
+    """Make rows of their states (uint64) while there is room: (rows, values, labels).
 
-    `again` is the chance that a word occurs once more. silent, feigned (labels), chances and words
-    (labels × words) say what labels bring; idf (features) is by column. order and label_order, (a,
-    b, size): rank r is column (a r + b) mod size. columns, counts and labels are scratch. lengths
-    and indices, data (CSR) and label_lengths, label_indices are written.
+    laws: of words, of labels, and the chance that a word occurs once more. brings: silent, feigned
+    (labels), chances and words (labels × words) say what labels bring; idf (features) is by column.
+    orders, of features and labels, (a, b, size): rank r is column (a r + b) mod size. scratch:
+    columns, counts and labels. out: lengths, indices, data (CSR), label_lengths and label_indices.
     """
+    word_law, label_law, again = laws
+    columns, counts, labels = scratch
+    lengths, indices, data, label_lengths, label_indices = out
     n_values, n_entries, row = 0, 0, 0
     room, label_counts = columns.size, counts[: labels.size].copy()
     while row < states.size and n_values + room <= indices.size and n_entries + labels.size <= label_indices.size:
         state = states[row : row + 1]
         n = _background(state, word_law, columns)
-        n, n_labels = _mentions(state, label_law, silent, feigned, chances, words, columns, n, labels)
-        n = _to_columns(columns, n, order, counts)
+        n, n_labels = _mentions(state, label_law, brings, columns, n, labels)
+        n = _to_columns(columns, n, orders[0], counts)
         squares = 0.0
         for k in range(n):
             while counts[k] < MAX_COUNT and _uniform(state) < again:
@@ -144,7 +132,7 @@ def make_rows(
         norm = np.sqrt(squares)
         for k in range(n_values, n_values + n):
             data[k] /= norm
-        n_labels = _to_columns(labels, n_labels, label_order, label_counts)
+        n_labels = _to_columns(labels, n_labels, orders[1], label_counts)
         label_indices[n_entries : n_entries + n_labels] = labels[:n_labels]
         lengths[row], label_lengths[row] = n, n_labels
         n_values, n_entries, row = n_values + n, n_entries + n_labels, row + 1

@@ -19,19 +19,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.synthetic_kernels import MAX_MENTIONS, MAX_WORDS, make_rows
 from hpcml.errors import ConfigError
-from hpcml.log import Log
-from hpcml.partition import even_bounds
 from hpcml.rng import bits, uniform
 
 MEAN_WORDS = 33.0  # of each of the two geometric numbers of a row's words
@@ -79,10 +77,7 @@ def _scattered(seed: int, size: int, what: str) -> tuple[int, int, int]:
 
 
 def label_rates(n_labels: int, least_share: float = 0.0) -> tuple[np.ndarray, int]:
-    """True mentions a row of each label, by rank (float64), and how many labels follow Zipf's law.
-
-    The others are expected in `least_share` of the rows.
-    """
+    """True mentions a row of labels by rank, and how many follow Zipf's law (others: the least)."""
     shares = zipf_shares(np.arange(n_labels), n_labels, LABEL_EXPONENT, LABEL_SHIFT)
     rates = TOP_RATE / shares[0] * shares
     least = -math.log1p(-least_share)
@@ -92,11 +87,9 @@ def label_rates(n_labels: int, least_share: float = 0.0) -> tuple[np.ndarray, in
 
 
 class SyntheticText:
-    """The corpus of a seed and so many features and labels; in memory are 4 bytes a feature and 280
-    a label. Local.
+    """A corpus of so many features and labels: 4 bytes a feature and 280 a label. Local.
 
-    `least_share` is the least share of the rows that a label is expected in; 0 leaves the tail as
-    long as it is.
+    Labels are expected in `least_share` of the rows or more; 0 leaves the tail as long as it is.
     """
 
     def __init__(self, seed: int, n_features: int, n_labels: int, least_share: float = 0.0) -> None:
@@ -122,9 +115,7 @@ class SyntheticText:
         return (ranks * factor + offset) % size
 
     def row_shares(self, ranks: np.ndarray, brought: np.ndarray | float = 0.0) -> np.ndarray:
-        """The expected share of rows with the words of these ranks, which labels bring `brought`
-        times a row.
-        """
+        """The expected share of rows with words that labels bring `brought` times a row."""
         shares = zipf_shares(ranks, self.n_features, EXPONENT, SHIFT)
         return 1 - (1 + shares * MEAN_WORDS) ** -2 * np.exp(-brought)
 
@@ -142,40 +133,25 @@ class SyntheticText:
 
     def slabs(self, begin: int, end: int, n_values: int = SLAB_VALUES) -> Iterator[LabelledSlice]:
         """Rows begin..end, with up to about `n_values` values at a time."""
-        word_law = (
-            math.log(MEAN_WORDS / (1 + MEAN_WORDS)),
-            SHIFT,
-            1 - EXPONENT,
-            zipf_span(self.n_features, EXPONENT, SHIFT),
-            self.n_features,
-        )
-        label_law = (
-            math.exp(-self.rates.sum() * (1 + FEIGNED)),
-            1 / (1 + FEIGNED),
-            (
-                LABEL_SHIFT,
-                1 - LABEL_EXPONENT,
-                zipf_span(self.head, LABEL_EXPONENT, LABEL_SHIFT),
-                self.head,
-                float(self.rates[: self.head].sum() / self.rates.sum()) if self.head < self.n_labels else 1.0,
-            ),
-        )
+        on, of_words = math.log(MEAN_WORDS / (1 + MEAN_WORDS)), zipf_span(self.n_features, EXPONENT, SHIFT)
+        of_head = float(self.rates[: self.head].sum() / self.rates.sum()) if self.head < self.n_labels else 1.0
+        head_law = LABEL_SHIFT, 1 - LABEL_EXPONENT, zipf_span(self.head, LABEL_EXPONENT, LABEL_SHIFT), self.head, of_head
+        label_law = math.exp(-self.rates.sum() * (1 + FEIGNED)), 1 / (1 + FEIGNED), head_law
+        laws = (on, SHIFT, 1 - EXPONENT, of_words, self.n_features), label_law, AGAIN
+        brings = self.silent, self.feigned, self.chances, self.words
         room = MAX_WORDS + MAX_MENTIONS * LABEL_WORDS
-        columns, counts, labels = (np.empty(size, dtype=np.int64) for size in (room, room, MAX_MENTIONS))
+        scratch = tuple(np.empty(size, dtype=np.int64) for size in (room, room, MAX_MENTIONS))
         n_values = max(n_values, room)
         n_rows = n_values // 32
         lengths, label_lengths = np.empty(n_rows, dtype=np.int64), np.empty(n_rows, dtype=np.int64)
         indices, data = np.empty(n_values, dtype=np.int32), np.empty(n_values, dtype=np.float32)
         label_indices = np.empty(max(n_values // 8, MAX_MENTIONS), dtype=np.int64)
+        out = lengths, indices, data, label_lengths, label_indices
         while begin < end:
             states = bits(self.seed, "text row", np.arange(begin, min(end, begin + n_rows)))
-            rows, size, entries = make_rows(
-                states, word_law, label_law, AGAIN, self.silent, self.feigned, self.chances, self.words, self.idf, self.order,
-                self.label_order, columns, counts, labels, lengths, indices, data, label_lengths, label_indices,
-            )  # fmt: skip
-            yield LabelledSlice(
-                NumberSlice(lengths[:rows], indices[:size], data[:size]), label_lengths[:rows], label_indices[:entries]
-            )
+            rows, size, entries = make_rows(states, laws, brings, self.idf, (self.order, self.label_order), scratch, out)
+            values = NumberSlice(lengths[:rows], indices[:size], data[:size])
+            yield LabelledSlice(values, label_lengths[:rows], label_indices[:entries])
             begin += rows
 
 
@@ -219,18 +195,16 @@ def least_share(options: ConvertOptions, n_labels: int) -> float:
 
 
 @mpi.collective
-def read_text(comm: mpi.Comm, options: ConvertOptions, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Make this rank's even share of the rows; they wait in files on the
-    file system of `scratch`.
-    """
+def read_text(task: Conversion) -> Part:
+    """Collective. Make this rank's even share of the rows."""
+    options = task.options
     n_features, n_labels = text_sizes(options)
-    begin, end = even_bounds(options.rows, comm.size)[comm.rank : comm.rank + 2].tolist()
-    with mpi.agreed(comm, "making a corpus"):
+    with mpi.agreed(task.comm, "making a corpus"):
         corpus = SyntheticText(options.seed, n_features, n_labels, least_share(options, n_labels))
-        rows = NumberRows(scratch, None)
-        for slab in corpus.slabs(begin, end):
+        rows = NumberRows(task, None, n_features)
+        for slab in corpus.slabs(*task.share(options.rows)):
             rows.add(slab.rows)
-            rows.add_labels(slab.label_lengths, slab.labels)
-    log(f"text: {options.rows:,} rows made")
+            rows.labels.add(slab.label_lengths, slab.labels)
+    task.log(f"text: {options.rows:,} rows made")
     width = len(str(n_labels - 1))
-    return finish(comm, rows, options, None, n_features, None, [f"L{label:0{width}}" for label in range(n_labels)])
+    return finish(task, rows, [f"L{label:0{width}}" for label in range(n_labels)])

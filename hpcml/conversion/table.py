@@ -1,32 +1,26 @@
-"""Tables: their columns are named by options; rows become texts or numbers, with labels. Here:
-CSV and TSV files.
-"""
+"""Tables: options name their columns; rows become texts or numbers, with labels. CSV and TSV."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hpcml import mpi
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import PLAIN
-from hpcml.conversion.like import Like
-from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.roles import Roles
-from hpcml.conversion.table_rows import Batch, TableRows, finish_table
+from hpcml.conversion.table_rows import Batch, Roles, TableRows
 from hpcml.conversion.text import Corpus, new_corpus
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import line_limit, plain_size
-from hpcml.log import Log
+from hpcml.files.lines import plain_size
 
 if TYPE_CHECKING:
     from hpcml.files.records import Dialect, Segment
 
 CSV_BLOCK = 1 << 22  # bytes that are looked at together
 COLUMN_BYTES = 256  # and at least so many for each column: what a block costs grows with the columns
-EXTRA = "pip install 'hpcml[tables]'"
 
 
 def import_pyarrow(what: str) -> Any:
@@ -34,15 +28,14 @@ def import_pyarrow(what: str) -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise ConfigError(f"{what} needs the package pyarrow; install it: {EXTRA}") from None
+        raise ConfigError(f"{what} needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
     return pyarrow
 
 
 @mpi.collective
-def corpus_and_roles(comm: mpi.Comm, options: ConvertOptions, like: Like | None, scratch: Path) -> tuple[Corpus | None, Roles]:
-    """Collective over `comm`. Where texts go (None: the rows are numbers), and what the columns
-    are for. Raises ConfigError.
-    """
+def corpus_and_roles(task: Conversion) -> tuple[Corpus | None, Roles]:
+    """Collective. Where texts go (None: numbers), and the roles. Raises ConfigError."""
+    options, like = task.options, task.like
     text_like = None if like is None else like.text
     if not options.text and not options.fields and text_like is None:
         return None, Roles.of(options, PLAIN)
@@ -53,40 +46,30 @@ def corpus_and_roles(comm: mpi.Comm, options: ConvertOptions, like: Like | None,
     if text_like is not None and text_like.fields != PLAIN and options.text:
         names = ", ".join(field.name for field in text_like.fields)
         raise ConfigError(f"--text does not go with --like {like.path}, which tells the columns {names} apart; leave it out")
-    corpus = new_corpus(comm, options, like, scratch)
+    corpus = new_corpus(task)
     return corpus, Roles.of(options, corpus.fields)
 
 
 @mpi.collective
-def read_table(
-    comm: mpi.Comm,
-    what: str,
-    names: Sequence[str],
-    batches: Callable[[Roles, list[str]], Iterator[Batch]],
-    options: ConvertOptions,
-    like: Like | None,
-    log: Log,
-    scratch: Path,
-) -> Part:
-    """Collective over `comm`. This rank's rows of a table with columns of these names, the same on
-    all ranks.
+def read_table(task: Conversion, names: Sequence[str], batches: Callable[[Roles, list[str]], Iterator[Batch]]) -> Part:
+    """Collective. This rank's rows of a table with these columns. Raises ConfigError, DataError.
 
-    `batches` gives them, when it knows the columns' roles and which of them are features. Raises
-    ConfigError and DataError.
+    `batches` gives them, when it knows the columns' roles and which of them are features.
     """
-    corpus, roles = corpus_and_roles(comm, options, like, scratch)
-    with mpi.agreed(comm, f"reading {what}"):
+    what = str(task.what)
+    corpus, roles = corpus_and_roles(task)
+    with task.reading():
         roles.check(what, names)
         features = roles.numbers(names)
-        if "split" in names and "split" not in (name for _, name in roles.named()) and options.test_share is None:
-            log(f"warning: {what}: the column split is not taken for the splits of the rows; --split-column split takes it")
+        if "split" in names and "split" not in (name for _, name in roles.named()) and task.options.test_share is None:
+            task.log(f"warning: {what}: the column split is not taken for the splits of the rows; --split-column split takes it")
         if corpus is None and not features:
             raise ConfigError(f"{what}: no column is left for features; name columns of texts (--text) or of numbers (--features)")
-        rows = TableRows(roles, names, options, like, corpus, scratch, what)
+        rows = TableRows(task, roles, features, corpus)
         for batch in batches(roles, features):
             rows.add(batch)
-    log(f"{what}: read; making rows")
-    return finish_table(comm, rows, options, like)
+    task.log(f"{what}: read; making rows")
+    return rows.finish()
 
 
 def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -96,62 +79,55 @@ def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]
 
 
 @mpi.collective
-def read_csv(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's rows of CSV files. Raises DataError that names
-    file and line.
-    """
-    return _read_separated(comm, inputs, options, like, log, scratch, options.delimiter or ",")
+def read_csv(task: Conversion) -> Part:
+    """Collective. Read this rank's rows of CSV files. Raises DataError with the line."""
+    return _read_separated(task, task.options.delimiter or ",")
 
 
 @mpi.collective
-def read_tsv(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. As `read_csv`, with tabs between the columns."""
-    return _read_separated(comm, inputs, options, like, log, scratch, "\t")
+def read_tsv(task: Conversion) -> Part:
+    """Collective. As `read_csv`, with tabs between the columns."""
+    return _read_separated(task, "\t")
 
 
 @mpi.collective
-def _read_separated(
-    comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path, delimiter: str
-) -> Part:
-    """Collective over `comm`. Rank 0 goes through the files once, to find where rows end; then
-    each rank reads its own.
-    """
-    from hpcml.files.records import Dialect, read_header, segments
+def _read_separated(task: Conversion, delimiter: str) -> Part:
+    """Collective. Rank 0 finds where rows end, then each rank reads its own."""
+    from hpcml.files.records import Dialect
 
-    dialect, max_line = Dialect(delimiter, "" if options.no_quotes else '"'), line_limit(options.max_line_mb)
-    what = str(inputs[0])
-    names: list[str] = []
-    parts: list[list[Segment]] = []
-    of_file: dict[Path, list[str]] = {}
-    with mpi.agreed(comm, f"reading {what}"):
+    dialect = Dialect(delimiter, "" if task.options.no_quotes else '"')
+    with task.reading():
         import_pyarrow("csv")
-    with mpi.node_first(comm):
+    with mpi.node_first(task.comm):
         _compile()
-    with mpi.agreed(comm, f"reading {what}"):
-        if comm.rank == 0:
-            tables = [read_header(path, dialect, max_line) for path in inputs]
-            names = tables[0].names
-            for table in tables:
-                if set(table.names) != set(names):
-                    strange = next(iter(set(table.names) ^ set(names)))
-                    raise DataError(
-                        f"{table.path}: line 1: the columns are not those of {what} ({strange!r} is in one of them only)"
-                    )
-            check_delimiter(what, names, delimiter, options)
-            Roles.of(options, PLAIN).check(what, names)
-            parts = segments(tables, [plain_size(table.path) for table in tables], dialect, comm.size)
-            of_file = {table.path: table.names for table in tables}
-    names, of_file, mine = comm.bcast(names), comm.bcast(of_file), comm.scatter(parts if comm.rank == 0 else None)
+    of_file, parts = task.from_root(lambda: _divided(task, dialect))
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
         columns = wanted(roles, features)
-        for segment in mine:
-            yield from _csv_batches(segment, of_file[segment.path], dialect, columns, max_line)
+        for segment in parts[task.comm.rank]:
+            yield from _csv_batches(segment, of_file[segment.path], dialect, columns, task.max_line)
 
-    return read_table(comm, what, names, batches, options, like, log, scratch)
+    return read_table(task, of_file[task.inputs[0]], batches)
 
 
-def check_delimiter(what: str, names: Sequence[str], delimiter: str, options: ConvertOptions) -> None:
+def _divided(task: Conversion, dialect: Dialect) -> tuple[dict[Path, list[str]], list[list[Segment]]]:
+    """The columns of each file, and what each rank reads. Raises ConfigError, DataError."""
+    from hpcml.files.records import read_header, segments
+
+    what, tables = task.what, [read_header(path, dialect, task.max_line) for path in task.inputs]
+    names = tables[0].names
+    for table in tables:
+        if strange := set(table.names) ^ set(names):
+            raise DataError(
+                f"{table.path}: line 1: the columns are not those of {what} ({next(iter(strange))!r} is in one of them only)"
+            )
+    check_delimiter(what, names, dialect.delimiter)
+    Roles.of(task.options, PLAIN).check(str(what), names)
+    parts = segments(tables, [plain_size(table.path) for table in tables], dialect, task.comm.size)
+    return {table.path: table.names for table in tables}, parts
+
+
+def check_delimiter(what: object, names: Sequence[str], delimiter: str) -> None:
     """Raise ConfigError for a header that is one name with other delimiters in it."""
     if len(names) > 1:
         return
@@ -183,60 +159,59 @@ def _csv_batches(
     types = dict.fromkeys(numbers, pyarrow.float64()) | dict.fromkeys(others, pyarrow.string())
     convert = csv.ConvertOptions(column_types=types, include_columns=list(types), null_values=[""], strings_can_be_null=False)
     parse = csv.ParseOptions(delimiter=dialect.delimiter, quote_char=dialect.quote or False, newlines_in_values=True)
-    for lines, block in record_blocks(segment, dialect, max_line, max(CSV_BLOCK, COLUMN_BYTES * len(names))):
-        if block.isspace():
+    for lines, text in record_blocks(segment, dialect, max_line, max(CSV_BLOCK, COLUMN_BYTES * len(names))):
+        if text.isspace():
             continue
-        read = csv.ReadOptions(use_threads=False, column_names=names, block_size=len(block) + 1)
+        block = _CsvBlock(segment.path, lines, text, dialect)
+        read = csv.ReadOptions(use_threads=False, column_names=names, block_size=len(text) + 1)
         try:
-            table = csv.read_csv(pyarrow.BufferReader(block), read, parse, convert)
+            table = csv.read_csv(pyarrow.BufferReader(text), read, parse, convert)
         except pyarrow.ArrowInvalid as error:
-            raise DataError(_csv_problem(segment, lines, block, dialect, names, numbers, others, str(error))) from None
-        yield Batch(
-            table.num_rows,
-            {name: table.column(name).to_numpy() for name in numbers} | {name: table.column(name).to_pylist() for name in others},
-            _line_of(segment, lines, block, dialect),
-        )
+            raise DataError(block.problem(names, columns, str(error))) from None
+        found = {name: table.column(name).to_numpy() for name in numbers}
+        yield Batch(table.num_rows, found | {name: table.column(name).to_pylist() for name in others}, block.place)
 
 
-def _line_of(segment: Segment, lines: int, block: bytes, dialect: Dialect) -> Callable[[int], str]:
-    from hpcml.files.records import row_at
+class _CsvBlock(NamedTuple):
+    """Whole rows of a file, behind so many lines."""
 
-    return lambda row: f"{segment.path}: line {lines + row_at(block, dialect, row)[0] + 1}"
+    path: Path
+    lines: int
+    text: bytes
+    dialect: Dialect
 
+    def row(self, number: int) -> tuple[str, list[bytes]]:
+        """Where a row is, and its values. Raises ValueError."""
+        from hpcml.files.records import row_at
 
-def _csv_problem(
-    segment: Segment,
-    lines: int,
-    block: bytes,
-    dialect: Dialect,
-    names: list[str],
-    numbers: list[str],
-    others: list[str],
-    said: str,
-) -> str:
-    """The sentence about rows that pyarrow refuses: it says which row, and here the row is
-    looked at again.
-    """
-    from hpcml.files.records import row_at
+        before, values = row_at(self.text, self.dialect, number)
+        return f"{self.path}: line {self.lines + before + 1}", values
 
-    found = re.search(r"Row #(\d+): (.*)", said, re.DOTALL)
-    if found is None:
-        return f"{segment.path}: line {lines + 1} or below: {said}"
-    try:
-        before, values = row_at(block, dialect, int(found[1]) - 1)
-    except ValueError:
-        return f"{segment.path}: line {lines + 1} or below: {found[2]}"
-    where = f"{segment.path}: line {lines + before + 1}"
-    if len(values) != len(names):
-        return f"{where}: {len(values)} values, but the header names {len(names)} columns"
-    of_numbers, of_others = set(numbers), set(others)
-    for name, value in zip(names, values, strict=True):
-        shown = value[:100].decode("utf-8", "backslashreplace")
-        if name in of_numbers and not _is_number(value):
-            return f"{where}: column {name!r}: {shown!r}, but expected a number; name columns with --features, --labels or --text"
-        if name in of_others and not _is_utf8(value):
-            return f"{where}: column {name!r}: {shown!r} is not UTF-8; save the file as UTF-8"
-    return f"{where}: {found[2]}"
+    def place(self, number: int) -> str:
+        """Where a row is."""
+        return self.row(number)[0]
+
+    def problem(self, names: list[str], columns: tuple[list[str], list[str]], said: str) -> str:
+        """The sentence about a row that pyarrow refuses; it is looked at again."""
+        found = re.search(r"Row #(\d+): (.*)", said, re.DOTALL)
+        if found is None:
+            return f"{self.path}: line {self.lines + 1} or below: {said}"
+        try:
+            place, values = self.row(int(found[1]) - 1)
+        except ValueError:
+            return f"{self.path}: line {self.lines + 1} or below: {found[2]}"
+        if len(values) != len(names):
+            return f"{place}: {len(values)} values, but the header names {len(names)} columns"
+        of_numbers, of_others = map(set, columns)
+        for name, value in zip(names, values, strict=True):
+            shown = value[:100].decode("utf-8", "backslashreplace")
+            if name in of_numbers and not _is_number(value):
+                return (
+                    f"{place}: column {name!r}: {shown!r}, but expected a number; name columns with --features, --labels or --text"
+                )
+            if name in of_others and not _is_utf8(value):
+                return f"{place}: column {name!r}: {shown!r} is not UTF-8; save the file as UTF-8"
+        return f"{place}: {found[2]}"
 
 
 def _is_number(value: bytes) -> bool:

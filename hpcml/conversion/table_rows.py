@@ -3,30 +3,96 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.like import Like
-from hpcml.conversion.number_rows import NumberRows, NumberSlice, columns_like, find_unfit, finish
+from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.fields import PLAIN, Field
+from hpcml.conversion.number_rows import FINITE, NumberRows, dense_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.roles import Roles
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.data.svmlight import label_name
-from hpcml.errors import DataError
+from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.log import is_unicode, named
 
-SLICE_VALUES = 1 << 22  # numbers that are looked at together
+
+def listed(given: Iterable[str]) -> tuple[str, ...]:
+    """The names in values such as "a,b", one after another."""
+    return tuple(part.strip() for text in given for part in text.split(",") if part.strip())
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns of a table by what they are for."""
+
+    text: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = PLAIN  # texts that are told apart
+    labels: tuple[str, ...] = ()
+    indicators: tuple[str, ...] = ()
+    id: str | None = None
+    split: str | None = None
+    features: tuple[str, ...] | None = None  # the columns of numbers; None: all that nothing else names
+
+    @classmethod
+    def of(cls, options: ConvertOptions, fields: tuple[Field, ...]) -> Roles:
+        """Those that the options name; `fields` are the ones of the corpus."""
+        return cls(
+            text=listed(options.text),
+            fields=fields,
+            labels=listed(options.labels),
+            indicators=listed(options.indicators),
+            id=options.id,
+            split=options.split_column,
+            features=listed(options.features) or None,
+        )
+
+    @property
+    def is_text(self) -> bool:
+        """Whether rows are made from text."""
+        return bool(self.text) or self.fields != PLAIN
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of texts."""
+        return self.text or (tuple(field.name for field in self.fields) if self.fields != PLAIN else ())
+
+    def named(self) -> list[tuple[str, str]]:
+        """(option, column) of every column that is named."""
+        found = [("--text" if self.text else "--fields", name) for name in self.texts]
+        found += [("--labels", name) for name in self.labels] + [("--indicators", name) for name in self.indicators]
+        found += [("--id", self.id)] if self.id is not None else []
+        found += [("--split-column", self.split)] if self.split is not None else []
+        return found + [("--features", name) for name in self.features or ()]
+
+    def numbers(self, names: Sequence[str]) -> list[str]:
+        """The columns of numbers that are features, in the order of the table or of --features."""
+        if self.is_text:
+            return []
+        taken = {name for _, name in self.named()}
+        return list(self.features) if self.features else [name for name in names if name not in taken]
+
+    def check(self, where: str, names: Collection[str], listed_by: str = "") -> None:
+        """Raise ConfigError unless a table of these columns has those wanted, each once."""
+        seen: dict[str, str] = {}
+        known = set(names)
+        for option, name in self.named():
+            if name not in known:
+                hint = nearest(name, names) or f"it has {len(names)} columns"
+                raise ConfigError(f"{where}: {option} {name}: no such column; {hint}")
+            if name in seen and {option, seen[name]} != {"--id", "--features"}:
+                also = "is named twice" if seen[name] == option else f"is named by {seen[name]}, too"
+                raise ConfigError(f"{where}: {option} {name}: the column {also}; a column is for one thing")
+            seen[name] = option
 
 
 class Batch(NamedTuple):
-    """Some rows: for each column that has a role, its values, and how messages name one of the
-    rows.
+    """Some rows: the values of each column with a role, and how messages name a row.
 
     Columns of features, and of indicators, are float64 arrays with NaN for what is missing; others
     are lists of strings, numbers, booleans, lists of them, and None.
@@ -34,41 +100,29 @@ class Batch(NamedTuple):
 
     n_rows: int
     columns: dict[str, Any]
-    place: Callable[[int], str]
+    place: Callable[[int], object]
+
+
+def numbered(what: object, first: int) -> Callable[[int], str]:
+    """What messages call rows of `what`, of which the first is row `first`, from 0."""
+    return lambda row: f"{what}: row {first + row + 1}"
 
 
 class TableRows:
-    """This rank's rows of a table. Local; `add` raises DataError that names the row, and
-    OSError.
-    """
+    """This rank's rows of a table. Local; `add` raises DataError that names the row, OSError."""
 
-    def __init__(
-        self,
-        roles: Roles,
-        names: Sequence[str],
-        options: ConvertOptions,
-        like: Like | None,
-        corpus: Corpus | None,
-        scratch: Path,
-        what: str,
-    ) -> None:
-        """`names` are the columns of the table; `corpus` is None where the rows are numbers."""
-        self.roles, self.options, self.corpus = roles, options, corpus
-        self.features = roles.numbers(names)
-        self.n_rows = 0
-        self.numbers: NumberRows | None = None
-        if corpus is None:
-            column_of, self.width, self.feature_names = columns_like(like, self.features, len(self.features), what)
-            self.numbers = NumberRows(scratch, column_of, with_ids=roles.id is not None)
+    def __init__(self, task: Conversion, roles: Roles, features: Sequence[str], corpus: Corpus | None) -> None:
+        """`corpus` is None where the rows are numbers: those of `features`."""
+        self.task, self.roles, self.features, self.corpus = task, roles, features, corpus
+        self.numbers = NumberRows(task, features, len(features), with_ids=roles.id is not None) if corpus is None else None
 
     def add(self, batch: Batch) -> None:
         """Append rows."""
         if self.corpus is None:
             self._add_numbers(batch)
-            add_labels(self.numbers, batch, self.roles, self.options, self.n_rows)
+            add_labels(self.numbers, batch, self.roles, self.task.options)
         else:
-            self._add_texts(batch, *described(batch, self.roles, self.options))
-        self.n_rows += batch.n_rows
+            self._add_texts(batch, *described(batch, self.roles, self.task.options))
 
     def _add_texts(self, batch: Batch, labels: list[list[str]], ids: list[str], splits: list[str]) -> None:
         told_apart = not self.roles.text
@@ -80,30 +134,30 @@ class TableRows:
                 if stored and any("\0" in text for text in texts):
                     raise DataError(f"{batch.place(row)}: column {name!r}: a value with a NUL, which cannot be stored; remove it")
             of_fields = values if told_apart else [[], [text for texts in values for text in texts]]
-            self.corpus.add(ids[row], of_fields, labels[row], splits[row], line=self.n_rows + row)
+            self.corpus.add(ids[row], of_fields, labels[row], splits[row], line=self.corpus.n_rows)
 
     def _add_numbers(self, batch: Batch) -> None:
-        step = max(1, SLICE_VALUES // max(1, len(self.features)))
-        for begin in range(0, batch.n_rows, step):
-            end = min(begin + step, batch.n_rows)
-            values = np.empty((end - begin, len(self.features)))
-            for column, name in enumerate(self.features):
-                values[:, column] = batch.columns[name][begin:end]
-            if self.options.missing_as_zero:
-                values[np.isnan(values)] = 0
-            if (place := find_unfit(values.reshape(-1))) >= 0:
-                row, column = divmod(place, len(self.features))
-                raise DataError(
-                    f"{batch.place(begin + row)}: column {self.features[column]!r}: "
-                    f"{unfit(float(values[row, column]), self.options)}"
-                )
-            self.numbers.add(NumberSlice.of_dense(values))
+        def take(begin: int, end: int) -> np.ndarray:
+            return np.stack([batch.columns[name][begin:end] for name in self.features], axis=1)
+
+        def wrong(row: int, column: int, value: float) -> str:
+            return f"{batch.place(row)}: column {self.features[column]!r}: {unfit(value, self.task.options)}"
+
+        for some in dense_blocks(take, (0, batch.n_rows), len(self.features), self.task.options.missing_as_zero, wrong):
+            self.numbers.add(some)
+
+    @mpi.collective
+    def finish(self) -> Part:
+        """Collective. The part of a dataset; rows without names are numbered from 1."""
+        if self.numbers is not None:
+            return finish(self.task, self.numbers)
+        (first,), _ = mpi.exclusive_sum(self.task.comm, [self.corpus.n_rows])
+        self.corpus.row_ids.lines_above = int(first)
+        return vectorise(self.task, self.corpus)
 
 
 def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list[list[str]], list[str], list[str]]:
-    """The labels of each row, its name and its split, "" for none. Raises DataError that names
-    the row.
-    """
+    """The labels of each row, its name and its split, "" for none. Raises DataError."""
     labels = [_labels(batch, row, roles.labels, options.label_separator) for row in range(batch.n_rows)]
     for name in roles.indicators:
         values = batch.columns[name]
@@ -120,13 +174,11 @@ def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list
     return labels, ids, splits
 
 
-def add_labels(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions, first: int) -> None:
-    """Append labels, names and splits of rows, the first of which is this rank's row `first`.
-    Raises DataError, OSError.
-    """
+def add_labels(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions) -> None:
+    """Append labels, names and splits of rows. Raises DataError, OSError."""
     labels, ids, splits = described(batch, roles, options)
     rows.add_named(labels)
-    rows.add_ids(ids, first)
+    rows.add_ids(ids)
     if roles.split is not None:
         rows.add_splits(splits)
 
@@ -154,19 +206,7 @@ def unfit(value: float, options: ConvertOptions) -> str:
     """The reason why a number cannot be stored."""
     if math.isnan(value):
         return "no number, but every row needs one; fill it in, or take what is missing for 0 (--missing-as-zero)"
-    return f"{_number(value)}, but expected a finite number that float32 can hold"
-
-
-@mpi.collective
-def finish_table(comm: mpi.Comm, rows: TableRows, options: ConvertOptions, like: Like | None) -> Part:
-    """Collective over `comm`. The rows as a part of a dataset; rows without a name are named by
-    their number, from 1.
-    """
-    if rows.numbers is not None:
-        return finish(comm, rows.numbers, options, like, rows.width, rows.feature_names, None)
-    (first,), _ = mpi.exclusive_sum(comm, [rows.n_rows])
-    rows.corpus.row_ids.lines_above = int(first)
-    return vectorise(comm, rows.corpus, options, like)
+    return f"{_number(value)}, {FINITE}"
 
 
 def _checked(batch: Batch, row: int, column: str, value: object, check: Callable[[Any], Any]) -> Any:
@@ -200,18 +240,13 @@ def _label(value: object) -> str:
 
 def _texts(value: object) -> list[str]:
     """The texts of a value. Raises ValueError."""
-    return list(_each_text(value))
-
-
-def _each_text(value: object) -> Iterator[str]:
     if isinstance(value, str):
-        if value:
-            yield value
-    elif isinstance(value, (list, tuple, np.ndarray)):
-        for each in value:
-            yield from _each_text(each)
-    elif value is not None and not (isinstance(value, float) and math.isnan(value)):
+        return [value] if value else []
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [text for each in value for text in _texts(each)]
+    if value is not None and not (isinstance(value, float) and math.isnan(value)):
         raise ValueError(f"{type(value).__name__}, but expected text")
+    return []
 
 
 def _number(value: float) -> str:

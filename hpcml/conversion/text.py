@@ -1,6 +1,4 @@
-"""Documents become sparse rows: words (and word pairs) weighted log(tf + 1)·idf with unit
-length, or present or not.
-"""
+"""Documents as sparse rows: words (and pairs) weighted log(tf + 1)·idf with unit length, or 1."""
 
 from __future__ import annotations
 
@@ -9,26 +7,26 @@ import re
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion.conversion import Conversion, from_root
 from hpcml.conversion.fields import PLAIN, Field, parse_fields
 from hpcml.conversion.key_runs import KeyRuns, merge_keys
-from hpcml.conversion.label_sets import label_columns, waiting_label_sets
-from hpcml.conversion.like import Like
+from hpcml.conversion.label_sets import label_columns, numbering, waiting_label_sets
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.part import Labels, Part
-from hpcml.conversion.row_ids import RowIds
+from hpcml.conversion.part import Part, RowIds, WaitingRows
 from hpcml.conversion.split import row_splits
 from hpcml.conversion.vocabulary import TextSettings, Vocabulary
 from hpcml.conversion.words import RUN_WORDS, Runs, merge_runs
 from hpcml.data.headings import TAG
 from hpcml.errors import DataError
 from hpcml.files.opening import read_small
-from hpcml.files.spool import ArraySpool, Spool
+from hpcml.files.spool import ArraySpool, slices
 
 # A word is a run of letters and digits. With pairs, every other character that is not white space is a token, too: a break.
 WORDS = re.compile(r"[^\W_]+")
@@ -41,18 +39,8 @@ PIECE = 1 << 20  # characters of a text that are cut into words together
 NO_WORD = re.compile(r"[\W_]")
 
 
-class _Numbers(dict):
-    """Numbers strings in the order in which they are first looked up."""
-
-    def __missing__(self, string: str) -> int:
-        self[string] = number = len(self)
-        return number
-
-
 class _Words(dict):
-    """Numbers the words of a field in the order in which they are first looked up; stop words
-    and breaks are -1.
-    """
+    """Numbers a field's words as they are first looked up; stop words and breaks are -1."""
 
     def __init__(self, stop_words: Sequence[str], field: Field, found: list[str]) -> None:
         """New words are put behind those `found`, with the field's tag."""
@@ -75,9 +63,7 @@ class _Words(dict):
 
 
 class TokenSlice(NamedTuple):
-    """Some consecutive rows: the number of tokens of each, each token's word by its number in
-    the run (-1: a break), the run.
-    """
+    """Some rows: numbers of tokens, their words by number in the run (-1: a break), the run."""
 
     lengths: np.ndarray
     tokens: np.ndarray
@@ -91,9 +77,7 @@ class TokenSlice(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The distinct terms of some consecutive rows, by row and then by key: row, place in `keys`
-    and number of occurrences.
-    """
+    """The distinct terms of some rows, by row and key: row, place in `keys`, how often."""
 
     n_rows: int
     keys: np.ndarray
@@ -109,17 +93,10 @@ class Counted(NamedTuple):
 
 
 class Corpus:
-    """This rank's documents as numbers: each text is looked at once and not kept. What grows
-    with them waits outside of memory.
-    """
+    """This rank's documents as numbers; no text is kept, and what grows waits outside of memory."""
 
     def __init__(
-        self,
-        pairs: bool,
-        stop_words: Iterable[str],
-        scratch: Path,
-        fields: tuple[Field, ...] = PLAIN,
-        headings: bool = False,
+        self, pairs: bool, stop_words: Iterable[str], scratch: Path, fields: tuple[Field, ...] = PLAIN, headings: bool = False
     ) -> None:
         """`headings`: the labels of a document are words, too."""
         self.find = (WORDS_AND_BREAKS if pairs else WORDS).findall
@@ -133,10 +110,8 @@ class Corpus:
         self.closed = ArraySpool(scratch)  # the arrays of blocks
         self.tokens, self.lengths = bytearray(), array("q")  # of the rows since the last block
         self.in_run = False  # are there blocks since the last run?
-        self.label_numbers = _Numbers()
-        self.labels, self.label_indptr = Spool(scratch, np.int32), Spool(scratch, np.int64)
-        self.label_indptr.append(np.zeros(1, dtype=np.int64))
-        self.new_labels, self.label_ends = array("i"), array("q")  # of the rows since the last block
+        self.label_numbers, self.labels = numbering(), WaitingRows(scratch, np.int32)
+        self.new_labels, self.label_lengths = array("i"), array("q")  # of the rows since the last block
         self.row_ids = RowIds(scratch)
         self.new_ids: list[str] = []
         self.new_lines = array("q")
@@ -148,9 +123,7 @@ class Corpus:
         return len(self.splits)
 
     def add(self, row_id: str, values: Iterable[Sequence[str]], labels: Iterable[str], split: str, line: int = 0) -> None:
-        """Append a document, the values of each field; one without `row_id` is named by the line
-        it stands on. Raises OSError.
-        """
+        """Append a document; without `row_id` its line names it. Raises OSError."""
         size = len(self.tokens)
         for words, of_field in zip(self.words, values, strict=True):
             for value in of_field:
@@ -168,7 +141,7 @@ class Corpus:
                 self._add_tokens(self.headings, [label])
         self.lengths.append((len(self.tokens) - size) // TOKEN.itemsize)
         self.new_labels.extend(map(self.label_numbers.__getitem__, labels))
-        self.label_ends.append(self.labels.size + len(self.new_labels))
+        self.label_lengths.append(len(labels))
         self.new_ids.append(row_id)
         self.new_lines.append(line)
         self.splits.append(sys.intern(split))
@@ -180,9 +153,7 @@ class Corpus:
         self.tokens += np.fromiter(map(words.__getitem__, tokens), dtype=TOKEN, count=len(tokens)).data
 
     def _add_text(self, words: _Words, text: str) -> None:
-        """Append the tokens of a text; a long one is taken piece by piece, cut where no word can
-        be.
-        """
+        """Append the tokens of a text, piece by piece, cut where no word can be."""
         text = text.lower()
         begin = 0
         while begin < len(text):
@@ -197,10 +168,9 @@ class Corpus:
             tokens = np.frombuffer(bytes(self.tokens), dtype=TOKEN)
             self.closed.append(TokenSlice(np.array(self.lengths, dtype=np.int64), tokens, len(self.runs)))
             self.in_run = True
-            self.labels.append(np.array(self.new_labels, dtype=np.int32))
-            self.label_indptr.append(np.array(self.label_ends, dtype=np.int64))
+            self.labels.add(np.array(self.label_lengths, dtype=np.int64), np.array(self.new_labels, dtype=np.int32))
             self.row_ids.extend(self.new_ids, self.new_lines)
-            for pending in (self.tokens, self.lengths, self.new_labels, self.label_ends, self.new_ids, self.new_lines):
+            for pending in (self.tokens, self.lengths, self.new_labels, self.label_lengths, self.new_ids, self.new_lines):
                 del pending[:]
         if len(self.found) >= RUN_WORDS:
             self._end_run()
@@ -224,46 +194,66 @@ class Corpus:
         """The documents of closed blocks. Raises OSError."""
         return map(TokenSlice.of, self.closed)
 
+    def keep(self, keep: np.ndarray) -> None:
+        """Leave flagged documents (n_rows), and their labels; close it. Raises OSError."""
+        self.close()
+        if keep.all():
+            return
+        scratch = self.scratch
+        closed, row_ids, labels = ArraySpool(scratch), RowIds(scratch), WaitingRows(scratch, np.int32)
+        first, in_use = 0, np.zeros(len(self.label_numbers), dtype=bool)
+        for block in self.blocks():
+            some = keep[first : (end := first + block.lengths.size)]
+            closed.append(TokenSlice(block.lengths[some], block.tokens[np.repeat(some, block.lengths)], block.run))
+            row_ids.extend(list(compress(self.row_ids.ids[first:end], some)), self.row_ids.lines[first:end][some])
+            ends = self.labels.indptr[first : end + 1]
+            found = self.labels.indices[ends[0] : ends[-1]][np.repeat(some, np.diff(ends))]
+            in_use[found] = True
+            labels.add(np.diff(ends)[some], found)
+            first = end
+        self.closed, self.row_ids, self.splits = closed, row_ids, list(compress(self.splits, keep))
+        names, numbers = list(compress(self.label_numbers, in_use)), np.cumsum(in_use) - 1
+        for part in slices(labels.indices.size):
+            labels.indices.put(part.start, numbers[labels.indices[part]])
+        self.labels = labels
+        self.label_numbers.clear()
+        self.label_numbers.update((name, number) for number, name in enumerate(names))
+
 
 def stop_words(path: Path) -> list[str]:
-    """The words of a UTF-8 file with one stop word a line, cut into words like any text, sorted.
-    Raises DataError.
-    """
+    """The words of a UTF-8 file of stop words, cut as any text, sorted. Raises DataError."""
     return sorted(set(WORDS.findall(read_small(path).lower())))
 
 
 @mpi.collective
-def new_corpus(comm: mpi.Comm, options: ConvertOptions, like: Like | None, scratch: Path) -> Corpus:
-    """Collective over `comm`. An empty corpus that knows the stop words of the options, or of
-    the --like file.
-    """
-    if like is not None:
-        settings = like.text
-        return Corpus(settings.pairs, settings.stop_words, scratch, settings.fields, settings.headings)
-    words: list[str] = []
-    with mpi.agreed(comm, f"reading {options.stop_words}"):
-        if comm.rank == 0 and options.stop_words is not None:
-            words = stop_words(options.stop_words)
+def new_corpus(task: Conversion) -> Corpus:
+    """Collective. An empty corpus with the stop words of the options, or of --like."""
+    options = task.options
+    if task.like is not None:
+        known = task.like.text
+        return Corpus(known.pairs, known.stop_words, task.scratch, known.fields, known.headings)
+    path, words = options.stop_words, []
+    if path is not None:
+        words = from_root(task.comm, f"reading {path}", lambda: stop_words(path))
     fields = parse_fields(options.fields, options.whole_fields)
-    return Corpus(options.pairs, comm.bcast(words), scratch, fields, options.headings_as_features)
+    return Corpus(options.pairs, words, task.scratch, fields, options.headings_as_features)
 
 
 @mpi.collective
-def vectorise(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Like | None) -> Part:
-    """Collective over `comm`. The corpus as sparse rows; weights and vocabulary come from the
-    training rows, or from `like`.
+def vectorise(task: Conversion, corpus: Corpus) -> Part:
+    """Collective. The corpus as rows, weighted by training rows or --like.
 
-    Raises ConfigError for --test-share with documents that have splits; DataError if no word occurs
-    in enough training rows.
+    Raises ConfigError for two kinds of splits; DataError if no word is in enough training rows.
     """
+    comm, like, dropped = task.comm, task.like, 0
     with mpi.agreed(comm, "making rows"):
         corpus.close()
-    split_names, split = row_splits(comm, corpus.n_rows, corpus.splits, options)
-    labels = _labels(comm, corpus, like)
-    train = split == split_names.index("train") if "train" in split_names else np.ones(corpus.n_rows, dtype=bool)
-    dropped = 0
+    splits = row_splits(task, corpus.n_rows, corpus.splits)
+    columns = label_columns(comm, list(corpus.label_numbers), like)
+    with mpi.agreed(comm, "dividing the rows by labels"):
+        labels = waiting_label_sets(columns, corpus.labels, corpus.label_numbers)
     if like is None:
-        settings, counted = _learn(comm, corpus, train, options)
+        settings, counted = _learn(comm, corpus, splits.training, task.options)
     else:
         settings = like.text
         number = {word.encode(): n for n, word in enumerate(settings.vocabulary.words[:])}
@@ -272,31 +262,17 @@ def vectorise(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Lik
             counted = _count_all(corpus, settings)
             dropped = sum(int(np.count_nonzero(places[block.tokens[block.tokens >= 0]] < 0)) for block, places in _placed(corpus))
     with mpi.agreed(comm, "making rows"):
-        indptr, indices, data = _rows(settings, counted, corpus.scratch)
+        rows = _rows(settings, counted, corpus.scratch)
     return Part(
-        indptr=indptr,
-        indices=indices,
-        data=data,
+        rows=rows,
         labels=labels,
         n_features=len(settings.vocabulary),
-        split_names=split_names,
-        split=split,
+        splits=splits,
         row_ids=corpus.row_ids,
         feature_names=settings.vocabulary,
         text=settings,
         dropped=dropped,
     )
-
-
-@mpi.collective
-def _labels(comm: mpi.Comm, corpus: Corpus, like: Like | None) -> Labels:
-    """Collective over `comm`. The label sets; labels in code-point order, behind those of `like`
-    in its order.
-    """
-    found = list(corpus.label_numbers)
-    columns = label_columns(comm, found, like)
-    with mpi.agreed(comm, "dividing the rows by labels"):
-        return waiting_label_sets(columns, corpus.label_indptr, corpus.labels, columns.of(found).__getitem__, corpus.scratch)
 
 
 def _placed(corpus: Corpus) -> Iterator[tuple[TokenSlice, np.ndarray]]:
@@ -327,9 +303,7 @@ def _count_words(corpus: Corpus, train: np.ndarray) -> None:
 
 @mpi.collective
 def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOptions) -> tuple[TextSettings, ArraySpool]:
-    """Collective over `comm`. Vocabulary and weights from the training rows, and the counted
-    rows.
-    """
+    """Collective over `comm`. Vocabulary and weights of training rows, and the counted rows."""
     _, (n_documents,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(train))])
     with mpi.agreed(comm, "counting words"):
         _count_words(corpus, train)
@@ -371,9 +345,7 @@ def _with_rows(blocks: Iterable, flags: np.ndarray) -> Iterator[tuple]:
 
 
 def _count_all(corpus: Corpus, settings: TextSettings) -> ArraySpool:
-    """The distinct terms (keys of the settings' words and pairs) of all rows: a `Counted` for
-    each block. Raises OSError.
-    """
+    """The distinct terms of all rows: a `Counted` for each block. Raises OSError."""
     counted = ArraySpool(corpus.scratch)
     for block, places in _placed(corpus):
         counted.append(count_terms(block, places, settings.vocabulary.width, settings.pairs))
@@ -397,18 +369,13 @@ def count_terms(block: TokenSlice, places_of: np.ndarray, width: int, pairs: boo
     return Counted(n_rows, unique, entry_rows.astype(np.int32), places.astype(np.int32), tf.astype(np.int32))
 
 
-def _rows(settings: TextSettings, counted: ArraySpool, scratch: Path) -> tuple[Spool, Spool, Spool | None]:
-    """CSR arrays of the counted rows: indptr, indices, and weights or None. Raises OSError."""
-    indptr, indices = Spool(scratch, np.int64), Spool(scratch, np.int32 if len(settings.vocabulary) < 2**31 else np.int64)
-    data = None if settings.idf is None else Spool(scratch, np.float32)
-    indptr.append(np.zeros(1, dtype=np.int64))
+def _rows(settings: TextSettings, counted: ArraySpool, scratch: Path) -> WaitingRows:
+    """The counted rows, weighted. Raises OSError."""
+    index = np.int32 if len(settings.vocabulary) < 2**31 else np.int64
+    rows = WaitingRows(scratch, index, with_data=settings.idf is not None)
     for block in map(Counted.of, counted):
-        sizes, columns, weights = weighted(settings, block)
-        if data is not None:
-            data.append(weights)
-        indptr.append(indices.size + np.cumsum(sizes))
-        indices.append(columns)
-    return indptr, indices, data
+        rows.add(*weighted(settings, block))
+    return rows
 
 
 def weighted(settings: TextSettings, block: Counted) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -423,9 +390,7 @@ def weighted(settings: TextSettings, block: Counted) -> tuple[np.ndarray, np.nda
 
 
 def _weights(rows: np.ndarray, tf: np.ndarray, idf: np.ndarray, n_rows: int) -> np.ndarray:
-    """log(tf + 1)·idf scaled to unit length per row: computed in float64, squares added in
-    column order; float32.
-    """
+    """log(tf + 1)·idf with unit length per row: float64, squares by column; then float32."""
     logarithms = np.array([math.log(n + 1) for n in range(int(tf.max(initial=0)) + 1)])
     weights = logarithms[tf] * idf
     norms = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=n_rows))

@@ -9,7 +9,6 @@ their fields' tags, and the words of a pair have the same one.
 from __future__ import annotations
 
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,17 +28,14 @@ _SEPARATOR = b"\0"  # in no word, label or id
 
 
 class Vocabulary:
-    """The features of a text dataset as a sequence of strings (`len`, slices), words and sorted
-    keys (d, int64).
+    """The features of a text dataset as strings (`len`, slices), words and sorted keys (d, int64).
 
     With `tagged` the words end with the tags of their fields: "new T" and "york T" are the pair
     "new york T".
     """
 
     def __init__(self, words: Strings, keys: np.ndarray, tagged: bool = False) -> None:
-        """`words` are in code-point order; they may be outside of memory, as long as there are
-        no pairs.
-        """
+        """`words` are in code-point order, and outside of memory if there are no pairs."""
         self.words, self.keys, self.width, self.tagged = words, keys, len(words) + 1, tagged
 
     def __len__(self) -> int:
@@ -74,9 +70,7 @@ class Vocabulary:
 
 @dataclass
 class TextSettings:
-    """How words became values: what `--like` needs in order to do the same again. `idf` (d) is
-    None for binary values.
-    """
+    """How words became values, for `--like`; `idf` (d) is None for binary values."""
 
     vocabulary: Vocabulary
     pairs: bool
@@ -125,9 +119,7 @@ class TextSettings:
 
 
 def fields_of(dataset: DataFile) -> tuple[Field, ...]:
-    """The fields that a dataset made from text tells apart. Raises KeyError or ValueError if it
-    does not say them soundly.
-    """
+    """The fields that a dataset tells apart. Raises KeyError or ValueError if damaged."""
     group = dataset.file["text"]
     if "fields" not in group.attrs:
         return PLAIN
@@ -136,11 +128,7 @@ def fields_of(dataset: DataFile) -> tuple[Field, ...]:
 
 
 def _words_of(name: str, fields: dict[str, Field], headings: bool) -> list[str]:
-    """The word of a feature, or the two of a pair, with their tag if there are fields (by tag); or
-    its heading.
-
-    Raises ValueError.
-    """
+    """The word of a feature, the two of a pair, with tags, or its heading. Raises ValueError."""
     if headings and name.endswith(f" {TAG}"):
         return [name]
     if not fields:
@@ -152,9 +140,7 @@ def _words_of(name: str, fields: dict[str, Field], headings: bool) -> list[str]:
 
 
 def read_vocabulary(dataset: DataFile, fields: tuple[Field, ...] = PLAIN, headings: bool = False) -> Vocabulary:
-    """The features of a dataset made from text. Raises DataError if the names are not sorted and
-    unique.
-    """
+    """The features of a dataset made from text. Raises DataError for unsorted names."""
     tagged = {field.tag: field for field in fields} if fields != PLAIN else {}
 
     def names() -> Iterator[list[str]]:
@@ -187,25 +173,11 @@ def unpack(packed: np.ndarray) -> list[bytes]:
 
 
 @mpi.collective
-def merge_terms(comm: mpi.Comm, terms: Iterable[str], counts: np.ndarray, least: int) -> list[str]:
-    """Collective over `comm`. The terms whose counts add up to at least `least` over all ranks, in
-    code-point order.
-
-    A rank's terms are unique, not empty and without NUL. Each term is counted by one rank, chosen
-    by a hash.
-    """
+def merge_terms(comm: mpi.Comm, terms: Iterable[str]) -> list[str]:
+    """Collective over `comm`. The terms of all ranks (not empty, no NUL), once, by code points."""
     parts: list[list[bytes]] = [[] for _ in range(comm.size)]
-    numbers: list[list[int]] = [[] for _ in range(comm.size)]
-    for term, count in zip(terms, counts.tolist(), strict=True):
-        code = term.encode()
-        owner = zlib.crc32(code) % comm.size
-        parts[owner].append(code)
-        numbers[owner].append(count)
-    totals: Counter[bytes] = Counter()
-    received = mpi.exchange(comm, [pack(part) for part in parts])
-    for packed, numbers_in in zip(received, mpi.exchange(comm, [np.array(n, dtype=np.int64) for n in numbers]), strict=True):
-        for code, count in zip(unpack(packed), numbers_in.tolist(), strict=True):
-            totals[code] += count
-    kept = [code for code, total in totals.items() if total >= least]
-    everywhere = mpi.allgather_arrays(comm, pack(kept))
+    for code in (term.encode() for term in terms):
+        parts[zlib.crc32(code) % comm.size].append(code)
+    mine = {code for packed in mpi.exchange(comm, [pack(part) for part in parts]) for code in unpack(packed)}
+    everywhere = mpi.allgather_arrays(comm, pack(list(mine)))
     return [code.decode() for code in sorted(code for packed in everywhere for code in unpack(packed))]

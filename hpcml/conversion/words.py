@@ -1,5 +1,4 @@
-"""The words of a corpus that does not fit memory: numbered anew in each run of documents, and
-merged over runs and ranks.
+"""The words of a corpus that does not fit memory: numbered in each run, merged over all runs.
 
 A run ends when it has so many different words, which are then put away in code-point order. Merging
 goes through all runs of all ranks side by side, one range of words a rank at a time. Ranges hold
@@ -8,7 +7,6 @@ about the same number of words, and follow each other in code-point order.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion.key_runs import range_ends
 from hpcml.conversion.vocabulary import pack, unpack
 from hpcml.files.spool import Spool, StringSpool
 from hpcml.partition import offsets
@@ -65,9 +64,7 @@ class Runs:
             self.places.put(begin, where(self.words.codes(begin, min(begin + CHUNK_WORDS, len(self.words)))))
 
     def places_of(self, run: int) -> np.ndarray:
-        """The word of the vocabulary that each number of a run is, -1 for none; one entry more,
-        -1, for breaks.
-        """
+        """The vocabulary's word of each number of a run, -1 for none, and -1 for breaks."""
         places = np.full(self.size(run) + 1, -1, dtype=np.int64)
         places[self.numbers[self._of(run)]] = self.places[self._of(run)]
         return places
@@ -97,26 +94,13 @@ class _WordCursor:
 
 
 @mpi.collective
-def _range_ends(comm: mpi.Comm, runs: Runs) -> list[bytes | None]:
-    """Collective over `comm`. The first words behind each range, a multiple of the number of
-    ranks; None for the last ones.
-    """
-    _, (total,) = mpi.exclusive_sum(comm, [len(runs.words)])
-    samples = sorted(code for packed in mpi.allgather_arrays(comm, pack(runs.samples)) for code in unpack(packed))
-    n_ranges = comm.size * math.ceil(max(1, int(total)) / RANGE_WORDS / comm.size)
-    ends: list[bytes | None] = [samples[n * len(samples) // n_ranges] for n in range(1, n_ranges)] if samples else []
-    return ends + [None] * (n_ranges - len(ends))
-
-
-@mpi.collective
 def merge_runs(comm: mpi.Comm, runs: Runs, least: int, scratch: Path) -> tuple[StringSpool, np.ndarray]:
-    """Collective over `comm`. The words whose counts add up to at least `least`, in code-point
-    order, and the sums.
-
-    The words of the runs then know their places in it.
-    """
+    """Collective over `comm`. Words with counts from `least` on, which runs then know; counts."""
     vocabulary, sums = StringSpool(scratch), [np.zeros(0, dtype=np.int64)]
-    ends = _range_ends(comm, runs)
+    samples: list[bytes | None] = sorted(
+        code for packed in mpi.allgather_arrays(comm, pack(runs.samples)) for code in unpack(packed)
+    )
+    ends = range_ends(comm, len(runs.words), RANGE_WORDS, samples, None)
     cursors = [_WordCursor(runs.words, *bounds) for bounds in zip(runs.bounds[:-1], runs.bounds[1:], strict=True)]
     for first in range(0, len(ends), comm.size):
         with mpi.agreed(comm, "merging words"):
@@ -143,9 +127,7 @@ def merge_runs(comm: mpi.Comm, runs: Runs, least: int, scratch: Path) -> tuple[S
 
 
 def _merged(codes: list[list[bytes]], counts: list[np.ndarray], least: int) -> tuple[list[bytes], np.ndarray, list[np.ndarray]]:
-    """Of each rank's words of a range: those kept, sorted, their counts, and for each rank the
-    place of its words among them.
-    """
+    """The words kept of a range, sorted, their counts, and each rank's words' places there."""
     totals: Counter[bytes] = Counter()
     for of_rank, numbers in zip(codes, counts, strict=True):
         for code, count in zip(of_rank, numbers.tolist(), strict=True):

@@ -1,6 +1,4 @@
-"""The text format of the extreme-classification repository: `rows features labels`, then
-`l1,l2 f:v f:v …`, counted from 0.
-"""
+"""The extreme-classification repository's text: `rows features labels`, `l1,l2 f:v …`, from 0."""
 
 from __future__ import annotations
 
@@ -11,15 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.like import Like
-from hpcml.conversion.name_files import read_names
-from hpcml.conversion.number_rows import NumberRows, NumberSlice, columns_like, finish
-from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
 from hpcml.conversion.part import Part
+from hpcml.conversion.source_lines import read_names
 from hpcml.data.svmlight import MAX_INDEX, Rows, as_text, check_lines, parse_text
 from hpcml.errors import DataError
-from hpcml.files.lines import byte_range, line_blocks, line_limit, lines_before, open_plain
-from hpcml.log import Log
+from hpcml.files.lines import byte_range, line_blocks, lines_before, open_plain
 
 HEADER_BYTES = 1 << 10
 EXPECTED = "expected three numbers: rows, features, labels, as in `1000 500 30`"
@@ -48,39 +44,31 @@ def read_header(path: Path) -> XmcHeader:
 
 
 @mpi.collective
-def read_xmc(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's lines. Raises DataError that names file and line."""
-    (path,) = inputs
-    max_line = line_limit(options.max_line_mb)
-    begin, end = byte_range(comm, path)
-    header = XmcHeader(0, 0, 0)
-    with mpi.agreed(comm, f"reading {path}"):
-        if comm.rank == 0:
-            header = read_header(path)
-    header = XmcHeader(*comm.bcast(tuple(header)))
-    feature_names = read_names(comm, options.feature_names, header.n_features, "features")
-    label_names = read_names(comm, options.label_names, header.n_labels, "labels")
-    with mpi.agreed(comm, f"reading {path}"):
+def read_xmc(task: Conversion) -> Part:
+    """Collective. Read this rank's lines. Raises DataError that names the line."""
+    (path,) = task.inputs
+    begin, end = byte_range(task.comm, path)
+    header = task.from_root(lambda: read_header(path))
+    feature_names = read_names(task.comm, task.options.feature_names, header.n_features, "features")
+    label_names = read_names(task.comm, task.options.label_names, header.n_labels, "labels")
+    with task.reading():
         if label_names is None and header.n_labels > path.stat().st_size:
             raise DataError(f"{path}: line 1: {header.n_labels} labels, far more than the file has entries")
-        column_of, n_features, names = columns_like(like, feature_names, header.n_features, str(path))
-        rows = NumberRows(scratch, column_of)
-        for found in _read(path, begin, end, header, max_line):
+        rows = NumberRows(task, feature_names, header.n_features)
+        for found in _read(path, begin, end, header, task.max_line):
             rows.add(NumberSlice(found.lengths, found.indices, found.data))
-            rows.add_labels(found.label_lengths, found.labels.astype(np.int64))
-    _, (n_rows,) = mpi.exclusive_sum(comm, [rows.n_rows])
+            rows.labels.add(found.label_lengths, found.labels.astype(np.int64))
+    _, (n_rows,) = mpi.exclusive_sum(task.comm, [rows.X.n_rows])
     if n_rows != header.n_rows:
         raise DataError(
             f"{path}: {n_rows} rows, but line 1 says {header.n_rows}; it is truncated, or has lines without labels and features"
         )
-    log(f"{path}: read")
-    return finish(comm, rows, options, like, n_features, names, label_names or [str(label) for label in range(header.n_labels)])
+    task.log(f"{path}: read")
+    return finish(task, rows, label_names or [str(label) for label in range(header.n_labels)])
 
 
 def _read(path: Path, begin: int, end: int, header: XmcHeader, max_line: int) -> Iterator[Rows]:
-    """The rows of the lines that start in bytes begin..end, but the first of the file. Raises
-    DataError, OSError.
-    """
+    """The rows of lines that start in bytes begin..end, but line 1. Raises DataError, OSError."""
     for offset, block in line_blocks(path, begin, end, max_line=max_line):
         if offset == 0:
             block = b"\n" + block.partition(b"\n")[2]
@@ -100,9 +88,7 @@ def _are_labels(labels: np.ndarray, n_labels: int) -> bool:
 
 
 def _first_unfit(block: bytes, header: XmcHeader) -> tuple[int, str]:
-    """(line in the block, what is wrong) of the first line with a label or a feature that line 1
-    does not count.
-    """
+    """(line in the block, what is wrong) of the first line with what line 1 does not count."""
     for number, line in enumerate(block.split(b"\n")):
         if not line.split():
             continue

@@ -1,5 +1,4 @@
-"""How many least hashes are compared together: rows that agree on all of one band are compared
-exactly.
+"""Bands of least hashes: rows that agree on all hashes of one band are compared exactly.
 
 Two rows of similarity s (the Jaccard index of their features) agree on one least hash with
 probability s, on all of a band of r with s^r, and on at least one of b bands with 1 − (1 − s^r)^b:
@@ -36,11 +35,7 @@ class Bands(NamedTuple):
 
 
 def choose_bands(similarity: float) -> Bands:
-    """The largest bands, which make the fewest comparisons, that find all but MISSED of the pairs
-    with MOST_HASHES hashes.
-
-    Raises ConfigError for a similarity that is too small to find pairs by, or above 1.
-    """
+    """The largest bands (fewest comparisons) that find all but MISSED. Raises ConfigError."""
     if not LEAST_SIMILARITY <= similarity <= 1:
         raise ConfigError(f"--similarity {similarity}: expected a number from {LEAST_SIMILARITY} to 1")
     if similarity == 1:
@@ -62,9 +57,7 @@ def feature_hashes(n_features: int) -> np.ndarray:
 
 
 def hash_functions(bands: Bands) -> tuple[np.ndarray, np.ndarray]:
-    """The odd factors and the addends (bands × size, uint32) that make other hashes of those of
-    features.
-    """
+    """Odd factors and addends (bands × size, uint32) that make other hashes of features'."""
     drawn = bits(0, "duplicates: functions", np.arange(2 * bands.number * bands.size)).reshape(2, bands.number, bands.size)
     factors, addends = (drawn >> np.uint64(32)).astype(np.uint32)
     return factors | np.uint32(1), addends

@@ -1,5 +1,4 @@
-"""How far the labels of rows that are nearly the same agree: what a second person would have said
-of a document.
+"""How far the labels of nearly equal rows agree: what a second person would have said.
 
 C. Elkan, *Extreme multilabel learning* (2015): documents that were indexed twice by mistake show
 how consistent the indexers are.
@@ -14,8 +13,8 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.shard import Shard
 from hpcml.kernels.rows import count_labels
-from hpcml.near_duplicates.pairs import COMPARED, Pairs
-from hpcml.near_duplicates.routing import Routing, SharedRows
+from hpcml.mpi.routing import Routing
+from hpcml.near_duplicates.pairs import COMPARED, Pairs, SharedRows
 from hpcml.partition import offsets
 
 Z = 1.959963984540054  # of the normal distribution, two-sided 95 %
@@ -23,9 +22,7 @@ Z = 1.959963984540054  # of the normal distribution, two-sided 95 %
 
 @dataclass
 class PairLabels:
-    """Of this rank's pairs, whether they count, and how many labels the first row has, the other
-    one, and both.
-    """
+    """Of this rank's pairs: whether they count; labels of the first row, the other, and both."""
 
     counted: np.ndarray
     of_first: np.ndarray
@@ -35,9 +32,7 @@ class PairLabels:
 
 @dataclass
 class Consistency:
-    """Of each label: rows of the split with it, rows of pairs with it (a row counts once for
-    each pair), pairs of two such rows.
-    """
+    """Of each label: rows with it, rows of pairs with it (once a pair), pairs of two such rows."""
 
     n_rows: np.ndarray
     of_rows: np.ndarray  # one + other
@@ -53,7 +48,7 @@ class Consistency:
         return 2 * self.both / np.where(self.of_rows > 0, self.of_rows, np.nan)
 
     def intervals(self) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds of 95 % for them, as if pairs were drawn independently.
+        """Bounds of 95 % for `values`, as if pairs were drawn independently.
 
         Those of E. B. Wilson (1927) for p = both / either, of which the consistency 2p / (1 + p) is
         a rising function.
@@ -68,8 +63,7 @@ class Consistency:
 
 @mpi.collective
 def consistency_of(comm: mpi.Comm, shard: Shard, pairs: Pairs) -> tuple[Consistency, PairLabels]:
-    """Collective over `comm`. The consistency of each label over the pairs of all ranks, and the
-    labels of this rank's pairs.
+    """Collective over `comm`. The labels' consistency over all pairs; labels of this rank's pairs.
 
     Of the pairs of a row with earlier ones, one counts: that with the row that it is most like, of
     equal ones the last. So many rows that are all alike do not count more than there are of them.
@@ -97,9 +91,7 @@ def consistency_of(comm: mpi.Comm, shard: Shard, pairs: Pairs) -> tuple[Consiste
 
 @mpi.collective
 def _most_alike(rows: SharedRows, pairs: Pairs) -> np.ndarray:
-    """Collective over the ranks. Whether each pair is that of its second row with the row most
-    like it.
-    """
+    """Collective over the ranks. Whether each pair is its second row's with the row most like."""
     routing = Routing(rows.comm, rows.owners(pairs.other))
     first, other, similarity = (routing.send(values) for values in (pairs.first, pairs.other, pairs.similarity))
     with mpi.agreed(rows.comm, "choosing pairs that count"):

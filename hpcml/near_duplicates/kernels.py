@@ -1,6 +1,4 @@
-"""Compiled passes over the features of rows: hashes of sets, their least hashes, and what two
-rows share.
-"""
+"""Compiled passes over rows' features: hashes of sets, least hashes, and what two rows share."""
 
 import numpy as np
 
@@ -20,10 +18,12 @@ def _mix(x):
 
 
 @njit
-def set_keys(indptr, indices, rows, key, keys):
-    """keys[i] (uint64): a hash of the set of features of rows[i]. The first i whose features do
-    not ascend, or -1.
+def set_keys(features, rows, key, keys):
+    """keys[i] (uint64): a hash of the features of rows[i]; the first i where they descend, or -1.
+
+    features: (indptr, indices) of CSR arrays, also below.
     """
+    indptr, indices = features
     for i in range(rows.size):
         total, last = np.uint64(0), np.int64(-1)
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
@@ -38,21 +38,19 @@ def set_keys(indptr, indices, rows, key, keys):
 
 @njit
 def _lower(x, factors, addends, least):
-    """least[h] = min(least[h], x · factors[h] + addends[h]), modulo 2³²; a function of its own,
-    so that it is vectorised.
-    """
+    """least[h] = min(least[h], x · factors[h] + addends[h]) mod 2³²; apart, to be vectorised."""
     for h in range(least.size):
         least[h] = min(least[h], np.uint32(x * factors[h] + addends[h]))
 
 
 @njit
-def band_keys(indptr, indices, rows, hashes, factors, addends, size, least, begin, keys):
-    """keys[b, begin + i] (uint64): a hash of the least hashes b · size … (b + 1) · size of the
-    features of rows[i].
+def band_keys(features, rows, hashes, functions, size, least, begin, keys):
+    """keys[b, begin + i] (uint64): a hash of the b-th `size` least hashes of features of rows[i].
 
-    hashes (n_features uint32); factors, addends and least (bands · size uint32), `least` is
-    scratch.
+    hashes (n_features uint32); functions: factors, addends (bands · size uint32); `least`, of that
+    size, is scratch.
     """
+    (indptr, indices), (factors, addends) = features, functions
     for i in range(rows.size):
         least[:] = _LARGEST
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
@@ -65,10 +63,9 @@ def band_keys(indptr, indices, rows, hashes, factors, addends, size, least, begi
 
 
 @njit
-def count_common(indptr, indices, rows, other_indptr, other_indices, others, counts):
-    """counts[p]: how many features rows[p] shares with row others[p] of the other CSR arrays;
-    both ascend.
-    """
+def count_common(features, rows, other_features, others, counts):
+    """counts[p]: how many features rows[p] shares with others[p] of others' arrays; all ascend."""
+    (indptr, indices), (other_indptr, other_indices) = features, other_features
     for p in range(rows.size):
         a, a_end = np.uint64(indptr[rows[p]]), np.uint64(indptr[rows[p] + 1])
         b, b_end = np.uint64(other_indptr[others[p]]), np.uint64(other_indptr[others[p] + 1])

@@ -1,5 +1,4 @@
-"""Pairs of rows that have nearly the same features, found by all ranks and compared exactly; the
-same on any number of ranks.
+"""Pairs of nearly equal rows, found by all ranks, compared exactly; the same on any number.
 
 Rows with the same features are a group: each is paired with the next one of its group, and only the
 first goes on. Rows that agree on a band of least hashes (`banding`) lie in one bucket, which one
@@ -10,6 +9,7 @@ WINDOW only, so the work grows as the number of rows, whatever they hold.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.log import Log, Progress
+from hpcml.mpi.routing import Routing
 from hpcml.near_duplicates import kernels
 from hpcml.near_duplicates.banding import Bands, feature_hashes, hash_functions
-from hpcml.near_duplicates.routing import Routing, SharedRows
+from hpcml.partition import offsets
 from hpcml.rng import bits
 from hpcml.slices import row_slices
 
@@ -29,10 +30,41 @@ BANDS_AT_ONCE = 8  # whose keys are held: 8 bytes a row and band
 COMPARED = 1 << 16  # pairs whose rows are in memory together
 
 
+class SharedRows:
+    """The rows of a split on all ranks, by their positions in it."""
+
+    @mpi.collective
+    def __init__(self, comm: mpi.Comm, shard: Shard) -> None:
+        """Collective over `comm`."""
+        self.comm, self.shard = comm, shard
+        self.bounds = offsets(comm.allgather(shard.n_local))
+
+    def owners(self, positions: np.ndarray) -> np.ndarray:
+        """The rank that has each row."""
+        return np.searchsorted(self.bounds, positions, "right") - 1
+
+    def local(self, positions: np.ndarray) -> np.ndarray:
+        """Where rows of this rank are in its slab."""
+        return self.shard.rows[positions - self.shard.first_local]
+
+    @mpi.collective
+    def fetch(self, positions: np.ndarray, indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Collective over the ranks. Rows at ascending positions of the slabs' CSR arrays."""
+        routing = Routing(self.comm, self.owners(positions))
+        asked = routing.send(positions)
+        with mpi.agreed(self.comm, "reading rows that are compared"):
+            places = self.local(asked)
+            sizes = indptr[places + 1] - indptr[places]
+            ends = offsets(sizes)
+            values = indices[np.arange(ends[-1]) + np.repeat(indptr[places] - ends[:-1], sizes)]
+        starts = ends[offsets(routing.received)].tolist()
+        parts = mpi.exchange(self.comm, [values[begin:end] for begin, end in pairwise(starts)])  # owners ascend as rows do
+        return offsets(routing.answer(sizes)), np.concatenate(parts)
+
+
 @dataclass
 class Pairs:
-    """Pairs (first < other, positions in the split) of this rank's rows, ascending, and their
-    similarities.
+    """This rank's pairs (first < other, positions in the split), ascending, and similarities.
 
     `n_empty` (rows without features), `n_equal` (rows that have the features of an earlier one) and
     `n_limited` (how often a row lay in a bucket with more than it was compared with) are those of
@@ -48,9 +80,7 @@ class Pairs:
 
 
 class PairSearch:
-    """The pairs known so far: `codes` (ascending) are first · n + other of the pairs of this
-    rank's rows.
-    """
+    """The pairs known so far: `codes`, ascending, are first · n + other of this rank's."""
 
     @mpi.collective
     def __init__(self, comm: mpi.Comm, shard: Shard, similarity: float) -> None:
@@ -62,11 +92,7 @@ class PairSearch:
 
     @mpi.collective
     def bucket(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
-        """Collective over the ranks. Compare rows of equal keys (uint64), each with the `window`
-        next ones of its bucket.
-
-        Says of each row whether it is the first of its bucket.
-        """
+        """Collective over the ranks. Compare rows of equal keys; is each its bucket's first?"""
         routing = Routing(self.comm, (keys % np.uint64(self.comm.size)).astype(np.int64))
         keys, positions = routing.send(keys), routing.send(positions)
         with mpi.agreed(self.comm, "putting rows into buckets"):
@@ -79,9 +105,7 @@ class PairSearch:
         return routing.answer(is_first).astype(bool)
 
     def _windows(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
-        """The codes of the pairs of a bucket that are at most `window` apart; keys and positions
-        are sorted.
-        """
+        """Codes of a bucket's pairs at most `window` apart; keys and positions are sorted."""
         found = [np.zeros(0, np.int64)]
         for distance in range(1, min(window, keys.size - 1) + 1):
             places = np.flatnonzero(keys[distance:] == keys[:-distance])
@@ -94,9 +118,7 @@ class PairSearch:
 
     @mpi.collective
     def compare(self, codes: np.ndarray) -> None:
-        """Collective over the ranks. Keep those pairs that are similar enough; each is compared
-        by the rank of its first row.
-        """
+        """Collective over the ranks. Keep similar pairs, compared by their first rows' ranks."""
         codes = Routing(self.comm, self.rows.owners(codes // max(1, self.shard.n_global))).send(codes)
         with mpi.agreed(self.comm, "looking for pairs that are known"):
             codes = np.setdiff1d(codes, self.codes)  # each once, ascending
@@ -119,18 +141,14 @@ class PairSearch:
     def _similarities(self, rows: np.ndarray, indptr: np.ndarray, indices: np.ndarray, others: np.ndarray) -> np.ndarray:
         """The Jaccard index of rows of the slab and of other CSR arrays."""
         common = np.zeros(rows.size, np.int64)
-        kernels.count_common(self.shard.indptr, self.shard.indices, rows, indptr, indices, others, common)
+        kernels.count_common((self.shard.indptr, self.shard.indices), rows, (indptr, indices), others, common)
         sizes = self.shard.indptr[rows + 1] - self.shard.indptr[rows] + indptr[others + 1] - indptr[others]
         return common / np.maximum(1, sizes - common)
 
 
 @mpi.collective
 def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: float, bands: Bands, log: Log) -> Pairs:
-    """Collective over `comm`. The pairs of rows of the shards with a Jaccard index of at least
-    `similarity`.
-
-    Raises DataError if the features of a row are out of order.
-    """
+    """Collective over `comm`. Pairs with a Jaccard index from `similarity` on. Raises DataError."""
     with mpi.node_first(comm):
         _warm_up(shard)
     search = PairSearch(comm, shard, similarity)
@@ -151,7 +169,7 @@ def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: floa
 def _hash_sets(dataset: DataFile, shard: Shard, rows: np.ndarray, keys: np.ndarray) -> None:
     """Hash the features of rows of the slab. Raises DataError if they are out of order."""
     (key,) = bits(0, "duplicates: sets", np.zeros(1))
-    bad = kernels.set_keys(shard.indptr, shard.indices, rows, key, keys)
+    bad = kernels.set_keys((shard.indptr, shard.indices), rows, key, keys)
     if bad >= 0:
         row = shard.first_row + int(rows[bad])
         raise DataError(f"{dataset.path}: damaged dataset: the features of row {row} are out of order; `hpcml info` says more")
@@ -159,9 +177,7 @@ def _hash_sets(dataset: DataFile, shard: Shard, rows: np.ndarray, keys: np.ndarr
 
 @mpi.collective
 def _banded(search: PairSearch, chosen: np.ndarray, bands: Bands, log: Log) -> None:
-    """Collective over the ranks. Compare rows (`chosen` of those of the shard) that agree on a
-    band.
-    """
+    """Collective over the ranks. Compare `chosen` ones of the shard's rows that agree on a band."""
     comm, shard = search.comm, search.shard
     with mpi.agreed(comm, "making room for the hashes"):
         hashes, (factors, addends) = feature_hashes(shard.n_features if bands.number else 0), hash_functions(bands)
@@ -175,8 +191,8 @@ def _banded(search: PairSearch, chosen: np.ndarray, bands: Bands, log: Log) -> N
             keys = np.empty((some.stop - begin, rows.size), np.uint64)
             least = np.empty(functions[0].size, np.uint32)
             for each in row_slices(rows.size, n_values * (1 + least.size // 8)):
-                arrays = shard.indptr, shard.indices, rows[each], hashes, *functions
-                kernels.band_keys(*arrays, bands.size, least, each.start, keys)
+                features = shard.indptr, shard.indices
+                kernels.band_keys(features, rows[each], hashes, functions, bands.size, least, each.start, keys)
         for band, keys_of_band in enumerate(keys, begin):
             search.bucket(keys_of_band, shard.first_local + chosen, WINDOW)
             progress.update(band + 1)
@@ -186,7 +202,7 @@ def _banded(search: PairSearch, chosen: np.ndarray, bands: Bands, log: Log) -> N
 def _warm_up(shard: Shard) -> None:
     """Compile the kernels for the types of a shard's arrays."""
     none, numbers, keys = shard.rows[:0], np.zeros(0, np.uint32), np.zeros((1, 0), np.uint64)
-    arrays = shard.indptr, shard.indices
-    kernels.set_keys(*arrays, none, np.uint64(0), keys[0])
-    kernels.band_keys(*arrays, none, numbers, numbers, numbers, 1, numbers, 0, keys)
-    kernels.count_common(*arrays, none, shard.indptr, shard.indices[:0].copy(), none, none)
+    features, functions = (shard.indptr, shard.indices), (numbers, numbers)
+    kernels.set_keys(features, none, np.uint64(0), keys[0])
+    kernels.band_keys(features, none, numbers, functions, 1, numbers, 0, keys)
+    kernels.count_common(features, none, (shard.indptr, shard.indices[:0].copy()), none, none)

@@ -1,6 +1,4 @@
-"""The findings on rows that are nearly the same, for people (a table) and for programs (CSV and
-JSON).
-"""
+"""The findings on nearly equal rows, for people (a table) and for programs (CSV and JSON)."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ class Duplicates:
 
 
 def check_outputs(outputs: Mapping[str, Path | None], force: bool, data: Path) -> None:
-    """Raise ConfigError for files (by flag) that exist already, without `force`, and for one
-    name twice. Local.
-    """
+    """Raise ConfigError for existing files (by flag), without `force`, and for one name twice."""
     named: dict[Path, str] = {}
     for flag, path in outputs.items():
         if path is not None:

@@ -1,6 +1,4 @@
-"""`hpcml duplicates`: the pairs of a dataset's rows, written where that is asked for, and the
-consistency of its labels.
-"""
+"""`hpcml duplicates`: the pairs of a dataset's rows, and the consistency of its labels."""
 
 from __future__ import annotations
 
@@ -27,12 +25,7 @@ COLUMNS = ("row", "other_row", "id", "other_id", "similarity", "counted", "label
 
 @mpi.collective
 def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: float, output: Path | None, log: Log) -> Duplicates:
-    """Collective over `comm`. Pairs of rows of a split with a Jaccard index of at least
-    `similarity`; they are written to `output`.
-
-    Raises ConfigError for an unknown split and a similarity that is no share, DataError for files
-    that cannot be read or written.
-    """
+    """Collective over `comm`. Pairs of rows from `similarity` on. Raises ConfigError, DataError."""
     begin = time.monotonic()
     bands = choose_bands(similarity)
     shard = load_shard(comm, dataset, split)
@@ -79,9 +72,7 @@ def _chunks(pairs: Pairs, of_pairs: PairLabels) -> Iterator[list[np.ndarray]]:
 
 @mpi.collective
 def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, of_pairs: PairLabels, output: Path) -> None:
-    """Collective over `comm`. Rank 0 writes all ranks' pairs, by their first rows. Raises
-    DataError.
-    """
+    """Collective over `comm`. Rank 0 writes all ranks' pairs, by first rows. Raises DataError."""
     lines: list[Sequence[object]] = [COLUMNS]
 
     def take(columns: list[np.ndarray]) -> None:

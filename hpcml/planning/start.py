@@ -13,7 +13,7 @@ from pathlib import Path
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.conversion.from_memory import from_sparse
+from hpcml.conversion.from_memory import Matrices, from_sparse
 from hpcml.conversion.options import ConvertOptions
 from hpcml.files.temporary import scratch_folder
 from hpcml.log import Log
@@ -29,7 +29,7 @@ def start_seconds(folder: Path, repeats: int) -> float | None:
     with scratch_folder("hpcml-start", folder) as scratch:
         data, n = scratch / "data.h5", 8
         X, Y = sp.eye(n, format="csr"), sp.eye(n, 2, format="csr")
-        from_sparse(mpi.self_comm(), X, Y, data, None, None, None, None, ConvertOptions(), False, Log(1))
+        from_sparse(mpi.self_comm(), Matrices(X, Y), data, ConvertOptions(), False, Log(1))
         for number in range(repeats):
             command = [sys.executable, "-m", "hpcml", "train", "dual", str(data), "-o", str(scratch / f"run-{number}")]
             before = _of_children()

@@ -1,5 +1,6 @@
 """`convert` in few words, alone or on ranks, and what is in the datasets that it makes."""
 
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,6 +30,15 @@ def converted_alike(comm, source, inputs, folder, **options):
     alone = by_one_rank(comm, lambda: convert_on(mpi.self_comm(), source, inputs, folder / "alone.h5", **options))
     assert (folder / "together.h5").read_bytes() == (folder / "alone.h5").read_bytes()
     return report, alone, folder / "together.h5"
+
+
+def made(folder, source, content, name="data", **options):
+    """The report and the path of the dataset of a file of this content: text, bytes, or documents as JSON lines."""
+    given, output = folder / f"{name}.{source}", folder / f"{name}.h5"
+    if isinstance(content, list):
+        content = "".join(json.dumps(document) + "\n" for document in content)
+    given.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return converted(source, given, output, **options), output
 
 
 def strings(path, name):

@@ -1,12 +1,10 @@
 """Rows of single texts are, bit for bit, those of `convert --like`."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.converted import converted
+from support.converted import made
 
 from hpcml.conversion.few_texts import FewTexts
 from hpcml.conversion.vocabulary import TextSettings
@@ -30,13 +28,6 @@ DOCUMENTS = st.lists(
 )
 
 
-def make(folder, name, documents, **options):
-    source, output = folder / f"{name}.jsonl", folder / f"{name}.h5"
-    source.write_text("".join(json.dumps(document) + "\n" for document in documents))
-    converted("jsonl", source, output, **options)
-    return output
-
-
 @pytest.fixture(scope="module", params=sorted(KINDS))
 def known(request, tmp_path_factory):
     """A dataset, its folder, and what makes rows like its own."""
@@ -52,7 +43,7 @@ def known(request, tmp_path_factory):
         for number in range(40)
     ]
     (folder / "stop").write_text("the\na\n")
-    path = make(folder, "train", documents, stop_words=folder / "stop", **KINDS[request.param])
+    _, path = made(folder, "jsonl", documents, "train", stop_words=folder / "stop", **KINDS[request.param])
     with DataFile(path) as dataset:
         return path, folder, FewTexts(TextSettings.read(dataset), dataset.n_labels)
 
@@ -61,7 +52,7 @@ def known(request, tmp_path_factory):
 @given(documents=DOCUMENTS.filter(len))
 def test_as_convert_like(known, documents):
     path, folder, rows_of = known
-    like = make(folder, "like", documents, like=path)
+    _, like = made(folder, "jsonl", documents, "like", like=path)
     fields = rows_of.settings.fields
     found = rows_of([[[document[field.name]] if document[field.name] else [] for field in fields] for document in documents])
     with DataFile(like) as dataset:

@@ -1,14 +1,12 @@
 """Documents whose fields are told apart: names, values and `--like`, against the definition; and what is refused."""
 
-import json
 import re
-from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 from anndata.io import read_elem
-from support.converted import converted
+from support.converted import converted, made
 from support.edits import attributes, edit
 from support.oracles_text import slow_rows
 
@@ -29,11 +27,8 @@ FIELDS = ("title=T,text=A", "journal=J", "keys")
 WHOLE = {"journal"}
 
 
-def make(folder, documents, name="data", **options):
-    """Convert documents; the report and the path of the dataset."""
-    source, output = Path(folder, f"{name}.jsonl"), Path(folder, f"{name}.h5")
-    source.write_text("".join(json.dumps(document) + "\n" for document in documents), encoding="utf-8")
-    return converted("jsonl", source, output, **options), output
+def make(folder, *documents_and_name, **options):
+    return made(folder, "jsonl", *documents_and_name, **options)
 
 
 @pytest.mark.parametrize("pairs", [False, True])

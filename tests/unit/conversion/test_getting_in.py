@@ -3,17 +3,11 @@
 import json
 
 import pytest
-from support.converted import converted
+from support.converted import made
 
 from hpcml.errors import HpcmlError
 
 TABLE = "text,labels,split\nships and ports,sea; trade,train\nfields of corn,farm,train\n"
-
-
-def made(folder, source, content, **options):
-    path = folder / "in"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    converted(source, path, folder / "out.h5", told=True, **options)
 
 
 REFUSED = {
@@ -30,8 +24,8 @@ REFUSED = {
 def test_what_is_refused_names_what_to_do(tmp_path, kind):
     source, content, options, sentence = REFUSED[kind]
     with pytest.raises(HpcmlError, match=sentence):
-        made(tmp_path, source, content, **options)
-    assert not (tmp_path / "out.h5").exists()
+        made(tmp_path, source, content, told=True, **options)
+    assert not (tmp_path / "data.h5").exists()
 
 
 @pytest.mark.parametrize(
@@ -44,7 +38,7 @@ def test_what_is_refused_names_what_to_do(tmp_path, kind):
     ],
 )
 def test_a_column_of_splits_and_a_separator_that_no_option_names_are_told(tmp_path, capsys, options, n_warnings):
-    made(tmp_path, "csv", TABLE, text=("text",), labels=("labels",), **options)
+    made(tmp_path, "csv", TABLE, told=True, text=("text",), labels=("labels",), **options)
     said = capsys.readouterr().err
     assert said.count("warning: ") == n_warnings
     assert ("--split-column split takes it" in said) == ("split_column" not in options)
@@ -52,5 +46,5 @@ def test_a_column_of_splits_and_a_separator_that_no_option_names_are_told(tmp_pa
 
 
 def test_rows_without_any_feature_are_told(tmp_path, capsys):
-    made(tmp_path, "csv", "a,b,l\n0,0,x\n0,0,y\n", labels=("l",))
+    made(tmp_path, "csv", "a,b,l\n0,0,x\n0,0,y\n", labels=("l",), told=True)
     assert "warning: " in (said := capsys.readouterr().err) and "no row has a feature" in said

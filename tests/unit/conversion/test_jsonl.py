@@ -4,9 +4,9 @@ import json
 
 import h5py
 import pytest
-from support.converted import converted, label_sets, strings
+from support.converted import label_sets, made, strings
 
-from hpcml.conversion.jsonl import Document, parse
+from hpcml.conversion.jsonl import Document, document_of, loaded
 from hpcml.errors import ConfigError, DataError
 
 BAD = {
@@ -33,8 +33,7 @@ BAD = {
 
 
 def make(folder, content, **options):
-    (folder / "in.jsonl").write_bytes(content.encode() if isinstance(content, str) else content)
-    return converted("jsonl", folder / "in.jsonl", folder / "out.h5", **options), folder / "out.h5"
+    return made(folder, "jsonl", content, "in", **options)
 
 
 @pytest.mark.parametrize("problem", sorted(BAD))
@@ -52,8 +51,8 @@ def test_not_utf8(tmp_path):
 
 def test_parse():
     line = {"id": 12, "title": "T", "text": "x \ud83d\ude00", "labels": ["b", "a"], "split": "dev", "more": 1}
-    assert parse(json.dumps(line).encode()) == Document("12", [["T"], ["x 😀"]], ["b", "a"], "dev")
-    assert parse(b'{"title": "T", "text": null, "labels": null}') == Document("", [["T"], []], [], "")
+    assert document_of(loaded(json.dumps(line).encode())) == Document("12", [["T"], ["x 😀"]], ["b", "a"], "dev")
+    assert document_of(loaded(b'{"title": "T", "text": null, "labels": null}')) == Document("", [["T"], []], [], "")
 
 
 def test_ids_labels_and_splits(tmp_path):

@@ -52,13 +52,20 @@ def test_rows_to_choose_thresholds_by(path, tmp_path, stratified):
 
 
 @pytest.mark.parametrize(
-    ("share", "message"), [(0.7, "leave no training rows"), (1.5, "--valid-share 1.5"), (1e-9, "valid of 200")]
+    ("shares", "message"),
+    [
+        ({"valid_share": 0.7}, "leave no training rows"),
+        ({"valid_share": 1.5}, "--valid-share 1.5"),
+        ({"valid_share": 1e-9}, "the split valid of 200"),
+        ({"test_share": 1e-6}, "the split test of 200 rows would be empty"),
+    ],
 )
-def test_shares_that_leave_a_split_empty(path, share, message):
+def test_shares_that_leave_a_split_empty(path, shares, message):
     before = path.read_bytes()
     with pytest.raises(ConfigError, match=message):
-        run(path, valid_share=share)
+        run(path, **shares)
     assert path.read_bytes() == before
+    assert [entry.name for entry in path.parent.iterdir()] == ["data.h5"]
 
 
 def test_a_draw_belongs_to_the_row_not_to_the_call():
@@ -103,10 +110,9 @@ def test_stratified_file(path):
 
 def test_splits_are_replaced_only_with_force(path, tmp_path):
     run(path)
-    with pytest.raises(ConfigError, match="has splits"):
-        run(path, seed=1)
-    with pytest.raises(ConfigError, match="has splits"):
-        run(path, tmp_path / "new.h5", seed=1)
+    for output in (None, tmp_path / "new.h5"):
+        with pytest.raises(ConfigError, match="has splits"):
+            run(path, output, seed=1)
     run(path, seed=1, force=True)
     with DataFile(path) as data:
         assert data.split("test").tolist() == np.flatnonzero(random_test(1, 0.3, np.arange(200))).tolist()
@@ -138,14 +144,6 @@ def test_bad_share(path, share):
         run(path, test_share=share)
     with pytest.raises(ConfigError, match="--test-share"):
         converted("docstrings", [], path, test_share=share)
-
-
-def test_empty_split_is_refused(path):
-    before = path.read_bytes()
-    with pytest.raises(ConfigError, match="the split test of 200 rows would be empty"):
-        run(path, test_share=1e-6)
-    assert path.read_bytes() == before
-    assert [entry.name for entry in path.parent.iterdir()] == ["data.h5"]
 
 
 def test_not_a_dataset(tmp_path):

@@ -1,7 +1,6 @@
 """Parsing svmlight: a round trip, what is legal, and the sentence for everything that is not."""
 
 import math
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -9,23 +8,20 @@ import pytest
 from anndata.io import read_elem
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.converted import converted, strings
+from support.converted import converted, made, strings
 
 from hpcml.data.svmlight import check_lines, label_name, parse_block
 from hpcml.errors import DataError
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 rows = st.tuples(
-    st.lists(st.integers(-3, 9), max_size=3, unique=True),
-    st.dictionaries(st.integers(0, 30), floats, max_size=5),
+    st.lists(st.integers(-3, 9), max_size=3, unique=True), st.dictionaries(st.integers(0, 30), floats, max_size=5)
 ).filter(lambda row: row[0] or row[1])
 
 
 def make(folder, text, name="data", **options):
     """Convert svmlight text; the report and the path."""
-    source, output = Path(folder, f"{name}.svm"), Path(folder, f"{name}.h5")
-    source.write_bytes(text.encode() if isinstance(text, str) else text)
-    return converted("svmlight", source, output, **options), output
+    return made(folder, "svmlight", text, name, **options)
 
 
 @given(table=st.lists(rows, min_size=1, max_size=8), zero_based=st.booleans())
@@ -76,10 +72,10 @@ BAD = {
 
 @pytest.mark.parametrize("line", sorted(BAD))
 def test_bad_lines_are_named(tmp_path, line):
-    with pytest.raises(DataError, match=r"in\.svm: line 3: ") as caught:
+    with pytest.raises(DataError, match=r"in\.svmlight: line 3: ") as caught:
         make(tmp_path, f"1 +1:1\n\n{line}\nalso bad\n", "in")
-    assert str(caught.value) == f"{tmp_path}/in.svm: line 3: {BAD[line]}"
-    assert [path.name for path in tmp_path.iterdir()] == ["in.svm"]
+    assert str(caught.value) == f"{tmp_path}/in.svmlight: line 3: {BAD[line]}"
+    assert [path.name for path in tmp_path.iterdir()] == ["in.svmlight"]
 
 
 @given(st.one_of(st.binary(max_size=30), st.text("1,2:-+.e_ #\n\r\0\x1cnaif\u0661", max_size=20).map(str.encode)))
@@ -114,7 +110,7 @@ def test_binary_labels_are_one_column(tmp_path, negative):
     [("1.5 1:1\n2.7 1:1\n", 1, "1.5"), ("\n# nothing\n1 1:1\n2,-0.25 1:1\n", 4, "-0.25"), ("1:1\n1e-3\n", 2, "1e-3")],
 )
 def test_quantities_are_no_classes(tmp_path, text, line, label):
-    with pytest.raises(DataError, match=rf"in\.svm: line {line}: label {label}, but labels are whole numbers"):
+    with pytest.raises(DataError, match=rf"in\.svmlight: line {line}: label {label}, but labels are whole numbers"):
         make(tmp_path, text, "in")
     assert not (tmp_path / "in.h5").exists()
 
@@ -156,7 +152,7 @@ def test_like_keeps_width_and_labels(tmp_path):
 
 @pytest.mark.parametrize(("text", "said"), [("1:1\n 2:1\n", "no label"), ("# nothing\n\n", "no rows"), ("", "the file is empty")])
 def test_no_label_at_all(tmp_path, text, said):
-    with pytest.raises(DataError, match=rf"in\.svm: {said}"):
+    with pytest.raises(DataError, match=rf"in\.svmlight: {said}"):
         make(tmp_path, text, "in")
 
 

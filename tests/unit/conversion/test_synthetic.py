@@ -94,10 +94,7 @@ def test_gaussians_have_equal_areas_and_one_is_the_nearest():
     points = make_points("gaussians", 3, np.arange(200_000))
     for sign, of_class in ((1, points.positive), (-1, ~points.positive)):
         # Distances and places along the boundary: in both classes the mixture's mean, but for the few reflected points.
-        away, along = (
-            sign * (points.x + points.y)[of_class] / math.sqrt(2),
-            sign * (points.x - points.y)[of_class] / math.sqrt(2),
-        )
+        away, along = (sign * (points.x + points.y)[of_class] / math.sqrt(2), sign * (points.x - points.y)[of_class] / math.sqrt(2))
         assert away.mean() == pytest.approx(distances.mean(), abs=0.005)
         assert along.mean() == pytest.approx((mean_x - mean_y).mean() / math.sqrt(2) * sign, abs=0.01)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcml.conversion.row_ids import RowIds
+from hpcml.conversion.part import RowIds
 from hpcml.files import spool as module
 from hpcml.files.spool import ArraySpool, Spool, StringSpool, slices
 

@@ -92,7 +92,7 @@ def test_kernels_against_their_definition():
     hashes, (factors, addends) = feature_hashes(50), hash_functions(bands)
     assert (factors % 2 == 1).all()
     keys, least = np.zeros((3, 12), np.uint64), np.zeros(12, np.uint32)
-    kernels.band_keys(indptr, indices, rows, hashes, factors.reshape(-1), addends.reshape(-1), 4, least, 2, keys)
+    kernels.band_keys((indptr, indices), rows, hashes, (factors.reshape(-1), addends.reshape(-1)), 4, least, 2, keys)
     tables = (hashes[:, None].astype(object) * factors.reshape(-1) + addends.reshape(-1)) % 2**32
     seen = {}
     for place, row in enumerate(rows):
@@ -102,7 +102,7 @@ def test_kernels_against_their_definition():
     assert all(len(found) == 1 for found in seen.values())
     assert len({found.pop() for found in seen.values()}) == len(seen)
     counts = np.zeros(20, np.int64)
-    kernels.count_common(indptr, indices, np.arange(20), indptr, indices, np.arange(20)[::-1].copy(), counts)
+    kernels.count_common((indptr, indices), np.arange(20), (indptr, indices), np.arange(20)[::-1].copy(), counts)
     dense = X.toarray() != 0
     assert counts.tolist() == (dense & dense[::-1]).sum(axis=1).tolist()
 

@@ -14,7 +14,7 @@ from hpcml.bench.ovr import OvrOptions
 from hpcml.bench.shared_options import choose_methods, minimisers
 from hpcml.cli import app as cli
 from hpcml.cli.config_files import config_files
-from hpcml.conversion.convert import check_options
+from hpcml.conversion.checks import check_options
 from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError
 from hpcml.methods.psbml.options import AdaboostOptions, PsbmlOptions

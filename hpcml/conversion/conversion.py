@@ -1,0 +1,167 @@
+"""A conversion under way: what it is told, and what it uses again of another dataset (--like)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from hpcml import mpi
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.vocabulary import TextSettings
+from hpcml.data.dataset import DataFile
+from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.files.lines import line_limit
+from hpcml.files.opening import read_small
+from hpcml.log import Log
+from hpcml.partition import bounds_by_weight, even_bounds, offsets
+
+T = TypeVar("T")
+PAIR = "the old and the new name of a label, with a tab between"
+
+
+@dataclass
+class Like:
+    """The parts of another dataset that a conversion uses again."""
+
+    path: Path
+    n_features: int
+    label_names: list[str]
+    text: TextSettings | None  # None: it was not made from text
+    feature_names: list[str] | None
+    label_titles: list[str] | None
+    new_labels: bool  # labels that it lacks become labels, too
+    renamed: dict[str, str] = field(default_factory=dict)  # the old names of labels -> those that they have in `label_names`
+
+    def titles(self, size: int) -> list[str] | None:
+        """The titles of so many labels, of which the first are its own; None without any."""
+        return None if self.label_titles is None else self.label_titles + [""] * (size - len(self.label_titles))
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A conversion under way; messages call what it reads `what`.
+
+    `made` is the name of rows that are made by a formula ("" for others). `is_text` None: rows may
+    be text or numbers, whichever the --like file was made from.
+    """
+
+    comm: mpi.Comm
+    source: str
+    inputs: Sequence[Path]
+    options: ConvertOptions
+    log: Log
+    what: object
+    is_text: bool | None
+    made: str = ""
+    like: Like | None = None
+    scratch: Path = Path()  # a folder for files without a name
+
+    @property
+    def max_line(self) -> int:
+        """The longest line in bytes. Raises ConfigError."""
+        return line_limit(self.options.max_line_mb)
+
+    @mpi.collective
+    def reading(self) -> AbstractContextManager[None]:
+        """Collective. Local reading: if it fails on a rank, all raise why."""
+        return mpi.agreed(self.comm, f"reading {self.what}")
+
+    @mpi.collective
+    def from_root(self, read: Callable[[], T]) -> T:
+        """Collective. What `read` gives on rank 0. Raises what it raises."""
+        return from_root(self.comm, f"reading {self.what}", read)
+
+    def share(self, n: int) -> tuple[int, int]:
+        """This rank's even share of so many rows: begin, end."""
+        begin, end = even_bounds(n, self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
+        return begin, end
+
+    def share_by_weight(self, weights: Sequence[int]) -> tuple[int, int]:
+        """This rank's share of consecutive items: begin, end."""
+        begin, end = bounds_by_weight(offsets(weights), self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
+        return begin, end
+
+
+@mpi.collective
+def from_root(comm: mpi.Comm, doing: str, read: Callable[[], T]) -> T:
+    """Collective over `comm`. What `read` gives on rank 0. Raises as `read` and `mpi.agreed`."""
+    found: T | None = None
+    with mpi.agreed(comm, doing):
+        if comm.rank == 0:
+            found = read()
+    return comm.bcast(found)
+
+
+@mpi.collective
+def read_like(task: Conversion) -> Like | None:
+    """Collective. Read --like, if given. Raises ConfigError if it does not fit, DataError."""
+    path = task.options.like
+    return None if path is None else from_root(task.comm, f"reading {path}", lambda: _read(path, task))
+
+
+def _read(path: Path, task: Conversion) -> Like:
+    """What a conversion uses again. Local; raises ConfigError or DataError."""
+    with DataFile(path) as dataset:
+        of_text = "text" in dataset.file
+        if task.is_text not in (None, of_text):
+            made = "text" if of_text else "numbers, not from text"
+            raise ConfigError(
+                f"--like {path}: was made from {made}, so {task.source} cannot use its features; expected a file from {task.source}"
+            )
+        settings = TextSettings.read(dataset) if of_text else None
+        names = None if of_text else dataset.strings("feature_names")
+        labels, titles, n_features = dataset.label_names(), dataset.label_titles(), dataset.n_features
+    renamed = read_renames(task.options.renamed, labels, path)
+    labels = [renamed.get(name, name) for name in labels]
+    return Like(path, n_features, labels, settings, names, titles, task.options.new_labels, renamed)
+
+
+def rename_files(renamed: Sequence[str]) -> list[Path]:
+    """Which of the values of --renamed name files: those without =."""
+    return [Path(value) for value in renamed if "=" not in value]
+
+
+def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> dict[str, str]:
+    """The new names of labels of `like` by the old ones. Local.
+
+    Raises ConfigError unless every old name is known, every new one is not, and no name stands
+    there twice; DataError for a file that cannot be read.
+    """
+    pairs: dict[str, str] = {}
+    there, taken = set(known), set[str]()
+    for where, old, new in [pair for value in renamed for pair in _pairs_of(value)]:
+        if old in pairs or old in taken or new in pairs or new in taken:
+            twice = old if old in pairs or old in taken else new
+            raise ConfigError(f"{where}: {twice!r} stands in two renames; say for each label once what it was and what it is now")
+        if old not in there:
+            raise ConfigError(f"{where}: {like} has no label {old!r}; {nearest(old, list(known), 'hpcml info')}")
+        if new in there:
+            raise ConfigError(f"{where}: {like} has a label {new!r} already; leave it out, and give the documents this label")
+        pairs[old] = new
+        taken.add(new)
+    return pairs
+
+
+def _pairs_of(value: str) -> list[tuple[str, str, str]]:
+    """(where, old name, new name) of a value of --renamed. Raises ConfigError or DataError."""
+    if "=" in value:
+        return [(f"--renamed {value}", *_divided(value, "=", f"--renamed {value}: expected OLD=NEW, or a file for names with ="))]
+    pairs = []
+    for number, line in enumerate(read_small(Path(value)).splitlines(), 1):
+        if line.strip():
+            where = f"{value}: line {number}"
+            pairs.append((where, *_divided(line, "\t", f"{where}: expected {PAIR}")))
+    if not pairs:
+        raise DataError(f"{value}: no names; expected on each line {PAIR}")
+    return pairs
+
+
+def _divided(text: str, sign: str, complaint: str) -> tuple[str, str]:
+    """The two names on both sides of the sign. Raises ConfigError."""
+    parts = [part.strip() for part in text.split(sign)]
+    if len(parts) != 2 or not all(parts):
+        raise ConfigError(complaint)
+    return parts[0], parts[1]

@@ -1,0 +1,90 @@
+"""Lines of a source, each with the place that messages name; files with a name on each line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple
+
+from hpcml import mpi
+from hpcml.conversion.conversion import Conversion, from_root
+from hpcml.errors import DataError
+from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, line_blocks, lines_before, open_plain
+
+LONGEST = 1 << 16  # bytes of a name
+
+
+class Place(NamedTuple):
+    """A line: of a block that begins at byte `offset`, and of this rank's lines; both from 0."""
+
+    path: Path
+    offset: int
+    in_block: int
+    of_rank: int
+
+    def __str__(self) -> str:
+        return f"{self.path}: line {lines_before(self.path, self.offset) + self.in_block + 1}"
+
+
+def lines_of(task: Conversion, path: Path, begin: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[Place, bytes]]:
+    """The lines that start in bytes begin..end of a file. Raises DataError, OSError."""
+    of_rank = 0
+    for offset, block in line_blocks(path, begin, end, block_bytes, task.max_line):
+        for in_block, line in enumerate(BytesIO(block)):
+            yield Place(path, offset, in_block, of_rank), line
+            of_rank += 1
+
+
+def decoded(text: bytes) -> str:
+    """Text as UTF-8. Raises ValueError with the reason."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
+
+
+@contextmanager
+def placed(place: object) -> Iterator[None]:
+    """What is wrong, a ValueError, becomes a DataError that names the place."""
+    try:
+        yield
+    except ValueError as error:
+        raise DataError(f"{place}: {error}") from None
+
+
+@mpi.collective
+def read_names(comm: mpi.Comm, path: Path | None, size: int, what: str) -> list[str] | None:
+    """Collective over `comm`. The `size` names in a file, None without one. Raises DataError."""
+    return None if path is None else from_root(comm, f"reading {path}", lambda: _read(path, size, what))
+
+
+def check_distinct(names: list[str], where: str) -> None:
+    """Raise DataError unless each label has a name of its own."""
+    if len(set(names)) < len(names):
+        name, count = Counter(names).most_common(1)[0]
+        raise DataError(f"{where}: {count} labels have the name {name!r}; give each a name of its own")
+
+
+def _read(path: Path, size: int, what: str) -> list[str]:
+    """The lines of a file, without white space around them. Raises DataError, OSError."""
+    names: list[str] = []
+    with open_plain(path) as file:
+        while line := file.readline(LONGEST + 1):
+            number = len(names) + 1
+            if len(line) > LONGEST:
+                raise DataError(f"{path}: line {number}: longer than {LONGEST} bytes; expected a name")
+            try:
+                name = decoded(line.removeprefix(BYTE_ORDER_MARK)).strip()
+            except ValueError as error:
+                raise DataError(f"{path}: line {number}: {error}") from None
+            if not name or "\0" in name:
+                raise DataError(f"{path}: line {number}: {'a NUL in' if name else 'no'} name; expected one on every line")
+            names.append(name)
+    if len(names) != size:
+        raise DataError(f"{path}: {len(names)} names, but there are {size} {what}; expected one a line")
+    if what == "labels":
+        check_distinct(names, str(path))
+    return names
