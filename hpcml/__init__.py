@@ -1,6 +1,4 @@
-"""hpcml: very many linear and boosted classifiers on very large sparse data, with MPI; the same
-bits on any number of ranks.
-"""
+"""hpcml: very many classifiers on large sparse data, with MPI; the same bits on any rank count."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

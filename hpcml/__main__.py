@@ -1,6 +1,4 @@
-"""The guarded main program: one sentence and an exit code for what the user can mend, an abort
-of all ranks for the rest.
-"""
+"""The guarded main program: one sentence and an exit code for a user's mistake, else an abort."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ if TYPE_CHECKING:
 
 
 def open_streams() -> None:
-    """Let a standard stream that is closed lead nowhere: the next file to be opened would take
-    its place.
-    """
+    """Let a closed standard stream lead nowhere, or the next file opened would take its place."""
     for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)
@@ -31,9 +27,7 @@ def open_streams() -> None:
 
 
 def main() -> None:
-    """Run the command line of this process and exit with its code (0 done, 2 user, 75 resumable,
-    128 + N signal N).
-    """
+    """Run the command line; exit with 0 done, 2 user, 75 resumable, or 128 + N for signal N."""
     open_streams()
     gc.set_threshold(20_000)  # what a start makes stays: to look for garbage after every 700 objects takes a tenth of it
     signals = StopSignals().__enter__()  # before anything is imported that takes its time

@@ -1,6 +1,4 @@
-"""The functions for Python: what the commands do, with defaults, and errors that speak of
-parameters.
-"""
+"""The functions for Python: what the commands do, with errors that speak of parameters."""
 
 from __future__ import annotations
 

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 class Dataset(dataset.DataFile):
-    """A read-only handle on a dataset file. Opening reads sizes only; close it or use it in a
-    `with`.
-    """
+    """A read-only handle on a dataset file, of which opening reads sizes only; for a `with`."""
 
     @classmethod
     def from_sparse(

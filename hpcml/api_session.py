@@ -1,6 +1,4 @@
-"""The common part of the functions for Python: sessions whose errors speak of parameters,
-options by their names, opened files.
-"""
+"""What the functions for Python share: sessions, options by their names, opened files."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ def opened_dataset(session: Session, data: Path | str) -> Iterator[DataFile]:
 
 
 def options_of(kind: type[Any], given: Mapping[str, Value], what: str, listed_by: str) -> Any:
-    """The options of that kind by their names; what may be several may be given as one. Raises
-    ConfigError.
-    """
+    """The options of that kind by their names; one may stand for several. Raises ConfigError."""
     from hpcml.earlier_names import OPTIONS, refuse_earlier
     from hpcml.options import default_of
 

@@ -1,6 +1,4 @@
-"""How options are declared and checked: a frozen dataclass gives the flags, their help, and the
-keys of a TOML file.
-"""
+"""How options are declared and checked: a frozen dataclass gives flags, help and TOML keys."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ def help_of(kind: type) -> dict[str, str]:
 
 
 def check_used(options: Any, methods: Sequence[str], users_of: Callable[[str], Sequence[str]]) -> None:
-    """Raise ConfigError for an option that has another value than its default although none of
-    `methods` has it.
-    """
+    """Raise ConfigError for an option with another value than its default that no method has."""
     for option in fields(options):
         users, value = users_of(option.name), getattr(options, option.name)
         if not set(users) & set(methods) and value != default_of(option):

@@ -20,9 +20,7 @@ INSTALL = "--install-completion"
 
 
 def versions() -> str:
-    """The version, and those of Python, the MPI library and the files that are written. MPI is
-    not started.
-    """
+    """The versions of this, Python, the MPI library (which is not started) and the file formats."""
     os.environ["MPI4PY_RC_INITIALIZE"] = "0"  # under mpirun only rank 0 comes here
     try:
         from hpcml.mpi import library
@@ -37,9 +35,7 @@ def versions() -> str:
 
 
 def _startup_files() -> dict[Path, bytes]:
-    """The contents of the files that a shell reads when it starts, and that an installation may
-    change.
-    """
+    """The contents of the files that a shell reads at its start, which installing may change."""
     files = (Path.home() / name for name in (".bashrc", ".zshrc"))
     return {file: contents(file) for file in files}
 

@@ -1,6 +1,4 @@
-"""The program `hpcml`: its commands, each around a function that does the work. Heavy imports
-wait until they are needed.
-"""
+"""The program `hpcml`: its commands; heavy imports wait until they are needed."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ With {QUIET} a command says nothing but its result, warnings and errors."""
 
 
 def build(tokens: Sequence[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, App]:
-    """The program, and its `train`. Only commands that are in `tokens` get what takes long to
-    gather.
-    """
+    """The program, and its `train`; what takes long to gather only for commands in `tokens`."""
     app, train = App(name="hpcml", version=about.versions, version_format="plaintext", help=HELP), train_app()
     command: Any
     for command in (data.convert, data.info, data.split):
@@ -60,11 +56,8 @@ def build(tokens: Sequence[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, A
 
 
 def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None = None) -> None:
-    """Parse the command line, then start MPI with `connect` and run the command; a `guard` learns
-    what run can be resumed.
-
-    Raises ConfigError for a command line that makes no sense; everything else comes from the
-    command.
+    """Parse the command line, start MPI with `connect`, run the command; `guard` learns of a run.
+    Raises ConfigError for a command line that makes no sense.
     """
     quiet = QUIET in tokens
     tokens = [token for token in tokens if token != QUIET]

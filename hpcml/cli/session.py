@@ -1,8 +1,9 @@
-"""Helpers that the commands of `hpcml` share."""
+"""What the commands of `hpcml` share: their session, parameters that many have, and results."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +19,35 @@ if TYPE_CHECKING:
 else:
     Here = Annotated[Any, GIVEN]  # the session in which a command runs: given to it, and no option
 
-Output = Annotated[Path, Parameter(name=["--output", "-o"])]
+OUTPUT = ["--output", "-o"]
+Output = Annotated[Path, Parameter(name=OUTPUT)]
+Picture = Annotated[
+    Path, Parameter(name=OUTPUT, help="The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it.")
+]
+Data = Annotated[Path, Parameter(help="A dataset made with `hpcml convert`.")]
+ModelFile = Annotated[Path, Parameter(help="A run folder, or its model.h5.")]
+JudgedData = Annotated[Path, Parameter(help="A dataset with the model's features and labels.")]
+JUDGED = Parameter(help="Rows to judge on: a split of the file, or all. Default: test if the file has it.")
+JudgedSplit = Annotated[str | None, JUDGED]
+Replace = Annotated[bool, Parameter(negative="", help="Replace the output if it exists.")]
+ReplacePicture = Annotated[bool, Parameter(negative="", help="Replace the picture and the CSV file if they exist.")]
+ReplaceJson = Annotated[bool, Parameter(negative="", help="Replace the JSON file if it exists.")]
+Anew = Annotated[bool, Parameter(negative="", help="Start anew in an existing run folder.")]
+AnewAll = Annotated[bool, Parameter(negative="", help="Start anew in existing run folders.")]
+Resume = Annotated[bool, Parameter(negative="", help="Continue an interrupted run, on any number of ranks.")]
 
 
 def say_once(session: Here, text: str) -> None:
     """Print a result, once."""
     if session.comm.rank == 0:
         say(text, sys.stdout)
+
+
+def write_files(session: Here, what: str, found: Any, *files: tuple[Path | None, Callable[[Path, Any], None]]) -> None:
+    """Write what rank 0 has found to those of the files that are wanted, on all ranks or none."""
+    from hpcml.mpi import agreed
+
+    with agreed(session.comm, f"writing {what}"):
+        for path, write in files if session.comm.rank == 0 else ():
+            if path is not None:
+                write(path, found)

@@ -57,9 +57,7 @@ def train_app() -> App:
 
 
 def explain(tokens: list[str]) -> None:
-    """Raise ConfigError for what a command line of `hpcml train` has wrong about its method, in
-    words that the parser has not.
-    """
+    """Raise ConfigError for what is wrong about the method on a command line of `hpcml train`."""
     name = next(iter(tokens[1:2]), "")
     if not name or name.startswith("-"):
         raise ConfigError(f"train with which method? hpcml train METHOD DATA --output RUN; methods: {', '.join(METHODS)}")

@@ -30,9 +30,7 @@ def flags(options: Any) -> list[str]:
 
 
 def commands(method: str, data: Path | None, options: Any, nodes: int, ranks: int, seconds: float, node_bytes: int) -> list[str]:
-    """The commands that start the training: with mpirun on one node, else with Slurm, which gets
-    time and memory to spare.
-    """
+    """The commands that start the training: with mpirun on one node, else Slurm, generously."""
     words = [method, str(data or "DATA.h5"), "-o", f"runs/{method}", *flags(options)]
     if nodes == 1:
         start = ["mpirun", "-n", str(ranks)] if ranks > 1 else []

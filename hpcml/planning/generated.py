@@ -1,6 +1,4 @@
-"""Rows that look like text, to measure kernels on: words by Zipf's law, half of the rows short
-and half long.
-"""
+"""Rows like text, to measure kernels on: words by Zipf's law, half of the rows short."""
 
 from __future__ import annotations
 

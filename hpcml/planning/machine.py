@@ -31,8 +31,8 @@ def default_path() -> Path:
 
 @mpi.collective
 def write_to(comm: mpi.Comm, path: Path, make_folder: bool, force: bool, measure: Callable[[], Machine]) -> Machine:
-    """Collective over `comm`. Measure the machine and write its file; an error that can be known
-    before comes before.
+    """Collective over `comm`. Measure the machine and write its file; what can be known is checked
+    before.
 
     Raises ConfigError, DataError.
     """

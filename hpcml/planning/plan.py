@@ -68,8 +68,7 @@ class Plan:
 def cluster_of(
     comm: mpi.Comm, nodes: int, ranks_per_node: int | None, memory: float | None, latency: float | None, bandwidth: float | None
 ) -> Cluster:
-    """Collective over `comm`. Nodes as the user says (memory and bandwidth in GB), else as those
-    that this runs on.
+    """Collective over `comm`. Nodes as the user says, else as those that this runs on.
 
     Raises ConfigError.
     """
@@ -96,9 +95,7 @@ def plan(
     pilot: bool,
     log: Log,
 ) -> Plan:
-    """Collective over `comm`. The plan of a training with a method's options. Raises
-    ConfigError, DataError.
-    """
+    """Collective over `comm`. The plan of a training. Raises ConfigError, DataError."""
     options.validate()
     forecaster = method.load(method.forecast)
     machine: Any = None

@@ -31,8 +31,7 @@ LAWS = (
 
 @mpi.collective
 def sizes_of(comm: mpi.Comm, path: Path, options: Any) -> tuple[Sizes, list[str]]:
-    """Collective over `comm`. Of the rows and labels of a dataset that `options` choose, and their
-    names.
+    """Collective over `comm`. Of the rows and labels that `options` choose, and their names.
 
     Raises ConfigError and DataError as training does.
     """
@@ -106,9 +105,7 @@ def sizes_from(n_rows: int, n_features: int, n_labels: int, values_per_row: floa
 
 
 class Words(NamedTuple):
-    """How many words rows have: `used` by any row, and the columns if those of a single row
-    share one with its others.
-    """
+    """How many words rows have: `used` by any, and columns if a single row's words share one."""
 
     used: float
     columns: float
@@ -146,11 +143,8 @@ def _draws(shares: np.ndarray, widths: np.ndarray, wanted: float) -> float:
 def samples_of(
     comm: mpi.Comm, path: Path, options: Any, n_values: int, fold: bool, names: list[str] | None = None
 ) -> list[CompactRows]:
-    """Collective over `comm`. On rank 0 a sixteenth of some random rows, a quarter, and all of
-    them, with about so many values; else nothing. Labels that are not among `names`, if these are
-    given, have no rows.
-
-    Raises DataError.
+    """Collective over `comm`. On rank 0 a sixteenth of random rows, a quarter, and all of them,
+    with about `n_values`; without labels that are not among `names`, if given. Raises DataError.
     """
     found: list[CompactRows] = []
     with mpi.agreed(comm, f"reading {path}"):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpcml import mpi
+from hpcml.data.dataset import DataFile
 from hpcml.log import Log
 from hpcml.signals import StopSignals
 
@@ -46,3 +47,13 @@ def session_of(comm: mpi.Comm | None, log: Log | None = None, signals: StopSigna
     """
     with mpi.duplicated(comm) as own, signals or StopSignals() as seen:
         yield Session(own, log or Log(own.rank, to_logger=True), seen)
+
+
+@contextmanager
+@mpi.collective
+def opened_dataset(session: Session, path: Path | str) -> Iterator[DataFile]:
+    """Collective over the session. A dataset, on all ranks."""
+    with mpi.agreed(session.comm, f"opening {path}"):
+        dataset = DataFile(path)
+    with dataset:
+        yield dataset

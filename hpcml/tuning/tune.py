@@ -1,5 +1,4 @@
-"""`hpcml tune`: choose λ and the weight of positive rows for each label on the training rows,
-train, and decide.
+"""`hpcml tune`: choose λ and the weight of positive rows for each label; train; decide.
 
 The choice is that of `choose`, from the scores of rows by models that were trained without them.
 The scores at the chosen settings also give each label's threshold and the sigmoid that makes its
@@ -86,9 +85,7 @@ class TriedSettings:
 
 
 class Tuner:
-    """Chooses for the labels of one run (`hpcml.methods.linear.settings.Chooser`); `lines` say
-    afterwards what came out.
-    """
+    """A run's `hpcml.methods.linear.settings.Chooser`; `lines` say afterwards what came out."""
 
     def __init__(self, options: TuneOptions) -> None:
         self.options, self.lines = options, list[str]()

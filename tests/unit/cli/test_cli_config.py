@@ -74,8 +74,7 @@ scalars = st.one_of(
 values = st.recursive(
     scalars,
     lambda inner: st.one_of(
-        st.lists(inner, max_size=3).map(lambda each: f"[{', '.join(each)}]"),
-        inner.map(lambda each: f"{{a = {each}}}"),
+        st.lists(inner, max_size=3).map(lambda each: f"[{', '.join(each)}]"), inner.map(lambda each: f"{{a = {each}}}")
     ),
     max_leaves=4,
 )
