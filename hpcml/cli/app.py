@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import cyclopts
 from cyclopts import App
 
-from hpcml.cli import about, data, look, score, select, study
+from hpcml.cli import about, data, look, score, study
 from hpcml.cli.config_files import check_numbers, config_files, shortened
 from hpcml.cli.plan import check_method, plan_app
 from hpcml.cli.plot import plot_app
-from hpcml.cli.retrain import retrain
 from hpcml.cli.serve import serve
-from hpcml.cli.train import explain, train_app
-from hpcml.cli.tune import tune
+from hpcml.cli.train import explain, retrain, train_app, tune
 from hpcml.earlier_names import OPTIONS, refuse_earlier
 from hpcml.errors import ConfigError
 from hpcml.log import Log
@@ -42,7 +40,7 @@ def build(tokens: Sequence[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, A
     app.command(retrain)
     app.command(plan_app(tokens))
     looks = (look.explain, look.report, look.duplicates)
-    for command in (score.predict, score.evaluate, score.threshold, score.calibrate, score.prune, select.select, *looks):
+    for command in (score.predict, score.evaluate, score.threshold, score.calibrate, score.prune, data.select, *looks):
         app.command(command)
     app.command(serve)
     study.add_commands(app, tokens)
