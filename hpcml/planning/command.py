@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import shlex
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from hpcml.options import default_of, flag_of
+from hpcml.planning.plan import Plan
 
 SPARE = 1.5  # times the planned time that a job asks for, and of the planned memory
 LEAST_MINUTES = 10
@@ -29,13 +29,14 @@ def flags(options: Any) -> list[str]:
     return found
 
 
-def commands(method: str, data: Path | None, options: Any, nodes: int, ranks: int, seconds: float, node_bytes: int) -> list[str]:
+def commands(plan: Plan, options: Any) -> list[str]:
     """The commands that start the training: with mpirun on one node, else Slurm, generously."""
-    words = [method, str(data or "DATA.h5"), "-o", f"runs/{method}", *flags(options)]
+    nodes, ranks, seconds = plan.cluster.nodes, plan.cluster.ranks_per_node, plan.seconds
+    words = [plan.method, str(plan.data or "DATA.h5"), "-o", f"runs/{plan.method}", *flags(options)]
     if nodes == 1:
         start = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
         return [shlex.join([*start, "hpcml", "train", *words])]
-    memory = math.ceil(1.2 * node_bytes / 2**30)
+    memory = math.ceil(1.2 * plan.node_bytes / 2**30)
     asked = [f"--nodes={nodes}", f"--ntasks-per-node={ranks}", f"--mem={memory}G"]
     if not math.isnan(seconds):
         minutes = max(LEAST_MINUTES, math.ceil(SPARE * seconds / 60))
