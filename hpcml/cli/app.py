@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import BoundArguments
 from typing import TYPE_CHECKING, Any
 
 import cyclopts
@@ -55,30 +56,11 @@ def build(tokens: Sequence[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, A
 
 def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None = None) -> None:
     """Parse the command line, start MPI with `connect`, run the command; `guard` learns of a run.
+
     Raises ConfigError for a command line that makes no sense.
     """
     quiet = QUIET in tokens
-    tokens = [token for token in tokens if token != QUIET]
-    if tokens[:1] in (["train"], ["predict"]):  # standard input or output: as a Path it is "-" again
-        pairs = zip(["", *tokens], tokens, strict=False)
-        tokens = ["./-" if token == "-" and not before.startswith("--") else token for before, token in pairs]
-    if tokens[:1] == ["plan"]:
-        check_method(tokens)
-    app, train = build() if about.INSTALL in tokens[:1] else build(tokens)
-    try:
-        tokens, train.config = config_files(tokens)
-        command, bound, given = app.parse_args(tokens, exit_on_error=False, print_error=False)
-    except cyclopts.CycloptsError as error:
-        for token in tokens:
-            refuse_earlier(token.partition("=")[0], {f"--{old}": f"--{new}" for old, new in OPTIONS.items()})
-        if tokens[:1] == ["train"]:
-            explain(tokens)
-        text = shortened(str(error))
-        if isinstance(error, cyclopts.UnknownOptionError) and "?" not in text:
-            text += f" `{' '.join(('hpcml', *(error.command_chain or ())))} --help` lists the options."
-        raise ConfigError(text) from None
-    except OverflowError:
-        raise ConfigError("a number on the command line is too large; expected one below 2**63") from None
+    command, bound, given = parsed([token for token in tokens if token != QUIET])
     check_numbers(bound.arguments)
     more: dict[str, Any] = {}
     if "session" in given:  # help and version need no MPI
@@ -92,3 +74,27 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
 
         more["session"] = Session(comm, Log(comm.rank, quiet), signals)
     command(*bound.args, **bound.kwargs, **more)
+
+
+def parsed(tokens: list[str]) -> tuple[Callable[..., Any], BoundArguments, dict[str, Any]]:
+    """The command, its arguments, and those that it is given later. Raises ConfigError."""
+    if tokens[:1] in (["train"], ["predict"]):  # standard input or output: as a Path it is "-" again
+        pairs = zip(["", *tokens], tokens, strict=False)
+        tokens = ["./-" if token == "-" and not before.startswith("--") else token for before, token in pairs]
+    if tokens[:1] == ["plan"]:
+        check_method(tokens)
+    app, train = build() if about.INSTALL in tokens[:1] else build(tokens)
+    try:
+        tokens, train.config = config_files(tokens)
+        return app.parse_args(tokens, exit_on_error=False, print_error=False)
+    except cyclopts.CycloptsError as error:
+        for token in tokens:
+            refuse_earlier(token.partition("=")[0], {f"--{old}": f"--{new}" for old, new in OPTIONS.items()})
+        if tokens[:1] == ["train"]:
+            explain(tokens)
+        text = shortened(str(error))
+        if isinstance(error, cyclopts.UnknownOptionError) and "?" not in text:
+            text += f" `{' '.join(('hpcml', *(error.command_chain or ())))} --help` lists the options."
+        raise ConfigError(text) from None
+    except OverflowError:
+        raise ConfigError("a number on the command line is too large; expected one below 2**63") from None

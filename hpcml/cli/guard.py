@@ -83,7 +83,7 @@ class Guard:
     def __init__(self, signals: StopSignals) -> None:
         self.signals = signals
         self.run: Path | None = None
-        self.waits = False
+        self.waits = self.connected = False
         launched = launched_rank()
         self.rank = launched or 0
         self._parent = None if launched is None else os.getppid()  # the launcher

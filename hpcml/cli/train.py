@@ -1,4 +1,4 @@
-"""The commands that train: `hpcml train METHOD` for each method of the registry, `tune`, `retrain`."""
+"""The commands that train: `hpcml train METHOD`, `tune`, `retrain`."""
 
 from collections.abc import Callable
 from pathlib import Path
