@@ -11,6 +11,7 @@ from typing import TypeGuard
 from hpcml.log import visible
 
 _FLAG = re.compile(r"--(?!help\b)(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s:;,]+)(?=:))?")
+_NO_MEMORY = re.compile("(out of|allocate) memory|memory allocation|unable to allocate|failed to map segment|load shared object")
 _SWITCHES = {"force", "resume", "shuffle", "show-gaps", "final"}
 FEW = 6  # words in a sentence that lists what there is
 EXIT_USER = 2
@@ -78,16 +79,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out: Python, the system, the loader, HDF5 and MPI say so differently."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.ENOMEM
-    said = (
-        "out of memory",
-        "allocate memory",
-        "memory allocation",
-        "unable to allocate",
-        "failed to map segment",
-        "load shared object",
-    )
     if isinstance(error, (OSError, ImportError, RuntimeError)):
-        return any(words in str(error).lower() for words in said)
+        return _NO_MEMORY.search(str(error).lower()) is not None
     return isinstance(error, MemoryError)
 
 

@@ -93,10 +93,9 @@ def check_magnitude(flag: str, value: float) -> None:
 
 def check_times(options: Timed) -> None:
     """Raise ConfigError unless the times are above 0."""
-    if options.checkpoint_every is not None and not options.checkpoint_every > 0:
-        raise ConfigError(f"--checkpoint-every {options.checkpoint_every}: expected seconds above 0")
-    if options.time_limit is not None and not options.time_limit > 0:
-        raise ConfigError(f"--time-limit {options.time_limit}: expected seconds above 0")
+    for flag, seconds in (("checkpoint-every", options.checkpoint_every), ("time-limit", options.time_limit)):
+        if seconds is not None and not seconds > 0:
+            raise ConfigError(f"--{flag} {seconds}: expected seconds above 0")
 
 
 def flag_of(field_name: str) -> str:

@@ -68,18 +68,17 @@ def _share_options(*names: str) -> bool:
 def _check_keys(path: Path, keys: dict[str, object], method: Method) -> None:
     """Raise ConfigError unless all keys are the method's; what earlier versions wrote goes."""
     known = TEXTS | kinds_of(method.options)
-    old = any(flag not in known and flag != "bias" and _written_before(flag, value) for flag, value in _flags(keys))
-    for key, value in list(keys.items()):
-        flag = key.replace("_", "-")
+    flags = [(key, key.replace("_", "-"), value) for key, value in keys.items()]
+    old = any(flag not in known and flag != "bias" and _written_before(flag, value) for _, flag, value in flags)
+    for key, flag, value in flags:
         refuse_earlier(flag, OPTIONS, f"{path}: ")
         if flag in known:
             _check_value(path, key, value, known[flag])
         elif flag == "bias" and hasattr(method.options, "bias"):  # it always has an intercept
             _check_value(path, key, value, bool)
             if value is not True and (method.losses or not old):  # version 0.6 wrote `bias = false` for every online learner
-                raise ConfigError(
-                    f"{path}: bias = {_shown(value)} has no effect on {method.name}, which always has an intercept; leave it out"
-                )
+                why = f"has no effect on {method.name}, which always has an intercept; leave it out"
+                raise ConfigError(f"{path}: bias = {_shown(value)} {why}")
             del keys[key]
         elif _written_before(flag, value):
             del keys[key]
@@ -88,11 +87,6 @@ def _check_keys(path: Path, keys: dict[str, object], method: Method) -> None:
             near = nearest(shortened(key), known, f"hpcml train {method.name} --help")
             hint = f"it is for {', '.join(others)}" if others else near
             raise ConfigError(f"{path}: unknown key {shortened(key)!r}; {hint}")
-
-
-def _flags(keys: dict[str, object]) -> list[tuple[str, object]]:
-    """The keys as flags, with their values."""
-    return [(key.replace("_", "-"), value) for key, value in keys.items()]
 
 
 def _written_before(flag: str, value: object) -> bool:
@@ -147,14 +141,9 @@ def _check_value(path: Path, key: str, value: object, kind: type) -> None:
 
 def _shown(value: Any) -> str:
     """A value as messages show it."""
-    huge = isinstance(value, int) and not isinstance(value, bool) and abs(value) >= LARGEST
-    return (
-        f"a number of {value.bit_length()} bits"
-        if huge
-        else str(value).lower()
-        if isinstance(value, bool)
-        else shortened(str(value))
-    )
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        return f"a number of {value.bit_length()} bits"
+    return str(value).lower() if isinstance(value, bool) else shortened(str(value))
 
 
 def _check_text(text: str, where: str) -> None:

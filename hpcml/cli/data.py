@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from hpcml.cli.session import Data, Here, Output, Replace, say_once
+from hpcml.cli.session import Data, Here, Output, Replace, known_by_all, say_once
 from hpcml.conversion.options import ConvertOptions
 from hpcml.options import Flag, Several
 from hpcml.reduce.options import SelectOptions
@@ -57,16 +58,12 @@ def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4
     from hpcml.data.info import info as work
     from hpcml.model.info import format_model
     from hpcml.model.open import kind_of, share_model
-    from hpcml.mpi import agreed
 
-    comm, kind = session.comm, ""
-    with agreed(comm, f"opening {file}"):
-        if comm.rank == 0:
-            kind = kind_of(file)
-    if comm.bcast(kind) in ("model", "classifier"):
-        say_once(session, format_model(share_model(comm, file)))
-        return
-    say_once(session, format_info(work(session.comm, file, list(ranks), check)))
+    kind = known_by_all(session, f"opening {file}", partial(kind_of, file))
+    if kind in ("model", "classifier"):
+        say_once(session, format_model(share_model(session.comm, file)))
+    else:
+        say_once(session, format_info(work(session.comm, file, list(ranks), check)))
 
 
 def split(

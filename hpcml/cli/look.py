@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from hpcml.cli.session import OUTPUT, Data, Here, JudgedSplit, ModelFile, Output, ReplaceJson, say_once, write_files
+from hpcml.cli.session import OUTPUT, Data, Here, JudgedSplit, ModelFile, Output, ReplaceJson, check_files, say_once, write_files
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
 
@@ -121,41 +121,42 @@ def explain(
         Write the features of the labels, of all if none are named, to this file; or everything that
         --row, --wrong or --unlearnt has found.
     """
-    from hpcml.evaluation.explain import Explanation, format_explanation, write_json
-    from hpcml.files.atomic import check_output
     from hpcml.model.open import share_model
-    from hpcml.mpi import agreed
     from hpcml.run.session import opened_dataset
 
     if force and json is None:
         raise ConfigError("--force has no effect without --json; leave it out")
     options.check(data)
-    comm = session.comm
-    opened = share_model(comm, model)
-    with agreed(comm, f"opening {data or model}"):
-        if comm.rank == 0 and json is not None:
-            check_output(json, force, [model, data, options.titles])
+    opened = share_model(session.comm, model)
+    check_files(session, data or model, force, [model, data, options.titles], json)
     with nullcontext() if data is None else opened_dataset(session, data) as dataset:
         found = options.answer(session, opened, dataset, json is not None)
-    if options.asked:
-        say_once(session, str(found))
-        write_files(session, str(json), found, (json, _write_answer))
-        return
-    if isinstance(found, Explanation):
-        if data is not None and found.names is None:
-            session.log(f"note: {data} has no names of features: they are numbered, from 0")
-        say_once(session, format_explanation(found))
-    write_files(session, str(json), found, (json, write_json))
+    if found is not None:  # as on rank 0
+        _say(session, data, found)
+    write_files(session, str(json), found, (json, _write))
 
 
-def _write_answer(path: Path, found: Any) -> None:
+def _say(session: Here, data: Path | None, found: Any) -> None:
+    """Show an answer."""
+    from hpcml.evaluation.explain import Explanation, format_explanation
+
+    if isinstance(found, Explanation) and data is not None and found.names is None:
+        session.log(f"note: {data} has no names of features: they are numbered, from 0")
+    say_once(session, format_explanation(found) if isinstance(found, Explanation) else str(found))
+
+
+def _write(path: Path, found: Any) -> None:
     """Write an answer with everything that it says."""
     from json import dumps
 
+    from hpcml.evaluation.explain import Explanation, write_json
     from hpcml.files.atomic import write_whole
 
-    text = dumps(found.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, text.encode(errors="backslashreplace"))
+    if isinstance(found, Explanation):
+        write_json(path, found)
+    else:
+        text = dumps(found.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        write_whole(path, text.encode(errors="backslashreplace"))
 
 
 def report(
@@ -214,7 +215,7 @@ def duplicates(
     /,
     *,
     options: DuplicatesOptions = DuplicatesOptions(),
-    force: Flag = False,
+    force: Annotated[Flag, Parameter(help="Replace the files if they exist.")] = False,
     session: Here,
 ) -> None:
     """Find rows that are nearly the same, by the features that they have, and how far their labels
@@ -222,11 +223,6 @@ def duplicates(
 
     So one sees how consistent those were who gave the labels, for a document that is there twice
     has been labelled twice.
-
-    Parameters
-    ----------
-    force:
-        Replace the files if they exist.
     """
     from hpcml.mpi import agreed
     from hpcml.near_duplicates.report import check_outputs, format_duplicates, write_csv, write_json

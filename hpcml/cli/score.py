@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from hpcml.cli.session import Here, JudgedData, JudgedSplit, ModelFile, Output, Replace, say_once, write_files
+from hpcml.cli.session import (
+    Here,
+    JudgedData,
+    JudgedSplit,
+    ModelFile,
+    Output,
+    Replace,
+    check_files,
+    known_by_all,
+    say_once,
+    write_files,
+)
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
 
@@ -96,17 +108,13 @@ def predict(
     from hpcml.data.svmlight_stream import is_text
     from hpcml.files.lines import line_limit
     from hpcml.model.open import share_model
-    from hpcml.mpi import agreed
     from hpcml.prediction.predict import predict as work
     from hpcml.prediction.stream import predict_stream
     from hpcml.run.session import opened_dataset
 
     max_line, what = line_limit(options.max_line_mb), options.what(output)
-    comm, log, top, text = session.comm, session.log, options.top, False
-    with agreed(comm, f"opening {data}"):
-        if comm.rank == 0:
-            text = is_text(data)
-    text = comm.bcast(text)
+    comm, log, top = session.comm, session.log, options.top
+    text = known_by_all(session, f"opening {data}", partial(is_text, data))
     options.check(what, text)
     opened = share_model(comm, model).with_threshold(options.threshold)
     if text:
@@ -164,7 +172,7 @@ def evaluate(
     /,
     *,
     options: EvaluateOptions = EvaluateOptions(),
-    force: Flag = False,
+    force: Annotated[Flag, Parameter(help="Replace the CSV or JSON file if it exists.")] = False,
     session: Here,
 ) -> None:
     """Judge a model: average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows,
@@ -175,29 +183,19 @@ def evaluate(
     precision of a row's 1, 3 and 5 best labels is the mean over rows; so are their nDCG and
     propensity-scored precision, and F1 of a row's labels, over all labels and over the most
     frequent ones.
-
-    Parameters
-    ----------
-    force:
-        Replace the CSV or JSON file if it exists.
     """
     from hpcml.evaluation.bioasq import evaluate_bioasq
     from hpcml.evaluation.evaluate import evaluate as work
     from hpcml.evaluation.report import format_evaluation, write_csv, write_json
     from hpcml.evaluation.seen import split_to_judge
-    from hpcml.files.atomic import check_output
     from hpcml.model.open import share_model
-    from hpcml.mpi import agreed
     from hpcml.run.session import opened_dataset
 
     options.check(force)
     comm, log, csv, json = session.comm, session.log, options.csv, options.json
     opened = share_model(comm, model).with_threshold(options.threshold)
     with opened_dataset(session, data) as dataset:
-        with agreed(comm, f"opening {data}"):
-            for output in (csv, json) if comm.rank == 0 else ():
-                if output is not None:
-                    check_output(output, force, [model, data])
+        check_files(session, data, force, [model, data], csv, json)
         split = split_to_judge(dataset, options.split, log)
         if options.measures is not None:
             found = evaluate_bioasq(comm, opened, dataset, split, options.descriptors, log)

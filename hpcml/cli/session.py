@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,6 +41,28 @@ def say_once(session: Here, text: str) -> None:
     """Print a result, once."""
     if session.comm.rank == 0:
         say(text, sys.stdout)
+
+
+def known_by_all(session: Here, doing: str, call: Callable[[], Any]) -> Any:
+    """What `call` finds on rank 0, on all ranks."""
+    from hpcml.mpi import agreed
+
+    found = None
+    with agreed(session.comm, doing):
+        if session.comm.rank == 0:
+            found = call()
+    return session.comm.bcast(found)
+
+
+def check_files(session: Here, opening: Path, force: bool, inputs: Sequence[Path | None], *outputs: Path | None) -> None:
+    """Raise ConfigError, on all ranks, unless those of the outputs that are wanted can be made."""
+    from hpcml.files.atomic import check_output
+    from hpcml.mpi import agreed
+
+    with agreed(session.comm, f"opening {opening}"):
+        for path in outputs if session.comm.rank == 0 else ():
+            if path is not None:
+                check_output(path, force, inputs)
 
 
 def write_files(session: Here, what: str, found: Any, *files: tuple[Path | None, Callable[[Path, Any], None]]) -> None:

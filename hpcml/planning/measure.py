@@ -92,16 +92,7 @@ def forecasters() -> list[Forecaster]:
 @mpi.collective
 def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Machine:
     """Collective over `comm`. All constants; a test file is written in `folder`, and removed."""
-    began, kept = time.perf_counter(), n_kept()
-    with mpi.node_first(comm):  # a training loads the kernels of one method
-        measure_loading(generate(*SMALLEST), processor_seconds)
-        forecasters()[0].measure(generate(*SMALLEST), processor_seconds)
-        program = peak_mib() * 2**20
-    if mpi.agreed_any(comm, n_kept() > kept):
-        log("note: kernels were compiled just now: how much memory the program needs is known better when this runs again")
-    with mpi.node_first(comm):  # compile the rest
-        measure_rows(generate(*SMALLEST), processor_seconds)
-    program, watch, curves = int(mpi.allreduce_max(comm, program)), Stopwatch(), {}
+    began, program, watch, curves = time.perf_counter(), _program_bytes(comm, log), Stopwatch(), {}
     with mpi.on_node(comm) as node:
         counts = list(dict.fromkeys((1, int(mpi.allreduce_max(comm, node.size)))))
         for number, n_busy in enumerate(counts, 1):
@@ -134,6 +125,21 @@ def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Mach
     if warning := busy_warning(machine):
         log(f"warning: {warning}; measure again while nothing else runs, with no more ranks than cores")
     return machine
+
+
+@mpi.collective
+def _program_bytes(comm: mpi.Comm, log: Log) -> int:
+    """Collective over `comm`. Memory of a rank without rows, before all kernels are compiled."""
+    kept, some = n_kept(), generate(*SMALLEST)
+    with mpi.node_first(comm):  # a training loads the kernels of one method
+        measure_loading(some, processor_seconds)
+        forecasters()[0].measure(some, processor_seconds)
+        program = peak_mib() * 2**20
+    if mpi.agreed_any(comm, n_kept() > kept):
+        log("note: kernels were compiled just now: how much memory the program needs is known better when this runs again")
+    with mpi.node_first(comm):  # compile the rest
+        measure_rows(some, processor_seconds)
+    return int(mpi.allreduce_max(comm, program))
 
 
 def busy_warning(machine: Machine) -> str:
@@ -179,8 +185,7 @@ def measure_start(comm: mpi.Comm, folder: Path, repeats: int) -> float:
     with mpi.resting(comm, f"starting a training in {folder}"):
         if comm.rank == 0:
             started = start_seconds(folder, repeats)
-    found: float = comm.bcast(time.process_time() if started is None else started)
-    return found
+    return float(comm.bcast(time.process_time() if started is None else started))
 
 
 @mpi.collective

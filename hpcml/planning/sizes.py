@@ -31,10 +31,7 @@ LAWS = (
 
 @mpi.collective
 def sizes_of(comm: mpi.Comm, path: Path, options: Any) -> tuple[Sizes, list[str]]:
-    """Collective over `comm`. Of the rows and labels that `options` choose, and their names.
-
-    Raises ConfigError and DataError as training does.
-    """
+    """Collective over `comm`. Of the chosen rows and labels, with names; raises as training."""
     with mpi.agreed(comm, f"opening {path}"):
         dataset = DataFile(path)
     with dataset:
@@ -49,22 +46,22 @@ def sizes_of(comm: mpi.Comm, path: Path, options: Any) -> tuple[Sizes, list[str]
         for some in parts:
             kernels.column_extremes(shard.indptr, shard.indices, shard.data, shard.rows[some], largest, counts, smallest)
         mpi.allreduce_sum(comm, counts)
+        column_of = np.where(counts > 1, 0, np.where(counts == 1, kernels.FOLDED, kernels.ABSENT)).astype(np.int32)
         for some in parts:  # rows that have a feature of their own, whose column they get
             sizes, squares, folded = np.zeros(some.stop - some.start, np.int64), *np.zeros((2, some.stop - some.start))
-            column_of = np.where(counts > 1, 0, np.where(counts == 1, kernels.FOLDED, kernels.ABSENT)).astype(np.int32)
             kernels.row_sizes(shard.indptr, shard.indices, shard.data, shard.rows[some], column_of, sizes, squares, folded)
             lonely += int(np.count_nonzero(folded))
-        totals = np.array([int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum()), lonely])
-        mpi.allreduce_sum(comm, totals)
+        n_values = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
+        n_values, lonely = mpi.allreduce_sum(comm, np.array([n_values, lonely])).tolist()
         with mpi.agreed(comm, f"reading {path}"):
-            nbytes = path.stat().st_size
             dataset.check_unchanged()
+            nbytes = path.stat().st_size
         used, single = int(np.count_nonzero(counts)), int(np.count_nonzero(counts == 1))
         return Sizes(
             n_rows=shard.n_global,
             n_features=dataset.n_features,
-            n_values=int(totals[0]),
-            n_columns=used - single + int(totals[1]),
+            n_values=n_values,
+            n_columns=used - single + lonely,
             n_used=used,
             n_positive=positive[labels],
             n_labels=dataset.n_labels,

@@ -139,4 +139,4 @@ class CrossRun(Job):
     def save(self) -> None:
         """Collective. What is written is on the disk."""
         with mpi.agreed(self.comm, f"writing {self.records.path}"):
-            self.records.flush()
+            self.records.file.flush()

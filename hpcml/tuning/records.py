@@ -83,14 +83,6 @@ class Records:
         self.file.write("records", label, row)
         self.file.write("crc", label, np.array([zlib.crc32(row.data)]))
 
-    def flush(self) -> None:
-        """Force what this rank has written to the disk. Local; raises OSError."""
-        self.file.flush()
-
-    def close(self) -> None:
-        """Close this rank's descriptor. Local."""
-        self.file.close()
-
     def scores(self, known: np.ndarray) -> np.ndarray:
         """The scores (n_labels × n_settings), NaN where there are none. Local; raises OSError."""
         out = np.full((self.n_labels, self.n_settings), np.nan)

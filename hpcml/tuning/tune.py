@@ -157,7 +157,7 @@ class Choice:
             decided = self._decide(which)
         finally:
             for each in self.rounds:
-                each.records.close()
+                each.records.file.close()
             self.folds = []
         return self._told(which, *decided)
 
