@@ -152,12 +152,10 @@ def predict(
     """
     from hpcml.prediction.predict import predict as work
     from hpcml.prediction.top import what_of
-    from hpcml.run.session import opened_dataset
+    from hpcml.run.session import opened_both
 
-    with python_session(comm, log) as session:
-        opened = opened_model(session.comm, model).with_threshold(threshold)
-        with opened_dataset(session, data) as dataset:
-            work(session.comm, opened, dataset, split, Path(output), what_of(labels, probabilities), force, session.log, top)
+    with python_session(comm, log) as session, opened_both(session, model, data, threshold) as (opened, dataset):
+        work(session.comm, opened, dataset, split, Path(output), what_of(labels, probabilities), force, session.log, top)
     return Path(output)
 
 
@@ -180,13 +178,11 @@ def evaluate(
     """
     from hpcml.evaluation.evaluate import evaluate as work
     from hpcml.evaluation.seen import split_to_judge
-    from hpcml.run.session import opened_dataset
+    from hpcml.run.session import opened_both
 
-    with python_session(comm, log) as session:
-        opened = opened_model(session.comm, model).with_threshold(threshold)
-        with opened_dataset(session, data) as dataset:
-            judged = split_to_judge(dataset, split, session.log)
-            return work(session.comm, opened, dataset, judged, session.log, None if labels is None else list(labels))
+    with python_session(comm, log) as session, opened_both(session, model, data, threshold) as (opened, dataset):
+        judged = split_to_judge(dataset, split, session.log)
+        return work(session.comm, opened, dataset, judged, session.log, None if labels is None else list(labels))
 
 
 def threshold(
@@ -209,12 +205,11 @@ def threshold(
     NonFiniteError.
     """
     from hpcml.evaluation.store_thresholds import threshold as work
-    from hpcml.run.session import opened_dataset
+    from hpcml.run.session import opened_both
 
-    with python_session(comm, log) as session:
-        opened, target = opened_model(session.comm, model), path_of(output)
-        with opened_dataset(session, data) as dataset:
-            return work(session.comm, opened, dataset, split, measure, method, min_positives, chance, target, force, session.log)
+    how, target = (measure, method, min_positives, chance), path_of(output)
+    with python_session(comm, log) as session, opened_both(session, model, data) as (opened, dataset):
+        return work(session.comm, opened, dataset, split, *how, target, force, session.log)
 
 
 def calibrate(
@@ -233,12 +228,10 @@ def calibrate(
     or NonFiniteError.
     """
     from hpcml.evaluation.calibrate import calibrate as work
-    from hpcml.run.session import opened_dataset
+    from hpcml.run.session import opened_both
 
-    with python_session(comm, log) as session:
-        opened, target = opened_model(session.comm, model), path_of(output)
-        with opened_dataset(session, data) as dataset:
-            return work(session.comm, opened, dataset, split, target, force, session.log)
+    with python_session(comm, log) as session, opened_both(session, model, data) as (opened, dataset):
+        return work(session.comm, opened, dataset, split, path_of(output), force, session.log)
 
 
 def explain(

@@ -64,7 +64,6 @@ class Log:
         """`quiet`: print warnings only; `to_logger`: print nothing, tell the logger `hpcml`."""
         self.rank, self.quiet, self.to_logger = rank, quiet, to_logger
         self.file: Path | None = None
-        self.begin = time.monotonic()
 
     def __call__(self, message: str) -> None:
         """Print one line and append it to the log file, if there is one."""

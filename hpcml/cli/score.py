@@ -188,13 +188,11 @@ def evaluate(
     from hpcml.evaluation.evaluate import evaluate as work
     from hpcml.evaluation.report import format_evaluation, write_csv, write_json
     from hpcml.evaluation.seen import split_to_judge
-    from hpcml.model.open import share_model
-    from hpcml.run.session import opened_dataset
+    from hpcml.run.session import opened_both
 
     options.check(force)
     comm, log, csv, json = session.comm, session.log, options.csv, options.json
-    opened = share_model(comm, model).with_threshold(options.threshold)
-    with opened_dataset(session, data) as dataset:
+    with opened_both(session, model, data, options.threshold) as (opened, dataset):
         check_files(session, data, force, [model, data], csv, json)
         split = split_to_judge(dataset, options.split, log)
         if options.measures is not None:
@@ -259,11 +257,10 @@ def threshold(
         Replace the output, or the model's thresholds, if they exist.
     """
     from hpcml.evaluation.store_thresholds import threshold as work
-    from hpcml.model.open import share_model
-    from hpcml.run.session import opened_dataset
+    from hpcml.run.session import opened_both
 
-    opened, how = share_model(session.comm, model), (options.method, options.min_positives, options.chance)
-    with opened_dataset(session, data) as dataset:
+    how = (options.method, options.min_positives, options.chance)
+    with opened_both(session, model, data) as (opened, dataset):
         found = work(session.comm, opened, dataset, options.split, measure, *how, output, force, session.log)
     say_once(session, str(found))
 
@@ -294,11 +291,9 @@ def calibrate(
         Replace the output, or the model's sigmoids, if they exist.
     """
     from hpcml.evaluation.calibrate import calibrate as work
-    from hpcml.model.open import share_model
-    from hpcml.run.session import opened_dataset
+    from hpcml.run.session import opened_both
 
-    opened = share_model(session.comm, model)
-    with opened_dataset(session, data) as dataset:
+    with opened_both(session, model, data) as (opened, dataset):
         say_once(session, str(work(session.comm, opened, dataset, split, output, force, session.log)))
 
 
@@ -326,13 +321,11 @@ def prune(
         The model to make, of the last magnitude. Default: only the table.
     """
     from hpcml.evaluation.seen import split_to_judge
-    from hpcml.model.open import share_model
     from hpcml.reduce.prune import prune as work
-    from hpcml.run.session import opened_dataset
+    from hpcml.run.session import opened_both
 
     if force and output is None:
         raise ConfigError("--force has no effect without --output; leave it out")
-    opened = share_model(session.comm, model)
-    with opened_dataset(session, data) as dataset:
+    with opened_both(session, model, data) as (opened, dataset):
         split = split_to_judge(dataset, split, session.log)
         say_once(session, str(work(session.comm, opened, dataset, split, below, output, force, session.log)))

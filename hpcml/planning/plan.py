@@ -104,7 +104,7 @@ def _measured(comm: mpi.Comm, method: Method, data: Path, wanted: PlanOptions, o
     if not wanted.pilot:
         return sizes, None
     log("measuring a few labels on a sample of the rows")
-    samples = samples_of(comm, data, options, PILOT_VALUES, True, names)
+    samples = samples_of(comm, data, options, PILOT_VALUES, names)
     forecaster = method.load(method.forecast)
     with mpi.resting(comm, "measuring a pilot"):
         found = forecaster.pilot(samples, options, processor_seconds) if comm.rank == 0 else None

@@ -137,11 +137,10 @@ def _draws(shares: np.ndarray, widths: np.ndarray, wanted: float) -> float:
 
 
 @mpi.collective
-def samples_of(
-    comm: mpi.Comm, path: Path, options: Any, n_values: int, fold: bool, names: list[str] | None = None
-) -> list[CompactRows]:
-    """Collective over `comm`. On rank 0 a sixteenth of random rows, a quarter, and all of them,
-    with about `n_values`; without labels that are not among `names`, if given. Raises DataError.
+def samples_of(comm: mpi.Comm, path: Path, options: Any, n_values: int, names: list[str] | None = None) -> list[CompactRows]:
+    """Collective over `comm`. On rank 0 a sixteenth of random rows, a quarter, all; else nothing.
+
+    All are about `n_values`. Labels not among `names`, if given, have no rows. Raises DataError.
     """
     found: list[CompactRows] = []
     with mpi.agreed(comm, f"reading {path}"):
@@ -154,7 +153,7 @@ def samples_of(
                 unwanted = np.zeros(0, np.int64) if names is None else np.flatnonzero(~np.isin(dataset.label_names(), names))
                 for share in (16, 4, 1):
                     some = np.sort(rows[order[: max(1, min(rows.size, int(n_values / per_row)) // share)]])
-                    found.append(compact_rows(alone, slab_of(dataset, some, 0, some.size), bias, fold=fold)[0])
+                    found.append(compact_rows(alone, slab_of(dataset, some, 0, some.size), bias)[0])
                     found[-1].n_positive[unwanted] = 0
                 dataset.check_unchanged()
     return found

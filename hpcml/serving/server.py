@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from importlib.util import find_spec
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hpcml.errors import ConfigError, reason_and_hint
@@ -114,7 +113,7 @@ class Server:
             time.sleep(0.01)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._uvicorn.should_exit = True
         self._thread.join(END_SECONDS + 1.0)
         self.app.worker.end()
