@@ -35,7 +35,6 @@ def _command(method: Method) -> Callable[..., None]:
         json:
             Write the plan to this file.
         """
-        from hpcml.planning.command import commands
         from hpcml.planning.plan import as_json
         from hpcml.planning.plan import plan as work
         from hpcml.planning.report import format_plan, write_json
@@ -43,7 +42,6 @@ def _command(method: Method) -> Callable[..., None]:
         if force and json is None:
             raise ConfigError("--force has no effect without --json; leave it out")
         found = work(session.comm, method, data, wanted, options, session.log)
-        found.command.extend(commands(found, options))
         if json is not None:
             write_json(session.comm, json, as_json(found), force, data)
         say_once(session, format_plan(found))

@@ -1,9 +1,10 @@
-"""`hpcml plan`: what a training would take."""
+"""`hpcml plan`: what a training would take, and the command line of it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+import shlex
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ from hpcml.log import Log
 from hpcml.methods.forecast import Cluster, Forecast, Machine, Sizes
 from hpcml.methods.registry import Method
 from hpcml.mpi.memory import memory_of_node
+from hpcml.options import default_of, flag_of
 from hpcml.planning.machine import default_path, read_machine
 from hpcml.planning.measure import busy_warning, processor_seconds
 from hpcml.planning.options import PlanOptions
 from hpcml.planning.sizes import LAWS, VALUES_PER_ROW, samples_of, sizes_from, sizes_of
 
+SPARE = 1.5  # times the planned time that a job asks for
+LEAST_MINUTES = 10
 PILOT_VALUES = 1 << 23  # of the larger of the two samples of a pilot
 BYTES = ("shared_bytes", "sent_bytes", "scratch_bytes", "model_bytes", "checkpoint_bytes")  # of a forecast
 
@@ -92,7 +96,9 @@ def plan(comm: mpi.Comm, method: Method, data: Path | None, wanted: PlanOptions,
     forecast = method.load(method.forecast).forecast(sizes, cluster, options, machine, found)
     forecast.seconds = {"start": machine("start", 1, cluster.ranks_per_node), **forecast.seconds}
     _say_sources(forecast, data, wanted.values_per_row, machine, cluster)
-    return Plan(method.name, data, sizes, cluster, machine, forecast)
+    found = Plan(method.name, data, sizes, cluster, machine, forecast)
+    found.command.extend(_commands(found, options))
+    return found
 
 
 @mpi.collective
@@ -145,6 +151,36 @@ def _say_sources(forecast: Forecast, data: Path | None, values: float | None, ma
         given_here = cluster.latency != about.get("latency")
         source = "as given" if given_here else f"as between {about['ranks']} ranks on {about['nodes']} node(s)"
         forecast.assumed.append(f"latency and bandwidth of messages {source}")
+
+
+def flags(options: Any) -> list[str]:
+    """The options that are not as by default, as words of a command line."""
+    found: list[str] = []
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if value == default_of(option):
+            continue
+        name = flag_of(option.name)
+        if isinstance(value, bool):
+            found.append(f"--{name}" if value else f"--no-{name}")
+        else:
+            found += [f"--{name}", *map(str, value if isinstance(value, tuple) else (value,))]
+    return found
+
+
+def _commands(plan: Plan, options: Any) -> list[str]:
+    """The commands that start the training: with mpirun on one node, else Slurm, generously."""
+    nodes, ranks, seconds = plan.cluster.nodes, plan.cluster.ranks_per_node, plan.seconds
+    words = [plan.method, str(plan.data or "DATA.h5"), "-o", f"runs/{plan.method}", *flags(options)]
+    if nodes == 1:
+        start = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+        return [shlex.join([*start, "hpcml", "train", *words])]
+    memory = math.ceil(1.2 * plan.node_bytes / 2**30)
+    asked = [f"--nodes={nodes}", f"--ntasks-per-node={ranks}", f"--mem={memory}G"]
+    if not math.isnan(seconds):
+        minutes = max(LEAST_MINUTES, math.ceil(SPARE * seconds / 60))
+        asked.append(f"--time={minutes // 60:02}:{minutes % 60:02}:00")
+    return [shlex.join(["sbatch", *asked, "slurm/run.sbatch", "train", *words])]
 
 
 def as_json(plan: Plan) -> dict[str, Any]:

@@ -22,10 +22,10 @@ from hpcml.methods.linear.forecast import STATE
 from hpcml.methods.linear.layout import bytes_per_rank, labels_of_group
 from hpcml.methods.probe.forecast import Steps
 from hpcml.methods.registry import METHODS
-from hpcml.planning.command import flags
 from hpcml.planning.generated import LONG, SHORT, generate, words
 from hpcml.planning.machine import read_machine, write_machine
 from hpcml.planning.measure import latency_and_bandwidth, measure_rows, processor_seconds
+from hpcml.planning.plan import flags
 from hpcml.planning.sizes import sizes_from, sizes_of, words_of
 
 GB = 10**9
