@@ -34,12 +34,6 @@ def versions() -> str:
     return f"{__version__}\nPython {platform.python_version()}\n{mpi}\nfile formats: {formats}"
 
 
-def _startup_files() -> dict[Path, bytes]:
-    """The contents of the files that a shell reads at its start, which installing may change."""
-    files = (Path.home() / name for name in (".bashrc", ".zshrc"))
-    return {file: contents(file) for file in files}
-
-
 def contents(file: Path) -> bytes:
     """The bytes of a file; none if there is none."""
     return file.read_bytes() if file.is_file() else b""
@@ -62,7 +56,8 @@ def add_completion(app: App) -> None:
         from cyclopts.completion.detect import ShellDetectionError
 
         try:
-            before = _startup_files() if output is None else {}
+            startup = [Path.home() / name for name in (".bashrc", ".zshrc")] if output is None else []
+            before = {file: contents(file) for file in startup}
             path = app.install_completion(shell=shell, output=output, add_to_startup=output is None)
         except ShellDetectionError:
             raise ConfigError(f"{INSTALL}: cannot tell which shell this is; name it: --shell bash, fish or zsh") from None

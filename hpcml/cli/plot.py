@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from hpcml.cli.session import Here, Output, Picture, ReplacePicture, say_once
 from hpcml.errors import ConfigError
 from hpcml.reduce.options import CurveOptions
+
+MovedData = Annotated[Path, Parameter(help="Where the run's dataset is now, if it was moved.")]
 
 plot_app = App(name="plot", help="Draw pictures (needs matplotlib: pip install 'hpcml[plot]').")
 
@@ -20,7 +23,7 @@ def plot_convergence(
     *,
     label: str | None = None,
     output: Output | None = None,
-    data: Path | None = None,
+    data: MovedData | None = None,
     test_split: str | None = None,
     force: ReplacePicture = False,
     session: Here,
@@ -37,8 +40,6 @@ def plot_convergence(
     output:
         The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default:
         RUN/convergence-LABEL.png.
-    data:
-        Where the run's dataset is now, if it was moved.
     test_split:
         Rows for the break-even: a split of the file, or all. Default: test if the file has it.
     """
@@ -49,7 +50,7 @@ def plot_convergence(
 
 @plot_app.command(name="psbml")
 def plot_psbml(
-    run: Path, /, *, output: Output | None = None, data: Path | None = None, force: ReplacePicture = False, session: Here
+    run: Path, /, *, output: Output | None = None, data: MovedData | None = None, force: ReplacePicture = False, session: Here
 ) -> None:
     """A run of PSBML: its torus, where the margin data lie, validation error and distinct rows by
     cycle; and a CSV.
@@ -61,8 +62,6 @@ def plot_psbml(
     output:
         The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default:
         RUN/psbml.png.
-    data:
-        Where the run's dataset is now, if it was moved.
     """
     from hpcml.plots.psbml import plot_run as work
 
