@@ -73,15 +73,6 @@ def _alone(kind: type) -> dict[str, Any]:
     return {"ranks_per_group": 1} if any(field.name == "ranks_per_group" for field in fields(kind)) else {}
 
 
-@dataclass
-class TriedSettings:
-    """Settings that were tried together, as multiples, and the scores of the labels there."""
-
-    settings: list[Setting]
-    records: Records
-    scores: np.ndarray  # (n_labels × settings), NaN where not known
-
-
 class Tuner:
     """A run's `hpcml.methods.linear.settings.Chooser`; `lines` say afterwards what came out."""
 
@@ -116,7 +107,9 @@ class Choice:
     resume: bool
     signals: StopSignals
     began: float = field(default_factory=time.monotonic)
-    rounds: list[TriedSettings] = field(default_factory=list)
+    rounds: list[Records] = field(default_factory=list)
+    settings: list[Setting] = field(default_factory=list)  # that were tried, as multiples
+    scores: np.ndarray | None = None  # (n_labels × settings), NaN where not known
     folds: list[tuple[Fold, Any]] = field(default_factory=list)
 
     @property
@@ -128,16 +121,6 @@ class Choice:
     def trainable(self) -> np.ndarray:
         """Which labels (bool) have both positive and negative rows."""
         return (self.n_positive > 0) & (self.n_positive < self.problem.rows.n_global)
-
-    @property
-    def settings(self) -> list[Setting]:
-        """All that were tried."""
-        return [setting for each in self.rounds for setting in each.settings]
-
-    @property
-    def scores(self) -> np.ndarray:
-        """The scores (n_labels × settings), NaN where not known."""
-        return np.concatenate([each.scores for each in self.rounds], axis=1)
 
     @mpi.collective
     def made(self) -> tuple[Chosen, list[str]]:
@@ -151,13 +134,13 @@ class Choice:
         try:
             new = grid.settings()
             while new:
-                self.rounds.append(self._round(new))
+                self._round(new)
                 new = self._grown(grid)
             which = choose(self.scores, self.n_positive, self.wanted.one, default_of(self.settings))
             decided = self._decide(which)
         finally:
-            for each in self.rounds:
-                each.records.file.close()
+            for records in self.rounds:
+                records.file.close()
             self.folds = []
         return self._told(which, *decided)
 
@@ -173,19 +156,21 @@ class Choice:
         return new
 
     @mpi.collective
-    def _round(self, settings: list[Setting]) -> TriedSettings:
+    def _round(self, settings: list[Setting]) -> None:
         """Collective over `comm`. Score all labels at settings, or go on. Raises Interrupted."""
-        comm, problem, wanted, number = self.comm, self.problem, self.wanted, len(self.rounds) + 1
+        comm, problem, wanted, path = self.comm, self.problem, self.wanted, self.folder.checkpoints
         origin = problem.origin() | {"folds": wanted.folds, "seed": wanted.seed, "by": wanted.by}
-        records = Records(comm, self.folder.checkpoints / f"tuning-{number}.part.h5", len(problem.names), settings, origin)
-        known = records.begin(self.resume)
+        records = Records(comm, path / f"tuning-{len(self.rounds) + 1}.part.h5", len(problem.names), settings, origin)
+        self.rounds.append(records)
+        known, scores = records.begin(self.resume), None
         if (self.trainable & ~known).any():
             self._train(settings, records, known)
-        scores = None
         with mpi.agreed(comm, f"reading {records.path}"):
             if comm.rank == 0:
                 scores = records.scores(self.trainable)
-        return TriedSettings(settings, records, comm.bcast(scores))
+        scores = comm.bcast(scores)
+        self.scores = scores if self.scores is None else np.concatenate([self.scores, scores], axis=1)
+        self.settings += settings
 
     @mpi.collective
     def _train(self, settings: list[Setting], records: Records, known: np.ndarray) -> None:
@@ -203,7 +188,7 @@ class Choice:
         waiting = waiting[np.argsort(-self.n_positive[waiting], kind="stable")]
         where = f"in {self.wanted.folds} folds of {plural(rows.n_global, 'row')}"
         log(f"choosing among {plural(len(settings), 'setting')} for {of_all} {where}")
-        if not self.rounds and "text" in problem.dataset.file:
+        if len(self.rounds) == 1 and "text" in problem.dataset.file:
             log(IDF)
         with mpi.node_first(comm):
             fits.warm_up()
@@ -249,11 +234,11 @@ class Choice:
         with mpi.agreed(comm, "deciding"):
             if comm.rank == 0:
                 first, summaries = 0, dict[int, Summary]()
-                for each in self.rounds:
-                    here = judged[(which[judged] >= first) & (which[judged] < first + len(each.settings))]
-                    found = each.records.summaries(here, which[here] - first)
+                for records in self.rounds:
+                    here = judged[(which[judged] >= first) & (which[judged] < first + records.n_settings)]
+                    found = records.summaries(here, which[here] - first)
                     summaries |= dict(zip(here.tolist(), found, strict=True))
-                    first += len(each.settings)
+                    first += records.n_settings
                 ordered = [summaries[label] for label in judged.tolist()]
                 decision = decide(ordered)
                 if self.wanted.thresholds == "micro":
