@@ -1,6 +1,4 @@
-"""hpcml: very many linear and boosted classifiers on very large sparse data, with MPI; the same
-bits on any number of ranks.
-"""
+"""hpcml: very many classifiers on large sparse data, with MPI; the same bits on any rank count."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -8,32 +6,28 @@ from typing import TYPE_CHECKING
 __version__ = "0.12.0"
 
 # The public Python API: imported when first used, so that `import hpcml` starts neither MPI nor numba.
-_API = {
-    **dict.fromkeys(("convert", "cross_validate", "cross_validate_top", "duplicates", "evaluate", "explain"), "hpcml.api"),
-    **dict.fromkeys(("calibrate", "open_model", "predict", "report", "retrain", "threshold", "train", "tune"), "hpcml.api"),
-    "BoostedBayesClassifier": "hpcml.methods.bayes.estimator",
-    "ClassifierModel": "hpcml.model.classifier",
-    **dict.fromkeys(("CrossValidation", "TopPrecision"), "hpcml.crossval"),
-    "Dataset": "hpcml.api_dataset",
-    "DualClassifier": "hpcml.methods.dual.estimator",
-    "ElasticNetClassifier": "hpcml.methods.elastic_net.estimator",
-    "KernelNB": "hpcml.model.kernel_bayes",
-    "Model": "hpcml.model.linear",
-    "BernoulliNBClassifier": "hpcml.methods.bayes.estimator",
-    "OnlineClassifier": "hpcml.methods.online.estimator",
-    "ProbeClassifier": "hpcml.methods.probe.estimator",
-    "PsbmlClassifier": "hpcml.methods.psbml.estimator",
-    "StagedBayesClassifier": "hpcml.methods.bayes.estimator",
-    "StagedSvmClassifier": "hpcml.methods.bayes.estimator",
+_NAMES = {
+    "hpcml.api": "calibrate cross_validate cross_validate_top evaluate explain open_model predict report retrain threshold train "
+    "tune",
+    "hpcml.api_dataset": "Dataset convert duplicates",
+    "hpcml.crossval": "CrossValidation TopPrecision",
+    "hpcml.methods.bayes.estimator": "BernoulliNBClassifier BoostedBayesClassifier StagedBayesClassifier StagedSvmClassifier",
+    "hpcml.methods.dual.estimator": "DualClassifier",
+    "hpcml.methods.elastic_net.estimator": "ElasticNetClassifier",
+    "hpcml.methods.online.estimator": "OnlineClassifier",
+    "hpcml.methods.probe.estimator": "ProbeClassifier",
+    "hpcml.methods.psbml.estimator": "PsbmlClassifier",
+    "hpcml.model.classifier": "ClassifierModel",
+    "hpcml.model.kernel_bayes": "KernelNB",
+    "hpcml.model.linear": "Model",
 }
+_API = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = ["__version__", *sorted(_API)]
 
 if TYPE_CHECKING:  # the same, for programs that check types
     from hpcml.api import calibrate as calibrate
-    from hpcml.api import convert as convert
     from hpcml.api import cross_validate as cross_validate
     from hpcml.api import cross_validate_top as cross_validate_top
-    from hpcml.api import duplicates as duplicates
     from hpcml.api import evaluate as evaluate
     from hpcml.api import explain as explain
     from hpcml.api import open_model as open_model
@@ -44,6 +38,8 @@ if TYPE_CHECKING:  # the same, for programs that check types
     from hpcml.api import train as train
     from hpcml.api import tune as tune
     from hpcml.api_dataset import Dataset as Dataset
+    from hpcml.api_dataset import convert as convert
+    from hpcml.api_dataset import duplicates as duplicates
     from hpcml.crossval import CrossValidation as CrossValidation
     from hpcml.crossval import TopPrecision as TopPrecision
     from hpcml.methods.bayes.estimator import BernoulliNBClassifier as BernoulliNBClassifier

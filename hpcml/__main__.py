@@ -1,12 +1,11 @@
-"""The guarded main program: one sentence and an exit code for what the user can mend, an abort
-of all ranks for the rest.
-"""
+"""The guarded main program: one sentence and an exit code for a user's mistake, else an abort."""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hpcml import loading
@@ -14,13 +13,12 @@ from hpcml.deferred import defer
 from hpcml.signals import StopSignals
 
 if TYPE_CHECKING:
+    from hpcml import mpi
     from hpcml.cli.guard import Guard
 
 
 def open_streams() -> None:
-    """Let a standard stream that is closed lead nowhere: the next file to be opened would take
-    its place.
-    """
+    """Let a closed standard stream lead nowhere, or the next file opened would take its place."""
     for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)
@@ -31,9 +29,7 @@ def open_streams() -> None:
 
 
 def main() -> None:
-    """Run the command line of this process and exit with its code (0 done, 2 user, 75 resumable,
-    128 + N signal N).
-    """
+    """Run the command line; exit with 0 done, 2 user, 75 resumable, or 128 + N for signal N."""
     open_streams()
     gc.set_threshold(20_000)  # what a start makes stays: to look for garbage after every 700 objects takes a tenth of it
     signals = StopSignals().__enter__()  # before anything is imported that takes its time
@@ -50,6 +46,18 @@ def main() -> None:
     sys.exit(code)
 
 
+def connect(guard: Guard) -> mpi.Comm:
+    """The ranks: loads MPI, if there is room for it, and starts it."""
+    if lack := loading.lacking(loading.START_BYTES):
+        raise MemoryError(lack)
+    with loading.in_time():
+        from hpcml import mpi
+
+    comm = mpi.start()
+    guard.rank, guard.connected = comm.rank, True
+    return comm
+
+
 def run(tokens: list[str], guard: Guard) -> int:
     """Run one command line: its exit code, after its sentence."""
     from hpcml.cli import app as cli
@@ -57,47 +65,33 @@ def run(tokens: list[str], guard: Guard) -> int:
     from hpcml.errors import EXIT_USER, HpcmlError, is_out_of_memory, out_of_memory
     from hpcml.log import say
 
-    connected = False
-
-    def connect():
-        nonlocal connected
-        if lack := loading.lacking(loading.START_BYTES):
-            raise MemoryError(lack)
-        with loading.in_time():
-            from hpcml import mpi
-
-        comm = mpi.start()
-        guard.rank, connected = comm.rank, True
-        return comm
-
     if guard.rank > 0 and (not tokens or {"--help", "-h", "--version", "--install-completion"} & set(tokens)):
         return 0  # one copy of the help is enough
+    failure: HpcmlError | None = None
     try:
-        cli.run(tokens, connect, guard)
+        cli.run(tokens, partial(connect, guard), guard)
     except HpcmlError as error:
-        guard.end_begins(error.exit_code)
-        if guard.rank == 0:
-            say(f"hpcml: {error}", sys.stderr)
-            write_exit_code(error.exit_code)
-        if connected:
-            from hpcml import mpi
-
-            mpi.leave(error, said=guard.rank == 0)
-        return error.exit_code
+        failure = error
     except Exception as error:
-        if connected or not is_out_of_memory(error):
+        if guard.connected or not is_out_of_memory(error):
             raise
         guard.end_begins(EXIT_USER)
         say(f"hpcml: {out_of_memory(guard.rank, 'while starting', error)}", sys.stderr)
         return EXIT_USER
-    guard.end_begins(0)
+    code = 0 if failure is None else failure.exit_code
+    guard.end_begins(code)
     if guard.rank == 0:
-        write_exit_code(0)
-    if connected:
+        if failure is not None:
+            say(f"hpcml: {failure}", sys.stderr)
+        write_exit_code(code)
+    if guard.connected:
         from hpcml import mpi
 
-        mpi.meet()
-    return 0
+        if failure is None:
+            mpi.meet()
+        else:
+            mpi.leave(failure, said=guard.rank == 0)
+    return code
 
 
 if __name__ == "__main__":

@@ -1,6 +1,4 @@
-"""The functions for Python: what the commands do, with defaults, and errors that speak of
-parameters.
-"""
+"""The functions for Python about models: what commands do, with errors about parameters."""
 
 from __future__ import annotations
 
@@ -9,11 +7,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Never
 
-from hpcml.api_session import errors_in_python, opened_dataset, opened_model, options_of, python_session, refuse_mapping
+from hpcml.api_session import errors_in_python, opened_model, options_of, path_of, python_session, refuse_mapping
 from hpcml.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hpcml.conversion.convert import ConvertReport
     from hpcml.crossval import CrossValidation, TopPrecision
     from hpcml.evaluation.calibrate import CalibrationReport
     from hpcml.evaluation.contributions import WhyRows
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
     from hpcml.model.classifier import ClassifierModel
     from hpcml.model.linear import Model
     from hpcml.mpi import Comm
-    from hpcml.near_duplicates.search import Duplicates
     from hpcml.options import Value
     from hpcml.signals import StopSignals
     from hpcml.tuning.report import TuneReport
@@ -61,11 +57,9 @@ def train(
     force, resume : bool
         Begin anew in an existing run folder, or continue an interrupted run.
     log, signals
-        Who hears the messages (by default the logger `hpcml`) and what stops the run (by default
-        signals to this process).
+        Who hears the messages (else the logger `hpcml`); what stops the run (else signals).
     **options
-        Of the method, by the names of the flags, with `_` for `-` and `lam` for λ:
-        `dual_tol=0.01, label=["sea"]`.
+        Of the method, by the flags with `_` for `-`, and `lam`: `dual_tol=0.01, label=["sea"]`.
 
     Returns
     -------
@@ -99,12 +93,10 @@ def tune(
     signals: StopSignals | None = None,
     **options: Value,
 ) -> TuneReport:
-    """Collective over `comm`. Choose λ and the weight of positive rows for each label by
-    cross-validation, train, and decide.
+    """Collective over `comm`. As `hpcml tune`: λ and weights of each label by cross-validation.
 
-    The options are those of `hpcml tune`, by the names of the flags, with `_` for `-` and `lam` for
-    λ: `method="probe", folds=3`. The others are those of `train`. Returns a report: a text, with
-    the path of the model as `model`. Raises what `train` does.
+    The options are the command's, by the flags with `_` for `-`, and `lam`; the others are those of
+    `train`. Returns a text, with the path of the model as `model`. Raises what `train` does.
     """
     from hpcml.run.session import Target
     from hpcml.tuning.options import TuneOptions
@@ -126,10 +118,9 @@ def retrain(
     log: Log | None = None,
     signals: StopSignals | None = None,
 ) -> TrainReport:
-    """Collective over `comm`. As `hpcml retrain RUN DATA --output OUTPUT`: from a finished run of
-    `train dual` to new data.
+    """Collective over `comm`. As `hpcml retrain`: a finished run of `train dual` on new data.
 
-    Returns a report: a text, with the path of the model as `model`. Raises what `train` does.
+    Returns a text, with the path of the model as `model`. Raises what `train` does.
     """
     from hpcml.methods.retrain import retrain as work
     from hpcml.run.session import Target
@@ -152,8 +143,7 @@ def predict(
     force: bool = False,
     log: Log | None = None,
 ) -> Path:
-    """Collective over `comm`. Write the scores of a dataset's rows (or their `labels`, or the `top`
-    best of each) to `output`.
+    """Collective over `comm`. Write rows' scores (or `labels`, or the `top` best) to `output`.
 
     With `probabilities` these take the place of the scores (see `calibrate`; a model of log-odds
     has its own). The ending of `output` (.h5, .csv, .svm) says how it is written. Labels are those
@@ -162,11 +152,10 @@ def predict(
     """
     from hpcml.prediction.predict import predict as work
     from hpcml.prediction.texts import what_of
+    from hpcml.run.session import opened_both
 
-    with python_session(comm, log) as session:
-        opened = opened_model(session.comm, model).with_threshold(threshold)
-        with opened_dataset(session, data) as dataset:
-            work(session.comm, opened, dataset, split, Path(output), what_of(labels, probabilities), force, session.log, top)
+    with python_session(comm, log) as session, opened_both(session, model, data, threshold) as (opened, dataset):
+        work(session.comm, opened, dataset, split, Path(output), what_of(labels, probabilities), force, session.log, top)
     return Path(output)
 
 
@@ -180,8 +169,7 @@ def evaluate(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> Evaluation:
-    """Collective over `comm`. Judge a model on a split of a dataset (by default test, if it has
-    one).
+    """Collective over `comm`. Judge a model on a split of a dataset (by default test, if there).
 
     `labels` are numbers in the model; None is all. Labels of the rows that the model does not know
     count as missed, unless `labels` says which ones are judged. `threshold` is for all labels; None
@@ -190,12 +178,11 @@ def evaluate(
     """
     from hpcml.evaluation.evaluate import evaluate as work
     from hpcml.evaluation.seen import split_to_judge
+    from hpcml.run.session import opened_both
 
-    with python_session(comm, log) as session:
-        opened = opened_model(session.comm, model).with_threshold(threshold)
-        with opened_dataset(session, data) as dataset:
-            judged = split_to_judge(dataset, split, session.log)
-            return work(session.comm, opened, dataset, judged, session.log, None if labels is None else list(labels))
+    with python_session(comm, log) as session, opened_both(session, model, data, threshold) as (opened, dataset):
+        judged = split_to_judge(dataset, split, session.log)
+        return work(session.comm, opened, dataset, judged, session.log, None if labels is None else list(labels))
 
 
 def threshold(
@@ -212,20 +199,18 @@ def threshold(
     force: bool = False,
     log: Log | None = None,
 ) -> ThresholdReport:
-    """Collective over `comm`. Find the thresholds that maximise F1 on held-out rows, and store them
-    in the model, or in `output`.
+    """Collective over `comm`. As `hpcml threshold`: store thresholds in the model, or in `output`.
 
-    The options are those of `hpcml threshold`. Returns a report: a text, with the thresholds as
-    `found.thresholds`. Raises ConfigError, DataError or NonFiniteError.
+    Returns a text, with the thresholds as `found.thresholds`. Raises ConfigError, DataError or
+    NonFiniteError.
     """
     from hpcml.evaluation.store_thresholds import threshold as work
     from hpcml.evaluation.thresholds import ThresholdSearch
+    from hpcml.run.session import opened_both
 
-    with python_session(comm, log) as session:
-        opened, target = opened_model(session.comm, model), None if output is None else Path(output)
-        with opened_dataset(session, data) as dataset:
-            search = ThresholdSearch(measure, method, min_positives, chance)
-            return work(session.comm, opened, dataset, split, search, target, force, session.log)
+    search = ThresholdSearch(measure, method, min_positives, chance)
+    with python_session(comm, log) as session, opened_both(session, model, data) as (opened, dataset):
+        return work(session.comm, opened, dataset, split, search, path_of(output), force, session.log)
 
 
 def calibrate(
@@ -238,18 +223,16 @@ def calibrate(
     force: bool = False,
     log: Log | None = None,
 ) -> CalibrationReport:
-    """Collective over `comm`. Fit the sigmoids that make probabilities of scores, and store them in
-    the model, or in `output`.
+    """Collective over `comm`. As `hpcml calibrate`: store sigmoids in the model, or in `output`.
 
-    The options are those of `hpcml calibrate`. Returns a report: a text, with slope and offset of
-    each label as `sigmoids`. Raises ConfigError, DataError or NonFiniteError.
+    Returns a text, with slope and offset of each label as `sigmoids`. Raises ConfigError, DataError
+    or NonFiniteError.
     """
     from hpcml.evaluation.calibrate import calibrate as work
+    from hpcml.run.session import opened_both
 
-    with python_session(comm, log) as session:
-        opened, target = opened_model(session.comm, model), None if output is None else Path(output)
-        with opened_dataset(session, data) as dataset:
-            return work(session.comm, opened, dataset, split, target, force, session.log)
+    with python_session(comm, log) as session, opened_both(session, model, data) as (opened, dataset):
+        return work(session.comm, opened, dataset, split, path_of(output), force, session.log)
 
 
 def explain(
@@ -266,14 +249,12 @@ def explain(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> Explanation | WhyRows | MostWrong | Learnability | None:
-    """Collective over `comm`. What labels of a linear model look at, or the answer to another
-    question about a model.
+    """Collective over `comm`. What labels of a linear model look at, or another question about it.
 
     By default the `top` features of labels by squared weight, and what the others weigh. Without
     names (`label`) all labels are looked at. `data` is a dataset with the model's features, for
-    their names. Returns an `Explanation` on rank 0, None on other ranks: a text about the labels
-    that are named, else about the five of the most training rows, with all that were looked at as
-    `labels`.
+    their names. Returns an `Explanation` on rank 0, None elsewhere: a text about the labels that
+    are named, else about the five of the most training rows, with all looked at as `labels`.
 
     One of these asks something else of the data; what is returned is a text, with everything as
     `as_dict()`, on all ranks:
@@ -287,32 +268,20 @@ def explain(
 
     Raises ConfigError, DataError or NonFiniteError.
     """
-    from hpcml.evaluation.contributions import why
-    from hpcml.evaluation.explain import explain as work
-    from hpcml.evaluation.seen import split_to_judge
-    from hpcml.evaluation.unlearnt import find_unlearnt
-    from hpcml.evaluation.wrong import most_wrong
+    from hpcml.cli.look import ExplainOptions
+    from hpcml.run.session import opened_dataset
 
     with python_session(comm, log) as session:
-        n_asked = bool(row) + (wrong is not None) + bool(unlearnt)
-        if n_asked > 1:
+        asked = ExplainOptions(tuple(label), tuple(row), wrong, unlearnt, split, top, path_of(titles))
+        if len(asked.asked) > 1:
             raise ConfigError("row, wrong and unlearnt are different questions; ask one at a time")
-        if n_asked and data is None:
+        if asked.asked and data is None:
             raise ConfigError("row, wrong and unlearnt need the data")
         if split is not None and wrong is None and not unlearnt:
             raise ConfigError("--split has no effect without --wrong or --unlearnt; leave it out")
         opened = opened_model(session.comm, model)
         with nullcontext() if data is None else opened_dataset(session, data) as dataset:
-            if row:
-                return why(session.comm, opened, dataset, row, label, top)
-            if wrong is not None:
-                judged = split_to_judge(dataset, split, session.log)
-                return most_wrong(
-                    session.comm, opened, dataset, judged, label, wrong, session.log, None if titles is None else Path(titles)
-                )
-            if unlearnt:
-                return find_unlearnt(session.comm, opened, dataset, split_to_judge(dataset, split, session.log), session.log)
-            return work(session.comm, opened, dataset, label, top, every=True)
+            return asked.answer(session, opened, dataset, every=True)
 
 
 def report(
@@ -326,8 +295,7 @@ def report(
     force: bool = False,
     log: Log | None = None,
 ) -> Path:
-    """Collective over `comm`. Judge runs (folders, or models) and write one page of HTML about
-    them, which needs no network.
+    """Collective over `comm`. As `hpcml report`: judge runs, or models, on one page of HTML.
 
     `data` None: each run's own. `split` None: test, if the data have it. `titles`: JSON lines with
     those of rows, as those that the data were made of. Needs the packages of
@@ -337,50 +305,8 @@ def report(
     from hpcml.reporting.report import report as work
 
     with python_session(comm, log) as session:
-        named = [runs] if isinstance(runs, (str, Path)) else runs
-        found = None if data is None else Path(data)
-        return work(
-            session.comm,
-            [Path(run) for run in named],
-            found,
-            split,
-            Path(output),
-            force,
-            session.log,
-            None if titles is None else Path(titles),
-        )
-
-
-def duplicates(
-    data: Path | str,
-    *,
-    split: str = "all",
-    similarity: float = 0.8,
-    output: Path | str | None = None,
-    comm: Comm | None = None,
-    force: bool = False,
-    log: Log | None = None,
-) -> Duplicates:
-    """Collective over `comm`. Pairs of rows that have nearly the same features, and how far their
-    labels agree.
-
-    Pairs are alike if this share (`similarity`) of the features that one or the other row has are
-    features of both. The CSV file `output` gets them. Returns a `Duplicates`, the same on all
-    ranks: a text, with the consistency of each label as `labels`. Raises ConfigError or DataError.
-    """
-    from hpcml import mpi
-    from hpcml.near_duplicates.report import check_outputs
-    from hpcml.near_duplicates.search import find_duplicates
-
-    with python_session(comm, log) as session:
-        target = None if output is None else Path(output)
-        if force and target is None:
-            raise ConfigError("--force has no effect without --output; leave it out")
-        with opened_dataset(session, data) as dataset:
-            with mpi.agreed(session.comm, f"checking {target}"):
-                if session.comm.rank == 0:
-                    check_outputs({"--output": target}, force, dataset.path)
-            return find_duplicates(session.comm, dataset, split, similarity, target, session.log)
+        paths = [Path(run) for run in ([runs] if isinstance(runs, (str, Path)) else runs)]
+        return work(session.comm, paths, path_of(data), split, Path(output), force, session.log, path_of(titles))
 
 
 def open_model(path: Path | str) -> Model | ClassifierModel:
@@ -389,34 +315,6 @@ def open_model(path: Path | str) -> Model | ClassifierModel:
 
     with errors_in_python():
         return work(path)
-
-
-def convert(
-    source: str,
-    input: Path | str | Sequence[Path | str] | None,
-    output: Path | str,
-    *mapping: Never,
-    comm: Comm | None = None,
-    force: bool = False,
-    log: Log | None = None,
-    **options: Value,
-) -> ConvertReport:
-    """Collective over `comm`. Make a dataset: `source` is one of `hpcml convert`, such as "jsonl",
-    "csv" or "npz".
-
-    `input` is the file to read, or a list of files; None for docstrings, the name of a formula for
-    synthetic. The options are those of the command, with `_` for `-`:
-    `labels=["topic"], test_share=0.2`. `hpcml.Dataset.from_sparse` and `from_frame` take rows that
-    are in memory. Raises ConfigError or DataError.
-    """
-    from hpcml.conversion.convert import convert as work
-    from hpcml.conversion.options import ConvertOptions
-
-    with python_session(comm, log) as session:
-        refuse_mapping(mapping, options)
-        inputs = [Path(each) for each in ([] if input is None else [input] if isinstance(input, (str, Path)) else input)]
-        found = options_of(ConvertOptions, options, "convert", "hpcml convert --help")
-        return work(session.comm, source, inputs, Path(output), found, force, session.log)
 
 
 def cross_validate(
@@ -433,8 +331,7 @@ def cross_validate(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> CrossValidation:
-    """Collective over `comm`. F1 of every method on every file, in folds (see
-    `hpcml.crossval.cross_validate`).
+    """Collective over `comm`. As `hpcml.crossval.cross_validate`: F1 of methods on files, in folds.
 
     Raises ConfigError or DataError.
     """
@@ -460,10 +357,9 @@ def cross_validate_top(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> TopPrecision:
-    """Collective over `comm`. Precision of every method in the first ranks of random splits of
-    every label.
+    """Collective over `comm`. As `hpcml.crossval.cross_validate_top`: precision in first ranks.
 
-    See `hpcml.crossval.cross_validate_top`. Raises ConfigError or DataError.
+    Raises ConfigError or DataError.
     """
     from hpcml.crossval import cross_validate_top as work
 

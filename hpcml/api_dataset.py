@@ -1,26 +1,27 @@
-"""The class `hpcml.Dataset`: a handle on a dataset, and what makes one from rows in memory."""
+"""The class `hpcml.Dataset`, and the functions for Python that make and compare datasets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
-from hpcml.api_session import options_of, python_session
+from hpcml.api_session import options_of, path_of, python_session, refuse_mapping
 from hpcml.data import dataset
+from hpcml.errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from hpcml.conversion.convert import ConvertReport
     from hpcml.log import Log
     from hpcml.mpi import Comm
+    from hpcml.near_duplicates.search import Duplicates
     from hpcml.options import Value
 
 
 class Dataset(dataset.DataFile):
-    """A read-only handle on a dataset file. Opening reads sizes only; close it or use it in a
-    `with`.
-    """
+    """A read-only handle on a dataset file, of which opening reads sizes only; for a `with`."""
 
     @classmethod
     def from_sparse(
@@ -38,26 +39,22 @@ class Dataset(dataset.DataFile):
         log: Log | None = None,
         **options: Value,
     ) -> Dataset:
-        """Collective over `comm`. Make a dataset of matrices, and open it; each rank gives its own
-        rows, in rank order.
+        """Collective over `comm`. A dataset of matrices; each rank gives its own rows, in order.
 
         Parameters
         ----------
         X : sparse matrix or array (rows × features)
             Numbers that float32 holds.
         Y : sparse matrix or array (rows × labels) of 0 and 1, or sequence
-            Of a sequence an entry is the label of a row (a name or a whole number), or a list of
-            its labels.
+            An entry of a sequence is a row's label (a name or a whole number), or a list of them.
         path : path
             The file to make.
         feature_names, label_names : sequence of str or None
-            The same on all ranks. `label_names` are those of the columns of Y. Default: no names;
-            numbers from 0.
+            The same on all ranks, of the columns of X and Y. Default: none; numbers from 0.
         ids : sequence of str or None
             The names of the rows.
         splits : sequence of str, mapping or None
-            The split of each row, "" for none; or for each split the rows of this rank (numbers
-            from 0, or a mask).
+            The split of each row, "" for none; or of each split this rank's rows (or a mask).
         comm : mpi4py communicator or None
             The ranks that take part; None: this process alone.
         force : bool
@@ -65,8 +62,7 @@ class Dataset(dataset.DataFile):
         log
             Who hears the messages; by default the logger `hpcml`.
         **options
-            Of `hpcml convert`: `test_share`, `seed`, `like`, `new_labels`, `renamed`,
-                `label_noise`, `missing_as_zero`.
+            `test_share`, `seed`, `like`, `new_labels`, `renamed`, `label_noise`, `missing_as_zero`.
 
         Raises
         ------
@@ -94,8 +90,7 @@ class Dataset(dataset.DataFile):
         log: Log | None = None,
         **options: Value,
     ) -> Dataset:
-        """Collective over `comm`. Make a dataset of a pandas frame, and open it; each rank gives
-        its own rows, in rank order.
+        """Collective over `comm`. A dataset of a pandas frame; each rank gives its rows, in order.
 
         Parameters
         ----------
@@ -122,3 +117,62 @@ class Dataset(dataset.DataFile):
             found = options_of(ConvertOptions, options, "from_frame", "hpcml convert --help")
             work(session.comm, frame, Path(path), found, force, session.log)
             return cls(path)
+
+
+def convert(
+    source: str,
+    input: Path | str | Sequence[Path | str] | None,
+    output: Path | str,
+    *mapping: Never,
+    comm: Comm | None = None,
+    force: bool = False,
+    log: Log | None = None,
+    **options: Value,
+) -> ConvertReport:
+    """Collective over `comm`. Make a dataset of a `source` of `hpcml convert`, such as "jsonl".
+
+    `input` is the file to read, or a list of files; None for docstrings, the name of a formula for
+    synthetic. The options are those of the command, with `_` for `-`:
+    `labels=["topic"], test_share=0.2`. `hpcml.Dataset.from_sparse` and `from_frame` take rows that
+    are in memory. Raises ConfigError or DataError.
+    """
+    from hpcml.conversion.convert import convert as work
+    from hpcml.conversion.options import ConvertOptions
+
+    with python_session(comm, log) as session:
+        refuse_mapping(mapping, options)
+        inputs = [Path(each) for each in ([] if input is None else [input] if isinstance(input, (str, Path)) else input)]
+        found = options_of(ConvertOptions, options, "convert", "hpcml convert --help")
+        return work(session.comm, source, inputs, Path(output), found, force, session.log)
+
+
+def duplicates(
+    data: Path | str,
+    *,
+    split: str = "all",
+    similarity: float = 0.8,
+    output: Path | str | None = None,
+    comm: Comm | None = None,
+    force: bool = False,
+    log: Log | None = None,
+) -> Duplicates:
+    """Collective over `comm`. As `hpcml duplicates`: pairs of rows with nearly the same features.
+
+    Pairs are alike if this share (`similarity`) of the features that one or the other row has are
+    features of both. The CSV file `output` gets them. Returns a text, the same on all ranks, with
+    the consistency of each label as `labels`. Raises ConfigError or DataError.
+    """
+    from hpcml import mpi
+    from hpcml.near_duplicates.report import check_outputs
+    from hpcml.near_duplicates.search import find_duplicates
+    from hpcml.run.session import opened_dataset
+
+    with python_session(comm, log) as session:
+        target = path_of(output)
+        if force and target is None:
+            raise ConfigError("--force has no effect without --output; leave it out")
+        with opened_dataset(session, data) as dataset:
+            with mpi.agreed(session.comm, f"checking {target}"):
+                if session.comm.rank == 0:
+                    check_outputs({"--output": target}, force, dataset.path)
+            return find_duplicates(session.comm, dataset, split, similarity, target, session.log)

@@ -1,6 +1,4 @@
-"""The common part of the functions for Python: sessions whose errors speak of parameters,
-options by their names, opened files.
-"""
+"""What the functions for Python share: sessions, options by their names, opened files."""
 
 from __future__ import annotations
 
@@ -13,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from hpcml.errors import ConfigError, HpcmlError, in_python, nearest
 
 if TYPE_CHECKING:
-    from hpcml.data.dataset import DataFile
     from hpcml.log import Log
     from hpcml.model.classifier import ClassifierModel
     from hpcml.model.linear import Model
@@ -42,22 +39,8 @@ def python_session(comm: Comm | None, log: Log | None, signals: StopSignals | No
         yield session
 
 
-@contextmanager
-def opened_dataset(session: Session, data: Path | str) -> Iterator[DataFile]:
-    """Collective over the session's ranks. The dataset, on all of them."""
-    from hpcml import mpi
-    from hpcml.data.dataset import DataFile
-
-    with mpi.agreed(session.comm, f"opening {data}"):
-        dataset = DataFile(data)
-    with dataset:
-        yield dataset
-
-
 def options_of(kind: type[Any], given: Mapping[str, Value], what: str, listed_by: str) -> Any:
-    """The options of that kind by their names; what may be several may be given as one. Raises
-    ConfigError.
-    """
+    """The options of that kind by their names; one may stand for several. Raises ConfigError."""
     from hpcml.earlier_names import OPTIONS, refuse_earlier
     from hpcml.options import default_of
 
@@ -87,3 +70,8 @@ def opened_model(comm: Comm, model: Path | str | Model | ClassifierModel) -> Mod
     from hpcml.model.open import share_model
 
     return share_model(comm, model) if isinstance(model, (str, Path)) else model
+
+
+def path_of(path: Path | str | None) -> Path | None:
+    """A path that may be left out."""
+    return None if path is None else Path(path)

@@ -1,6 +1,4 @@
-"""Names of version 0.11 and older, and what each is called now: files with them are read, who
-gives one is told the new one.
-"""
+"""Names of version 0.11 and older, and what each is called now."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ VALUES = {"method": METHODS, "loss": LOSSES}  # of attributes of models and of k
 
 
 def with_names_of_now(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of a config.toml, or the attributes of a model, with their names of now:
-    options, methods, losses and bases.
-    """
+    """The entries of a config.toml, or the attributes of a model, with their names of now."""
     found = {OPTIONS.get(key, key): name_of_now(value, VALUES.get(key, {})) for key, value in values.items()}
     if isinstance(base := found.get("base"), list):
         found["base"] = [*(name_of_now(name, BASES) for name in base[:1]), *base[1:]]
@@ -33,8 +29,6 @@ def name_of_now(name: Any, renamed: Mapping[str, str]) -> Any:
 
 
 def refuse_earlier(name: str | None, renamed: Mapping[str, str], what: str = "") -> None:
-    """Raise ConfigError with the new name if `name` is one of earlier versions; `what` stands
-    before it in the sentence.
-    """
+    """Raise ConfigError with the new name, after `what`, if `name` is one of earlier versions."""
     if name in renamed:
         raise ConfigError(f"{what}{name} is now {renamed[name]}")

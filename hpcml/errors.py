@@ -11,6 +11,7 @@ from typing import TypeGuard
 from hpcml.log import visible
 
 _FLAG = re.compile(r"--(?!help\b)(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s:;,]+)(?=:))?")
+_NO_MEMORY = re.compile("(out of|allocate) memory|memory allocation|unable to allocate|failed to map segment|load shared object")
 _SWITCHES = {"force", "resume", "shuffle", "show-gaps", "final"}
 FEW = 6  # words in a sentence that lists what there is
 EXIT_USER = 2
@@ -59,15 +60,11 @@ class Interrupted(HpcmlError):
 
 
 class Stopped(Interrupted):
-    """Work was left where it stands, for a reason to stop; whoever drives it saves what there
-    is.
-    """
+    """Work was left where it stands; whoever drives it saves what there is."""
 
 
 def reason_and_hint(error: OSError) -> tuple[str, str]:
-    """Why the operating system refused, and what to do about it ("" or a clause that starts with
-    a semicolon).
-    """
+    """Why the operating system refused, and what to do about it ("" or "; …")."""
     reason = error.strerror or str(error)
     hint = {
         "No space left on device": "; free some space or choose another folder",
@@ -79,21 +76,11 @@ def reason_and_hint(error: OSError) -> tuple[str, str]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether there was no more memory: Python, the operating system, the loader, HDF5 and MPI
-    each say so in their own way.
-    """
+    """Whether memory ran out: Python, the system, the loader, HDF5 and MPI say so differently."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.ENOMEM
-    said = (
-        "out of memory",
-        "allocate memory",
-        "memory allocation",
-        "unable to allocate",
-        "failed to map segment",
-        "load shared object",
-    )
     if isinstance(error, (OSError, ImportError, RuntimeError)):
-        return any(words in str(error).lower() for words in said)
+        return _NO_MEMORY.search(str(error).lower()) is not None
     return isinstance(error, MemoryError)
 
 
@@ -110,9 +97,7 @@ def repeated(names: Iterable[str]) -> str | None:
 
 
 def nearest(word: str, known: Iterable[str], listed_by: str = "") -> str:
-    """ "did you mean …?" for a misspelt word; if nothing is near, the known words if they are
-    few, else who lists them.
-    """
+    """Advice on a misspelt word: the nearest, else the known ones if few, else who lists them."""
     known = sorted(known)
     near = difflib.get_close_matches(word, known, n=1)
     if near or len(known) <= FEW:
@@ -121,9 +106,7 @@ def nearest(word: str, known: Iterable[str], listed_by: str = "") -> str:
 
 
 def is_of_the_system(error: Exception) -> TypeGuard[OSError]:
-    """Whether reading failed for a reason that says nothing about the file: too many are open,
-    or the disk failed.
-    """
+    """Whether reading failed for a reason that says nothing about the file."""
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE)
 
 
@@ -133,9 +116,7 @@ def is_in_use(error: OSError) -> bool:
 
 
 def file_error(path: object, doing: str, error: OSError) -> DataError:
-    """One sentence for an operating-system error on `path`; `doing` is what failed: "read",
-    "write".
-    """
+    """One sentence for the system's error on `path`; `doing` is what failed: "read", "write"."""
     reason, hint = reason_and_hint(error)
     return DataError(f"{path}: cannot {doing}: {reason}{hint}")
 
@@ -145,9 +126,7 @@ BY_NAME = {c.__name__: c for c in _RAISED}
 
 
 def in_python(text: str) -> str:
-    """A sentence about the command line as one about parameters: `--dual-tol 0: …` becomes
-    `dual_tol=0: …`.
-    """
+    """A sentence about flags as one about parameters: `--dual-tol 0: …` as `dual_tol=0: …`."""
 
     def parameter(found: re.Match[str]) -> str:
         without, flag, value = found.groups()

@@ -32,9 +32,7 @@ def _threads() -> int:
 
 
 def lacking(size: int) -> str:
-    """An error message if the system would not give so many bytes, and those of the threads; ""
-    if it would. Local.
-    """
+    """Why the system would not give so many bytes, and those of the threads; "" if it would."""
     threads = _threads()
     size += (threads - 1) * THREAD_BYTES
     try:

@@ -1,6 +1,4 @@
-"""Messages for people: on rank 0 only, to stderr or a logger and, in a run folder, to log.txt;
-names are visible.
-"""
+"""Messages for people, on rank 0: to stderr or a logger and, in a run folder, to log.txt."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ LONGEST = 100  # letters of a name that are shown
 
 
 def visible(text: str) -> str:
-    r"""One line without characters that act on a terminal, or that nobody sees: they become
-    `\n`, `\x1b`, `\u202e`.
-    """
+    r"""One line in which what acts on a terminal, or nobody sees, is `\n`, `\x1b`, `\u202e`."""
     return text if text.isprintable() else "".join(map(_visible, text))
 
 
@@ -31,25 +27,19 @@ def _visible(letter: str) -> str:
 
 
 def named(name: str, longest: int = LONGEST) -> str:
-    """A name as it stands in a table or a title: visible, and with "…" for the middle of a very
-    long one.
-    """
+    """A name for a table or a title: visible, with "…" for the middle of a very long one."""
     text = visible(name)
     half = (longest - 1) // 2
     return text if len(text) <= longest else f"{text[: longest - 1 - half]}…{text[-half:]}"
 
 
 def entitled(name: str, titles: Sequence[str] | None, place: int) -> str:
-    """The name of a label for people, with its title behind it if the label at `place` has one:
-    "D006801 Humans".
-    """
+    """A label's name for people, with its title if `place` has one: "D006801 Humans"."""
     return f"{name} {titles[place]}" if titles and titles[place] else name
 
 
 def plural(count: int, noun: str, several: str = "") -> str:
-    """A count and what is counted: "1 row", "2,000 rows"; `several` if an "s" does not make the
-    plural.
-    """
+    """A count of things: "1 row", "2,000 rows"; `several` if an "s" makes no plural."""
     return f"{count:,} {noun if count == 1 else several or f'{noun}s'}"
 
 
@@ -71,12 +61,9 @@ class Log:
     """Lines for people. On other ranks than 0 every call does nothing."""
 
     def __init__(self, rank: int, quiet: bool = False, to_logger: bool = False) -> None:
-        """`quiet`: print warnings only; `to_logger`: nothing is printed, the logger `hpcml` gets
-        it.
-        """
+        """`quiet`: print warnings only; `to_logger`: print nothing, tell the logger `hpcml`."""
         self.rank, self.quiet, self.to_logger = rank, quiet, to_logger
         self.file: Path | None = None
-        self.begin = time.monotonic()
 
     def __call__(self, message: str) -> None:
         """Print one line and append it to the log file, if there is one."""
@@ -102,9 +89,7 @@ class Log:
 
 
 def say(text: str, stream: TextIO) -> None:
-    """Print lines to a stream at once, visibly; a reader who has gone away, or cannot take it,
-    is no reason to lose work.
-    """
+    """Print lines at once, visibly; a reader who has gone away is no reason to lose work."""
     if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
         stream.reconfigure(errors="backslashreplace")
     try:
@@ -133,9 +118,7 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """A live bar on a terminal that can redraw a line; a plain line every `every` seconds
-    elsewhere. Only rank 0 shows anything.
-    """
+    """A bar on a terminal that can redraw a line, elsewhere a line every `every` s; on rank 0."""
 
     def __init__(self, log: Log, what: str, total: int | None, every: float = 10.0) -> None:
         """`total` None: the end is not known."""

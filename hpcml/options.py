@@ -1,6 +1,4 @@
-"""How options are declared and checked: a frozen dataclass gives the flags, their help, and the
-keys of a TOML file.
-"""
+"""How options are declared and checked: a frozen dataclass gives flags, help and TOML keys."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ def help_of(kind: type) -> dict[str, str]:
 
 
 def check_used(options: Any, methods: Sequence[str], users_of: Callable[[str], Sequence[str]]) -> None:
-    """Raise ConfigError for an option that has another value than its default although none of
-    `methods` has it.
-    """
+    """Raise ConfigError for an option with another value than its default that no method has."""
     for option in fields(options):
         users, value = users_of(option.name), getattr(options, option.name)
         if not set(users) & set(methods) and value != default_of(option):
@@ -97,10 +93,9 @@ def check_magnitude(flag: str, value: float) -> None:
 
 def check_times(options: Timed) -> None:
     """Raise ConfigError unless the times are above 0."""
-    if options.checkpoint_every is not None and not options.checkpoint_every > 0:
-        raise ConfigError(f"--checkpoint-every {options.checkpoint_every}: expected seconds above 0")
-    if options.time_limit is not None and not options.time_limit > 0:
-        raise ConfigError(f"--time-limit {options.time_limit}: expected seconds above 0")
+    for flag, seconds in (("checkpoint-every", options.checkpoint_every), ("time-limit", options.time_limit)):
+        if seconds is not None and not seconds > 0:
+            raise ConfigError(f"--{flag} {seconds}: expected seconds above 0")
 
 
 def flag_of(field_name: str) -> str:

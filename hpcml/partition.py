@@ -1,6 +1,4 @@
-"""Division of rows and labels among ranks: pure functions from sizes to ranges, the same on
-every rank.
-"""
+"""Division of rows and labels among ranks: pure functions, the same on every rank."""
 
 from __future__ import annotations
 
@@ -9,9 +7,7 @@ from numpy.typing import ArrayLike
 
 
 def offsets(counts: ArrayLike) -> np.ndarray:
-    """Where each of consecutive parts of so many items begins, and the end of the last (n + 1,
-    int64).
-    """
+    """The beginnings of consecutive parts of so many items, and the end (n + 1, int64)."""
     counts = np.asarray(counts)
     bounds = np.zeros(counts.size + 1, dtype=np.int64)
     np.cumsum(counts, dtype=np.int64, out=bounds[1:])
@@ -19,9 +15,7 @@ def offsets(counts: ArrayLike) -> np.ndarray:
 
 
 def even_bounds(n: int, n_parts: int) -> np.ndarray:
-    """Boundaries (n_parts + 1, int64) of `n_parts` contiguous ranges of 0..n whose sizes differ
-    by at most one.
-    """
+    """Bounds (n_parts + 1, int64) of ranges of 0..n whose sizes differ by at most one."""
     return np.array([part * n // n_parts for part in range(n_parts + 1)], dtype=np.int64)
 
 
@@ -43,7 +37,5 @@ def bounds_by_weight(cumulative: np.ndarray, n_parts: int) -> np.ndarray:
 
 
 def owner(label: int, n_ranks: int) -> int:
-    """The rank that owns a label's state and model: round robin, so that neighbours in a block
-    have different owners.
-    """
+    """The rank that owns a label: round robin, so that neighbours have different owners."""
     return label % n_ranks

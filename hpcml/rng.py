@@ -1,6 +1,4 @@
-"""Counter-based randomness: a draw is a pure function of (seed, purpose, global index), never of
-the rank.
-"""
+"""Counter-based randomness: a pure function of (seed, purpose, global index), never of the rank."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ from types import FrameType
 
 
 class StopSignals:
-    """While entered, SIGTERM, SIGUSR1, SIGINT and SIGHUP only set `seen`; the loop stops at its
-    next step.
+    """While entered, signals only set `seen`; the loop stops at its next step.
 
     A SIGHUP that is ignored (nohup) stays so.
     """
@@ -35,8 +34,6 @@ class StopSignals:
             signal.signal(number, handler)
 
     def ignore(self) -> None:
-        """From now on further ones do nothing: what was to be done is done, and the process is
-        about to end.
-        """
+        """From now on further ones do nothing: the process is about to end."""
         for number in self.SIGNALS:
             signal.signal(number, signal.SIG_IGN)

@@ -21,9 +21,7 @@ def never_stop() -> None:
 
 
 def stop_at(signals: StopSignals, doing: str) -> Look:
-    """A function that raises Interrupted after a signal. For work before which nothing has been
-    written; `doing` is a gerund.
-    """
+    """What raises Interrupted after a signal, where nothing is written yet; `doing`: a gerund."""
 
     def look() -> None:
         if signals.seen:
@@ -38,16 +36,12 @@ def rows_in_slice(n_rows: int, n_values: int) -> int:
 
 
 def is_long(n_values: int, n_ranks: int) -> bool:
-    """Whether a pass of so many ranks over so many values is long enough to be left in the
-    middle.
-    """
+    """Whether a pass of so many ranks over so many values is long enough to be left."""
     return n_values > SLICE_VALUES * n_ranks
 
 
 def row_slices(n_rows: int, n_values: int) -> Iterator[slice]:
-    """Consecutive slices of 0 .. n_rows − 1, of about SLICE_VALUES each, for rows that have
-    `n_values` values.
-    """
+    """Consecutive slices of 0 .. n_rows − 1 of about SLICE_VALUES, for `n_values` values."""
     step = rows_in_slice(n_rows, n_values)
     for first in range(0, n_rows, step):
         yield slice(first, min(first + step, n_rows))

@@ -10,9 +10,7 @@ ACTIONS: list[Callable[[], object]] = []  # the newest last
 
 @contextmanager
 def undone(action: Callable[[], object]) -> Iterator[None]:
-    """In the body, `action` is what is done before a signal ends the process: it removes what is
-    unfinished.
-    """
+    """In the body, `action` removes what is unfinished before a signal ends the process."""
     ACTIONS.append(action)
     try:
         yield

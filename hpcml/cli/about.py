@@ -20,9 +20,7 @@ INSTALL = "--install-completion"
 
 
 def versions() -> str:
-    """The version, and those of Python, the MPI library and the files that are written. MPI is
-    not started.
-    """
+    """The versions of this, Python, the MPI library (which is not started) and the file formats."""
     os.environ["MPI4PY_RC_INITIALIZE"] = "0"  # under mpirun only rank 0 comes here
     try:
         from hpcml.mpi import library
@@ -34,14 +32,6 @@ def versions() -> str:
 
     formats = ", ".join(f"{name} {VERSIONS[name]}" for name in ("dataset", "model", "classifier"))
     return f"{__version__}\nPython {platform.python_version()}\n{mpi}\nfile formats: {formats}"
-
-
-def _startup_files() -> dict[Path, bytes]:
-    """The contents of the files that a shell reads when it starts, and that an installation may
-    change.
-    """
-    files = (Path.home() / name for name in (".bashrc", ".zshrc"))
-    return {file: contents(file) for file in files}
 
 
 def contents(file: Path) -> bytes:
@@ -66,7 +56,8 @@ def add_completion(app: App) -> None:
         from cyclopts.completion.detect import ShellDetectionError
 
         try:
-            before = _startup_files() if output is None else {}
+            startup = [Path.home() / name for name in (".bashrc", ".zshrc")] if output is None else []
+            before = {file: contents(file) for file in startup}
             path = app.install_completion(shell=shell, output=output, add_to_startup=output is None)
         except ShellDetectionError:
             raise ConfigError(f"{INSTALL}: cannot tell which shell this is; name it: --shell bash, fish or zsh") from None

@@ -1,23 +1,20 @@
-"""The program `hpcml`: its commands, each around a function that does the work. Heavy imports
-wait until they are needed.
-"""
+"""The program `hpcml`: its commands; heavy imports wait until they are needed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import BoundArguments
 from typing import TYPE_CHECKING, Any
 
 import cyclopts
 from cyclopts import App
 
-from hpcml.cli import about, data, look, score, select, study
+from hpcml.cli import about, data, look, score, study
 from hpcml.cli.config_files import check_numbers, config_files, shortened
 from hpcml.cli.plan import check_method, plan_app
 from hpcml.cli.plot import plot_app
-from hpcml.cli.retrain import retrain
 from hpcml.cli.serve import serve
-from hpcml.cli.train import explain, train_app
-from hpcml.cli.tune import tune
+from hpcml.cli.train import explain, retrain, train_app, tune
 from hpcml.earlier_names import OPTIONS, refuse_earlier
 from hpcml.errors import ConfigError
 from hpcml.log import Log
@@ -34,9 +31,7 @@ With {QUIET} a command says nothing but its result, warnings and errors."""
 
 
 def build(tokens: Sequence[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, App]:
-    """The program, and its `train`. Only commands that are in `tokens` get what takes long to
-    gather.
-    """
+    """The program, and its `train`; what takes long to gather only for commands in `tokens`."""
     app, train = App(name="hpcml", version=about.versions, version_format="plaintext", help=HELP), train_app()
     command: Any
     for command in (data.convert, data.info, data.split):
@@ -46,7 +41,7 @@ def build(tokens: Sequence[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, A
     app.command(retrain)
     app.command(plan_app(tokens))
     looks = (look.explain, look.report, look.duplicates)
-    for command in (score.predict, score.evaluate, score.threshold, score.calibrate, score.prune, select.select, *looks):
+    for command in (score.predict, score.evaluate, score.threshold, score.calibrate, score.prune, data.select, *looks):
         app.command(command)
     app.command(serve)
     study.add_commands(app, tokens)
@@ -60,34 +55,12 @@ def build(tokens: Sequence[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, A
 
 
 def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None = None) -> None:
-    """Parse the command line, then start MPI with `connect` and run the command; a `guard` learns
-    what run can be resumed.
+    """Parse the command line, start MPI with `connect`, run the command; `guard` learns of a run.
 
-    Raises ConfigError for a command line that makes no sense; everything else comes from the
-    command.
+    Raises ConfigError for a command line that makes no sense.
     """
     quiet = QUIET in tokens
-    tokens = [token for token in tokens if token != QUIET]
-    if tokens[:1] in (["train"], ["predict"]):  # standard input or output: as a Path it is "-" again
-        pairs = zip(["", *tokens], tokens, strict=False)
-        tokens = ["./-" if token == "-" and not before.startswith("--") else token for before, token in pairs]
-    if tokens[:1] == ["plan"]:
-        check_method(tokens)
-    app, train = build() if about.INSTALL in tokens[:1] else build(tokens)
-    try:
-        tokens, train.config = config_files(tokens)
-        command, bound, given = app.parse_args(tokens, exit_on_error=False, print_error=False)
-    except cyclopts.CycloptsError as error:
-        for token in tokens:
-            refuse_earlier(token.partition("=")[0], {f"--{old}": f"--{new}" for old, new in OPTIONS.items()})
-        if tokens[:1] == ["train"]:
-            explain(tokens)
-        text = shortened(str(error))
-        if isinstance(error, cyclopts.UnknownOptionError) and "?" not in text:
-            text += f" `{' '.join(('hpcml', *(error.command_chain or ())))} --help` lists the options."
-        raise ConfigError(text) from None
-    except OverflowError:
-        raise ConfigError("a number on the command line is too large; expected one below 2**63") from None
+    command, bound, given = parsed([token for token in tokens if token != QUIET])
     check_numbers(bound.arguments)
     more: dict[str, Any] = {}
     if "session" in given:  # help and version need no MPI
@@ -101,3 +74,27 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
 
         more["session"] = Session(comm, Log(comm.rank, quiet), signals)
     command(*bound.args, **bound.kwargs, **more)
+
+
+def parsed(tokens: list[str]) -> tuple[Callable[..., Any], BoundArguments, dict[str, Any]]:
+    """The command, its arguments, and those that it is given later. Raises ConfigError."""
+    if tokens[:1] in (["train"], ["predict"]):  # standard input or output: as a Path it is "-" again
+        pairs = zip(["", *tokens], tokens, strict=False)
+        tokens = ["./-" if token == "-" and not before.startswith("--") else token for before, token in pairs]
+    if tokens[:1] == ["plan"]:
+        check_method(tokens)
+    app, train = build() if about.INSTALL in tokens[:1] else build(tokens)
+    try:
+        tokens, train.config = config_files(tokens)
+        return app.parse_args(tokens, exit_on_error=False, print_error=False)
+    except cyclopts.CycloptsError as error:
+        for token in tokens:
+            refuse_earlier(token.partition("=")[0], {f"--{old}": f"--{new}" for old, new in OPTIONS.items()})
+        if tokens[:1] == ["train"]:
+            explain(tokens)
+        text = shortened(str(error))
+        if isinstance(error, cyclopts.UnknownOptionError) and "?" not in text:
+            text += f" `{' '.join(('hpcml', *(error.command_chain or ())))} --help` lists the options."
+        raise ConfigError(text) from None
+    except OverflowError:
+        raise ConfigError("a number on the command line is too large; expected one below 2**63") from None

@@ -28,8 +28,7 @@ WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "
 
 
 def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dict]]:
-    """The tokens with the method that the files name, if it is given there only; the TOML files
-    named by --config (flags win).
+    """The tokens, with the method if only files name it, and the files of --config (flags win).
 
     Raises ConfigError for a missing file, an unknown key or a value of a wrong kind, DataError for
     a file that cannot be read.
@@ -67,22 +66,19 @@ def _share_options(*names: str) -> bool:
 
 
 def _check_keys(path: Path, keys: dict[str, object], method: Method) -> None:
-    """Raise ConfigError unless all keys are options of the method. What earlier versions wrote
-    of others' options is taken out.
-    """
+    """Raise ConfigError unless all keys are the method's; what earlier versions wrote goes."""
     known = TEXTS | kinds_of(method.options)
-    old = any(flag not in known and flag != "bias" and _written_before(flag, value) for flag, value in _flags(keys))
-    for key, value in list(keys.items()):
-        flag = key.replace("_", "-")
+    flags = [(key, key.replace("_", "-"), value) for key, value in keys.items()]
+    old = any(flag not in known and flag != "bias" and _written_before(flag, value) for _, flag, value in flags)
+    for key, flag, value in flags:
         refuse_earlier(flag, OPTIONS, f"{path}: ")
         if flag in known:
             _check_value(path, key, value, known[flag])
         elif flag == "bias" and hasattr(method.options, "bias"):  # it always has an intercept
             _check_value(path, key, value, bool)
             if value is not True and (method.losses or not old):  # version 0.6 wrote `bias = false` for every online learner
-                raise ConfigError(
-                    f"{path}: bias = {_shown(value)} has no effect on {method.name}, which always has an intercept; leave it out"
-                )
+                why = f"has no effect on {method.name}, which always has an intercept; leave it out"
+                raise ConfigError(f"{path}: bias = {_shown(value)} {why}")
             del keys[key]
         elif _written_before(flag, value):
             del keys[key]
@@ -93,23 +89,14 @@ def _check_keys(path: Path, keys: dict[str, object], method: Method) -> None:
             raise ConfigError(f"{path}: unknown key {shortened(key)!r}; {hint}")
 
 
-def _flags(keys: dict[str, object]) -> list[tuple[str, object]]:
-    """The keys as flags, with their values."""
-    return [(key.replace("_", "-"), value) for key, value in keys.items()]
-
-
 def _written_before(flag: str, value: object) -> bool:
-    """Whether versions to 0.7 wrote this key for methods that do not have it: others' options
-    that nobody had given.
-    """
+    """Whether versions to 0.7 wrote this key, with its default, for methods without it."""
     defaults = [default_of(option) for each in METHODS.values() for option in fields(each.options) if flag_of(option.name) == flag]
     return value in defaults
 
 
 def _read(path: Path) -> dict[str, object]:
-    """The keys of a TOML file, with the names of now if a run of an earlier version wrote it.
-    Raises ConfigError, DataError.
-    """
+    """The keys of a TOML file, with their names of now in an earlier run's. Raises HpcmlError."""
     text = read_small(path)
     try:
         values = tomllib.loads(text)
@@ -136,9 +123,7 @@ def _kind_of(hint: Any) -> type:
 
 
 def _check_value(path: Path, key: str, value: object, kind: type) -> None:
-    """Raise ConfigError unless a value of TOML can be of that kind; what it may be then is for
-    the option to say.
-    """
+    """Raise ConfigError unless a value of TOML can be of that kind."""
     values = value if kind is tuple and isinstance(value, list) else [value]
     for each in values:
         scalar = isinstance(each, (str, int, float))  # a truth value is an int
@@ -156,20 +141,13 @@ def _check_value(path: Path, key: str, value: object, kind: type) -> None:
 
 def _shown(value: Any) -> str:
     """A value as messages show it."""
-    huge = isinstance(value, int) and not isinstance(value, bool) and abs(value) >= LARGEST
-    return (
-        f"a number of {value.bit_length()} bits"
-        if huge
-        else str(value).lower()
-        if isinstance(value, bool)
-        else shortened(str(value))
-    )
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        return f"a number of {value.bit_length()} bits"
+    return str(value).lower() if isinstance(value, bool) else shortened(str(value))
 
 
 def _check_text(text: str, where: str) -> None:
-    """Raise ConfigError for a text that no file can hold: with NUL, or made of bytes that are
-    not UTF-8.
-    """
+    """Raise ConfigError for a text that no file can hold: with NUL, or not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

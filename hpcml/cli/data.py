@@ -1,13 +1,15 @@
-"""The commands that make and describe datasets: `hpcml convert`, `info`, `split`."""
+"""The commands that make and describe datasets: `hpcml convert`, `info`, `split`, `select`."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from hpcml.cli.session import Here, Output, say_once
+from hpcml.cli.session import Data, Here, Output, Replace, known_by_all, say_once
 from hpcml.conversion.options import ConvertOptions
 from hpcml.options import Flag, Several
+from hpcml.reduce.options import SelectOptions
 
 
 def convert(
@@ -16,7 +18,7 @@ def convert(
     *inputs: Path,
     output: Output,
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - frozen
-    force: Flag = False,
+    force: Replace = False,
     session: Here,
 ) -> None:
     """Make a dataset from texts or numbers in any usual format, from the docstrings of installed
@@ -33,8 +35,6 @@ def convert(
         circle, gaussians or sine. Text files may be compressed (gz, bz2, xz).
     output:
         The HDF5 file to make.
-    force:
-        Replace the output if it exists.
     """
     from hpcml.conversion.convert import convert as work
 
@@ -58,20 +58,16 @@ def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4
     from hpcml.data.info import info as work
     from hpcml.model.info import format_model
     from hpcml.model.open import kind_of, share_model
-    from hpcml.mpi import agreed
 
-    comm, kind = session.comm, ""
-    with agreed(comm, f"opening {file}"):
-        if comm.rank == 0:
-            kind = kind_of(file)
-    if comm.bcast(kind) in ("model", "classifier"):
-        say_once(session, format_model(share_model(comm, file)))
-        return
-    say_once(session, format_info(work(session.comm, file, list(ranks), check)))
+    kind = known_by_all(session, f"opening {file}", partial(kind_of, file))
+    if kind in ("model", "classifier"):
+        say_once(session, format_model(share_model(session.comm, file)))
+    else:
+        say_once(session, format_info(work(session.comm, file, list(ranks), check)))
 
 
 def split(
-    file: Path,
+    file: Data,
     /,
     *,
     output: Output | None = None,
@@ -87,8 +83,6 @@ def split(
 
     Parameters
     ----------
-    file:
-        A dataset made with `hpcml convert`.
     output:
         Where to write the dataset with the splits. Default: replace the file.
     test_share:
@@ -106,3 +100,32 @@ def split(
     from hpcml.conversion.split import split as work
 
     work(session.comm, file, output, test_share, stratified, seed, force, session.log, valid_share)
+
+
+def select(
+    file: Path,
+    /,
+    *,
+    output: Output,
+    options: SelectOptions = SelectOptions(),  # noqa: B008 - frozen
+    force: Flag = False,
+    session: Here,
+) -> None:
+    """Keep some features of a dataset (by information gain, chi-square or EFS) or of a model of bw
+    or mbw (by EFS).
+
+    EFS, extremal feature selection, keeps the features whose positive and negative weights differ
+    most, and some that differ least.
+
+    Parameters
+    ----------
+    file:
+        A dataset made with `hpcml convert`, or the model.h5 of a run of bw or mbw.
+    output:
+        The dataset or model to make; a list of its features goes beside it.
+    force:
+        Replace the output and the list if they exist.
+    """
+    from hpcml.reduce.select import select as work
+
+    say_once(session, work(session.comm, file, output, options, force, session.log))

@@ -33,26 +33,20 @@ RANK_NAMES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
 def launched_rank() -> int | None:
-    """This process's rank, as far as the launcher tells before MPI has started; None without a
-    launcher.
-    """
+    """This process's rank, as the launcher tells before MPI starts; None without a launcher."""
     ranks = (os.environ.get(name, "") for name in RANK_NAMES)
     return next((int(rank) for rank in ranks if rank.isdigit()), None)
 
 
 def write_exit_code(code: int) -> None:
-    """Write the exit code to the file that HPCML_EXIT_FILE names: what a launcher makes of the
-    codes of many ranks differs.
-    """
+    """Write the code to the file of HPCML_EXIT_FILE: launchers differ in what they make of it."""
     if path := os.environ.get("HPCML_EXIT_FILE"):
         with suppress(OSError):
             Path(path).write_bytes(f"{code}\n".encode())
 
 
 def _siblings() -> list[int]:
-    """The other processes of the parent of this one: under a launcher the ranks beside it on
-    this node.
-    """
+    """The other children of this one's parent: under a launcher the ranks beside it here."""
     mine, parent, found = os.getpid(), os.getppid(), []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, IndexError, ValueError):
@@ -80,8 +74,8 @@ def _resumed_from(folders: list[Path]) -> str:
 
 
 class Guard:
-    """The end of this process at a signal, by a thread. `run` is the output of a command that looks
-    at `signals` while it trains.
+    """The end of this process at a signal, by a thread; `run`: the output of what looks at
+    `signals`.
 
     With `waits` the command looks at `signals`, too, and ends by itself, if it is not too late.
     """
@@ -89,7 +83,7 @@ class Guard:
     def __init__(self, signals: StopSignals) -> None:
         self.signals = signals
         self.run: Path | None = None
-        self.waits = False
+        self.waits = self.connected = False
         launched = launched_rank()
         self.rank = launched or 0
         self._parent = None if launched is None else os.getppid()  # the launcher
@@ -107,9 +101,7 @@ class Guard:
         return self
 
     def end_begins(self, code: int) -> None:
-        """The program ends by itself now, with `code`: if the guard was not quicker, further
-        signals do nothing.
-        """
+        """The program ends by itself now: unless the guard was quicker, signals do nothing."""
         self._ends.acquire()
         self._code = code
         self.signals.ignore()
@@ -127,9 +119,7 @@ class Guard:
         self._end(number)
 
     def _wait(self, seconds: float) -> int:
-        """The signal that came within so many seconds, or 0. Without its launcher a rank sends
-        one to itself.
-        """
+        """The signal that came in time, or 0. A rank without its launcher sends one to itself."""
         if select.select([self._woken], [], [], seconds)[0]:
             number = os.read(self._woken, 1)[0]
             return number if number in self.signals.SIGNALS else 0
@@ -171,9 +161,7 @@ class Guard:
 
 
 def _say(text: str) -> None:
-    """Write to stderr past Python's buffers, whose lock the main thread may hold; not if nobody
-    takes it.
-    """
+    """Write to stderr past Python's buffers, whose lock the main thread may hold."""
     with suppress(OSError):
         if os.isatty(2):
             text = f"\r\x1b[K\x1b[?25h{text}"  # the progress bar has hidden the cursor

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
-from hpcml.cli.session import Here, Output, say_once
+from hpcml.cli.session import Here, Output, Picture, ReplacePicture, say_once
 from hpcml.errors import ConfigError
-from hpcml.options import Flag
 from hpcml.reduce.options import CurveOptions
+
+MovedData = Annotated[Path, Parameter(help="Where the run's dataset is now, if it was moved.")]
 
 plot_app = App(name="plot", help="Draw pictures (needs matplotlib: pip install 'hpcml[plot]').")
 
@@ -21,9 +23,9 @@ def plot_convergence(
     *,
     label: str | None = None,
     output: Output | None = None,
-    data: Path | None = None,
+    data: MovedData | None = None,
     test_split: str | None = None,
-    force: Flag = False,
+    force: ReplacePicture = False,
     session: Here,
 ) -> None:
     """How PROBE converges on one label, beside PROBE* and IDEAL: distance to the solution,
@@ -38,12 +40,8 @@ def plot_convergence(
     output:
         The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default:
         RUN/convergence-LABEL.png.
-    data:
-        Where the run's dataset is now, if it was moved.
     test_split:
         Rows for the break-even: a split of the file, or all. Default: test if the file has it.
-    force:
-        Replace the picture and the CSV file if they exist.
     """
     from hpcml.plots.convergence import plot_run as work
 
@@ -51,7 +49,9 @@ def plot_convergence(
 
 
 @plot_app.command(name="psbml")
-def plot_psbml(run: Path, /, *, output: Output | None = None, data: Path | None = None, force: Flag = False, session: Here) -> None:
+def plot_psbml(
+    run: Path, /, *, output: Output | None = None, data: MovedData | None = None, force: ReplacePicture = False, session: Here
+) -> None:
     """A run of PSBML: its torus, where the margin data lie, validation error and distinct rows by
     cycle; and a CSV.
 
@@ -62,10 +62,6 @@ def plot_psbml(run: Path, /, *, output: Output | None = None, data: Path | None 
     output:
         The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default:
         RUN/psbml.png.
-    data:
-        Where the run's dataset is now, if it was moved.
-    force:
-        Replace the picture and the CSV file if they exist.
     """
     from hpcml.plots.psbml import plot_run as work
 
@@ -73,7 +69,7 @@ def plot_psbml(run: Path, /, *, output: Output | None = None, data: Path | None 
 
 
 @plot_app.command(name="sparsity")
-def plot_sparsity(run: Path, /, *, output: Output | None = None, force: Flag = False, session: Here) -> None:
+def plot_sparsity(run: Path, /, *, output: Output | None = None, force: ReplacePicture = False, session: Here) -> None:
     """How many weights of a run of elastic-net were not 0 after each step; and a CSV.
 
     Parameters
@@ -83,8 +79,6 @@ def plot_sparsity(run: Path, /, *, output: Output | None = None, force: Flag = F
     output:
         The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default:
         RUN/sparsity.png.
-    force:
-        Replace the picture and the CSV file if they exist.
     """
     from hpcml.plots.sparsity import plot_run as work
 
@@ -96,12 +90,12 @@ def plot_margins(
     name: str,
     /,
     *,
-    output: Output,
+    output: Picture,
     rows: int = 2000,
     seed: int = 0,
     cycles: int = 50,
     s: float | None = None,
-    force: Flag = False,
+    force: ReplacePicture = False,
     session: Here,
 ) -> None:
     """How PSBML finds the margin of points in the plane, beside Gaussian mixtures with mean shift
@@ -111,8 +105,6 @@ def plot_margins(
     ----------
     name:
         circle or gaussians.
-    output:
-        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it.
     rows:
         Points to make; a tenth of them is kept for validation.
     seed:
@@ -123,8 +115,6 @@ def plot_margins(
     s:
         Standard deviation of the mixtures' Gaussian weights around the boundary. Default: 0.3 of
         the largest distance.
-    force:
-        Replace the picture and the CSV file if they exist.
     """
     from hpcml.plots.margins import plot_set as work
 
@@ -138,9 +128,9 @@ def plot_selection(
     data: Path,
     /,
     *,
-    output: Output,
+    output: Picture,
     options: CurveOptions = CurveOptions(),  # noqa: B008 - frozen
-    force: Flag = False,
+    force: ReplacePicture = False,
     session: Here,
 ) -> None:
     """Test error of mbw by number of features: EFS, information gain, chi-square (one pass each);
@@ -150,10 +140,6 @@ def plot_selection(
     ----------
     data:
         A dataset with splits train and test.
-    output:
-        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it.
-    force:
-        Replace the picture and the CSV file if they exist.
     """
     from hpcml.plots.selection import plot_selection as work
 

@@ -1,32 +1,96 @@
-"""The commands that score rows with a model: `hpcml predict`, `evaluate`, `threshold`,
-`calibrate` and `prune`.
-"""
+"""The commands that score rows: `hpcml predict`, `evaluate`, `threshold`, `calibrate`, `prune`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from hpcml.cli.session import Here, Output, say_once
+from cyclopts import Parameter
+
+from hpcml.cli.session import (
+    Here,
+    JudgedData,
+    JudgedSplit,
+    ModelFile,
+    Output,
+    Replace,
+    check_files,
+    known_by_all,
+    say_once,
+    write_files,
+)
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
 
+if TYPE_CHECKING:
+    from hpcml.prediction.texts import What
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PredictOptions:
+    """Options of `hpcml predict`."""
+
+    split: str = "all"
+    """Rows to score: a split of the file, or all."""
+    labels: Flag = False
+    """Write the labels instead of the scores: those with a score above the model's thresholds, or
+    else above 0.
+    """
+    threshold: float | None = None
+    """Take this threshold for all labels. Default: those of the model."""
+    probabilities: Flag = False
+    """Write probabilities instead of the scores: those of hpcml calibrate, or else of log-odds
+    (--loss logistic).
+    """
+    top: int | None = None
+    """Write only so many labels of each row, with their scores: the best ones; of equal scores
+    those that the model lists first.
+    """
+    zero_based: Flag = False
+    """The indices of the text start at 0."""
+    max_line_mb: int | None = None
+    """The longest line of the text that is read, in MiB. Default: 16."""
+    format: Literal["csv", "svm", "bioasq"] | None = None
+    """What to write to standard output; default: csv. bioasq: the labels of a dataset's rows, to
+    .json, as BioASQ takes them.
+    """
+
+    def what(self, output: Path) -> What:
+        """What is written for each row. Raises ConfigError."""
+        from hpcml.prediction.texts import BIOASQ
+        from hpcml.prediction.texts import what_of
+
+        bioasq = self.format == "bioasq"
+        if bioasq and output.suffix.lower() != BIOASQ:
+            raise ConfigError(f"{output}: BioASQ's format is JSON; the name must end in {BIOASQ}")
+        return what_of(self.labels or (bioasq and self.top is None and not self.probabilities), self.probabilities)
+
+    def check(self, what: What, text: bool) -> None:
+        """Raise ConfigError for options that have no effect on a dataset, or on a text."""
+        from hpcml.prediction.texts import check_what
+
+        if text and self.split != "all":
+            raise ConfigError(f"--split {self.split}: a text has no splits; make a dataset of it (hpcml convert)")
+        if text and self.format == "bioasq":
+            raise ConfigError("--format bioasq: a text has no ids of its rows; make a dataset (hpcml convert)")
+        if not text and (self.zero_based or self.format in ("csv", "svm") or self.max_line_mb is not None):
+            raise ConfigError("--zero-based, --max-line-mb and --format are for text; leave them out")
+        check_what(what, self.top)
+        if self.threshold is not None and what != "labels":
+            raise ConfigError("--threshold has no effect without --labels; leave it out")
+
 
 def predict(
-    model: Path,
+    model: ModelFile,
     data: Path,
     /,
     *,
     output: Output,
-    split: str = "all",
-    labels: Flag = False,
-    threshold: float | None = None,
-    probabilities: Flag = False,
-    top: int | None = None,
-    zero_based: Flag = False,
-    max_line_mb: int | None = None,
-    format: Literal["csv", "svm", "bioasq"] | None = None,
-    force: Flag = False,
+    options: PredictOptions = PredictOptions(),
+    force: Replace = False,
     session: Here,
 ) -> None:
     """Score rows with a model, to .h5, .csv, .svm or .json (BioASQ); or lines of svmlight text as
@@ -34,88 +98,82 @@ def predict(
 
     Parameters
     ----------
-    model:
-        A run folder, or its model.h5.
     data:
         A dataset with the model's features (convert it with --like the training file); or svmlight
         text (plain, gz, bz2, xz), - for standard input. A text does not name its features: its
         indices are taken for the places of the model's features, from 1.
     output:
         The file to make; its ending chooses the format. For text also - for standard output.
-    split:
-        Rows to score: a split of the file, or all.
-    labels:
-        Write the labels instead of the scores: those with a score above the model's thresholds, or
-            else above 0.
-    threshold:
-        Take this threshold for all labels. Default: those of the model.
-    probabilities:
-        Write probabilities instead of the scores: those of hpcml calibrate, or else of log-odds
-            (--loss logistic).
-    top:
-        Write only so many labels of each row, with their scores: the best ones; of equal scores
-            those that the model lists first.
-    zero_based:
-        The indices of the text start at 0.
-    max_line_mb:
-        The longest line of the text that is read, in MiB. Default: 16.
-    format:
-        What to write to standard output; default: csv. bioasq: the labels of a dataset's rows, to
-        .json, as BioASQ takes them.
-    force:
-        Replace the output if it exists.
     """
-    from hpcml.data.dataset import DataFile
     from hpcml.data.svmlight_stream import is_text
     from hpcml.files.lines import line_limit
     from hpcml.model.open import share_model
-    from hpcml.mpi import agreed
     from hpcml.prediction.predict import predict as work
     from hpcml.prediction.stream import StreamOptions, predict_stream
-    from hpcml.prediction.texts import BIOASQ, check_what, what_of
+    from hpcml.run.session import opened_dataset
 
-    max_line = line_limit(max_line_mb)
-    comm, text = session.comm, False
-    if format == "bioasq" and output.suffix.lower() != BIOASQ:
-        raise ConfigError(f"{output}: BioASQ's format is JSON; the name must end in {BIOASQ}")
-    what = what_of(labels or (format == "bioasq" and top is None and not probabilities), probabilities)
-    with agreed(comm, f"opening {data}"):
-        if comm.rank == 0:
-            text = is_text(data)
-    text = comm.bcast(text)
-    if text and split != "all":
-        raise ConfigError(f"--split {split}: a text has no splits; make a dataset of it (hpcml convert)")
-    if text and format == "bioasq":
-        raise ConfigError("--format bioasq: a text has no ids of its rows; make a dataset (hpcml convert)")
-    if not text and (zero_based or format in ("csv", "svm") or max_line_mb is not None):
-        raise ConfigError("--zero-based, --max-line-mb and --format are for text; leave them out")
-    check_what(what, top)
-    if threshold is not None and what != "labels":
-        raise ConfigError("--threshold has no effect without --labels; leave it out")
-    opened = share_model(comm, model).with_threshold(threshold)
+    max_line, what = line_limit(options.max_line_mb), options.what(output)
+    comm, log, top = session.comm, session.log, options.top
+    text = known_by_all(session, f"opening {data}", partial(is_text, data))
+    options.check(what, text)
+    opened = share_model(comm, model).with_threshold(options.threshold)
     if text:
-        options = StreamOptions(zero_based, format, top, max_line)
-        predict_stream(comm, opened, data, output, what, force, session.log, options)
+        of_text = StreamOptions(options.zero_based, options.format, top, max_line)
+        predict_stream(comm, opened, data, output, what, force, log, of_text)
         return
-    with agreed(comm, f"opening {data}"):
-        dataset = DataFile(data)
-    with dataset:
-        work(comm, opened, dataset, split, output, what, force, session.log, top)
+    with opened_dataset(session, data) as dataset:
+        work(comm, opened, dataset, options.split, output, what, force, log, top)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Options of `hpcml evaluate`."""
+
+    split: JudgedSplit = None
+    threshold: float | None = None
+    """Judge the labels above this threshold, the same for all. Default: the model's thresholds, or
+    else 0.
+    """
+    csv: Path | None = None
+    """Write the measures of every label to this file."""
+    json: Path | None = None
+    """Write everything to this file."""
+    best: int = 5
+    """How many of the best and worst labels to show; of many, none with fewer than 3 positive
+    rows.
+    """
+    measures: Literal["bioasq"] | None = None
+    """bioasq: only the measures of BioASQ's task a (micro, macro and example-based F, accuracy), of
+    the labels above thresholds.
+    """
+    descriptors: Path | None = None
+    """With --measures bioasq: NLM's file of MeSH descriptors (or a table with tree numbers); then
+    LCA-F, too.
+    """
+
+    def check(self, force: bool) -> None:
+        """Raise ConfigError for options that do not go together."""
+        csv, json, measures = self.csv, self.json, self.measures
+        if self.best < 1:
+            raise ConfigError(f"--best {self.best}: expected at least 1")
+        if measures is None and self.descriptors is not None:
+            raise ConfigError(f"--descriptors {self.descriptors} has no effect without --measures bioasq; leave it out")
+        if measures is not None and (csv is not None or self.best != 5):
+            raise ConfigError(f"--measures {measures} has no measures of single labels; leave {'--csv' if csv else '--best'} out")
+        if force and csv is None and json is None:
+            raise ConfigError("--force has no effect without --csv or --json; leave it out")
+        if csv is not None and csv == json:
+            raise ConfigError(f"--csv {csv} and --json {json} are one file; choose two names")
 
 
 def evaluate(
-    model: Path,
-    data: Path,
+    model: ModelFile,
+    data: JudgedData,
     /,
     *,
-    split: str | None = None,
-    threshold: float | None = None,
-    csv: Path | None = None,
-    json: Path | None = None,
-    best: int = 5,
-    measures: Literal["bioasq"] | None = None,
-    descriptors: Path | None = None,
-    force: Flag = False,
+    options: EvaluateOptions = EvaluateOptions(),
+    force: Annotated[Flag, Parameter(help="Replace the CSV or JSON file if it exists.")] = False,
     session: Here,
 ) -> None:
     """Judge a model: average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows,
@@ -126,88 +184,59 @@ def evaluate(
     precision of a row's 1, 3 and 5 best labels is the mean over rows; so are their nDCG and
     propensity-scored precision, and F1 of a row's labels, over all labels and over the most
     frequent ones.
-
-    Parameters
-    ----------
-    model:
-        A run folder, or its model.h5.
-    data:
-        A dataset with the model's features and labels.
-    split:
-        Rows to judge on: a split of the file, or all. Default: test if the file has it.
-    threshold:
-        Judge the labels above this threshold, the same for all. Default: the model's thresholds, or
-        else 0.
-    csv:
-        Write the measures of every label to this file.
-    json:
-        Write everything to this file.
-    best:
-        How many of the best and worst labels to show; of many, none with fewer than 3 positive
-        rows.
-    measures:
-        bioasq: only the measures of BioASQ's task a (micro, macro and example-based F, accuracy),
-            of the labels above thresholds.
-    descriptors:
-        With --measures bioasq: NLM's file of MeSH descriptors (or a table with tree numbers); then
-        LCA-F, too.
-    force:
-        Replace the CSV or JSON file if it exists.
     """
-    from hpcml.data.dataset import DataFile
     from hpcml.evaluation.bioasq import evaluate_bioasq
     from hpcml.evaluation.evaluate import evaluate as work
     from hpcml.evaluation.report import format_evaluation, write_csv, write_json
     from hpcml.evaluation.seen import split_to_judge
-    from hpcml.files.atomic import check_output
-    from hpcml.model.open import share_model
-    from hpcml.mpi import agreed
+    from hpcml.run.session import opened_both
 
-    if best < 1:
-        raise ConfigError(f"--best {best}: expected at least 1")
-    if measures is None and descriptors is not None:
-        raise ConfigError(f"--descriptors {descriptors} has no effect without --measures bioasq; leave it out")
-    if measures is not None and (csv is not None or best != 5):
-        raise ConfigError(f"--measures {measures} has no measures of single labels; leave {'--csv' if csv else '--best'} out")
-    if force and csv is None and json is None:
-        raise ConfigError("--force has no effect without --csv or --json; leave it out")
-    if csv is not None and csv == json:
-        raise ConfigError(f"--csv {csv} and --json {json} are one file; choose two names")
-    opened = share_model(session.comm, model).with_threshold(threshold)
-    with agreed(session.comm, f"opening {data}"):
-        dataset = DataFile(data)
-        for output in (csv, json):
-            if session.comm.rank == 0 and output is not None:
-                check_output(output, force, [model, data])
-    if measures is not None:
-        with dataset:
-            split = split_to_judge(dataset, split, session.log)
-            found = evaluate_bioasq(session.comm, opened, dataset, split, descriptors, session.log)
-        say_once(session, str(found))
-        with agreed(session.comm, "writing the measures"):
-            if session.comm.rank == 0 and json is not None:
-                found.write_json(json)
-        return
-    with dataset:
-        result = work(session.comm, opened, dataset, split_to_judge(dataset, split, session.log), session.log)
-    say_once(session, format_evaluation(result, best))
-    with agreed(session.comm, "writing the measures"):
-        if session.comm.rank == 0:
-            for path, write in ((csv, write_csv), (json, write_json)):
-                if path is not None:
-                    write(path, result)
+    options.check(force)
+    comm, log, csv, json = session.comm, session.log, options.csv, options.json
+    with opened_both(session, model, data, options.threshold) as (opened, dataset):
+        check_files(session, data, force, [model, data], csv, json)
+        split = split_to_judge(dataset, options.split, log)
+        if options.measures is not None:
+            found = evaluate_bioasq(comm, opened, dataset, split, options.descriptors, log)
+            say_once(session, str(found))
+            write_files(session, "the measures", found, (json, lambda path, found: found.write_json(path)))
+            return
+        result = work(comm, opened, dataset, split, log)
+    say_once(session, format_evaluation(result, options.best))
+    write_files(session, "the measures", result, (csv, write_csv), (json, write_json))
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ThresholdOptions:
+    """Options of `hpcml threshold`."""
+
+    method: Literal["shrink", "search", "half"] | None = None
+    """shrink: of each label the best threshold, drawn to that of labels as frequent. search: the
+    best of all thresholds. half: half of the best F1, as a probability; for models of --loss
+    logistic. Default: shrink for labels; search else, and with the two options below.
+    """
+    split: str | None = None
+    """Rows that neither trained the model nor will judge it: a split of the file, or all. Default:
+    valid.
+    """
+    min_positives: int | None = None
+    """Search, half: so many of these rows a label needs for a threshold of its own; others share
+    that of micro F1. Default: 1.
+    """
+    chance: float | None = None
+    """Search, half: a label has a threshold of its own only if rows in random order would give so
+    good a one with at most this probability. Default: 0.01.
+    """
 
 
 def threshold(
-    model: Path,
-    data: Path,
+    model: ModelFile,
+    data: JudgedData,
     /,
     *,
     measure: Literal["label", "micro", "instance"],
-    method: Literal["shrink", "search", "half"] | None = None,
-    split: str | None = None,
-    min_positives: int | None = None,
-    chance: float | None = None,
+    options: ThresholdOptions = ThresholdOptions(),
     output: Output | None = None,
     force: Flag = False,
     session: Here,
@@ -220,49 +249,27 @@ def threshold(
 
     Parameters
     ----------
-    model:
-        A run folder, or its model.h5.
-    data:
-        A dataset with the model's features and labels.
     measure:
         label: for each label the threshold with its largest F1 (macro). One for all labels: micro,
         of all pairs of a row and a label; instance, of each row's labels, mean over the rows.
-    method:
-        shrink: of each label the best threshold, drawn to that of labels as frequent. search: the
-        best of all thresholds. half: half of the best F1, as a probability; for models of --loss
-        logistic. Default: shrink for labels; search else, and with the two options below.
-    split:
-        Rows that neither trained the model nor will judge it: a split of the file, or all. Default:
-            valid.
-    min_positives:
-        Search, half: so many of these rows a label needs for a threshold of its own; others share
-            that of micro F1. Default: 1.
-    chance:
-        Search, half: a label has a threshold of its own only if rows in random order would give so
-        good a one with at most this probability. Default: 0.01.
     output:
         The model to make. Default: put the thresholds into the model itself.
     force:
         Replace the output, or the model's thresholds, if they exist.
     """
-    from hpcml.data.dataset import DataFile
     from hpcml.evaluation.store_thresholds import threshold as work
     from hpcml.evaluation.thresholds import ThresholdSearch
-    from hpcml.model.open import share_model
-    from hpcml.mpi import agreed
+    from hpcml.run.session import opened_both
 
-    opened = share_model(session.comm, model)
-    with agreed(session.comm, f"opening {data}"):
-        dataset = DataFile(data)
-    with dataset:
-        search = ThresholdSearch(measure, method, min_positives, chance)
-        found = work(session.comm, opened, dataset, split, search, output, force, session.log)
+    search = ThresholdSearch(measure, options.method, options.min_positives, options.chance)
+    with opened_both(session, model, data) as (opened, dataset):
+        found = work(session.comm, opened, dataset, options.split, search, output, force, session.log)
     say_once(session, str(found))
 
 
 def calibrate(
-    model: Path,
-    data: Path,
+    model: ModelFile,
+    data: JudgedData,
     /,
     *,
     split: str | None = None,
@@ -278,10 +285,6 @@ def calibrate(
 
     Parameters
     ----------
-    model:
-        A run folder, or its model.h5.
-    data:
-        A dataset with the model's features and labels.
     split:
         Rows that did not train the model: a split of the file, or all. Default: valid.
     output:
@@ -289,27 +292,22 @@ def calibrate(
     force:
         Replace the output, or the model's sigmoids, if they exist.
     """
-    from hpcml.data.dataset import DataFile
     from hpcml.evaluation.calibrate import calibrate as work
-    from hpcml.model.open import share_model
-    from hpcml.mpi import agreed
+    from hpcml.run.session import opened_both
 
-    opened = share_model(session.comm, model)
-    with agreed(session.comm, f"opening {data}"):
-        dataset = DataFile(data)
-    with dataset:
+    with opened_both(session, model, data) as (opened, dataset):
         say_once(session, str(work(session.comm, opened, dataset, split, output, force, session.log)))
 
 
 def prune(
-    model: Path,
+    model: ModelFile,
     data: Path,
     /,
     *,
     below: Annotated[tuple[float, ...], Several],
     output: Output | None = None,
-    split: str | None = None,
-    force: Flag = False,
+    split: JudgedSplit = None,
+    force: Replace = False,
     session: Here,
 ) -> None:
     """Leave out of a linear model the weights of small magnitude: what is left of it, and of its
@@ -317,30 +315,19 @@ def prune(
 
     Parameters
     ----------
-    model:
-        A run folder, or its model.h5.
     data:
         A dataset with the model's features and labels, to judge on.
     below:
         Leave out weights of smaller magnitude than this. Several give a line of the table each.
     output:
         The model to make, of the last magnitude. Default: only the table.
-    split:
-        Rows to judge on: a split of the file, or all. Default: test if the file has it.
-    force:
-        Replace the output if it exists.
     """
-    from hpcml.data.dataset import DataFile
     from hpcml.evaluation.seen import split_to_judge
-    from hpcml.model.open import share_model
-    from hpcml.mpi import agreed
     from hpcml.reduce.prune import prune as work
+    from hpcml.run.session import opened_both
 
     if force and output is None:
         raise ConfigError("--force has no effect without --output; leave it out")
-    opened = share_model(session.comm, model)
-    with agreed(session.comm, f"opening {data}"):
-        dataset = DataFile(data)
-    with dataset:
+    with opened_both(session, model, data) as (opened, dataset):
         split = split_to_judge(dataset, split, session.log)
         say_once(session, str(work(session.comm, opened, dataset, split, below, output, force, session.log)))

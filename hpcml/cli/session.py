@@ -1,8 +1,9 @@
-"""Helpers that the commands of `hpcml` share."""
+"""What the commands of `hpcml` share: their session, parameters that many have, and results."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +19,57 @@ if TYPE_CHECKING:
 else:
     Here = Annotated[Any, GIVEN]  # the session in which a command runs: given to it, and no option
 
-Output = Annotated[Path, Parameter(name=["--output", "-o"])]
+OUTPUT = ["--output", "-o"]
+Output = Annotated[Path, Parameter(name=OUTPUT)]
+Picture = Annotated[
+    Path, Parameter(name=OUTPUT, help="The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it.")
+]
+Data = Annotated[Path, Parameter(help="A dataset made with `hpcml convert`.")]
+ModelFile = Annotated[Path, Parameter(help="A run folder, or its model.h5.")]
+JudgedData = Annotated[Path, Parameter(help="A dataset with the model's features and labels.")]
+JUDGED = Parameter(help="Rows to judge on: a split of the file, or all. Default: test if the file has it.")
+JudgedSplit = Annotated[str | None, JUDGED]
+Replace = Annotated[bool, Parameter(negative="", help="Replace the output if it exists.")]
+ReplacePicture = Annotated[bool, Parameter(negative="", help="Replace the picture and the CSV file if they exist.")]
+ReplaceJson = Annotated[bool, Parameter(negative="", help="Replace the JSON file if it exists.")]
+Anew = Annotated[bool, Parameter(negative="", help="Start anew in an existing run folder.")]
+AnewAll = Annotated[bool, Parameter(negative="", help="Start anew in existing run folders.")]
+Resume = Annotated[bool, Parameter(negative="", help="Continue an interrupted run, on any number of ranks.")]
 
 
 def say_once(session: Here, text: str) -> None:
     """Print a result, once."""
     if session.comm.rank == 0:
         say(text, sys.stdout)
+
+
+def known_by_all(session: Here, doing: str, call: Callable[[], Any]) -> Any:
+    """What `call` finds on rank 0, on all ranks."""
+    from hpcml.mpi import agreed
+
+    found = None
+    with agreed(session.comm, doing):
+        if session.comm.rank == 0:
+            found = call()
+    return session.comm.bcast(found)
+
+
+def check_files(session: Here, opening: Path, force: bool, inputs: Sequence[Path | None], *outputs: Path | None) -> None:
+    """Raise ConfigError, on all ranks, unless those of the outputs that are wanted can be made."""
+    from hpcml.files.atomic import check_output
+    from hpcml.mpi import agreed
+
+    with agreed(session.comm, f"opening {opening}"):
+        for path in outputs if session.comm.rank == 0 else ():
+            if path is not None:
+                check_output(path, force, inputs)
+
+
+def write_files(session: Here, what: str, found: Any, *files: tuple[Path | None, Callable[[Path, Any], None]]) -> None:
+    """Write what rank 0 has found to those of the files that are wanted, on all ranks or none."""
+    from hpcml.mpi import agreed
+
+    with agreed(session.comm, f"writing {what}"):
+        for path, write in files if session.comm.rank == 0 else ():
+            if path is not None:
+                write(path, found)

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from hpcml.bench.shared_options import shared_options
 from hpcml.cli.plan import bench_machine
-from hpcml.cli.session import Here, Output, say_once
+from hpcml.cli.session import AnewAll, Data, Here, JudgedSplit, Output, Replace, say_once
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
 
@@ -26,14 +26,14 @@ def compare_command(shared: type[Any]) -> Callable[..., None]:
     """`compare`, with the options that the methods share."""
 
     def compare(
-        data: Path,
+        data: Data,
         /,
         *,
         output: Output,
         method: Annotated[tuple[str, ...], Several] = (),
         options: shared = shared(),  # type: ignore[valid-type]  # noqa: B008 - frozen
-        test_split: str | None = None,
-        force: Flag = False,
+        test_split: JudgedSplit = None,
+        force: AnewAll = False,
         resume: Flag = False,
         session: Here,
     ) -> None:
@@ -45,16 +45,10 @@ def compare_command(shared: type[Any]) -> Callable[..., None]:
 
         Parameters
         ----------
-        data:
-            A dataset made with `hpcml convert`.
         output:
             The folder for the run folders, one for each method, and compare.csv.
         method:
             A method to train. Default: every one that minimises the loss.
-        test_split:
-            Rows to judge on: a split of the file, or all. Default: test if the file has it.
-        force:
-            Start anew in existing run folders.
         resume:
             Continue an interrupted comparison; what is trained already is only judged again.
             --time-limit holds for each method.
@@ -69,7 +63,7 @@ def compare_command(shared: type[Any]) -> Callable[..., None]:
     return compare
 
 
-def merge(*runs: Path, output: Output, force: Flag = False, session: Here) -> None:
+def merge(*runs: Path, output: Output, force: Replace = False, session: Here) -> None:
     """Join the models of runs that each trained a part of the labels (--label-part), or, to a .csv,
     the results of any runs.
 
@@ -81,8 +75,6 @@ def merge(*runs: Path, output: Output, force: Flag = False, session: Here) -> No
     output:
         The run folder to make, or a table NAME.csv: one line a run, with the options in which the
         runs differ, best first.
-    force:
-        Replace the output if it exists.
     """
     if not runs:
         raise ConfigError("merge what? name the run folders")
@@ -120,15 +112,13 @@ def check(folder: Path = Path("hpcml-check"), /, *, session: Here) -> None:
 
 
 def bench_pass(
-    file: Path, /, *, labels_per_pass: Annotated[tuple[int, ...], Several] = (1, 4, 8, 16, 32, 64), repeats: int = 7, session: Here
+    file: Data, /, *, labels_per_pass: Annotated[tuple[int, ...], Several] = (1, 4, 8, 16, 32, 64), repeats: int = 7, session: Here
 ) -> None:
     """One pass over the rows for so many labels against scipy's X @ W and X.T @ R together; prints
     a JSON line for each.
 
     Parameters
     ----------
-    file:
-        A dataset made with `hpcml convert`.
     labels_per_pass:
         Labels that share the pass.
     repeats:
@@ -144,23 +134,41 @@ def bench_pass(
         say_once(session, json.dumps(line))
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class OvrFlags:
+    """The flags of `hpcml bench ovr`, in the order of `bench.ovr.OvrOptions`."""
+
+    method: Annotated[tuple[str, ...], Several] = ()
+    """A method of `hpcml train`. Default: dual and liblinear."""
+    peer: Annotated[tuple[str, ...], Several] = ()
+    """Another trainer: napkinxc, pecos, vowpalwabbit; with --loss logistic liblinear-logistic;
+    beside elastic-net liblinear-l1; or none. Default: all of that loss that are installed.
+    """
+    tol: Annotated[tuple[float, ...], Several] = (0.1, 0.01)
+    """Tolerances of the methods that have one, instead of --liblinear-tol and --dual-tol; a table
+    for each.
+    """
+    repeat: int = 1
+    """Times to train everything, in turn; the least time is shown."""
+    peer_python: Path | None = None
+    """A Python that has the other trainers, where they cannot be installed beside hpcml."""
+    peer_limit: float = 3600.0
+    """Seconds after which another trainer is given up."""
+
+
 def bench_ovr_command(shared: type[Any]) -> Callable[..., None]:
     """`bench ovr`, with the options that the methods share."""
 
     def bench_ovr(
-        data: Path,
+        data: Data,
         /,
         *,
         output: Output,
-        method: Annotated[tuple[str, ...], Several] = (),
-        peer: Annotated[tuple[str, ...], Several] = (),
-        tol: Annotated[tuple[float, ...], Several] = (0.1, 0.01),
-        repeat: int = 1,
-        peer_python: Path | None = None,
-        peer_limit: float = 3600.0,
+        flags: OvrFlags = OvrFlags(),
         options: shared = shared(),  # type: ignore[valid-type]  # noqa: B008 - frozen
-        test_split: str | None = None,
-        force: Flag = False,
+        test_split: JudgedSplit = None,
+        force: AnewAll = False,
         session: Here,
     ) -> None:
         """One-versus-rest training of many labels with our methods and with other programs, on the
@@ -168,35 +176,15 @@ def bench_ovr_command(shared: type[Any]) -> Callable[..., None]:
 
         Parameters
         ----------
-        data:
-            A dataset made with `hpcml convert`.
         output:
             The folder for the run folders, one for each method and tolerance, and ovr.txt, ovr.csv
             and ovr.json.
-        method:
-            A method of `hpcml train`. Default: dual and liblinear.
-        peer:
-            Another trainer: napkinxc, pecos, vowpalwabbit; with --loss logistic liblinear-logistic;
-            beside elastic-net liblinear-l1; or none. Default: all of that loss that are installed.
-        tol:
-            Tolerances of the methods that have one, instead of --liblinear-tol and --dual-tol; a
-            table for each.
-        repeat:
-            Times to train everything, in turn; the least time is shown.
-        peer_python:
-            A Python that has the other trainers, where they cannot be installed beside hpcml.
-        peer_limit:
-            Seconds after which another trainer is given up.
-        test_split:
-            Rows to judge on: a split of the file, or all. Default: test if the file has it.
-        force:
-            Start anew in existing run folders.
         """
         from hpcml.bench.ovr import OvrOptions
         from hpcml.bench.ovr import bench_ovr as work
         from hpcml.run.session import Target
 
-        plan = OvrOptions(method, peer, tol, repeat, peer_python, peer_limit)
+        plan = OvrOptions(*vars(flags).values())
         say_once(session, str(work(session, data, Target(output, force), plan, options, test_split)))
 
     function: Any = bench_ovr
@@ -204,18 +192,45 @@ def bench_ovr_command(shared: type[Any]) -> Callable[..., None]:
     return bench_ovr
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class CvOptions:
+    """Options of `hpcml cv`."""
+
+    protocol: str = "folds"
+    """folds: F1 in stratified folds. top: each split holds out rows of a label and the same share
+    of the others, which a model of the rest ranks; precision in the first ranks, with a bootstrap
+    shift test of each method against the one named before it.
+    """
+    folds: int | None = None
+    """Of --protocol folds: into how many parts the rows are dealt; each is judged once by models of
+    the others. Default: 5.
+    """
+    top: int | None = None
+    """Of --protocol top: how many rows of the label are held out, and how many ranks are looked at.
+    Default: 100.
+    """
+    splits: int | None = None
+    """Of --protocol top: how many splits. Default: 100."""
+    label: Annotated[tuple[str, ...], Several] = ()
+    """Only this label of the files that are named without one."""
+    split: str = "all"
+    """Rows that take part: a split of the files, or all."""
+    seed: int = 0
+    """Another seed gives other folds or splits, and another order of the training rows."""
+    baseline: str | None = None
+    """Of --protocol folds: the method that the others are compared with. Default: the first."""
+    in_order: Flag = False
+    """Train on rows in the order of the file."""
+    bias: Annotated[bool, Parameter(negative="--no-bias")] = True
+    """With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no
+    intercept.
+    """
+
+
 def cv(
     *names: str,
-    protocol: str = "folds",
-    folds: int | None = None,
-    top: int | None = None,
-    splits: int | None = None,
-    label: Annotated[tuple[str, ...], Several] = (),
-    split: str = "all",
-    seed: int = 0,
-    baseline: str | None = None,
-    in_order: Flag = False,
-    bias: Annotated[bool, Parameter(negative="--no-bias")] = True,
+    options: CvOptions = CvOptions(),
     output: Output | None = None,
     picture: Path | None = None,
     force: Flag = False,
@@ -232,31 +247,6 @@ def cv(
         perceptron, pa, romma, their voted forms v-NAME, psbml, svm, multinomial-nb, a base learner
         of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels is told
         from all others, or FILE:LABEL.
-    protocol:
-        folds: F1 in stratified folds. top: each split holds out rows of a label and the same share
-        of the others, which a model of the rest ranks; precision in the first ranks, with a
-        bootstrap shift test of each method against the one named before it.
-    folds:
-        Of --protocol folds: into how many parts the rows are dealt; each is judged once by models
-        of the others. Default: 5.
-    top:
-        Of --protocol top: how many rows of the label are held out, and how many ranks are looked
-        at. Default: 100.
-    splits:
-        Of --protocol top: how many splits. Default: 100.
-    label:
-        Only this label of the files that are named without one.
-    split:
-        Rows that take part: a split of the files, or all.
-    seed:
-        Another seed gives other folds or splits, and another order of the training rows.
-    baseline:
-        Of --protocol folds: the method that the others are compared with. Default: the first.
-    in_order:
-        Train on rows in the order of the file.
-    bias:
-        With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no
-        intercept.
     output:
         Write the table to this file as CSV, with what was measured in each fold or split.
     picture:
@@ -265,22 +255,18 @@ def cv(
     force:
         Replace the output and the picture if they exist.
     """
-    options: dict[str, Any] = {"folds": folds, "top": top, "splits": splits, "label": label, "split": split, "seed": seed}
-    options |= {"baseline": baseline, "in_order": in_order, "bias": bias}
     if picture is None:
         from hpcml.crossval.command import cv as work
 
-        say_once(session, str(work(session.comm, names, output, force, session.log, protocol, **options)))
+        say_once(session, str(work(session.comm, names, output, force, session.log, **vars(options))))
     else:
         from hpcml.plots.differences import cv_with_picture
 
-        say_once(session, cv_with_picture(session.comm, names, output, picture, force, session.log, protocol, **options))
+        say_once(session, cv_with_picture(session.comm, names, output, picture, force, session.log, **vars(options)))
 
 
 def add_commands(app: App, tokens: Collection[str]) -> None:
-    """Add the commands of this file to `hpcml`; those with the options of all methods get them
-    if `tokens` has their names.
-    """
+    """Add the commands of this file, with the options of all methods if `tokens` ask for them."""
     shared = shared_options() if not set(WITH_OPTIONS_OF_METHODS).isdisjoint(tokens) else NoOptions
     bench = App(name="bench", help="Time our methods and kernels beside those of others, in one run.")
     bench.command(bench_pass, name="pass")

@@ -1,4 +1,4 @@
-"""The commands `hpcml train METHOD`: one for each line of the registry."""
+"""The commands that train: `hpcml train METHOD`, `tune`, `retrain`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from hpcml.cli.session import Here, Output
+from hpcml.cli.session import Anew, Data, Here, Output, Resume
 from hpcml.errors import ConfigError
 from hpcml.methods.registry import METHODS, Method, method_named, users_of
-from hpcml.options import Flag, flag_of
+from hpcml.options import flag_of
+from hpcml.tuning.options import TuneOptions
 
 
 def _command(method: Method) -> Callable[..., None]:
@@ -21,8 +22,8 @@ def _command(method: Method) -> Callable[..., None]:
         output: Output,
         options: method.options = method.options(),  # type: ignore[name-defined]  # noqa: B008 - frozen
         config: Path | None = None,
-        force: Flag = False,
-        resume: Flag = False,
+        force: Anew = False,
+        resume: Resume = False,
         session: Here,
     ) -> None:
         """Train into a run folder.
@@ -33,10 +34,6 @@ def _command(method: Method) -> Callable[..., None]:
             The run folder; must not exist without --resume or --force.
         config:
             A TOML file with any of these options; flags win over it.
-        force:
-            Start anew in an existing run folder.
-        resume:
-            Continue an interrupted run, on any number of ranks.
         """
         from hpcml.methods.registry import train
         from hpcml.run.session import Target
@@ -57,9 +54,7 @@ def train_app() -> App:
 
 
 def explain(tokens: list[str]) -> None:
-    """Raise ConfigError for what a command line of `hpcml train` has wrong about its method, in
-    words that the parser has not.
-    """
+    """Raise ConfigError for what is wrong about the method on a command line of `hpcml train`."""
     name = next(iter(tokens[1:2]), "")
     if not name or name.startswith("-"):
         raise ConfigError(f"train with which method? hpcml train METHOD DATA --output RUN; methods: {', '.join(METHODS)}")
@@ -70,3 +65,57 @@ def explain(tokens: list[str]) -> None:
         flag = given if given in flags else given.removeprefix("no-")
         if token.startswith("--") and flag in flags and flags[flag] not in method.option_names:
             raise ConfigError(f"--{given} has no effect on {name}, it is for {', '.join(users_of(flags[flag]))}; leave it out")
+
+
+def tune(
+    data: Data,
+    *,
+    output: Output,
+    options: TuneOptions = TuneOptions(),  # noqa: B008 - frozen
+    force: Anew = False,
+    resume: Resume = False,
+    session: Here,
+) -> None:
+    """Choose λ and the weight of positive rows for each label by cross-validation on the training
+    rows; train; decide.
+
+    The model also gets a threshold and a sigmoid (for predict --probabilities) for each label, from
+    the scores of held-out folds.
+
+    Parameters
+    ----------
+    output:
+        The run folder; must not exist without --resume or --force. Besides what hpcml train writes
+        it gets tuning.csv (the settings) and choice.csv (the labels).
+    """
+    from hpcml.run.session import Target
+    from hpcml.tuning.tune import tune as work
+
+    session.log.report(str(work(session, data, Target(output, force, resume), options).trained))
+
+
+def retrain(run: Path, data: Path, *, output: Output, force: Anew = False, resume: Resume = False, session: Here) -> None:
+    """Train the labels of new data with the options of a finished run of `train dual`; labels that
+    have not changed keep models.
+
+    If the documents are the same, labels with the same positive rows keep their models, and only
+    the others are trained. If documents came or went, all are trained. Either way the model is the
+    file that training anew gives.
+
+    Parameters
+    ----------
+    run:
+        The run folder of a finished `hpcml train dual`.
+    data:
+        A dataset with the features of the run's, made with `hpcml convert --like` (and
+        --new-labels).
+    output:
+        The new run folder; must not exist without --resume or --force.
+    """
+    from hpcml.methods.retrain import retrain as work
+    from hpcml.run.session import Target
+
+    session.log.report(str(work(session, run, data, Target(output, force, resume))))
+
+
+tune.resumable = retrain.resumable = True  # type: ignore[attr-defined]

@@ -1,11 +1,9 @@
-"""Rows that look like text, to measure kernels on: words by Zipf's law, half of the rows short
-and half long.
-"""
+"""Rows like text, to measure kernels on: words by Zipf's law, half of the rows short."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -44,42 +42,29 @@ def generate(n_rows: int, n_columns: int, seed: int = 0) -> GeneratedRows:
     data = (1 / np.sqrt(np.repeat(lengths, lengths))).astype(np.float32)
     shares = np.repeat([FREQUENT, RARE], [N_FREQUENT, N_RARE])
     label_rows = [np.flatnonzero(random.random(n_rows) < share) for share in shares]
-    counts = np.bincount(indices, minlength=n_columns).astype(np.int32)
-    rows = CompactRows(
-        comm=mpi.self_comm(),
-        first=0,
-        n_global=n_rows,
-        n_labels=shares.size,
-        n_features=n_columns,
-        n_columns=n_columns,
-        bias=False,
-        indptr=indptr,
-        indices=indices,
-        data=data,
-        label_indptr=offsets(np.array([some.size for some in label_rows])),
-        label_rows=np.concatenate(label_rows),
-        counts=counts,
-        largest=np.full(n_columns, 1 / math.sqrt(SHORT), np.float32),
-        smallest=1 / math.sqrt(LONG),
-        max_norm=1.0 + 1e-6,
-        scale=1.0,
-        n_positive=np.array([some.size for some in label_rows]),
-    )
-    return GeneratedRows(rows, first_rows(rows, n_rows // FEWER))
 
+    def first(n: int) -> CompactRows:
+        lists, end = [each[each < n] for each in label_rows], indptr[n]
+        sizes = np.array([each.size for each in lists])
+        return CompactRows(
+            comm=mpi.self_comm(),
+            first=0,
+            n_global=n,
+            n_labels=shares.size,
+            n_features=n_columns,
+            n_columns=n_columns,
+            bias=False,
+            indptr=indptr[: n + 1],
+            indices=indices[:end],
+            data=data[:end],
+            label_indptr=offsets(sizes),
+            label_rows=np.concatenate(lists),
+            counts=np.bincount(indices[:end], minlength=n_columns).astype(np.int32),
+            largest=np.full(n_columns, 1 / math.sqrt(SHORT), np.float32),
+            smallest=1 / math.sqrt(LONG),
+            max_norm=1.0 + 1e-6,
+            scale=1.0,
+            n_positive=sizes,
+        )
 
-def first_rows(rows: CompactRows, n: int) -> CompactRows:
-    """The first n of these rows, with all columns."""
-    lists = [each[each < n] for each in np.split(rows.label_rows, rows.label_indptr[1:-1])]
-    sizes = np.array([each.size for each in lists])
-    return replace(
-        rows,
-        n_global=n,
-        indptr=rows.indptr[: n + 1],
-        indices=rows.indices[: rows.indptr[n]],
-        data=rows.data[: rows.indptr[n]],
-        counts=np.bincount(rows.indices[: rows.indptr[n]], minlength=rows.n_columns).astype(np.int32),
-        label_indptr=offsets(sizes),
-        label_rows=np.concatenate(lists),
-        n_positive=sizes,
-    )
+    return GeneratedRows(first(n_rows), first(n_rows // FEWER))

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,7 @@ def default_path() -> Path:
 
 @mpi.collective
 def write_to(comm: mpi.Comm, path: Path, make_folder: bool, force: bool, measure: Callable[[], Machine]) -> Machine:
-    """Collective over `comm`. Measure the machine and write its file; an error that can be known
-    before comes before.
-
-    Raises ConfigError, DataError.
-    """
+    """Collective over `comm`. Check the path, measure, write. Raises ConfigError, DataError."""
     with mpi.agreed(comm, f"writing {path}"):
         if comm.rank == 0:
             if make_folder:
@@ -66,8 +62,8 @@ def read_machine(path: Path) -> Machine:
         if path.stat().st_size > LARGEST:
             raise DataError(f"{path}: too large for what `hpcml bench machine` writes")
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise (file_error(path, "read", error) if isinstance(error, OSError) else _damaged(path)) from None
+    except OSError as error:
+        raise file_error(path, "read", error) from None
     except (ValueError, RecursionError):
         raise _damaged(path) from None
     if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("about"), dict):
@@ -79,19 +75,16 @@ def read_machine(path: Path) -> Machine:
 
 
 def _is_sound(count: str, curves: Any) -> bool:
-    """Whether these are curves of numbers above 0, by name."""
-    return (
-        count.isdecimal()
-        and isinstance(curves, dict)
-        and all(
-            isinstance(curve, list)
-            and curve
-            and all(isinstance(point, list) and len(point) == 2 and all(map(_is_number, point)) for point in curve)
-            and all(a[0] < b[0] for a, b in pairwise(curve))
-            and curve[0][0] > 0
-            for curve in curves.values()
-        )
-    )
+    """Whether these are curves by name, for a number of ranks."""
+    return count.isdecimal() and isinstance(curves, dict) and all(map(_is_curve, curves.values()))
+
+
+def _is_curve(curve: Any) -> bool:
+    """Whether these are points, at numbers above 0 that ascend."""
+    if not (isinstance(curve, list) and curve and all(isinstance(point, list) and len(point) == 2 for point in curve)):
+        return False
+    numbers = all(map(_is_number, chain(*curve)))
+    return numbers and curve[0][0] > 0 and all(a[0] < b[0] for a, b in pairwise(curve))
 
 
 def _is_number(value: object) -> bool:

@@ -1,5 +1,4 @@
-"""`hpcml bench machine`: constants of this machine, measured with the real kernels on generated
-rows, in about a minute.
+"""`hpcml bench machine`: constants of this machine, by the real kernels on generated rows.
 
 Computing, and the start of the program, are measured in seconds of the processor, which other
 programs disturb little; the disk and messages by the clock. Of all the least of several is taken.
@@ -92,19 +91,8 @@ def forecasters() -> list[Forecaster]:
 
 @mpi.collective
 def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Machine:
-    """Collective over `comm`. All constants; `folder` is where a test file is written, and
-    removed.
-    """
-    began, kept = time.perf_counter(), n_kept()
-    with mpi.node_first(comm):  # a training loads the kernels of one method
-        measure_loading(generate(*SMALLEST), processor_seconds)
-        forecasters()[0].measure(generate(*SMALLEST), processor_seconds)
-        program = peak_mib() * 2**20
-    if mpi.agreed_any(comm, n_kept() > kept):
-        log("note: kernels were compiled just now: how much memory the program needs is known better when this runs again")
-    with mpi.node_first(comm):  # compile the rest
-        measure_rows(generate(*SMALLEST), processor_seconds)
-    program, watch, curves = int(mpi.allreduce_max(comm, program)), Stopwatch(), {}
+    """Collective over `comm`. All constants; a test file is written in `folder`, and removed."""
+    began, program, watch, curves = time.perf_counter(), _program_bytes(comm, log), Stopwatch(), {}
     with mpi.on_node(comm) as node:
         counts = list(dict.fromkeys((1, int(mpi.allreduce_max(comm, node.size)))))
         for number, n_busy in enumerate(counts, 1):
@@ -139,10 +127,23 @@ def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Mach
     return machine
 
 
+@mpi.collective
+def _program_bytes(comm: mpi.Comm, log: Log) -> int:
+    """Collective over `comm`. Memory of a rank without rows, before all kernels are compiled."""
+    kept, some = n_kept(), generate(*SMALLEST)
+    with mpi.node_first(comm):  # a training loads the kernels of one method
+        measure_loading(some, processor_seconds)
+        forecasters()[0].measure(some, processor_seconds)
+        program = peak_mib() * 2**20
+    if mpi.agreed_any(comm, n_kept() > kept):
+        log("note: kernels were compiled just now: how much memory the program needs is known better when this runs again")
+    with mpi.node_first(comm):  # compile the rest
+        measure_rows(some, processor_seconds)
+    return int(mpi.allreduce_max(comm, program))
+
+
 def busy_warning(machine: Machine) -> str:
-    """That the machine was busy when it was measured; "" if it was not, or the file is of a
-    version that did not look.
-    """
+    """That the machine was busy when it was measured; "" if it was not, or nobody looked."""
     ratio = machine.about.get("clock_per_processor", 1.0)
     if ratio < BUSY:
         return ""
@@ -151,17 +152,9 @@ def busy_warning(machine: Machine) -> str:
 
 @mpi.collective
 def measure_curves(
-    comm: mpi.Comm,
-    node: mpi.Comm,
-    n_busy: int,
-    grid: Sequence[tuple[int, int]],
-    until: float,
-    timer: Timer,
-    log: Log,
+    comm: mpi.Comm, node: mpi.Comm, n_busy: int, grid: Sequence[tuple[int, int]], until: float, timer: Timer, log: Log
 ) -> dict[str, Curve]:
-    """Collective over `comm`. The constants of computing with so many ranks of a node busy, of
-    what can be done `until` then.
-    """
+    """Collective over `comm`. The constants of computing that can be had `until` then."""
     found: dict[str, Curve] = {}
     room, began, expected = room_per_rank(comm), time.perf_counter(), 0.0  # seconds of the next, for each column to this power
     for n_rows, n_columns in grid:
@@ -187,22 +180,17 @@ def measure_curves(
 
 @mpi.collective
 def measure_start(comm: mpi.Comm, folder: Path, repeats: int) -> float:
-    """Collective over `comm`. Seconds of the processor that the program needs to start; measured
-    by rank 0.
-    """
+    """Collective over `comm`. Seconds of the processor that the program needs to start."""
     started = None
     with mpi.resting(comm, f"starting a training in {folder}"):
         if comm.rank == 0:
             started = start_seconds(folder, repeats)
-    found: float = comm.bcast(time.process_time() if started is None else started)
-    return found
+    return float(comm.bcast(time.process_time() if started is None else started))
 
 
 @mpi.collective
 def _add(comm: mpi.Comm, found: dict[str, Curve], mine: dict[str, tuple[float, float]]) -> None:
-    """Collective over `comm`. A point of each curve: the mean of the ranks that have measured
-    it.
-    """
+    """Collective over `comm`. A point of each curve: the mean over the ranks that measured."""
     points = [each for each in comm.allgather(mine) if each]
     for name in points[0]:
         at, value = (float(np.mean([point[name][k] for point in points])) for k in (0, 1))
@@ -222,9 +210,7 @@ def measure_rows(made: GeneratedRows, timer: Timer) -> dict[str, tuple[float, fl
 
 
 def measure_loading(made: GeneratedRows, timer: Timer) -> dict[str, tuple[float, float]]:
-    """Seconds of a value, and of a row's label, to make the rows that are trained on from those
-    of a file. Local.
-    """
+    """Seconds of a value, and of a row's label, to make rows to train on of a file's. Local."""
     rows, alone = made.rows, mpi.self_comm()
     n = rows.n_global
 
@@ -244,17 +230,12 @@ def measure_loading(made: GeneratedRows, timer: Timer) -> dict[str, tuple[float,
     load(labelled)  # compile
     without, with_labels = (min(timer(partial(load, some)) for _ in range(2)) for some in (bare, labelled))
     pairs = PAIRS * n
-    return {
-        "load.value": (rows.n_columns, without / rows.data.size),
-        "load.pair": (pairs, max(0.0, with_labels - without) / pairs),
-    }
+    return {"load.value": (rows.n_columns, without / rows.data.size), "load.pair": (pairs, max(0.0, with_labels - without) / pairs)}
 
 
 @mpi.collective
 def measure_disk(comm: mpi.Comm, node: mpi.Comm, folder: Path, n_busy: int, nbytes: int) -> dict[str, float]:
-    """Collective. Seconds of a byte that the ranks of a node write together, to the disk, and
-    read again, not from memory.
-    """
+    """Collective. Seconds of a byte that a node's ranks write, and read again, not from memory."""
     nbytes //= n_busy
     block, written, read = np.random.default_rng(comm.rank).bytes(min(nbytes, 1 << 22)), [], []
     for _ in range(DISK_REPEATS):
@@ -287,9 +268,7 @@ def _read(path: Path) -> None:
 
 @mpi.collective
 def measure_messages(comm: mpi.Comm) -> tuple[float | None, float | None]:
-    """Collective. α (seconds) and β (bytes a second) of these ranks, from a small and a large
-    sum; None for one rank.
-    """
+    """Collective. α (seconds) and β (bytes a second), from two sums; None for one rank."""
     if comm.size == 1:
         return None, None
     times = []
@@ -303,9 +282,7 @@ def measure_messages(comm: mpi.Comm) -> tuple[float | None, float | None]:
 
 
 def latency_and_bandwidth(n_ranks: int, small: float, large: float, nbytes: int) -> tuple[float, float]:
-    """α and β of the model of `Cluster.exchange`, from the seconds of a sum of a few bytes and
-    of one of `nbytes`.
-    """
+    """α and β of `Cluster.exchange`, from the seconds of a small sum and of one of `nbytes`."""
     rounds, share = 2 * int(np.ceil(np.log2(n_ranks))), 2 * (n_ranks - 1) / n_ranks
     return small / rounds, share * nbytes / max(large - small, 1e-9)
 

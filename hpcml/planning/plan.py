@@ -1,9 +1,10 @@
-"""`hpcml plan`: what a training would take."""
+"""`hpcml plan`: what a training would take, and the command line of it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+import shlex
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +14,16 @@ from hpcml.log import Log
 from hpcml.methods.forecast import Cluster, Forecast, Machine, Sizes
 from hpcml.methods.registry import Method
 from hpcml.mpi.memory import memory_of_node
+from hpcml.options import default_of, flag_of
 from hpcml.planning.machine import default_path, read_machine
 from hpcml.planning.measure import busy_warning, processor_seconds
+from hpcml.planning.options import PlanOptions
 from hpcml.planning.sizes import LAWS, VALUES_PER_ROW, samples_of, sizes_from, sizes_of
 
+SPARE = 1.5  # times the planned time that a job asks for
+LEAST_MINUTES = 10
 PILOT_VALUES = 1 << 23  # of the larger of the two samples of a pilot
-
-
-@dataclass(frozen=True)
-class Given:
-    """Figures that the user gives in place of data."""
-
-    rows: int | None = None
-    features: int | None = None
-    labels: int | None = None
-    values_per_row: float | None = None
+BYTES = ("shared_bytes", "sent_bytes", "scratch_bytes", "model_bytes", "checkpoint_bytes")  # of a forecast
 
 
 @dataclass(frozen=True)
@@ -65,85 +61,75 @@ class Plan:
 
 
 @mpi.collective
-def cluster_of(
-    comm: mpi.Comm, nodes: int, ranks_per_node: int | None, memory: float | None, latency: float | None, bandwidth: float | None
-) -> Cluster:
-    """Collective over `comm`. Nodes as the user says (memory and bandwidth in GB), else as those
-    that this runs on.
+def cluster_of(comm: mpi.Comm, wanted: PlanOptions) -> Cluster:
+    """Collective over `comm`. Nodes as the user says, else as those that this runs on.
 
     Raises ConfigError.
     """
-    for flag, value in (("--nodes", nodes), ("--ranks-per-node", ranks_per_node)):
+    for flag, value in (("--nodes", wanted.nodes), ("--ranks-per-node", wanted.ranks_per_node)):
         if value is not None and not 1 <= value <= 10**6:
             raise ConfigError(f"{flag} {value}: expected a number from 1 to 1,000,000")
-    for flag, number in (("--memory", memory), ("--latency", latency), ("--bandwidth", bandwidth)):
+    memory, bandwidth = wanted.memory, wanted.bandwidth
+    for flag, number in (("--memory", memory), ("--latency", wanted.latency), ("--bandwidth", bandwidth)):
         if number is not None and not 0 < number < math.inf:
             raise ConfigError(f"{flag} {number:g}: expected a number above 0")
     here = int(mpi.allreduce_max(comm, mpi.ranks_on_node(comm)))
     node_bytes = int(-mpi.allreduce_max(comm, -float(memory_of_node()))) if memory is None else int(memory * 1e9)
-    return Cluster(nodes, ranks_per_node or here, node_bytes, latency, None if bandwidth is None else bandwidth * 1e9)
+    bandwidth = None if bandwidth is None else bandwidth * 1e9
+    return Cluster(wanted.nodes, wanted.ranks_per_node or here, node_bytes, wanted.latency, bandwidth)
 
 
 @mpi.collective
-def plan(
-    comm: mpi.Comm,
-    method: Method,
-    data: Path | None,
-    given: Given,
-    cluster: Cluster,
-    options: Any,
-    file: Path | None,
-    pilot: bool,
-    log: Log,
-) -> Plan:
-    """Collective over `comm`. The plan of a training with a method's options. Raises
-    ConfigError, DataError.
-    """
+def plan(comm: mpi.Comm, method: Method, data: Path | None, wanted: PlanOptions, options: Any, log: Log) -> Plan:
+    """Collective over `comm`. The plan of a training. Raises ConfigError, DataError."""
+    cluster = cluster_of(comm, wanted)
     options.validate()
-    forecaster = method.load(method.forecast)
     machine: Any = None
     with mpi.agreed(comm, "reading the machine's constants"):
-        machine = read_machine(file or default_path())
-    numbers = [getattr(given, name) is not None for name in ("rows", "features", "labels")]
-    found = None
-    if data is not None:
-        if any(numbers) or given.values_per_row is not None:
-            raise ConfigError("--rows, --features, --labels and --values-per-row have no effect on DATA; leave them out")
-        sizes, names = sizes_of(comm, data, options)
-        if pilot:
-            log("measuring a few labels on a sample of the rows")
-            samples = samples_of(comm, data, options, PILOT_VALUES, True, names)
-            with mpi.resting(comm, "measuring a pilot"):
-                found = forecaster.pilot(samples, options, processor_seconds) if comm.rank == 0 else None
-            found = comm.bcast(found)
-            if found is None:
-                raise ConfigError(f"--pilot has no effect on {method.name} with these options; leave it out")
+        machine = read_machine(wanted.machine or default_path())
+    if data is None:
+        sizes, found = _sizes_without_data(wanted), None
     else:
-        if not all(numbers):
-            raise ConfigError("plan what? name a dataset, or give --rows, --features and --labels")
-        if pilot:
-            raise ConfigError("--pilot has no effect without DATA; leave it out")
-        sizes = sizes_from(given.rows or 0, given.features or 0, given.labels or 0, given.values_per_row)
-    cluster = _with_messages(cluster, machine)
-    forecast = forecaster.forecast(sizes, cluster, options, machine, found)
+        sizes, found = _measured(comm, method, data, wanted, options, log)
+    unknown = [name for name in ("latency", "bandwidth") if getattr(cluster, name) is None]
+    cluster = replace(cluster, **{name: machine.about.get(name) for name in unknown})
+    forecast = method.load(method.forecast).forecast(sizes, cluster, options, machine, found)
     forecast.seconds = {"start": machine("start", 1, cluster.ranks_per_node), **forecast.seconds}
-    _say_sources(forecast, data, given, machine, cluster)
-    return Plan(method.name, data, sizes, cluster, machine, forecast)
+    _say_sources(forecast, data, wanted.values_per_row, machine, cluster)
+    found = Plan(method.name, data, sizes, cluster, machine, forecast)
+    found.command.extend(_commands(found, options))
+    return found
 
 
-def _with_messages(cluster: Cluster, machine: Machine) -> Cluster:
-    """With the machine's latency and bandwidth where none are given."""
-    about = machine.about
-    return Cluster(
-        cluster.nodes,
-        cluster.ranks_per_node,
-        cluster.node_bytes,
-        about.get("latency") if cluster.latency is None else cluster.latency,
-        about.get("bandwidth") if cluster.bandwidth is None else cluster.bandwidth,
-    )
+@mpi.collective
+def _measured(comm: mpi.Comm, method: Method, data: Path, wanted: PlanOptions, options: Any, log: Log) -> tuple[Sizes, Any]:
+    """Collective over `comm`. The sizes of a dataset, and what a pilot found if one is wanted."""
+    if any(value is not None for value in (wanted.rows, wanted.features, wanted.labels, wanted.values_per_row)):
+        raise ConfigError("--rows, --features, --labels and --values-per-row have no effect on DATA; leave them out")
+    sizes, names = sizes_of(comm, data, options)
+    if not wanted.pilot:
+        return sizes, None
+    log("measuring a few labels on a sample of the rows")
+    samples = samples_of(comm, data, options, PILOT_VALUES, names)
+    forecaster = method.load(method.forecast)
+    with mpi.resting(comm, "measuring a pilot"):
+        found = forecaster.pilot(samples, options, processor_seconds) if comm.rank == 0 else None
+    found = comm.bcast(found)
+    if found is None:
+        raise ConfigError(f"--pilot has no effect on {method.name} with these options; leave it out")
+    return sizes, found
 
 
-def _say_sources(forecast: Forecast, data: Path | None, given: Given, machine: Machine, cluster: Cluster) -> None:
+def _sizes_without_data(wanted: PlanOptions) -> Sizes:
+    """The sizes of rows that nobody has yet. Raises ConfigError."""
+    if wanted.rows is None or wanted.features is None or wanted.labels is None:
+        raise ConfigError("plan what? name a dataset, or give --rows, --features and --labels")
+    if wanted.pilot:
+        raise ConfigError("--pilot has no effect without DATA; leave it out")
+    return sizes_from(wanted.rows, wanted.features, wanted.labels, wanted.values_per_row)
+
+
+def _say_sources(forecast: Forecast, data: Path | None, values: float | None, machine: Machine, cluster: Cluster) -> None:
     """Name the figures that are measured, and those that are assumed."""
     about = machine.about
     where = f"{about['processor']}, {about['date']}, hpcml {about['hpcml']}"
@@ -155,18 +141,46 @@ def _say_sources(forecast: Forecast, data: Path | None, given: Given, machine: M
     if data is not None:
         forecast.measured.insert(0, f"rows, columns and labels: of {data}")
     else:
-        per_row = VALUES_PER_ROW if given.values_per_row is None else given.values_per_row
-        forecast.assumed = [*LAWS, f"{per_row:g} values a row", *forecast.assumed]
+        forecast.assumed = [*LAWS, f"{VALUES_PER_ROW if values is None else values:g} values a row", *forecast.assumed]
     if machine.beyond:
-        forecast.assumed.append(
-            f"beyond what was measured on the machine, as at the nearest point: {', '.join(sorted(machine.beyond))}"
-        )
+        beyond = ", ".join(sorted(machine.beyond))
+        forecast.assumed.append(f"beyond what was measured on the machine, as at the nearest point: {beyond}")
     if cluster.nodes > 1 and int(about.get("nodes", 1)) == 1:
         forecast.assumed.append("all nodes are like the one that was measured, and share nothing but files")
     if "messages" in forecast.seconds:
         given_here = cluster.latency != about.get("latency")
         source = "as given" if given_here else f"as between {about['ranks']} ranks on {about['nodes']} node(s)"
         forecast.assumed.append(f"latency and bandwidth of messages {source}")
+
+
+def flags(options: Any) -> list[str]:
+    """The options that are not as by default, as words of a command line."""
+    found: list[str] = []
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if value == default_of(option):
+            continue
+        name = flag_of(option.name)
+        if isinstance(value, bool):
+            found.append(f"--{name}" if value else f"--no-{name}")
+        else:
+            found += [f"--{name}", *map(str, value if isinstance(value, tuple) else (value,))]
+    return found
+
+
+def _commands(plan: Plan, options: Any) -> list[str]:
+    """The commands that start the training: with mpirun on one node, else Slurm, generously."""
+    nodes, ranks, seconds = plan.cluster.nodes, plan.cluster.ranks_per_node, plan.seconds
+    words = [plan.method, str(plan.data or "DATA.h5"), "-o", f"runs/{plan.method}", *flags(options)]
+    if nodes == 1:
+        start = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+        return [shlex.join([*start, "hpcml", "train", *words])]
+    memory = math.ceil(1.2 * plan.node_bytes / 2**30)
+    asked = [f"--nodes={nodes}", f"--ntasks-per-node={ranks}", f"--mem={memory}G"]
+    if not math.isnan(seconds):
+        minutes = max(LEAST_MINUTES, math.ceil(SPARE * seconds / 60))
+        asked.append(f"--time={minutes // 60:02}:{minutes % 60:02}:00")
+    return [shlex.join(["sbatch", *asked, "slurm/run.sbatch", "train", *words])]
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -186,15 +200,16 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "rank_bytes": plan.rank_bytes,
         "node_bytes": plan.node_bytes,
         "own_bytes": {"program": plan.program_bytes, **forecast.own_bytes},
-        "shared_bytes": forecast.shared_bytes,
-        "sent_bytes": forecast.sent_bytes,
-        "scratch_bytes": forecast.scratch_bytes,
-        "model_bytes": forecast.model_bytes,
-        "checkpoint_bytes": forecast.checkpoint_bytes,
-        "seconds": {name: None if math.isnan(value) else value for name, value in forecast.seconds.items()},
-        "total_seconds": None if math.isnan(plan.seconds) else plan.seconds,
-        "node_hours": None if math.isnan(plan.seconds) else plan.seconds * plan.cluster.nodes / 3600,
+        **{name: getattr(forecast, name) for name in BYTES},
+        "seconds": {name: _known(value) for name, value in forecast.seconds.items()},
+        "total_seconds": _known(plan.seconds),
+        "node_hours": _known(plan.seconds * plan.cluster.nodes / 3600),
         "measured": forecast.measured,
         "assumed": forecast.assumed,
         "command": plan.command,
     }
+
+
+def _known(value: float) -> float | None:
+    """None for NaN, which JSON does not have."""
+    return None if math.isnan(value) else value

@@ -31,11 +31,7 @@ LAWS = (
 
 @mpi.collective
 def sizes_of(comm: mpi.Comm, path: Path, options: Any) -> tuple[Sizes, list[str]]:
-    """Collective over `comm`. Of the rows and labels of a dataset that `options` choose, and their
-    names.
-
-    Raises ConfigError and DataError as training does.
-    """
+    """Collective over `comm`. Of the chosen rows and labels, with names; raises as training."""
     with mpi.agreed(comm, f"opening {path}"):
         dataset = DataFile(path)
     with dataset:
@@ -50,22 +46,22 @@ def sizes_of(comm: mpi.Comm, path: Path, options: Any) -> tuple[Sizes, list[str]
         for some in parts:
             kernels.column_extremes(shard.indptr, shard.indices, shard.data, shard.rows[some], largest, counts, smallest)
         mpi.allreduce_sum(comm, counts)
+        column_of = np.where(counts > 1, 0, np.where(counts == 1, kernels.FOLDED, kernels.ABSENT)).astype(np.int32)
         for some in parts:  # rows that have a feature of their own, whose column they get
             sizes, squares, folded = np.zeros(some.stop - some.start, np.int64), *np.zeros((2, some.stop - some.start))
-            column_of = np.where(counts > 1, 0, np.where(counts == 1, kernels.FOLDED, kernels.ABSENT)).astype(np.int32)
             kernels.row_sizes(shard.indptr, shard.indices, shard.data, shard.rows[some], column_of, sizes, squares, folded)
             lonely += int(np.count_nonzero(folded))
-        totals = np.array([int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum()), lonely])
-        mpi.allreduce_sum(comm, totals)
+        n_values = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
+        n_values, lonely = mpi.allreduce_sum(comm, np.array([n_values, lonely])).tolist()
         with mpi.agreed(comm, f"reading {path}"):
-            nbytes = path.stat().st_size
             dataset.check_unchanged()
+            nbytes = path.stat().st_size
         used, single = int(np.count_nonzero(counts)), int(np.count_nonzero(counts == 1))
         return Sizes(
             n_rows=shard.n_global,
             n_features=dataset.n_features,
-            n_values=int(totals[0]),
-            n_columns=used - single + int(totals[1]),
+            n_values=n_values,
+            n_columns=used - single + lonely,
             n_used=used,
             n_positive=positive[labels],
             n_labels=dataset.n_labels,
@@ -106,9 +102,7 @@ def sizes_from(n_rows: int, n_features: int, n_labels: int, values_per_row: floa
 
 
 class Words(NamedTuple):
-    """How many words rows have: `used` by any row, and the columns if those of a single row
-    share one with its others.
-    """
+    """How many words rows have: `used` by any, and columns if a single row's words share one."""
 
     used: float
     columns: float
@@ -143,14 +137,10 @@ def _draws(shares: np.ndarray, widths: np.ndarray, wanted: float) -> float:
 
 
 @mpi.collective
-def samples_of(
-    comm: mpi.Comm, path: Path, options: Any, n_values: int, fold: bool, names: list[str] | None = None
-) -> list[CompactRows]:
-    """Collective over `comm`. On rank 0 a sixteenth of some random rows, a quarter, and all of
-    them, with about so many values; else nothing. Labels that are not among `names`, if these are
-    given, have no rows.
+def samples_of(comm: mpi.Comm, path: Path, options: Any, n_values: int, names: list[str] | None = None) -> list[CompactRows]:
+    """Collective over `comm`. On rank 0 a sixteenth of random rows, a quarter, all; else nothing.
 
-    Raises DataError.
+    All are about `n_values`. Labels not among `names`, if given, have no rows. Raises DataError.
     """
     found: list[CompactRows] = []
     with mpi.agreed(comm, f"reading {path}"):
@@ -163,7 +153,7 @@ def samples_of(
                 unwanted = np.zeros(0, np.int64) if names is None else np.flatnonzero(~np.isin(dataset.label_names(), names))
                 for share in (16, 4, 1):
                     some = np.sort(rows[order[: max(1, min(rows.size, int(n_values / per_row)) // share)]])
-                    found.append(compact_rows(alone, slab_of(dataset, some, 0, some.size), bias, fold=fold)[0])
+                    found.append(compact_rows(alone, slab_of(dataset, some, 0, some.size), bias)[0])
                     found[-1].n_positive[unwanted] = 0
                 dataset.check_unchanged()
     return found

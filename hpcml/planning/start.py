@@ -1,6 +1,4 @@
-"""The cost of starting the program, loading its kernels and ending: seconds of the processor of
-trainings of next to nothing.
-"""
+"""The start and end of the program: seconds of the processor of trainings of next to nothing."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ PATIENCE = 60  # seconds
 
 
 def start_seconds(folder: Path, repeats: int) -> float | None:
-    """The least of so many trainings, in a scratch folder in `folder`; None if none can be
-    started. Local; raises OSError.
-    """
+    """The least of so many trainings in `folder`; None if none starts. Local; raises OSError."""
     found: list[float] = []
     with scratch_folder("hpcml-start", folder) as scratch:
         data, n = scratch / "data.h5", 8

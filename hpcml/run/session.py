@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hpcml import mpi
+from hpcml.data.dataset import DataFile
 from hpcml.log import Log
 from hpcml.signals import StopSignals
+
+if TYPE_CHECKING:
+    from hpcml.model.linear import Trained
 
 
 @dataclass
@@ -39,3 +43,27 @@ def session_of(comm: mpi.Comm | None, log: Log | None = None, signals: StopSigna
     """
     with mpi.duplicated(comm) as own, signals or StopSignals() as seen:
         yield Session(own, log or Log(own.rank, to_logger=True), seen)
+
+
+@contextmanager
+@mpi.collective
+def opened_dataset(session: Session, path: Path | str) -> Iterator[DataFile]:
+    """Collective over the session. A dataset, on all ranks."""
+    with mpi.agreed(session.comm, f"opening {path}"):
+        dataset = DataFile(path)
+    with dataset:
+        yield dataset
+
+
+@contextmanager
+@mpi.collective
+def opened_both(
+    session: Session, model: Path | str | Trained, data: Path | str, threshold: float | None = None
+) -> Iterator[tuple[Any, DataFile]]:
+    """Collective over the session. A model (or its path) with a threshold, and a dataset."""
+    from hpcml.model.open import share_model
+
+    found = share_model(session.comm, model) if isinstance(model, (str, Path)) else model
+    found = found.with_threshold(threshold)
+    with opened_dataset(session, data) as dataset:
+        yield found, dataset

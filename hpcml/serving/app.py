@@ -1,5 +1,4 @@
-"""The addresses of the server, in Annif's words (its REST API, and its backend `http`), as an ASGI
-application.
+"""The addresses of the server, as Annif has them (REST API, backend `http`): an ASGI application.
 
 Every request has an answer, in JSON where something is wrong ("problem details", RFC 9457), and a
 line of JSON in the access log.
@@ -44,9 +43,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """The bytes of a request's body, the seconds that it may take to come, and those until its
-    answer; the texts that may wait.
-    """
+    """A request's bytes, the seconds that it may take, those to its answer; texts that may wait."""
 
     body_bytes: int = 8 << 20
     body_seconds: float = 10.0
@@ -106,9 +103,7 @@ class App:
         }
 
     def _of_project(self, name: str, only_given: bool) -> dict[str, dict[str, Handler]]:
-        """The addresses of a project; with `only_given` it answers with the labels above their
-        thresholds.
-        """
+        """The addresses of a project; `only_given`: of labels above their thresholds."""
         prefix = f"/v1/projects/{name}"
         return {
             prefix: {"GET": partial(self.project, name)},
@@ -203,9 +198,7 @@ class App:
             ) from None
 
     def results(self, headings: list[Suggestion] | None, with_words: bool) -> dict[str, Any]:
-        """Headings as Annif has them, with what it does not know: given, words, and a warning
-        for a text without known words.
-        """
+        """Headings as Annif has them, and given, words, and a warning without known words."""
         if headings is None:
             return {"results": [], "warning": NO_WORDS}
         names, titles = self.suggester.model.label_names, self.suggester.titles

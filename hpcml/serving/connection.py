@@ -1,6 +1,4 @@
-"""A connection of uvicorn's that does not wait for ever for a request to begin, and logs what is
-no HTTP.
-"""
+"""A connection of uvicorn's that waits not for ever for a request, and logs what is no HTTP."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\
 
 
 class Connection(H11Protocol):
-    """Closes itself if a request's line and headers are not there in time: uvicorn limits only
-    the pauses between requests.
-    """
+    """Closes itself if a request's head is late: uvicorn limits only pauses between requests."""
 
     refused: Callable[[str, int, str], None]  # takes a client, a status and the reason, for the log; a subclass has it
     _late: asyncio.TimerHandle | None = None

@@ -1,6 +1,4 @@
-"""Questions of clients: forms and JSON become questions, or a refusal with its status and a
-sentence.
-"""
+"""Questions of clients: forms and JSON become questions, or a refusal with status and sentence."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ def json_of(body: bytes) -> object:
 
 
 def whole(parameters: Mapping[str, str], name: str, default: int, most: int) -> int:
-    """A parameter that is a whole number from 0 to `most`; a larger limit is that. Raises
-    Refused.
-    """
+    """A whole number from 0 on; a larger one than `most` is `most`. Raises Refused."""
     text = parameters.get(name)
     if text is None:
         return default
@@ -85,9 +81,7 @@ def values_of(fields: Sequence[Field], text: str, metadata: Mapping[str, str]) -
 
 
 def question_of_form(parameters: Mapping[str, str], fields: Sequence[Field], only_given: bool) -> Question:
-    """The question of a form: text, metadata_NAME, limit, threshold, words; its address says
-    `only_given`. Raises Refused.
-    """
+    """The question of a form: text, metadata_NAME, limit, threshold, words. Raises Refused."""
     if "text" not in parameters:
         raise Refused(400, "no parameter text; expected the text to find headings for")
     known = ("text", "limit", "threshold", "words", *PASSED_OVER)
@@ -107,10 +101,8 @@ def _wishes(parameters: Mapping[str, str]) -> tuple[int, float, int]:
 def questions_of_json(
     body: bytes, query: Mapping[str, str], fields: Sequence[Field], only_given: bool
 ) -> tuple[list[Question], list[str]]:
-    """The questions of a batch, and the ids of its documents ("" for none): {"documents": [...]},
-    or a list of texts and documents.
-
-    Limit, threshold and words are in the query; the address says `only_given`. Raises Refused.
+    """The questions of {"documents": [...]} or a list of texts and documents, and their ids ("" for
+    none). Limit, threshold and words are in the query. Raises Refused.
     """
     known = ("limit", "threshold", "words", *PASSED_OVER)
     for name in query:

@@ -45,9 +45,7 @@ def about_of(run: Path, model: Model | ClassifierModel, suggester: Suggester) ->
 
 
 def open_suggester(comm: mpi.Comm, run: Path, data: Path | None) -> tuple[Suggester, dict[str, Any]]:
-    """The suggester of headings, and its description. Raises ConfigError or DataError if run and
-    data do not fit. One rank.
-    """
+    """The suggester of headings, and its description. Raises ConfigError, DataError. One rank."""
     with mpi.agreed(comm, f"opening {run}"):
         path, chosen = model_of(run), data_of(run, data)
     model = share_model(comm, path)
@@ -58,14 +56,7 @@ def open_suggester(comm: mpi.Comm, run: Path, data: Path | None) -> tuple[Sugges
 
 
 def serve(
-    comm: mpi.Comm,
-    run: Path,
-    data: Path | None,
-    host: str,
-    port: int,
-    limits: RequestLimits,
-    signals: StopSignals,
-    log: Log,
+    comm: mpi.Comm, run: Path, data: Path | None, host: str, port: int, limits: RequestLimits, signals: StopSignals, log: Log
 ) -> None:
     """Answer requests until a signal comes. Raises ConfigError for more than one rank, a model
     without probabilities, or an address that is taken; DataError if run and data do not fit.

@@ -1,6 +1,4 @@
-"""Listening: uvicorn in a thread of its own, so that the first thread can wait for the signal
-that ends it.
-"""
+"""Listening: uvicorn in a thread of its own, while the first thread waits for a signal."""
 
 from __future__ import annotations
 
@@ -12,7 +10,6 @@ import sys
 import threading
 import time
 from importlib.util import find_spec
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hpcml.errors import ConfigError, reason_and_hint
@@ -60,9 +57,7 @@ def url_of(listening: socket.socket) -> str:
 
 
 class Server:
-    """In the body of a `with`, an application answers at `url`; behind it, requests that are
-    being answered have END_SECONDS.
-    """
+    """In a `with`, an application answers at `url`; at its end, requests have END_SECONDS."""
 
     def __init__(self, app: App, listening: socket.socket) -> None:
         from uvicorn import Config
@@ -118,16 +113,14 @@ class Server:
             time.sleep(0.01)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._uvicorn.should_exit = True
         self._thread.join(END_SECONDS + 1.0)
         self.app.worker.end()
 
 
 def write_line(line: str) -> None:
-    """Write a line of the access log to standard output; a reader who has gone away is no reason
-    to end.
-    """
+    """Write a line of the access log to standard output; that nobody reads it ends nothing."""
     from hpcml.log import say
 
     say(line, sys.stdout)

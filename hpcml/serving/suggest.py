@@ -1,6 +1,4 @@
-"""The headings of texts by a model: probabilities, as `hpcml predict` writes them, and the words
-that speak for them.
-"""
+"""The headings of texts by a model: probabilities, and the words that speak for them."""
 
 from __future__ import annotations
 
@@ -29,8 +27,7 @@ from hpcml.prediction.predict import Prediction
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A label of a text: how probable it is, whether the model gives it (score above its
-    threshold), and words with what they add.
+    """A label of a text: its probability, whether its score is above the threshold, and words.
 
     `words` are features of the text by what they add to the log-odds, the largest first, whichever
     sign; none if none are wanted.
@@ -44,9 +41,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Question:
-    """A text by its fields, how many headings are wanted, from which probability on, how many words
-    of each, and whether only headings that the model gives are wanted.
-    """
+    """A text by its fields; how many headings and words are wanted, from which probability on."""
 
     values: Values
     limit: int = 10
@@ -56,9 +51,7 @@ class Question:
 
 
 def titles_of(model: Model | ClassifierModel, dataset: DataFile) -> list[str]:
-    """The titles of a model's labels, by the model or else by the data; the name of one that has
-    no title.
-    """
+    """The titles of a model's labels, by the model or else by the data; else the names."""
     titles = model.label_titles
     if titles is None and (of_data := dataset.label_titles()) is not None:
         by_name = dict(zip(dataset.label_names(), of_data, strict=True))
@@ -71,14 +64,11 @@ def titles_of(model: Model | ClassifierModel, dataset: DataFile) -> list[str]:
 
 
 class Suggester:
-    """Gives texts headings. It holds the words, and for a sparse model its weights by columns;
-    the model itself is mapped.
-    """
+    """Gives texts headings. It holds the words, and a sparse model's weights by columns."""
 
     @mpi.collective
     def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile) -> None:
-        """Collective over `comm`, of one rank. `dataset` is one with the model's features, made
-        from text.
+        """Collective over `comm`, of one rank. `dataset`: of text, with the model's features.
 
         Raises ConfigError for a model without probabilities and for data that are not of text;
         DataError if they do not fit.
@@ -112,8 +102,7 @@ class Suggester:
         return [[] for _ in self.fields]
 
     def __call__(self, questions: Sequence[Question]) -> list[list[Suggestion] | None]:
-        """The headings of each text, the most probable first; of equal ones those that the model
-        lists first. Local.
+        """The headings of each text, the most probable first, then in the model's order. Local.
 
         None for a text without any known word: its probabilities would be how frequent the labels
         are. Raises NonFiniteError if a score is not a number.
@@ -165,9 +154,7 @@ class Suggester:
         return out
 
     def _words(self, scorer: Scorer | ClassifierScorer, row: int, label: int, score: float, n: int) -> list[tuple[str, float]]:
-        """The `n` features of a row that add most to the log-odds of a label, or take most from
-        it.
-        """
+        """The `n` features of a row that add most to a label's log-odds, or take most."""
         if n == 0 or self.features is None or not isinstance(scorer, Scorer):
             return []
         why = taken_apart(scorer, self.features, row, row, label, score, set())

@@ -1,6 +1,4 @@
-"""The one thread that scores texts. What has come while it was at work it takes together: a
-model costs less for many at once.
-"""
+"""The one thread that scores texts: all that have come meanwhile together, which costs less."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ Work = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 class Worker:
-    """Does `work` on items that other threads give, in the order in which they come. A failure
-    is that of all items together.
-    """
+    """Does `work` on items of other threads, in their order; a failure is that of all together."""
 
     def __init__(self, work: Work, most: int) -> None:
         """`most` items may wait."""
@@ -34,9 +30,7 @@ class Worker:
         return self._thread.is_alive() and not self._ends
 
     def submit(self, items: Sequence[Any]) -> Future[Any] | None:
-        """The future results of some items; None if too many wait already. One that is cancelled
-        in time is not done.
-        """
+        """The future results of items; None if too many wait. A cancelled one is not done."""
         future: Future[Any] = Future()
         with self._changed:
             if self._is_full(items):
@@ -76,9 +70,7 @@ class Worker:
                 self._do(taken)
 
     def _take(self) -> list[tuple[Sequence[Any], Future[Any]]]:
-        """The next requests: one, and others as long as they have not more than TOGETHER items
-        in all.
-        """
+        """The next requests: one, and others as long as they are TOGETHER items at most."""
         taken = [self._waiting.popleft()]
         size = len(taken[0][0])
         while self._waiting and size + len(self._waiting[0][0]) <= TOGETHER:

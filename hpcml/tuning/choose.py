@@ -18,15 +18,9 @@ TAU = 100.0  # positives whose own score weighs as much as the mean of all label
 
 
 def choose(
-    scores: np.ndarray,
-    n_positive: np.ndarray,
-    one: bool,
-    default: int | None = None,
-    tau: float = TAU,
-    margin: float = MARGIN,
+    scores: np.ndarray, n_positive: np.ndarray, one: bool, default: int | None = None, tau: float = TAU, margin: float = MARGIN
 ) -> np.ndarray:
-    """The setting of each label (n_labels) from `scores` (n_labels × n_settings, NaN for labels
-    without) and their positives.
+    """The setting of each label, from `scores` (n_labels × n_settings, NaN where there are none).
 
     `one`: the same for all. Of equal ones the first; the `default` where no other has a score that
     is larger by the margin.
@@ -44,8 +38,6 @@ def choose(
 
 
 def best_of(scores: np.ndarray, default: int | None = None, margin: float = MARGIN) -> int:
-    """The setting with the largest score; the `default` one unless that gains the margin over
-    it; of equal ones the first.
-    """
+    """The first of the largest scores; the `default` unless that gains the margin over it."""
     best = int(np.argmax(scores))
     return default if default is not None and scores[best] < scores[default] + margin else best

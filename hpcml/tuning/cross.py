@@ -1,5 +1,4 @@
-"""One round of choosing: every label is trained outside each fold at each setting, and its scores
-of the folds are summarised.
+"""One round of choosing: each label outside each fold at each setting, its scores summarised.
 
 The labels are scattered over the ranks, each of which has all rows. A rank takes some labels at a
 time through all folds, so that the scores of these labels are all that it holds.
@@ -42,9 +41,7 @@ MEASURE: dict[str, Callable[[Summary], float]] = {
 
 
 class Crossed(NamedTuple):
-    """A label (its place in the run) whose rows all have scores: at each setting the measure and
-    the summary.
-    """
+    """A label (its place in the run) through all folds: measure and summary at each setting."""
 
     place: int
     scores: list[float]
@@ -64,9 +61,7 @@ class CrossFits:
         by: str,
         room: float,
     ) -> None:
-        """`labels` are the numbers in the data of all labels of the run; `room` is how many
-        bytes the scores may take.
-        """
+        """`labels`: the numbers in the data of all labels; `room`: bytes for the scores."""
         self.rows, self.folds, self.fitters, self.labels = rows, folds, fitters, labels
         self.n_settings, self.measure = n_settings, MEASURE[by]
         self.together = max(1, min(TOGETHER, int(room / (4 * n_settings * rows.n_global))))
@@ -82,8 +77,7 @@ class CrossFits:
         summarise(np.arange(3.0, dtype=np.float32), np.array([2]))
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Generator[list[Crossed], None, None]:
-        """Labels (their places in the run) through all folds, some at a time; a turn is one fold.
-        Raises Stopped.
+        """Labels (their places in the run) through all folds, a fold a turn. Raises Stopped.
 
         Those that have not been through all folds then begin anew.
         """
@@ -145,4 +139,4 @@ class CrossRun(Job):
     def save(self) -> None:
         """Collective. What is written is on the disk."""
         with mpi.agreed(self.comm, f"writing {self.records.path}"):
-            self.records.flush()
+            self.records.file.flush()

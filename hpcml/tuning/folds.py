@@ -1,5 +1,4 @@
-"""The training rows divided into folds: each fold's rows, and all others as rows to train on,
-without a copy for each fold.
+"""The training rows in folds: the rows of each, and all others to train on, without a copy.
 
 The rows are copied once, fold after fold, and then all folds but two once more. In this ring the
 rows outside a fold lie together, so that they are a view. For K folds that is (2K − 2)/K times the
@@ -23,9 +22,7 @@ from hpcml.tuning import kernels
 
 @dataclass
 class TrainingRows(CompactRows):
-    """The rows outside one fold; row i is row (i + start) mod n of the order by folds.
-    `label_rows` are those of all rows.
-    """
+    """Those outside a fold: i is (i + start) mod n of the order by folds; `label_rows` of all."""
 
     place: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # (n) of each row in the order by folds
     start: int = 0
@@ -37,9 +34,7 @@ class TrainingRows(CompactRows):
 
 
 class Fold(NamedTuple):
-    """A fold: the rows to train on, and those held out, as CSR arrays and as their numbers among
-    all rows.
-    """
+    """A fold: the rows to train on, and those held out, as CSR arrays and as numbers."""
 
     training: TrainingRows
     held_out: tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -47,8 +42,7 @@ class Fold(NamedTuple):
 
 
 def deal(rows: CompactRows, labels: np.ndarray, n_folds: int, seed: int) -> np.ndarray:
-    """The fold (n int8) of every row: of each of the `labels` (their numbers), each fold has an
-    even share.
+    """The fold (n int8) of every row: each fold has an even share of each of the `labels`.
 
     The same for the same rows, labels and seed. Local: every rank has all rows. Raises ConfigError
     if there are fewer rows than folds.
@@ -64,9 +58,7 @@ def deal(rows: CompactRows, labels: np.ndarray, n_folds: int, seed: int) -> np.n
 
 @mpi.collective
 def fold_rows(node: mpi.Comm, rows: CompactRows, fold: np.ndarray, n_folds: int) -> list[Fold]:
-    """Collective over `node`, whose ranks have the same rows: every fold of them. Raises
-    DataError if the disk has no room.
-    """
+    """Collective over `node`, whose ranks have the same rows: every fold. Raises DataError."""
     order = np.argsort(fold, kind="stable").astype(np.int32)
     bounds = offsets(np.bincount(fold, minlength=n_folds))
     ring = np.concatenate([order, order[: bounds[n_folds - 2]]])
@@ -95,9 +87,7 @@ def fold_rows(node: mpi.Comm, rows: CompactRows, fold: np.ndarray, n_folds: int)
 
 @mpi.collective
 def _copied(node: mpi.Comm, rows: CompactRows, ring: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Collective over `node`. CSR arrays of the rows with these numbers, in this order; of
-    several ranks each copies a part.
-    """
+    """Collective over `node`. CSR arrays of the rows of these numbers, each rank copying a part."""
     indptr = offsets(np.diff(rows.indptr)[ring])
     if rows.mapped:
         indices, data = (shared_array(node, int(indptr[-1]), dtype) for dtype in (np.int32, np.float32))

@@ -24,18 +24,12 @@ class Grid:
         self.values = [sorted(values or axis.values) for axis, values in zip(axes, given, strict=True)]
 
     def settings(self) -> list[Setting]:
-        """All settings, the last axis running fastest; values are multiples where an axis has a
-        base.
-        """
+        """All settings, the last axis running fastest; multiples where an axis has a base."""
         names = [axis.option for axis in self.axes]
         return [dict(zip(names, values, strict=True)) for values in product(*self.values)]
 
     def grow(self, settings: Sequence[Setting], means: np.ndarray) -> list[Setting]:
-        """Further values where the best of the settings (`means`: of the labels' scores) lies at an
-        end, GAIN above its neighbour.
-
-        The new settings; none if it lies inside.
-        """
+        """New settings: further values where the best (`means`) is at an end, by GAIN."""
         before, best = self.settings(), settings[int(np.argmax(means))]
         mean_of = {tuple(setting.values()): float(mean) for setting, mean in zip(settings, means, strict=True)}
         for axis, values, fixed in zip(self.axes, self.values, self.fixed, strict=True):

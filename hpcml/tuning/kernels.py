@@ -1,6 +1,4 @@
-"""The compiled pieces of choosing: dealing rows to folds, copying rows in another order, scores
-of held-out rows.
-"""
+"""The compiled pieces of choosing: dealing rows to folds, copying rows, scores of held-out rows."""
 
 import numpy as np
 
@@ -12,8 +10,7 @@ TILE = 64
 
 @njit
 def deal(label_indptr, label_rows, labels, draws, n_folds, fold):
-    """fold[i] (int8, −1 to begin with) of every row, so that each fold has an even share of each
-    label's rows.
+    """fold[i] (int8, −1 at first) of every row: each fold has an even share of each label's rows.
 
     Sechidis, Tsoumakas & Vlahavas 2011 (iterative stratification), with the labels in the given
     order, which should be that of rising frequency: a row goes to the fold that has the fewest rows
@@ -71,9 +68,7 @@ def copy_rows(indptr, indices, data, rows, out_indptr, out_indices, out_data):
 
 @njit
 def score(indptr, indices, data, w, lanes, out):
-    """out[l, i] = x_i · w_l for the rows 0 .. n − 1 of the CSR arrays and `lanes` labels; w (d
-    lanes) flat, out (lanes, n).
-    """
+    """out[l, i] = x_i · w_l for CSR rows and `lanes` labels; w (d lanes) flat, out (lanes, n)."""
     n = indptr.size - 1
     z, some = np.empty(TILE * lanes), np.arange(TILE)
     for tile in range(0, n, TILE):

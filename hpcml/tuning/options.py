@@ -90,9 +90,7 @@ class TuneOptions:
     """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local."""
         asked = (("method", self.method, able("tune")), ("by", self.by, MEASURES), ("thresholds", self.thresholds, THRESHOLDS))
         for flag, value, known in asked:
             if value not in known:

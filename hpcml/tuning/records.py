@@ -1,6 +1,4 @@
-"""The scores of each label at each setting: a file that ranks fill label by label, and that an
-interrupted choice keeps.
-"""
+"""The scores of each label at each setting: a file filled label by label, kept for --resume."""
 
 from __future__ import annotations
 
@@ -24,14 +22,10 @@ RECORD = np.dtype([("score", "<f8"), ("n", "<i4"), ("places", PLACE, _LINES)])
 
 
 class Records:
-    """A record for each label and setting of one round. `path` is in the folder of the
-    checkpoints.
-    """
+    """A record for each label and setting of one round, in the folder of the checkpoints."""
 
     def __init__(self, comm: mpi.Comm, path: Path, n_labels: int, settings: Sequence[Setting], origin: dict[str, object]) -> None:
-        """`origin` and the settings are what a continuation must have in common with the round.
-        Local.
-        """
+        """A continuation must have `origin` and settings in common. Local."""
         self.path, self.n_labels, self.n_settings = path, n_labels, len(settings)
         self.file = SlabFile(comm, path)
         self.about = {name: str(value) for name, value in origin.items()} | {
@@ -42,11 +36,7 @@ class Records:
 
     @mpi.collective
     def begin(self, resume: bool) -> np.ndarray:
-        """Collective. Open the file, new or the one of an interrupted choice: which labels are
-        known (n_labels, bool).
-
-        Raises DataError if it belongs to other data.
-        """
+        """Collective. Open the file, new or to go on: the known labels. Raises DataError."""
         comm, known, offsets = self.file.comm, np.zeros(self.n_labels, bool), None
         with mpi.agreed(comm, f"reading {self.path}"):
             if comm.rank == 0 and resume and self.path.exists():
@@ -93,18 +83,8 @@ class Records:
         self.file.write("records", label, row)
         self.file.write("crc", label, np.array([zlib.crc32(row.data)]))
 
-    def flush(self) -> None:
-        """Force what this rank has written to the disk. Local; raises OSError."""
-        self.file.flush()
-
-    def close(self) -> None:
-        """Close this rank's descriptor. Local."""
-        self.file.close()
-
     def scores(self, known: np.ndarray) -> np.ndarray:
-        """The scores (n_labels × n_settings), NaN for labels that have none. Local; raises
-        OSError.
-        """
+        """The scores (n_labels × n_settings), NaN where there are none. Local; raises OSError."""
         out = np.full((self.n_labels, self.n_settings), np.nan)
         with open_hdf5(self.path) as file:
             for label in np.flatnonzero(known):

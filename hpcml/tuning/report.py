@@ -1,6 +1,4 @@
-"""The reports of `hpcml tune`: tuning.csv (the settings), choice.csv (the labels), and the lines
-for the user.
-"""
+"""The reports of `hpcml tune`: tuning.csv (settings), choice.csv (labels), lines for the user."""
 
 from __future__ import annotations
 

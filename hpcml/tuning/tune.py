@@ -1,5 +1,4 @@
-"""`hpcml tune`: choose λ and the weight of positive rows for each label on the training rows,
-train, and decide.
+"""`hpcml tune`: choose λ and the weight of positive rows for each label; train; decide.
 
 The choice is that of `choose`, from the scores of rows by models that were trained without them.
 The scores at the chosen settings also give each label's threshold and the sigmoid that makes its
@@ -9,8 +8,7 @@ scores probabilities (`hpcml.evaluation.decision`).
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,24 +73,11 @@ def _alone(kind: type) -> dict[str, Any]:
     return {"ranks_per_group": 1} if any(field.name == "ranks_per_group" for field in fields(kind)) else {}
 
 
-@dataclass
-class TriedSettings:
-    """Settings that were tried together, as multiples, and what is known of the labels there."""
-
-    settings: list[Setting]
-    records: Records
-    known: np.ndarray  # (n_labels) bool
-    scores: np.ndarray  # (n_labels × settings), NaN where not known
-
-
 class Tuner:
-    """Chooses for the labels of one run (`hpcml.methods.linear.settings.Chooser`); `lines` say
-    afterwards what came out.
-    """
+    """A run's `hpcml.methods.linear.settings.Chooser`; `lines` say afterwards what came out."""
 
     def __init__(self, options: TuneOptions) -> None:
         self.options, self.lines = options, list[str]()
-        self._folds: list[tuple[Fold, Any]] = []
 
     def asked(self, options: Any) -> TuneOptions:
         """The options of `hpcml tune`, with the defaults of the method."""
@@ -105,116 +90,143 @@ class Tuner:
         self, comm: mpi.Comm, problem: LabelProblem, folder: RunFolder, options: Any, resume: bool, signals: StopSignals
     ) -> Chosen:
         """Collective over `comm`. The choice. Raises Interrupted, and what training raises."""
-        began, axes = time.monotonic(), problem.method.axes
-        given = [self.options.weights if axis.option == "positive_weight" else self.options.lambdas for axis in axes]
-        grid, rounds = Grid(axes, given), list[TriedSettings]()
-        n_positive = problem.rows.n_positive[problem.labels]
-        with folder.discarded_on_error():
-            if not ((n_positive > 0) & (n_positive < problem.rows.n_global)).any():
+        choice = Choice(comm, self.options, problem, folder, options, resume, signals)
+        chosen, self.lines = choice.made()
+        return chosen
+
+
+@dataclass
+class Choice:
+    """The choice for the labels of a run: rounds of settings until the grid grows no more."""
+
+    comm: mpi.Comm
+    wanted: TuneOptions
+    problem: LabelProblem
+    folder: RunFolder
+    options: Any  # of the method
+    resume: bool
+    signals: StopSignals
+    began: float = field(default_factory=time.monotonic)
+    rounds: list[Records] = field(default_factory=list)
+    settings: list[Setting] = field(default_factory=list)  # that were tried, as multiples
+    scores: np.ndarray | None = None  # (n_labels × settings), NaN where not known
+    folds: list[tuple[Fold, Any]] = field(default_factory=list)
+
+    @property
+    def n_positive(self) -> np.ndarray:
+        """The positive rows of each label."""
+        return self.problem.rows.n_positive[self.problem.labels]
+
+    @property
+    def trainable(self) -> np.ndarray:
+        """Which labels (bool) have both positive and negative rows."""
+        return (self.n_positive > 0) & (self.n_positive < self.problem.rows.n_global)
+
+    @mpi.collective
+    def made(self) -> tuple[Chosen, list[str]]:
+        """Collective over `comm`. The choice, and lines about it for the user."""
+        axes = self.problem.method.axes
+        given = [self.wanted.weights if axis.option == "positive_weight" else self.wanted.lambdas for axis in axes]
+        grid = Grid(axes, given)
+        with self.folder.discarded_on_error():
+            if not self.trainable.any():
                 raise ConfigError("no label has both positive and negative rows; there is nothing to choose by")
         try:
             new = grid.settings()
             while new:
-                rounds.append(self._round(comm, problem, folder, options, resume, signals, new, len(rounds) + 1, began))
-                settings = [setting for each in rounds for setting in each.settings]
-                scores = np.concatenate([each.scores for each in rounds], axis=1)
-                best = int(np.argmax(np.nanmean(scores, axis=0)))
-                new = grid.grow(settings, np.nanmean(scores, axis=0)) if len(rounds) <= ROUNDS else []
-                if not new and len(rounds) > ROUNDS and grid.grow(settings, np.nanmean(scores, axis=0)):
-                    folder.log(
-                        f"the best setting ({text_of(settings[best])}) still lies at the end of the grid, which grows no more"
-                    )
-                if new:
-                    folder.log(f"the best setting so far ({text_of(settings[best])}) lies at the end of the grid, which grows")
-            which = choose(scores, n_positive, self.options.one, default_of(settings))
-            decision = self._decide(comm, problem, rounds, which)
+                self._round(new)
+                new = self._grown(grid)
+            which = choose(self.scores, self.n_positive, self.wanted.one, default_of(self.settings))
+            decided = self._decide(which)
         finally:
-            for each in rounds:
-                each.records.close()
-            self._folds = []
-        return self._chosen(comm, problem, folder, options, settings, scores, which, decision, time.monotonic() - began)
+            for records in self.rounds:
+                records.file.close()
+            self.folds = []
+        return self._told(which, *decided)
+
+    def _grown(self, grid: Grid) -> list[Setting]:
+        """The settings of another round; none if the best is not at an end, or no more may be."""
+        means = np.nanmean(self.scores, axis=0)
+        best, new = text_of(self.settings[int(np.argmax(means))]), grid.grow(self.settings, means)
+        if new and len(self.rounds) > ROUNDS:
+            self.folder.log(f"the best setting ({best}) still lies at the end of the grid, which grows no more")
+            return []
+        if new:
+            self.folder.log(f"the best setting so far ({best}) lies at the end of the grid, which grows")
+        return new
 
     @mpi.collective
-    def _round(
-        self,
-        comm: mpi.Comm,
-        problem: LabelProblem,
-        folder: RunFolder,
-        options: Any,
-        resume: bool,
-        signals: StopSignals,
-        settings: list[Setting],
-        number: int,
-        began: float,
-    ) -> TriedSettings:
-        """Collective over `comm`. Score all labels at some settings, or go on with it. Raises
-        Interrupted.
-        """
-        origin = problem.origin() | {"folds": self.options.folds, "seed": self.options.seed, "by": self.options.by}
-        records = Records(comm, folder.checkpoints / f"tuning-{number}.part.h5", len(problem.names), settings, origin)
-        known = records.begin(resume)
-        n_positive = problem.rows.n_positive[problem.labels]
-        trainable = (n_positive > 0) & (n_positive < problem.rows.n_global)
-        if (waiting := np.flatnonzero(trainable & ~known)).size:
-            if known.any():
-                folder.log(f"resuming the choice: {int(known.sum())} of {plural(int(trainable.sum()), 'label')} known")
-            run, rows = CrossRun(comm, records, known | ~trainable), problem.rows
-            n_values = int(rows.counts.sum(dtype=np.int64))
-            driver = Driver(comm, rows.comm, self.options, signals, n_values, spent=time.monotonic() - began)
-            with folder.discarded_on_error():
-                fits = self._fits(comm, problem, options, settings)
-            waiting = waiting[np.argsort(-n_positive[waiting], kind="stable")]
-            folder.log(
-                f"choosing among {plural(len(settings), 'setting')} for {plural(int(trainable.sum()), 'label')} "
-                f"in {self.options.folds} folds of {plural(problem.rows.n_global, 'row')}"
-            )
-            if number == 1 and "text" in problem.dataset.file:
-                folder.log(IDF)
-            with mpi.node_first(comm):
-                fits.warm_up()
-            progress = Progress(folder.log, "choosing, labels", len(problem.names))
-            try:
-                stopped = driver.run(fits.solve(waiting[comm.rank :: comm.size].tolist(), driver.stop), run, progress)
-                run.save()
-            finally:
-                progress.close()
-            if stopped:
-                n_done = int(mpi.allreduce_sum(comm, run.done.sum(dtype=np.int64).reshape(1))[0])
-                done = f"{n_done} of {plural(len(problem.names), 'label')} done"
-                raise Interrupted(f"{stopped}: the choice so far is kept; continue with --resume ({done})")
-        scores = None
+    def _round(self, settings: list[Setting]) -> None:
+        """Collective over `comm`. Score all labels at settings, or go on. Raises Interrupted."""
+        comm, problem, wanted, path = self.comm, self.problem, self.wanted, self.folder.checkpoints
+        origin = problem.origin() | {"folds": wanted.folds, "seed": wanted.seed, "by": wanted.by}
+        records = Records(comm, path / f"tuning-{len(self.rounds) + 1}.part.h5", len(problem.names), settings, origin)
+        self.rounds.append(records)
+        known, scores = records.begin(self.resume), None
+        if (self.trainable & ~known).any():
+            self._train(settings, records, known)
         with mpi.agreed(comm, f"reading {records.path}"):
             if comm.rank == 0:
-                scores = records.scores(trainable)
-        return TriedSettings(settings, records, trainable, comm.bcast(scores))
+                scores = records.scores(self.trainable)
+        scores = comm.bcast(scores)
+        self.scores = scores if self.scores is None else np.concatenate([self.scores, scores], axis=1)
+        self.settings += settings
 
     @mpi.collective
-    def _fits(self, comm: mpi.Comm, problem: LabelProblem, options: Any, settings: list[Setting]) -> CrossFits:
+    def _train(self, settings: list[Setting], records: Records, known: np.ndarray) -> None:
+        """Collective over `comm`. Score the labels that are not known. Raises Interrupted."""
+        comm, problem, rows, log = self.comm, self.problem, self.problem.rows, self.folder.log
+        of_all = plural(int(self.trainable.sum()), "label")
+        if known.any():
+            log(f"resuming the choice: {int(known.sum())} of {of_all} known")
+        run = CrossRun(comm, records, known | ~self.trainable)
+        n_values = int(rows.counts.sum(dtype=np.int64))
+        driver = Driver(comm, rows.comm, self.wanted, self.signals, n_values, spent=time.monotonic() - self.began)
+        with self.folder.discarded_on_error():
+            fits = self._fits(settings)
+        waiting = np.flatnonzero(self.trainable & ~known)
+        waiting = waiting[np.argsort(-self.n_positive[waiting], kind="stable")]
+        where = f"in {self.wanted.folds} folds of {plural(rows.n_global, 'row')}"
+        log(f"choosing among {plural(len(settings), 'setting')} for {of_all} {where}")
+        if len(self.rounds) == 1 and "text" in problem.dataset.file:
+            log(IDF)
+        with mpi.node_first(comm):
+            fits.warm_up()
+        progress = Progress(log, "choosing, labels", len(problem.names))
+        try:
+            stopped = driver.run(fits.solve(waiting[comm.rank :: comm.size].tolist(), driver.stop), run, progress)
+            run.save()
+        finally:
+            progress.close()
+        if stopped:
+            n_done = int(mpi.allreduce_sum(comm, run.done.sum(dtype=np.int64).reshape(1))[0])
+            done = f"{n_done} of {plural(len(problem.names), 'label')} done"
+            raise Interrupted(f"{stopped}: the choice so far is kept; continue with --resume ({done})")
+
+    @mpi.collective
+    def _fits(self, settings: list[Setting]) -> CrossFits:
         """Collective over `comm`. The folds, and what trains this rank's labels outside each."""
-        method, objective = problem.method, problem.objective
-        if not self._folds:
-            fold = deal(problem.rows, problem.labels, self.options.folds, self.options.seed)
+        comm, problem, method, n_folds = self.comm, self.problem, self.problem.method, self.wanted.folds
+        if not self.folds:
+            fold = deal(problem.rows, problem.labels, n_folds, self.wanted.seed)
             with mpi.groups_agreed(comm):
-                folds = fold_rows(problem.loaded_by, problem.rows, fold, self.options.folds)
-                self._folds = [(each, method.risk(each.training, options, objective.profile)) for each in folds]
-                for _, risk in self._folds:
+                for each in fold_rows(problem.loaded_by, problem.rows, fold, n_folds):
+                    self.folds.append((each, method.risk(each.training, self.options, problem.objective.profile)))
+                for _, risk in self.folds:
                     risk.prepare(problem.loaded_by)
         fitters, n_lanes = [], min(LANES, method.lanes)
         with mpi.agreed(comm, "making room for the weights"):
-            for each, risk in self._folds:
-                there = [concrete(method.axes, setting, each.training, options) for setting in settings]
-                fitters.append(method.fitter(method, risk, there, options, n_lanes))
-        sizes = [each for each, _ in self._folds]
-        return CrossFits(problem.rows, sizes, fitters, problem.labels, len(settings), self.options.by, SHARE * room_per_rank(comm))
+            for each, risk in self.folds:
+                there = [concrete(method.axes, setting, each.training, self.options) for setting in settings]
+                fitters.append(method.fitter(method, risk, there, self.options, n_lanes))
+        sizes, room = [each for each, _ in self.folds], SHARE * room_per_rank(comm)
+        return CrossFits(problem.rows, sizes, fitters, problem.labels, len(settings), self.wanted.by, room)
 
     @mpi.collective
-    def _decide(
-        self, comm: mpi.Comm, problem: LabelProblem, rounds: Sequence[TriedSettings], which: np.ndarray
-    ) -> tuple[np.ndarray, Decision, float | None]:
-        """Collective over `comm`. The labels that are trained, their thresholds and sigmoids at the
-        chosen settings, and the probability that is the threshold of all, if one is.
-        """
-        judged, decision, shared = np.flatnonzero(rounds[0].known), None, None
+    def _decide(self, which: np.ndarray) -> tuple[Decision, float | None]:
+        """Collective over `comm`. Thresholds, sigmoids, and the one probability for all, if any."""
+        comm, problem, judged = self.comm, self.problem, np.flatnonzero(self.trainable)
+        decision, shared = None, None
         rows = load_with_unknown(comm, problem.dataset, problem.split)
         place = np.full(rows.n_labels, NOT_KNOWN, dtype=np.int64)
         place[problem.labels] = NOT_JUDGED
@@ -222,51 +234,38 @@ class Tuner:
         with mpi.agreed(comm, "deciding"):
             if comm.rank == 0:
                 first, summaries = 0, dict[int, Summary]()
-                for each in rounds:
-                    here = judged[(which[judged] >= first) & (which[judged] < first + len(each.settings))]
-                    found = each.records.summaries(here, which[here] - first)
+                for records in self.rounds:
+                    here = judged[(which[judged] >= first) & (which[judged] < first + records.n_settings)]
+                    found = records.summaries(here, which[here] - first)
                     summaries |= dict(zip(here.tolist(), found, strict=True))
-                    first += len(each.settings)
+                    first += records.n_settings
                 ordered = [summaries[label] for label in judged.tolist()]
                 decision = decide(ordered)
-                if self.options.thresholds == "micro":
+                if self.wanted.thresholds == "micro":
                     shared, decision = decide_together(ordered, decision, missed.n_pairs)
-        return judged, *comm.bcast((decision, shared))
+        return comm.bcast((decision, shared))
 
     @mpi.collective
-    def _chosen(
-        self,
-        comm: mpi.Comm,
-        problem: LabelProblem,
-        folder: RunFolder,
-        options: Any,
-        settings: list[Setting],
-        scores: np.ndarray,
-        which: np.ndarray,
-        decided: tuple[np.ndarray, Decision, float | None],
-        seconds: float,
-    ) -> Chosen:
+    def _told(self, which: np.ndarray, decision: Decision, shared: float | None) -> tuple[Chosen, list[str]]:
         """Collective over `comm`. The choice, told to the user and written to the tables."""
-        judged, decision, shared = decided
-        axes, n = problem.method.axes, which.size
+        seconds, problem, wanted, folder = time.monotonic() - self.began, self.problem, self.wanted, self.folder
+        axes, n, judged = problem.method.axes, which.size, np.flatnonzero(self.trainable)
         used, places = np.unique(which, return_inverse=True)
-        own = [concrete(axes, settings[number], problem.rows, options) for number in used]
+        own = [concrete(axes, self.settings[number], problem.rows, self.options) for number in used]
         columns = {column_of(axis.option): np.array([own[place][axis.option] for place in places]) for axis in axes}
         columns |= {"threshold": np.zeros(n), "sigmoid_slope": np.full(n, decision.rarest[1])}
         columns["sigmoid_offset"] = np.full(n, decision.rarest[2])
         columns["threshold"][judged] = decision.thresholds
         columns["sigmoid_slope"][judged], columns["sigmoid_offset"][judged] = decision.sigmoids.T
-        source = f"{problem.split} (in {self.options.folds} folds)"
+        source = f"{problem.split} (in {wanted.folds} folds)"
         how = "shrink" if shared is None else f"probability above {shared:.4g}"
-        about = {"threshold_measure": self.options.thresholds, "threshold_method": how, "threshold_split": source}
-        about |= {"calibration_method": "sigmoid", "calibration_split": source, "tuned": self.options.by}
-        self.lines, summary, of_labels = tables(
-            self.options, settings, scores, which, problem.names, problem.rows.n_positive[problem.labels], columns
-        )
-        with mpi.agreed(comm, f"writing {folder.path}"):
-            if comm.rank == 0:
+        about = {"threshold_measure": wanted.thresholds, "threshold_method": how, "threshold_split": source}
+        about |= {"calibration_method": "sigmoid", "calibration_split": source, "tuned": wanted.by}
+        lines, summary, of_labels = tables(wanted, self.settings, self.scores, which, problem.names, self.n_positive, columns)
+        with mpi.agreed(self.comm, f"writing {folder.path}"):
+            if self.comm.rank == 0:
                 write_table(folder.path / "tuning.csv", summary)
                 write_table(folder.path / "choice.csv", of_labels)
-        for text in self.lines:
+        for text in lines:
             folder.log(text)
-        return Chosen(own, places, columns, about, seconds)
+        return Chosen(own, places, columns, about, seconds), lines

@@ -205,7 +205,7 @@ def simulated(sizes: Sizes, machine: Machine, ranks: int, shards: int) -> dict[s
 def table(file: Path) -> None:
     """Print what a pilot of `dual` finds on all rows of a file."""
     options = with_defaults(DualOptions(), {})
-    *_, rows = samples_of(mpi.self_comm(), file, options, 1 << 60, True)
+    *_, rows = samples_of(mpi.self_comm(), file, options, 1 << 60)
     work = method_named("dual").load(method_named("dual").forecast).pilot([rows], options, processor_seconds)
     for line in work.table:
         print(json.dumps({"bench": "plan", "rows": rows.n_global, "table": [float(f"{value:.3g}") for value in line]}))

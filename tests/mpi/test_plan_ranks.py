@@ -10,7 +10,8 @@ from hpcml.log import Log
 from hpcml.methods.registry import METHODS
 from hpcml.planning.machine import write_machine
 from hpcml.planning.measure import measure_machine
-from hpcml.planning.plan import Given, as_json, cluster_of, plan
+from hpcml.planning.options import PlanOptions
+from hpcml.planning.plan import as_json, cluster_of, plan
 from hpcml.planning.sizes import sizes_of
 
 pytestmark = pytest.mark.mpi
@@ -27,11 +28,11 @@ def test_plan_on_ranks(comm, mpi_tmp_path):
     if comm.rank == 0:
         write_machine(mpi_tmp_path / "machine.json", machine)
     comm.Barrier()
-    cluster = cluster_of(comm, 2, None, None, None, None)
     options, file = asked("dual", lam="X/10"), mpi_tmp_path / "machine.json"
-    told = as_json(plan(comm, METHODS["dual"], data, Given(), cluster, options, file, True, Log(comm.rank)))
+    wanted = PlanOptions(nodes=2, machine=file, pilot=True)
+    told = as_json(plan(comm, METHODS["dual"], data, wanted, options, Log(comm.rank)))
     assert comm.bcast(told) == told
-    assert told["ranks_per_node"] == cluster.ranks_per_node and told["total_seconds"] > 0
+    assert told["ranks_per_node"] == cluster_of(comm, wanted).ranks_per_node and told["total_seconds"] > 0
     together, alone = (sizes_of(each, data, options)[0] for each in (comm, mpi.self_comm()))
     assert together.n_positive.tolist() == alone.n_positive.tolist()
     assert {**vars(together), "n_positive": 0} == {**vars(alone), "n_positive": 0}

@@ -83,14 +83,9 @@ def test_rank_without_its_launcher_ends(tmp_path):
         f"import subprocess, sys, os, signal\np = subprocess.Popen([sys.executable, '-c', {inner!r}], stdout=subprocess.PIPE)\n"
         "p.stdout.readline()\nprint(p.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", launcher],
-        env=os.environ | {"PMI_RANK": "0"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )  # it returns when the rank, too, has closed its stderr
+    command, env = [sys.executable, "-c", launcher], os.environ | {"PMI_RANK": "0"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    # it returns when the rank, too, has closed its stderr
     assert "hpcml: interrupted by SIGTERM" in done.stderr
     assert not left.exists()
 

@@ -22,10 +22,10 @@ from hpcml.methods.linear.forecast import STATE
 from hpcml.methods.linear.layout import bytes_per_rank, labels_of_group
 from hpcml.methods.probe.forecast import Steps
 from hpcml.methods.registry import METHODS
-from hpcml.planning.command import flags
 from hpcml.planning.generated import LONG, SHORT, generate, words
 from hpcml.planning.machine import read_machine, write_machine
 from hpcml.planning.measure import latency_and_bandwidth, measure_rows, processor_seconds
+from hpcml.planning.plan import flags
 from hpcml.planning.sizes import sizes_from, sizes_of, words_of
 
 GB = 10**9
@@ -206,8 +206,8 @@ def test_labels_are_dealt_in_turn():
 
 @pytest.mark.parametrize("method", sorted(name for name, each in METHODS.items() if each.forecast))
 def test_every_constant_is_measured(method, measured, monkeypatch):
-    monkeypatch.setitem(measured.curves["1"], "disk.read", [[1.0, 1e-9]])
-    monkeypatch.setitem(measured.curves["1"], "disk.write", [[1.0, 1e-9]])
+    for name in ("disk.read", "disk.write"):
+        monkeypatch.setitem(measured.curves["1"], name, [[1.0, 1e-9]])
     more = {"solver": "fobos"} if method == "elastic-net" else {}
     found = forecast(method, machine=measured, **more)
     twice = forecast(method, sizes(n_positive=(10,) * 320), machine=measured, **more)
@@ -279,15 +279,8 @@ def test_machine_file(tmp_path):
     write_machine(path, machine)
     assert read_machine(path).curves == machine.curves and read_machine(path).about == machine.about
     sound = json.loads(path.read_text())
-    for curves in (
-        {},
-        {"one": {}},
-        {"1": {"a": []}},
-        {"1": {"a": [[1.0, math.nan]]}},
-        {"1": {"a": [[1.0, True]]}},
-        {"1": {"a": [[2.0, 1.0], [1.0, 1.0]]}},
-        3,
-    ):
+    points = ([], [[1.0, math.nan]], [[1.0, True]], [[2.0, 1.0], [1.0, 1.0]])
+    for curves in (3, {}, {"one": {}}, *({"1": {"a": each}} for each in points)):
         path.write_text(json.dumps(sound | {"constants": curves}))
         with pytest.raises(DataError, match="expected what `hpcml bench machine` writes"):
             read_machine(path)
@@ -303,19 +296,8 @@ def test_command_line_plans_and_says_what_it_cannot(data, tmp_path, capsys):
     with pytest.raises(ConfigError, match="exists already"):
         run("bench", "machine", "--quick", "-o", machine, "--folder", tmp_path)
     numbers = ("--rows", "100000", "--features", "50000", "--labels", "100", "--machine", machine)
-    run(
-        "plan",
-        "dual",
-        *numbers,
-        "--nodes",
-        "2",
-        "--ranks-per-node",
-        "3",
-        "--loss",
-        "squared-hinge",
-        "--json",
-        tmp_path / "plan.json",
-    )
+    where = ("--nodes", "2", "--ranks-per-node", "3", "--loss", "squared-hinge", "--json")
+    run("plan", "dual", *numbers, *where, tmp_path / "plan.json")
     told, found = capsys.readouterr().out, json.loads((tmp_path / "plan.json").read_text())
     assert "sbatch --nodes=2 --ntasks-per-node=3" in told and "assumed" in told and "--quick" in told
     assert found["trained_labels"] == 100 and found["node_hours"] == pytest.approx(2 * found["total_seconds"] / 3600)

@@ -51,7 +51,6 @@ def test_grid_grows_only_where_the_best_lies_at_an_end_and_gains():
         ({"weights": (0.0,)}, "--weights 0: expected different numbers above 0"),
         ({"method": "probe", "weights": (2.0,)}, "--weights has no effect on --method probe"),
         ({"method": "elastic-net", "l1": "0"}, "--l1 0: expected a number above 0"),
-        ({"method": "elastic-net", "l1": "0"}, "--l1 0: expected a number above 0"),
         ({"l1": "1/m"}, "--l1 has no effect on --method dual"),
         ({"method": "elastic-net", "bias": True}, "--bias and --no-bias have no effect"),
     ],

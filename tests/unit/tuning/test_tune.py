@@ -32,21 +32,33 @@ def learnable(path, seed=1, n=240, n_features=60, n_labels=5):
     return dataset(path, X, sp.csr_matrix(Y.astype(np.float32))), X, Y
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return learnable(tmp_path_factory.mktemp("tune") / "data.h5")[0]
+
+
+def documents(path, texts, **options):
+    """A dataset of texts, each with its labels."""
+    lines = [{"id": str(k), "text": text, "labels": labels} for k, (text, labels) in enumerate(texts)]
+    path.with_suffix(".jsonl").write_text("\n".join(map(json.dumps, lines)))
+    hpcml.convert("jsonl", path.with_suffix(".jsonl"), path, **options)
+    return path
+
+
 def read(path):
     with path.open(newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
 
 
-def test_report_has_a_line_for_each_thing_it_says(tmp_path):
-    report = hpcml.tune(learnable(tmp_path / "data.h5")[0], tmp_path / "run", folds=3, lambdas=(1.0,), weights=(1.0,))
+def test_report_has_a_line_for_each_thing_it_says(data, tmp_path):
+    report = hpcml.tune(data, tmp_path / "run", folds=3, lambdas=(1.0,), weights=(1.0,))
     lines = str(report).splitlines()
     assert lines == [*report.chosen, *str(report.trained).splitlines()] and len(lines) > len(report.chosen) + 1
     assert "\\n" not in str(report)
 
 
 @pytest.mark.parametrize("method", ["dual", "probe", "elastic-net"])
-def test_model_is_what_training_with_the_choice_gives(tmp_path, method):
-    data, *_ = learnable(tmp_path / "data.h5")
+def test_model_is_what_training_with_the_choice_gives(data, tmp_path, method):
     grid = {"lambdas": (0.1, 1.0, 10.0), "folds": 3, "min_positives": 0} | ({"weights": (1.0, 3.0)} if method == "dual" else {})
     model = hpcml.open_model(hpcml.tune(data, tmp_path / "run", method=method, **grid).model)
     choice = read(tmp_path / "run" / "choice.csv")
@@ -65,9 +77,7 @@ def test_model_is_what_training_with_the_choice_gives(tmp_path, method):
     assert (slope >= 0).all() and np.isfinite(offset).all()
 
 
-def test_micro_thresholds_are_one_probability(tmp_path):
-    data, *_ = learnable(tmp_path / "data.h5")
-
+def test_micro_thresholds_are_one_probability(data, tmp_path):
     def tuned(thresholds):
         run = hpcml.tune(data, tmp_path / thresholds, folds=3, lambdas=(1.0,), weights=(1.0,), thresholds=thresholds)
         return hpcml.open_model(run.model)
@@ -106,16 +116,14 @@ def test_scores_of_folds_are_those_of_liblinear(tmp_path, monkeypatch):
     assert min(abs(found - liblinear(*others)) for others in ((C / 2, 3.0), (2 * C, 3.0), (C, 1.0))) > 2e-3
 
 
-def test_the_default_is_the_same_whatever_it_is_compared_with(tmp_path):
+def test_the_default_is_the_same_whatever_it_is_compared_with(data, tmp_path):
     """Its mean in the folds is the one that it has alone."""
-    data, *_ = learnable(tmp_path / "data.h5")
     found = []
     for name, lambdas, weights in (("alone", (1.0,), (1.0,)), ("grid", (0.1, 1.0, 3.0, 10.0), (1.0, 4.0))):
         hpcml.tune(data, tmp_path / name, folds=3, lambdas=lambdas, weights=weights)
         lines = read(tmp_path / name / "tuning.csv")
-        found.append(
-            next(line["map"] for line in lines if float(line["lambda_factor"]) == float(line["positive_weight_factor"]) == 1)
-        )
+        ones = (line for line in lines if float(line["lambda_factor"]) == float(line["positive_weight_factor"]) == 1)
+        found.append(next(ones)["map"])
     assert found[0] == found[1]
 
 
@@ -133,9 +141,10 @@ def test_scores_of_few_rows_that_are_not_scaled_are_those_of_solutions(tmp_path)
     assert 2 * (given & Y[:, 0]).sum() / (given.sum() + Y.sum()) > 0.8
 
 
-def test_interrupted_choice_goes_on_with_the_same_bits(tmp_path, monkeypatch):
-    data, *_ = learnable(tmp_path / "data.h5")
-    whole = hpcml.tune(data, tmp_path / "whole", folds=3).model.read_bytes()
+def test_choice_says_what_it_is_and_goes_on_with_the_same_bits(data, tmp_path, monkeypatch):
+    report = hpcml.tune(data, tmp_path / "whole", folds=3)
+    assert re.search(r"with the defaults: 0\.\d+", str(report)) and "best for all labels together" in str(report)
+    whole = report.model.read_bytes()
     monkeypatch.setattr("hpcml.tuning.cross.TOGETHER", 2)
     with pytest.raises(Interrupted, match="the choice so far is kept"):
         hpcml.tune(data, tmp_path / "run", folds=3, time_limit=1e-9)
@@ -146,8 +155,7 @@ def test_interrupted_choice_goes_on_with_the_same_bits(tmp_path, monkeypatch):
     assert hpcml.tune(data, tmp_path / "run", folds=3, resume=True).model.read_bytes() == whole
 
 
-def test_records_that_do_not_belong_or_are_damaged(tmp_path):
-    data, *_ = learnable(tmp_path / "data.h5")
+def test_records_that_do_not_belong_or_are_damaged(data, tmp_path):
     other, *_ = learnable(tmp_path / "other.h5", seed=2)
     with pytest.raises(Interrupted):
         hpcml.tune(data, tmp_path / "run", folds=3, time_limit=1e-9)
@@ -159,8 +167,7 @@ def test_records_that_do_not_belong_or_are_damaged(tmp_path):
         hpcml.tune(data, tmp_path / "run", folds=3, resume=True)
 
 
-def test_nothing_to_choose_by(tmp_path):
-    data, *_ = learnable(tmp_path / "data.h5")
+def test_nothing_to_choose_by(data, tmp_path):
     with pytest.raises(ConfigError, match="no label has both"):
         hpcml.tune(data, tmp_path / "run", label=("label5",), min_positives=0)
     assert not (tmp_path / "run").exists()
@@ -169,14 +176,7 @@ def test_nothing_to_choose_by(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_says_what_it_chose(tmp_path, caplog):
-    data, *_ = learnable(tmp_path / "data.h5")
-    report = str(hpcml.tune(data, tmp_path / "run", folds=3))
-    assert re.search(r"with the defaults: 0\.\d+", report) and "best for all labels together" in report
-
-
-def test_parts_that_were_tuned_are_joined(tmp_path):
-    data, *_ = learnable(tmp_path / "data.h5")
+def test_parts_that_were_tuned_are_joined(data, tmp_path):
     parts = [tmp_path / f"part-{k}" for k in (1, 2)]
     for k, part in enumerate(parts, 1):
         hpcml.tune(data, part, folds=3, lambdas=(1.0, 3.0), weights=(1.0,), label_part=f"{k}/2")
@@ -189,18 +189,14 @@ def test_parts_that_were_tuned_are_joined(tmp_path):
 
 
 def test_labels_that_are_features_are_refused(tmp_path):
-    lines = [{"id": str(k), "text": f"sea ship word{k % 7}", "labels": ["a" if k % 2 else "b"]} for k in range(40)]
-    (tmp_path / "docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    hpcml.convert("jsonl", tmp_path / "docs.jsonl", tmp_path / "docs.h5", headings_as_features=True)
+    texts = [(f"sea ship word{k % 7}", ["a" if k % 2 else "b"]) for k in range(40)]
+    path = documents(tmp_path / "docs.h5", texts, headings_as_features=True)
     with pytest.raises(ConfigError, match="dual"):
-        hpcml.tune(tmp_path / "docs.h5", tmp_path / "run")
+        hpcml.tune(path, tmp_path / "run")
 
 
-def test_says_that_idf_knows_the_held_out_rows(tmp_path, capfd):
-    lines = [{"id": str(k), "text": f"{'sea' if k % 2 else 'land'} word{k % 7}", "labels": ["a"][: k % 2]} for k in range(40)]
-    (tmp_path / "docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    hpcml.convert("jsonl", tmp_path / "docs.jsonl", tmp_path / "docs.h5")
-    data, *_ = learnable(tmp_path / "numbers.h5")
-    for path, says in ((tmp_path / "docs.h5", True), (data, False)):
+def test_says_that_idf_knows_the_held_out_rows(data, tmp_path, capfd):
+    texts = [(f"{'sea' if k % 2 else 'land'} word{k % 7}", ["a"][: k % 2]) for k in range(40)]
+    for path, says in ((documents(tmp_path / "docs.h5", texts), True), (data, False)):
         hpcml.tune(path, tmp_path / path.stem, folds=3, lambdas=(1.0,), weights=(1.0,), log=Log(0))
         assert ("words and idf come from all training rows" in capfd.readouterr().err) is says
