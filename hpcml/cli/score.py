@@ -60,8 +60,7 @@ class PredictOptions:
 
     def what(self, output: Path) -> What:
         """What is written for each row. Raises ConfigError."""
-        from hpcml.prediction.texts import BIOASQ
-        from hpcml.prediction.texts import what_of
+        from hpcml.prediction.texts import BIOASQ, what_of
 
         bioasq = self.format == "bioasq"
         if bioasq and output.suffix.lower() != BIOASQ:

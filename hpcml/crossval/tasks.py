@@ -31,7 +31,7 @@ Parts = tuple[sp.csr_matrix, np.ndarray, sp.csr_matrix, np.ndarray]  # X and y t
 
 
 @dataclass(frozen=True)
-class CvOptions:
+class JudgedOptions:
     """The options of both protocols."""
 
     label: Sequence[str] = ()  # of a file that is named without a label: the ones to judge, else all
@@ -64,7 +64,7 @@ class CvTasks(Job):
     doing = "cross-validating"
 
     def __init__(
-        self, comm: mpi.Comm, problems: Sequence[CvProblem], methods: Sequence[CvMethod], protocol: Protocol, options: CvOptions
+        self, comm: mpi.Comm, problems: Sequence[CvProblem], methods: Sequence[CvMethod], protocol: Protocol, options: JudgedOptions
     ) -> None:
         self.comm, self.problems, self.methods = comm, problems, methods
         self.protocol, self.seed, self.in_order = protocol, options.seed, options.in_order

@@ -14,7 +14,7 @@ from hpcml.crossval.methods import methods as known_methods
 from hpcml.crossval.problems import CvProblem, read_problem
 from hpcml.crossval.protocols import Folds, Protocol, TopRanks
 from hpcml.crossval.table import CrossValidation
-from hpcml.crossval.tasks import CvOptions, CvTasks
+from hpcml.crossval.tasks import CvTasks, JudgedOptions
 from hpcml.crossval.top_table import TopPrecision
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.log import Log, size
@@ -41,11 +41,11 @@ def cross_validate(
     classifiers. `data` are FILE or FILE:LABEL: without a label each label of the file is told from
     all others, and the file's result is the mean over them. All methods are trained and judged on
     the same rows; the others are compared with the `baseline`, by default the first. `shared` are
-    fields of CvOptions. Raises ConfigError or DataError for what the user can mend.
+    fields of JudgedOptions. Raises ConfigError or DataError for what the user can mend.
     """
     if baseline is not None and methods and baseline not in methods:
         raise ConfigError(f"--baseline {baseline}: not among the methods: {', '.join(methods)}")
-    options = CvOptions(**shared)
+    options = JudgedOptions(**shared)
     problems, f1, seconds = _judged(comm, methods, data, Folds(folds), options, log)
     return CrossValidation(problems, list(methods), baseline or methods[0], folds, options.seed, f1, seconds)
 
@@ -68,7 +68,7 @@ def cross_validate_top(
     the first `top` ranks. Methods are compared with the one named before them, and each label is a
     row of the table; more than `most_labels` are refused. The rest is as for `cross_validate`.
     """
-    options = CvOptions(**shared)
+    options = JudgedOptions(**shared)
     problems, precision, seconds = _judged(comm, methods, data, TopRanks(splits, top), options, log, most_labels)
     return TopPrecision(problems, list(methods), top, splits, options.seed, precision, seconds)
 
@@ -82,7 +82,7 @@ def _judged(
     methods: Sequence[str],
     data: Sequence[str | Path],
     protocol: Protocol,
-    options: CvOptions,
+    options: JudgedOptions,
     log: Log | None,
     most_labels: int | None = None,
 ) -> Judged:

@@ -31,7 +31,8 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.kernels.lanes.duals import support
-from hpcml.methods.dual.lanes import NO_POSITIVES, DualPanel, State, Training
+from hpcml.methods.dual.label import NO_POSITIVES, State, Training
+from hpcml.methods.dual.lanes import DualPanel
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Turns

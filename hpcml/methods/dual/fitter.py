@@ -20,7 +20,7 @@ import numpy as np
 
 from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual.by_loss import dual
-from hpcml.methods.dual.lanes import NO_POSITIVES, State, Training
+from hpcml.methods.dual.label import NO_POSITIVES, State, Training
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.settings import Fitted, Setting

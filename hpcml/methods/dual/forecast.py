@@ -20,7 +20,8 @@ import numpy as np
 
 from hpcml.data.compact import CompactRows
 from hpcml.methods.dual.dual import FULL_PASSES, SUPPORT_PASSES, SWEEPS, DualSolver
-from hpcml.methods.dual.lanes import NO_POSITIVES, ORDER_BYTES, State, Training
+from hpcml.methods.dual.label import NO_POSITIVES, State, Training
+from hpcml.methods.dual.lanes import ORDER_BYTES
 from hpcml.methods.dual.memory import bytes_between_rounds
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.train import METHOD

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,8 +16,8 @@ from hpcml.kernels.lanes import certify, combine, epoch
 from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual import kernels
 from hpcml.methods.dual.chunks import CHUNK_VALUES, AllRows, Chunk, StreamedRows, Wanted
-from hpcml.methods.dual.options import BALANCED, DualOptions, parse_weight
-from hpcml.methods.linear.losses import DUAL_LOSSES
+from hpcml.methods.dual.label import LIMITS, NO_POSITIVES, Costs, State, Training
+from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
 from hpcml.run.stop import NEVER, Stop
 
@@ -30,90 +29,7 @@ IGNORED_SQUARED = 0.1  # the same for the squared hinge, where the gap grows wit
 MOVES = np.sort(np.outer([-1, 1], 0.001 * 2.0 ** np.arange(7)), axis=None)  # of an intercept; not 0: there hinges have their kinks
 CACHE_BYTES = 1 << 21  # of weights that need not be asked for ahead
 HALF = 8  # lanes whose weights are made in float64 together: a cache line
-LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
 ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
-NO_POSITIVES = -1  # the label that no row has
-
-
-@dataclass(frozen=True)
-class State:
-    """Weights (d) and duals (n) of a label, and which rows (n) it looks at."""
-
-    w: np.ndarray
-    alpha: np.ndarray
-    active: np.ndarray | None = None  # None: all
-    cost: float = math.nan  # C of the negative rows, of the label that no row has
-
-
-@dataclass
-class Training:
-    """A label in training; `label` is its place among the labels of the run, `number` its number
-    in the data.
-    """
-
-    label: int
-    number: int
-    tolerance: float
-    steps: int = 0
-    visited: float = 0.0  # rows, over all steps
-    ready: bool = False  # it has converged; all rows are to be looked at
-    resting: bool = False  # its support vectors have converged; it waits for a pass over all rows
-    moved: bool = False  # in this round
-    exact: bool = False  # no gradient is too small for a step
-    gap: float = math.inf  # at the end of the round before
-    state: State | None = None  # between two rounds
-    history: list[tuple[float, ...]] = field(default_factory=list)
-
-    def record(self, violation: float, active: float, moved: float, seconds: float) -> float:
-        """Count a pass: the range of its gradients, which is returned, and how many rows it
-        looked at and moved. Local.
-        """
-        self.steps += 1
-        self.visited += float(active)
-        self.moved |= bool(moved)
-        self.history.append((self.steps, math.nan, math.nan, 0, math.nan, float(violation), active, moved, seconds))
-        return float(violation)
-
-
-class Costs:
-    """C and the diagonal of the dual (2 rows: positive, negative), per label, in float64, for
-    rows of weight 1.
-    """
-
-    def __init__(self, risk: Risk, options: DualOptions) -> None:
-        self.risk = risk
-        self.precision, self.limit = options.precision, LIMITS[options.precision]
-        self.loss, self.weight, self.rows = DUAL_LOSSES[options.loss], options.positive_weight, risk.rows
-        self.positive_weights = risk.positive_weights
-        self.largest = max(1.0, risk.comm.size * risk.rows.largest_step) if self.loss.entropic else 1.0
-
-    def base(self, lam: float | None = None) -> float:
-        """C of negative rows, at another λ than that of the run, if it is given."""
-        return float(self.risk.negative_weight / ((self.risk.lam if lam is None else lam) * self.rows.total_weight))
-
-    def __call__(self, label: int) -> np.ndarray:
-        """C of positive and negative rows (2) of a label's number in the data. Raises
-        NonFiniteError if they are beyond LIMITS.
-        """
-        weight = 1.0
-        if label != NO_POSITIVES:
-            positive = self.rows.weight_of(label)
-            weight = (self.rows.total_weight - positive) / positive if self.weight == BALANCED else parse_weight(self.weight)
-            weight *= 1.0 if self.positive_weights is None else float(self.positive_weights[label])
-        return self.at(weight)
-
-    def at(self, weight: float, lam: float | None = None) -> np.ndarray:
-        """C of positive rows of this weight, and of negative rows (2). Raises NonFiniteError if
-        they are beyond LIMITS.
-        """
-        base = self.base(lam)
-        costs = np.array([base * weight, base])
-        if not (1 / self.limit <= costs.min() and costs.max() * self.largest <= self.limit):
-            raise NonFiniteError(
-                f"the cost of a row, its weight / (λ m), is {costs.min():.3g} or {costs.max():.3g}, beyond {self.precision} "
-                "precision; scale the data, or choose another --lambda or --positive-weight"
-            )
-        return costs
 
 
 class DualPanel:

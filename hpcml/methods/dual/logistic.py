@@ -17,7 +17,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.kernels.lanes import certify, combine, duals, epoch
 from hpcml.methods.dual.dual import INNER, SWEEPS, DualSolver
-from hpcml.methods.dual.lanes import State, Training
+from hpcml.methods.dual.label import State, Training
 
 U_OF_ZERO = -45.0  # u of a dual that is as good as 0
 QUIET = 8.0  # units in the last place of 1 + |u|: a smaller gradient is an error of rounding

@@ -1,0 +1,97 @@
+"""A label in training, its state between rounds, and C of its rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hpcml.errors import NonFiniteError
+from hpcml.methods.dual.options import BALANCED, DualOptions, parse_weight
+from hpcml.methods.linear.losses import DUAL_LOSSES
+from hpcml.methods.linear.objective import Risk
+
+LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
+NO_POSITIVES = -1  # the label that no row has
+
+
+@dataclass(frozen=True)
+class State:
+    """Weights (d) and duals (n) of a label, and which rows (n) it looks at."""
+
+    w: np.ndarray
+    alpha: np.ndarray
+    active: np.ndarray | None = None  # None: all
+    cost: float = math.nan  # C of the negative rows, of the label that no row has
+
+
+@dataclass
+class Training:
+    """A label in training; `label` is its place among the labels of the run, `number` its number
+    in the data.
+    """
+
+    label: int
+    number: int
+    tolerance: float
+    steps: int = 0
+    visited: float = 0.0  # rows, over all steps
+    ready: bool = False  # it has converged; all rows are to be looked at
+    resting: bool = False  # its support vectors have converged; it waits for a pass over all rows
+    moved: bool = False  # in this round
+    exact: bool = False  # no gradient is too small for a step
+    gap: float = math.inf  # at the end of the round before
+    state: State | None = None  # between two rounds
+    history: list[tuple[float, ...]] = field(default_factory=list)
+
+    def record(self, violation: float, active: float, moved: float, seconds: float) -> float:
+        """Count a pass: the range of its gradients, which is returned, and how many rows it
+        looked at and moved. Local.
+        """
+        self.steps += 1
+        self.visited += float(active)
+        self.moved |= bool(moved)
+        self.history.append((self.steps, math.nan, math.nan, 0, math.nan, float(violation), active, moved, seconds))
+        return float(violation)
+
+
+class Costs:
+    """C and the diagonal of the dual (2 rows: positive, negative), per label, in float64, for
+    rows of weight 1.
+    """
+
+    def __init__(self, risk: Risk, options: DualOptions) -> None:
+        self.risk = risk
+        self.precision, self.limit = options.precision, LIMITS[options.precision]
+        self.loss, self.weight, self.rows = DUAL_LOSSES[options.loss], options.positive_weight, risk.rows
+        self.positive_weights = risk.positive_weights
+        self.largest = max(1.0, risk.comm.size * risk.rows.largest_step) if self.loss.entropic else 1.0
+
+    def base(self, lam: float | None = None) -> float:
+        """C of negative rows, at another λ than that of the run, if it is given."""
+        return float(self.risk.negative_weight / ((self.risk.lam if lam is None else lam) * self.rows.total_weight))
+
+    def __call__(self, label: int) -> np.ndarray:
+        """C of positive and negative rows (2) of a label's number in the data. Raises
+        NonFiniteError if they are beyond LIMITS.
+        """
+        weight = 1.0
+        if label != NO_POSITIVES:
+            positive = self.rows.weight_of(label)
+            weight = (self.rows.total_weight - positive) / positive if self.weight == BALANCED else parse_weight(self.weight)
+            weight *= 1.0 if self.positive_weights is None else float(self.positive_weights[label])
+        return self.at(weight)
+
+    def at(self, weight: float, lam: float | None = None) -> np.ndarray:
+        """C of positive rows of this weight, and of negative rows (2). Raises NonFiniteError if
+        they are beyond LIMITS.
+        """
+        base = self.base(lam)
+        costs = np.array([base * weight, base])
+        if not (1 / self.limit <= costs.min() and costs.max() * self.largest <= self.limit):
+            raise NonFiniteError(
+                f"the cost of a row, its weight / (λ m), is {costs.min():.3g} or {costs.max():.3g}, beyond {self.precision} "
+                "precision; scale the data, or choose another --lambda or --positive-weight"
+            )
+        return costs
