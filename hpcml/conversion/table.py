@@ -141,7 +141,7 @@ def check_delimiter(what: object, names: Sequence[str], delimiter: str) -> None:
 def _compile() -> None:
     """Compile, or load, what finds the ends of rows."""
     from hpcml.files.records import codes
-    from hpcml.kernels import csv as kernels
+    from hpcml.kernels import row_ends as kernels
 
     kernels.last_end(codes(b"a\n"), 44, 34)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from hpcml.errors import DataError, repeated
 from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, LINE_MIB, go_to, open_plain
-from hpcml.kernels import csv as kernels
+from hpcml.kernels import row_ends as kernels
 from hpcml.partition import even_bounds
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")

@@ -37,16 +37,24 @@ class CompiledOnce(FunctionCache):
         """The form for a signature; None if it must be compiled, and then the lock is held until
         `save_overload`.
         """
-        found = super().load_overload(sig, target_context)
+        found = self._kept_form(sig, target_context)
         path = str(Path(self.cache_path, f"{self._impl.filename_base}.lock"))
         if found is None and path not in self._locked:
             self._impl.locator.ensure_cache_path()
             self._lock = path, lock_in_time(path)
             self._locked.add(path)
-            found = super().load_overload(sig, target_context)
+            found = self._kept_form(sig, target_context)
             if found is not None:
                 self._unlock()
         return found
+
+    def _kept_form(self, sig: Any, target_context: Any) -> Any:
+        """The form that is kept for a signature, if there is one."""
+        try:
+            return super().load_overload(sig, target_context)
+        except (AttributeError, ImportError):  # an earlier version's, of arguments whose class has another name or place now
+            self._cache_file.flush()
+            return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a form that was compiled here."""

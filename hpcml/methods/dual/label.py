@@ -37,7 +37,7 @@ class Training:
     tolerance: float
     steps: int = 0
     visited: float = 0.0  # rows, over all steps
-    ready: bool = False  # it has converged; all rows are to be looked at
+    ready: bool = False  # no further pass in this round: all rows are to be judged
     resting: bool = False  # its support vectors have converged; it waits for a pass over all rows
     moved: bool = False  # in this round
     exact: bool = False  # no gradient is too small for a step

@@ -65,7 +65,7 @@ class DualPanel:
         self.order_bytes = 0 if risk.chunk_values else ORDER_BYTES
         self.orders: dict[tuple[int, int], np.ndarray] = {}
         (width,) = panel_widths(self.n_lanes, options.precision)
-        self.exact = aligned(rows.n_columns * min(width, HALF), np.float64)  # room for weights in float64
+        self.doubles = aligned(rows.n_columns * min(width, HALF), np.float64)  # room for weights in float64
         self.scores = aligned(rows.n_local * width, np.float64)  # room for the certificate's
         for label in labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)].tolist():
             self.cost_of(label)  # an error now, not after hours
@@ -385,7 +385,7 @@ class DualPanel:
         it is saved.
         """
         rows, risk, half = self.risk.rows, self.risk, min(self.width, HALF)
-        squares, v = np.zeros((2, self.width)), self.exact[: rows.n_columns * half]
+        squares, v = np.zeros((2, self.width)), self.doubles[: rows.n_columns * half]
         for first in range(0, self.width, half):
             v[:] = 0.0
             for some, csr, places in self._slices(self._support):

@@ -1,6 +1,6 @@
 """One pass over CSR rows: losses and subgradients of a panel of labels; dormant rows are skipped.
 
-A panel holds L labels ("lanes"), L one of `vector.WIDTHS`; its weights `w` and subgradient `g` are
+A panel holds L labels ("lanes"), L one of `lanes.WIDTHS`; its weights `w` and subgradient `g` are
 flat, feature-major arrays (d L), so that a non-zero touches L contiguous numbers. Rows are taken in
 tiles: first all margins of the tile, then all slopes, then all scattering, which keeps the three
 loops free of one another's branch misses. Every lane is computed in the same order whatever L is,

@@ -134,3 +134,27 @@ def test_a_process_takes_what_another_compiles_meanwhile(tmp_path, monkeypatch):
         assert process.stdout.readline() == "waiting\n"
         other(1, 2)
     assert process.communicate(timeout=120)[0].splitlines()[-1] == "1 taken"
+
+
+OF_A_CLASS = """
+from typing import NamedTuple
+import numpy as np
+from hpcml.kernels import njit
+class NAME(NamedTuple):
+    values: np.ndarray
+@njit
+def total(some):
+    return some.values.sum()
+print(total(NAME(np.arange(4.0))), sum(total.stats.cache_hits.values()))
+"""
+
+
+def test_a_kept_kernel_of_a_class_that_has_another_name_now_is_compiled_anew(tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kept"), "PYTHONDONTWRITEBYTECODE": "1"}
+    module, said = tmp_path / "module.py", []
+    for name in ("First", "First", "Other", "Other"):
+        module.write_text(OF_A_CLASS.replace("NAME", name))
+        command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import module"]
+        said.append(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split())
+        os.utime(module, (1e9, 1e9))  # numba goes by the time and the size of the file
+    assert said == [["6.0", "0"], ["6.0", "1"], ["6.0", "0"], ["6.0", "1"]]
