@@ -19,7 +19,7 @@ from hpcml.bench.compare import TrainedMethod, check_folders, intercept, mean_of
 from hpcml.bench.ovr_table import REFERENCE, OvrResult, TrainerLine, csv_text, json_text
 from hpcml.bench.peers import PeerProblem, PeerRun, Quality, choose_peers, run_peer
 from hpcml.bench.programs import BEST, PEERS, Cost
-from hpcml.bench.shared_options import choose_methods, loss_of, minimisers, options_for, with_shared_defaults
+from hpcml.bench.shared_options import choose_methods, loss_of, losses_of, minimisers, options_for, with_shared_defaults
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, Interrupted
@@ -182,12 +182,13 @@ class Bench:
         folder = self.folder / PEERS[name].penalty
         folder.mkdir(exist_ok=True)
         problem.write(folder)
-        about = {"C": problem.C, "tolerance": tolerance, "threads": self.comm.size, "seed": self.options.seed, "bias": problem.bias}
+        about = {"C": problem.C, "loss": problem.loss, "tolerance": tolerance, "bias": problem.bias}
+        about |= {"threads": self.comm.size, "seed": self.options.seed}
         about |= {"max_passes": self.options.max_steps or METHODS[REFERENCE].options.steps, "cores": self.result.machine["cores"]}
         run = run_peer(name, self.plan.peer_python, folder, about, self.plan.peer_limit, self.session.signals)
         if isinstance(run, PeerRun) and quality is None:
             try:
-                objective = objective_of(model) if PEERS[name].loss else ""
+                objective = objective_of(model) if PEERS[name].losses else ""
                 quality = Quality(*problem.judge(folder), run.model_bytes / 1e6, objective, run.rows_per_second or math.nan)
             except (ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile) as error:
                 return f"what it gave is of no use: {error}", None
@@ -231,7 +232,9 @@ def cpu_name() -> str:
 
 def methods_of(plan: OvrOptions, options: Any) -> list[str]:
     """The methods to train. Raises ConfigError."""
-    return choose_methods(plan.methods or tuple(name for name in DEFAULT_METHODS if name in METHODS), options)
+    loss = options.loss or losses_of("l2")[0]
+    usual = tuple(name for name in DEFAULT_METHODS if name in METHODS and loss in METHODS[name].losses)
+    return choose_methods(plan.methods or usual, options)
 
 
 def first_with(penalty: str, methods: Sequence[str]) -> str:
@@ -247,10 +250,12 @@ def choose_trainers(plan: OvrOptions, options: Any) -> tuple[list[str], list[str
             raise ConfigError(f"--{flag_of(kind.tolerance)} {value} has no effect: the tolerances are those of --tol")
     methods = methods_of(plan, options)
     peers = choose_peers(plan.peers, methods, {METHODS[name].penalty: loss_of(METHODS[name], options) for name in methods})
-    for peer in (PEERS[name] for name in peers):
-        method = METHODS[first_with(peer.penalty, methods)]
-        if loss_of(method, options) != (peer.loss or loss_of(method, options)) or options.positive_weight not in ("1", "1.0"):
-            raise ConfigError(f"the other trainers minimise the {peer.loss} loss, all rows of weight 1; add --peer none")
+    for name in peers:
+        minimised, loss = PEERS[name].losses, loss_of(METHODS[first_with(PEERS[name].penalty, methods)], options)
+        if minimised and loss not in minimised:
+            raise ConfigError(f"--peer {name}: it minimises the loss {' or '.join(minimised)}, not {loss}; choose others, or none")
+        if options.positive_weight not in ("1", "1.0"):
+            raise ConfigError(f"--positive-weight {options.positive_weight}: in {name} all rows have weight 1; add --peer none")
     return methods, peers
 
 

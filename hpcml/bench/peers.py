@@ -76,10 +76,10 @@ def choose_peers(wanted: tuple[str, ...], methods: Sequence[str], losses: Mappin
     known = [(name, peer) for name, peer in PEERS.items() if peer.penalty in penalties]
     losses = dict(losses)
     for penalty in penalties:
-        offered = [peer.loss for _, peer in known if peer.penalty == penalty and peer.loss]
+        offered = [loss for _, peer in known if peer.penalty == penalty for loss in peer.losses]
         if offered and losses.get(penalty) not in offered:
             losses[penalty] = offered[0]
-    usual = [name for name, peer in known if peer.loss in ("", losses[peer.penalty])]
+    usual = [name for name, peer in known if not peer.losses or losses[peer.penalty] in peer.losses]
     return [] if NO_PEERS in wanted else list(dict.fromkeys(wanted)) or usual
 
 
@@ -167,7 +167,8 @@ class PeerProblem:
             W = weights[begin:end].toarray().astype(np.float64)
             signs = 2.0 * Y[:, self.trained[begin:end]].toarray() - 1.0
             margins = signs * (self.X @ W.T)
-            losses = np.logaddexp(0.0, -margins) if self.loss == "logistic" else np.maximum(0.0, 1.0 - margins)
+            short = np.maximum(0.0, 1.0 - margins)
+            losses = {"hinge": short, "squared-hinge": short**2}.get(self.loss, np.logaddexp(0.0, -margins))
             if self.l1 is not None:
                 W = W[:, :-1]  # the intercept is not regularised
                 total += float(self.l1) * np.abs(W).sum()

@@ -31,6 +31,7 @@ MOST_BITS = 26  # of Vowpal Wabbit's table of weights, 16 bytes each
 INTERCEPT_SCALING = 100.0  # LIBLINEAR regularises the intercept, by this much less
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 BEST = 5  # labels of a test row, of trainers that do not score them all
+HINGES = {"hinge": "L2R_L1LOSS_SVC_DUAL", "squared-hinge": "L2R_L2LOSS_SVC_DUAL"}  # LIBLINEAR's solvers of both
 
 
 class ProgramInput(NamedTuple):
@@ -40,6 +41,7 @@ class ProgramInput(NamedTuple):
     Y: sp.csr_matrix  # float32, ones
     X_test: sp.csr_matrix
     C: float
+    loss: str  # ℓ
     tolerance: float
     max_passes: int
     threads: int
@@ -74,7 +76,7 @@ class Peer(NamedTuple):
     train: Callable[[ProgramInput], PeerModel]
     about: str
     timed: str
-    loss: str = "hinge"  # "" of one that minimises something of its own, whatever the methods beside it do
+    losses: tuple[str, ...] = ("hinge",)  # () of one that minimises something of its own, whatever the methods beside it do
     penalty: str = "l2"  # of the methods that it is compared with
 
 
@@ -93,7 +95,7 @@ def napkinxc(problem: ProgramInput) -> PeerModel:
 
     solver = {"liblinear_c": problem.C, "liblinear_eps": problem.tolerance, "liblinear_max_iter": problem.max_passes}
     options = {"weights_threshold": 0, "bias": 0, "norm": False, "threads": problem.threads, "seed": problem.seed}
-    model = BR(str(problem.folder / "model"), liblinear_solver="L2R_L1LOSS_SVC_DUAL", **solver, **options)
+    model = BR(str(problem.folder / "model"), liblinear_solver=HINGES[problem.loss], **solver, **options)
     labels = [row.tolist() for row in np.split(problem.Y.indices, problem.Y.indptr[1:-1])]
     _, cost = timed(lambda: model.fit(problem.X, labels))
     weights = read_napkinxc((problem.folder / "model" / "weights.bin").read_bytes(), problem.X.shape[1])
@@ -128,7 +130,7 @@ def pecos(problem: ProgramInput) -> PeerModel:
     bound = float(np.float32(problem.C))  # its α is float32 and must be able to equal C, or it never stops
     options = MLModel.TrainParams(
         threshold=float(np.finfo(np.float32).tiny),  # 0 would store every zero
-        solver_type="L2R_L1LOSS_SVC_DUAL",
+        solver_type=HINGES[problem.loss],
         Cp=bound,
         Cn=bound,
         max_iter=problem.max_passes,
@@ -212,21 +214,36 @@ def _rows(matrix: sp.csr_matrix) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def l1(problem: ProgramInput) -> PeerModel:
     """LIBLINEAR's ‖w‖₁ + C Σ logistic in one thread; the rows' last feature is the constant one."""
-    return _logistic(problem, problem.X[:, :-1], penalty="l1", intercept_scaling=INTERCEPT_SCALING)
+    from sklearn.linear_model import LogisticRegression
+
+    options = {"solver": "liblinear", "penalty": "l1", "intercept_scaling": INTERCEPT_SCALING}
+    return _liblinear(problem, problem.X[:, :-1], LogisticRegression(**options, **_settings(problem)))
 
 
 def logistic(problem: ProgramInput) -> PeerModel:
     """LIBLINEAR's ½‖w‖² + C Σ logistic by dual coordinate descent (-s 7), in one thread."""
-    return _logistic(problem, problem.X, dual=True, fit_intercept=False)
-
-
-def _logistic(problem: ProgramInput, X: sp.csr_matrix, **given: Any) -> PeerModel:
-    """scikit-learn's LogisticRegression by LIBLINEAR; an intercept becomes the last weight."""
     from sklearn.linear_model import LogisticRegression
 
+    options = {"solver": "liblinear", "dual": True, "fit_intercept": False}
+    return _liblinear(problem, problem.X, LogisticRegression(**options, **_settings(problem)))
+
+
+def squared_hinge(problem: ProgramInput) -> PeerModel:
+    """LIBLINEAR's ½‖w‖² + C Σ (1 − z)₊² by dual coordinate descent (-s 1), in one thread."""
+    from sklearn.svm import LinearSVC
+
+    options = {"loss": "squared_hinge", "dual": True, "fit_intercept": False}
+    return _liblinear(problem, problem.X, LinearSVC(**options, **_settings(problem)))
+
+
+def _settings(problem: ProgramInput) -> dict[str, Any]:
+    """The arguments that scikit-learn's classifiers by LIBLINEAR have in common."""
+    return {"C": problem.C, "tol": problem.tolerance, "max_iter": problem.max_passes, "random_state": problem.seed}
+
+
+def _liblinear(problem: ProgramInput, X: sp.csr_matrix, solver: Any) -> PeerModel:
+    """A classifier of scikit-learn by LIBLINEAR; an intercept becomes the last weight."""
     X = X.astype(np.float64)
-    options = {"C": problem.C, "tol": problem.tolerance, "max_iter": problem.max_passes, "random_state": problem.seed}
-    solver = LogisticRegression(solver="liblinear", **options, **given)
     signs = 2.0 * problem.Y.toarray() - 1.0
 
     def fit() -> sp.csr_matrix:
@@ -250,9 +267,10 @@ _SKLEARN = ("scikit-learn", "sklearn.linear_model")
 _CHECKED = "training alone, which checks and copies the rows for every label"
 PEERS = {
     "napkinxc": Peer(
-        "napkinxc", "napkinxc.models", napkinxc, "binary relevance, as DiSMEC", "with copying the rows and writing the model"
+        *("napkinxc", "napkinxc.models", napkinxc, "binary relevance, as DiSMEC", "with copying the rows and writing the model"),
+        losses=tuple(HINGES),
     ),
-    "pecos": Peer("libpecos", "pecos.xmc.base", pecos, "one cluster of all labels", "training alone"),
+    "pecos": Peer("libpecos", "pecos.xmc.base", pecos, "one cluster of all labels", "training alone", losses=tuple(HINGES)),
     "vowpalwabbit": Peer(
         *("vowpalwabbit", "vowpalwabbit", vowpal),
         "one online pass in random order, one thread, at most 2^26 weights, not this objective",
@@ -262,15 +280,20 @@ PEERS = {
         *("omikuji", "omikuji", omikuji),
         "3 label trees (Parabel), no seed, not this objective; it leaves out weights below 0.1, and looks for the best labels only",
         "with reading the rows as text; rows/s: a row at a time from Python",
-        loss="",
+        losses=(),
     ),
     "liblinear-l1": Peer(
         *(*_SKLEARN, l1, "scikit-learn's LogisticRegression, the L1 penalty alone (λ₂ = 0), one thread", _CHECKED),
-        loss="logistic",
+        losses=("logistic",),
         penalty="elastic net",
     ),
     "liblinear-logistic": Peer(
-        *(*_SKLEARN, logistic, "scikit-learn's LogisticRegression, LIBLINEAR's solver -s 7, one thread", _CHECKED), loss="logistic"
+        *(*_SKLEARN, logistic, "scikit-learn's LogisticRegression, LIBLINEAR's solver -s 7, one thread", _CHECKED),
+        losses=("logistic",),
+    ),
+    "liblinear-squared-hinge": Peer(
+        *("scikit-learn", "sklearn.svm", squared_hinge, "scikit-learn's LinearSVC, LIBLINEAR's solver -s 1, one thread", _CHECKED),
+        losses=("squared-hinge",),
     ),
 }
 

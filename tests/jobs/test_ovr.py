@@ -36,7 +36,7 @@ def test_the_same_on_any_number_of_ranks(standing, data, tmp_path):
 
 
 def test_missing_trainers_are_left_out_on_two_ranks(mpirun, data, tmp_path):
-    peers = {name: peer for name, peer in PEERS.items() if (peer.penalty, peer.loss) == ("l2", "hinge")}
+    peers = {name: peer for name, peer in PEERS.items() if peer.penalty == "l2" and "hinge" in peer.losses}
     for peer in peers.values():
         package = tmp_path / "path" / peer.module.split(".")[0]
         package.mkdir(parents=True)

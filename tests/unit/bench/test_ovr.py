@@ -25,7 +25,7 @@ from hpcml.evaluation.top import PRECISION_AT
 from hpcml.log import Log
 from hpcml.model.linear import Model
 
-OF_L2 = {name: peer for name, peer in PEERS.items() if peer.penalty == "l2" and peer.loss in ("hinge", "")}
+OF_L2 = {name: peer for name, peer in PEERS.items() if peer.penalty == "l2" and ("hinge" in peer.losses or not peer.losses)}
 OPTIONS = shared(max_steps=200, loss="hinge", bias=False)
 PLAN = OvrOptions(("probe", "liblinear"), ("none",), (0.1, 0.001))
 FAKE = """
@@ -237,11 +237,12 @@ def test_every_peer_that_is_here_trains(data, tmp_path, name):
     if importlib.util.find_spec(PEERS[name].module.split(".")[0]) is None:
         pytest.skip(f"{name} is not installed")
     cases = {"liblinear-l1": ("elastic-net", shared(lam="0")), "liblinear-logistic": ("dual", shared(loss="logistic"))}
+    cases["liblinear-squared-hinge"] = ("dual", shared(loss="squared-hinge"))
     method, options = cases.get(name, ("liblinear", OPTIONS))
     result = run(data, tmp_path / "out", OvrOptions((method,), (name,), (1e-4,)), options)
     assert not result.skipped
     ours, theirs = result.lines
-    if PEERS[name].loss:
+    if PEERS[name].losses:
         assert 0 < theirs.average_precision <= 1
     else:
         assert np.isnan(theirs.average_precision) and 0.5 * ours.p3 < theirs.p3 <= 1 and theirs.rows_per_second > 0
@@ -290,7 +291,8 @@ def test_results_are_not_overwritten_without_force(data, tmp_path):
 def test_choices():
     losses = {"l2": "hinge", "elastic net": "logistic"}
     assert choose_peers((), ["dual"], losses) == list(OF_L2)
-    assert choose_peers((), ["dual"], {"l2": "squared-hinge"}) == list(OF_L2)  # who minimise something else, as is said then
+    assert choose_peers((), ["dual"], {"l2": "squared-hinge"}) == ["napkinxc", "pecos", "omikuji", "liblinear-squared-hinge"]
+    assert choose_peers((), ["dual"], {"l2": "huber"}) == list(OF_L2)  # who minimise something else, as is said then
     assert choose_peers((), ["dual"], {"l2": "logistic"}) == ["omikuji", "liblinear-logistic"]
     assert choose_peers((), ["elastic-net"], losses) == ["liblinear-l1"]
     assert choose_peers((), ["dual", "elastic-net"], losses) == [*OF_L2, "liblinear-l1"]
@@ -298,15 +300,16 @@ def test_choices():
     assert choose_peers(("none",), ["dual"], losses) == []
     with pytest.raises(ConfigError, match="--peer liblinear-l1: it is compared with elastic-net only; choose some with --method"):
         choose_peers(("liblinear-l1",), ["dual"], losses)
-    assert set(bench.methods_of(OvrOptions(), OPTIONS)) <= set(bench.DEFAULT_METHODS)
+    assert bench.methods_of(OvrOptions(), OPTIONS) == ["dual", "liblinear"]
+    assert bench.methods_of(OvrOptions(), shared(loss="squared-hinge")) == ["dual"]
     assert peers.NO_PEERS not in PEERS
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"loss": "squared-hinge"}, "the other trainers minimise the hinge loss, all rows of weight 1; add --peer none"),
-        ({"positive_weight": "balanced"}, "all rows of weight 1"),
+        ({"loss": "logistic"}, "--peer pecos: it minimises the loss hinge or squared-hinge, not logistic; choose others, or none"),
+        ({"positive_weight": "balanced"}, "--positive-weight balanced: in pecos all rows have weight 1; add --peer none"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(tmp_path, data, options, said):
@@ -342,5 +345,5 @@ def test_two_penalties_side_by_side(data, tmp_path):
 def test_without_l1_there_is_nothing_to_compare_with(data, tmp_path):
     result = run(data, tmp_path / "out", OvrOptions(("elastic-net",), (), (0.1,)), {"l1": "0"})
     assert result.skipped == {"liblinear-l1": "it needs --l1 above 0"}
-    with pytest.raises(ConfigError, match="the other trainers minimise the logistic loss"):
+    with pytest.raises(ConfigError, match="--peer liblinear-l1: it minimises the loss logistic, not squared"):
         run(data, tmp_path / "squared", OvrOptions(("elastic-net",), (), (0.1,)), {"loss": "squared"})
