@@ -74,7 +74,7 @@ def pack(indptr, indices, data, kept, to_indptr, to_indices, to_data):
 
 @njit
 def scores(indptr, indices, data, w, out, lanes, ahead):
-    """out[i lanes + l] = x_i · w_l, summed in float64, of all rows; `ahead` as in `kernels.lanes.epoch`."""
+    """out[i lanes + l] = x_i · w_l, summed in float64, of all rows; `ahead` as in an epoch."""
     n = indptr.size - 1
     z, rows = np.empty(TILE * lanes), np.arange(TILE)
     for tile in range(0, n, TILE):
