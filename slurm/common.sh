@@ -138,6 +138,7 @@ run() {  # run HPCML-ARGUMENTS...: on all ranks of the job. Signals to this scri
   watch_over "$pid" &
   watcher=$!
   trap 'SIGNALLED=yes; kill -USR1 '"$pid"' 2>/dev/null' USR1 TERM
+  [[ -z ${SIGNALLED:-} ]] || kill -USR1 "$pid" 2>/dev/null  # it came before this trap
   wait "$pid" || code=$?
   while kill -0 "$pid" 2>/dev/null; do  # a signal ended the wait, not the ranks
     code=0

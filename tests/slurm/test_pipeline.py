@@ -9,7 +9,7 @@ from functools import partial
 import h5py
 import pytest
 from support.make import document_lines
-from support.private_slurm import ROOT, hpcml, node_down, preempt, signal_script
+from support.private_slurm import ROOT, hpcml, node_down, preempt, signal_script, signal_script_until
 
 ONE = ("--nodes=1", "--ntasks-per-node=1")
 CONVERT = ("jsonl", "docs.jsonl", "-o", "docs.h5", "--test-share", "0.3", "--seed", "1")
@@ -68,9 +68,8 @@ def test_from_texts_to_answers(slurm, texts, local, tmp_path):
 
     job = submit("convert", *CONVERT, options=())
     slurm.until(job, lambda: "hpcml convert" in slurm.printed(job), "ranks")
-    signal_script(slurm, job)
+    signal_script_until(slurm, job, "interrupted, failure 1 of at most 3; queued again, to begin anew")
     assert slurm.end_of(job) == [0], slurm.printed(job)
-    assert "interrupted, failure 1 of at most 3; queued again, to begin anew" in slurm.printed(job)
     assert (tmp_path / "docs.h5").read_bytes() == (local / "docs.h5").read_bytes()
 
     job, run = submit("tune", *TUNE, options=("--nodes=2", "--ntasks-per-node=1", "--exclusive")), tmp_path / "run"

@@ -130,6 +130,12 @@ def signal_script(slurm, job):
     slurm.run("scancel", "--batch", "--signal=USR1", job)
 
 
+def signal_script_until(slurm, job, words):
+    """The same, again until the job's output has those words: srun drops a signal that comes before its ranks have started."""
+    command = ["scancel", "--batch", "--signal=USR1", job]
+    slurm.until(job, lambda: words in slurm.printed(job) or slurm.ask(command) is None, words, pause=0.5)
+
+
 def node_down(slurm, job):
     node = re.search(r"NodeList=(node\d)|NodeList=node\[\d-(?P<last>\d)", slurm.show(job).partition("ReqNodeList")[2])
     name = node[1] or f"node{node['last']}"
