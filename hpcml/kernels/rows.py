@@ -8,6 +8,7 @@ from hpcml.kernels import njit
 
 FOLDED = -1  # in `column_of`: a feature that only one training row has
 ABSENT = -2  # in `column_of`: a feature that no training row has
+FREQUENT = 4096  # first columns: so many weights of 16 labels stay in the second-level cache
 
 
 class Columns(NamedTuple):
@@ -46,15 +47,19 @@ def row_sizes(indptr, indices, data, rows, column_of, sizes, squares, folded):
 
 @njit
 def compact(indptr, indices, data, rows, columns, out_indptr, out_indices, out_data):
-    """Copy `rows` to where out_indptr[0] says; all FOLDED features of a row become one value."""
+    """Copy `rows` to where out_indptr[0] says; all FOLDED features of a row become one value.
+
+    The FREQUENT first columns come before the others.
+    """
     column_of, fold_column, fold_norm, bias_column = columns
     at = out_indptr[0]
     for i in range(rows.size):
-        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
-            column = column_of[np.uint64(indices[k])]
-            if column >= 0 and data[k] != 0.0:
-                out_indices[at], out_data[at] = column, data[k]
-                at += 1
+        for frequent in (True, False):
+            for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+                column = column_of[np.uint64(indices[k])]
+                if column >= 0 and (column < FREQUENT) == frequent and data[k] != 0.0:
+                    out_indices[at], out_data[at] = column, data[k]
+                    at += 1
         if fold_column[i] >= 0:
             out_indices[at], out_data[at] = fold_column[i], fold_norm[i]
             at += 1

@@ -31,7 +31,8 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.kernels.lanes.duals import support
-from hpcml.methods.dual.label import NO_POSITIVES, State, Training
+from hpcml.methods.dual.alone import VALUES_PER_ROW, Alone, warm_up
+from hpcml.methods.dual.label import CLOSE, NO_POSITIVES, State, Training
 from hpcml.methods.dual.lanes import DualPanel
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk
@@ -45,9 +46,6 @@ from hpcml.run.stop import Stop
 INNER = 0.6  # of the tolerance: what a pass over all rows, or those that are still looked at, must come to
 # REST = 0.25: the same gaps and passes; 1: gap 1.2 % on MeSH, 20 passes on generated rows.
 REST = 0.5  # of the tolerance: what the support vectors must come to before all rows are looked at
-# CLOSE = 0: 19 passes instead of 14 on generated rows, squared hinge; 0.1: 14 instead of 25 with the hinge, whose mean gap is then
-# 0.64 % instead of 0.12 %.
-CLOSE = 0.01  # of the tolerance: a gap, as a share of the objective, that is small enough whatever the gradients are
 # Generated rows, squared hinge: 14 passes; with FULL_PASSES = 2 19, for more labels need a second round, and 20 with 8; with
 # SUPPORT_PASSES = 1 18, and 23 with 4. FULL_PASSES = 2 and SUPPORT_PASSES = 1 have gaps of 2.1 % and 1.7 % on MeSH.
 SUPPORT_PASSES, FULL_PASSES = 2, 4  # in the first round: before each pass over all rows, and how many of these
@@ -68,12 +66,39 @@ class DualSolver(DualPanel, Solver):
         self.max_steps = options.step_limit
         self.max_gap = math.inf if options.max_gap is None else options.max_gap
         self.start: State | None = None  # the solution of the label that no row has
+        self.alone: Alone | None = None  # made when it is needed
         self.full = 0  # passes over all rows in this round
         self.support = 0  # passes over the support vectors since then
 
+    def warm_up(self) -> None:
+        """Compile the kernels for these types. Local."""
+        super().warm_up()
+        if self.most_alone > 0:
+            warm_up(self.risk.rows, self.norms)
+
+    @property
+    def most_alone(self) -> int:
+        """The rows that a label may have which is trained alone; 0: none is. Local."""
+        risk = self.risk
+        if risk.comm.size > 1 or self.cost_of.loss.entropic or self.options.precision != "single":
+            return 0
+        return risk.rows.data.size // VALUES_PER_ROW
+
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group. A turn is one pass over the active rows of a panel."""
+        """Collective over the group. A turn is one pass over the active rows of a panel, or one look
+        at all rows for labels that are trained alone.
+        """
+        rare = self.risk.rows.n_positive[self.labels[np.asarray(labels, np.int64)]] <= self.most_alone
+        yield from self._panels([label for label, alone in zip(labels, rare, strict=True) if not alone], stop)
+        if rare.any():
+            self.alone = self.alone or Alone(self)
+            some = [label for label, alone in zip(labels, rare, strict=True) if alone]
+            yield from self.alone.solve(some, self.labels, self.n_lanes, stop)
+
+    @mpi.collective
+    def _panels(self, labels: Sequence[int], stop: Stop) -> Turns:
+        """Collective over the group. Labels that share panels."""
         self.stop = stop
         waiting, between = deque(labels), dict[int, list[Training]]()  # labels that need another round, by its number
         if waiting and self.start is None:

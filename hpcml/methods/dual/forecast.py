@@ -249,8 +249,10 @@ class _Bench:
 
 class _Counted(DualSolver):
     """Counts what its panels do: values visited, those of rows that moved and of rows that have
-    a dual, rounds; and seconds.
+    a dual, rounds; and seconds. No label is trained alone.
     """
+
+    most_alone = 0
 
     def __init__(self, risk: Risk, labels: np.ndarray, options: DualOptions, timer: Timer) -> None:
         super().__init__(risk, labels, LANES, options)

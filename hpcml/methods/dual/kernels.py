@@ -22,7 +22,7 @@ def shuffle(rows, bounds, chunks, key):
     for c in range(chunks.size):
         chunks[c] = c
     for c in range(chunks.size - 1, 0, -1):
-        state, drawn = _draw(state, c + 1)
+        state, drawn = draw(state, c + 1)
         chunks[c], chunks[drawn] = chunks[drawn], chunks[c]
     place = 0
     for c in chunks:
@@ -30,13 +30,13 @@ def shuffle(rows, bounds, chunks, key):
         for i in range(size):
             rows[place + i] = bounds[c] + i
         for i in range(size - 1, 0, -1):
-            state, drawn = _draw(state, i + 1)
+            state, drawn = draw(state, i + 1)
             rows[place + i], rows[place + drawn] = rows[place + drawn], rows[place + i]
         place += size
 
 
 @njit
-def _draw(state, n):
+def draw(state, n):
     """The next state (splitmix64) and a number below n."""
     state += np.uint64(0x9E3779B97F4A7C15)
     z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

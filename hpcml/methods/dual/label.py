@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from hpcml.errors import NonFiniteError
+from hpcml.kernels.lanes import epoch
 from hpcml.methods.dual.options import BALANCED, DualOptions, parse_weight
-from hpcml.methods.linear.losses import DUAL_LOSSES
+from hpcml.methods.linear.losses import DUAL_LOSSES, DualLoss
 from hpcml.methods.linear.objective import Risk
 
 LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
 NO_POSITIVES = -1  # the label that no row has
+# CLOSE = 0: 19 passes instead of 14 on generated rows, squared hinge; 0.1: 14 instead of 25 with the hinge, whose mean gap is then
+# 0.64 % instead of 0.12 %.
+CLOSE = 0.01  # of the tolerance: a gap, as a share of the objective, that is small enough whatever the gradients are
 
 
 @dataclass(frozen=True)
@@ -95,3 +100,16 @@ class Costs:
                 "precision; scale the data, or choose another --lambda or --positive-weight"
             )
         return costs
+
+
+def rules_of(loss: DualLoss, costs: np.ndarray, ignored: Sequence[float], n_ranks: int, dtype: np.dtype) -> np.ndarray:
+    """The rules (N_RULES, lanes) of the hinges' kernels, by C of positive and of negative rows
+    (2, lanes) and the projected gradients that cause no step; no row is set aside.
+    """
+    rules = np.zeros((epoch.N_RULES, costs.shape[1]), dtype)
+    rules[epoch.TOP_POSITIVE : epoch.TOP_NEGATIVE + 1] = loss.top(costs, dtype)
+    rules[epoch.DIAGONAL_POSITIVE : epoch.DIAGONAL_NEGATIVE + 1] = loss.diagonal(costs)
+    rules[epoch.SIGMA] = n_ranks
+    rules[epoch.IGNORED, : len(ignored)] = ignored
+    rules[epoch.HIGHEST], rules[epoch.LOWEST] = math.inf, -math.inf
+    return rules

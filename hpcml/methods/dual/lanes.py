@@ -16,7 +16,7 @@ from hpcml.kernels.lanes import certify, combine, epoch
 from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual import kernels
 from hpcml.methods.dual.chunks import CHUNK_VALUES, AllRows, Chunk, StreamedRows, Wanted
-from hpcml.methods.dual.label import LIMITS, NO_POSITIVES, Costs, State, Training
+from hpcml.methods.dual.label import LIMITS, NO_POSITIVES, Costs, State, Training, rules_of
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
 from hpcml.run.stop import NEVER, Stop
@@ -52,6 +52,7 @@ class DualPanel:
         self.stop: Stop = NEVER  # of the labels that are being trained
         self.n_lanes = min(n_lanes, panel_widths(16, options.precision)[0])
         self.cost_of = Costs(risk, options)
+        self.ignored = IGNORED_SQUARED if self.cost_of.loss.squared else IGNORED  # of the tolerance
         rows = risk.rows
         self.norms = np.empty((rows.n_local, 2), risk.weight_type)
         if not risk.comm.size * rows.largest_step <= LIMITS[options.precision]:
@@ -161,13 +162,8 @@ class DualPanel:
         """Minimise with these C of positive and negative rows (2), lane by lane. Local."""
         self.costs = np.ones((2, self.width))
         self.costs[:, : len(costs)] = np.transpose(costs)
-        loss, rules = self.cost_of.loss, self.rules.reshape(epoch.N_RULES, self.width)
-        rules[epoch.TOP_POSITIVE : epoch.TOP_NEGATIVE + 1] = loss.top(self.costs, self.rules.dtype)
-        rules[epoch.DIAGONAL_POSITIVE : epoch.DIAGONAL_NEGATIVE + 1] = loss.diagonal(self.costs)
-        rules[epoch.SIGMA] = self.risk.comm.size
-        share = IGNORED_SQUARED if loss.squared else IGNORED
-        rules[epoch.IGNORED, : len(self.lanes)] = [0.0 if label.exact else share * label.tolerance for label in self.lanes]
-        self.keep_all()
+        ignored = [0.0 if label.exact else self.ignored * label.tolerance for label in self.lanes]
+        self.rules[:] = rules_of(self.cost_of.loss, self.costs, ignored, self.risk.comm.size, self.rules.dtype).reshape(-1)
 
     def keep_all(self) -> None:
         """Let no gradient be so far from a bound that its row is set aside. Local."""

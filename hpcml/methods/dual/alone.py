@@ -1,0 +1,267 @@
+"""Labels that few rows have, each trained alone on its working set; all rows are looked at for 16 of
+them at once.
+
+The positives of a rare label and the negatives near them are some hundreds of rows. In a panel each
+pass over all rows looks at them for 16 labels, most of whose rows are not support vectors. Here a
+label goes through turns, each together with 15 others that are as far:
+1. It is trained on its working set, which is its positive rows at first.
+2. Its weights give every row an upper bound of the score. Those of the frequent columns are added
+   in 16 lanes, whose weights stay in the second-level cache; those of rarer columns through an index
+   by column, and only where they are positive. The first turn has the rarer columns alone: that
+   finds the rows that share rare words with the positives.
+3. The first turns add the rows of the highest bounds to the working set. Later ones compute the
+   scores of all rows whose bound reaches the margin, in float64 and with the weights as they are
+   saved. All other rows have no loss, so these give the objective and the gap exactly. The rows that
+   the label lacks most are added, and those whose dual is 0 go, until the label is done.
+
+What a label goes through depends on the label, the rows and the seed. The intercept is not moved at
+the end, for a gap of at most ENOUGH is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hpcml import mpi, rng, slices
+from hpcml.data.compact import CompactRows
+from hpcml.data.shared_rows import shared_array
+from hpcml.kernels.lanes import WIDTHS, certify, epoch, look
+from hpcml.kernels.rows import FREQUENT
+from hpcml.methods.dual import alone_kernels as kernels
+from hpcml.methods.dual.label import CLOSE, rules_of
+from hpcml.methods.dual.rare import RareLabel, Seen, at_least_highest, finished, judge
+from hpcml.methods.linear.objective import aligned, panel_widths
+from hpcml.methods.linear.solver import Finished, Turns
+from hpcml.run.stop import Stop
+
+if TYPE_CHECKING:
+    from hpcml.methods.dual.lanes import DualPanel
+
+# Measured on rows made by `convert synthetic text`: 490,000 (41 million values) and 35,000 (3.6 million), labels of 2 to 70 rows.
+VALUES_PER_ROW = 1 << 20  # values of all rows for each row of a label that is trained alone; a third of it: no faster than a panel
+FIRST, MORE, EACH = 256, 512, 48  # rows that a turn adds: the first, later ones, and for each positive row; later ones double
+BOUNDS_ONLY = 2  # turns that go by bounds alone; 3: a look more and no fewer turns
+PASSES = (4, 3, 12)  # over the working set, at most, in the first turns
+SAMPLE = 2048  # rows, or more, by whose bounds the threshold of a turn is found
+INNER = 0.02  # of the tolerance, at least: what the working set must come to
+ENOUGH = 0.05  # of the tolerance: the gap, as a share of the objective, of a label that is done
+
+
+class Alone:
+    """Trains rare labels of hinge or squared hinge on rows that one rank has, in single precision.
+
+    Local throughout.
+    """
+
+    def __init__(self, panel: DualPanel) -> None:
+        """Takes of a panel what all labels have in common, and its room for scores. Raises
+        MemoryError.
+        """
+        self.risk, self.cost_of, self.norms, self.options = panel.risk, panel.cost_of, panel.norms, panel.options
+        self.ignored, self.inner = panel.ignored, max(2 * panel.ignored, INNER)  # of the tolerance
+        self.max_gap = math.inf if self.options.max_gap is None else self.options.max_gap
+        self.enough = min(self.max_gap, ENOUGH * self.options.dual_tol)
+        rows, (n, d) = self.risk.rows, (self.risk.rows.n_local, self.risk.rows.n_columns)
+        self.csr = rows.indptr, rows.indices, rows.data
+        self.n_frequent = min(FREQUENT, d - rows.bias)
+        self.ends = np.empty(n, np.int64)
+        kernels.frequent_ends(rows.indptr, rows.indices, self.n_frequent, self.ends)
+        self.index = self._index(np.concatenate([[0], np.cumsum(rows.counts[self.n_frequent : d - rows.bias], dtype=np.int64)]))
+        self.any_sign = any((rows.data[rows.indptr[some.start] : rows.indptr[some.stop]] < 0).any() for some in self._slices())
+        self.longest = int(np.diff(rows.indptr).max())
+        self.room = np.zeros(d, np.float32), np.zeros(d), np.zeros(n, np.float32), *np.zeros((2, n), np.uint16)
+        self.columns, self.seen = np.empty(d, np.int32), Seen.room(n)
+        self.width, self.counts = 1, np.zeros(WIDTHS[-1], np.int64)
+        self.frequent = aligned(self.n_frequent * WIDTHS[-1], np.float32)  # weights of frequent columns
+        self.bounds, self.found = np.split(panel.scores.view(np.float32), 2)[0], np.split(panel.scores.view(np.int32), 2)[1]
+
+    def _index(self, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The rows and values of the columns that are not frequent, column by column."""
+        room = partial(shared_array, mpi.self_comm()) if self.risk.rows.mapped else np.empty  # in files, as the rows are
+        index = indptr, room(int(indptr[-1]), np.int32), room(int(indptr[-1]), np.float32)
+        kernels.fill_index(self.csr, self.ends, self.n_frequent, indptr[:-1].copy(), *index[1:])
+        return index
+
+    def _slices(self) -> Iterator[slice]:
+        return slices.row_slices(self.risk.rows.n_local, self.risk.rows.data.size)
+
+    def solve(self, labels: Sequence[int], numbers: np.ndarray, n_lanes: int, stop: Stop) -> Turns:
+        """Train labels, places among the `numbers` in the data of all labels of the run. A turn
+        looks at all rows once. Raises Stopped, NonFiniteError.
+        """
+        waiting, between = deque(labels), dict[int, list[RareLabel]]()  # these by their turn
+        while waiting or between:
+            turn = max(between, key=lambda turn: len(between[turn]), default=0)
+            if waiting and len(between.get(turn, ())) < n_lanes:
+                turn, places = 0, [waiting.popleft() for _ in range(min(n_lanes, len(waiting)))]
+                lanes = [RareLabel(place, int(numbers[place]), self.options.dual_tol) for place in places]
+            else:
+                found = between.pop(turn)
+                lanes = found[:n_lanes]
+                if found[n_lanes:]:
+                    between[turn] = found[n_lanes:]
+            done, others = self._turn(lanes, turn, stop)
+            if others:
+                between.setdefault(turn + 1, []).extend(others)
+            yield done
+
+    def _turn(self, lanes: list[RareLabel], turn: int, stop: Stop) -> tuple[list[Finished], list[RareLabel]]:
+        """Train the labels, look at all rows, and judge. Those that are done, and those that are
+        not.
+        """
+        with self.risk.profile("compute"):
+            squares, thresholds = self._fit(lanes, turn, stop)
+            by_bounds = self._find(lanes, turn, thresholds)
+        done, others, n = list[Finished](), list[RareLabel](), self.risk.rows.n_local
+        with self.risk.profile("finish"):
+            for lane, label in stop.slices(enumerate(lanes)):
+                found = self.found[lane * n : lane * n + int(self.counts[lane])]
+                if by_bounds[lane]:
+                    bounds = self.bounds[found * np.int64(self.width) + lane]
+                    found = found[at_least_highest(bounds, self._room_for(label, turn))]
+                    self._take(label, self._seen(label, found), found)
+                    others.append(label)
+                elif (one := self._judge(label, found, squares[lane], turn)) is not None:
+                    done.append(one)
+                else:
+                    others.append(label)
+        return done, others
+
+    def _fit(self, lanes: list[RareLabel], turn: int, stop: Stop) -> tuple[np.ndarray, np.ndarray]:
+        """Train each label on its working set and begin the bounds of its lane. Σ w² (two each:
+        before rounding, and after), and the thresholds that bounds reach where a score may reach the margin.
+        """
+        w, bounds = self._begin(len(lanes))
+        n_passes = PASSES[turn] if turn < len(PASSES) else PASSES[-1] << turn
+        key = rng.bits(self.options.seed, "order of rows", np.array([turn]))[0]
+        squares, intercepts = np.zeros((len(lanes), 2)), np.zeros(len(lanes))
+        for lane, label in stop.slices(enumerate(lanes)):
+            positives = self.risk.rows.rows_of(label.number)
+            if turn == 0:
+                label.rows, label.alpha = positives.astype(np.int32), np.zeros(positives.size, np.float32)
+            steps = np.zeros((min(n_passes, self.options.step_limit - label.steps), 3))
+            state = label.rows, label.alpha, positives, label.columns, label.weights
+            rules, enough = self._rules(label)[0], self.inner * label.tolerance
+            n, label.weights = kernels.fit(
+                self.csr, self.norms, state, self.room, rules, enough, key, steps, self.columns, squares[lane]
+            )
+            label.columns = self.columns[: label.weights.size].copy()
+            for violation, n_active, moved in steps[:n].tolist():
+                label.record(violation, n_active, moved, stop.seconds)
+            weights = label.columns, label.weights
+            intercepts[lane] = kernels.begin_bounds(
+                self.index, weights, self.n_frequent, self.any_sign, (w, bounds), self.width, lane
+            )
+        rounding = self.longest * np.finfo(np.float32).eps * np.sqrt(squares[:, 1]) * self.risk.rows.max_norm
+        if turn > 0:
+            self._raise_bounds(w, bounds, stop)
+        return squares, -1 - rounding - 1e-6 - intercepts
+
+    def _raise_bounds(self, w: np.ndarray, bounds: np.ndarray, stop: Stop) -> None:
+        """Add what the weights of frequent columns give."""
+        rows, width = self.risk.rows, self.width
+        for some in stop.slices(self._slices()):
+            csr = rows.indptr[some.start : some.stop + 1], rows.indices, rows.data
+            look.raise_bounds(csr, self.ends[some], w, bounds[some.start * width : some.stop * width], width)
+
+    def _begin(self, n_lanes: int) -> tuple[np.ndarray, np.ndarray]:
+        """The weights of frequent columns, and the bounds, of so many labels: all 0."""
+        (self.width,) = panel_widths(n_lanes, "single")
+        w, bounds = self.frequent[: self.n_frequent * self.width], self.bounds[: self.risk.rows.n_local * self.width]
+        w[:], bounds[:] = 0.0, 0.0
+        return w, bounds
+
+    def _rules(self, label: RareLabel) -> tuple[np.ndarray, np.ndarray]:
+        """The rules of a panel of this label alone (flat), and C of its positive and negative rows
+        (2, 1).
+        """
+        costs = self.cost_of(label.number).reshape(2, 1)
+        ignored = 0.0 if label.exact else self.ignored * label.tolerance
+        return rules_of(self.cost_of.loss, costs, [ignored], 1, np.dtype(np.float32)).reshape(-1), costs
+
+    def _find(self, lanes: list[RareLabel], turn: int, margins: np.ndarray) -> np.ndarray:
+        """Find the rows whose bounds reach thresholds: `found`. Which labels (bool) have more rows
+        at the margin than a turn adds; their thresholds are higher.
+        """
+        n, width, by_bounds = self.risk.rows.n_local, self.width, np.zeros(len(lanes), np.bool_)
+        bounds, found = self.bounds[: n * width], self.found[: n * width].reshape(width, n)
+        thresholds = np.full(width, np.inf, np.float32)
+        thresholds[: len(lanes)] = margins
+        if turn < BOUNDS_ONLY:
+            sample = np.sort(bounds.reshape(n, width)[:: max(1, n // SAMPLE)], axis=0)
+            for lane, label in enumerate(lanes):
+                place = sample.shape[0] - 1 - 2 * self._room_for(label, turn) * sample.shape[0] // n
+                highest = sample[place, lane] if place >= 0 else -np.inf
+                least = thresholds[lane] if turn > 0 else np.finfo(np.float32).tiny  # at first most rows have a bound of 0
+                by_bounds[lane] = turn == 0 or highest > least
+                thresholds[lane] = max(highest, least)
+        look.rows_that_reach(bounds, thresholds, width, self.counts, found)
+        return by_bounds
+
+    def _room_for(self, label: RareLabel, turn: int) -> int:
+        """How many rows a turn adds to the working set at most."""
+        return ((FIRST if turn == 0 else MORE) + EACH * int(self.risk.rows.n_positive[label.number])) << max(0, turn - 1)
+
+    def _seen(self, label: RareLabel, found: np.ndarray) -> Seen:
+        """These rows and those of the working set; scores and norms are still to be written."""
+        state = label.rows, label.alpha, self.risk.rows.rows_of(label.number)
+        n = kernels.together(found, state, self.seen[:3])
+        return Seen(*(array[:n] for array in self.seen))
+
+    def _take(self, label: RareLabel, seen: Seen, added: np.ndarray) -> None:
+        """Let the working set be the rows that have a dual, the positives, and those that are
+        `added`.
+        """
+        kept = (seen.alpha != 0) | (seen.positive != 0)
+        kept[np.searchsorted(seen.rows, added)] = True
+        label.rows, label.alpha = seen.rows[kept], seen.alpha[kept]
+
+    def _judge(self, label: RareLabel, found: np.ndarray, squares: np.ndarray, turn: int) -> Finished | None:
+        """The label, if it is done, by the rows that may reach the margin; else it gets those that
+        it lacks. Raises NonFiniteError.
+        """
+        seen, risk = self._seen(label, found), self.risk
+        kernels.scores_of(self.csr, seen.rows, self.norms, (label.columns, label.weights), self.room[0], seen.z, seen.norms)
+        rules, costs = self._rules(label)
+        within = 0.0 if label.exact else -self.ignored * label.tolerance
+        judged = judge(seen, squares, self.cost_of.loss, rules, costs, within)
+        f, tolerance = risk.lam * judged.primal, label.tolerance
+        risk.check_finite(np.array([f]), "objective", np.array([label.number]))
+        converged = judged.violation <= tolerance or judged.gap <= CLOSE * tolerance
+        at_precision = label.exact and not label.moved
+        if (converged and judged.gap <= self.enough) or label.steps >= self.options.step_limit or at_precision:
+            constant = risk.rows.n_columns - 1 if risk.rows.bias else -1
+            return finished(label, f, judged, converged and judged.gap <= self.max_gap, risk.rows.n_global, constant)
+        if converged:
+            label.tolerance /= 2
+        label.exact, label.gap, label.moved = not label.moved, judged.gap, False
+        lacks, most = np.flatnonzero(judged.lacks), self._room_for(label, turn)
+        if lacks.size > most:
+            z = seen.z[lacks]
+            lacks = lacks[at_least_highest(np.where(seen.positive[lacks] != 0, -z, z), most)]
+        self._take(label, seen, seen.rows[lacks])
+        return None
+
+
+def warm_up(rows: CompactRows, norms: np.ndarray) -> None:
+    """Compile the kernels for the types of these rows. Local."""
+    csr, norms = (np.zeros(1, np.int64), rows.indices[:0], rows.data[:0]), norms[:0]
+    numbers, values, places, doubles = (np.zeros(0, kind) for kind in (np.int32, np.float32, np.int64, np.float64))
+    flags, rules, some = np.zeros(0, np.uint16), np.zeros(epoch.N_RULES, np.float32), rows.label_rows[:0]
+    label, room = (numbers, values, some, numbers, values), (values, doubles, values, flags, flags)
+    kernels.frequent_ends(csr[0], csr[1], 1, places)
+    kernels.fill_index(csr, places, 1, places, numbers, values)
+    kernels.fit(csr, norms, label, room, rules, 1.0, np.uint64(0), np.zeros((1, 3)), numbers, np.zeros(2))
+    kernels.begin_bounds((places, numbers, values), (numbers, values), 1, False, (values, values), 1, 0)
+    kernels.together(numbers, (numbers, values, some), (numbers, values, flags))
+    kernels.scores_of(csr, numbers, norms, (numbers, values), values, doubles, norms)
+    look.raise_bounds(csr, places, values, values, 1)
+    look.rows_that_reach(values, np.zeros(1, np.float32), 1, places, np.zeros((1, 0), np.int32))
+    tables = np.zeros(epoch.N_RULES, np.float32), np.zeros(2), np.zeros(1)
+    certify.hinge_certify((doubles, values), flags, norms, tables, flags, np.zeros(certify.N_SUMS), 1, 0.0)

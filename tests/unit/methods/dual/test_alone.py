@@ -1,0 +1,147 @@
+"""Rare labels that are trained alone: the objective, the certificate, and what a model may depend on."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from support.dual_problems import DATA, HINGES, WEIGHTS, asked, f_of, finish, minimum, of_label, risk_of, trainable
+
+from hpcml.kernels.rows import FREQUENT
+from hpcml.methods.dual import alone, dual
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, SparseWeightsOf
+
+
+@pytest.fixture(autouse=True)
+def all_alone(monkeypatch):
+    """Every label is trained alone, and turns add few rows."""
+    monkeypatch.setattr(dual, "VALUES_PER_ROW", 1e-9)
+    for name, value in {"FIRST": 4, "MORE": 6, "EACH": 1}.items():
+        monkeypatch.setattr(alone, name, value)
+
+
+def weights_of(done, risk):
+    """All weights of a label, the intercept last."""
+    assert isinstance(done.w, SparseWeightsOf)  # those of a panel are not
+    w = np.zeros(risk.rows.n_columns, np.float32)
+    w[done.w.columns] = done.w.values
+    if risk.rows.bias:
+        w[-1] = done.w.intercept
+    return w
+
+
+def texts(seed, signed=False, n_rows=300):
+    """Rows in more columns than are frequent, which occur in two rows or more; labels of few rows."""
+    rng, n_columns = np.random.default_rng(seed), FREQUENT + 1500
+    p = 1 / (10 + np.arange(n_columns))
+    X = np.zeros((n_rows, n_columns), np.float32)
+    for row in X:
+        chosen = rng.choice(n_columns, 80, replace=False, p=p / p.sum())
+        row[chosen] = rng.random(80) * (np.sign(rng.normal(size=80)) if signed else 1)
+    X[rng.integers(0, n_rows, (2, n_columns)), np.arange(n_columns)] = 0.5  # so that none is folded
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    Y = np.zeros((n_rows, 7), np.bool_)
+    for label, row in enumerate(Y.T):
+        row[rng.choice(n_rows, label + 1, replace=False)] = True
+    return sp.csr_matrix(X), Y
+
+
+@pytest.mark.parametrize("loss", HINGES)
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("bias", [False, True])
+def test_near_the_minimum_and_certified(name, loss, bias):
+    for weight in WEIGHTS:
+        options = asked(loss, bias=bias, positive_weight=weight, max_gap=1e-4)
+        risk = risk_of(*DATA[name](), options)
+        for label, done in finish(risk, options).items():
+            f = f_of(risk, options, label, weights_of(done, risk))
+            least, _ = minimum(risk, options, label)
+            assert done.f == pytest.approx(f, rel=1e-6)
+            assert done.status == CONVERGED and done.gap <= 1e-4
+            assert f * (1 - done.gap) <= least * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("loss", HINGES)
+@pytest.mark.parametrize("signed", [False, True])
+def test_rows_in_more_columns_than_are_frequent(loss, signed):
+    options = asked(loss, bias=True)
+    risk = risk_of(*texts(1, signed), options)
+    assert risk.rows.n_columns > FREQUENT + 1000
+    for label, done in finish(risk, options).items():
+        f = f_of(risk, options, label, weights_of(done, risk))
+        least, _ = minimum(risk, options, label)
+        assert done.f == pytest.approx(f, rel=1e-6) and done.gap <= alone.ENOUGH * options.dual_tol
+        assert f * (1 - done.gap) <= least * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("loss", HINGES)
+def test_same_bits_whatever_is_beside_a_label(loss):
+    options = asked(loss, bias=True)
+    risk = risk_of(*texts(2), options)
+    labels = trainable(risk)
+    together = finish(risk, options)
+    for widest, some in ((16, labels[::2]), (2, labels), (4, labels[::-1]), (1, labels[3:4])):
+        for label, done in finish(risk, options, some, widest).items():
+            np.testing.assert_array_equal(weights_of(done, risk), weights_of(together[label], risk))
+            assert (done.f, done.gap, done.steps) == (together[label].f, together[label].gap, together[label].steps)
+
+
+@pytest.mark.parametrize("loss", HINGES)
+def test_as_a_panel_finds_it(loss, monkeypatch):
+    options = asked(loss, bias=True, max_gap=1e-4)
+    risk = risk_of(*texts(3), options)
+    found = finish(risk, options)
+    monkeypatch.setattr(dual, "VALUES_PER_ROW", 1e9)
+    for label, done in finish(risk, options).items():
+        assert not isinstance(done.w, SparseWeightsOf)
+        assert found[label].f == pytest.approx(done.f, rel=2e-4)
+        np.testing.assert_allclose(weights_of(found[label], risk), done.w, atol=0.01)
+
+
+def test_weights_of_rows():
+    """A row of weight 3 is three rows."""
+    X, Y = texts(4, n_rows=120)
+    counts = np.random.default_rng(0).integers(1, 4, X.shape[0])
+    options = asked("squared-hinge", bias=True, max_gap=1e-5, lam="0.01")
+    copied, weighted = (
+        risk_of(X[np.repeat(np.arange(120), counts)], Y[np.repeat(np.arange(120), counts)], options),
+        risk_of(X, Y, options),
+    )
+    weighted.rows.weights = counts.astype(float)
+    weighted = type(weighted)(weighted.rows, options, weighted.profile)
+    of_copies = finish(copied, options)
+    for label, done in finish(weighted, options).items():
+        assert done.f == pytest.approx(of_copies[label].f, rel=1e-4)
+
+
+def test_gives_up_after_as_many_passes_as_allowed():
+    options = asked("hinge", bias=True, max_gap=1e-12, max_steps=9)
+    risk = risk_of(*texts(5), options)
+    for done in finish(risk, options).values():
+        assert done.status == STEP_LIMIT and done.steps == 9 and np.isfinite(done.f) and done.gap >= 0
+
+
+def test_gap_beyond_the_precision_of_numbers():
+    options = asked("squared-hinge", bias=True, max_gap=1e-15)
+    risk = risk_of(*texts(6), options)
+    for label, done in finish(risk, options).items():
+        assert done.status == STEP_LIMIT and done.gap < 1e-5
+        assert done.f == pytest.approx(minimum(risk, options, label)[0], rel=1e-4)
+
+
+def test_which_labels_are_trained_alone(monkeypatch):
+    options = asked("hinge", bias=True)
+    risk = risk_of(*texts(7), options)
+    monkeypatch.setattr(dual, "VALUES_PER_ROW", risk.rows.data.size / 3.5)
+    found = finish(risk, options)
+    assert {label for label, done in found.items() if isinstance(done.w, SparseWeightsOf)} == {0, 1, 2}
+    for other in (asked("logistic", bias=True), asked("hinge", bias=True, precision="double")):
+        risk = risk_of(*texts(7), other)
+        assert not any(isinstance(done.w, SparseWeightsOf) for done in finish(risk, other).values())
+
+
+def test_objective_by_hand():
+    """The signs and weights that the tests above go by."""
+    options = asked("hinge", positive_weight="3.5")
+    risk = risk_of(*texts(8), options)
+    sign, weight = of_label(risk, options, 4)
+    assert (sign > 0).sum() == 5 and weight == 3.5
+    assert f_of(risk, options, 4, np.zeros(risk.rows.n_columns)) == pytest.approx((3.5 * 5 + 295) / 300)
