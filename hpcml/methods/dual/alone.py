@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 # Measured on rows made by `convert synthetic text`: 490,000 (41 million values) and 35,000 (3.6 million), labels of 2 to 70 rows.
 VALUES_PER_ROW = 1 << 20  # values of all rows for each row of a label that is trained alone; a third of it: no faster than a panel
-FIRST, MORE, EACH = 256, 512, 48  # rows that a turn adds: the first, later ones, and for each positive row; later ones double
+FIRST, MORE, EACH = 512, 512, 48  # rows that a turn adds: the first, later ones, and for each positive row; later ones double
 BOUNDS_ONLY = 2  # turns that go by bounds alone; 3: a look more and no fewer turns
-PASSES = (4, 3, 12)  # over the working set, at most, in the first turns
+PASSES = (4, 4, 16)  # over the working set, at most, in the first turns
 SAMPLE = 2048  # rows, or more, by whose bounds the threshold of a turn is found
 INNER = 0.02  # of the tolerance, at least: what the working set must come to
 ENOUGH = 0.05  # of the tolerance: the gap, as a share of the objective, of a label that is done
