@@ -13,8 +13,8 @@ from hpcml.kernels.lanes.write import I64, by_width
 
 @by_width(of=1)
 def _raise_line(lanes, values, w, span, bounds, at):
-    """bounds[at + l] += Σ data[k] w[indices[k], l] over a span begin ≤ k < end of `values` (indices,
-    data).
+    """bounds[at + l] += Σ data[k] w[indices[k], l] over a span begin ≤ k < end of `values`
+    (indices, data).
     """
     parts, builder = score(lanes, values, span, w, 4), lanes.builder
     total = builder.fadd(builder.fadd(*parts[:2]), builder.fadd(*parts[2:]))

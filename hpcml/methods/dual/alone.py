@@ -1,18 +1,18 @@
-"""Labels that few rows have, each trained alone on its working set; all rows are looked at for 16 of
-them at once.
+"""Labels that few rows have, each trained alone on its working set; all rows are looked at for 16
+of them at once.
 
 The positives of a rare label and the negatives near them are some hundreds of rows. In a panel each
 pass over all rows looks at them for 16 labels, most of whose rows are not support vectors. Here a
 label goes through turns, each together with 15 others that are as far:
 1. It is trained on its working set, which is its positive rows at first.
 2. Its weights give every row an upper bound of the score. Those of the frequent columns are added
-   in 16 lanes, whose weights stay in the second-level cache; those of rarer columns through an index
-   by column, and only where they are positive. The first turn has the rarer columns alone: that
-   finds the rows that share rare words with the positives.
+   in 16 lanes, whose weights stay in the second-level cache; those of rarer columns through an
+   index by column, and only where they are positive. The first turn has the rarer columns alone:
+   that finds the rows that share rare words with the positives.
 3. The first turns add the rows of the highest bounds to the working set. Later ones compute the
    scores of all rows whose bound reaches the margin, in float64 and with the weights as they are
-   saved. All other rows have no loss, so these give the objective and the gap exactly. The rows that
-   the label lacks most are added, and those whose dual is 0 go, until the label is done.
+   saved. All other rows have no loss, so these give the objective and the gap exactly. The rows
+   that the label lacks most are added, and those whose dual is 0 go, until the label is done.
 
 What a label goes through depends on the label, the rows and the seed. The intercept is not moved at
 the end, for a gap of at most ENOUGH is asked for.
@@ -35,7 +35,7 @@ from hpcml.kernels.lanes import WIDTHS, certify, epoch, look
 from hpcml.kernels.rows import FREQUENT
 from hpcml.methods.dual import alone_kernels as kernels
 from hpcml.methods.dual.label import CLOSE, rules_of
-from hpcml.methods.dual.rare import RareLabel, Seen, at_least_highest, finished, judge
+from hpcml.methods.dual.rare import RareLabel, RowsSeen, at_least_highest, finished, judge
 from hpcml.methods.linear.objective import aligned, panel_widths
 from hpcml.methods.linear.solver import Finished, Turns
 from hpcml.run.stop import Stop
@@ -76,7 +76,7 @@ class Alone:
         self.any_sign = any((rows.data[rows.indptr[some.start] : rows.indptr[some.stop]] < 0).any() for some in self._slices())
         self.longest = int(np.diff(rows.indptr).max())
         self.room = np.zeros(d, np.float32), np.zeros(d), np.zeros(n, np.float32), *np.zeros((2, n), np.uint16)
-        self.columns, self.seen = np.empty(d, np.int32), Seen.room(n)
+        self.columns, self.seen = np.empty(d, np.int32), RowsSeen.room(n)
         self.width, self.counts = 1, np.zeros(WIDTHS[-1], np.int64)
         self.frequent = aligned(self.n_frequent * WIDTHS[-1], np.float32)  # weights of frequent columns
         self.bounds, self.found = np.split(panel.scores.view(np.float32), 2)[0], np.split(panel.scores.view(np.int32), 2)[1]
@@ -135,7 +135,8 @@ class Alone:
 
     def _fit(self, lanes: list[RareLabel], turn: int, stop: Stop) -> tuple[np.ndarray, np.ndarray]:
         """Train each label on its working set and begin the bounds of its lane. Σ w² (two each:
-        before rounding, and after), and the thresholds that bounds reach where a score may reach the margin.
+        before rounding, and after), and the thresholds that bounds reach where a score may reach
+        the margin.
         """
         w, bounds = self._begin(len(lanes))
         n_passes = PASSES[turn] if turn < len(PASSES) else PASSES[-1] << turn
@@ -208,13 +209,13 @@ class Alone:
         """How many rows a turn adds to the working set at most."""
         return ((FIRST if turn == 0 else MORE) + EACH * int(self.risk.rows.n_positive[label.number])) << max(0, turn - 1)
 
-    def _seen(self, label: RareLabel, found: np.ndarray) -> Seen:
+    def _seen(self, label: RareLabel, found: np.ndarray) -> RowsSeen:
         """These rows and those of the working set; scores and norms are still to be written."""
         state = label.rows, label.alpha, self.risk.rows.rows_of(label.number)
         n = kernels.together(found, state, self.seen[:3])
-        return Seen(*(array[:n] for array in self.seen))
+        return RowsSeen(*(array[:n] for array in self.seen))
 
-    def _take(self, label: RareLabel, seen: Seen, added: np.ndarray) -> None:
+    def _take(self, label: RareLabel, seen: RowsSeen, added: np.ndarray) -> None:
         """Let the working set be the rows that have a dual, the positives, and those that are
         `added`.
         """

@@ -32,8 +32,8 @@ def frequent_ends(indptr, indices, n_frequent, ends):
 
 @njit
 def fill_index(csr, ends, first, places, rows, values):
-    """Put the rows and values of every column c ≥ `first` from places[c − first] on, which moves on;
-    not those of the columns that have no place.
+    """Put the rows and values of every column c ≥ `first` from places[c − first] on, which moves
+    on; not those of the columns that have no place.
     """
     indptr, indices, data = csr
     for i in range(ends.size):
@@ -76,8 +76,8 @@ def _passes(csr, rows, norms, state, bits, rules, enough, key, steps):
     `steps` (n, 3) is full; how many passes that were.
 
     After a pass over all of them, and until the gradients of those that are left are small, the
-    rows are set aside whose gradients lie beyond those of the pass before. A pass writes its line of
-    `steps`: the range of its gradients, how many rows it looked at, and moved.
+    rows are set aside whose gradients lie beyond those of the pass before. A pass writes its line
+    of `steps`: the range of its gradients, how many rows it looked at, and moved.
     """
     active, some, whole = bits[1], np.empty_like(rows), True
     gradients, counts = np.zeros(2, rules.dtype), np.zeros(2, np.int64)
@@ -172,8 +172,8 @@ def _ask_row(csr, i):
 
 @njit
 def _take(v, w, columns, squares):
-    """The sums v in `columns`, rounded to the type of w; those that are not 0 are first then. v is 0
-    again.
+    """The sums v in `columns`, rounded to the type of w; those that are not 0 are first then. v is
+    0 again.
     """
     weights, kept, exact, rounded = np.empty(columns.size, w.dtype), 0, 0.0, 0.0
     for j in columns:
@@ -213,8 +213,8 @@ def begin_bounds(index, weights, n_frequent, any_sign, line, lanes, lane):
 
 @njit
 def together(found, label, seen):
-    """Put the rows that are `found`, or in the working set of `label` (rows, duals, positives), into
-    `seen` (rows, duals, positive): how many. All are ascending.
+    """Put the rows that are `found`, or in the working set of `label` (rows, duals, positives),
+    into `seen` (rows, duals, positive): how many. All are ascending.
     """
     (mine, alpha, positives), (rows, duals, positive) = label, seen
     a, b, c, n = 0, 0, 0, 0

@@ -86,8 +86,8 @@ class DualSolver(DualPanel, Solver):
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group. A turn is one pass over the active rows of a panel, or one look
-        at all rows for labels that are trained alone.
+        """Collective over the group. A turn is one pass over the active rows of a panel, or one
+        look at all rows for labels that are trained alone.
         """
         rare = self.risk.rows.n_positive[self.labels[np.asarray(labels, np.int64)]] <= self.most_alone
         yield from self._panels([label for label, alone in zip(labels, rare, strict=True) if not alone], stop)

@@ -12,8 +12,9 @@ def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int
     Per row its place, norm, weight, order and flags, its scores in float64, and duals: of the
     labels in a panel, where they begin, and of up to two panels' labels between two rounds; per
     column weights likewise, those of a label that is being written, up to 8 float64, and if other
-    ranks share the rows, the panel's weights before a pass. If none do, labels may be trained alone:
-    42 bytes a row, 16 a column, and an index of the values in rare columns, counted as half of all.
+    ranks share the rows, the panel's weights before a pass. If none do, labels may be trained
+    alone: 42 bytes a row, 16 a column, and an index of the values in rare columns, counted as half
+    of all.
     """
     copies = (2 if shards > 1 else 1) * n_lanes + 2
     row, column = 32 + (n_lanes + 2) * weight_bytes + 8 * n_lanes, 8 * min(n_lanes, HALF) + copies * weight_bytes

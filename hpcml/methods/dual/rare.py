@@ -25,7 +25,7 @@ class RareLabel(Training):
     weights: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
-class Seen(NamedTuple):
+class RowsSeen(NamedTuple):
     """Rows that a label is judged by, ascending: their duals, and which have the label; scores in
     float64 and lines of `norms` if these are known.
     """
@@ -37,13 +37,13 @@ class Seen(NamedTuple):
     norms: np.ndarray
 
     @classmethod
-    def room(cls, n: int) -> Seen:
+    def room(cls, n: int) -> RowsSeen:
         """Room for all n rows."""
         rows, alpha, positive = np.empty(n, np.int32), np.empty(n, np.float32), np.empty(n, np.uint16)
         return cls(rows, alpha, positive, np.empty(n), np.empty((n, 2), np.float32))
 
 
-class Judged(NamedTuple):
+class Verdict(NamedTuple):
     """The primal objective divided by λ, its gap as a share, the range of the projected gradients,
     and which of the rows (bool) the label lacks.
     """
@@ -54,7 +54,7 @@ class Judged(NamedTuple):
     lacks: np.ndarray
 
 
-def judge(seen: Seen, squares: np.ndarray, loss: DualLoss, rules: np.ndarray, costs: np.ndarray, within: float) -> Judged:
+def judge(seen: RowsSeen, squares: np.ndarray, loss: DualLoss, rules: np.ndarray, costs: np.ndarray, within: float) -> Verdict:
     """What the rows that were seen say of a label, if no other has a loss or a dual.
 
     `squares` are Σ w² before and after rounding, `rules` and `costs` those of a panel of one lane.
@@ -68,10 +68,10 @@ def judge(seen: Seen, squares: np.ndarray, loss: DualLoss, rules: np.ndarray, co
     penalty = loss.penalty(costs, sums[certify.ALPHA_SQUARED : certify.ALPHA_SQUARED + 2])
     bound = float((sums[certify.ALPHA] - 0.5 * squares[0] - penalty)[0])
     gap = max(0.0, primal - bound) / max(primal, 1e-300)
-    return Judged(primal, gap, float((sums[certify.MOST] - sums[certify.LEAST])[0]), (near != 0) & (seen.alpha == 0))
+    return Verdict(primal, gap, float((sums[certify.MOST] - sums[certify.LEAST])[0]), (near != 0) & (seen.alpha == 0))
 
 
-def finished(label: RareLabel, f: float, judged: Judged, converged: bool, n_rows: int, constant: int) -> Finished:
+def finished(label: RareLabel, f: float, judged: Verdict, converged: bool, n_rows: int, constant: int) -> Finished:
     """The label as it leaves; `constant` is the column of the intercept, or none that there is."""
     order = np.argsort(label.columns)
     columns, weights, intercept = label.columns[order], label.weights[order], 0.0
