@@ -1,4 +1,4 @@
-"""A label that is trained alone: its working set, the rows that it is judged by, and how it leaves."""
+"""A label that is trained alone: its working set, the rows that it is judged by, how it leaves."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def finished(label: RareLabel, f: float, judged: Verdict, converged: bool, n_row
 
 
 def at_least_highest(values: np.ndarray, n: int) -> np.ndarray:
-    """Which values (bool) are the `n` highest: more, where some are equal; all, if they are fewer."""
+    """Which values (bool) are the `n` highest; more where some are equal, all if they are fewer."""
     if values.size <= n:
         return np.ones(values.size, np.bool_)
     return values >= np.partition(values, values.size - n)[values.size - n]
