@@ -19,6 +19,7 @@ from typing import TypeVar
 import numpy as np
 
 from hpcml.data.compact import CompactRows
+from hpcml.methods.dual.alone import VALUES_PER_ROW
 from hpcml.methods.dual.dual import FULL_PASSES, SUPPORT_PASSES, SWEEPS, DualSolver
 from hpcml.methods.dual.label import NO_POSITIVES, State, Training
 from hpcml.methods.dual.lanes import ORDER_BYTES
@@ -28,6 +29,7 @@ from hpcml.methods.dual.train import METHOD
 from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer, sent
 from hpcml.methods.linear import forecast as linear
 from hpcml.methods.linear.layout import LANES
+from hpcml.methods.linear.losses import DUAL_LOSSES
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import with_defaults
 from hpcml.methods.linear.solver import Finished
@@ -42,6 +44,7 @@ REPEATS = 6  # of a measurement, whose least counts: what another process does o
 OF_PATH = ("loss", "lam", "bias", "dual_tol", "max_gap", "positive_weight", "max_steps")  # options that change the number of passes
 STEEPEST = 0.5  # power of the number of rows by which a pilot's figures are carried over to all rows at most
 ASSUMED = "convert synthetic text, 100,000 rows, 2,000 labels"
+ALONE = 0.15, 0.5  # of a panel's time: a label that is trained alone, and what it takes more if as many rows have it as may
 # Of a panel: the share of the rows that have a label; over all rounds, in passes over the rows, values visited, those of rows that
 # moved, and those of rows that have a dual when weights are made anew; and rounds.
 TABLE = np.array(
@@ -139,12 +142,15 @@ class DualForecaster:
         slowest, passes, pace = 0.0, 0.0, self._pace(machine, work)
         if pilot:
             found.measured.append(f"panels of the pilot took {pace:.2f} of what the machine's constants say: so do all")
-        few = pilot is not None
+        few, alone, may_be = pilot is not None, False, layout.shards == 1 and not DUAL_LOSSES[options.loss or ""].entropic
+        most_alone = n // VALUES_PER_ROW if may_be else 0
         for number in range(layout.n_groups):
             shares = np.array([each.mean() for each in linear.panels(sizes, layout, number)]) / sizes.n_rows
             if not shares.size:
                 continue
-            counts, busy = work.at(shares, sizes.n_rows), cluster.ranks_per_node
+            positives, busy = shares * sizes.n_rows, cluster.ranks_per_node
+            counts = work.at(shares, sizes.n_rows) * _of_a_panel(positives, most_alone)[:, None]
+            alone |= bool((positives <= most_alone).any())
             rows, values = sizes.n_rows / layout.shards, n / layout.shards
             start = np.array([[START_PASSES, 0.0, 0.0, 0.0]])
             seconds = pace * _seconds(np.concatenate([counts, start]), rows, values, sizes.n_rows, sizes.n_columns, machine, busy)
@@ -152,6 +158,10 @@ class DualForecaster:
             if seconds >= slowest:
                 slowest, passes = seconds, float(counts[:, 0].sum())
         found.seconds["train"] = slowest
+        if alone:
+            found.assumed.append(
+                f"labels of at most {most_alone} rows, each trained alone: {ALONE[0]} of the time of a panel, and more"
+            )
         if few:  # waiting labels are trained as soon as they fill a panel
             arguments = (sizes.n_rows, sizes.n_columns, layout.n_lanes, layout.shards, layout.weight_bytes)
             found.own_bytes[linear.STATE] -= bytes_between_rounds(*arguments) // 2
@@ -171,6 +181,13 @@ class DualForecaster:
         if math.isnan(work.seconds):
             return 1.0
         return work.seconds / _seconds(work.table[:, 1:], work.n_rows, work.n_values, work.n_rows, work.n_columns, machine, 1)
+
+
+def _of_a_panel(positives: np.ndarray, most_alone: int) -> np.ndarray:
+    """The time of panels with so many rows a label, as a share of what a panel takes: less than 1 if
+    the labels are trained alone.
+    """
+    return np.where(positives <= most_alone, ALONE[0] + ALONE[1] * positives / max(1, most_alone), 1.0)
 
 
 def _seconds(counts: np.ndarray, rows: float, values: float, m: int, d: int, machine: Machine, busy: int) -> float:

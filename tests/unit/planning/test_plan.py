@@ -15,6 +15,7 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
+from hpcml.methods.dual import forecast as dual_forecast
 from hpcml.methods.dual.forecast import Work, _Bench
 from hpcml.methods.dual.memory import bytes_per_rank_dual
 from hpcml.methods.forecast import Cluster, Machine, NoForecast, Sizes, sent
@@ -117,6 +118,19 @@ def test_memory_is_what_the_methods_say():
     rest = bytes_per_rank(0, 1000, 500, 16, 4, 4)
     assert found.own_bytes["weights and state of labels, at most"] == rest
     assert found.own_bytes["rows"] == bytes_per_rank(21_000, 1000, 500, 16, 4, 4) - rest + 8 * 320 // 4
+
+
+def test_labels_trained_alone_take_less(monkeypatch):
+    """With 10 rows of 100 that such a label may have: 0.15 + 0.5 / 10 of a panel's time."""
+
+    def panel():
+        one, two = (forecast("dual", sizes(n_positive=(10,) * n)) for n in (16, 32))
+        return two.seconds["train"] - one.seconds["train"], any("trained alone" in each for each in two.assumed)
+
+    of_panel, said = panel()
+    monkeypatch.setattr(dual_forecast, "VALUES_PER_ROW", (sizes().n_values + sizes().n_rows) // 100)
+    alone, said_so = panel()
+    assert alone == pytest.approx(0.2 * of_panel) and said_so and not said
 
 
 def test_seconds_of_dual_by_hand():
