@@ -114,10 +114,11 @@ class CrossFits:
 class CrossRun(Job):
     """A round over all ranks: what each has done goes into the records. Making one is local."""
 
-    def __init__(self, comm: mpi.Comm, records: Records, known: np.ndarray) -> None:
-        """`known` (n_labels) are done already."""
-        self.comm, self.records = comm, records
+    def __init__(self, comm: mpi.Comm, records: Records, known: np.ndarray, shares: np.ndarray) -> None:
+        """`known` (n_labels) are done already; `shares` of the work that labels are."""
+        self.comm, self.records, self.shares = comm, records, shares
         self.done = known & (comm.rank == 0)
+        self.share_done = float(shares[self.done].sum())
 
     @property
     def n_done(self) -> float:
@@ -134,6 +135,7 @@ class CrossRun(Job):
             for label in finished:
                 self.records.write(label.place, label.scores, label.summaries)
                 self.done[label.place] = True
+                self.share_done += float(self.shares[label.place])
 
     @mpi.collective
     def save(self) -> None:
