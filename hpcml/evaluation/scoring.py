@@ -144,13 +144,13 @@ class Scorer:
         return out / self.divisors(rows) if self.model.normalised else out
 
     def _pairs_of(self, labels: np.ndarray, blocks: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The labels of each block that some of `labels` are in, and where these stand."""
+        """Which of each block's labels are among `labels`, and where they stand there."""
         order = np.argsort(labels, kind="stable")
         for begin, end in blocks:
             own = self.labels[begin:end]
             some = order[slice(*np.searchsorted(labels[order], own[[0, -1]] + [0, 1]))] if own.size else order[:0]
             if some.size:
-                yield own, some
+                yield np.unique(labels[some]), some
 
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
         """Raise NonFiniteError if scores[i], of label labels[i], is not a finite number."""

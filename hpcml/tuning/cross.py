@@ -14,7 +14,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.errors import NonFiniteError
-from hpcml.evaluation.decision import Summary, summarise
+from hpcml.evaluation.decision import Summary, even_places, summarise
 from hpcml.evaluation.ranking import auc, average_precision
 from hpcml.methods.linear.settings import SettingsFitter
 from hpcml.run.driver import Job
@@ -107,7 +107,7 @@ class CrossFits:
         positives = self.place[self.rows.rows_of(number)]
         if not np.isfinite(scores).all():
             raise NonFiniteError(f"the scores of label number {number} are not finite; scale the data or choose another --lambda")
-        summaries = [summarise(of_setting, positives) for of_setting in scores]
+        summaries = [summarise(of_setting, positives, even_places(self.labels.size)) for of_setting in scores]
         return Crossed(place, [self.measure(summary) for summary in summaries], summaries)
 
 
