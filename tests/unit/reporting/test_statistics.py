@@ -60,7 +60,7 @@ def test_very_many_labels_have_nearly_the_intervals_of_their_resamples(monkeypat
             assert one.value == other.value
             if not np.isnan(other.low):
                 width = other.high - other.low
-                assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=0.08 * width)
+                assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=0.15 * width)  # few labels have most pairs
 
 
 def test_differences_are_paired():
