@@ -25,8 +25,9 @@ from hpcml.model.linear import Model
 from hpcml.run.folder import CONFIG
 from hpcml.run.session import Session, Target
 
-# Seconds of labels with 1, 10, 109, 239 and 10,297 positive rows of 34,914 (convert synthetic text): 0.043, 0.14, 0.95, 1.5, 25.
-GROWTH, FEW = 0.8, 3  # power by which the cost of a label grows; so many positive rows cost what a label without any would
+# Seconds of labels with 1, 10, 109, 239 and 10,297 positive rows of 34,914 (convert synthetic text): 0.043, 0.14, 0.95, 1.5, 25
+# with λ₁ = 0.01N/m; 0.008, 0.08, 0.7, 1.0, 18 with 0.1N/m.
+GROWTH, FEW = 0.8, 1  # power by which the cost of a label grows; so many positive rows cost what a label without any would
 PATH = ("run", "l1", "features", "share", "f", "gap", "seconds")  # features: weights that are not 0, a label; f: its mean
 
 
