@@ -124,7 +124,7 @@ class Progress:
         """`total` None: the end is not known."""
         self.log, self.what, self.total, self.every = log, what, total, every
         self.begin = self.last = time.monotonic()
-        self.first: int | None = None  # done when the first report came: what was taken up again, or nearly nothing
+        self.first: float | None = None  # the share done when the first report came: what was taken up again, or nearly nothing
         self.bar = None
         if log.rank == 0 and sys.stderr.isatty() and not (log.quiet or log.to_logger):
             from rich.console import Console
@@ -140,24 +140,28 @@ class Progress:
             self.bar.start()
             self.task = self.bar.add_task(visible(what), total=total, note="")
 
-    def update(self, done: int, note: str = "") -> None:
-        """Show that `done` of the total are finished."""
+    def update(self, done: int, note: str = "", share: float | None = None) -> None:
+        """Show that `done` of the total are finished: that `share` of the work, where each of them
+        costs something else.
+        """
         if self.log.rank != 0:
             return
+        if share is None and self.total:
+            share = done / self.total
         if self.first is None:
-            self.begin, self.first = (time.monotonic(), done) if done else (self.begin, 0)
+            self.begin, self.first = (time.monotonic(), share or 0.0) if done else (self.begin, 0.0)
         if self.bar is not None:
-            self.bar.update(self.task, completed=done, note=visible(f"{note}{self._left(done)}"))
+            self.bar.update(self.task, completed=done, note=visible(f"{note}{self._left(share)}"))
         elif time.monotonic() - self.last >= self.every:
             self.last = time.monotonic()
             of = "" if self.total is None else f" of {self.total}"
-            self.log(f"{self.what}: {done}{of} {note}".rstrip() + self._left(done))
+            self.log(f"{self.what}: {done}{of} {note}".rstrip() + self._left(share))
 
-    def _left(self, done: int) -> str:
+    def _left(self, share: float | None) -> str:
         """How long the rest takes at the mean speed so far; "" where that is not known."""
-        if self.total is None or self.first is None or not self.first < done < self.total:
+        if share is None or self.first is None or not self.first < share < 1:
             return ""
-        seconds = (time.monotonic() - self.begin) / (done - self.first) * (self.total - done)
+        seconds = (time.monotonic() - self.begin) / (share - self.first) * (1 - share)
         return f", about {duration(seconds)} left"
 
     def close(self) -> None:

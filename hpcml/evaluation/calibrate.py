@@ -69,7 +69,7 @@ def calibrate(
         if log is not None:
             rows = f"{plural(held_out.n_rows, 'row')} of split {split}"
             log(f"fitting the sigmoids of {plural(held_out.n_labels, 'label')} to {rows}")
-        decision = decide(summaries_of(held_out))
+        decision = decide(summaries_of(held_out, Log(comm.rank, quiet=True) if log is None else log))
         sigmoids = np.tile(decision.rarest[1:], (model.n_labels, 1))
         sigmoids[held_out.numbers] = decision.sigmoids
         n_without = model.n_labels - int((held_out.n_positive() > 0).sum())

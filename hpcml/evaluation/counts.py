@@ -15,13 +15,16 @@ from hpcml.partition import offsets
 _SEARCH_RATIO = 16  # with so many times more scores than places, look the places up among the scores
 
 
+_NONE = np.zeros(0, dtype=np.int64)
+
+
 class Counts:
     """How many scores lie above and at each distinct score of some positives."""
 
     def __init__(self, positives: np.ndarray, threshold: float = 0.0) -> None:
         """`positives`: the scores of all positives on all ranks; predicted above `threshold`."""
         self.threshold = threshold
-        self.values, self.relevant = np.unique(positives, return_counts=True)
+        self.values, self.relevant = np.unique(positives, return_counts=True) if positives.size else (positives, _NONE)
         n = self.values.size
         # One buffer to reduce: scores above the value before and not above this one (n + 1), at it (n), and above the threshold.
         self.tally = np.zeros(2 * n + 2, dtype=np.int64)
@@ -29,7 +32,9 @@ class Counts:
 
     def add(self, scores: np.ndarray) -> None:
         """Count `scores` (1-d, ascending)."""
-        self.tally[-1] += scores.size - np.searchsorted(scores, self.threshold, "right")
+        self.tally[-1] += scores.size - scores.searchsorted(self.threshold, "right")
+        if not self.values.size:
+            return
         if scores.size < _SEARCH_RATIO * self.values.size:
             count_sorted(scores, self.values, self._above, self._equal)
             return

@@ -2,8 +2,8 @@
 
 A label's scores become a `Summary` of at most 4,032 bytes: how many positives and negatives lie
 from each of some places to the next. The places are the positives' scores, up to 64 of them, and 48
-at equal distances. `decide` looks at the summaries of all labels, since a rare label alone says too
-little:
+at equal distances; of more than 83,333 labels fewer, so that all together have 4,000,000. `decide`
+looks at the summaries of all labels, since a rare label alone says too little:
 
 - The threshold is (P t + τ t₀) / (P + τ): t is the best cut for F1 on the label's own scores, P its
   positives. t₀ is the threshold where the labels with about as many positives have the largest mean
@@ -47,6 +47,9 @@ WIDTH = 0.5  # of the labels around, in octaves of the number of positives
 # Some methods' scores lie elsewhere for each label. Where they do not, standardising gains less than this, by chance.
 MARGIN = 0.01  # of mean F1, by which standardised scores must be better to be preferred
 OWN_PLACES, EVEN_PLACES = 64, 48  # at scores of positives; at equal distances
+# Of a million labels, 48 places each would take 6 GB of every rank. Of 160 labels with 0.1 to 1.8 % positives of 3,000 rows, macro
+# F1 on other rows is 0.4068 with 48 places, 0.4069 with 8, and 0.4069 with 4; the mean Brier score 0.025912 with all of these.
+FEWEST, ALL_EVEN = 4, 4_000_000  # of the places at equal distances: of a label; of all labels together
 _GRID, _STARTS = 256, 256
 _SCORES, _COUNTS, _OFFSETS = ("value", "top"), ("positive", "negative", "equal"), ("positive_offset", "negative_offset")
 PLACE = np.dtype([(name, kind) for names, kind in ((_SCORES, "<f8"), (_COUNTS, "<i4"), (_OFFSETS, "<f4")) for name in names])
@@ -112,8 +115,10 @@ class Decision:
 class Tally:
     """The scores of a label's rows, counted part by part; then its summary."""
 
-    def __init__(self, positives: np.ndarray, low: float, high: float) -> None:
-        """`positives`: the label's scores; low, high: all scores' ends. Raises NonFiniteError."""
+    def __init__(self, positives: np.ndarray, low: float, high: float, even: int = EVEN_PLACES) -> None:
+        """`positives`: the label's scores; low, high: all scores' ends; `even`: places between
+        these. Raises NonFiniteError.
+        """
         low, high = float(low), float(high)
         if not math.isfinite(high - low):
             raise NonFiniteError(f"scores from {low:g} to {high:g}: expected finite numbers")
@@ -122,7 +127,7 @@ class Tally:
         if not self.exact:
             ascending = np.sort(np.asarray(positives, dtype=np.float64))
             own = ascending[np.rint(np.linspace(0, ascending.size - 1, OWN_PLACES)).astype(np.int64)]
-        self.values = np.unique(np.concatenate([own, np.linspace(low, high, EVEN_PLACES), [low, high]]) + 0.0)  # no −0
+        self.values = np.unique(np.concatenate([own, np.linspace(low, high, even), [low, high]]) + 0.0)  # no −0
         steps = low + np.arange(_STARTS) * ((high - low) / _STARTS)
         self._starts = np.maximum(np.searchsorted(self.values, steps, "right") - 1, 0)
         n = self.values.size
@@ -147,11 +152,16 @@ class Tally:
         return Summary(places)
 
 
-def summarise(scores: np.ndarray, positives: np.ndarray) -> Summary:
+def even_places(n_labels: int) -> int:
+    """How many places at equal distances each of so many labels has: 48, fewer of very many."""
+    return max(FEWEST, min(EVEN_PLACES, ALL_EVEN // max(1, n_labels)))
+
+
+def summarise(scores: np.ndarray, positives: np.ndarray, even: int = EVEN_PLACES) -> Summary:
     """A label's summary from all scores (n) and its positives' places. Raises NonFiniteError."""
     if not scores.size:
         raise DataError("no rows to summarise the scores of")
-    tally = Tally(scores[positives], float(scores.min()), float(scores.max()))
+    tally = Tally(scores[positives], float(scores.min()), float(scores.max()), even)
     tally.add(scores)
     return tally.summary()
 

@@ -21,7 +21,7 @@ from hpcml.data.labels import count_unused
 from hpcml.evaluation.comparable import BY_SCORE
 from hpcml.evaluation.judged import JudgedRows, Matched, ScoreTaker, ScoreWatcher, judge
 from hpcml.evaluation.probabilities import CalibrationLine, ProbabilityCounts
-from hpcml.evaluation.ranking import MEASURES
+from hpcml.evaluation.ranking import MEASURES, Ranking
 from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts, by_frequency, propensities, row_measures
 from hpcml.evaluation.seen import count_seen
 from hpcml.evaluation.top import PRECISION_AT, Best
@@ -109,14 +109,14 @@ def evaluate(
     takers += [] if calibrated is None else [calibrated]
     for watch in watches:
         watch.begin(judged)
-    n_predicted = np.zeros((2, n_labels), dtype=np.int64)
+    n_predicted, of_none = np.zeros((2, n_labels), dtype=np.int64), dict[int, list[float]]()
     with closing(Progress(log, "evaluating labels", n_labels)) as progress:
         for label, counts in judged.counts(pool, thresholds, takers, watches):
             ranking = counts.ranking(judged.n_rows)
             n_predicted[:, label] = ranking.n_predicted, ranking.n_hits
             result.n_positive[label] = ranking.n_positive
-            for name, measure in MEASURES.items():
-                result.values[name][label] = measure(ranking)
+            for name, value in zip(MEASURES, _measured(ranking, of_none), strict=True):
+                result.values[name][label] = value
             progress.update(label + 1)
     n_given, n_hits = n_predicted.sum(axis=1).tolist()  # each label has a threshold of its own
     ranking = pool.ranking(judged.n_rows * n_labels)
@@ -132,6 +132,15 @@ def evaluate(
     if by_row is not None:
         _measure_rows(judged, result, *by_row, n_predicted)
     return result
+
+
+def _measured(ranking: Ranking, of_none: dict[int, list[float]]) -> list[float]:
+    """MEASURES of a label; those of labels without positives, mostly the same, are remembered."""
+    if ranking.relevant.size:
+        return [measure(ranking) for measure in MEASURES.values()]
+    if ranking.n_predicted not in of_none:
+        of_none[ranking.n_predicted] = [measure(ranking) for measure in MEASURES.values()]
+    return of_none[ranking.n_predicted]
 
 
 def _begun(judged: JudgedRows, split: str) -> Evaluation:

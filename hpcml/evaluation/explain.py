@@ -118,14 +118,15 @@ def labels_to_show(model: Trained, wanted: Sequence[str]) -> np.ndarray:
 
 @mpi.collective
 def explain(
-    comm: mpi.Comm, model: Trained, dataset: DataFile | None, wanted: Sequence[str], top: int, every: bool
+    comm: mpi.Comm, model: Trained, dataset: DataFile | None, wanted: Sequence[str], top: int, every: bool | np.ndarray
 ) -> Explanation | None:
     """Collective over `comm`. The `top` features of the labels `wanted`; on rank 0, None elsewhere.
 
     Without names these are the labels of most training rows; with `every` all labels are looked at,
-    though people are shown a few. `dataset` is one with the model's features, for their names.
-    Raises ConfigError for a label that the model does not have, a classifier, or `top` below 1;
-    DataError for other features; NonFiniteError for weights that are no numbers.
+    or those with the numbers that it is, though people are shown a few. `dataset` is one with the
+    model's features, for their names. Raises ConfigError for a label that the model does not have,
+    a classifier, or `top` below 1; DataError for other features; NonFiniteError for weights that
+    are no numbers.
     """
     if top < 1:
         raise ConfigError(f"--top {top}: expected at least 1")
@@ -137,7 +138,8 @@ def explain(
         shown = labels_to_show(model, wanted)
         if dataset is not None:
             model.check_vocabulary(dataset)
-        labels = np.arange(model.n_labels) if every and not wanted else shown
+        labels = shown if wanted or every is False else np.arange(model.n_labels)
+        labels = every if isinstance(every, np.ndarray) else labels
         features = Features(model)
     begin, end = even_bounds(labels.size, comm.size)[comm.rank : comm.rank + 2].tolist()
     found: list[LabelWeights] = []

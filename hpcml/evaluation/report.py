@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from hpcml.files.table import table, write_table
 from hpcml.log import entitled, joined, plural
 
 HEADINGS = {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1", "brier": "Brier", "ece": "ECE"}
+TOGETHER = 4096  # labels whose lines of a file are made at a time
 ENOUGH = 3  # positives from which on a label can be among the best and worst: with 1 or 2, chance says which these are
 SMALL = frozenset({"brier", "ece"})  # measures that are small where labels are rare
 
@@ -128,22 +131,24 @@ def _label_table(e: Evaluation, title: str, chosen: np.ndarray, measures: list[s
 
 def write_csv(path: Path | str, evaluation: Evaluation) -> None:
     """One line per label; an undefined value is an empty cell. Local; raises DataError."""
-    e, titles = evaluation, evaluation.label_titles
-    named = {"number": e.labels.tolist(), "label": e.label_names, **({"title": titles} if titles else {})}
-    named["n_positive"] = e.n_positive.tolist()
-    values = ([_or_none(value) for value in column] for column in e.values.values())
-    write_table(path, [[*named, *e.values], *zip(*named.values(), *values, strict=True)])
+    e = evaluation
+    heading = [["number", "label", *(["title"] if e.label_titles else []), "n_positive", *e.values]]
+    write_table(path, chain(heading, chain.from_iterable(_lines_of(e))))
+
+
+def _lines_of(e: Evaluation) -> Iterator[list[tuple[object, ...]]]:
+    """What is written of each label, for some labels at a time: there may be a million."""
+    for begin in range(0, len(e.label_names), TOGETHER):
+        some = slice(begin, begin + TOGETHER)
+        named = [e.labels[some].tolist(), e.label_names[some], *([e.label_titles[some]] if e.label_titles else [])]
+        values = ([_or_none(value) for value in column[some]] for column in e.values.values())
+        yield list(zip(*named, e.n_positive[some].tolist(), *values, strict=True))
 
 
 def write_json(path: Path | str, evaluation: Evaluation) -> None:
     """Everything; an undefined value is null. Local; raises DataError."""
     e = evaluation
-    columns = [e.labels.tolist(), e.label_names, e.label_titles or [None] * len(e.labels), e.n_positive.tolist()]
-    labels = [
-        {"number": number, "label": name, **({} if title is None else {"title": title}), "n_positive": count}
-        | {m: _or_none(column[i]) for m, column in e.values.items()}
-        for i, (number, name, title, count) in enumerate(zip(*columns, strict=True))
-    ]
+    columns = ["number", "label", *(["title"] if e.label_titles else []), "n_positive", *e.values]
     content: dict[str, Any] = {
         "model": e.model,
         "data": e.data,
@@ -164,7 +169,8 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
     }
     if e.calibration:
         content["probabilities"] = {"from": e.probabilities, "by_positives": [asdict(line) for line in e.calibration]}
-    atomic.write_json(path, content | {"labels": labels})
+    labels = ([dict(zip(columns, line, strict=True)) for line in lines] for lines in _lines_of(e))
+    atomic.write_json_list(path, content, "labels", labels)
 
 
 def _of_rows(e: Evaluation) -> dict[str, Any]:

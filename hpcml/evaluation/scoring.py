@@ -14,6 +14,7 @@ from hpcml.kernels import scores as kernels
 from hpcml.kernels.top import keep_best, sort_best
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model, SparseRows, Trained
+from hpcml.partition import offsets
 
 WEIGHT_BYTES = 1 << 28  # the weights of a block of labels (d × B doubles, expanded), unless one label alone needs more
 SCORE_BYTES = 1 << 25  # the scores of a block of rows × labels
@@ -62,6 +63,14 @@ def warm_up_counts() -> None:
     sort_best(*sigmoids, nothing, np.empty((0, 1), dtype=np.int32))
 
 
+def sparse_rows(model: Model, labels: np.ndarray) -> SparseRows:
+    """The weights of some labels that are not 0, label after label."""
+    found = [model.row(label) for label in labels.tolist()]
+    columns = np.concatenate([np.zeros(0, "<i4"), *(columns for columns, _ in found)])
+    weights = np.concatenate([np.zeros(0, model.precision), *(weights for _, weights in found)])
+    return SparseRows(offsets([columns.size for columns, _ in found]), columns, weights)
+
+
 class Scorer:
     """The scores of some labels of a model on the rows of a shard."""
 
@@ -73,7 +82,7 @@ class Scorer:
         self.csr, self._first_row = (shard.indptr, shard.indices, data), shard.first_row
         self.tables, self._is_dense = (model.columns, model.factors), not (model.sparse or model.below)
         few = isinstance(model.W, SparseRows) and model.n_weights <= FEW * model.n_labels * model.n_columns
-        self._by_column = few and not model.below and model.combination is None
+        self._by_column = few and model.combination is None
         self.blocks = label_blocks(labels.size, model.n_features, MANY_LANES if self._by_column else MAX_LANES)
 
     def weights(self, begin: int, end: int) -> tuple[Any, np.ndarray]:
@@ -101,6 +110,8 @@ class Scorer:
     def _inverted(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The weights of some labels that are not 0, column by column. Local."""
         W = self.model.W
+        if self.model.below:
+            W, labels = sparse_rows(self.model, labels), np.arange(labels.size)
         assert isinstance(W, SparseRows)
         size = int((W.indptr[labels + 1] - W.indptr[labels]).sum())
         out = np.zeros(self.model.n_columns + 1, np.int64), np.empty(size, np.int32), np.empty(size, W.data.dtype)
@@ -144,13 +155,13 @@ class Scorer:
         return out / self.divisors(rows) if self.model.normalised else out
 
     def _pairs_of(self, labels: np.ndarray, blocks: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The labels of each block that some of `labels` are in, and where these stand."""
+        """Which of each block's labels are among `labels`, and where they stand there."""
         order = np.argsort(labels, kind="stable")
         for begin, end in blocks:
             own = self.labels[begin:end]
             some = order[slice(*np.searchsorted(labels[order], own[[0, -1]] + [0, 1]))] if own.size else order[:0]
             if some.size:
-                yield own, some
+                yield np.unique(labels[some]), some
 
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
         """Raise NonFiniteError if scores[i], of label labels[i], is not a finite number."""

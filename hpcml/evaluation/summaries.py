@@ -2,44 +2,56 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import NonFiniteError
-from hpcml.evaluation.decision import Summary, Tally, warm_up
+from hpcml.evaluation.decision import Summary, Tally, even_places, warm_up
 from hpcml.evaluation.judged import JudgedRows
+from hpcml.log import Log, Progress
 
 
 @mpi.collective
-def summaries_of(held_out: JudgedRows) -> list[Summary]:
+def summaries_of(held_out: JudgedRows, log: Log) -> list[Summary]:
     """Collective over the rows' ranks. Summaries of judged labels, by two passes over the scores.
 
     Raises NonFiniteError for a score that is not finite.
     """
-    comm, found = held_out.comm, []
+    comm, found, even = held_out.comm, [], even_places(held_out.n_labels)
     with mpi.node_first(comm):
         warm_up()
-    for begin, end in held_out.scorer.blocks:
-        ends = np.full((2, end - begin), -np.inf)  # −least, largest
-        with mpi.agreed(comm, "scoring rows"):
-            for _, scores in held_out.scores(begin, end):
-                np.maximum(ends, [-scores.min(axis=0), scores.max(axis=0)], out=ends)
-        mpi.allreduce_maxima(comm, ends)
-        endless = np.flatnonzero(~np.isfinite(ends.sum(axis=0)))
-        if endless.size:  # the same on all ranks
-            model, label = held_out.scorer.model, int(held_out.scorer.labels[begin + endless[0]])
-            raise NonFiniteError(f"{model.path}: a score of label {model.label_names[label]!r} is not finite; train it again")
-        first, last = np.searchsorted(held_out.labels, [begin, end])
-        positives = np.concatenate(mpi.allgather_arrays(comm, held_out.positives[first:last]))
-        lanes = np.concatenate(mpi.allgather_arrays(comm, held_out.labels[first:last])) - begin
-        with mpi.agreed(comm, "counting scores"):
-            tallies = [Tally(positives[lanes == lane], -ends[0, lane], ends[1, lane]) for lane in range(end - begin)]
-            for _, scores in held_out.scores(begin, end):
-                for tally, column in zip(tallies, np.ascontiguousarray(scores.T), strict=True):
-                    tally.add(column)
-        _sum(comm, tallies)
-        found += [tally.summary() for tally in tallies]
+    with closing(Progress(log, "looking at the scores of labels", held_out.n_labels)) as progress:
+        for begin, end in held_out.scorer.blocks:
+            found += _of_block(held_out, begin, end, even)
+            progress.update(end)
     return found
+
+
+@mpi.collective
+def _of_block(held_out: JudgedRows, begin: int, end: int, even: int) -> list[Summary]:
+    """Collective over the rows' ranks. The summaries of judged labels begin..end."""
+    comm = held_out.comm
+    ends = np.full((2, end - begin), -np.inf)  # −least, largest
+    with mpi.agreed(comm, "scoring rows"):
+        for _, scores in held_out.scores(begin, end):
+            np.maximum(ends, [-scores.min(axis=0), scores.max(axis=0)], out=ends)
+    mpi.allreduce_maxima(comm, ends)
+    endless = np.flatnonzero(~np.isfinite(ends.sum(axis=0)))
+    if endless.size:  # the same on all ranks
+        model, label = held_out.scorer.model, int(held_out.scorer.labels[begin + endless[0]])
+        raise NonFiniteError(f"{model.path}: a score of label {model.label_names[label]!r} is not finite; train it again")
+    first, last = np.searchsorted(held_out.labels, [begin, end])
+    positives = np.concatenate(mpi.allgather_arrays(comm, held_out.positives[first:last]))
+    lanes = np.concatenate(mpi.allgather_arrays(comm, held_out.labels[first:last])) - begin
+    with mpi.agreed(comm, "counting scores"):
+        tallies = [Tally(positives[lanes == lane], -ends[0, lane], ends[1, lane], even) for lane in range(end - begin)]
+        for _, scores in held_out.scores(begin, end):
+            for tally, column in zip(tallies, np.ascontiguousarray(scores.T), strict=True):
+                tally.add(column)
+    _sum(comm, tallies)
+    return [tally.summary() for tally in tallies]
 
 
 @mpi.collective

@@ -123,7 +123,7 @@ def find_thresholds(
     if log is not None:
         log(f"searching thresholds for {plural(held_out.n_labels, 'label')} on {plural(held_out.n_rows, 'row')} of split {split}")
     if search.method == "shrink":
-        return _shrunk(held_out)
+        return _shrunk(held_out, Log(comm.rank, quiet=True) if log is None else log)
     comparable, judged = held_out.comparable, held_out.numbers
     of_rows = InstanceSearch(held_out.to_compare()) if measure == "instance" else None
     best, own = _count(held_out, measure == "label") if of_rows is None else (of_rows.best(), None)
@@ -150,9 +150,9 @@ def find_thresholds(
 
 
 @mpi.collective
-def _shrunk(held_out: JudgedRows) -> Found:
+def _shrunk(held_out: JudgedRows, log: Log) -> Found:
     """Collective. `decision.decide`'s thresholds of judged labels; for others, of the rarest."""
-    decision, n_labels, judged = decide(summaries_of(held_out)), held_out.scorer.model.n_labels, held_out.numbers
+    decision, n_labels, judged = decide(summaries_of(held_out, log)), held_out.scorer.model.n_labels, held_out.numbers
     thresholds = np.full(n_labels, decision.rarest[0])
     thresholds[judged] = decision.thresholds
     before, after = (_f1(held_out, "label", np.nextafter(each, np.inf)) for each in (np.zeros(judged.size), decision.thresholds))

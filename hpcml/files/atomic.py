@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -81,17 +81,49 @@ def sync(path: Path) -> None:
 
 def write_json(path: Path | str, content: object) -> None:
     """Write indented JSON, whole or not at all. Local; raises DataError."""
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, text.encode(errors="backslashreplace"))  # half a surrogate pair becomes JSON's escape
+    write_whole(path, encoded(json_text(content) + "\n"))
+
+
+def json_text(content: object) -> str:
+    """Indented JSON."""
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def encoded(text: str) -> bytes:
+    """The bytes of JSON; half a surrogate pair becomes JSON's escape."""
+    return text.encode(errors="backslashreplace")
+
+
+def write_json_list(path: Path | str, content: dict[str, object], name: str, parts: Iterable[Sequence[object]]) -> None:
+    """Write `content` and, as its last entry, a list that comes in parts, as `write_json` would.
+
+    Only one part is held at a time. Local; raises DataError.
+    """
+
+    def pieces() -> Iterator[bytes]:
+        head, begun = json_text(content | {name: []}).removesuffix("[]\n}"), False
+        yield encoded(head + "[")
+        for part in filter(None, parts):
+            yield encoded("," * begun + json_text(list(part))[1:-2].replace("\n", "\n "))
+            begun = True
+        yield encoded("\n ]\n}\n" if begun else "]\n}\n")
+
+    write_pieces(path, pieces())
 
 
 def write_whole(path: Path | str, content: bytes) -> None:
     """Write a small file whole or not at all. Local; raises DataError."""
+    write_pieces(path, [content])
+
+
+def write_pieces(path: Path | str, pieces: Iterable[bytes]) -> None:
+    """Write a file piece by piece, whole or not at all. Local; raises DataError."""
     final = Path(os.path.realpath(path))  # what a link points to, not the link
     temporary = temporary_name(final)
     try:
         with undone(partial(remove, temporary)), claimed(temporary, final):
-            temporary.write_bytes(content)
+            with temporary.open("wb") as out:
+                out.writelines(pieces)
             temporary.replace(final)
     except OSError as error:
         with suppress(OSError):

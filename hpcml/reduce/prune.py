@@ -15,6 +15,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.report import cell
+from hpcml.evaluation.scoring import sparse_rows
 from hpcml.evaluation.seen import seen_note
 from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.files.table import table
@@ -22,6 +23,8 @@ from hpcml.log import Log, joined, plural
 from hpcml.model.linear import Model, Trained, about_of, describe_model, emptied_warning, kept
 from hpcml.options import check_magnitude
 from hpcml.partition import even_bounds, offsets
+
+TOGETHER = 1024  # labels that are written at a time
 
 
 @dataclass(frozen=True)
@@ -111,10 +114,11 @@ def _write(comm: mpi.Comm, model: Model, below: float, out: SlabFile, output: Pa
             tables = {"W/indptr": indptr, "columns": model.columns, "factors": model.factors, "bias": model.bias}
             for name, values in (tables | {f"labels/{name}": values for name, values in model.labels.items()}).items():
                 out.write(name, 0, values)
-        for label in _own(comm, model):
-            columns, w = few.row(label)
-            out.write("W/indices", int(indptr[label]), columns)
-            out.write("W/data", int(indptr[label]), w)
+        own = _own(comm, model)
+        for begin in range(own.start, own.stop, TOGETHER):
+            rows = sparse_rows(few, np.arange(begin, min(begin + TOGETHER, own.stop)))
+            out.write("W/indices", int(indptr[begin]), rows.indices)
+            out.write("W/data", int(indptr[begin]), rows.data)
 
 
 @mpi.collective

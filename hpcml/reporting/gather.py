@@ -24,18 +24,23 @@ from hpcml.model.open import share_model
 from hpcml.reporting.facts import Facts, data_of, facts_of, model_of
 
 WORDS = 6  # of a label
+LISTED = 25_000  # labels in the table, those of most rows: the page of so many has 12 MB, and opens in 2 s
 WRONG = 15  # most wrong rows of each kind
 PER_LABEL = 3  # most wrong rows of one label, in the table of all
 
 
 @dataclass
 class RunReport:
-    """The content of one run's part of the page; arrays have an entry for each evaluated label."""
+    """The content of one run's part of the page; arrays have an entry for each evaluated label.
+
+    `status`, `gap` and `words` have one for each label that is listed.
+    """
 
     facts: Facts
     evaluation: Evaluation
     data: Path
     n_trained_on: np.ndarray | None  # training rows with the label, if the model tells
+    listed: np.ndarray  # the places, among the evaluated labels, of those in the table
     thresholds: np.ndarray
     status: list[str] | None
     gap: np.ndarray | None
@@ -72,10 +77,18 @@ def probability_of(model: Model | ClassifierModel) -> ScoresOf | None:
     return scores_of
 
 
-def _named(words: Explanation, label: int) -> list[tuple[str, float]]:
-    """The features of a label by name, with their weights."""
-    found = words.labels[label]
-    return [(words.name(f), weight) for f, weight in zip(found.features.tolist(), found.weights.tolist(), strict=True)]
+def _named(words: Explanation) -> list[list[tuple[str, float]]]:
+    """The features of each label that was looked at by name, with their weights."""
+    return [
+        [(words.name(f), weight) for f, weight in zip(found.features.tolist(), found.weights.tolist(), strict=True)]
+        for found in words.labels
+    ]
+
+
+def most_frequent(counts: np.ndarray, most: int) -> np.ndarray:
+    """The places (ascending) of the `most` largest counts; of equal ones the first."""
+    places: np.ndarray = np.sort(np.argsort(-counts, kind="stable")[:most])
+    return places
 
 
 @mpi.collective
@@ -111,8 +124,9 @@ def _judge(comm: mpi.Comm, run: Path, model: Model | ClassifierModel, dataset: D
     curves, wrong = Curves(trained_on, probability_of(model)), WrongRows(model.thresholds, PER_LABEL)
     evaluation = evaluate(comm, model, dataset, split, log, watches=(curves, wrong))
     labels, linear, words = evaluation.labels, isinstance(model, Model), None
+    listed = most_frequent(evaluation.n_positive if trained_on is None else trained_on[labels], LISTED)
     if isinstance(model, Model) and model.combination is None:
-        words = explain(comm, model, dataset, [], WORDS, every=True)
+        words = explain(comm, model, dataset, [], WORDS, every=labels[listed])
     report = None
     with mpi.agreed(comm, f"reading {run}"):
         if comm.rank == 0:
@@ -125,10 +139,11 @@ def _judge(comm: mpi.Comm, run: Path, model: Model | ClassifierModel, dataset: D
                 evaluation=evaluation,
                 data=dataset.path,
                 n_trained_on=None if trained_on is None else trained_on[labels],
+                listed=listed,
                 thresholds=model.thresholds[labels],
-                status=[STATUS[code] for code in model.labels["status"][labels].tolist()] if linear else None,
-                gap=model.labels["gap"][labels] if linear and "gap" in model.labels else None,
-                words=None if words is None else [_named(words, label) for label in labels.tolist()],
+                status=[STATUS[code] for code in model.labels["status"][labels[listed]].tolist()] if linear else None,
+                gap=model.labels["gap"][labels[listed]] if linear and "gap" in model.labels else None,
+                words=None if words is None else _named(words),
                 micro=curves.micro,
                 of_groups=curves.of_groups,
                 bins=curves.reliability(),

@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 NEEDS = ("jinja2", "matplotlib", "itables")
 LONGEST = 200  # letters of a name
 LONGEST_WORD = 60
-STATIC = 25  # labels in the page without its script
+STATIC = 25  # labels in the page without its script, those of most rows
 ENOUGH = 5  # judged rows of such a label, if there are labels with so many
 APART = 10  # labels in which runs differ most, each way
 
@@ -116,7 +116,7 @@ def interval(found: Interval) -> str:
 
 def run_context(report: RunReport, place: int) -> dict[str, Any]:
     """The values of one run for the template."""
-    e = report.evaluation
+    e, rows = report.evaluation, table_rows(report)
     return {
         "name": report.facts.name or f"run {place + 1}",
         "id": f"run-{place}",
@@ -129,8 +129,8 @@ def run_context(report: RunReport, place: int) -> dict[str, Any]:
         "wrong": {kind: [wrong_line(report, each) for each in some] for kind, some in report.wrong.items()},
         "beyond": UNITS[e.compared_by],
         "columns": columns_of(report),
-        "lines": first_lines(report),
-        "table": in_script({"kinds": [kind for _, kind in columns_of(report)], "rows": table_rows(report), "order": 1}),
+        "lines": [rows[place] for place in np.argsort(-report.frequency[report.listed], kind="stable")[:STATIC].tolist()],
+        "table": in_script({"kinds": [kind for _, kind in columns_of(report)], "rows": rows, "order": 1}),
     }
 
 
@@ -191,19 +191,19 @@ def columns_of(report: RunReport) -> list[tuple[str, str]]:
 
 
 def table_rows(report: RunReport) -> list[list[Any]]:
-    """A line for each evaluated label, by `columns_of`; None where there is no measure."""
-    e, columns = report.evaluation, []
+    """A line for each label that is listed, by `columns_of`; None where there is no measure."""
+    e, listed, columns = report.evaluation, report.listed, []
     values: dict[str, Any] = {
-        "label": [shown(entitled(name, e.label_titles, place)) for place, name in enumerate(e.label_names)],
-        "training rows": report.n_trained_on,
-        "judged rows": e.n_positive,
-        "threshold": report.thresholds,
+        "label": [shown(entitled(e.label_names[place], e.label_titles, place)) for place in listed.tolist()],
+        "training rows": None if report.n_trained_on is None else report.n_trained_on[listed],
+        "judged rows": e.n_positive[listed],
+        "threshold": report.thresholds[listed],
         "status": report.status,
         "gap": report.gap,
         "speaking words": None if report.words is None else [words_of(words) for words in report.words],
     }
     names = {"AP": "average_precision", "F1": "f1", "AUC": "auc", "precision": "precision", "recall": "recall"}
-    values |= {short: e.values[name] for short, name in names.items()}
+    values |= {short: e.values[name][listed] for short, name in names.items()}
     for name, kind in columns_of(report):
         column = values[name].tolist() if isinstance(values[name], np.ndarray) else values[name]
         if kind in ("measure", "score"):
@@ -217,13 +217,6 @@ def table_rows(report: RunReport) -> list[list[Any]]:
 def words_of(words: Sequence[tuple[str, float]]) -> str:
     """The words of a label in one cell; − before those that speak against it."""
     return ", ".join(("−" if weight < 0 else "") + named(word, LONGEST_WORD) for word, weight in words)
-
-
-def first_lines(report: RunReport) -> list[list[Any]]:
-    """The labels of most rows, for readers without scripts."""
-    order = np.argsort(-report.frequency, kind="stable")[:STATIC]
-    rows = table_rows(report)
-    return [rows[place] for place in order.tolist()]
 
 
 def in_script(content: dict[str, Any]) -> Any:

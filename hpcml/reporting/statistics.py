@@ -11,6 +11,8 @@ from hpcml.evaluation.evaluate import Evaluation
 
 RESAMPLES = 1000
 LEVEL = 95  # per cent that an interval holds
+MANY = 100_000  # labels from which on the resamples are not drawn: so many have means that lie like a normal distribution
+SIDE = 1.959964  # standard deviations of one on either side of the middle, which hold LEVEL %
 AT_ONCE = 1 << 22  # labels that are drawn together
 MICRO = ("f1", "precision", "recall")  # of the micro measures, those that follow from sums over labels
 LEAST = 5  # labels of a point of the learning curve
@@ -44,8 +46,14 @@ def bootstrap_mean(values: np.ndarray) -> Interval:
     """The mean of values (n), and its interval by the percentile bootstrap (Efron 1979)."""
     if not values.size:
         return Interval(np.nan, np.nan, np.nan)
+    if values.size >= MANY:
+        return _normal(float(values.mean()), float(values.std()) / values.size**0.5)
     means = np.concatenate([values[drawn].mean(axis=1) for drawn in _draws(values.size)])
     return _interval(float(values.mean()), means)
+
+
+def _normal(value: float, deviation: float) -> Interval:
+    return Interval(value, value - SIDE * deviation, value + SIDE * deviation)
 
 
 def _interval(value: float, resampled: np.ndarray) -> Interval:
@@ -64,10 +72,15 @@ def counts_of(evaluation: Evaluation) -> np.ndarray:
     return np.stack([hits, given, n_true])
 
 
+def _fraction(measure: str, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What a micro measure of sums (3 × k) is a ratio of."""
+    hits, given, true = sums
+    return {"f1": (2 * hits, given + true), "precision": (hits, given), "recall": (hits, true)}[measure]
+
+
 def _ratio(measure: str, sums: np.ndarray) -> np.ndarray:
     """A micro measure of sums (3 × k)."""
-    hits, given, true = sums
-    above, below = {"f1": (2 * hits, given + true), "precision": (hits, given), "recall": (hits, true)}[measure]
+    above, below = _fraction(measure, sums)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio: np.ndarray = np.where(below > 0, above / below, np.nan)
     return ratio
@@ -79,9 +92,18 @@ def micro_intervals(counts: np.ndarray, n_missed: int) -> dict[str, Interval]:
     The missed pairs of labels that the model does not know are true ones in each draw.
     """
     more = np.array([[0], [0], [n_missed]])
-    sums = more + np.concatenate([counts[:, drawn].sum(axis=2) for drawn in _draws(counts.shape[1])], axis=1)
     total = more + counts.sum(axis=1, keepdims=True)
+    if counts.shape[1] >= MANY:
+        return {measure: _normal_ratio(measure, counts, total) for measure in MICRO}
+    sums = more + np.concatenate([counts[:, drawn].sum(axis=2) for drawn in _draws(counts.shape[1])], axis=1)
     return {measure: _interval(float(_ratio(measure, total)[0]), _ratio(measure, sums)) for measure in MICRO}
+
+
+def _normal_ratio(measure: str, counts: np.ndarray, total: np.ndarray) -> Interval:
+    """A micro measure of very many labels, whose interval follows from what each label adds."""
+    ratio, (above, below) = float(_ratio(measure, total)[0]), _fraction(measure, counts)
+    spread = float((above - ratio * below).std()) * below.size**0.5
+    return _normal(ratio, spread / float(_fraction(measure, total)[1][0]))
 
 
 @dataclass(frozen=True)

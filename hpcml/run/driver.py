@@ -24,7 +24,7 @@ from hpcml import mpi
 from hpcml.errors import HpcmlError, Stopped
 from hpcml.log import Progress
 from hpcml.run.checkpoint import Pace
-from hpcml.run.stop import DONE, DUE, FAILED, FINISHED, MEET, SIGNAL, TIME_UP, GroupStop
+from hpcml.run.stop import DONE, DUE, FAILED, FINISHED, MEET, SHARE, SIGNAL, TIME_UP, GroupStop
 from hpcml.signals import StopSignals
 
 IDLE_SECONDS = 0.002  # between looks of a rank that has nothing to do whether the others are done
@@ -54,6 +54,7 @@ class Job:
     """The use that is made of the work: a subclass keeps and saves it; here nothing is done."""
 
     doing = "training"  # in the sentence about a rank that fails
+    share_done = math.nan  # the share of all ranks' work that this one has done; NaN: as `n_done` says
 
     @property
     def n_done(self) -> float:
@@ -128,8 +129,8 @@ class Driver:
     def _flags(self) -> tuple[float, ...]:
         signal = self.signals.seen
         due = self.comm.rank == 0 and self.pace.due  # one clock decides for all
-        meets = self._job.meets and self._failure is None
-        return (signal, due, self._late() and not signal, self._failure is not None, meets, self._idle, self._job.n_done)
+        meets, late = self._job.meets and self._failure is None, self._late() and not signal
+        return (signal, due, late, self._failure is not None, meets, self._idle, self._job.n_done, self._job.share_done)
 
     @mpi.collective
     def run(self, turns: Generator[Any, None, None], job: Job, progress: Progress) -> str:
@@ -150,7 +151,7 @@ class Driver:
                 if seen is None:
                     continue
                 self.n_done = int(seen[DONE])
-                progress.update(self.n_done, job.note(n_turns))
+                progress.update(self.n_done, job.note(n_turns), None if math.isnan(seen[SHARE]) else float(seen[SHARE]))
                 if seen[FAILED]:
                     break
                 stop = "a signal arrived" if seen[SIGNAL] else "the time limit is reached" if seen[TIME_UP] else ""

@@ -18,8 +18,8 @@ import numpy as np
 from hpcml import mpi, slices
 from hpcml.errors import Stopped
 
-SIGNAL, DUE, TIME_UP, FAILED, MEET, FINISHED, DONE = range(7)  # what a pulse carries
-N_FLAGS = 7
+SIGNAL, DUE, TIME_UP, FAILED, MEET, FINISHED, DONE, SHARE = range(8)  # what a pulse carries
+N_FLAGS = 8
 WANTS, READY, HEARD = range(3)  # what the ranks of a group tell one another
 
 T = TypeVar("T")

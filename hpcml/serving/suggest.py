@@ -142,15 +142,22 @@ class Suggester:
         self, scorer: Scorer | ClassifierScorer, row: int, scores: np.ndarray, shown: np.ndarray, question: Question
     ) -> list[Suggestion]:
         """The headings of one row, of scores (L) and probabilities (L)."""
-        size = self.model.n_labels if question.only_given else min(question.limit, self.model.n_labels)
-        best = Best(1, size, self.comparable)
-        best.add(0, scores[None], 0)
-        found, thresholds = best.sort(), self.model.thresholds
+        given = scores > self.model.thresholds
+        if question.only_given:
+            some = np.flatnonzero(given)
+            order = np.lexsort((some, -self.comparable.of_pairs(scores[some], some)))
+            labels = some[order[: question.limit]]
+        else:
+            best = Best(1, min(question.limit, self.model.n_labels), self.comparable)
+            best.add(0, scores[None], 0)
+            labels = best.sort().labels[0]
         out: list[Suggestion] = []
-        for label, score in zip(found.labels[0].tolist(), found.scores[0].tolist(), strict=True):
-            probability, given = float(shown[label]), score > float(thresholds[label])
-            if probability >= question.least and (given or not question.only_given) and len(out) < question.limit:
-                out.append(Suggestion(label, probability, given, self._words(scorer, row, label, score, question.n_words)))
+        for label in labels.tolist():
+            probability, score = float(shown[label]), float(scores[label])
+            if probability >= question.least:
+                out.append(
+                    Suggestion(label, probability, bool(given[label]), self._words(scorer, row, label, score, question.n_words))
+                )
         return out
 
     def _words(self, scorer: Scorer | ClassifierScorer, row: int, label: int, score: float, n: int) -> list[tuple[str, float]]:

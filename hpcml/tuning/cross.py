@@ -14,7 +14,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.errors import NonFiniteError
-from hpcml.evaluation.decision import Summary, summarise
+from hpcml.evaluation.decision import Summary, even_places, summarise
 from hpcml.evaluation.ranking import auc, average_precision
 from hpcml.methods.linear.settings import SettingsFitter
 from hpcml.run.driver import Job
@@ -107,17 +107,18 @@ class CrossFits:
         positives = self.place[self.rows.rows_of(number)]
         if not np.isfinite(scores).all():
             raise NonFiniteError(f"the scores of label number {number} are not finite; scale the data or choose another --lambda")
-        summaries = [summarise(of_setting, positives) for of_setting in scores]
+        summaries = [summarise(of_setting, positives, even_places(self.labels.size)) for of_setting in scores]
         return Crossed(place, [self.measure(summary) for summary in summaries], summaries)
 
 
 class CrossRun(Job):
     """A round over all ranks: what each has done goes into the records. Making one is local."""
 
-    def __init__(self, comm: mpi.Comm, records: Records, known: np.ndarray) -> None:
-        """`known` (n_labels) are done already."""
-        self.comm, self.records = comm, records
+    def __init__(self, comm: mpi.Comm, records: Records, known: np.ndarray, shares: np.ndarray) -> None:
+        """`known` (n_labels) are done already; `shares` of the work that labels are."""
+        self.comm, self.records, self.shares = comm, records, shares
         self.done = known & (comm.rank == 0)
+        self.share_done = float(shares[self.done].sum())
 
     @property
     def n_done(self) -> float:
@@ -134,6 +135,7 @@ class CrossRun(Job):
             for label in finished:
                 self.records.write(label.place, label.scores, label.summaries)
                 self.done[label.place] = True
+                self.share_done += float(self.shares[label.place])
 
     @mpi.collective
     def save(self) -> None:

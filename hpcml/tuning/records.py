@@ -12,13 +12,15 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import DataError
-from hpcml.evaluation.decision import EVEN_PLACES, OWN_PLACES, PLACE, Summary
+from hpcml.evaluation.decision import OWN_PLACES, PLACE, Summary, even_places
 from hpcml.files.hdf5 import DAMAGE, open_hdf5, open_stamped, stamp
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.methods.linear.settings import Setting
 
-_LINES = OWN_PLACES + EVEN_PLACES + 2  # of a summary, at most
-RECORD = np.dtype([("score", "<f8"), ("n", "<i4"), ("places", PLACE, _LINES)])
+
+def record_of(n_labels: int) -> np.dtype:
+    """The type of a record, where there are so many labels: it has room for any summary."""
+    return np.dtype([("score", "<f8"), ("n", "<i4"), ("places", PLACE, OWN_PLACES + even_places(n_labels) + 2)])
 
 
 class Records:
@@ -31,7 +33,8 @@ class Records:
         self.about = {name: str(value) for name, value in origin.items()} | {
             "settings": json.dumps([dict(each) for each in settings])
         }
-        width = self.n_settings * RECORD.itemsize
+        self.record = record_of(n_labels)
+        width = self.n_settings * self.record.itemsize
         self.slabs = {"records": Slab((n_labels, width), "|u1"), "crc": Slab((n_labels,), "<i8")}
 
     @mpi.collective
@@ -74,7 +77,7 @@ class Records:
 
     def write(self, label: int, scores: Sequence[float], summaries: Sequence[Summary]) -> None:
         """Write the records of a label. Local; raises OSError."""
-        records = np.zeros(self.n_settings, RECORD)
+        records = np.zeros(self.n_settings, self.record)
         for record, score, summary in zip(records, scores, summaries, strict=True):
             n = summary.places.size
             record["score"], record["n"] = score, n
@@ -88,7 +91,7 @@ class Records:
         out = np.full((self.n_labels, self.n_settings), np.nan)
         with open_hdf5(self.path) as file:
             for label in np.flatnonzero(known):
-                out[label] = file["records"][label].view(RECORD)["score"]
+                out[label] = file["records"][label].view(self.record)["score"]
         return out
 
     def summaries(self, labels: np.ndarray, settings: np.ndarray) -> list[Summary]:
@@ -96,6 +99,6 @@ class Records:
         found = []
         with open_hdf5(self.path) as file:
             for label, setting in zip(labels.tolist(), settings.tolist(), strict=True):
-                record = file["records"][label].view(RECORD)[setting]
+                record = file["records"][label].view(self.record)[setting]
                 found.append(Summary(record["places"][: record["n"]].copy()))
         return found

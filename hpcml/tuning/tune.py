@@ -24,6 +24,7 @@ from hpcml.log import Progress, plural
 from hpcml.methods import registry
 from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.load import LabelProblem
+from hpcml.methods.linear.run import shares_of
 from hpcml.methods.linear.settings import Chosen, Setting
 from hpcml.methods.linear.train import train as train_linear
 from hpcml.mpi.memory import room_per_rank
@@ -179,7 +180,7 @@ class Choice:
         of_all = plural(int(self.trainable.sum()), "label")
         if known.any():
             log(f"resuming the choice: {int(known.sum())} of {of_all} known")
-        run = CrossRun(comm, records, known | ~self.trainable)
+        run = CrossRun(comm, records, known | ~self.trainable, shares_of(problem, self.options))
         n_values = int(rows.counts.sum(dtype=np.int64))
         driver = Driver(comm, rows.comm, self.wanted, self.signals, n_values, spent=time.monotonic() - self.began)
         with self.folder.discarded_on_error():

@@ -430,3 +430,19 @@ def test_weka_says_what_it_needs(tmp_path):
 def test_pubmed_speed():
     made, ours = lines_of(run_script("pubmed_speed.py", "--records", 60, "--files", 2, "--ranks", 1, "--no-peer"))
     assert made["records"] == 60 and ours["ranks"] == 1 and ours["records_a_cpu_second"] > 0 and ours["peak_mib"] > 50
+
+
+def test_many_labels(run_here, tmp_path):
+    sizes = ("--rows", 200, "--features", 300, "--labels", 60, "--judged", 8)
+    some = ("info of a model", "merge", "predict --top 10", "evaluate", "threshold", "retrain")
+    lines = run_here("many_labels.py", tmp_path / "many", *sizes, "--ranks", 1, "--only", *some).splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [each["command"] for each in found] == [
+        "info of a model",
+        "merge",
+        "predict --top 10",
+        "evaluate",
+        "threshold",
+        "retrain",
+    ]
+    assert all(each["code"] == 0 and each["peaks_mb"][0] > 30 for each in found), found

@@ -9,7 +9,7 @@ from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.rows import FrequentLabels
 from hpcml.evaluation.wrong import KINDS, WrongRow
 from hpcml.reporting.facts import Facts
-from hpcml.reporting.gather import RunReport
+from hpcml.reporting.gather import LISTED, RunReport, most_frequent
 
 
 def evaluation(names, seed=0, n_rows=5000):
@@ -37,22 +37,24 @@ def evaluation(names, seed=0, n_rows=5000):
     return found
 
 
-def run_report(names, seed=0, name="run", bins=True):
+def run_report(names, seed=0, name="run", bins=True, most=LISTED):
     """A run's part of a page about labels of these names, which are also its words and rows."""
     e, rng = evaluation(names, seed), np.random.default_rng(seed + 1)
     n, hits = len(names), np.arange(1, 301)
     curve = Curve("all labels", n, np.linspace(3, -3, 300), hits + hits**2 // 100, hits, 320, 0.7)
     wrong = {kind: [WrongRow(k, k % n, 3.0 - k / 9, 0.1 * k) for k in range(9)] for kind in KINDS}
+    listed = most_frequent(e.n_positive, most)
     pick = [str(word) for word in names[:40]]
     return RunReport(
         facts=Facts(name, [("method", "dual"), ("data", pick[0])], [("loss", "hinge")], [("ranks", "2"), ("arguments", pick[0])]),
         evaluation=e,
         data=Path("d.h5"),
         n_trained_on=e.n_positive * 4,
+        listed=listed,
         thresholds=rng.standard_normal(n),
-        status=["converged"] * (n - 1) + ["degenerate"],
-        gap=10.0 ** -rng.integers(2, 6, n),
-        words=[[(pick[(k + j) % len(pick)], 1.0 - j) for j in range(6)] for k in range(n)],
+        status=["converged"] * (listed.size - 1) + ["degenerate"],
+        gap=10.0 ** -rng.integers(2, 6, n)[listed],
+        words=[[(pick[(k + j) % len(pick)], 1.0 - j) for j in range(6)] for k in listed.tolist()],
         micro=curve,
         of_groups=[curve, curve],
         bins=[Bin(0.05, 0.04, 12_345_678), Bin(0.9, 0.8, 12)] if bins else [],

@@ -1,9 +1,17 @@
 """What is said of long work: how much is done, and how long the rest takes."""
 
+import re
+
+import numpy as np
 import pytest
 
 from hpcml import log as logs
+from hpcml import mpi
 from hpcml.log import Log, Progress, duration, size
+from hpcml.methods.elastic_net.options import ElasticNetOptions
+from hpcml.methods.elastic_net.train import METHOD
+from hpcml.run.driver import Driver, Job, NoLimits
+from hpcml.signals import StopSignals
 
 
 @pytest.fixture
@@ -61,3 +69,52 @@ def test_durations(seconds, text):
 def test_sizes_for_people():
     sizes = (0, 999, 1000, 87_500_000, 1_250_000_000, 3.2e12, 5e15)
     assert [size(n) for n in sizes] == ["0", "999 bytes", "1 kB", "87.5 MB", "1.25 GB", "3.2 TB", "5 PB"]
+
+
+MEASURED = np.array([(1, 0.043), (10, 0.14), (109, 0.95), (239, 1.5), (10297, 25.0)])  # positive rows and seconds of elastic-net
+
+
+def seconds_of(n_positive):
+    """What labels with so many positive rows take, between the measured ones in logarithms."""
+    return np.exp(np.interp(np.log(n_positive), *np.log(MEASURED.T)))
+
+
+class Labels(Job):
+    """Labels of a run without a run."""
+
+    def __init__(self, shares):
+        self.shares, self.done, self.share_done = shares, 0, 0.0
+
+    @property
+    def n_done(self):
+        return float(self.done)
+
+    def keep(self, finished):
+        self.done += 1
+        self.share_done += self.shares[finished[0]]
+
+
+def test_time_left_of_uneven_labels_that_come_frequent_first(clock):
+    now, said = clock
+    n_positive = np.maximum(1, 10_000 // np.arange(1, 8001))
+    seconds = seconds_of(n_positive)
+    costs = METHOD.costs(n_positive.astype(float), ElasticNetOptions())
+
+    def turns():
+        for label, spent in enumerate(seconds):
+            now[0] += spent
+            yield [label]
+
+    comm, job, progress = mpi.self_comm(), Labels(costs / costs.sum()), Progress(Log(0), "labels", seconds.size)
+    Driver(comm, comm, NoLimits(), StopSignals()).run(turns(), job, progress)
+    spent, announced = np.cumsum(seconds), []
+    for line in said:
+        found = re.search(r": (\d+) of \d+.*, about (.*) left", line)
+        if found and spent[int(found[1]) - 1] > 0.1 * spent[-1]:
+            parts = found[2].split()
+            left = sum(
+                float(n) * {"s": 1, "min": 60, "h": 3600, "d": 86400}[unit] for n, unit in zip(parts[::2], parts[1::2], strict=True)
+            )
+            announced.append(left / (spent[-1] - spent[int(found[1]) - 1]))
+    assert len(announced) > 20
+    assert min(announced[:-1]) > 0.5 and max(announced[:-1]) < 2

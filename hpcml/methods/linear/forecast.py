@@ -17,6 +17,8 @@ from hpcml.methods.linear.options import LinearOptions
 from hpcml.mpi.memory import MEMORY_SHARE
 
 STATE = "weights and state of labels, at most"  # of `own_bytes`
+TABLES = "names and tables of labels"  # of `own_bytes`
+LABEL_BYTES = 250  # of these; training with dual took 215 a label more where 603,082 labels more were to be trained
 SLOT = 8  # bytes of a row's place among those of a label
 ROW_BYTES = 40  # of the slab of a file that a rank maps, beside values and labels: where rows begin, which belong to the split
 
@@ -61,11 +63,13 @@ def layout_of(method: LinearMethod, sizes: Sizes, cluster: Cluster, options: Lin
 
 
 def own_bytes(method: LinearMethod, sizes: Sizes, options: LinearOptions, layout: Layout) -> dict[str, int]:
-    """Of a rank: rows of its own, if any, and what `method.memory` says of the rest, at most."""
+    """Of a rank: rows of its own, if any, what `method.memory` says of the rest, at most, and what
+    there is of every label.
+    """
     values = sizes.n_values + sizes.n_rows * bool(options.bias)
     arguments = (sizes.n_rows, sizes.n_columns, layout.n_lanes, layout.shards, layout.weight_bytes)
     rest = method.memory(0, *arguments)
-    found = {STATE: rest}
+    found = {STATE: rest, TABLES: LABEL_BYTES * sizes.n_positive.size}
     if not layout.mapped:
         found["rows"] = method.memory(values, *arguments) - rest + SLOT * sizes.n_pairs // layout.shards
     return found

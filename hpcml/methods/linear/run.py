@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,15 @@ from hpcml.run.folder import RunFolder
 from hpcml.run.history import HistoryFile
 
 
+def shares_of(problem: LabelProblem, options: Any) -> np.ndarray:
+    """The share of the work that each label of a run is (n_labels), 0 where it is not trained."""
+    n_positive = problem.rows.n_positive[problem.labels]
+    trainable = (n_positive > 0) & (n_positive < problem.rows.n_global)
+    costs = np.where(trainable, problem.method.costs(n_positive.astype(np.float64), options), 0.0)
+    shares: np.ndarray = costs / max(costs.sum(), 1e-300)
+    return shares
+
+
 class LabelRun(Job):
     """The outcome of a run, label by label, over all rank groups. Making one is local."""
 
@@ -33,6 +43,8 @@ class LabelRun(Job):
         self.leads = self.rows.comm.rank == 0  # of the ranks of its group, the one that writes
         self.done = np.zeros(self.labels.size, dtype=np.uint8)  # the labels that this group's leader has finished
         self.n_positive = self.rows.n_positive[self.labels]
+        self.shares = shares_of(problem, options)
+        self.share_done = 0.0  # of the work: of the labels that this rank has finished
         self.checkpoints = Checkpoints(self.comm, folder.checkpoints, folder.log)
         self.history = HistoryFile(self.comm, folder.history, problem.names, *(problem.method.history or History()))
         self.chunk_values = 0  # of rows that are streamed, else 0
@@ -40,7 +52,7 @@ class LabelRun(Job):
     @property
     def n_done(self) -> float:
         """The labels that this rank has finished."""
-        return float(self.leads * self.done.sum())
+        return float(self.leads * np.count_nonzero(self.done.view(np.bool_)))
 
     def note(self, turns: int) -> str:
         """How many passes this group has made."""
@@ -70,6 +82,7 @@ class LabelRun(Job):
                 self.write(Finished(label, constant, 0.0, DEGENERATE, 0, 0.0, []))
         if self.comm.rank == 0:
             self.done |= done.astype(bool) | ~trainable
+            self.share_done = float(self.shares[self.done != 0].sum())
         waiting = np.setdiff1d(np.flatnonzero(trainable & (done == 0)), continued)
         number, n_groups = self.problem.group
         mine = labels_of_group(waiting, self.n_positive, number, n_groups).tolist()
@@ -106,6 +119,7 @@ class LabelRun(Job):
                 for name in ("f_min", "steps", "status", "visited", "n_positive", "gap"):
                     self.model.write(f"labels/{name}", label, model.labels[name][before : before + 1])
                 self.done[label] = 1
+                self.share_done += float(self.shares[label])
 
     @mpi.collective
     def complete(self) -> None:
@@ -121,6 +135,7 @@ class LabelRun(Job):
             for label in finished if self.leads else ():
                 self.write(label)
                 self.done[label.label] = 1
+                self.share_done += float(self.shares[label.label])
                 self.history.add(label.label, label.history)
 
     def write(self, done: Finished) -> None:

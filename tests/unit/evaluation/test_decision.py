@@ -10,7 +10,7 @@ from support import oracles_thresholds as oracles
 
 from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation import decision_kernels as kernels
-from hpcml.evaluation.decision import KAPPA, TAU, Tally, decide, decide_together, own_threshold, summarise
+from hpcml.evaluation.decision import KAPPA, TAU, Tally, decide, decide_together, even_places, own_threshold, summarise
 from hpcml.evaluation.probabilities import ProbabilityCounts, probabilities
 from hpcml.evaluation.ranking import auc, average_precision, f1
 from hpcml.mpi import self_comm
@@ -201,6 +201,25 @@ def test_labels_without_positives_and_constant_scores():
     assert found.thresholds[2] == found.rarest[0]
     assert sigmoid(cases[2][0], found.sigmoids[2]).mean() < 0.05
     assert sigmoid(-1.0, found.sigmoids[1]) == pytest.approx(0.02, abs=0.02)
+
+
+def test_of_very_many_labels_fewer_places_decide_nearly_as_well():
+    kinds = [(k, 3000, -offset, 1.5) for k in range(12) for offset in (4, 5, 6, 7)]
+    cases, others = ([logistic(first + k, *rest) for k, *rest in kinds] for first in (0, 1000))
+    all_places, few = (
+        decide([summarise(scores, np.flatnonzero(truth), even) for scores, truth in cases])
+        for even in (even_places(48), even_places(10**6))
+    )
+
+    def judged(found):
+        f1 = [f1_score(truth, scores > cut) for (scores, truth), cut in zip(others, found.thresholds, strict=True) if truth.any()]
+        brier = [
+            brier_score_loss(truth, sigmoid(scores, pair)) for (scores, truth), pair in zip(others, found.sigmoids, strict=True)
+        ]
+        return np.mean(f1), np.mean(brier)
+
+    assert judged(few) == pytest.approx(judged(all_places), rel=0.01)
+    assert max(summarise(scores, np.flatnonzero(truth)[:1], even_places(10**6)).places.size for scores, truth in cases) <= 7
 
 
 def test_what_cannot_be_decided_is_refused():

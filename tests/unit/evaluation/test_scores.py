@@ -115,6 +115,25 @@ def test_a_model_of_few_weights_gives_the_scores_of_a_dense_one(tmp_path, labels
     assert found[True].any()
 
 
+def test_a_pruned_model_is_scored_by_column_with_the_bits_of_a_dense_one(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((4, 30)) * (rng.random((4, 30)) < 0.2)
+    X = sp.random(20, 30, 0.5, "csr", rng=np.random.default_rng(2)).toarray()
+    data = DataFile(make.dataset(tmp_path / "data.h5", X, np.eye(20, 4)))
+    monkeypatch.setattr(scoring, "FEW", 0.3)
+    shard, found = load_shard(mpi.self_comm(), data, "all"), []
+    left = np.where(np.abs(W) < 0.7, 0.0, W)
+    assert 0 < np.count_nonzero(left) < np.count_nonzero(W)
+    pruned = Model(make.model(tmp_path / "sparse.h5", W, np.arange(4.0), sparse=True)).pruned(0.7)
+    for model in (pruned, Model(make.model(tmp_path / "dense.h5", left, np.arange(4.0)))):
+        scorer = scoring.scorer_of(model, shard, np.array([0, 1, 3]))
+        assert scorer.weights(0, 0)[1].size == 0
+        weights = scorer.weights(0, 3)
+        assert isinstance(weights[0], tuple) == (model is pruned)
+        found.append(scorer.rows_scores(np.arange(20), *weights))
+    assert found[0].tobytes() == found[1].tobytes()
+
+
 def test_no_rows_and_empty_rows():
     arrays = np.zeros(3, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
     out = np.full((2, 3), 7.0)

@@ -118,3 +118,18 @@ def test_what_is_missing_is_named(monkeypatch):
 def test_only_one_is_printed_as_one():
     shown = {1.0: "1.000", 0.9998: "> 0.999", 0.9994: "0.999", 0.5: "0.500", 0.0012: "0.0012", 0.0: "0.000"}
     assert {value: number(value) for value in shown} == shown
+
+
+def test_of_very_many_labels_those_of_most_rows_are_in_the_table():
+    report = run_report(LABELS, most=20)
+    text = page([report], "")
+    (of_table,) = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL)
+    rows = json.loads(of_table)["rows"]
+    counts = report.n_trained_on
+    cut = sorted(counts.tolist())[-20]
+    assert len(rows) == 20 and min(row[1] for row in rows) == cut
+    expected = [k for k in range(len(LABELS)) if counts[k] > cut]
+    names = [named(str(LABELS[k]), 200) for k in expected]
+    assert [row[0] for row in rows if row[1] > cut] == names
+    assert f"The table has the 20 labels of most training rows, of {len(LABELS)}" in text
+    assert "The table has the" not in page([run_report(LABELS)], "")

@@ -50,6 +50,19 @@ def test_micro_measures_follow_from_counts():
     assert found["precision"] == by_name["precision"].micro
 
 
+def test_very_many_labels_have_nearly_the_intervals_of_their_resamples(monkeypatch):
+    e = evaluation([f"label {k}" for k in range(2000)])
+    e.n_missed = 700
+    drawn = measures_of(e)
+    monkeypatch.setattr(statistics, "MANY", 1000)
+    for found, of_draws in zip(measures_of(e), drawn, strict=True):
+        for one, other in ((found.macro, of_draws.macro), (found.micro, of_draws.micro)):
+            assert one.value == other.value
+            if not np.isnan(other.low):
+                width = other.high - other.low
+                assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=0.15 * width)  # few labels have most pairs
+
+
 def test_differences_are_paired():
     """Label by label the second is 0.01 better: however labels differ, the interval is that difference."""
     one, other = evaluation(NAMES), evaluation(NAMES[::-1])
