@@ -9,7 +9,8 @@ from hpcml import rng
 
 MASK = 2**64 - 1
 SWEEPS = 10
-SUPPORT, FULL = 2, 4  # passes of the first round: over the support vectors before each one over all rows, and these
+FULL = 4  # passes of the first round over all rows
+SUPPORT = (2, 2, 3, 4, 6), (1, 1, 2, 2, 3)  # before each of them and after the last, over the support vectors (hinge, squared)
 INNER, REST = 0.6, 0.5  # of the tolerance: for the rows still looked at, and for the support vectors
 IGNORED, CLOSE = (0.001, 0.1), 0.01  # of the tolerance: gradients that cause no step (hinge, squared), a gap that is small enough
 MOVES = sorted(side * 0.001 * 2**k for side in (-1, 1) for k in range(7))  # of the intercept
@@ -106,10 +107,10 @@ class HingeTwin(DualTwin):
 
     def _round(self, w, alpha, active, tolerance, ignored, number, steps):
         """The passes of a round, in place, of a label that has made so many before. (ranges, rows still looked at, moved)."""
-        n, ranges, any_moved = len(self.X), [], False
-        highest, lowest, full, support = math.inf, -math.inf, 0, 0 if active is not None else SUPPORT
+        n, ranges, any_moved, most_support = len(self.X), [], False, SUPPORT[self.squared]
+        highest, lowest, full, support = math.inf, -math.inf, 0, 0 if active is not None else most_support[0]
         while True:
-            over_all = number == 0 and support == SUPPORT
+            over_all = number == 0 and support == most_support[full]
             if over_all:
                 full, support, active, highest, lowest = full + 1, 0, [True] * n, math.inf, -math.inf
             else:
@@ -127,8 +128,8 @@ class HingeTwin(DualTwin):
                 highest, lowest = most or math.inf, least or -math.inf
             if ready or rests:
                 active = [False] * n
-                support = SUPPORT if number == 0 else support
-            done = full == FULL and support == SUPPORT if number == 0 else rests or support == SWEEPS << number
+                support = most_support[full] if number == 0 else support
+            done = full == FULL and support == most_support[full] if number == 0 else rests or support == SWEEPS << number
             if ready or done:
                 return ranges, active, any_moved
 

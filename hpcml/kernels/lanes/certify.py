@@ -4,6 +4,7 @@ dual objective, gradients.
 
 from __future__ import annotations
 
+import numpy as np
 from numba import types
 
 from hpcml.kernels import njit
@@ -104,3 +105,30 @@ def _certify_of(loss):
 
 
 hinge_certify, logistic_certify = _certify_of(HINGE), _certify_of(LOGISTIC)
+
+
+@by_width()
+def _add_slopes(lanes, scores, at, positive, weight, costs, squared, moves, n_moves, sums):
+    """The part of a row, of scores[at + l], in the `slopes`."""
+    builder, zero, one, is_positive = lanes.builder, lanes.constant(0.0), lanes.constant(1.0), lanes.flags(positive)
+    cost = builder.select(is_positive, costs.lanes(I64(0)), builder.fneg(costs.lanes(I64(lanes.count))))
+    own, z = builder.fmul(lanes.splat(weight), cost), scores.lanes(at)
+    squares = builder.icmp_signed("!=", squared, I64(0))
+    with lanes.rows(I64(0), n_moves) as (g, _):
+        margin = lanes.signed(is_positive, builder.fadd(z, lanes.splat(moves.one(g))))
+        short = lanes.larger(zero, builder.fsub(one, margin))
+        slope = builder.select(builder.fcmp_ordered(">", short, zero), own, zero)
+        slope = builder.select(squares, builder.fmul(builder.fmul(own, lanes.constant(2.0)), short), slope)
+        place = builder.mul(g, I64(lanes.count))
+        sums.put(place, builder.fsub(sums.lanes(place), slope))
+
+
+@njit
+def slopes(scores, positive, norms, costs, squared, moves, sums, lanes):
+    """sums[g lanes + l] += the slope of Σ C ℓ, hinge or `squared`, in the intercept of lane l if
+    that is moved by moves[g], from `scores` (n lanes).
+
+    costs (2 lanes): C of positive and of negative rows; norms[i, 1]: weights of rows.
+    """
+    for i in range(positive.size):
+        _add_slopes(scores, i * lanes, positive[i], norms[i, 1], costs, np.int64(squared), moves, moves.size, sums, lanes)

@@ -30,7 +30,7 @@ from numba.core import cgutils
 
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.elementary import sigmoid
-from hpcml.kernels.lanes.rows import ask, score
+from hpcml.kernels.lanes.rows import ask, ask_row, score, use_values
 from hpcml.kernels.lanes.write import I64, Array, Lanes, by_width
 
 HINGE, LOGISTIC = range(2)  # both hinges have the same instructions: their rules differ
@@ -89,10 +89,14 @@ class Row:
 
     def add(self, step: ir.Value) -> None:
         """Add the lanes' multiples of the row, times its weight, to the weights."""
-        step, (indices, data) = self.builder.fmul(step, self.lanes.splat(self.weight)), self.values
-        with self.lanes.rows(*self.span) as (k, _):
-            place = self.builder.mul(indices.index(k), I64(self.lanes.count))
-            self.w.put(place, self.lanes.fma(self.lanes.splat(data.one(k)), step, self.w.lanes(place)))
+        builder, lanes, w = self.builder, self.lanes, self.w
+        step = builder.fmul(step, lanes.splat(self.weight))
+
+        def put(index: ir.Value, value: ir.Value, _: int) -> None:
+            place = builder.mul(index, I64(lanes.count))
+            w.put(place, lanes.fma(lanes.splat(value), step, w.lanes(place)))
+
+        use_values(lanes, self.values, self.span, SUMS, put)
 
 
 def _hinge_step(row: Row) -> ir.Value:
@@ -220,9 +224,7 @@ def _epoch_of(loss):
                 ask(indptr, rows[r + 6], 1)
             if r + 3 < n:
                 far = rows[r + 3]
-                for k in range(indptr[far], indptr[far + 1], 16):
-                    ask(indices, k, 1)
-                    ask(data, k, 1)
+                ask_row(indices, data, indptr[far], indptr[far + 1])
                 ask(duals, np.int64(far) * lanes, 1)
                 ask(norms, 2 * np.int64(far), 1)
                 ask(positive, far, 1)

@@ -4,6 +4,8 @@ what brings them into the cache.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from llvmlite import ir
 
@@ -11,24 +13,45 @@ from hpcml.kernels import njit
 from hpcml.kernels.lanes import LINE
 from hpcml.kernels.lanes.write import I64, Array, Lanes, by_width
 
+FIRST_VALUES = 48  # of a row, that are asked for together
+
+
+def use_values(
+    lanes: Lanes, values: tuple[Array, Array], span: tuple[ir.Value, ir.Value], several: int, use: Callable[..., None]
+) -> None:
+    """Write `use(index, value, n)` for the span begin ≤ k < end of `values` (indices, data), which
+    are taken `several` at a time, n < several.
+
+    The last ones are filled up with zeros at an index of the span: the processor would guess wrong
+    how often a loop over them goes round.
+    """
+    (indices, data), (begin, end), builder = values, span, lanes.builder
+    whole = builder.add(begin, builder.and_(builder.sub(end, begin), I64(-several)))
+    with lanes.rows(begin, whole, several) as (k, _):
+        for n in range(several):
+            place = builder.add(k, I64(n))
+            use(indices.index(place), data.one(place), n)
+    with builder.if_then(builder.icmp_signed("<", whole, end)):
+        use(indices.index(whole), data.one(whole), 0)
+        for n in range(1, several - 1):
+            place = builder.add(whole, I64(n))
+            inside = builder.icmp_signed("<", place, end)
+            place = builder.select(inside, place, whole)
+            use(indices.index(place), builder.select(inside, data.one(place), ir.Constant(data.element, 0.0)), n)
+
 
 def score(lanes: Lanes, values: tuple[Array, Array], span: tuple[ir.Value, ir.Value], w: Array, n_sums: int) -> list[ir.Value]:
     """`n_sums` sums that together are Σ data[k] w[indices[k], :] over the span begin ≤ k < end of
     `values` (indices, data): no multiply-add waits for the one before.
     """
-    (indices, data), (begin, end), builder, count = values, span, lanes.builder, I64(lanes.count)
+    builder, count = lanes.builder, I64(lanes.count)
     sums = [lanes.variable(lanes.constant(0.0)) for _ in range(n_sums)]
 
-    def add(k: ir.Value, total: ir.Value) -> None:
-        weights = lanes.widened(w.lanes(builder.mul(indices.index(k), count)))
-        builder.store(lanes.fma(lanes.splat(data.one(k)), weights, builder.load(total)), total)
+    def add(index: ir.Value, value: ir.Value, n: int) -> None:
+        weights = lanes.widened(w.lanes(builder.mul(index, count)))
+        builder.store(lanes.fma(lanes.splat(value), weights, builder.load(sums[n])), sums[n])
 
-    odd = builder.add(begin, builder.and_(builder.sub(end, begin), I64(n_sums - 1)))
-    with lanes.rows(begin, odd) as (k, _):
-        add(k, sums[0])
-    with lanes.rows(odd, end, n_sums) as (k, _):
-        for n, total in enumerate(sums):
-            add(builder.add(k, I64(n)), total)
+    use_values(lanes, values, span, n_sums, add)
     return [builder.load(total) for total in sums]
 
 
@@ -105,6 +128,15 @@ def _ask_second(lanes, array, index):
 
 
 @by_width()
+def _ask_values(lanes, array, index):
+    """Ask for the cache lines of array[index] .. array[index + FIRST_VALUES − 1], of 4 bytes each,
+    into the first-level cache.
+    """
+    for line in range(0, FIRST_VALUES, 16):
+        array.ask(lanes.builder.add(index, I64(line)), 3)
+
+
+@by_width()
 def _ask_line(lanes, matrix, row, column):
     """Ask for the cache line of matrix[row, column], into the first-level cache."""
     matrix.line(row).ask(column, 3)
@@ -119,6 +151,18 @@ def ask(array, index, level):
         _ask_first(array, index, 1)
     else:
         _ask_second(array, index, 1)
+
+
+@njit
+def ask_row(indices, data, begin, end):
+    """Ask for the non-zeros of a row, without waiting, into the first-level cache; of the first
+    ones whether they are there or not, for the processor would guess wrong how many they are.
+    """
+    _ask_values(indices, begin, 1)
+    _ask_values(data, begin, 1)
+    for k in range(begin + FIRST_VALUES, end, 16):
+        ask(indices, k, 1)
+        ask(data, k, 1)
 
 
 @njit

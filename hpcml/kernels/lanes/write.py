@@ -112,6 +112,8 @@ class Array:
         # numba's pointers have types, and llvmlite takes a cast of one to a pointer without for no cast
         self.pointer = lanes.builder.load(cgutils.alloca_once_value(lanes.builder, array.data), typ=POINTER)
         self.strides = cgutils.unpack_tuple(lanes.builder, array.strides, kind.ndim)  # bytes
+        if kind.layout == "C":
+            self.strides[-1] = I64(context.get_abi_sizeof(self.element))  # known: no multiplication for each element
 
     def at(self, place: ir.Value) -> ir.Value:
         """A pointer to the element at a place, of contiguous ones."""

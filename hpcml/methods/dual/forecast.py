@@ -20,7 +20,7 @@ import numpy as np
 
 from hpcml.data.compact import CompactRows
 from hpcml.methods.dual.alone import VALUES_PER_ROW
-from hpcml.methods.dual.dual import FULL_PASSES, SUPPORT_PASSES, SWEEPS, DualSolver
+from hpcml.methods.dual.dual import FULL_PASSES, SWEEPS, DualSolver
 from hpcml.methods.dual.label import NO_POSITIVES, State, Training
 from hpcml.methods.dual.lanes import ORDER_BYTES
 from hpcml.methods.dual.memory import bytes_between_rounds
@@ -306,8 +306,7 @@ class _Counted(DualSolver):
 
     def epoch(self) -> None:
         """See `DualSolver`."""
-        full = self.round == 0 and self.support == SUPPORT_PASSES  # over all rows, whichever are active now
-        self.total[0] += self._values(full | (self.active != 0))
+        self.total[0] += self._values(self.full_next | (self.active != 0))
         before = self.alpha.copy()
         self._timed(super().epoch)
         self.total[1] += self._values(self.alpha != before)

@@ -1,5 +1,4 @@
-"""Loops of dual coordinate descent over rows, in order: which rows a pass visits, scores, the
-slopes of an intercept.
+"""Loops of dual coordinate descent over rows, in order: which rows a pass visits, scores.
 
 What has a vector register for the labels of a panel ("lanes") is in `hpcml.kernels.lanes`.
 """
@@ -51,9 +50,8 @@ def looked_at(order, active, rows):
     """
     n = 0
     for i in order:
-        if active[i] != 0:
-            rows[n] = i
-            n += 1
+        rows[n] = i  # the next one takes its place if no lane looks at it: a jump would be guessed wrong
+        n += active[i] != 0
     return n
 
 
@@ -75,36 +73,9 @@ def pack(indptr, indices, data, kept, to_indptr, to_indices, to_data):
 @njit
 def scores(indptr, indices, data, w, out, lanes, ahead):
     """out[i lanes + l] = x_i · w_l, summed in float64, of all rows; `ahead` as in an epoch."""
-    n = indptr.size - 1
-    z, rows = np.empty(TILE * lanes), np.arange(TILE)
+    n, rows = indptr.size - 1, np.arange(TILE)
     for tile in range(0, n, TILE):
-        here = min(TILE, n - tile)
-        dot_rows(indptr, indices, data, tile, rows[:here], w, z, lanes, ahead)
-        for k in range(here * lanes):
-            out[tile * lanes + k] = z[k]
-
-
-@njit
-def slopes(out, positive, norms, costs, squared, moves, sums):
-    """sums[g lanes + l] += the slope of Σ C ℓ in the intercept of lane l if that is moved by
-    moves[g], from scores `out` (n lanes).
-
-    costs (2 lanes): C of positive and of negative rows; norms[i, 1]: weights of rows.
-    """
-    lanes = costs.size // 2
-    own, sign = np.empty(lanes), np.empty(lanes)
-    for i in range(positive.size):
-        for lane in range(lanes):
-            is_positive = (positive[i] >> lane) & 1
-            sign[lane] = 1.0 if is_positive else -1.0
-            own[lane] = norms[i, 1] * (costs[lane] if is_positive else -costs[lanes + lane])
-        for g in range(moves.size):
-            for lane in range(lanes):
-                short = 1.0 - sign[lane] * (out[i * lanes + lane] + moves[g])
-                if squared:
-                    sums[g * lanes + lane] -= own[lane] * 2 * max(short, 0.0)
-                else:
-                    sums[g * lanes + lane] -= own[lane] if short > 0 else 0.0
+        dot_rows(indptr, indices, data, tile, rows[: n - tile], w, out[tile * lanes :], lanes, ahead)
 
 
 @njit

@@ -152,7 +152,7 @@ class DualPanel:
         self.visit_kernel(csr, order, norms, (none, none), (bits, bits), (some, some, flat), width, False)
         self.combine_kernel(csr, norms, none, bits, np.zeros((2, 1)), 0, doubles.reshape(0, 1))
         kernels.scores(*csr, none, doubles, width, False)
-        kernels.slopes(doubles, bits, norms, np.zeros(2), False, MOVES, np.zeros(MOVES.size))
+        certify.slopes(doubles, bits, norms, np.zeros(2), False, MOVES, np.zeros(MOVES.size), 1)
         tables = some, np.zeros(2), np.zeros(1)
         self.certify_kernel((doubles, none), bits, norms, tables, bits, np.zeros(certify.N_SUMS), 1, 0.0)
         combine.keep(doubles, 1, none, 1, 0, np.zeros(2))
@@ -369,7 +369,7 @@ class DualPanel:
         own, slopes = self._intercepts(), np.zeros((MOVES.size, width))
         costs, squared = self.costs.reshape(-1), self.cost_of.loss.squared
         for some, places in self._row_slices():
-            kernels.slopes(scores[places], self.positive[some], self.norms[some], costs, squared, MOVES, slopes.reshape(-1))
+            certify.slopes(scores[places], self.positive[some], self.norms[some], costs, squared, MOVES, slopes.reshape(-1), width)
         mpi.allreduce_sum(risk.comm, slopes)
         slopes += MOVES[:, None] + own
         shifts = np.array([np.interp(0.0, slope, MOVES) for slope in slopes.T])  # slopes do not fall; beyond them, the last move

@@ -92,7 +92,7 @@ class LogisticSolver(DualSolver):
         """Collective. One pass over all rows; decides which lanes are ready."""
         seconds = self.stop.seconds
         self.sweep += 1
-        violations, active, moved = self.visit(self.sweep - 1)
+        violations, active, moved = (numbers.tolist() for numbers in self.visit(self.sweep - 1))
         for lane, label in enumerate(self.lanes):
             if label.ready:
                 continue
