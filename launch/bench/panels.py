@@ -5,7 +5,7 @@ usage: python launch/bench/panels.py DATA.h5 [LOSS:FIRST ...]
 LOSS:FIRST names a loss and the first of 16 labels in order of frequency, from 0. Without them: the squared hinge from 900, 150 and
 0 on, and the hinge from 900 and 0 on. With an intercept, tolerance 0.1. Prints for each the rows of the labels, seconds of the
 processor, passes of a label (most are over its support vectors only), and the mean and the largest gap. The start that all labels
-share is not timed.
+share is not timed, nor the index of labels that are trained alone.
 """
 
 import sys
@@ -46,7 +46,8 @@ def main(path: str, panels: tuple[str, ...] = PANELS) -> None:
         solver.warm_up()
         begin, done = 0.0, []
         for finished in solver.solve(range(labels.size), NEVER):
-            begin = begin or (time.thread_time() if solver.start is not None else 0.0)  # without the label that no row has
+            shared = solver.start is not None or solver.alone is not None  # the label that no row has, or the index
+            begin = begin or (time.thread_time() if shared else 0.0)
             done += finished
         seconds, gaps = time.thread_time() - begin, np.array([each.gap for each in done]) * 100
         counts = f"{rows.n_positive[labels].min()}–{rows.n_positive[labels].max()}"

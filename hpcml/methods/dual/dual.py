@@ -98,6 +98,7 @@ class DualSolver(DualPanel, Solver):
         yield from self._panels([label for label, alone in zip(labels, rare, strict=True) if not alone], stop)
         if rare.any():
             self.alone = self.alone or Alone(self)
+            yield []
             some = [label for label, alone in zip(labels, rare, strict=True) if alone]
             yield from self.alone.solve(some, self.labels, self.n_lanes, stop)
 
