@@ -11,8 +11,8 @@ GROUPS_OF_RANKS=(test_{collectives,memory,neighbours,node_rows,psbml}.py test_du
   test_methods_ranks.py::test_ranks_that_share_the_rows)
 # with the oldest numba: the registry walked, which compiles the kernels of every method, of scores, measures and tuning; and twins
 OLDEST_NUMBA=(tests/conformance/test_methods.py::test_{input_is_untouched_and_seeds_do_not_matter,evaluation_sees_the_scores_of_prediction,streams,tune}
-  tests/conformance/test_{dual,logistic}.py tests/unit/kernels tests/unit/methods/dual tests/unit/methods/linear/test_{panel,objective,losses}.py
-  tests/unit/methods/{elastic_net/test_delayed,online/test_live_features,svmperf/test_cutting}.py tests/unit/methods/psbml)
+  tests/conformance/test_{dual,logistic}.py tests/unit/kernels tests/unit/methods/linear/test_{panel,objective,losses}.py
+  tests/unit/methods/dual tests/unit/methods/{elastic_net/test_delayed,online/test_live_features,svmperf/test_cutting}.py tests/unit/methods/psbml)
 scratch=$(mktemp -d)
 # in memory, if there is room, for the tests of many ranks, which would mostly wait for the disk; the other parts use that
 in_memory=$scratch
