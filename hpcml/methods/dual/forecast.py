@@ -184,8 +184,8 @@ class DualForecaster:
 
 
 def _of_a_panel(positives: np.ndarray, most_alone: int) -> np.ndarray:
-    """The time of panels with so many rows a label, as a share of what a panel takes: less than 1 if
-    the labels are trained alone.
+    """The time of panels with so many rows a label, as a share of what a panel takes: less than 1
+    if the labels are trained alone.
     """
     return np.where(positives <= most_alone, ALONE[0] + ALONE[1] * positives / max(1, most_alone), 1.0)
 
