@@ -13,8 +13,6 @@ from hpcml.kernels.scores import count_sorted
 from hpcml.partition import offsets
 
 _SEARCH_RATIO = 16  # with so many times more scores than places, look the places up among the scores
-
-
 _NONE = np.zeros(0, dtype=np.int64)
 
 

@@ -102,6 +102,8 @@ def micro_intervals(counts: np.ndarray, n_missed: int) -> dict[str, Interval]:
 def _normal_ratio(measure: str, counts: np.ndarray, total: np.ndarray) -> Interval:
     """A micro measure of very many labels, whose interval follows from what each label adds."""
     ratio, (above, below) = float(_ratio(measure, total)[0]), _fraction(measure, counts)
+    if np.isnan(ratio):
+        return Interval(ratio, np.nan, np.nan)
     spread = float((above - ratio * below).std()) * below.size**0.5
     return _normal(ratio, spread / float(_fraction(measure, total)[1][0]))
 

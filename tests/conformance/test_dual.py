@@ -222,9 +222,9 @@ def test_max_gap_is_kept_or_the_limit_said(loss):
         options = asked(loss, dual_tol=1.0, max_gap=max_gap, precision=precision)
         for ours in finish(risk_of(*DATA["random"](), options), options).values():
             assert (ours.status, ours.gap <= max_gap) == (CONVERGED, True)
-    options = asked(loss, max_gap=1e-15, max_steps=50)  # more than float32 can give
+    options = asked(loss, max_gap=1e-15, max_steps=20)  # more than float32 can give
     for ours in finish(risk_of(*DATA["random"](), options), options).values():
-        assert (ours.status, ours.steps <= 50) == (STEP_LIMIT, True)  # less where no row can move any more
+        assert (ours.status, ours.steps) == (STEP_LIMIT, 20)
         assert 0 <= ours.gap < 1e-3
 
 

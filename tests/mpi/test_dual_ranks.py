@@ -11,6 +11,7 @@ from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
+from hpcml.methods.dual import dual
 from hpcml.model.linear import STATUS, Model
 
 pytestmark = pytest.mark.mpi
@@ -25,6 +26,26 @@ def test_more_ranks_than_labels(comm, mpi_tmp_path):
     options = {"label": ("label1",), "show_gaps": True}
     report, alone = same_as_alone(comm, "dual", data, mpi_tmp_path, options)
     assert report.gaps == alone.gaps
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
+def test_labels_that_are_trained_alone(comm, mpi_tmp_path, monkeypatch, loss):
+    """Rare labels alone and others in panels, dealt out to ranks: the bits of one rank."""
+    X, _ = random_data(4, 120, 30, 1, density=0.3)
+    Y = np.arange(120)[:, None] % 40 < np.arange(1, 14)[None] * 2  # labels of 6, 12 … 78 rows
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", X, Y)
+    options = {"loss": loss, "bias": True, "show_gaps": True}
+    in_panels = train("dual", comm, data, mpi_tmp_path / "panels", options)
+    monkeypatch.setattr(dual, "VALUES_PER_POSITIVE", (X.nnz + 120) / 40)
+    report, alone = same_as_alone(comm, "dual", data, mpi_tmp_path, options)
+    assert report.gaps == alone.gaps and history(mpi_tmp_path / "ranks") == history(mpi_tmp_path / "alone")
+    ours, before = Model(report.model), Model(in_panels.model)
+    rare = ours.labels["n_positive"] <= 40
+    assert 0 < rare.sum() < rare.size
+    same = [(ours.W[label] == before.W[label]).all() for label in range(ours.n_labels)]
+    np.testing.assert_array_equal(same, ~rare)
+    np.testing.assert_allclose(ours.labels["f_min"], values_at(data, options, ours), rtol=1e-10)
+    assert (ours.labels["gap"][rare] <= 5e-3).all()
 
 
 def values_at(data, options, model):

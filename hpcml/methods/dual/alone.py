@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from hpcml.methods.dual.lanes import DualPanel
 
 # Measured on rows made by `convert synthetic text`: 490,000 (41 million values) and 35,000 (3.6 million), labels of 2 to 70 rows.
-VALUES_PER_ROW = 1 << 20  # values of all rows for each row of a label that is trained alone; a third of it: no faster than a panel
+VALUES_PER_POSITIVE = 1 << 20  # values of all rows for each row of a label that is trained alone; 600,000: no faster than a panel
 FIRST, MORE, EACH = 512, 512, 48  # rows that a turn adds: the first, later ones, and for each positive row; later ones double
-BOUNDS_ONLY = 2  # turns that go by bounds alone; 3: a look more and no fewer turns
+BOUNDS_ONLY = 2  # turns that go by bounds alone; 1: as fast, within what the clock tells
 PASSES = (4, 4, 16)  # over the working set, at most, in the first turns
 SAMPLE = 2048  # rows, or more, by whose bounds the threshold of a turn is found
 INNER = 0.02  # of the tolerance, at least: what the working set must come to

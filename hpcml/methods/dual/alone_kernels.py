@@ -10,7 +10,7 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.epoch import HIGHEST, LOWEST, hinge_epoch
-from hpcml.kernels.lanes.rows import ask
+from hpcml.kernels.lanes.rows import ask, ask_row
 from hpcml.methods.dual.kernels import draw
 
 ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
@@ -132,7 +132,8 @@ def _combine(csr, rows, norms, duals, positive, v, columns):
     n = np.uint64(0)
     for r in range(rows.size):
         if r + 3 < rows.size and duals[rows[r + 3]] != 0:
-            _ask_row(csr, rows[r + 3])
+            far = rows[r + 3]
+            ask_row(indices, data, indptr[far], indptr[far + 1])
         i = rows[r]
         if duals[i] != 0:
             slope = np.float64(duals[i]) * np.float64(norms[i, 1]) * (1.0 if positive[i] else -1.0)
@@ -159,15 +160,6 @@ def _distinct(columns):
             columns[n] = columns[k]
             n += 1
     return n
-
-
-@njit
-def _ask_row(csr, i):
-    """Ask for the values of a row, without waiting."""
-    indptr, indices, data = csr
-    for k in range(indptr[i], indptr[i + 1], 16):
-        ask(indices, k, 1)
-        ask(data, k, 1)
 
 
 @njit
@@ -239,14 +231,15 @@ def scores_of(csr, rows, norms, weights, w, z, norms_of):
     """The scores z of `rows`, in float64, by weights (columns, values), and their lines of `norms`;
     w (d) is room for weights, 0 before and after.
     """
-    indptr, (columns, values) = csr[0], weights
+    (indptr, indices, data), (columns, values) = csr, weights
     for k in range(columns.size):
         w[columns[k]] = values[k]
     for r in range(rows.size):
         if r + 8 < rows.size:
             ask(indptr, rows[r + 8], 1)
         if r + 4 < rows.size:
-            _ask_row(csr, rows[r + 4])
+            far = rows[r + 4]
+            ask_row(indices, data, indptr[far], indptr[far + 1])
         z[r] = _score(csr, rows[r], w)
         norms_of[r, 0], norms_of[r, 1] = norms[rows[r], 0], norms[rows[r], 1]
     for j in columns:

@@ -31,7 +31,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.kernels.lanes.duals import support
-from hpcml.methods.dual.alone import VALUES_PER_ROW, Alone, warm_up
+from hpcml.methods.dual.alone import VALUES_PER_POSITIVE, Alone, warm_up
 from hpcml.methods.dual.label import CLOSE, NO_POSITIVES, State, Training
 from hpcml.methods.dual.lanes import DualPanel
 from hpcml.methods.dual.options import DualOptions
@@ -87,7 +87,7 @@ class DualSolver(DualPanel, Solver):
         risk = self.risk
         if risk.comm.size > 1 or self.cost_of.loss.entropic or self.options.precision != "single":
             return 0
-        return risk.rows.data.size // VALUES_PER_ROW
+        return risk.rows.data.size // VALUES_PER_POSITIVE
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:

@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 
 from hpcml.data.compact import CompactRows
-from hpcml.methods.dual.alone import VALUES_PER_ROW
+from hpcml.methods.dual.alone import VALUES_PER_POSITIVE
 from hpcml.methods.dual.dual import FULL_PASSES, SWEEPS, DualSolver
 from hpcml.methods.dual.label import NO_POSITIVES, State, Training
 from hpcml.methods.dual.lanes import ORDER_BYTES
@@ -143,7 +143,7 @@ class DualForecaster:
         if pilot:
             found.measured.append(f"panels of the pilot took {pace:.2f} of what the machine's constants say: so do all")
         few, alone, may_be = pilot is not None, False, layout.shards == 1 and not DUAL_LOSSES[options.loss or ""].entropic
-        most_alone = n // VALUES_PER_ROW if may_be else 0
+        most_alone = n // VALUES_PER_POSITIVE if may_be else 0
         for number in range(layout.n_groups):
             shares = np.array([each.mean() for each in linear.panels(sizes, layout, number)]) / sizes.n_rows
             if not shares.size:

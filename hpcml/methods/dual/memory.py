@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpcml.methods.dual.alone import VALUES_PER_ROW
+from hpcml.methods.dual.alone import VALUES_PER_POSITIVE
 from hpcml.methods.dual.lanes import HALF
 
 
@@ -19,7 +19,7 @@ def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int
     copies = (2 if shards > 1 else 1) * n_lanes + 2
     row, column = 32 + (n_lanes + 2) * weight_bytes + 8 * n_lanes, 8 * min(n_lanes, HALF) + copies * weight_bytes
     if shards == 1:
-        row, column, n_values = row + 42, column + 16, n_values + n_values // 2 * (n_values >= VALUES_PER_ROW)
+        row, column, n_values = row + 42, column + 16, n_values + n_values // 2 * (n_values >= VALUES_PER_POSITIVE)
     between = bytes_between_rounds(n_rows, n_columns, n_lanes, shards, weight_bytes)
     return (8 * n_values + row * n_rows) // shards + column * n_columns + between
 

@@ -128,7 +128,7 @@ def test_labels_trained_alone_take_less(monkeypatch):
         return two.seconds["train"] - one.seconds["train"], any("trained alone" in each for each in two.assumed)
 
     of_panel, said = panel()
-    monkeypatch.setattr(dual_forecast, "VALUES_PER_ROW", (sizes().n_values + sizes().n_rows) // 100)
+    monkeypatch.setattr(dual_forecast, "VALUES_PER_POSITIVE", (sizes().n_values + sizes().n_rows) // 100)
     alone, said_so = panel()
     assert alone == pytest.approx(0.2 * of_panel) and said_so and not said
 

@@ -63,6 +63,14 @@ def test_very_many_labels_have_nearly_the_intervals_of_their_resamples(monkeypat
                 assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=0.15 * width)  # few labels have most pairs
 
 
+def test_very_many_labels_that_are_never_given_have_no_precision(monkeypatch):
+    monkeypatch.setattr(statistics, "MANY", 3)
+    hits, given, true = np.zeros(5, np.int64), np.zeros(5, np.int64), np.arange(5)
+    found = statistics.micro_intervals(np.stack([hits, given, true]), 0)
+    assert all(np.isnan([found["precision"].value, found["precision"].low, found["precision"].high]))
+    assert found["recall"] == found["f1"] == statistics.Interval(0.0, 0.0, 0.0)
+
+
 def test_differences_are_paired():
     """Label by label the second is 0.01 better: however labels differ, the interval is that difference."""
     one, other = evaluation(NAMES), evaluation(NAMES[::-1])

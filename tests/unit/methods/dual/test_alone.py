@@ -13,7 +13,7 @@ from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, SparseWeightsOf
 @pytest.fixture(autouse=True)
 def all_alone(monkeypatch):
     """Every label is trained alone, and turns add few rows."""
-    monkeypatch.setattr(dual, "VALUES_PER_ROW", 1e-9)
+    monkeypatch.setattr(dual, "VALUES_PER_POSITIVE", 1e-9)
     for name, value in {"FIRST": 4, "MORE": 6, "EACH": 1}.items():
         monkeypatch.setattr(alone, name, value)
 
@@ -89,7 +89,7 @@ def test_as_a_panel_finds_it(loss, monkeypatch):
     options = asked(loss, bias=True, max_gap=1e-4)
     risk = risk_of(*texts(3), options)
     found = finish(risk, options)
-    monkeypatch.setattr(dual, "VALUES_PER_ROW", 1e9)
+    monkeypatch.setattr(dual, "VALUES_PER_POSITIVE", 1e9)
     for label, done in finish(risk, options).items():
         assert not isinstance(done.w, SparseWeightsOf)
         assert found[label].f == pytest.approx(done.f, rel=2e-4)
@@ -130,7 +130,7 @@ def test_gap_beyond_the_precision_of_numbers():
 def test_which_labels_are_trained_alone(monkeypatch):
     options = asked("hinge", bias=True)
     risk = risk_of(*texts(7), options)
-    monkeypatch.setattr(dual, "VALUES_PER_ROW", risk.rows.data.size / 3.5)
+    monkeypatch.setattr(dual, "VALUES_PER_POSITIVE", risk.rows.data.size / 3.5)
     found = finish(risk, options)
     assert {label for label, done in found.items() if isinstance(done.w, SparseWeightsOf)} == {0, 1, 2}
     for other in (asked("logistic", bias=True), asked("hinge", bias=True, precision="double")):
