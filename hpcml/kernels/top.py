@@ -45,6 +45,13 @@ def _sink(scores, labels, score, label, size, slope, offset):
 
 
 @njit
+def keep_one(score, label, slope, offset, best_scores, best_labels):
+    """Take the score of a label, not NaN, into a heap."""
+    if _is_worse(best_scores[0], best_labels[0], score, label, slope, offset):
+        _sink(best_scores, best_labels, score, label, best_scores.size, slope, offset)
+
+
+@njit
 def _keep_row(scores, first, slope, offset, best_scores, best_labels):
     """Take a row's scores of labels first, first + 1, … into its heap; NaN is never taken."""
     worst = _value(best_scores[0], best_labels[0], slope, offset)
@@ -98,16 +105,6 @@ def _score_inverted_row(csr, row, model, total, scores):
         scores[label] = (scores[label] + bias[label]) / total
         if np.isnan(scores[label]):
             return label
-    return -1
-
-
-@njit
-def scores_inverted(csr, rows, model, sums, out):
-    """out[i, l] = the score of row rows[i] for label l; returns what `score_inverted` does."""
-    for i in range(rows.size):
-        bad = _score_inverted_row(csr, rows[i], model, sums[i], out[i])
-        if bad >= 0:
-            return bad
     return -1
 
 

@@ -116,17 +116,29 @@ class Suggester:
         out = []
         scorer = scorer_of(self.model, shard, self.labels)
         for begin, rows in blocks_of(shard.rows, self.model.n_labels):
-            scores = self._scores(scorer, rows)
-            shown = probabilities(scores, *self.sigmoids)
+            some = questions[begin : begin + rows.size]
+            best = self._best(scorer, rows, max((self._size(question) for question in some), default=1))
+            shown = probabilities(best.scores, *self.sigmoids, best.labels)
             for place, row in enumerate(rows.tolist()):
-                out.append(self._headings(scorer, row, scores[place], shown[place], questions[begin + place]))
+                found = best.labels[place], best.scores[place], shown[place]
+                out.append(self._headings(scorer, row, found, some[place]))
         return out
 
-    def _scores(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> np.ndarray:
-        """The scores (n × L) of rows: by whatever is quickest, the same bits."""
+    def _size(self, question: Question) -> int:
+        """How many of the best labels must be looked at."""
+        return self.model.n_labels if question.only_given else min(question.limit, self.model.n_labels)
+
+    def _best(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray, size: int) -> Best:
+        """The best labels of rows, and their scores: by whatever is quickest, the same bits."""
         if self.inverted is not None:
             assert isinstance(scorer, Scorer)
-            return self.inverted.scores(scorer, rows)
+            return self.inverted.best(scorer, rows, size)
+        best = Best(rows.size, size, self.comparable)
+        best.add(0, self._scores(scorer, rows), 0)
+        return best.sort()
+
+    def _scores(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> np.ndarray:
+        """The scores (n × L) of rows."""
         n_labels = self.model.n_labels
         if self._kept is None:
             labels = np.tile(self.labels, rows.size)
@@ -139,16 +151,13 @@ class Suggester:
         return out
 
     def _headings(
-        self, scorer: Scorer | ClassifierScorer, row: int, scores: np.ndarray, shown: np.ndarray, question: Question
+        self, scorer: Scorer | ClassifierScorer, row: int, best: tuple[np.ndarray, ...], question: Question
     ) -> list[Suggestion]:
-        """The headings of one row, of scores (L) and probabilities (L)."""
-        size = self.model.n_labels if question.only_given else min(question.limit, self.model.n_labels)
-        best = Best(1, size, self.comparable)
-        best.add(0, scores[None], 0)
-        found, thresholds = best.sort(), self.model.thresholds
+        """The headings of one row, of its best labels, their scores and probabilities."""
+        thresholds = self.model.thresholds
         out: list[Suggestion] = []
-        for label, score in zip(found.labels[0].tolist(), found.scores[0].tolist(), strict=True):
-            probability, given = float(shown[label]), score > float(thresholds[label])
+        for label, score, probability in zip(*(some[: self._size(question)].tolist() for some in best), strict=True):
+            given = score > float(thresholds[label])
             if probability >= question.least and (given or not question.only_given) and len(out) < question.limit:
                 out.append(Suggestion(label, probability, given, self._words(scorer, row, label, score, question.n_words)))
         return out
