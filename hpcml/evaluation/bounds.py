@@ -17,16 +17,21 @@ from hpcml.kernels.pruned import LARGEST
 from hpcml.kernels.scores import invert_rows
 from hpcml.model.linear import Model, SparseRows
 
-LEAST_LABELS = 4096  # with fewer, all scores are as quick
-LEAST_A_BEST = 64  # labels for each of the best that are asked for
+# All scores take a third of the time with 12,738 labels, and 2.8 times as long with 72,374.
+LEAST_LABELS = 1 << 15
+LEAST_A_BEST = 1 << 13  # labels for each of the best that are asked for: with 72,374, bounds leave too many for a 10th best
 HEAVY = 1 / 8  # of all weights, those of heavy labels at most, unless these are too few
-FREQUENT = 1 / 100  # of the labels, those with a weight above 0 of a frequent column
+MOST_HEAVY = 1 / 64  # of the labels: with more, they take longer than all scores, and with fewer weights each say less
+FEW_HEAVY = 16  # labels that are always scored
+FREQUENT = 1 / 200  # of the labels, those with a weight above 0 of a frequent column
 TABLE_BYTES = 4  # of the table at most, for each weight of the model
 
 
 def bounds_hold(model: Model, comparable: Comparable, W: SparseRows, size: int) -> bool:
     """Whether an index helps to find the best `size` labels of a row, and its bounds hold."""
     if model.normalised or model.n_labels < max(LEAST_LABELS, LEAST_A_BEST * size):
+        return False
+    if _heavy_labels(np.diff(W.indptr), 0).size > max(MOST_HEAVY * model.n_labels, FEW_HEAVY):
         return False
     parts = (W.data[begin : begin + (1 << 22)] for begin in range(0, W.data.size, 1 << 22))
     return all(np.all(np.abs(some) <= LARGEST) for some in (model.bias, *comparable.sigmoids, *parts))
@@ -56,7 +61,7 @@ def _heavy_labels(n_weights: np.ndarray, size: int) -> np.ndarray:
     """The labels with most weights, ascending: enough of them for a row's best."""
     order = np.argsort(-n_weights, kind="stable")
     n = int(np.searchsorted(np.cumsum(n_weights[order]), HEAVY * n_weights.sum()))
-    return np.sort(order[: max(n, 2 * size + 16)])
+    return np.sort(order[: max(n, 2 * size + FEW_HEAVY)])
 
 
 def _table(W: SparseRows, heavy: np.ndarray, counts: np.ndarray, largest: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -7,7 +7,8 @@ of the frequent columns is gone through tile by tile, each for all rows, and lea
 bounds are not below the k-th best value. These are scored last.
 
 Where bounds do not hold (a value below 0 or too large, a sum that divides) or leave too many
-labels, a row's scores of all labels are made instead.
+labels, a row's scores of all labels are made instead; and those of all rows that follow, if bounds
+have left many labels of a batch.
 """
 
 import numpy as np
@@ -16,12 +17,14 @@ from hpcml.kernels import njit
 from hpcml.kernels.bounds import BLOCK, FULL, LEVELS, MOST_AT_ONCE, TILE, add_rare
 from hpcml.kernels.lanes.levels import add_levels
 from hpcml.kernels.scores import add_column
-from hpcml.kernels.top import NONE, _keep_row, _score_inverted_row, _value, keep_one
+from hpcml.kernels.top import NONE, _keep_row, _score_inverted_row, _value, keep_one, score_inverted
 
 PARTS = 4  # a value's m is divided among so many lines at most
 SEARCH = 32  # a label with so many times the weights that the row has values is searched, not read
-BATCH, ROOM = 512, 1 << 27  # rows of a batch, and bytes of their sums of rare columns
+BATCH, ROOM = 2048, 1 << 27  # rows of a batch, and bytes of their sums of rare columns
+FIRST = 128  # rows of the first batch
 MOST_LEFT = 4096  # labels of a row that are scored one by one, at most
+FEW_LEFT = 256  # if more than one label in so many is left on average, the rows that follow go without
 LARGEST = 1e15  # of numbers that bounds are made of
 
 
@@ -183,7 +186,7 @@ def _below(value):
 
 @njit
 def _bound_blocks(sums, rare, unit, worst, blocks, out):
-    """out[a] = the largest value that block a of a tile can have. Whether any is at least `worst`."""
+    """out[a] = the largest value that block a of a tile can have; whether any reaches `worst`."""
     bases, slopes = blocks
     n = np.int32(0)
     for a in range(TILE):
@@ -288,13 +291,13 @@ def _finish(csr, rows, model, sums, sigmoids, scoring, batch, left, best):
 
 @njit
 def _sizes(indptr, rows, step):
-    """The most values of a row, and the most lines of a batch."""
-    longest, most = 0, 0
-    for begin in range(0, rows.size, step):
-        total = 0
-        for row in rows[begin : begin + step]:
-            n = indptr[row + 1] - indptr[row]
-            longest, total = max(longest, n), total + PARTS * n
+    """The most values of a row, and the most lines of `step` rows, wherever they begin."""
+    longest, most, total = 0, 0, 0
+    for i in range(rows.size):
+        n = indptr[rows[i] + 1] - indptr[rows[i]]
+        longest, total = max(longest, n), total + PARTS * n
+        if i >= step:
+            total -= PARTS * (indptr[rows[i - step] + 1] - indptr[rows[i - step]])
         most = max(most, total)
     return longest, most
 
@@ -314,14 +317,17 @@ def best_pruned(csr, rows, model, W, sums, sigmoids, index, best_scores, best_la
     scoring = W, marks, (np.empty(longest + 1, np.int64), np.empty(longest, np.int64), np.empty(longest))
     rare, lines, numbers = np.empty((step, n_blocks), np.float32), np.empty(most, np.int32), np.empty(most, np.int32)
     batch = rare, np.empty(step), np.empty(step, np.float32), np.empty(step + 1, np.int64), lines, numbers, room
-    n_left = min(MOST_LEFT, n_blocks)
+    n_left = min(MOST_LEFT, n_blocks // 8)
     left = np.empty((step, n_left), np.int64), np.empty((step, n_left), np.float32), np.zeros(step, np.int64)
-    for begin in range(0, rows.size, step):
-        some = slice(begin, begin + step)
+    begin, end, worth = 0, min(step, FIRST), True
+    while begin < rows.size and worth:
+        some = slice(begin, end)
         best = best_scores[some], best_labels[some]
         _begin(csr, rows[some], model, sums[some], sigmoids, index, batch, best)
         _bound(index, batch, left, rows[some].size)
         bad = _finish(csr, rows[some], model, sums[some], sigmoids, scoring, batch, left, best)
         if bad >= 0:
             return bad
-    return -1
+        worth = left[2][: rows[some].size].mean() <= model[3].size / FEW_LEFT
+        begin, end = end, end + step
+    return score_inverted(csr, rows[begin:], model, sums[begin:], sigmoids, best_scores[begin:], best_labels[begin:])

@@ -74,17 +74,19 @@ def expected(model, scorer, size):
     return order, np.take_along_axis(scores, order, axis=1)
 
 
-def check(model, scorer, found, size):
-    best = found.best(scorer, scorer.rows)
+def check(model, scorer, found, size, rows=None):
+    rows = scorer.rows if rows is None else rows
+    best = found.best(scorer, rows)
     labels, scores = expected(model, scorer, size)
-    assert best.labels.tolist() == labels.tolist()
-    assert best.scores.tobytes() == scores.tobytes()
+    assert best.labels.tolist() == labels[rows].tolist()
+    assert best.scores.tobytes() == scores[rows].tobytes()
 
 
 @pytest.fixture
 def few(monkeypatch):
     """Few labels are enough for an index, and there are several tiles of the table."""
     monkeypatch.setattr(module, "LEAST_LABELS", 1)
+    monkeypatch.setattr(module, "MOST_HEAVY", 1)
     monkeypatch.setattr(module, "LEAST_A_BEST", 0)
     monkeypatch.setattr(top, "LEAST_A_BEST", 0)
 
@@ -116,23 +118,25 @@ def test_more_labels_are_asked_for_than_there_are(tmp_path, few):
     check(model, scorer, top_of(SELF, scorer, 80, keeps=False), 50)
 
 
-@pytest.mark.parametrize("sigmoids", [False, True])
-def test_labels_that_bounds_exclude_are_not_scored(tmp_path, monkeypatch, few, sigmoids):
+def test_labels_that_bounds_exclude_are_not_scored(tmp_path, monkeypatch, few):
     """The weights by columns, which all scores of a row are made of, are spoilt: nothing looks at them."""
     monkeypatch.setattr(module, "TABLE_BYTES", 1000)
-    data, path = files(tmp_path, 8, 6000, below=0.0, sigmoids=sigmoids)
-    with h5py.File(data, "r+") as file:
-        file["X/data"][:] = file["X/data"][:] / file["X/data"][:].max()
-    model, scorer = opened(data, path)
-    found = InvertedTop(model, 3, model.W, model.n_columns, indexed=True)
+    rng = np.random.default_rng(0)
+    W = rng.random((5000, 600)) * (rng.random((5000, 600)) < 0.01)
+    X = W[rng.choice(5000, N_ROWS)] + W[rng.choice(5000, N_ROWS)]
+    W[:9] = rng.random((9, 600)) / 2  # nearly as large scores as the best ones
+    data = make.dataset(tmp_path / "data.h5", sp.csr_matrix(X.astype(np.float32)), np.eye(N_ROWS, 3))
+    model, scorer = opened(data, make.model(tmp_path / "model.h5", W, -rng.random(5000), precision="<f4", sparse=True))
+    found = InvertedTop(model, 2, model.W, model.n_columns, indexed=True)
     found._inverted[2][:] = np.nan
-    check(model, scorer, found, 3)
+    check(model, scorer, found, 2)
 
 
 def test_an_index_is_made_by_counts_and_where_bounds_hold(tmp_path, monkeypatch):
     model, _ = opened(*files(tmp_path, 1))
     comparable = Comparable(model, np.arange(model.n_labels))
     monkeypatch.setattr(module, "LEAST_LABELS", 700)
+    monkeypatch.setattr(module, "LEAST_A_BEST", 70)
     assert module.bounds_hold(model, comparable, model.W, 10)
     assert not module.bounds_hold(model, comparable, model.W, 11)
     too_large = model.W._replace(data=np.where(np.arange(model.W.data.size) == 7, 1e16, model.W.data))
@@ -140,8 +144,22 @@ def test_an_index_is_made_by_counts_and_where_bounds_hold(tmp_path, monkeypatch)
     monkeypatch.setattr(model, "normalised", True)
     assert not module.bounds_hold(model, comparable, model.W, 10)
     monkeypatch.setattr(model, "normalised", False)
+    equal = model.W._replace(indptr=np.arange(701) * 3, indices=np.tile(np.arange(3), 700), data=np.ones(2100))
+    assert not module.bounds_hold(model, comparable, equal, 10)
     monkeypatch.setattr(module, "LEAST_LABELS", 701)
     assert not module.bounds_hold(model, comparable, model.W, 10)
+
+
+@pytest.mark.parametrize("n_rows", [127, 128, 129, 700])
+@pytest.mark.parametrize("bias", [0.0, 1000.0])
+def test_batches_of_rows(tmp_path, monkeypatch, few, n_rows, bias):
+    """A row many times; with an intercept that says more than the weights, too many labels are left to go on."""
+    monkeypatch.setattr(module, "TABLE_BYTES", 1000)
+    data, path = files(tmp_path, 5, 6000, below=0.0)
+    with h5py.File(path, "r+") as file:
+        file["bias"][:] += bias
+    model, scorer = opened(data, path)
+    check(model, scorer, top_of(SELF, scorer, 2, keeps=False), 2, rows=np.resize(scorer.rows, n_rows))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(0, 30), st.integers(1, kernels.MOST_AT_ONCE))
