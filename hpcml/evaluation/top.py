@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hpcml import mpi
+from hpcml.evaluation.bounds import LEAST_A_BEST, bound_index, bounds_hold
 from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.scoring import BlockWeights, ClassifierScorer, CombinedScorer, Scorer
 from hpcml.kernels import top as kernels
+from hpcml.kernels.pruned import best_pruned
 from hpcml.model.linear import Model, SparseRows
 
 PRECISION_AT = (1, 3, 5)
@@ -52,10 +52,12 @@ class BlockwiseTop:
 
 
 class InvertedTop:
-    """The best labels of a sparse model, row by row, by columns: 8 or 12 bytes a weight."""
+    """The best labels of a sparse model, row by row, by columns: 8 or 12 bytes a weight; where
+    there are many labels, with an index of their bounds.
+    """
 
-    def __init__(self, model: Model, size: int, W: SparseRows, n_columns: int) -> None:
-        """`W` is the model's, with so many columns."""
+    def __init__(self, model: Model, size: int, W: SparseRows, n_columns: int, indexed: bool) -> None:
+        """`W` is the model's, with so many columns; `indexed`: with an index for `size` labels."""
         self.model, self.size, self.comparable = model, size, Comparable(model, np.arange(model.n_labels))
         counts = np.zeros(n_columns + 1, dtype=np.int64)
         for begin in range(0, W.indices.size, COUNTED):
@@ -64,23 +66,29 @@ class InvertedTop:
         begins = np.cumsum(counts)
         labels, weights = np.empty(W.indices.size, dtype=np.int32), np.empty(W.data.size, dtype=W.data.dtype)
         kernels.invert(*W, begins[:-1].copy(), labels, weights)
-        self._inverted = (begins, labels, weights)
+        self._inverted, self._by_label = (begins, labels, weights), (W.indptr, W.indices, W.data)
+        self._index = bound_index(model, self.comparable, W, n_columns, size) if indexed else None
 
-    def _weights(self, scorer: Scorer) -> tuple[Any, ...]:
-        return (self._inverted, *scorer.tables, self.model.bias)
-
-    def best(self, scorer: Scorer, rows: np.ndarray) -> Best:
-        """Local. Raises NonFiniteError if a score is not a number."""
-        out, sums = Best(rows.size, self.size, self.comparable), scorer.divisors(rows)
-        bad = kernels.score_inverted(scorer.csr, rows, self._weights(scorer), sums, out.sigmoids, out.scores, out.labels)
+    def best(self, scorer: Scorer, rows: np.ndarray, size: int | None = None) -> Best:
+        """The best `size` labels, or `self.size`. Local. Raises NonFiniteError if a score is not a
+        number.
+        """
+        size = self.size if size is None else size
+        out, sums = Best(rows.size, size, self.comparable), scorer.divisors(rows)
+        model = (self._inverted, *scorer.tables, self.model.bias)
+        best = (sums, out.sigmoids, out.scores, out.labels)
+        if self._index is None or LEAST_A_BEST * size > self.model.n_labels:
+            bad = kernels.score_inverted(scorer.csr, rows, model, *best)
+        else:
+            bad = best_pruned(scorer.csr, rows, model, self._by_label, *best[:2], self._index, *best[2:])
         if bad >= 0:
             scorer.check_numbers(np.array([np.nan]), np.array([bad]))
         return out.sort()
 
     def scores(self, scorer: Scorer, rows: np.ndarray) -> np.ndarray:
         """The scores (n × L) of all labels. Local. Raises NonFiniteError if one is not a number."""
-        out, sums = np.empty((rows.size, self.model.n_labels)), scorer.divisors(rows)
-        bad = kernels.scores_inverted(scorer.csr, rows, self._weights(scorer), sums, out)
+        out, model = np.empty((rows.size, self.model.n_labels)), (self._inverted, *scorer.tables, self.model.bias)
+        bad = kernels.scores_inverted(scorer.csr, rows, model, scorer.divisors(rows), out)
         if bad >= 0:
             scorer.check_numbers(np.array([np.nan]), np.array([bad]))
         return out
@@ -95,11 +103,13 @@ def top_of(comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: 
     if not isinstance(scorer.model.W, SparseRows) or scorer.model.below:
         return BlockwiseTop(size, keeps)
     model, W = scorer.model, scorer.model.W
-    with mpi.node_first(comm):
-        nothing = SparseRows(W.indptr[:1], W.indices[:0], W.data[:0])
-        InvertedTop(model, size, nothing, 0).best(scorer, np.empty(0, dtype=np.int64))
+    nothing, indexed = SparseRows(W.indptr[:1], W.indices[:0], W.data[:0]), False
     with mpi.agreed(comm, f"reading {model.path}"):
-        return InvertedTop(model, size, W, model.n_columns)
+        indexed = bounds_hold(model, Comparable(model, np.arange(model.n_labels)), W, size)
+    with mpi.node_first(comm):
+        InvertedTop(model, size, nothing, 0, indexed).best(scorer, np.empty(0, dtype=np.int64))
+    with mpi.agreed(comm, f"reading {model.path}"):
+        return InvertedTop(model, size, W, model.n_columns, indexed)
 
 
 def are_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) -> np.ndarray:

@@ -15,7 +15,7 @@ NONE = 2**31 - 1
 
 
 @njit
-def _value(score, label, slope, offset):
+def value_of(score, label, slope, offset):
     """The value by which a score is compared."""
     if slope.size == 0 or label == NONE:
         return score
@@ -25,7 +25,7 @@ def _value(score, label, slope, offset):
 @njit
 def _is_worse(score, label, than_score, than_label, slope, offset):
     """Whether an entry comes after another one."""
-    value, than_value = _value(score, label, slope, offset), _value(than_score, than_label, slope, offset)
+    value, than_value = value_of(score, label, slope, offset), value_of(than_score, than_label, slope, offset)
     return value < than_value or (value == than_value and label > than_label)
 
 
@@ -45,21 +45,30 @@ def _sink(scores, labels, score, label, size, slope, offset):
 
 
 @njit
-def _keep_row(scores, first, slope, offset, best_scores, best_labels):
+def keep_one(score, label, slope, offset, best_scores, best_labels):
+    """Take the score of a label, not NaN, into a heap."""
+    if _is_worse(best_scores[0], best_labels[0], score, label, slope, offset):
+        _sink(best_scores, best_labels, score, label, best_scores.size, slope, offset)
+
+
+@njit
+def keep_row(scores, first, slope, offset, best_scores, best_labels):
     """Take a row's scores of labels first, first + 1, … into its heap; NaN is never taken."""
-    worst = _value(best_scores[0], best_labels[0], slope, offset)
+    worst = value_of(best_scores[0], best_labels[0], slope, offset)
     for lane in range(scores.size):
         label, score = first + lane, scores[lane]
-        if _value(score, label, slope, offset) >= worst and _is_worse(best_scores[0], best_labels[0], score, label, slope, offset):
+        if value_of(score, label, slope, offset) >= worst and _is_worse(
+            best_scores[0], best_labels[0], score, label, slope, offset
+        ):
             _sink(best_scores, best_labels, score, label, best_scores.size, slope, offset)
-            worst = _value(best_scores[0], best_labels[0], slope, offset)
+            worst = value_of(best_scores[0], best_labels[0], slope, offset)
 
 
 @njit
 def keep_best(scores, first, slope, offset, best_scores, best_labels):
     """Take scores (n, B) of labels first ... first + B − 1 into the rows' heaps (n, k)."""
     for i in range(scores.shape[0]):
-        _keep_row(scores[i], first, slope, offset, best_scores[i], best_labels[i])
+        keep_row(scores[i], first, slope, offset, best_scores[i], best_labels[i])
 
 
 @njit
@@ -85,7 +94,7 @@ def invert(indptr, indices, data, next_place, labels, weights):
 
 
 @njit
-def _score_inverted_row(csr, row, model, total, scores):
+def score_inverted_row(csr, row, model, total, scores):
     """The scores of a row, over `total`. The first label whose score is not a number, or −1."""
     indptr, indices, data = csr
     (begins, labels, weights), columns, factors, bias = model
@@ -105,7 +114,7 @@ def _score_inverted_row(csr, row, model, total, scores):
 def scores_inverted(csr, rows, model, sums, out):
     """out[i, l] = the score of row rows[i] for label l; returns what `score_inverted` does."""
     for i in range(rows.size):
-        bad = _score_inverted_row(csr, rows[i], model, sums[i], out[i])
+        bad = score_inverted_row(csr, rows[i], model, sums[i], out[i])
         if bad >= 0:
             return bad
     return -1
@@ -122,8 +131,8 @@ def score_inverted(csr, rows, model, sums, sigmoids, best_scores, best_labels):
     slope, offset = sigmoids
     scores = np.empty(model[-1].size)
     for i in range(rows.size):
-        bad = _score_inverted_row(csr, rows[i], model, sums[i], scores)
+        bad = score_inverted_row(csr, rows[i], model, sums[i], scores)
         if bad >= 0:
             return bad
-        _keep_row(scores, 0, slope, offset, best_scores[i], best_labels[i])
+        keep_row(scores, 0, slope, offset, best_scores[i], best_labels[i])
     return -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,7 +90,8 @@ class Suggester:
         self.inverted = found if isinstance(found, InvertedTop) else None
         self._kept = [scorer.weights(*block) for block in scorer.blocks] if self.keeps and self.inverted is None else None
         self.features = Features(model) if isinstance(model, Model) and model.combination is None else None
-        self._scored(self.rows_of([self.empty()]), [Question(self.empty(), limit=1, n_words=1)])  # compile what is left
+        first = [Question(self.empty(), limit=1, n_words=1, only_given=given) for given in (False, True)]
+        self._scored(self.rows_of([question.values for question in first]), first)  # compile what is left
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -116,11 +117,40 @@ class Suggester:
         out = []
         scorer = scorer_of(self.model, shard, self.labels)
         for begin, rows in blocks_of(shard.rows, self.model.n_labels):
-            scores = self._scores(scorer, rows)
-            shown = probabilities(scores, *self.sigmoids)
-            for place, row in enumerate(rows.tolist()):
-                out.append(self._headings(scorer, row, scores[place], shown[place], questions[begin + place]))
+            some = questions[begin : begin + rows.size]
+            for row, question, found in zip(rows.tolist(), some, self._found(scorer, rows, some), strict=True):
+                out.append(self._headings(scorer, row, *found, question))
         return out
+
+    def _found(
+        self, scorer: Scorer | ClassifierScorer, rows: np.ndarray, questions: Sequence[Question]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The labels of each row that its question asks for, best first, and their scores."""
+        given = np.array([question.only_given for question in questions], dtype=bool)
+        limits = np.array([min(question.limit, self.model.n_labels) for question in questions], dtype=np.int64)
+        best = Best(0, 0) if given.all() else self._best(scorer, rows[~given], int(limits[~given].max()))
+        places = (np.cumsum(~given) - 1).tolist()
+        for i in range(rows.size):
+            if given[i]:
+                yield self._given(self._scores(scorer, rows[i : i + 1])[0], limits[i])
+            else:
+                yield best.labels[places[i], : limits[i]], best.scores[places[i], : limits[i]]
+
+    def _best(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray, size: int) -> Best:
+        """The best labels of rows, and their scores: by whatever is quickest, the same bits."""
+        if self.inverted is not None:
+            assert isinstance(scorer, Scorer)
+            return self.inverted.best(scorer, rows, size)
+        best = Best(rows.size, size, self.comparable)
+        best.add(0, self._scores(scorer, rows), 0)
+        return best.sort()
+
+    def _given(self, scores: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
+        """The best labels of scores (L) above their thresholds, and their scores."""
+        some = np.flatnonzero(scores > self.model.thresholds)
+        order = np.lexsort((some, -self.comparable.of_pairs(scores[some], some)))
+        labels = some[order[:limit]]
+        return labels, scores[labels]
 
     def _scores(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> np.ndarray:
         """The scores (n × L) of rows: by whatever is quickest, the same bits."""
@@ -139,26 +169,15 @@ class Suggester:
         return out
 
     def _headings(
-        self, scorer: Scorer | ClassifierScorer, row: int, scores: np.ndarray, shown: np.ndarray, question: Question
+        self, scorer: Scorer | ClassifierScorer, row: int, labels: np.ndarray, scores: np.ndarray, question: Question
     ) -> list[Suggestion]:
-        """The headings of one row, of scores (L) and probabilities (L)."""
-        given = scores > self.model.thresholds
-        if question.only_given:
-            some = np.flatnonzero(given)
-            order = np.lexsort((some, -self.comparable.of_pairs(scores[some], some)))
-            labels = some[order[: question.limit]]
-        else:
-            best = Best(1, min(question.limit, self.model.n_labels), self.comparable)
-            best.add(0, scores[None], 0)
-            labels = best.sort().labels[0]
-        out: list[Suggestion] = []
-        for label in labels.tolist():
-            probability, score = float(shown[label]), float(scores[label])
-            if probability >= question.least:
-                out.append(
-                    Suggestion(label, probability, bool(given[label]), self._words(scorer, row, label, score, question.n_words))
-                )
-        return out
+        """The headings of one row, of its labels and their scores."""
+        shown, given = probabilities(scores[None], *self.sigmoids, labels[None])[0], scores > self.model.thresholds[labels]
+        return [
+            Suggestion(label, probability, above, self._words(scorer, row, label, score, question.n_words))
+            for label, score, probability, above in zip(*(some.tolist() for some in (labels, scores, shown, given)), strict=True)
+            if probability >= question.least
+        ]
 
     def _words(self, scorer: Scorer | ClassifierScorer, row: int, label: int, score: float, n: int) -> list[tuple[str, float]]:
         """The `n` features of a row that add most to a label's log-odds, or take most."""

@@ -1,0 +1,333 @@
+"""The best labels of rows without the scores of all: bounds (`hpcml.kernels.bounds`) say which
+labels can be among them, and these alone are scored, with the bits of `score_inverted`.
+
+A batch of rows takes three steps. First, each row gets the sums of its rare columns, and its heavy
+labels are scored: they give a k-th best value to begin with. Then the table
+of the frequent columns is gone through tile by tile, each for all rows, and leaves the labels whose
+bounds are not below the k-th best value. These are scored last.
+
+Where bounds do not hold (a value below 0 or too large, a sum that divides) or leave too many
+labels, a row's scores of all labels are made instead; and those of all rows that follow, if bounds
+have left many labels of a batch.
+"""
+
+import numpy as np
+
+from hpcml.kernels import njit
+from hpcml.kernels.bounds import BLOCK, FULL, LEVELS, MOST_AT_ONCE, TILE, add_rare
+from hpcml.kernels.lanes.levels import add_levels
+from hpcml.kernels.scores import add_column
+from hpcml.kernels.top import NONE, keep_one, keep_row, score_inverted, score_inverted_row, value_of
+
+PARTS = 4  # a value's m is divided among so many lines at most
+SEARCH = 32  # a label with so many times the weights that the row has values is searched, not read
+BATCH, ROOM = 2048, 1 << 27  # rows of a batch, and bytes of their sums of rare columns
+FIRST = 128  # rows of the first batch
+MOST_LEFT = 4096  # labels of a row that are scored one by one, at most
+FEW_LEFT = 256  # if more than one label in so many is left on average, the rows that follow go without
+LARGEST = 1e15  # of numbers that bounds are made of
+
+
+@njit
+def _slack(n):
+    """A factor above 1 by more than all roundings of single precision in a sum of n values."""
+    return 1.0 + (n + 32) * 2.0**-22
+
+
+@njit
+def _mark(columns, marks):
+    """Mark a row's columns (1), and list the places k of each column."""
+    marked, first, following = marks
+    for k in range(columns.size):
+        column = np.uint64(columns[k])
+        following[k] = first[column] if marked[column] else -1
+        first[column] = k
+        marked[column] = 1
+
+
+@njit
+def _unmark(columns, marked):
+    for k in range(columns.size):
+        marked[np.uint64(columns[k])] = 0
+
+
+@njit
+def _read(indices, marked, hits):
+    """The places in `indices` of marked columns, into hits; how many."""
+    n = np.uint64(0)
+    for p in range(indices.size):
+        hits[n] = p
+        n += np.uint64(marked[np.uint64(indices[p])])
+    return n
+
+
+@njit
+def _sum_read(indices, weights, values, marks, room):
+    """Σ x (w factor) in the order of the row's values, of few weights."""
+    _, x, factors = values
+    hits, places, found = room
+    n = 0
+    for h in range(_read(indices, marks[0], hits)):
+        p = np.uint64(hits[h])
+        k = marks[1][np.uint64(indices[p])]
+        while k >= 0:
+            at = n
+            while at > 0 and places[at - 1] > k:
+                places[at], found[at] = places[at - 1], found[at - 1]
+                at -= 1
+            places[at], found[at] = k, np.float64(weights[p])
+            n += 1
+            k = marks[2][k]
+    total = 0.0
+    for i in range(n):
+        total += x[places[i]] * (found[i] * factors[places[i]])
+    return total
+
+
+@njit
+def _sum_searched(indices, weights, values):
+    """The same of many weights."""
+    columns, x, factors = values
+    total = 0.0
+    for k in range(columns.size):
+        low, high = np.uint64(0), np.uint64(indices.size)
+        while low < high:
+            middle = (low + high) >> np.uint64(1)
+            if indices[middle] < columns[k]:
+                low = middle + np.uint64(1)
+            else:
+                high = middle
+        if low < indices.size and indices[low] == columns[k]:
+            total += x[k] * (np.float64(weights[low]) * factors[k])
+    return total
+
+
+@njit
+def _score(label, W, bias, values, marks, room):
+    """The score of one label, with the bits of `score_inverted`."""
+    begin, end = np.uint64(W[0][label]), np.uint64(W[0][label + 1])
+    indices, weights = W[1][begin:end], W[2][begin:end]
+    if indices.size > SEARCH * values[0].size:
+        return _sum_searched(indices, weights, values) + bias[label]
+    return _sum_read(indices, weights, values, marks, room) + bias[label]
+
+
+@njit
+def _values(csr, row, columns, factors, room):
+    """(columns, values, factors) of a row, in `room`."""
+    begin, end = np.uint64(csr[0][row]), np.uint64(csr[0][row + 1])
+    for k in range(end - begin):
+        j = np.uint64(csr[1][begin + np.uint64(k)])
+        room[0][k], room[1][k], room[2][k] = columns[j], csr[2][begin + np.uint64(k)], factors[j]
+    n = np.int64(end - begin)
+    return room[0][:n], room[1][:n], room[2][:n]
+
+
+@njit
+def _add_rare_columns(values, rare, out):
+    """out (blocks) = the sums of a row's rare columns. False if bounds do not hold."""
+    columns, x, factors = values
+    begins, blocks, weights = rare
+    out[:] = np.float32(0.0)
+    slack = _slack(columns.size)
+    for k in range(columns.size):
+        y = x[k] * factors[k]
+        if not (0.0 <= y <= LARGEST):
+            return False
+        first, last = begins[columns[k]], begins[columns[k] + 1]
+        add_rare(np.float32(y * slack), blocks[first:last], weights[first:last], out)
+    return True
+
+
+@njit
+def _take_heavy(values, heavy, bias, scores, sigmoids, best):
+    """Score the heavy labels, and take them into a row's heap."""
+    columns, x, factors = values
+    labels, (begins, lanes, weights) = heavy
+    scores[:] = 0.0
+    for k in range(columns.size):
+        first, last = begins[columns[k]], begins[columns[k] + 1]
+        add_column(x[k], factors[k], lanes[first:last], weights[first:last], scores)
+    for lane in range(labels.size):
+        keep_one(scores[lane] + bias[labels[lane]], labels[lane], sigmoids[0], sigmoids[1], best[0], best[1])
+
+
+@njit
+def _divide(values, gap, table, lines, numbers):
+    """A row's lines and numbers m of the table: how many, and what 1 in their
+    sums stands for: FULL for 4 times `gap`, or for the largest sum that there can be.
+    """
+    columns, x, factors = values
+    places, scales = table
+    slack, n = _slack(columns.size), 0
+    total, largest = 0.0, 0.0
+    for k in range(columns.size):
+        if places[columns[k]] >= 0:
+            step = x[k] * factors[k] * slack * scales[places[columns[k]]]
+            total, largest = total + LEVELS * step, max(largest, step)
+    total = min(total, 4.0 * gap) if gap > 0.0 else total
+    unit = max(total / FULL, 1.01 * largest / ((PARTS - 1) * MOST_AT_ONCE), 1e-30)
+    for k in range(columns.size):
+        place = places[columns[k]]
+        if place >= 0:
+            left = np.int64(np.ceil(x[k] * factors[k] * slack * scales[place] / unit))
+            while left > 0:
+                lines[n], numbers[n] = place, min(left, MOST_AT_ONCE)
+                left -= MOST_AT_ONCE
+                n += 1
+    return n, unit
+
+
+@njit
+def _below(value):
+    """A float32 that is not above a value."""
+    return np.float32(value - abs(value) * 2.0**-22 - 1e-30)
+
+
+@njit
+def _bound_blocks(sums, rare, unit, worst, blocks, out):
+    """out[a] = the largest value that block a of a tile can have; whether any reaches `worst`."""
+    bases, slopes = blocks
+    n = np.int32(0)
+    for a in range(TILE):
+        bound = (np.float32(sums[a]) * unit + rare[a]) * slopes[a] + bases[a]
+        out[a] = np.float32(np.inf) if sums[a] == FULL else bound
+        n += np.int32(not out[a] < worst)
+    return n > 0
+
+
+@njit
+def _append(begin, total, worst, labels, out):
+    """Append the labels of a block that can have a value of `worst`; how many there are then.
+
+    `total` bounds their sums; `out` is (labels, bounds, how many there are already).
+    """
+    bases, slopes = labels
+    found, bounds, n = out
+    for label in range(begin, min(begin + BLOCK, bases.size)):
+        bound = total * slopes[label] + bases[label]
+        if not bound < worst and bases[label] > -np.inf:  # heavy labels are in no block
+            if n < found.size:
+                found[n], bounds[n] = label, bound
+            n += 1
+    return n
+
+
+@njit
+def _begin(csr, rows, model, sums, sigmoids, index, batch, best):
+    """The first step of a batch."""
+    table, rare, heavy, middle = index[0], index[1], index[2], index[5]
+    sums_rare, units, worst, ends, lines, numbers, room = batch
+    ends[0], scores = 0, np.empty(heavy[0].size)
+    for i in range(rows.size):
+        own, values = (best[0][i], best[1][i]), _values(csr, rows[i], model[1], model[2], room)
+        units[i], ends[i + 1] = 0.0, ends[i]
+        if sums[i] == 1.0 and _add_rare_columns(values, rare, sums_rare[i]):
+            _take_heavy(values, heavy, model[3], scores, sigmoids, own)
+            least = value_of(own[0][0], own[1][0], sigmoids[0], sigmoids[1])
+            gap = (least - middle[0]) / middle[1]
+            n, units[i] = _divide(values, gap, (table[0], table[1]), lines[ends[i] :], numbers[ends[i] :])
+            worst[i] = _below(least)
+            ends[i + 1] += n
+
+
+@njit
+def _bound(index, batch, left, n_rows):
+    """The second step of a batch: the labels that are left of each row, and how many."""
+    table, blocks, labels = index[0][2], index[3], index[4]
+    rare, units, worst, ends, lines, numbers, _ = batch
+    found, bounds, counts = left
+    sums, most = np.empty(TILE, np.uint16), np.empty(TILE, np.float32)
+    counts[:n_rows] = 0
+    for tile in range(table.shape[0]):
+        here = slice(tile * TILE, tile * TILE + TILE)
+        of_blocks = blocks[0][here], blocks[1][here]
+        for i in range(n_rows):
+            if units[i] == 0.0 or counts[i] > found.shape[1]:
+                continue
+            unit, own = np.float32(units[i]), rare[i][here]
+            add_levels(table[tile], lines, numbers, ends[i], ends[i + 1], sums)
+            if _bound_blocks(sums, own, unit, worst[i], of_blocks, most):
+                for a in range(TILE):
+                    if not most[a] < worst[i]:
+                        total = np.float32(np.inf) if sums[a] == FULL else np.float32(sums[a]) * unit + own[a]
+                        out = found[i], bounds[i], counts[i]
+                        counts[i] = _append((tile * TILE + a) * BLOCK, total, worst[i], labels, out)
+
+
+@njit
+def _take(found, bounds, row, scoring, best):
+    """The third step of a row: score the labels that are left, if their bounds still leave them."""
+    values, bias, (slope, offset) = row
+    worst = _below(value_of(best[0][0], best[1][0], slope, offset))
+    for i in range(found.size):
+        if not bounds[i] < worst:
+            score = _score(found[i], scoring[0], bias, values, scoring[1], scoring[2])
+            keep_one(score, found[i], slope, offset, best[0], best[1])
+            worst = _below(value_of(best[0][0], best[1][0], slope, offset))
+
+
+@njit
+def _finish(csr, rows, model, sums, sigmoids, scoring, batch, left, best):
+    """The third step of a batch. The first label whose score is not a number, or −1."""
+    units, room, scores = batch[1], batch[6], np.empty(0)
+    for i in range(rows.size):
+        n, own = left[2][i], (best[0][i], best[1][i])
+        if units[i] > 0.0 and n <= left[0].shape[1]:
+            if n:
+                values = _values(csr, rows[i], model[1], model[2], room)
+                _mark(values[0], scoring[1])
+                _take(left[0][i][:n], left[1][i][:n], (values, model[3], sigmoids), scoring, own)
+                _unmark(values[0], scoring[1][0])
+            continue
+        own[0][:], own[1][:] = -np.inf, NONE
+        scores = np.empty(model[3].size) if scores.size == 0 else scores
+        bad = score_inverted_row(csr, rows[i], model, sums[i], scores)
+        if bad >= 0:
+            return bad
+        keep_row(scores, 0, sigmoids[0], sigmoids[1], own[0], own[1])
+    return -1
+
+
+@njit
+def _sizes(indptr, rows, step):
+    """The most values of a row, and the most lines of `step` rows, wherever they begin."""
+    longest, most, total = 0, 0, 0
+    for i in range(rows.size):
+        n = indptr[rows[i] + 1] - indptr[rows[i]]
+        longest, total = max(longest, n), total + PARTS * n
+        if i >= step:
+            total -= PARTS * (indptr[rows[i - step] + 1] - indptr[rows[i - step]])
+        most = max(most, total)
+    return longest, most
+
+
+@njit
+def best_pruned(csr, rows, model, W, sums, sigmoids, index, best_scores, best_labels):
+    """What `score_inverted` does, with the help of an index.
+
+    W is the model's CSR matrix, `index` ((places, scales, table), rare columns, heavy labels, bases
+    and slopes of blocks, those of labels, a usual base and slope).
+    """
+    n_blocks, n_columns = index[3][0].size, model[0][0].size
+    step = max(1, min(BATCH, rows.size, ROOM // (4 * n_blocks)))
+    longest, most = _sizes(csr[0], rows, step)
+    room = np.empty(longest, np.int64), np.empty(longest), np.empty(longest)
+    marks = np.zeros(n_columns, np.uint8), np.empty(n_columns, np.int32), np.empty(longest, np.int32)
+    scoring = W, marks, (np.empty(longest + 1, np.int64), np.empty(longest, np.int64), np.empty(longest))
+    rare, lines, numbers = np.empty((step, n_blocks), np.float32), np.empty(most, np.int32), np.empty(most, np.int32)
+    batch = rare, np.empty(step), np.empty(step, np.float32), np.empty(step + 1, np.int64), lines, numbers, room
+    n_left = min(MOST_LEFT, n_blocks // 8)
+    left = np.empty((step, n_left), np.int64), np.empty((step, n_left), np.float32), np.zeros(step, np.int64)
+    begin, end, worth = 0, min(step, FIRST), True
+    while begin < rows.size and worth:
+        some = slice(begin, end)
+        best = best_scores[some], best_labels[some]
+        _begin(csr, rows[some], model, sums[some], sigmoids, index, batch, best)
+        _bound(index, batch, left, rows[some].size)
+        bad = _finish(csr, rows[some], model, sums[some], sigmoids, scoring, batch, left, best)
+        if bad >= 0:
+            return bad
+        worth = left[2][: rows[some].size].mean() <= model[3].size / FEW_LEFT
+        begin, end = end, end + step
+    return score_inverted(csr, rows[begin:], model, sums[begin:], sigmoids, best_scores[begin:], best_labels[begin:])

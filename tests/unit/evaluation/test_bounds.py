@@ -1,0 +1,175 @@
+"""The best labels by an index of bounds: against every score added up in the order of the row's values, and sorted."""
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import make
+
+from hpcml import mpi
+from hpcml.data.dataset import DataFile
+from hpcml.data.shard import load_shard
+from hpcml.evaluation import bounds as module
+from hpcml.evaluation import top
+from hpcml.evaluation.comparable import Comparable
+from hpcml.evaluation.scoring import scorer_of
+from hpcml.evaluation.top import InvertedTop, top_of
+from hpcml.kernels import bounds as kernels
+from hpcml.kernels.lanes.levels import add_levels
+from hpcml.model.linear import Model
+
+SELF = mpi.self_comm()
+N_FEATURES, N_COLUMNS, N_ROWS = 60, 40, 12
+
+
+def weights_of(rng, n_labels, n_columns):
+    """Weights with a long tail, some below 0, a few labels that have nearly all, and many labels that are the same."""
+    W = rng.lognormal(-1, 1, (n_labels, n_columns)) * (rng.random((n_labels, n_columns)) < 0.08)
+    many = rng.choice(n_labels, n_labels // 50, replace=False)
+    W[many] = rng.standard_normal((many.size, n_columns)) * 3
+    W[rng.random(W.shape) < 0.005] *= -1
+    W[rng.choice(n_labels, n_labels // 4)] = W[rng.choice(n_labels, n_labels // 4)]
+    return W
+
+
+def files(folder, seed, n_labels=700, precision="<f4", below=0.1, sigmoids=False):
+    """Paths of data, with a row without values, and of a model with folded columns; `below`: rows with values below 0."""
+    rng = np.random.default_rng(seed)
+    X = sp.random(N_ROWS, N_FEATURES, 0.3, "csr", rng=rng, data_rvs=rng.random).toarray()
+    X[0], X[1] = 0, X[1] * 1e4
+    X[rng.random(N_ROWS) < below] *= -1
+    columns, factors = make.compact_columns(seed, N_FEATURES, N_COLUMNS)
+    bias = np.round(rng.standard_normal(n_labels) / 10, 1) - 1
+    more = {"columns": columns, "factors": np.abs(factors), "precision": precision, "sparse": True}
+    model = make.model(folder / "model.h5", weights_of(rng, n_labels, N_COLUMNS), bias, **more)
+    if sigmoids:
+        with h5py.File(model, "r+") as file:
+            file["labels/sigmoid_slope"] = np.where(rng.random(n_labels) < 0.1, 0.0, rng.lognormal(0, 0.5, n_labels))
+            file["labels/sigmoid_offset"] = np.round(rng.standard_normal(n_labels), 1)
+            file.attrs.update({"calibration_method": "sigmoid", "calibration_split": "all"})
+    data = make.dataset(folder / "data.h5", sp.csr_matrix(X.astype(np.float32)), np.eye(N_ROWS, 3))
+    return data, model
+
+
+def opened(data, path):
+    model = Model(path)
+    with DataFile(data) as dataset:
+        return model, scorer_of(model, load_shard(SELF, dataset, "all"), np.arange(model.n_labels))
+
+
+def expected(model, scorer, size):
+    """(labels, scores) of the best, from all scores: the largest values first, of equal ones the lower numbers."""
+    indptr, indices, data = scorer.csr
+    W = sp.csr_matrix((model.W.data, model.W.indices, model.W.indptr), (model.n_labels, model.n_columns)).toarray().astype(float)
+    scores = np.zeros((indptr.size - 1, model.n_labels))
+    for row in range(indptr.size - 1):
+        for k in range(indptr[row], indptr[row + 1]):
+            j = indices[k]
+            scores[row] += float(data[k]) * (W[:, model.columns[j]] * float(model.factors[j]))
+        scores[row] += model.bias
+    values = Comparable(model, np.arange(model.n_labels)).of_block(scores, 0)
+    order = np.argsort(-values, axis=1, kind="stable")[:, :size]
+    return order, np.take_along_axis(scores, order, axis=1)
+
+
+def check(model, scorer, found, size, rows=None):
+    rows = scorer.rows if rows is None else rows
+    best = found.best(scorer, rows)
+    labels, scores = expected(model, scorer, size)
+    assert best.labels.tolist() == labels[rows].tolist()
+    assert best.scores.tobytes() == scores[rows].tobytes()
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Few labels are enough for an index, and there are several tiles of the table."""
+    monkeypatch.setattr(module, "LEAST_LABELS", 1)
+    monkeypatch.setattr(module, "MOST_HEAVY", 1)
+    monkeypatch.setattr(module, "LEAST_A_BEST", 0)
+    monkeypatch.setattr(top, "LEAST_A_BEST", 0)
+
+
+@pytest.mark.parametrize("frequent", [0.0, 0.05, 2.0])
+@pytest.mark.parametrize("size", [1, 5, 40])
+@pytest.mark.parametrize("sigmoids", [False, True])
+@pytest.mark.parametrize("precision", ["<f4", "<f8"])
+def test_the_best_labels(tmp_path, monkeypatch, few, frequent, size, sigmoids, precision):
+    """All, some, or no columns are frequent; values below 0 and ties occur."""
+    monkeypatch.setattr(module, "FREQUENT", frequent)
+    monkeypatch.setattr(module, "TABLE_BYTES", 1000)
+    model, scorer = opened(*files(tmp_path, size, precision=precision, sigmoids=sigmoids))
+    found = top_of(SELF, scorer, size, keeps=False)
+    assert found._index is not None
+    check(model, scorer, found, size)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_other_models(tmp_path, monkeypatch, few, seed):
+    monkeypatch.setattr(module, "TABLE_BYTES", 1 + seed % 3 * 100)
+    n_labels, size = 30 + 1500 * (seed % 4), 1 + seed % 6
+    model, scorer = opened(*files(tmp_path, 100 + seed, n_labels, below=seed % 3 * 0.3, sigmoids=seed % 2 == 1))
+    check(model, scorer, top_of(SELF, scorer, size, keeps=False), size)
+
+
+def test_more_labels_are_asked_for_than_there_are(tmp_path, few):
+    model, scorer = opened(*files(tmp_path, 3, 50))
+    check(model, scorer, top_of(SELF, scorer, 80, keeps=False), 50)
+
+
+def test_labels_that_bounds_exclude_are_not_scored(tmp_path, monkeypatch, few):
+    """The weights by columns, which all scores of a row are made of, are spoilt: nothing looks at them."""
+    monkeypatch.setattr(module, "TABLE_BYTES", 1000)
+    rng = np.random.default_rng(0)
+    W = rng.random((5000, 600)) * (rng.random((5000, 600)) < 0.01)
+    X = W[rng.choice(5000, N_ROWS)] + W[rng.choice(5000, N_ROWS)]
+    W[:9] = rng.random((9, 600)) / 2  # nearly as large scores as the best ones
+    data = make.dataset(tmp_path / "data.h5", sp.csr_matrix(X.astype(np.float32)), np.eye(N_ROWS, 3))
+    model, scorer = opened(data, make.model(tmp_path / "model.h5", W, -rng.random(5000), precision="<f4", sparse=True))
+    found = InvertedTop(model, 2, model.W, model.n_columns, indexed=True)
+    found._inverted[2][:] = np.nan
+    check(model, scorer, found, 2)
+
+
+def test_an_index_is_made_by_counts_and_where_bounds_hold(tmp_path, monkeypatch):
+    model, _ = opened(*files(tmp_path, 1))
+    comparable = Comparable(model, np.arange(model.n_labels))
+    monkeypatch.setattr(module, "LEAST_LABELS", 700)
+    monkeypatch.setattr(module, "LEAST_A_BEST", 70)
+    assert module.bounds_hold(model, comparable, model.W, 10)
+    assert not module.bounds_hold(model, comparable, model.W, 11)
+    too_large = model.W._replace(data=np.where(np.arange(model.W.data.size) == 7, 1e16, model.W.data))
+    assert not module.bounds_hold(model, comparable, too_large, 10)
+    monkeypatch.setattr(model, "normalised", True)
+    assert not module.bounds_hold(model, comparable, model.W, 10)
+    monkeypatch.setattr(model, "normalised", False)
+    equal = model.W._replace(indptr=np.arange(701) * 3, indices=np.tile(np.arange(3), 700), data=np.ones(2100))
+    assert not module.bounds_hold(model, comparable, equal, 10)
+    monkeypatch.setattr(module, "LEAST_LABELS", 701)
+    assert not module.bounds_hold(model, comparable, model.W, 10)
+
+
+@pytest.mark.parametrize("n_rows", [127, 128, 129, 700])
+@pytest.mark.parametrize("bias", [0.0, 1000.0])
+def test_batches_of_rows(tmp_path, monkeypatch, few, n_rows, bias):
+    """A row many times; with an intercept that says more than the weights, too many labels are left to go on."""
+    monkeypatch.setattr(module, "TABLE_BYTES", 1000)
+    data, path = files(tmp_path, 5, 6000, below=0.0)
+    with h5py.File(path, "r+") as file:
+        file["bias"][:] += bias
+    model, scorer = opened(data, path)
+    check(model, scorer, top_of(SELF, scorer, 2, keeps=False), 2, rows=np.resize(scorer.rows, n_rows))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(0, 30), st.integers(1, kernels.MOST_AT_ONCE))
+@settings(max_examples=50)
+def test_sums_of_levels_stop_at_the_largest_number(seed, width, n, largest):
+    rng = np.random.default_rng(seed)
+    table = rng.integers(0, 256, (9, 128 * width), dtype=np.uint8)
+    lines = rng.integers(0, 9, n + 2).astype(np.int32)
+    numbers = rng.integers(0, largest + 1, n + 2).astype(np.int32)
+    out = np.ones(128 * width, dtype=np.uint16)
+    add_levels(table, lines, numbers, 1, n + 1, out)
+    sums = (table[lines[1:-1]].astype(np.int64) * numbers[1:-1, None]).sum(axis=0)
+    assert out.tolist() == np.minimum(sums, kernels.FULL).tolist()
