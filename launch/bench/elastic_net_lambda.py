@@ -3,7 +3,8 @@
 usage: python launch/bench/elastic_net_lambda.py choose SET ... [--at L1,LAMBDA ...] [--labels 16] [--folds 3]
        python launch/bench/elastic_net_lambda.py judge SET ... [--at L1,LAMBDA ...]
 
-SET is a name of `defaults.py`, whose training rows are taken. Both take labels with at least `--min-positives` training rows.
+SET is a name of `defaults.py`, or a dataset (.h5); its training rows are taken. Both take labels with at least `--min-positives`
+training rows.
 
 `choose` takes `--labels` of them, evenly over the order by frequency. Each is trained on the rows outside of every fold at every
 pair of λ₁ and λ₂ that `--at` names. `map` is the mean over labels and folds of the average precision of the held-out rows,
@@ -181,7 +182,7 @@ def main() -> None:
     given, comm = parser.parse_args(), mpi.start()
     for name in given.sets:
         with tempfile.TemporaryDirectory() as own:
-            files = made(comm, name, Path(own), given.most_rows)
+            files = (Path(name),) * 2 if name.endswith(".h5") else made(comm, name, Path(own), given.most_rows)
             lines = choose(name, files[0], given) if given.part == "choose" else judge(name, files, given, Path(own) / "run")
             for line in lines:
                 print(json.dumps(line), flush=True)
