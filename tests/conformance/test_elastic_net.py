@@ -75,11 +75,17 @@ def test_newton_finds_the_minimum(problem, tmp_path, monkeypatch, loss, l1, l2):
     assert model.sparse and model.attrs["l1"] == pytest.approx(l1 / M)
 
 
+def wide(monkeypatch):
+    """All labels begin with passes of dual coordinate ascent."""
+    monkeypatch.setattr(newton, "WIDE_AT_FIRST", 0)
+    monkeypatch.setattr(newton, "SHARE", 0.0)
+
+
 @pytest.fixture
 def passes(monkeypatch):
-    """All labels begin with dual coordinate ascent: the numbers of their passes."""
+    """The numbers of the passes of all labels, which begin with them."""
     seen, one = [], ascent.Ascent._pass
-    monkeypatch.setattr(newton, "WIDE", 0)
+    wide(monkeypatch)
     monkeypatch.setattr(ascent.Ascent, "_pass", lambda self, number: (seen.append(number), one(self, number))[1])
     return seen
 
@@ -161,10 +167,11 @@ def test_more_than_the_precision_allows_is_given_up(problem, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:'penalty' was deprecated")
-@pytest.mark.parametrize("wide", [0, newton.WIDE])
-def test_finds_the_minimum_of_scikit_learn(problem, tmp_path, monkeypatch, wide):
+@pytest.mark.parametrize("by_ascent", [True, False])
+def test_finds_the_minimum_of_scikit_learn(problem, tmp_path, monkeypatch, by_ascent):
     data, X, signs = problem
-    monkeypatch.setattr(newton, "WIDE", wide)
+    if by_ascent:
+        wide(monkeypatch)
     model = Model(train("elastic-net", None, data, tmp_path / "run", {"l1": "0.6/m", "lam": "0.4/m", "max_gap": 1e-8}).model)
     for label in range(3):
         other = LogisticRegression(penalty="elasticnet", solver="saga", l1_ratio=0.6, C=1.0, tol=1e-10, max_iter=50000)
@@ -222,13 +229,14 @@ def test_descent_comes_within_2_percent_and_by_default_within_3(tmp_path, loss, 
         assert (model.labels["f_min"] <= most * exact.labels["f_min"]).all()
 
 
-@pytest.mark.parametrize(("solver", "wide"), [("newton", 0), ("newton", newton.WIDE), ("fobos", 0), ("sgd", 0)])
-def test_training_compiles_nothing_after_the_warm_up(problem, tmp_path, monkeypatch, solver, wide):
+@pytest.mark.parametrize(("solver", "by_ascent"), [("newton", True), ("newton", False), ("fobos", False), ("sgd", False)])
+def test_training_compiles_nothing_after_the_warm_up(problem, tmp_path, monkeypatch, solver, by_ascent):
     """Ranks of a node compile one after the other, before they begin."""
     modules = (judge_kernels, newton_kernels, ascent_kernels, delayed_kernels)
     kernels = [each for module in modules for each in vars(module).values() if hasattr(each, "signatures")]
     fresh: list[int] = []
-    monkeypatch.setattr(newton, "WIDE", wide)
+    if by_ascent:
+        wide(monkeypatch)
     for kind in (newton.NewtonSolver, DelayedSolver):
         warm_up = kind.warm_up
 

@@ -41,8 +41,11 @@ VALUES = 2  # that the first round's features may have, for each value of the la
 DENSE, LARGEST = 1500, 3000  # columns of a working set whose curvature is kept as a matrix: always, and where there are many rows
 SWEEPS = 200  # of coordinate descent in a step at most
 LONG = 300_000_000  # values that the sweeps of a step may visit
-WIDE = 1500  # features found, times their share of all values, from which on passes over all rows take less (`ascent`): of 35,000
-# rows 1,800 (label of 19 rows) take 0.12 s, not 0.20, and 900 (of 12) 0.18 s, not 0.11; of Reuters 2,800 (of 23) the same
+# When passes over all rows (`ascent`) take the place of Newton steps: the features in use and wanted, at the first look and after
+# two rounds, and their share of all values. Seconds of labels there and by Newton steps, after two rounds: 1,150 features
+# (docstrings) 0.07, 0.08; 1,240 (generated) 0.13, 0.15; 1,350 (Reuters) 0.05, 0.06; 960 (generated) 0.19, 0.11. At the first look
+# fewer say little: 3,100 (docstrings) 0.08, 0.03.
+WIDE_AT_FIRST, WIDE, SHARE = 6000, 1100, 0.3
 GOAL = 0.1  # what a step may leave of the violation, in its quadratic model
 SLOW = 0.3  # of the violation left by a step; then the curvature is taken anew
 LOOSE = 0.1  # what a round's weights may fall short by, as a share of the worst feature left out
@@ -157,19 +160,20 @@ class NewtonSolver(Solver):
                 vain, best = newton and view.f >= best * (1 - VAIN * min(judge.max_gap, MAX_GAP)), view.f
                 if view.gap <= judge.max_gap or step == self.max_steps or vain:
                     break
-                newton = not (self.ascent.going or self._wide(view))
+                newton = not (self.ascent.going or self._wide(label, view, step))
                 if newton:
                     self._improve(label, view, step)
                 else:
                     self.ascent.go(label)
         return judge.finished(place, number, label, view, step, visited, history)
 
-    def _wide(self, view: View) -> bool:
+    def _wide(self, label: Label, view: View, step: int) -> bool:
         """Whether a label wants so many features that passes over all rows take less."""
-        if not self.ascent.possible or self.ascent.rounds:
+        size = label.columns.size + view.found.size
+        if not self.ascent.possible or self.ascent.rounds or size <= (WIDE if step > 2 else WIDE_AT_FIRST):
             return False
-        indptr, n_values = self.risk.index.columns.indptr, self.risk.rows.data.size
-        return view.found.size * int((indptr[view.found + 1] - indptr[view.found]).sum()) > WIDE * n_values
+        indptr, wanted = self.risk.index.columns.indptr, np.concatenate([label.columns, view.found])
+        return int((indptr[wanted + 1] - indptr[wanted]).sum()) > SHARE * self.risk.rows.data.size
 
     def _affordable(self, label: Label, found: np.ndarray, step: int) -> np.ndarray:
         """Those of some features that have not many more rows than the label; in later rounds more.

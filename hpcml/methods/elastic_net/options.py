@@ -64,8 +64,8 @@ class ElasticNetOptions(LinearOptions):
     passes: int = 40
     """Of fobos and sgd: passes over the rows."""
     seed: int = 0
-    """Another seed takes the rows in another order; of newton where it passes over all rows, so that
-    it changes only what the gap allows.
+    """Another seed takes the rows in another order. For newton, which passes over all rows only for
+    labels with many features, it changes no more than the gap allows.
     """
     drop: float | None = 0.0
     """Leave out of the model weights of smaller magnitude than this; zeros always are. hpcml
