@@ -6,11 +6,11 @@ usage: python launch/bench/elastic_net_lambda.py choose SET ... [--at L1,LAMBDA 
 SET is a name of `defaults.py`, or a dataset (.h5); its training rows are taken. Both take labels with at least `--min-positives`
 training rows.
 
-`choose` takes `--labels` of them, evenly over the order by frequency, or `--each` of every size. Each is trained on the rows outside
-of every fold at every pair of λ₁ and λ₂ that `--at` names. `map` is the mean over labels and folds of the average precision of the
-held-out rows, `by_size` that of labels of less than 10, 10 to 29, 30 to 99, 100 to 999, and 1,000 and more positive rows (those that
-there are), `features` the mean number of weights that are not 0, `seconds` user CPU seconds for all folds. `dual`, by default, is
-beside them.
+`choose` takes `--labels` of them, evenly over the order by frequency, or `--each` of every size. Each is trained on the rows
+outside of every fold at every pair of λ₁ and λ₂ that `--at` names. `map` is the mean over labels and folds of the average
+precision of the held-out rows, `by_size` that of labels of less than 10, 10 to 29, 30 to 99, 100 to 999, and 1,000 and more
+positive rows (those that there are), `features` the mean number of weights that are not 0, `seconds` user CPU seconds for all
+folds. `dual`, by default, is beside them.
 
 `judge` trains all labels, `dual` by default and `elastic-net` at each pair of `--at`, and judges the test rows. `seconds` have
 loading in them. `touched` is the mean share of the rows that a round of a label visits.
