@@ -11,10 +11,9 @@ from hpcml.kernels import njit
 
 NEWTON = 8  # iterations for the dual of a row at most; one or two are the rule
 REMAINDER = 1e-3  # of the row's violation that they may leave
-LEAST = (
-    0.05  # of a row's features, that count as in use at least: with 1, which is the bound of the theory, labels of 290 to 10,000
-)
-# rows of 35,000 took 2 to 4 times as long at λ₁ = 0.1N/m, and the same at 0.01N/m; 0.2 takes up to 1.5 times
+# What share of a row's features counts as in use at least. With 1, the bound of the theory, labels of 290 to 10,000 rows of 35,000
+# take 2 to 4 times as long at λ₁ = 0.1N/m, and the same at 0.01N/m; with 0.2 up to 1.5 times.
+LEAST = 0.05
 PROXIMAL = 1.0  # σ: what holds the intercept back; 10 took up to four times the passes for labels of 20 to 300 rows
 
 
