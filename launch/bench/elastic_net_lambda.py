@@ -1,14 +1,16 @@
 """The default λ₁ and λ₂ of `elastic-net`: chosen by cross-validation on training rows, then judged on test rows. Prints JSON lines.
 
-usage: python launch/bench/elastic_net_lambda.py choose SET ... [--at L1,LAMBDA ...] [--labels 16] [--folds 3]
+usage: python launch/bench/elastic_net_lambda.py choose SET ... [--at L1,LAMBDA ...] [--labels 16 | --each 20] [--folds 3]
        python launch/bench/elastic_net_lambda.py judge SET ... [--at L1,LAMBDA ...]
 
-SET is a name of `defaults.py`, whose training rows are taken. Both take labels with at least `--min-positives` training rows.
+SET is a name of `defaults.py`, or a dataset (.h5); its training rows are taken. Both take labels with at least `--min-positives`
+training rows.
 
-`choose` takes `--labels` of them, evenly over the order by frequency. Each is trained on the rows outside of every fold at every
-pair of λ₁ and λ₂ that `--at` names. `map` is the mean over labels and folds of the average precision of the held-out rows,
-`by_size` that of labels of 10 to 29, 30 to 99, 100 to 999, and 1,000 and more positive rows, `features` the mean number of weights
-that are not 0, `seconds` user CPU seconds for all folds. `dual`, by default, is beside them.
+`choose` takes `--labels` of them, evenly over the order by frequency, or `--each` of every size. Each is trained on the rows
+outside of every fold at every pair of λ₁ and λ₂ that `--at` names. `map` is the mean over labels and folds of the average
+precision of the held-out rows, `by_size` that of labels of less than 10, 10 to 29, 30 to 99, 100 to 999, and 1,000 and more
+positive rows (those that there are), `features` the mean number of weights that are not 0, `seconds` user CPU seconds for all
+folds. `dual`, by default, is beside them.
 
 `judge` trains all labels, `dual` by default and `elastic-net` at each pair of `--at`, and judges the test rows. `seconds` have
 loading in them. `touched` is the mean share of the rows that a round of a label visits.
@@ -64,6 +66,15 @@ def precision_of(truth: np.ndarray, scores: np.ndarray) -> float:
     return float(average_precision_score(truth, scores)) if truth.any() else np.nan
 
 
+def chosen(n_positive: np.ndarray, given: argparse.Namespace) -> np.ndarray:
+    """The labels that are tried: so many, or so many of each size."""
+    if given.each is None:
+        return sample(n_positive, given.min_positives, given.labels)[1]
+    size = np.where(n_positive >= given.min_positives, np.searchsorted(SIZES, n_positive, "right"), -1)
+    parts = [sample(np.where(size == each, n_positive, 0), 1, given.each)[1] for each in np.unique(size[size >= 0])]
+    return np.sort(np.concatenate(parts))
+
+
 class Trial:
     """The training rows of a set in folds, and the labels that are tried."""
 
@@ -72,7 +83,7 @@ class Trial:
         with DataFile(path) as dataset:
             shard = load_shard(comm, dataset, default_split(dataset, "train"))
         self.rows = compact_rows(comm, shard, False, fold=False)[0]
-        self.labels = sample(self.rows.n_positive, given.min_positives, given.labels)[1]
+        self.labels = chosen(self.rows.n_positive, given)
         fold = deal(self.rows, self.labels, given.folds, 0)
         self.folds = fold_rows(comm, self.rows, fold, given.folds)
 
@@ -174,6 +185,7 @@ def main() -> None:
     parser.add_argument("part", choices=("choose", "judge"))
     parser.add_argument("sets", nargs="+", metavar="SET")
     parser.add_argument("--labels", type=int, default=16)
+    parser.add_argument("--each", type=int, help="labels of each size, instead of --labels")
     parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--at", type=pair, nargs="+", default=PAIRS, metavar="L1,LAMBDA")
     parser.add_argument("--min-positives", type=int, default=10)
@@ -181,7 +193,7 @@ def main() -> None:
     given, comm = parser.parse_args(), mpi.start()
     for name in given.sets:
         with tempfile.TemporaryDirectory() as own:
-            files = made(comm, name, Path(own), given.most_rows)
+            files = (Path(name),) * 2 if name.endswith(".h5") else made(comm, name, Path(own), given.most_rows)
             lines = choose(name, files[0], given) if given.part == "choose" else judge(name, files, given, Path(own) / "run")
             for line in lines:
                 print(json.dumps(line), flush=True)

@@ -9,7 +9,7 @@ from support.make import dataset, random_data
 from support.training import train
 
 from hpcml.errors import ConfigError, Interrupted
-from hpcml.methods.elastic_net import delayed_kernels, judge_kernels, newton, newton_kernels
+from hpcml.methods.elastic_net import ascent, ascent_kernels, delayed_kernels, judge, judge_kernels, newton, newton_kernels
 from hpcml.methods.elastic_net.delayed import DelayedSolver
 from hpcml.model.linear import STATUS, Model
 
@@ -75,6 +75,76 @@ def test_newton_finds_the_minimum(problem, tmp_path, monkeypatch, loss, l1, l2):
     assert model.sparse and model.attrs["l1"] == pytest.approx(l1 / M)
 
 
+def wide(monkeypatch):
+    """All labels begin with passes of dual coordinate ascent."""
+    monkeypatch.setattr(newton, "WIDE_AT_FIRST", 0)
+    monkeypatch.setattr(newton, "SHARE", 0.0)
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """The numbers of the passes of all labels, which begin with them."""
+    seen, one = [], ascent.Ascent._pass
+    wide(monkeypatch)
+    monkeypatch.setattr(ascent.Ascent, "_pass", lambda self, number: (seen.append(number), one(self, number))[1])
+    return seen
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize(("l1", "l2"), [(0.5, 0.5), (0.2, 1.0), (0.0, 0.3)])
+def test_ascent_finds_the_minimum(problem, tmp_path, monkeypatch, passes, loss, l1, l2):
+    data, X, signs = problem
+    monkeypatch.setattr(ascent, "ROUNDS", 1000)
+    options = {"loss": loss, "l1": f"{l1}/m", "lam": f"{l2}/m", "max_gap": 1e-9, "precision": "double", "max_steps": 1000}
+    monkeypatch.setattr(newton.NewtonSolver, "_improve", None)  # no Newton step at all
+    model = Model(train("elastic-net", None, data, tmp_path / "run", options).model)
+    assert passes and model.labels["gap"].max() <= 1e-9
+    for label in range(L):
+        w, b = model.weights(label), model.bias[label]
+        best = minimum(X, signs[:, label], loss, l1, l2)
+        g = objective(X, signs[:, label], *best, loss, l1, l2)
+        assert objective(X, signs[:, label], w, b, loss, l1, l2) == pytest.approx(g, rel=1e-8)
+        np.testing.assert_allclose(w, best[0], atol=1e-3)
+
+
+def test_newton_steps_go_on_where_ascent_ends(problem, tmp_path, monkeypatch, passes):
+    data, X, signs = problem
+    options = {"l1": "0.2/m", "lam": "0.3/m", "max_gap": 1e-9, "precision": "double"}
+    monkeypatch.setattr(ascent, "ROUNDS", 1)
+    model = Model(train("elastic-net", None, data, tmp_path / "run", options).model)
+    assert len(passes) == L * ascent.PASSES and model.labels["gap"].max() <= 1e-9
+    for label in range(L):
+        g = objective(X, signs[:, label], *minimum(X, signs[:, label], "logistic", 0.2, 0.3), "logistic", 0.2, 0.3)
+        assert model.labels["f_min"][label] * M == pytest.approx(g, rel=1e-8)
+
+
+def test_ascent_needs_l2(problem, tmp_path, passes):
+    report = train("elastic-net", None, problem[0], tmp_path / "run", {"l1": "0.2/m", "lam": "0.000001/m"})
+    assert not passes and report.max_gap <= 1e-5
+
+
+def test_a_label_is_the_same_after_others_and_alone(problem, tmp_path, passes):
+    all_of_them = Model(train("elastic-net", None, problem[0], tmp_path / "all", {}).model)
+    alone = Model(train("elastic-net", None, problem[0], tmp_path / "alone", {"label": ("label5",)}).model)
+    place = all_of_them.label_names.index("label5")
+    assert passes and alone.weights(0).tobytes() == all_of_them.weights(place).tobytes()
+    assert alone.bias[0] == all_of_them.bias[place]
+
+
+def test_gradient_by_columns_is_that_by_rows(problem, tmp_path, monkeypatch):
+    options, models = {"l1": "0.2/m", "lam": "0.1/m", "precision": "double", "max_gap": 1e-9}, []
+    for most in (0.0, 1.0):
+        monkeypatch.setattr(judge, "MOST", most)
+        models.append(Model(train("elastic-net", None, problem[0], tmp_path / str(most), options).model))
+    np.testing.assert_allclose(models[0].labels["f_min"], models[1].labels["f_min"], rtol=2e-9)
+    assert models[0].labels["gap"].max() <= 1e-9
+    X, factors = problem[1], np.random.default_rng(0).normal(size=M)
+    columns, sums, met = X.tocsc(), np.zeros(D), np.zeros(D, np.int64)
+    arrays = judge_kernels.Vectors(columns.indptr.astype(np.int64), columns.indices, columns.data.astype(np.float32))
+    assert judge_kernels.add_columns(arrays, 0, D, factors, sums, met, 0) == D
+    np.testing.assert_allclose(sums, X.T @ factors, rtol=1e-9, atol=1e-12)
+
+
 def test_certificate_holds_whatever_is_asked(problem, tmp_path):
     data, X, signs = problem
     for max_gap in (0.5, 0.05):
@@ -97,8 +167,11 @@ def test_more_than_the_precision_allows_is_given_up(problem, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:'penalty' was deprecated")
-def test_finds_the_minimum_of_scikit_learn(problem, tmp_path):
+@pytest.mark.parametrize("by_ascent", [True, False])
+def test_finds_the_minimum_of_scikit_learn(problem, tmp_path, monkeypatch, by_ascent):
     data, X, signs = problem
+    if by_ascent:
+        wide(monkeypatch)
     model = Model(train("elastic-net", None, data, tmp_path / "run", {"l1": "0.6/m", "lam": "0.4/m", "max_gap": 1e-8}).model)
     for label in range(3):
         other = LogisticRegression(penalty="elasticnet", solver="saga", l1_ratio=0.6, C=1.0, tol=1e-10, max_iter=50000)
@@ -156,12 +229,14 @@ def test_descent_comes_within_2_percent_and_by_default_within_3(tmp_path, loss, 
         assert (model.labels["f_min"] <= most * exact.labels["f_min"]).all()
 
 
-@pytest.mark.parametrize("solver", ["newton", "fobos", "sgd"])
-def test_training_compiles_nothing_after_the_warm_up(problem, tmp_path, monkeypatch, solver):
+@pytest.mark.parametrize(("solver", "by_ascent"), [("newton", True), ("newton", False), ("fobos", False), ("sgd", False)])
+def test_training_compiles_nothing_after_the_warm_up(problem, tmp_path, monkeypatch, solver, by_ascent):
     """Ranks of a node compile one after the other, before they begin."""
-    modules = (judge_kernels, newton_kernels, delayed_kernels)
+    modules = (judge_kernels, newton_kernels, ascent_kernels, delayed_kernels)
     kernels = [each for module in modules for each in vars(module).values() if hasattr(each, "signatures")]
     fresh: list[int] = []
+    if by_ascent:
+        wide(monkeypatch)
     for kind in (newton.NewtonSolver, DelayedSolver):
         warm_up = kind.warm_up
 

@@ -36,6 +36,7 @@ from hpcml.run.stop import NEVER, Stop
 
 HISTORY = ("step", "f", "bound", "rows", "found", "weights", "seconds")  # features found beyond Λ₁; weights that are not 0
 MAX_GAP = 1e-5  # of labels that are done
+MOST = 0.2  # of the rows; for more the gradient is summed column by column, in half the time. 0.1 and 0.5 take up to a tenth longer
 FREQUENT = 0.01  # of the rows, that a feature is in on average: measured 0.1 to 0.4 % of texts, 2 to 59 % where models are dense
 ETAS = {("decaying", False): 12.0, ("decaying", True): 1.5, ("constant", False): 2.0, ("constant", True): 0.25}  # by squared
 
@@ -169,6 +170,7 @@ class Judge:
         self.n_rows, self.l1, self.l2 = rows.n_global, risk.l1 * rows.n_global, risk.lam * rows.n_global
         self.sums, self.met = np.zeros(rows.n_columns), np.empty(rows.n_columns, np.int64)
         self.slot_of, self.slots = np.full(rows.n_local, -1, np.int32), np.empty(rows.n_local, np.int64)
+        self.factors = np.empty(rows.n_local)
         self.in_use = np.zeros(rows.n_columns, np.bool_)
         self.above, self.excess = np.empty(rows.n_columns, np.int64), np.empty(rows.n_columns)
 
@@ -181,6 +183,7 @@ class Judge:
         kernels.centre(z, 0.0, losses)
         kernels.slopes_of(z, none, 0.0, losses, none, z)
         kernels.add_rows(self.risk.matrix, none, z, self.sums, self.met, 0)
+        kernels.add_columns(index.columns, 0, 0, z, self.sums, self.met, 0)
         kernels.screen(self.sums, none, index.totals, index.by_size[:0], 0.0, 1.0, self.in_use, self.above, self.excess)
         kernels.loss_at(0.0, -1.0, self.squared)
         kernels.value(z, 0.0, losses)
@@ -231,6 +234,21 @@ class Judge:
         rows = self.risk.rows
         yield from self.stop.slices(slices.row_slices(n, n * rows.data.size // max(1, rows.n_local)))
 
+    def _sums(self, changed: np.ndarray, factors: np.ndarray) -> Iterator[int]:
+        """Make Σ factor · row of these rows, and count the columns met, slice after slice."""
+        n_met, columns = 0, self.risk.index.columns
+        if changed.size <= MOST * self.risk.rows.n_local:
+            for some in self._slices(changed.size):
+                n_met = kernels.add_rows(self.risk.matrix, changed[some], factors[some], self.sums, self.met, n_met)
+                yield n_met
+            return
+        self.factors[:] = 0.0
+        self.factors[changed] = factors
+        n_columns, n_values = self.sums.size, self.risk.rows.data.size
+        for some in self.stop.slices(slices.row_slices(n_columns, n_values)):
+            n_met = kernels.add_columns(columns, some.start, some.stop, self.factors, self.sums, self.met, n_met)
+            yield n_met
+
     def look(self, label: Label) -> View:
         """Objective, gap and gradient at the label's weights. Raises Stopped."""
         index, losses = self.risk.index, self.losses(label)
@@ -238,8 +256,8 @@ class Judge:
         n_changed = kernels.slopes_of(label.z, label.touched, label.b, losses, changed, factors)
         n_met = 0
         try:
-            for some in self._slices(n_changed):
-                n_met = kernels.add_rows(self.risk.matrix, changed[some], factors[some], self.sums, self.met, n_met)
+            for so_far in self._sums(changed[:n_changed], factors[:n_changed]):
+                n_met = so_far
             self.in_use[label.columns] = True
             base = kernels.loss_at(label.b, -1.0, self.squared)[1]
             tables = (index.totals, index.by_size, base, self.l1, self.in_use, self.above, self.excess)

@@ -192,6 +192,19 @@ def add_rows(matrix, rows, factors, sums, met, n_met):
 
 
 @njit
+def add_columns(columns, first, last, differences, sums, met, n_met):
+    """As `add_rows` for some columns, whose values with each row's factor are read in order."""
+    for j in range(first, last):
+        total = 0.0
+        for k in range(columns.indptr[j], columns.indptr[j + 1]):
+            total += differences[np.uint32(columns.indices[k])] * columns.values[k]
+        if total != 0.0:
+            sums[j], met[n_met] = total, j
+            n_met += 1
+    return n_met
+
+
+@njit
 def screen(sums, met, totals, by_size, base, l1, in_use, columns, excess):
     """The columns not in use whose gradient g is beyond Λ₁, and by how much.
 

@@ -64,7 +64,9 @@ class ElasticNetOptions(LinearOptions):
     passes: int = 40
     """Of fobos and sgd: passes over the rows."""
     seed: int = 0
-    """Of fobos and sgd: another seed takes the rows in another order."""
+    """Another seed takes the rows in another order. For newton, which passes over all rows only for
+    labels with many features, it changes no more than the gap allows.
+    """
     drop: float | None = 0.0
     """Leave out of the model weights of smaller magnitude than this; zeros always are. hpcml
     prune shows what that costs.

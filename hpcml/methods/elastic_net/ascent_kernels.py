@@ -1,0 +1,122 @@
+"""Compiled passes of dual coordinate ascent for one label, row after row."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml.kernels import njit
+
+NEWTON = 8  # iterations for the dual of a row at most; one or two are the rule
+REMAINDER = 1e-3  # of the row's violation that they may leave
+# What share of a row's features counts as in use at least. With 1, the bound of the theory, labels of 290 to 10,000 rows of 35,000
+# take 2 to 4 times as long at λ₁ = 0.1N/m, and the same at 0.01N/m; with 0.2 up to 1.5 times.
+LEAST = 0.05
+PROXIMAL = 1.0  # σ: what holds the intercept back; 10 took up to four times the passes for labels of 20 to 300 rows
+
+
+class Duals(NamedTuple):
+    """Of each row: y = ±1; α = −ℓ′, and log(|α| / (1 − |α|)) of the logistic loss; ‖x‖²."""
+
+    signs: np.ndarray
+    values: np.ndarray
+    logits: np.ndarray
+    squares: np.ndarray
+
+
+@njit
+def squares_of(rows, squares):
+    """‖x‖² of each row."""
+    for i in range(squares.size):
+        total = 0.0
+        for k in range(rows.indptr[i], rows.indptr[i + 1]):
+            total += rows.values[k] * rows.values[k]
+        squares[i] = total
+
+
+@njit
+def _shrunk(v, l1):
+    """The number moved towards 0 by l1, and not beyond; without a branch."""
+    return v - min(max(v, -l1), l1)
+
+
+@njit
+def _score(indices, values, v, l1):
+    """x · soft(v), and Σ x² where that is not 0: how the score follows v; in two sums each."""
+    a = b = p = q = 0.0
+    whole = indices.size // 2 * 2
+    for k in range(0, whole, 2):
+        s = _shrunk(v[np.uint32(indices[k])], l1)
+        t = _shrunk(v[np.uint32(indices[k + 1])], l1)
+        a += values[k] * s
+        b += values[k + 1] * t
+        p += values[k] * values[k] * (s != 0.0)
+        q += values[k + 1] * values[k + 1] * (t != 0.0)
+    for k in range(whole, indices.size):
+        s = _shrunk(v[np.uint32(indices[k])], l1)
+        a += values[k] * s
+        p += values[k] * values[k] * (s != 0.0)
+    return a + b, p + q
+
+
+@njit
+def _add(indices, values, by, v):
+    """Add by · x to v."""
+    for k in range(indices.size):
+        v[np.uint32(indices[k])] += by * values[k]
+
+
+@njit
+def sigmoid(u):
+    """1 / (1 + exp(−u)), and its derivative."""
+    e = math.exp(-abs(u))
+    small = e / (1.0 + e)
+    return (1.0 - small if u > 0 else small), small / (1.0 + e)
+
+
+@njit
+def logit_step(u, margin, a, q):
+    """The u with u + margin + q (σ(u) − a) = 0, which rises in u: Newton's steps in a bracket."""
+    low, high = -margin - q * (1.0 - a), -margin + q * a
+    enough = REMAINDER * abs(u + margin) + 1e-12
+    u = min(max(u, low), high)
+    for _ in range(NEWTON):
+        p, slope = sigmoid(u)
+        g = u + margin + q * (p - a)
+        if abs(g) <= enough:
+            break
+        if g > 0:
+            high = u
+        else:
+            low = u
+        u -= g / (1.0 + q * slope)
+        if not low < u < high:
+            u = 0.5 * (low + high)
+    return u
+
+
+@njit
+def ascend(rows, order, duals, v, b, strengths, squared):
+    """Visit rows: α of each becomes the best one, and v = Σ α x and the intercept b follow.
+
+    The weights are soft(v, Λ₁) / Λ₂. Returns b.
+    """
+    signs, alphas, logits, squares = duals
+    l1, l2 = strengths
+    for at in range(order.size):
+        i = order[at]
+        indices, values = rows.indices[rows.indptr[i] : rows.indptr[i + 1]], rows.values[rows.indptr[i] : rows.indptr[i + 1]]
+        score, moving = _score(indices, values, v, l1)
+        z, q = score / l2 + b, max(moving, LEAST * squares[i]) / l2 + 1.0 / PROXIMAL
+        if squared:
+            change = (signs[i] - z - alphas[i]) / (1.0 + q)
+        else:
+            a = abs(alphas[i])
+            logits[i] = logit_step(logits[i], signs[i] * z, a, q)
+            change = signs[i] * (sigmoid(logits[i])[0] - a)
+        alphas[i] += change
+        b += change / PROXIMAL
+        _add(indices, values, change, v)
+    return b
