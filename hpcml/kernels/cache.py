@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import functools
+import hashlib
 import os
 import shutil
 import stat
+import sys
 import tempfile
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
+import numpy as np
 from numba import config
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 WAIT = 60  # seconds for a kernel that another process compiles, before it is compiled here, too
 
@@ -27,16 +32,22 @@ class CompiledOnce(FunctionCache):
     wait and take it.
 
     numba's own class lets all of them compile it, and processes that keep forms for different types
-    at once mix up the files.
+    at once mix up the files. It also keeps a form when a kernel or a constant of another module has
+    changed that went into it.
     """
 
     _locked: ClassVar[set[str]] = set()  # by this process; kernels that one function makes share a file
+    _stamped = False  # whether the kept forms are of these sources; only once all modules are imported that a kernel needs
     _lock: tuple[str, int] | None = None  # that this kernel holds: the path and the descriptor
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The form for a signature; None if it must be compiled, and then the lock is held until
         `save_overload`.
         """
+        if not self._stamped:
+            stamp = sources_digest(self._py_func.__module__)
+            names = {"cache_path": self.cache_path, "filename_base": self._impl.filename_base}
+            self._cache_file, self._stamped = IndexDataCacheFile(source_stamp=stamp, **names), True
         found = self._kept_form(sig, target_context)
         path = str(Path(self.cache_path, f"{self._impl.filename_base}.lock"))
         if found is None and path not in self._locked:
@@ -67,6 +78,45 @@ class CompiledOnce(FunctionCache):
             os.close(descriptor)
             self._locked.remove(path)
             self._lock = None
+
+
+@functools.cache
+def sources_digest(name: str) -> str:
+    """A digest of what goes into the kernels of a module: its source, its constants, and the same
+    of the modules with kernels that it uses, and that these use.
+    """
+    seen, waiting, parts = {name}, [name], []
+    while waiting:
+        module = sys.modules[waiting.pop()]
+        parts.append(_digest(module))
+        values = [] if hasattr(module, "__path__") else vars(module).values()  # of a package: what has been imported so far
+        more = {used for value in values if _has_kernels(used := _module_of(value))} - seen
+        seen |= more
+        waiting += more
+    return hashlib.sha256("".join(sorted(parts)).encode()).hexdigest()
+
+
+def _module_of(value: Any) -> str:
+    """The name of the module that a value is, or comes from; "" if it does not say."""
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+    return name if isinstance(name, str) else ""
+
+
+def _has_kernels(name: str) -> bool:
+    return name.startswith("hpcml.") and "kernels" in name and name in sys.modules
+
+
+@functools.cache
+def _digest(module: ModuleType) -> str:
+    """A digest of a module's source and of its constants, which may come from others."""
+    found = hashlib.sha256(module.__name__.encode())
+    found.update(Path(module.__file__ or "").read_bytes())
+    for name, value in sorted(vars(module).items()):
+        if isinstance(value, (int, float, str, tuple, np.generic)) and not name.startswith("__"):
+            found.update(f"{name} {value!r} ".encode())
+        elif isinstance(value, np.ndarray):
+            found.update(name.encode() + value.tobytes())
+    return found.hexdigest()
 
 
 def lock_in_time(path: str) -> int:
