@@ -11,16 +11,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
+from hpcml.conversion.synthetic_kernels import normal
 from hpcml.conversion.synthetic_text import least_share, read_text, text_sizes
 from hpcml.data.svmlight import BINARY
 from hpcml.errors import ConfigError
+from hpcml.kernels import elementary, elementwise
 from hpcml.rng import uniform
 
 RADIUS = 0.4  # of the circle
@@ -79,10 +80,10 @@ def gaussians(draw: Draw) -> Points:
     component = (2 * len(GAUSSIANS) * draw("component")).astype(np.intp)
     positive = component < len(GAUSSIANS)
     mean_x, mean_y, first, second, angle = GAUSSIANS.T
-    cos, sin = np.cos(angle), np.sin(angle)
+    cos, sin = elementwise.cos(angle), elementwise.sin(angle)
     which = component % len(GAUSSIANS)
     a, b = (
-        deviation[which] * ndtri(np.maximum(draw(axis), 2.0**-54))  # a draw may be 0, whose normal is −∞
+        deviation[which] * normal(np.maximum(draw(axis), 2.0**-54))  # a draw may be 0, whose normal is −∞
         for axis, deviation in (("first axis", first), ("second axis", second))
     )
     x = mean_x[which] + cos[which] * a - sin[which] * b
@@ -100,8 +101,8 @@ def checkerboard(draw: Draw) -> Points:
     neither.
     """
     x, y = _rectangle(draw, (0, 1), (0, 1))
-    u = x * math.cos(ANGLE) - y * math.sin(ANGLE)
-    v = x * math.sin(ANGLE) + y * math.cos(ANGLE)
+    cos, sin = elementary.cos(ANGLE), elementary.sin(ANGLE)
+    u, v = x * cos - y * sin, x * sin + y * cos
     return Points(x, y, (np.floor(u / SQUARE) + np.floor(v / SQUARE)) % 2 == 0)
 
 
@@ -113,7 +114,7 @@ def sine(draw: Draw) -> Points:
     for 62 % to 69 %.
     """
     x, y = _rectangle(draw, (0, 2 * math.pi * PERIODS), (-1, 1))
-    return Points(x, y, y > np.sin(x))
+    return Points(x, y, y > elementwise.sin(x))
 
 
 GENERATORS = {"checkerboard": checkerboard, "circle": circle, "gaussians": gaussians, "sine": sine}

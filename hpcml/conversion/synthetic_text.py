@@ -30,6 +30,7 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.synthetic_kernels import MAX_MENTIONS, MAX_WORDS, make_rows
 from hpcml.errors import ConfigError
+from hpcml.kernels import elementary, elementwise
 from hpcml.rng import bits, uniform
 
 MEAN_WORDS = 33.0  # of each of the two geometric numbers of a row's words
@@ -59,13 +60,13 @@ class LabelledSlice(NamedTuple):
 def zipf_span(size: int, exponent: float, shift: float) -> float:
     """∫ (x + shift)^-exponent dx over 0..size, times 1 - exponent."""
     power = 1 - exponent
-    return float((size + shift) ** power - shift**power)
+    return float(elementary.power(size + shift, power) - elementary.power(shift, power))
 
 
 def zipf_shares(ranks: np.ndarray, size: int, exponent: float, shift: float) -> np.ndarray:
     """The shares (float64) of these ranks among `size` of them; those of all add up to 1."""
     power = 1 - exponent
-    return np.diff((np.stack([ranks, ranks + 1.0]) + shift) ** power, axis=0)[0] / zipf_span(size, exponent, shift)
+    return np.diff(elementwise.power(np.stack([ranks, ranks + 1.0]) + shift, power), axis=0)[0] / zipf_span(size, exponent, shift)
 
 
 def _scattered(seed: int, size: int, what: str) -> tuple[int, int, int]:
@@ -80,7 +81,7 @@ def label_rates(n_labels: int, least_share: float = 0.0) -> tuple[np.ndarray, in
     """True mentions a row of labels by rank, and how many follow Zipf's law (others: the least)."""
     shares = zipf_shares(np.arange(n_labels), n_labels, LABEL_EXPONENT, LABEL_SHIFT)
     rates = TOP_RATE / shares[0] * shares
-    least = -math.log1p(-least_share)
+    least = -elementary.log1p(-least_share)
     head = max(1, int(np.searchsorted(-rates, -least, side="right")))
     rates[head:] = least
     return rates, head
@@ -106,8 +107,8 @@ class SyntheticText:
     def _label_words(self) -> np.ndarray:
         """The ranks of each label's words (labels × words, int64), log-uniform."""
         places = uniform(self.seed, "text words of labels", np.arange(self.n_labels * LABEL_WORDS))
-        span = math.log(self.n_features**LAST_POWER / FIRST_RANK)
-        return (FIRST_RANK * np.exp(places * span)).astype(np.int64).reshape(self.n_labels, LABEL_WORDS)
+        span = elementary.log(elementary.power(float(self.n_features), LAST_POWER) / FIRST_RANK)
+        return (FIRST_RANK * elementwise.exp(places * span)).astype(np.int64).reshape(self.n_labels, LABEL_WORDS)
 
     def columns(self, ranks: np.ndarray) -> np.ndarray:
         """The columns of words by their ranks."""
@@ -117,26 +118,26 @@ class SyntheticText:
     def row_shares(self, ranks: np.ndarray, brought: np.ndarray | float = 0.0) -> np.ndarray:
         """The expected share of rows with words that labels bring `brought` times a row."""
         shares = zipf_shares(ranks, self.n_features, EXPONENT, SHIFT)
-        return 1 - (1 + shares * MEAN_WORDS) ** -2 * np.exp(-brought)
+        return 1 - elementwise.exp(-np.asarray(brought)) / (1 + shares * MEAN_WORDS) ** 2
 
     def _idf(self) -> np.ndarray:
         """-log of the expected share of rows with each feature (float32), by column."""
         idf = np.empty(self.n_features, dtype=np.float32)
         for begin in range(0, self.n_features, CHUNK):
             ranks = np.arange(begin, min(begin + CHUNK, self.n_features))
-            idf[self.columns(ranks)] = -np.log(self.row_shares(ranks))
+            idf[self.columns(ranks)] = -elementwise.log(self.row_shares(ranks))
         ranks, place = np.unique(self.words, return_inverse=True)
         heard = self.rates * (1 - self.silent + FEIGNED * self.feigned)
         brought = np.bincount(place.reshape(-1), weights=(heard[:, None] * self.chances).reshape(-1))
-        idf[self.columns(ranks)] = -np.log(self.row_shares(ranks, brought))
+        idf[self.columns(ranks)] = -elementwise.log(self.row_shares(ranks, brought))
         return idf
 
     def slabs(self, begin: int, end: int, n_values: int = SLAB_VALUES) -> Iterator[LabelledSlice]:
         """Rows begin..end, with up to about `n_values` values at a time."""
-        on, of_words = math.log(MEAN_WORDS / (1 + MEAN_WORDS)), zipf_span(self.n_features, EXPONENT, SHIFT)
+        on, of_words = elementary.log(MEAN_WORDS / (1 + MEAN_WORDS)), zipf_span(self.n_features, EXPONENT, SHIFT)
         of_head = float(self.rates[: self.head].sum() / self.rates.sum()) if self.head < self.n_labels else 1.0
         head_law = LABEL_SHIFT, 1 - LABEL_EXPONENT, zipf_span(self.head, LABEL_EXPONENT, LABEL_SHIFT), self.head, of_head
-        label_law = math.exp(-self.rates.sum() * (1 + FEIGNED)), 1 / (1 + FEIGNED), head_law
+        label_law = elementary.exp(-self.rates.sum() * (1 + FEIGNED)), 1 / (1 + FEIGNED), head_law
         laws = (on, SHIFT, 1 - EXPONENT, of_words, self.n_features), label_law, AGAIN
         brings = self.silent, self.feigned, self.chances, self.words
         room = MAX_WORDS + MAX_MENTIONS * LABEL_WORDS
@@ -185,7 +186,7 @@ def least_share(options: ConvertOptions, n_labels: int) -> float:
     if not 0 < least < n_rows:
         raise ConfigError(f"{flag}: expected a number of rows above 0 and below --rows {n_rows}")
     rates, _ = label_rates(n_labels)
-    rarest = n_rows * -math.expm1(-rates[-1])
+    rarest = n_rows * -elementary.expm1(-rates[-1])
     if least <= rarest:
         raise ConfigError(f"{flag} has no effect: the rarest label is expected in {rarest:.1f} rows without it")
     a_row = float(label_rates(n_labels, least / n_rows)[0].sum())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from array import array
@@ -27,6 +26,7 @@ from hpcml.data.headings import TAG
 from hpcml.errors import DataError
 from hpcml.files.opening import read_small
 from hpcml.files.spool import ArraySpool, slices
+from hpcml.kernels import elementwise
 
 # A word is a run of letters and digits. With pairs, every other character that is not white space is a token, too: a break.
 WORDS = re.compile(r"[^\W_]+")
@@ -331,7 +331,7 @@ def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOp
                 terms.add(block.keys[counts > 0], counts[counts > 0])
         keys, df = merge_keys(comm, terms, options.min_df)
         settings.vocabulary = Vocabulary(words, keys, corpus.fields != PLAIN)
-    settings.idf = None if options.binary else np.log(n_documents / df)
+    settings.idf = None if options.binary else elementwise.log(n_documents / df)
     return settings, counted
 
 
@@ -391,7 +391,7 @@ def weighted(settings: TextSettings, block: Counted) -> tuple[np.ndarray, np.nda
 
 def _weights(rows: np.ndarray, tf: np.ndarray, idf: np.ndarray, n_rows: int) -> np.ndarray:
     """log(tf + 1)·idf with unit length per row: float64, squares by column; then float32."""
-    logarithms = np.array([math.log(n + 1) for n in range(int(tf.max(initial=0)) + 1)])
+    logarithms = elementwise.log(np.arange(1.0, int(tf.max(initial=0)) + 2))
     weights = logarithms[tf] * idf
     norms = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=n_rows))
     return (weights / norms[rows]).astype(np.float32)

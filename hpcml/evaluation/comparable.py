@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hpcml.kernels import elementary
 from hpcml.model.linear import Trained
 
 BY_SCORE, BY_PROBABILITY = "score", "probability"
@@ -75,8 +76,7 @@ class Comparable:
 
 def probability(log_odds: float) -> float:
     """1 / (1 + exp(−log-odds))."""
-    e = float(np.exp(-abs(log_odds)))
-    return (1.0 if log_odds >= 0 else e) / (1.0 + e)
+    return float(elementary.sigmoid(float(log_odds)))
 
 
 def _rank(number: float) -> int:

@@ -36,6 +36,7 @@ from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation import decision_kernels as kernels
 from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.ranking import Ranking
+from hpcml.kernels import elementary, elementwise
 from hpcml.partition import offsets
 
 # Less τ or κ leaves a rare label to chance, more makes all labels alike. They were chosen on Reuters and MeSH and judged on three
@@ -220,7 +221,7 @@ def decide_together(summaries: Sequence[Summary], decision: Decision, n_missed: 
     best = int(np.argmax(2.0 * hits / (hits + np.cumsum(negative) + hits[-1] + n_missed)))
     descending = np.append(values[::-1], 0.0)
     shared = float(descending[best] / 2.0 + descending[best + 1] / 2.0)
-    logit = math.log(shared) - math.log1p(-shared)
+    logit = elementary.log(shared) - elementary.log1p(-shared)
 
     def threshold(slope: float, offset: float, low: float, high: float) -> float:
         if slope > 0:
@@ -244,13 +245,13 @@ class _Neighbours:
 
     def __init__(self, n_positive: np.ndarray) -> None:
         self.n_positive = n_positive
-        quarters = np.rint(4.0 * np.log2(np.maximum(n_positive, 1))).astype(np.int64)
+        quarters = np.rint(4.0 * elementwise.log2(np.maximum(n_positive, 1))).astype(np.int64)
         self.quarters, self.places = np.unique(quarters[n_positive > 0], return_inverse=True)
         self.of_labels = np.full(n_positive.size, -1, dtype=np.int64)  # the group of a label that has a positive
         self.of_labels[n_positive > 0] = self.places
         self.nearest = np.where(self.of_labels < 0, 0, self.of_labels)
         distance = (self.quarters[:, None] - self.quarters) / (4.0 * WIDTH)
-        self.weights = np.exp(-0.5 * distance * distance)
+        self.weights = elementwise.exp(-0.5 * distance * distance)
 
     def around(self, of_groups: np.ndarray) -> np.ndarray:
         """For each group the weighted sum of rows (n_groups × m), in the order of groups."""

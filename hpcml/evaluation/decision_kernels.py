@@ -3,6 +3,7 @@
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.elementary import exp, sigmoid, softplus
 
 OFFSETS = 1 << 16  # steps in which the way from one place to the next is measured
 _STEPS = 100  # of Newton's method, at most
@@ -83,7 +84,7 @@ def _loss(x, weights, targets, slope, offset):
     total = 0.0
     for i in range(x.size):
         z = slope * x[i] + offset
-        total += weights[i] * (max(z, 0.0) + np.log1p(np.exp(-abs(z))) - targets[i] * z)
+        total += weights[i] * (softplus(z) - targets[i] * z)
     return total
 
 
@@ -93,7 +94,7 @@ def _derivatives(x, weights, targets, slope, offset, out):
     out[:] = 0.0
     for i in range(x.size):
         z = slope * x[i] + offset
-        e = np.exp(-abs(z))
+        e = exp(-abs(z))
         p = (1.0 if z >= 0.0 else e) / (1.0 + e)
         r, v = weights[i] * (p - targets[i]), weights[i] * e / ((1.0 + e) * (1.0 + e))
         out[0] += r * x[i]
@@ -172,9 +173,7 @@ def sigmoids(scores, slope, offset, out):
     """out[i, l] = 1 / (1 + exp(−slope[l] scores[i, l] − offset[l])); (n, B), may be one array."""
     for i in range(scores.shape[0]):
         for lane in range(scores.shape[1]):
-            z = slope[lane] * scores[i, lane] + offset[lane]
-            e = np.exp(-abs(z))
-            out[i, lane] = (1.0 if z >= 0.0 else e) / (1.0 + e)
+            out[i, lane] = sigmoid(slope[lane] * scores[i, lane] + offset[lane])
 
 
 @njit

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hpcml.kernels import elementwise
+
 _DIRECT = 16  # so many terms of a sum over a tie are added one by one, the rest by the Euler-Maclaurin formula
-_HARMONIC = ((-1 / 12, 2), (1 / 120, 4), (-1 / 252, 6), (1 / 240, 8), (-1 / 132, 10))  # Σ 1/k = ln x + 1/2x + c/x^p + ...
+_HARMONIC = -1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132  # Σ 1/k = ln x + 1/2x + c₁/x² + c₂/x⁴ + ...
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,11 @@ def _tie_sums(greater: np.ndarray, equal: np.ndarray) -> tuple[np.ndarray, np.nd
     if more.size:
         t, n = t[more], n[more]
         low, high, rest = t + _DIRECT, t + n, n - _DIRECT
-        tail = np.log1p(rest / low) - rest / (2.0 * low * high)
-        for coefficient, power in _HARMONIC:
-            tail += coefficient * (high**-power - low**-power)
+        tail = elementwise.log1p(rest / low) - rest / (2.0 * low * high)
+        of_high, of_low = np.ones(low.size), np.ones(low.size)
+        for coefficient in _HARMONIC:
+            of_high, of_low = of_high / (high * high), of_low / (low * low)
+            tail += coefficient * (of_high - of_low)
         reciprocals[more] += tail
         weighted[more] += rest - (t + 1.0) * tail
     return reciprocals, weighted

@@ -16,6 +16,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.evaluation.judged import JudgedRows
 from hpcml.evaluation.top import PRECISION_AT, Best, are_true, precision_at
+from hpcml.kernels import elementary, elementwise
 from hpcml.partition import offsets
 
 PERCENT = (100, 30, 10, 3, 1)  # of the labels, the most frequent ones
@@ -61,9 +62,8 @@ def propensities(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
     p = 1 / (1 + C e^{−A ln(n_positive + B)}), C = (ln n − 1)(B + 1)^A, of n training rows; 1 for
     fewer than 3, where C is negative.
     """
-    C = max(0.0, math.log(max(n_rows, 1)) - 1.0) * (PROPENSITY_B + 1.0) ** PROPENSITY_A
-    values: np.ndarray = 1.0 / (1.0 + C * (n_positive + PROPENSITY_B) ** -PROPENSITY_A)
-    return values
+    C = max(0.0, elementary.log(float(max(n_rows, 1))) - 1.0) * elementary.power(PROPENSITY_B + 1.0, PROPENSITY_A)
+    return 1.0 / (1.0 + C * elementwise.power(n_positive + PROPENSITY_B, -PROPENSITY_A))
 
 
 class RowCounts:
@@ -121,7 +121,7 @@ def ndcg_at(comm: mpi.Comm, true: np.ndarray, n_true: np.ndarray, n_global: int)
     `true` (n × k) says which of a row's best labels are true. DCG@k = Σ true / log₂(place + 1); the
     ideal has the true ones first.
     """
-    discounts = 1.0 / np.log2(np.arange(2, max(PRECISION_AT) + 2))
+    discounts = 1.0 / elementwise.log2(np.arange(2, max(PRECISION_AT) + 2))
     gained, ideal = np.cumsum(true * discounts[: true.shape[1]], axis=1), np.cumsum(discounts)
     some, found = n_true > 0, {}
     _, (n_rows,) = mpi.exclusive_sum(comm, [int(some.sum())])

@@ -26,12 +26,14 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
+from hpcml.evaluation.chance_kernels import at_least
 from hpcml.evaluation.comparable import BY_SCORE, Comparable
 from hpcml.evaluation.decision import decide
 from hpcml.evaluation.instance_search import InstanceSearch
 from hpcml.evaluation.judged import JudgedRows, hold_out
 from hpcml.evaluation.ranking import Ranking
 from hpcml.evaluation.summaries import summaries_of
+from hpcml.kernels import elementary
 from hpcml.log import Log, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import LOG_ODDS, Trained
@@ -174,7 +176,7 @@ def _f1(held_out: JudgedRows, measure: str, cuts: np.ndarray, n_predicted: np.nd
 
 def _half(f1: float) -> float:
     """The least log-odds above a threshold of half an F1, as a probability."""
-    return float(np.nextafter(math.log(f1 / (2.0 - f1)), np.inf)) if f1 > 0 else 0.0
+    return float(np.nextafter(elementary.log(f1 / (2.0 - f1)), np.inf)) if f1 > 0 else 0.0
 
 
 def between(below: float, cut: float) -> float:
@@ -226,12 +228,10 @@ def _guard(own: Own, held_out: JudgedRows, search: ThresholdSearch) -> tuple[np.
     P times the tail of the hypergeometric distribution, for the cut was the best of P (Bonferroni).
     That of predicting every row is 1.
     """
-    from scipy.stats import hypergeom
-
     n_positive = held_out.n_positive()
     least, limit = search.min_positives or MIN_POSITIVES, CHANCE if search.chance is None else search.chance
     enough = n_positive >= least
-    chance = n_positive * hypergeom.sf(own.hits - 1, held_out.n_rows, n_positive, own.n_predicted)
+    chance = n_positive * at_least(own.hits, held_out.n_rows, n_positive, own.n_predicted)
     informed = np.minimum(chance, 1.0) <= limit
     few, blind = int((~enough).sum()), int((enough & ~informed).sum())
     return enough & informed, {f"with fewer than {least} of these rows": few, "no better than chance": blind}

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, load_shard, rows_of
+from hpcml.evaluation.chance_kernels import at_least
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.titles import names_by_number
 from hpcml.files.table import table
@@ -234,13 +235,11 @@ def _own_features(rows: _TrainingRows, labels: np.ndarray) -> Iterator[list[int]
     hypergeometric probability of at least c, times the features of 2 rows or more (Bonferroni), is
     at most LEVEL.
     """
-    from scipy.stats import hypergeom
-
     n_tests = int((rows.n_having > 1).sum())
     for label, together in rows.counts(labels, rows.X):
         n_label = int(rows.n_positive[label])
         some = np.flatnonzero((together > 1) & (together * rows.n_rows > rows.n_having * n_label))
-        p = hypergeom.sf(together[some] - 1, rows.n_rows, rows.n_having[some], n_label)
+        p = at_least(together[some], rows.n_rows, rows.n_having[some], n_label)
         sure = p * n_tests <= LEVEL
         order = np.lexsort((some[sure], p[sure]))
         yield some[sure][order].tolist()

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.elementary import erfc, exp, log
 
 ORDER = 10  # terms of the series in either variable; relative error of P near values below 1e-8 (with 8 terms 1e-6, with 12 1e-11)
 PER_BANDWIDTH = 3  # cells in a bandwidth
@@ -125,7 +126,7 @@ def cell_mass(distance, precision, bandwidth):
     """Φ((u + δ/2)/h) − Φ((u − δ/2)/h), of the tails on one side: far away nothing cancels."""
     u = abs(distance)
     near = (u - 0.5 * precision) / bandwidth
-    return 0.5 * (math.erfc(near * _ROOT_HALF) - math.erfc((near + precision / bandwidth) * _ROOT_HALF))
+    return 0.5 * (erfc(near * _ROOT_HALF) - erfc((near + precision / bandwidth) * _ROOT_HALF))
 
 
 @njit
@@ -158,8 +159,8 @@ def _sum_values(density, j, c, v):
 def _smoothed_log(density, j, c, mass):
     """log P' = log max(P, floor); without a floor log((n P + 1/m) / (n + 1))."""
     if density.floor > 0:
-        return math.log(max(mass / _width(density, j), density.floor))
-    return math.log((density.sizes[c] * mass + 1.0 / density.counts[j]) / (density.sizes[c] + 1.0))
+        return log(max(mass / _width(density, j), density.floor))
+    return log((density.sizes[c] * mass + 1.0 / density.counts[j]) / (density.sizes[c] + 1.0))
 
 
 @njit
@@ -201,7 +202,7 @@ def tabulate_derivatives(ratio, out):
         u = (i - middle) / PER_BANDWIDTH
         out[i, 0] = cell_mass(u, ratio, 1.0)
         right, left = u + 0.5 * ratio, u - 0.5 * ratio
-        a, b = _PEAK * math.exp(-0.5 * right * right), _PEAK * math.exp(-0.5 * left * left)  # He_0 φ
+        a, b = _PEAK * exp(-0.5 * right * right), _PEAK * exp(-0.5 * left * left)  # He_0 φ
         a_before = b_before = 0.0
         scale = 1.0
         for k in range(1, out.shape[1]):
@@ -375,7 +376,7 @@ def _take_logs(products, n, begin, out):
     """out[begin + i, c] += log products[c, i] of n rows; the products are 1 again."""
     for c in range(out.shape[1]):
         for i in range(n):
-            out[begin + i, c] += math.log(products[c, i])
+            out[begin + i, c] += log(products[c, i])
             products[c, i] = 1.0
 
 

@@ -9,6 +9,7 @@ Importing this module imports numba.cuda; it takes no device until one is asked 
 """
 
 import math
+from types import FunctionType
 
 import numpy as np
 from numba import cuda
@@ -19,10 +20,15 @@ from hpcml.kernels.density import ORDER, PER_BANDWIDTH, PRODUCT
 
 THREADS = 128  # of a block
 ERRORS = (driver.CudaAPIError, error.CudaSupportError)
-# These are the CPU's, compiled for the device.
-_cell_mass, _first_at_least, _below = (
-    cuda.jit(device=True)(kernel.py_func) for kernel in (density.cell_mass, density.first_at_least, gaussian.below)
-)
+
+
+def _of_cpu(kernel):
+    """A kernel of the CPU's, compiled for the device, with erf and erfc of the device."""
+    names = {**kernel.py_func.__globals__, "erf": math.erf, "erfc": math.erfc}
+    return cuda.jit(device=True)(FunctionType(kernel.py_func.__code__, names))
+
+
+_cell_mass, _first_at_least, _below = map(_of_cpu, (density.cell_mass, density.first_at_least, gaussian.below))
 
 
 def count() -> int:

@@ -194,14 +194,15 @@ def log2(x):
 
 @njit(forceinline=True)
 def power(x, y):
-    """x^y = exp(y log x), for x > 0."""
-    return exp(y * log(x))
+    """x^y = exp(y log x), for x ≥ 0; exact of y = 0 and y = 1."""
+    return 1.0 if y == 0.0 else x if y == 1.0 else exp(y * log(x))
 
 
 @njit(forceinline=True)
 def sigmoid(x):
-    """1 / (1 + exp(−x)): with full relative precision on either side."""
-    return 1.0 / (1.0 + exp(-x))
+    """1 / (1 + exp(−x)), of small ones too."""
+    e = exp(-abs(x))
+    return (1.0 if x >= 0.0 else e) / (1.0 + e)
 
 
 @njit(forceinline=True)

@@ -148,5 +148,5 @@ def cos(x: ArrayLike) -> np.ndarray:
 
 
 def power(x: ArrayLike, y: ArrayLike) -> np.ndarray:
-    """x^y, for x > 0."""
+    """x^y, for x ≥ 0."""
     return _over(_power, x, y)

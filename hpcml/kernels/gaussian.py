@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.elementary import erf, erfc, log
 
 _ROOT_HALF = math.sqrt(0.5)
 
@@ -66,8 +67,8 @@ def below(x):
     """Φ(x), of the tail on the side of x where that is small (as Cephes has it)."""
     scaled = x * _ROOT_HALF
     if abs(scaled) < _ROOT_HALF:
-        return 0.5 + 0.5 * math.erf(scaled)
-    tail = 0.5 * math.erfc(abs(scaled))
+        return 0.5 + 0.5 * erf(scaled)
+    tail = 0.5 * erfc(abs(scaled))
     return 1.0 - tail if scaled > 0 else tail
 
 
@@ -84,14 +85,14 @@ def log_zeros(gaussians, out):
     """out[j, c] = log P(0 | c)."""
     for j in range(out.shape[0]):
         for c in range(out.shape[1]):
-            out[j, c] = math.log(_mass(gaussians, j, c, 0.0))
+            out[j, c] = log(_mass(gaussians, j, c, 0.0))
 
 
 @njit
 def _table(gaussians, j, c, first, table):
     """table[i] = log P of the value (first + i) δ."""
     for i in range(table.size):
-        table[i] = math.log(_mass(gaussians, j, c, (first + i) * gaussians.precisions[j]))
+        table[i] = log(_mass(gaussians, j, c, (first + i) * gaussians.precisions[j]))
 
 
 @njit
@@ -119,7 +120,7 @@ def add_dense(gaussians, X, out):
             else:
                 for i in range(n):
                     value = steps[i] * precision if precision > 0 else steps[i]
-                    out[i, c] += math.log(_mass(gaussians, j, c, value))
+                    out[i, c] += log(_mass(gaussians, j, c, value))
 
 
 @njit
@@ -130,4 +131,4 @@ def add_sparse(gaussians, zeros, indptr, indices, data, out):
             j = indices[k]
             value = _rounded(np.float64(data[k]), gaussians.precisions[j])
             for c in range(out.shape[1]):
-                out[i, c] += math.log(_mass(gaussians, j, c, value)) - zeros[j, c]
+                out[i, c] += log(_mass(gaussians, j, c, value)) - zeros[j, c]

@@ -1,10 +1,9 @@
 """Probabilities of classes given a row, from the logarithms of joint ones (n, K)."""
 
-import math
-
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.elementary import exp, log
 
 
 @njit
@@ -19,8 +18,8 @@ def _log_of_sum(row, skipped):
     total = 0.0
     for c in range(row.size):
         if c != skipped:
-            total += math.exp(row[c] - largest)
-    return largest + math.log(total)
+            total += exp(row[c] - largest)
+    return largest + log(total)
 
 
 @njit
@@ -38,7 +37,7 @@ def shares(joint, out):
     log_shares(joint, out)
     for i in range(joint.shape[0]):
         for c in range(joint.shape[1]):
-            out[i, c] = math.exp(out[i, c])
+            out[i, c] = exp(out[i, c])
 
 
 @njit
@@ -61,4 +60,4 @@ def gaps(joint, out):
             elif value > second:
                 second = value
         whole = _log_of_sum(joint[i], -1)
-        out[i] = math.exp(first - whole) - math.exp(second - whole)
+        out[i] = exp(first - whole) - exp(second - whole)

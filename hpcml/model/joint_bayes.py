@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hpcml.kernels import density
+from hpcml.kernels import density, elementwise
 from hpcml.kernels import joint as kernels
 
 FEW = 64  # a feature with so many distinct values, or fewer, may keep them instead of tables
@@ -59,7 +59,7 @@ class JointBayes:
             weights, total = weights * (weights.size / weights.sum()), weights.size
         n_classes = self.classes_.size
         totals = np.bincount(labels, weights, n_classes)
-        self.class_log_prior_ = np.log((totals + 1) / (total + n_classes))
+        self.class_log_prior_ = elementwise.log((totals + 1) / (total + n_classes))
         return X, labels, weights, totals
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:

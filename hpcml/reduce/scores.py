@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import xlogy
 
 from hpcml import mpi, slices
 from hpcml.data.shard import Shard
+from hpcml.kernels import elementwise
 from hpcml.kernels.rows import count_features, count_labels, rows_by_label
 from hpcml.partition import even_bounds, offsets
 
@@ -35,7 +35,7 @@ def information_gain(both: np.ndarray, present: np.ndarray, positive: np.ndarray
     ):
         expected = with_feature.astype(np.float64) * with_label
         ratio = np.divide(count.astype(np.float64) * n_rows, expected, out=np.ones(both.shape), where=expected > 0)
-        total += xlogy(count, ratio)
+        total += count * elementwise.log(np.where(count > 0, ratio, 1.0))
     return np.maximum(total / max(1, n_rows), 0.0)
 
 

@@ -17,7 +17,7 @@ import mpmath
 import numpy as np
 import scipy.special
 
-from hpcml.kernels import elementwise, njit
+from hpcml.kernels import elementwise
 
 BITS = 120
 RANGES = {  # evenly between two numbers; and with even logarithms, of both signs if the third says so

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import types
 
-from hpcml.kernels import njit
+from hpcml.kernels import elementary, njit
 from hpcml.kernels.lanes.elementary import sigmoid, softplus
 from hpcml.kernels.lanes.write import by_width
 
@@ -55,7 +54,7 @@ def divide(u, ratio):
     σ(v) = σ(u) / r gives v = −log(r − 1 + r exp(−u)) = −log(r − 1) − log(1 + exp(−u + log(r / (r −
     1)))).
     """
-    below = np.log(ratio - 1.0)
-    shift = np.log(ratio) - below
+    below = elementary.log(ratio - 1.0)
+    shift = elementary.log(ratio) - below
     for i in range(u.size):
         _divided(u, i, below, shift, 1)

@@ -1,7 +1,8 @@
 """exp, the logistic function and log(1 + exp) of lanes.
 
 Only additions, multiplications, fused multiply-adds and divisions that IEEE 754 rounds, so the bits
-are the same on every machine and in every lane. Arguments of exp are kept within EXPONENTS, where
+are the same on every machine and in every lane. They are not those of `hpcml.kernels.elementary`,
+which has single numbers, does without fused multiply-adds and goes to the ends. Arguments of exp are kept within EXPONENTS, where
 nothing overflows and nothing is denormal.
 """
 
@@ -11,14 +12,15 @@ import math
 
 from llvmlite import ir
 
+from hpcml.kernels import elementary
 from hpcml.kernels.lanes.write import DOUBLE, SINGLE, Lanes
 
 EXPONENTS = {SINGLE: 80.0, DOUBLE: 700.0}
 DEGREE = {SINGLE: 7, DOUBLE: 13}  # of exp's Taylor polynomial on |r| ≤ ½ log 2: relative errors 1e-8 and 1e-17
 N_ODD = {SINGLE: 5, DOUBLE: 11}  # terms of 2 artanh(s) on |s| ≤ 0.172: 1e-9 and 1e-18
 BITS = {SINGLE: 23, DOUBLE: 52}  # of the mantissa
-LOG2_HIGH = {SINGLE: 0.693359375, DOUBLE: 6.93147180369123816490e-01}  # with few enough bits that a multiple of it is exact
-LOG2_LOW = {SINGLE: -2.12194440054690583e-4, DOUBLE: 1.90821492927058770002e-10}
+LOG2_HIGH = {SINGLE: 0.693359375, DOUBLE: elementary.LOG2_HIGH}  # with few enough bits that a multiple of it is exact
+LOG2_LOW = {SINGLE: -2.12194440054690583e-4, DOUBLE: elementary.LOG2_LOW}
 
 
 def _polynomial(lanes: Lanes, x: ir.Value, coefficients: list[float]) -> ir.Value:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi, slices
+from hpcml.kernels import elementary
 from hpcml.methods.bayes.risk import BayesRisk, Counter, Weights
 from hpcml.methods.linear.solver import CONVERGED, Finished, Solver, SparseWeightsOf, Turns
 from hpcml.run.stop import Stop
@@ -82,6 +83,6 @@ class BernoulliNBSolver(BayesSolver):
         """See `BayesSolver.trained`."""
         n = self.risk.rows.n_global
         found = self.counter.of_all_rows(number, *self.counter.count(positives), positives.size)
-        bias = math.log(positives.size / (n - positives.size)) + found.bias
+        bias = elementary.log(positives.size / (n - positives.size)) + found.bias
         line = (1, n, positives.size, math.nan, found.values.size, seconds)
         return SparseWeightsOf(found.columns, found.values, bias), positives.size, [line]

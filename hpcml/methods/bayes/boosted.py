@@ -8,11 +8,10 @@ training before it, and one without errors after it.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from scipy.optimize import isotonic_regression
 
+from hpcml.kernels import elementary, elementwise
+from hpcml.methods.bayes import kernels
 from hpcml.methods.bayes.block import BayesSolver, Line, side_by_side
 from hpcml.methods.bayes.options import BoostedBayesOptions
 from hpcml.methods.bayes.risk import Weights
@@ -27,8 +26,9 @@ def probabilities(scores: np.ndarray, has: np.ndarray, p: np.ndarray) -> tuple[n
     """The non-decreasing probability of maximal likelihood: each value's last score, the values."""
     distinct, places = np.unique(scores, return_inverse=True)
     weights = np.bincount(places, p)
-    found = isotonic_regression(np.minimum(1.0, np.bincount(places, p * has) / weights), weights=weights)
-    values, bounds = found.x[found.blocks[:-1]], distinct[found.blocks[1:] - 1]
+    shares, ends = np.minimum(1.0, np.bincount(places, p * has) / weights), np.empty(weights.size, np.int64)
+    n_blocks = kernels.pool(shares, weights, ends)
+    values, bounds = shares[:n_blocks], distinct[ends[:n_blocks] - 1]
     last = np.append(values[1:] != values[:-1], True)
     return bounds[last], values[last]
 
@@ -65,11 +65,11 @@ class BoostedSolver(BayesSolver):
                 break
             beta = max(error, LEAST_ERROR) / (1.0 - max(error, LEAST_ERROR))
             parts.append(part)
-            rounds.append(voter._replace(vote=max(math.log(1.0 / beta), LEAST_ERROR)))
+            rounds.append(voter._replace(vote=max(elementary.log(1.0 / beta), LEAST_ERROR)))
             history.append((len(rounds), used.size, n_kept, error, part.values.size, seconds))
             if error <= LEAST_ERROR:
                 break
-            p = np.maximum(p * beta ** (1.0 - errors), LEAST_WEIGHT)
+            p = np.maximum(p * elementwise.power(beta, 1.0 - errors), LEAST_WEIGHT)
             p /= p.sum()
             order = np.argsort(errors, kind="stable")
             kept[:] = True

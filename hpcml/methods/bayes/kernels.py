@@ -1,10 +1,9 @@
 """Counting features of rows, the weights that follow from counts, and scores by them."""
 
-import math
-
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.elementary import log
 
 
 @njit
@@ -30,8 +29,27 @@ def log_odds(positive, negative, n_positive, n_negative, smoothing, w, absent):
     for j in range(w.size):
         a, b = positive[j] + smoothing, negative[j] + smoothing
         c, d = n_positive - positive[j] + smoothing, n_negative - negative[j] + smoothing
-        w[j] = math.log((a * d) / (b * c))
-        absent[j] = math.log((c / (n_positive + 2.0 * smoothing)) / (d / (n_negative + 2.0 * smoothing)))
+        w[j] = log((a * d) / (b * c))
+        absent[j] = log((c / (n_positive + 2.0 * smoothing)) / (d / (n_negative + 2.0 * smoothing)))
+
+
+@njit
+def pool(values, weights, ends):
+    """Make `values` the non-decreasing ones that are nearest by squares with these weights, a
+    block of equal ones as one value, which is all of `values` before ends[block]; how many blocks.
+
+    Neighbours that fall are pooled (Ayer et al. 1955). All arrays (n); `weights` is used up.
+    """
+    n_blocks = 0
+    for i in range(values.size):
+        value, weight = values[i], weights[i]
+        while n_blocks and values[n_blocks - 1] >= value:
+            n_blocks -= 1
+            whole = weights[n_blocks] + weight
+            value, weight = (weights[n_blocks] * values[n_blocks] + weight * value) / whole, whole
+        values[n_blocks], weights[n_blocks], ends[n_blocks] = value, weight, i + 1
+        n_blocks += 1
+    return n_blocks
 
 
 @njit

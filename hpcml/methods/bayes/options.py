@@ -10,7 +10,7 @@ from hpcml.errors import ConfigError
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.options import Several, check_above_0, check_magnitude, check_range
 
-LOG_19 = math.log(19.0)
+LOG_19 = 2.9444389791664403
 MOST_PARTS = 1000  # rounds or stages that a model file may have
 
 

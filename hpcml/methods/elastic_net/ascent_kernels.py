@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.elementary import exp
 
 NEWTON = 8  # iterations for the dual of a row at most; one or two are the rule
 REMAINDER = 1e-3  # of the row's violation that they may leave
@@ -71,7 +71,7 @@ def _add(indices, values, by, v):
 @njit
 def sigmoid(u):
     """1 / (1 + exp(−u)), and its derivative."""
-    e = math.exp(-abs(u))
+    e = exp(-abs(u))
     small = e / (1.0 + e)
     return (1.0 - small if u > 0 else small), small / (1.0 + e)
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hpcml import mpi, rng, slices
+from hpcml.kernels import elementary, elementwise
 from hpcml.methods.elastic_net import delayed_kernels as kernels
 from hpcml.methods.elastic_net.delayed_kernels import LANES, DelayedLanes, OwnRates, SharedRates, Shrinkage
 from hpcml.methods.elastic_net.judge import ElasticRisk, Judge
@@ -31,7 +32,7 @@ LEAST_LOG = -200.0  # of Φ, before the tables begin anew
 
 def table_bounds(etas: np.ndarray, l2: float, truncated: bool) -> list[tuple[int, int]]:
     """Ranges of steps that share the tables Φ and B: Φ must not underflow, nor B overflow."""
-    logs = np.cumsum(np.log1p(-etas * l2) if truncated else -np.log1p(etas * l2))
+    logs = np.cumsum(elementwise.log1p(-etas * l2) if truncated else -elementwise.log1p(etas * l2))
     bounds, begin = [], 0
     while begin < etas.size:
         least = LEAST_LOG + (logs[begin - 1] if begin else 0.0)
@@ -61,7 +62,7 @@ class DelayedPanel:
         for lane, number in enumerate(numbers.tolist()):
             self.lanes.positive[rows.rows_of(number)] |= np.uint16(1 << lane)
             share = rows.n_positive[number] / rows.n_global
-            self.lanes.b[lane] = 2 * share - 1 if self.lanes.squared else math.log(share / (1 - share))
+            self.lanes.b[lane] = 2 * share - 1 if self.lanes.squared else elementary.log(share / (1 - share))
 
     def rates(self) -> np.ndarray:
         """η of the steps of this pass, where it is the same for all columns."""

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.elementary import exp, expm1, log1p
 from hpcml.kernels.lanes.rows import add_row, ask, dot_row, shrink_line
 
 LANES = 16  # as many as the lines of `hpcml.kernels.lanes.rows` have
@@ -66,7 +67,7 @@ def slopes(z, lanes, i, g):
     for lane in range(z.size):
         margin = b[lane] + z[lane]
         y = 2.0 * ((positive >> lane) & 1) - 1.0
-        g[lane] = margin - y if lanes.squared else -y / (1.0 + math.exp(y * margin))
+        g[lane] = margin - y if lanes.squared else -y / (1.0 + exp(y * margin))
 
 
 @njit
@@ -143,7 +144,7 @@ def catch_up(w, rates, alpha, n, shrinkage):
             w[lane] = math.copysign(max(size - lost * (size + ratio), real(0.0)), w[lane])
     else:
         for lane in range(w.size):
-            lost = -math.expm1(-n * sign * math.log1p(sign * rates[lane] * l2))
+            lost = -expm1(-n * sign * log1p(sign * rates[lane] * l2))
             w[lane] = math.copysign(max(abs(w[lane]) * (1.0 - lost) - lost * (l1 / l2), 0.0), w[lane])
 
 

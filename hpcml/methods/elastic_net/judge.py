@@ -21,6 +21,7 @@ import numpy as np
 from hpcml import mpi, slices
 from hpcml.data.compact import CompactRows
 from hpcml.errors import ConfigError
+from hpcml.kernels import elementary
 from hpcml.log import named
 from hpcml.methods.elastic_net import judge_kernels as kernels
 from hpcml.methods.elastic_net.columns import ColumnIndex, column_index
@@ -126,7 +127,7 @@ class Label:
     def __init__(self, positives: np.ndarray, n_rows: int, squared: bool) -> None:
         share = positives.size / n_rows
         self.n_positive, self.touched = positives.size, positives.astype(np.int64)
-        self.b = 2 * share - 1 if squared else math.log(share / (1 - share))
+        self.b = 2 * share - 1 if squared else elementary.log(share / (1 - share))
         self.columns, self.w = np.zeros(0, np.int64), np.zeros(0)
         self.z = np.full(positives.size, self.b)
 

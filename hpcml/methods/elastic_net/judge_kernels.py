@@ -8,12 +8,12 @@ set only.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.elementary import exp, log, log1p
 
 
 class Vectors(NamedTuple):
@@ -37,12 +37,12 @@ def loss_at(z, y, squared):
     """ℓ, ℓ′ and ℓ″ at a margin z, with y = ±1: ½ (z − y)², or log(1 + exp(−y z))."""
     if squared:
         return 0.5 * (z - y) ** 2, z - y, 1.0
-    e = math.exp(-abs(z))
+    e = exp(-abs(z))
     small = e / (1.0 + e)  # the lesser of the two probabilities
     yz = y * z
     if yz > 0:
-        return math.log1p(e), -y * small, small * (1.0 - small)
-    return math.log1p(e) - yz, -y * (1.0 - small), small * (1.0 - small)
+        return log1p(e), -y * small, small * (1.0 - small)
+    return log1p(e) - yz, -y * (1.0 - small), small * (1.0 - small)
 
 
 @njit
@@ -54,9 +54,9 @@ def conjugate_at(z, y, squared, scale):
         return a - 0.5 * a * a
     value = 0.0
     if a > 0:
-        value -= a * math.log(a)
+        value -= a * log(a)
     if a < 1:
-        value -= (1.0 - a) * math.log1p(-a)
+        value -= (1.0 - a) * log1p(-a)
     return value
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.files.table import write_table
+from hpcml.kernels import elementwise
 from hpcml.methods.elastic_net.delayed import DelayedSolver
 from hpcml.methods.elastic_net.judge import HISTORY, ElasticRisk, history_line
 from hpcml.methods.elastic_net.memory import bytes_per_rank_elastic
@@ -40,8 +41,7 @@ def costs(n_positive: np.ndarray, options: ElasticNetOptions) -> np.ndarray:
     """The time that labels with so many positive rows take, in any unit; see `LinearMethod`."""
     if options.solver != "newton":
         return np.ones(n_positive.size)  # passes over all rows
-    found: np.ndarray = (n_positive + FEW) ** GROWTH
-    return found
+    return elementwise.power(n_positive + FEW, GROWTH)
 
 
 L1 = Axis("l1", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_l1(options.l1, math.sqrt(rows.scale), rows.n_global))

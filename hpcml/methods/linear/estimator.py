@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import expit, log_expit, softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.extmath import safe_sparse_dot
@@ -19,6 +18,7 @@ from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, shard_of
+from hpcml.kernels import elementwise
 from hpcml.methods.linear.layout import Sharding, lanes_per_group
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
@@ -161,9 +161,11 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         """
         scores = self._scores(X)
         if self._kind != CLASSES:
-            return np.where(self.n_iter_ > 0, expit(scores), scores > 0)
+            return np.where(self.n_iter_ > 0, elementwise.sigmoid(scores), scores > 0)
         if len(self.classes_) == 1:
             return np.ones_like(scores)
         if len(self.classes_) == 2:
-            return np.hstack([expit(-scores), expit(scores)])
-        return softmax(log_expit(scores), axis=1)
+            return np.hstack([elementwise.sigmoid(-scores), elementwise.sigmoid(scores)])
+        logs = -elementwise.softplus(-scores)
+        shares = elementwise.exp(logs - logs.max(axis=1, keepdims=True))
+        return shares / shares.sum(axis=1, keepdims=True)

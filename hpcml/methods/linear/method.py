@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcml.kernels import elementwise
 from hpcml.methods.linear.layout import LANES, Needs, Sharding, bytes_per_rank
 from hpcml.methods.linear.objective import Objective, Risk
 from hpcml.methods.linear.settings import Axis, OneByOne, SettingsFitter
@@ -21,8 +22,7 @@ GROWTH = 0.25  # power of a label's positive rows by which its cost grows
 
 def usual_costs(n_positive: np.ndarray, options: Any) -> np.ndarray:
     """The time that labels with so many positive rows take, in any unit."""
-    costs: np.ndarray = n_positive**GROWTH
-    return costs
+    return elementwise.power(n_positive, GROWTH)
 
 
 @dataclass(frozen=True, kw_only=True)

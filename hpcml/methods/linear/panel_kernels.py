@@ -12,12 +12,12 @@ lately (dormant rows): q < 10 active and quiet (no violation) on the last q step
 32) dormant until step s of the label.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.elementary import exp, log1p
 from hpcml.kernels.lanes import LINE
 from hpcml.kernels.lanes.rows import add_lines, dot_rows
 
@@ -76,10 +76,10 @@ def value_and_slope(code, z):
         if z >= -1.0:
             return (1.0 - z) * (1.0 - z), -2.0 * (1.0 - z)
         return -4.0 * z, -4.0
-    small = math.exp(-abs(z))  # never overflows
+    small = exp(-abs(z))  # never overflows
     if z > 0.0:
-        return math.log1p(small), -small / (1.0 + small)
-    return math.log1p(small) - z, -1.0 / (1.0 + small)
+        return log1p(small), -small / (1.0 + small)
+    return log1p(small) - z, -1.0 / (1.0 + small)
 
 
 @njit(inline="always")

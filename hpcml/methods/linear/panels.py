@@ -7,6 +7,7 @@ not matter which group trains it or beside which others.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -190,7 +191,7 @@ class FirstOrderSolver(PanelSolver):
         visited, violators = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
         training.visited += visited
         training.progress = progress = advance.progress
-        line = (progress.step, advance.f, progress.phi, progress.cycle, advance.step.eta, advance.grad_sq**0.5)
+        line = (progress.step, advance.f, progress.phi, progress.cycle, advance.step.eta, math.sqrt(advance.grad_sq))
         training.history.append((*line, visited, violators, seconds))
 
     def _finish(self, p: int, panel: Panel, lane: int, advance: Advance, w: np.ndarray, f: float) -> Finished:

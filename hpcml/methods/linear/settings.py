@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -31,7 +32,7 @@ class Axis(NamedTuple):
     least: float = 0.0  # no further value is below
 
 
-TENFOLD_STEP = 10.0**0.5
+TENFOLD_STEP = math.sqrt(10.0)
 TENFOLD = tuple(round(TENFOLD_STEP**k, 3) for k in range(-2, 3))  # from a tenth to ten times
 LAMBDA = Axis("lam", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_lambda(options.lam, rows.scale, rows.n_global))
 

@@ -13,6 +13,7 @@ bits, all ranks take the same steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -60,7 +61,7 @@ def _trace(name: str, evaluate: Evaluate, w_star: np.ndarray, step_size: StepRul
     trace = Trace(name)
     for t, (w, f, last) in enumerate(_iterates(evaluate, w_star.size, step_size, max_steps), start=1):
         away = w - w_star
-        trace.distance.append(_dot(away, away) ** 0.5)
+        trace.distance.append(math.sqrt(_dot(away, away)))
         trace.f.append(float(f))
         if t % EVERY == 0 or last:
             trace.break_even.append((t, float(break_even(w))))

@@ -22,6 +22,7 @@ from functools import partial
 import numpy as np
 
 from hpcml import mpi
+from hpcml.kernels import elementary
 from hpcml.methods.psbml import selection
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.rows import RowStore, distinct
@@ -94,7 +95,7 @@ class Asynchronous:
         drawn_from = {other: self.before[other] if other in ahead else self._with_fitness(other) for other in neighbours}
         parts = [own if other == node else _seen(drawn_from[other], pool, confidence) for other in neighbours]
         passed, self._paced[node] = self._newest - self._paced[node], self._newest
-        known = (own.fitness_of(slots), parts, 1 - (1 - options.replace) ** passed, low, high)
+        known = (own.fitness_of(slots), parts, 1 - elementary.power(1.0 - options.replace, float(passed)), low, high)
         self.slots[node], self.fitness[node] = selection.replace(options.seed, cycle, node, slots, *known)
         self.before[node], self.around[node] = own, selection.population(self.slots[node], self.fitness[node])
         for rank, nodes in problem.placement.given.items():

@@ -91,7 +91,7 @@ class SvmperfSolver(PanelSolver):
             training.f_min = min(float(f[lane]), training.f_min)
             gap = (training.f_min - training.planes.lower_bound) / training.f_min
             rows = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
-            line = (training.step + 1, float(f[lane]), gap, 0, math.nan, float(grad_sq[lane]) ** 0.5, *rows, seconds)
+            line = (training.step + 1, float(f[lane]), gap, 0, math.nan, math.sqrt(grad_sq[lane]), *rows, seconds)
             training.history.append(line)
             if losses[lane] - training.planes.slack <= self.limit:
                 done.append((lane, CONVERGED))
