@@ -5,13 +5,15 @@ code, which orders as values do; below it the row's number, and lowest the row's
 `class_bits` bits. The keys of a node are at the same places in every column, ascending. When the
 node is split they are parted in place, in order, so nothing is sorted again.
 
-Splits are compared in whole numbers: `table[n]` is n log₂ n in fixed point. So gains that are equal
-are equal in bits, in whatever order they are summed.
+Splits are compared in whole numbers: `table[n]` is n log₂ n in fixed point, where log₂ n is the sum
+of those of n's prime factors. So gains that are equal are equal in bits, in whatever order they are
+summed.
 """
 
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.elementary import log2
 
 SHIFT = np.uint64(32)
 LEAF = -1  # in the place of a feature
@@ -30,6 +32,20 @@ def make_keys(bits, classes, class_bits, out):
                     code = np.uint32(0)
                 code = ~code if code & _SIGN else code | _SIGN
                 out[j, i] = np.uint64(code) << SHIFT | np.uint64(i) << class_bits | np.uint64(classes[i])
+
+
+@njit
+def tabulate_entropies(scale, out):
+    """out[n] (int64, given as 0) = n · scale log₂ n, with scale log₂ of primes rounded."""
+    for prime in range(2, out.size):
+        if out[prime] == 0:
+            rounded, power = np.int64(np.rint(scale * log2(np.float64(prime)))), prime
+            while power < out.size:
+                for n in range(power, out.size, power):
+                    out[n] += rounded
+                power *= prime
+    for n in range(out.size):
+        out[n] *= n
 
 
 @njit

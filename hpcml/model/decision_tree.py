@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcml.kernels import elementwise
+from hpcml.kernels import elementary
 from hpcml.kernels import tree as kernels
 
 _ROW_AND_CLASS = int(kernels.SHIFT)  # bits
@@ -121,9 +121,9 @@ class DecisionTree:
 
 def _entropies(n_rows: int) -> np.ndarray:
     """n log₂ n for n = 0 … n_rows as whole numbers, times 2^k so that no sum overflows."""
-    n = np.arange(n_rows + 1, dtype=np.float64)
-    exact = n * elementwise.log2(np.maximum(n, 1))
-    return np.asarray(np.rint(np.ldexp(exact, _FIXED_POINT - np.frexp(exact[-1] + 1)[1])).astype(np.int64))
+    largest, out = n_rows * elementary.log2(float(max(n_rows, 1))), np.zeros(n_rows + 1, np.int64)
+    kernels.tabulate_entropies(2.0 ** (_FIXED_POINT - int(np.frexp(largest + 1)[1])), out)
+    return out
 
 
 def _half_way(lows: np.ndarray, highs: np.ndarray) -> np.ndarray:

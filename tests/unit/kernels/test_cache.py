@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numba
+import numpy as np
 import pytest
 
-from hpcml.kernels.cache import cache_folder
+from hpcml.kernels.cache import _digest, cache_folder, sources_digest
 
 NAME = f"hpcml-numba-{os.getuid()}"
 
@@ -124,6 +126,7 @@ def test_a_process_takes_what_another_compiles_meanwhile(tmp_path, monkeypatch):
 
     other = numba.njit(summing.add, cache=True, error_model="numpy", nogil=True)  # keeps its forms in the same file
     summing.kernel(1.5, 2.5)
+    other._cache._cache_file = summing.kernel._cache._cache_file
     (path,) = tmp_path.rglob("*.lock")
     with path.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -134,6 +137,55 @@ def test_a_process_takes_what_another_compiles_meanwhile(tmp_path, monkeypatch):
         assert process.stdout.readline() == "waiting\n"
         other(1, 2)
     assert process.communicate(timeout=120)[0].splitlines()[-1] == "1 taken"
+
+
+SCALING = """
+from constants import FACTOR
+from hpcml.kernels import njit
+@njit
+def kernel(a):
+    return a * FACTOR
+def run():
+    print(kernel(1), sum(kernel.stats.cache_hits.values()), "taken")
+"""
+
+
+def test_a_kernel_is_compiled_again_for_a_constant_of_another_module(tmp_path):
+    (tmp_path / "scaling.py").write_text(SCALING)
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", "import scaling; scaling.run()"]
+    for factor, taken in ((2, 0), (2, 1), (3, 0)):
+        (tmp_path / "constants.py").write_text(f"FACTOR = {factor}")
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True, timeout=120)
+        assert done.stdout == f"{factor} {taken} taken\n"
+
+
+def test_kernels_are_of_the_sources_of_what_they_call(tmp_path, monkeypatch):
+    modules, digests = [], []
+    for name in ("hpcml.one_kernels", "hpcml.two_kernels", "hpcml.other"):
+        module = ModuleType(name)
+        module.__file__ = str(tmp_path / name)
+        Path(module.__file__).write_text(name)
+        monkeypatch.setitem(sys.modules, name, module)
+        modules.append(module)
+    one, two, other = modules
+    one.call, one.named, two.call_back = SimpleNamespace(__module__=two.__name__), other, one
+
+    def digest():
+        sources_digest.cache_clear()
+        _digest.cache_clear()
+        return sources_digest(one.__name__)
+
+    digests.append(digest())
+    Path(other.__file__).write_text("changed")
+    assert digest() == digests[-1]  # it has no kernels
+    Path(two.__file__).write_text("changed")
+    digests.append(digest())
+    two.CONSTANT = 1.5
+    digests.append(digest())
+    one.TABLE = np.zeros(3)
+    digests.append(digest())
+    assert len(set(digests)) == 4
 
 
 OF_A_CLASS = """
