@@ -118,7 +118,7 @@ class SyntheticText:
     def row_shares(self, ranks: np.ndarray, brought: np.ndarray | float = 0.0) -> np.ndarray:
         """The expected share of rows with words that labels bring `brought` times a row."""
         shares = zipf_shares(ranks, self.n_features, EXPONENT, SHIFT)
-        return 1 - elementwise.exp(-np.asarray(brought)) / (1 + shares * MEAN_WORDS) ** 2
+        return 1 - elementwise.exp(-np.asarray(brought)) / np.square(1 + shares * MEAN_WORDS)
 
     def _idf(self) -> np.ndarray:
         """-log of the expected share of rows with each feature (float32), by column."""

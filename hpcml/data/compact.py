@@ -63,7 +63,7 @@ class CompactRows:
     @property
     def largest_step(self) -> float:
         """At least max s ‖x_i‖², with the weight s of a row."""
-        return self.max_norm**2 * (1.0 if self.weights is None else float(self.weights.max(initial=0.0)))
+        return self.max_norm * self.max_norm * (1.0 if self.weights is None else float(self.weights.max(initial=0.0)))
 
     def weight_of(self, label: int) -> float:
         """Of all rows that have a label."""
@@ -142,7 +142,7 @@ def compact_rows(
         *(comm, shard.first_local, shard.n_global, shard.n_labels, shard.n_features, n_columns, bias),
         *(*csr, *label_sets, counts, largest),
         smallest=-mpi.allreduce_max(comm, -least),
-        max_norm=float(np.sqrt(max_norm**2 + bias)) * (1 + 1e-6),  # folded values are rounded to float32
+        max_norm=float(np.sqrt(max_norm * max_norm + bias)) * (1 + 1e-6),  # folded values are rounded to float32
         scale=scale,
         n_positive=mpi.allreduce_sum(comm, n_positive),
         weights=shard.weights,
@@ -237,9 +237,9 @@ def _norms(comm: mpi.Comm, norms: np.ndarray, shard: Shard) -> tuple[float, floa
     weighted, total = (norms, n_global) if shard.weights is None else (norms * shard.weights, float(shard.weights.sum()))
     bound = mpi.allreduce_max(comm, float(weighted.max(initial=0.0))) * n_global
     mean = mpi.exact_sum(comm, weighted, bound, n_global) / total
-    if not (np.isfinite(mean**2) and mean**2 > 0):
+    if not (np.isfinite(mean * mean) and mean * mean > 0):
         raise DataError(f"the training rows have no usable features (their mean norm is {mean}); check the data")
-    return largest, mean**2
+    return largest, mean * mean
 
 
 def _rows_by_label(shard: Shard) -> np.ndarray:

@@ -56,11 +56,12 @@ def _tails(hits, n, n_marked, n_drawn, out):
 
 
 def at_least(hits: np.ndarray, n_rows: int, n_marked: np.ndarray, n_drawn: np.ndarray | int) -> np.ndarray:
-    """P (k) that of `n_drawn` of `n_rows` rows, drawn at random, `hits` or more are marked.
+    """The probability that of `n_drawn` of `n_rows` rows, drawn at random, `hits` or more are marked.
 
-    Counts (k), or numbers. The relative error is 1e-15 times some n_rows.
+    Counts, or numbers, of any shape. The relative error is 1e-15 times some n_rows.
     """
-    counts = [np.ascontiguousarray(count, dtype=np.float64) for count in np.broadcast_arrays(hits, n_marked, n_drawn)]
+    counts = [np.asarray(count, dtype=np.float64, order="C") for count in np.broadcast_arrays(hits, n_marked, n_drawn)]
     out = np.empty(counts[0].shape)
-    _tails(counts[0], float(n_rows), counts[1], counts[2], out)
+    hits, n_marked, n_drawn = (count.reshape(-1) for count in counts)
+    _tails(hits, float(n_rows), n_marked, n_drawn, out.reshape(-1))
     return out

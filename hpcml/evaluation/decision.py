@@ -286,7 +286,7 @@ class _Scores:
         self.weights = np.stack([self.places[kind] for kind in kinds], axis=1).astype(np.float64)
         self.n_rows = self._of_labels(np.ones_like(self.x))
         self.mean = self._of_labels(self.x) / self.n_rows
-        variance = self._of_labels((self.x - self.mean[self.owner, None]) ** 2) / self.n_rows
+        variance = self._of_labels(np.square(self.x - self.mean[self.owner, None])) / self.n_rows
         self.deviation = np.where(variance > 0, np.sqrt(variance), 1.0)
 
     def _of_labels(self, values: np.ndarray) -> np.ndarray:

@@ -185,7 +185,9 @@ def format_explanation(found: Explanation) -> str:
         rest = each.n_weights - each.features.size
         cells = [["  feature", "weight", "squared", "share"]]
         for feature, weight in zip(each.features.tolist(), each.weights.tolist(), strict=True):
-            cells.append([f"  {found.name(feature)}", f"{weight:.4g}", f"{weight**2:.4g}", _share(weight**2, each.mass)])
+            cells.append(
+                [f"  {found.name(feature)}", f"{weight:.4g}", f"{weight * weight:.4g}", _share(weight * weight, each.mass)]
+            )
         others = plural(rest, "feature")
         cells.append([f"  (remaining mass: {others})", "", f"{each.remaining:.4g}", _share(each.remaining, each.mass)])
         lines += table(cells)
@@ -217,7 +219,7 @@ def _as_dict(found: Explanation, each: LabelWeights) -> dict[str, Any]:
     for feature, weight in zip(each.features.tolist(), each.weights.tolist(), strict=True):
         name = found.names.get(feature)
         of = {} if name is None or not by_tag else {"field": by_tag.get(name.rpartition(" ")[2])}
-        share = {"squared": weight**2, "share": weight**2 / each.mass if each.mass else None}
+        share = {"squared": weight * weight, "share": weight * weight / each.mass if each.mass else None}
         features.append({"feature": feature, "name": name, **of, "weight": weight, **share})
     rest = {"n_features": each.n_weights - each.features.size, "squared": each.remaining}
     return {

@@ -86,7 +86,7 @@ def _power(x, y, out):
 
 def _over(kernel: Callable[..., None], *given: ArrayLike) -> np.ndarray:
     """What a kernel makes of arrays, each number on its own."""
-    arrays = [np.ascontiguousarray(x, dtype=np.float64) for x in np.broadcast_arrays(*given)]
+    arrays = [np.asarray(x, dtype=np.float64, order="C") for x in np.broadcast_arrays(*given)]
     out = np.empty(arrays[0].shape)
     kernel(*(x.reshape(-1) for x in arrays), out.reshape(-1))
     return out

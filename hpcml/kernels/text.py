@@ -24,7 +24,7 @@ MAX_DIGITS = 19  # so many digits always fit 64 bits
 MAX_INDEX_DIGITS = 10
 MAX_INTEGER = np.uint64(1 << 53)  # doubles hold all integers up to it
 MAX_VALUE = float(np.finfo(np.float32).max)
-TENS = 10.0 ** np.arange(23)  # those powers of ten that are doubles
+TENS = np.array([float(10**power) for power in range(23)])  # those powers of ten that are doubles
 FEW_LABELS = 64  # are sorted as they come
 FIRST_POWER, LAST_POWER = -307, 288  # of ten; whatever 19 digits are before them, the product is a normal double
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml.errors import ConfigError
+from hpcml.kernels.elementary import log, log1p, power
 from hpcml.rng import bits
 
 LEAST_SIMILARITY = 0.1
@@ -31,7 +32,7 @@ class Bands(NamedTuple):
 
     def recall(self, similarity: float) -> float:
         """The probability that two rows of that similarity are compared."""
-        return 1.0 if similarity >= 1 else 1 - (1 - similarity**self.size) ** self.number
+        return 1.0 if similarity >= 1 else 1 - power(1 - power(similarity, float(self.size)), float(self.number))
 
 
 def choose_bands(similarity: float) -> Bands:
@@ -41,7 +42,7 @@ def choose_bands(similarity: float) -> Bands:
     if similarity == 1:
         return Bands(0, 1)  # equal rows are found in another way
     for size in range(LARGEST_BAND, 0, -1):
-        number = math.ceil(math.log(MISSED) / math.log1p(-(similarity**size)))
+        number = math.ceil(log(MISSED) / log1p(-power(similarity, float(size))))
         if size * number <= MOST_HASHES:
             break
     return Bands(number, size)

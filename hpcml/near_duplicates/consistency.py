@@ -55,8 +55,8 @@ class Consistency:
         """
         n = np.where(self.either > 0, self.either, np.nan)
         p = self.both / n
-        middle, half = p + Z**2 / (2 * n), Z * np.sqrt(p * (1 - p) / n + Z**2 / (4 * n**2))
-        low, high = ((middle + sign * half) / (1 + Z**2 / n) for sign in (-1, 1))
+        middle, half = p + Z * Z / (2 * n), Z * np.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
+        low, high = ((middle + sign * half) / (1 + Z * Z / n) for sign in (-1, 1))
         low, high = np.where(self.both > 0, low, 0 * n), np.where(self.both < self.either, high, 1 + 0 * n)  # exactly
         return 2 * low / (1 + low), 2 * high / (1 + high)
 

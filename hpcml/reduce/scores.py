@@ -48,7 +48,7 @@ def chi_square(both: np.ndarray, present: np.ndarray, positive: np.ndarray, n_ro
     with_feature, with_label = present.astype(np.float64), positive.astype(np.float64)
     difference = both.astype(np.float64) * n_rows - with_feature * with_label
     expected = with_feature * with_label * (n_rows - with_feature) * (n_rows - with_label)
-    return np.divide(n_rows * difference**2, expected, out=np.zeros(both.shape), where=expected > 0)
+    return np.divide(n_rows * np.square(difference), expected, out=np.zeros(both.shape), where=expected > 0)
 
 
 SCORES: dict[str, Score] = {"ig": information_gain, "chi2": chi_square}

@@ -37,7 +37,7 @@ def exp(lanes: Lanes, x: ir.Value) -> ir.Value:
     whole = ir.VectorType(ir.IntType(32 if lanes.element == SINGLE else 64), lanes.count)
     x = lanes.larger(lanes.constant(-most), lanes.smaller(lanes.constant(most), x))
     magic = lanes.constant(1.5 * 2.0**bits)  # a sum with it is rounded to a whole number, in its lowest bits
-    shifted = lanes.fma(x, lanes.constant(1.0 / math.log(2.0)), magic)
+    shifted = lanes.fma(x, lanes.constant(elementary.PER_LOG2), magic)
     k = builder.fsub(shifted, magic)
     r = lanes.fma(k, lanes.constant(-LOG2_HIGH[lanes.element]), x)
     r = lanes.fma(k, lanes.constant(-LOG2_LOW[lanes.element]), r)
@@ -64,5 +64,5 @@ def softplus(lanes: Lanes, u: ir.Value) -> ir.Value:
     bottom = builder.fadd(t, builder.select(large, lanes.constant(3.0), lanes.constant(2.0)))
     s = builder.fdiv(top, bottom)
     odd = _polynomial(lanes, builder.fmul(s, s), [2.0 / (2 * n + 1) for n in range(N_ODD[lanes.element] - 1, -1, -1)])
-    log = lanes.fma(odd, s, builder.select(large, lanes.constant(math.log(2.0)), zero))
+    log = lanes.fma(odd, s, builder.select(large, lanes.constant(elementary.LOG2), zero))
     return builder.fadd(lanes.larger(zero, u), log)

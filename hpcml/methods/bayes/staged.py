@@ -93,4 +93,4 @@ def chi_square(positive: np.ndarray, negative: np.ndarray, n_positive: int, n_ne
     a, b = positive.astype(np.float64), negative.astype(np.float64)
     c, d, n = n_positive - a, n_negative - b, float(n_positive + n_negative)
     margins = (a + b) * (c + d) * n_positive * n_negative
-    return np.divide(n * (a * d - b * c) ** 2, margins, out=np.zeros_like(a), where=margins > 0)
+    return np.divide(n * np.square(a * d - b * c), margins, out=np.zeros_like(a), where=margins > 0)

@@ -113,3 +113,16 @@ def rules_of(loss: DualLoss, costs: np.ndarray, ignored: Sequence[float], n_rank
     rules[epoch.IGNORED, : len(ignored)] = ignored
     rules[epoch.HIGHEST], rules[epoch.LOWEST] = math.inf, -math.inf
     return rules
+
+
+def crossing(moves: np.ndarray, slopes: np.ndarray) -> float:
+    """The move at which slopes, which do not fall, are 0 if they are linear between moves; beyond
+    them, the first or last.
+
+    Not by np.interp, which fuses product and sum on some processors.
+    """
+    place = int(np.searchsorted(slopes, 0.0, "right"))
+    if place in (0, moves.size):
+        return float(moves[min(place, moves.size - 1)])
+    below, above = moves[place - 1], moves[place]
+    return float((above - below) / (slopes[place] - slopes[place - 1]) * (0.0 - slopes[place - 1]) + below)

@@ -16,7 +16,7 @@ from hpcml.kernels.lanes import certify, combine, epoch
 from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual import kernels
 from hpcml.methods.dual.chunks import CHUNK_VALUES, AllRows, Chunk, StreamedRows, Wanted
-from hpcml.methods.dual.label import LIMITS, NO_POSITIVES, Costs, State, Training, rules_of
+from hpcml.methods.dual.label import LIMITS, NO_POSITIVES, Costs, State, Training, crossing, rules_of
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
 from hpcml.run.stop import NEVER, Stop
@@ -26,7 +26,9 @@ from hpcml.run.stop import NEVER, Stop
 # admits, for more rows that change the weights.
 IGNORED = 0.001  # of the tolerance: projected gradients up to it, such as differ from 0 by rounding, cause no step
 IGNORED_SQUARED = 0.1  # the same for the squared hinge, where the gap grows with their squares only
-MOVES = np.sort(np.outer([-1, 1], 0.001 * 2.0 ** np.arange(7)), axis=None)  # of an intercept; not 0: there hinges have their kinks
+MOVES = np.sort(
+    np.outer([-1, 1], np.ldexp(0.001, np.arange(7))), axis=None
+)  # of an intercept; not 0: hinges have their kinks there
 CACHE_BYTES = 1 << 21  # of weights that need not be asked for ahead
 HALF = 8  # lanes whose weights are made in float64 together: a cache line
 ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
@@ -372,7 +374,7 @@ class DualPanel:
             certify.slopes(scores[places], self.positive[some], self.norms[some], costs, squared, MOVES, slopes.reshape(-1), width)
         mpi.allreduce_sum(risk.comm, slopes)
         slopes += MOVES[:, None] + own
-        shifts = np.array([np.interp(0.0, slope, MOVES) for slope in slopes.T])  # slopes do not fall; beyond them, the last move
+        shifts = np.array([crossing(MOVES, slope) for slope in slopes.T])  # slopes do not fall; beyond them, the last move
         return (own + shifts).astype(risk.weight_type).astype(np.float64) - own
 
     @mpi.collective

@@ -69,7 +69,7 @@ class DelayedPanel:
         steps, eta = np.arange(self.risk.rows.n_local, dtype=np.float64), self.risk.eta
         if self.options.rate == "constant":
             return np.full(steps.size, eta)
-        return eta * (1.0 - (self.n_passes + steps / steps.size) / self.options.passes) ** 2
+        return eta * np.square(1.0 - (self.n_passes + steps / steps.size) / self.options.passes)
 
     def go(self) -> None:
         """A pass over the rows. Raises Stopped."""

@@ -48,7 +48,7 @@ def step_size(rows: CompactRows, options: ElasticNetOptions) -> float:
         return options.eta
     if options.rate == "adagrad":
         return 1.0
-    squares = rows.max_norm**2 if options.loss == "squared" else rows.scale
+    squares = rows.max_norm * rows.max_norm if options.loss == "squared" else rows.scale
     return ETAS[options.rate, options.loss == "squared"] / squares if squares > 0 else 1.0
 
 
@@ -266,7 +266,7 @@ class Judge:
             self.in_use[label.columns] = False
         finally:
             self.sums[self.met[:n_met]] = 0.0
-        f = kernels.value(label.z, label.b, losses) + self.l1 * np.abs(label.w).sum() + 0.5 * self.l2 * (label.w**2).sum()
+        f = kernels.value(label.z, label.b, losses) + self.l1 * np.abs(label.w).sum() + 0.5 * self.l2 * np.square(label.w).sum()
         scale = min(1.0, self.l1 / largest) if largest > 0 else 1.0
         bound = kernels.dual_value(label.z, label.b, losses, scale)
         if self.l2 > 0 and scale < 1:

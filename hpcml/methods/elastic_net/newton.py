@@ -55,7 +55,7 @@ VAIN = 1e-3  # of the gap asked, or of the default: less than this share of f a 
 
 def keeps_matrix(n_columns: int, n_values: int) -> bool:
     """Whether the curvature is kept as a matrix: a small one, or one that costs less than rows."""
-    return n_columns <= DENSE or (n_columns <= LARGEST and n_columns**2 <= 4 * n_values)
+    return n_columns <= DENSE or (n_columns <= LARGEST and n_columns * n_columns <= 4 * n_values)
 
 
 class Curvature:

@@ -148,7 +148,7 @@ class Panel:
             blocks.step(self.w[self.own], self._g_own, self.width, eta, objective.lam, scale, chunks)
         with self.objective.profile("communicate"):
             self.w_sq = self.total(chunks)
-            if (self.w_sq > radius**2).any():
+            if (self.w_sq > radius * radius).any():
                 factors = np.minimum(1.0, radius / np.sqrt(np.maximum(self.w_sq, 1e-300)))
                 own = self.w[self.own].reshape(-1, self.width)
                 np.multiply(own, factors, out=own, casting="same_kind")

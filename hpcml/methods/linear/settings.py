@@ -33,7 +33,7 @@ class Axis(NamedTuple):
 
 
 TENFOLD_STEP = math.sqrt(10.0)
-TENFOLD = tuple(round(TENFOLD_STEP**k, 3) for k in range(-2, 3))  # from a tenth to ten times
+TENFOLD = 0.1, 0.316, 1.0, 3.162, 10.0  # from a tenth to ten times
 LAMBDA = Axis("lam", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_lambda(options.lam, rows.scale, rows.n_global))
 
 

@@ -1,0 +1,124 @@
+"""What libraries compute in other bits on other processors is not used for what is saved: exp and its like, and sums of products.
+
+`hpcml.kernels.elementary` and `elementwise` have the functions; sums are written as loops, or as numpy's sums of products.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import hpcml
+
+TOP = Path(hpcml.__file__).parent
+FUNCTIONS = {"exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "logaddexp", "logaddexp2", "pow", "power", "cbrt"}
+FUNCTIONS |= {"sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2", "asin", "acos", "atan", "atan2", "hypot", "dist"}
+FUNCTIONS |= {"float_power", "sinh", "cosh", "tanh", "erf", "erfc", "gamma", "lgamma", "geomspace", "logspace"}
+PRODUCTS = {"dot", "vdot", "inner", "matmul", "tensordot", "einsum", "convolve", "correlate", "cov", "corrcoef", "interp"}
+PRODUCTS |= {"polyfit", "linalg", "safe_sparse_dot", "sumprod"}
+METHODS = {"dot", "vdot", "matmul", "tensordot", "einsum", "linalg", "safe_sparse_dot"}  # of any object
+LIBRARIES = {"math", "np", "numpy", "cmath"}
+PACKAGES = ("scipy.special", "scipy.stats", "scipy.optimize", "scipy.linalg", "scipy.integrate", "scipy.interpolate", "daqp")
+
+SECONDS = "forecasts of seconds"
+BESIDE = "programs and libraries that are compared with ours"
+DEVICE = "the device's own, whose last bits are not the CPU's"
+SHOWN = "drawn or shown, not read again"
+FOLDERS = {"bench": BESIDE, "plots": SHOWN, "planning": SECONDS}
+EXCEPTIONS = {
+    "crossval/table.py": {"scipy.stats": "p of t-tests, which nothing is decided by"},
+    "crossval/top_table.py": {"@": "compared with a tolerance that is greater than the rounding errors"},
+    "evaluation/rows.py": {"@": "whole numbers, which are exact in any order"},
+    "evaluation/unlearnt.py": {"@": "whole numbers, which are exact in any order"},
+    "kernels/__init__.py": {"scipy.linalg": "imported in time, not used"},
+    "kernels/device.py": dict.fromkeys(("math.exp", "math.log", "math.erf", "math.erfc"), DEVICE),
+    "methods/bayes/estimator.py": {"@": "scores in memory, for scikit-learn"},
+    "methods/dual/forecast.py": dict.fromkeys(("**", "math.log", "np.log", "np.interp"), SECONDS),
+    "methods/forecast.py": dict.fromkeys(("math.log", "math.log2", "np.log", "np.interp"), SECONDS),
+    "methods/linear/estimator.py": {"safe_sparse_dot": "scores in memory, for scikit-learn"},
+    "methods/online/bound.py": {"np.log2": SHOWN},
+    "methods/online/estimator.py": {"safe_sparse_dot": "scores in memory, for scikit-learn"},
+    "methods/probe/forecast.py": dict.fromkeys(("**", "@", "math.log", "np.interp"), SECONDS),
+    "methods/psbml/seeds.py": {"scipy.stats": "p of t-tests, which nothing is decided by"},
+    "methods/svmperf/cutting.py": {"daqp": "the solver of the quadratic program, which has no other"},
+    "reporting/gather.py": {"np.log": SHOWN},
+    "reporting/statistics.py": dict.fromkeys(("**", "np.exp", "np.log"), SHOWN),
+}
+
+
+def dotted(node):
+    """`a.b.c` of names and attributes; "" of others."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{before}.{node.attr}" if isinstance(node, ast.Attribute) and (before := dotted(node.value)) else ""
+
+
+def is_exact(power, in_kernel):
+    """Whether a power is whole, of 2, 5 or 10; or a square in a kernel, where numba multiplies."""
+    if isinstance(power, ast.AugAssign):
+        return False
+    base = power.left.operand if isinstance(power.left, ast.UnaryOp) else power.left
+    if isinstance(base, ast.Constant) and base.value in (1, 2, 5, 10):
+        return True
+    return in_kernel and isinstance(power.right, ast.Constant) and power.right.value == 2
+
+
+def uses(source, in_kernel=False):
+    """What a source uses of `FUNCTIONS`, `PRODUCTS` and `PACKAGES`."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult | ast.Pow):
+            if isinstance(node.op, ast.MatMult):
+                found.add("@")
+            elif not is_exact(node, in_kernel):
+                found.add("**")
+        elif isinstance(node, ast.Attribute):
+            before = dotted(node.value)
+            if before in LIBRARIES and node.attr in FUNCTIONS | PRODUCTS:
+                found.add(f"{before}.{node.attr}")
+            elif node.attr in METHODS:
+                found.add(node.attr)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            of = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            modules = [*of, *(".".join([*of, each.name]) for each in node.names)]
+            found |= {package for package in PACKAGES for name in modules if f"{name}.".startswith(f"{package}.")}
+            if of and of[0] in LIBRARIES:
+                found |= {f"{of[0]}.{each.name}" for each in node.names if each.name in FUNCTIONS | PRODUCTS}
+            elif of:
+                found |= {each.name for each in node.names if each.name in PRODUCTS}
+    return found
+
+
+def test_libraries_functions_are_used_only_where_it_is_said_why():
+    found = {}
+    for path in sorted(TOP.rglob("*.py")):
+        name = path.relative_to(TOP).as_posix()
+        if name.split("/")[0] not in FOLDERS and (used := uses(path.read_text(encoding="utf-8"), "kernels" in name)):
+            found[name] = used
+    assert found == {name: set(reasons) for name, reasons in EXCEPTIONS.items()}
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import numpy as np\nnp.log(x)", {"np.log"}),
+        ("from math import exp, sqrt", {"math.exp"}),
+        ("import math\nf = math.pow", {"math.pow"}),
+        ("w @ x", {"@"}),
+        ("w @= x", {"@"}),
+        ("X.dot(w)", {"dot"}),
+        ("np.linalg.norm(w)", {"np.linalg"}),
+        ("from scipy.special import expit", {"scipy.special"}),
+        ("from scipy import stats", {"scipy.stats"}),
+        ("import scipy.stats", {"scipy.stats"}),
+        ("import scipy.sparse as sp", set()),
+        ("x**0.5", {"**"}),
+        ("x**2", {"**"}),
+        ("x **= 3", {"**"}),
+        ("2.0**k + 10**k - (-1) ** k + math.sqrt(x)", set()),
+        ("elementwise.log(x)", set()),
+    ],
+)
+def test_each_of_them_is_found(source, found):
+    assert uses(source) == found
+    assert uses("x**2 + y**3", in_kernel=True) == {"**"} != uses("x**2", in_kernel=True)
