@@ -143,8 +143,8 @@ def make_rows(states, laws, brings, idf, orders, scratch, out):
 
 @njit
 def _quantile(share):
-    """z < 0 with Φ(z) = share ≤ ½: a rational approximation (Abramowitz & Stegun 1964, 26.2.23), and
-    two steps by Halley's method, which each cube its error of 4.5e-4.
+    """z < 0 with Φ(z) = share ≤ ½: a rational approximation (Abramowitz & Stegun 1964, 26.2.23),
+    and two steps by Halley's method, which each cube its error of 4.5e-4.
     """
     t = np.sqrt(-2.0 * log(share))
     z = (2.515517 + t * (0.802853 + t * 0.010328)) / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))) - t

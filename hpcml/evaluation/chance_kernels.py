@@ -56,7 +56,8 @@ def _tails(hits, n, n_marked, n_drawn, out):
 
 
 def at_least(hits: np.ndarray, n_rows: int, n_marked: np.ndarray, n_drawn: np.ndarray | int) -> np.ndarray:
-    """The probability that of `n_drawn` of `n_rows` rows, drawn at random, `hits` or more are marked.
+    """The probability that of `n_drawn` of `n_rows` rows, taken at random, `hits` or more are among
+    the `n_marked`.
 
     Counts, or numbers, of any shape. The relative error is 1e-15 times some n_rows.
     """

@@ -2,8 +2,8 @@
 
 Only additions, multiplications, fused multiply-adds and divisions that IEEE 754 rounds, so the bits
 are the same on every machine and in every lane. They are not those of `hpcml.kernels.elementary`,
-which has single numbers, does without fused multiply-adds and goes to the ends. Arguments of exp are kept within EXPONENTS, where
-nothing overflows and nothing is denormal.
+which has single numbers, does without fused multiply-adds and goes to the ends. Arguments of exp
+are kept within EXPONENTS, where nothing overflows and nothing is denormal.
 """
 
 from __future__ import annotations

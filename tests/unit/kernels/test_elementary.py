@@ -13,7 +13,7 @@ RANGES = {  # even, and with even logarithms (of both signs, if the third says s
     "exp": ((-745.0, 709.0), (1e-10, 700.0), True, 0.8),
     "expm1": ((-40.0, 709.0), (1e-20, 700.0), True, 0.8),
     "log": ((1e-3, 10.0), (5e-324, 1e308), False, 0.8),
-    "log1p": ((-0.9999, 10.0), (1e-20, 1e308), False, 0.8),
+    "log1p": ((-0.9999, 10.0), (1e-20, 1e308), False, 0.9),
     "log2": ((1e-3, 10.0), (5e-324, 1e308), False, 2.0),
     "erf": ((-6.0, 6.0), (1e-20, 6.0), True, 1.1),
     "erfc": ((-6.0, 26.0), (1e-20, 26.0), True, 3.0),
