@@ -118,8 +118,7 @@ def digests(comm: mpi.Comm, folder: Path, methods: Collection[str] = ()) -> Dige
             continue
         data, target = folder / f"{NUMBERS if method in OF_CLASSES else TEXTS}.h5", Target(folder / str(number))
         if command:
-            options = TuneOptions(method=method, folds=3, lambdas=(0.1, 1.0), **more)
-            model = tune(session, data, target, options).model
+            model = tune(session, data, target, TuneOptions(method=method, folds=3, lambdas=(0.1, 1.0), **more)).model
         else:
             model = train(method, session, data, target, METHODS[method].options(**more)).model
         found[name] = _on_root(comm, {"model": model}) | _of_model(session, model, data)

@@ -1,4 +1,4 @@
-"""What an HDF5 file holds, as one number: equal for files of the same content, however they were made.
+"""What an HDF5 file holds, as one number: equal for files of the same content, however made.
 
 It is the SHA-256 of names, types, shapes and values of all datasets and attributes in sorted order,
 not of the file's bytes. Left out are attributes that do not say what was computed: `hpcml-version`
@@ -50,7 +50,7 @@ def _without_modules(text: str) -> str:
 
 
 def _classifier_parts(dump: bytes) -> bytes:
-    """What a classifier saved by skops, a ZIP archive of arrays and their description, is made of."""
+    """What a classifier saved by skops is made of: a ZIP archive of arrays and a description."""
     with zipfile.ZipFile(io.BytesIO(dump)) as archive:
         parts = {name: archive.read(name) for name in sorted(archive.namelist())}
     description = json.loads(_without_modules(parts["schema.json"].decode()))

@@ -93,7 +93,7 @@ def storable(what: str, strings: Sequence[str]) -> np.ndarray:
 
 
 def stamp(file: h5py.File, kind: str) -> None:
-    """Mark a file as ours: what it is and the version of its format; a model, by what it was made."""
+    """Mark a file as ours: what it is, the version of its format; a model: by what it was made."""
     file.attrs["hpcml-format"] = kind
     file.attrs["hpcml-version"] = VERSIONS[kind]
     if kind in ("model", "classifier"):

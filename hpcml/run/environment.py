@@ -35,7 +35,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_
 @mpi.collective
 def environment(comm: mpi.Comm) -> dict[str, Any]:
     """Collective over `comm`. On rank 0 what it runs with, ranks by node; else nothing."""
-    places = comm.gather((node_name(), processor_name()))
+    places = comm.gather((node_name(), processor_name())) or []
     if comm.rank != 0:
         return {}
     variables = {name: os.environ[name] for name in (*THREADS, *(f"SLURM_{name}" for name in SLURM)) if name in os.environ}
