@@ -29,8 +29,10 @@ from collections import defaultdict
 from pathlib import Path
 
 LIMIT = 900  # seconds of a run: the first on a target compiles all kernels
-SETTINGS = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "PYTHONSAFEPATH": "1"}
-OPEN_MPI = {
+# More ranks than cores: MPICH's that wait let others compute, Open MPI starts them; the working folder's hpcml is not preferred.
+SETTINGS = {
+    "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
+    "PYTHONSAFEPATH": "1",
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -93,12 +95,13 @@ def processors(python: str = sys.executable) -> dict[str, dict[str, str]]:
     }
 
 
-def environment(variables: dict[str, str], caches: Path) -> dict[str, str]:
-    """The environment of a run on a made-up processor, with the kernels of its target."""
-    target = f"{variables.get('NUMBA_CPU_NAME', 'native')}{variables.get('NUMBA_CPU_FEATURES', '')}"
-    cache = caches / target
+def with_kernels(variables: dict[str, str], caches: Path) -> dict[str, str]:
+    """The variables of a made-up processor, with a folder for the kernels of its target; this machine's stay where they are."""
+    if "NUMBA_CPU_NAME" not in variables:
+        return variables
+    cache = caches / f"{variables['NUMBA_CPU_NAME']}{variables['NUMBA_CPU_FEATURES']}"
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return os.environ | SETTINGS | OPEN_MPI | variables | {"NUMBA_CACHE_DIR": str(cache)}
+    return variables | {"NUMBA_CACHE_DIR": str(cache)}
 
 
 def run(python: str, ranks: int, env: dict[str, str], folder: Path, methods: list[str]) -> dict[str, object]:
@@ -176,7 +179,7 @@ def matrix(given: argparse.Namespace, caches: Path) -> tuple[dict[str, dict], di
     for number, python in enumerate(given.python):
         made_up = processors(python)
         for processor in given.processors or made_up:
-            env = environment(made_up[processor], caches / str(number))
+            env = os.environ | SETTINGS | with_kernels(made_up[processor], caches / str(number))
             bites.setdefault(processor, functions(env, python))
             for ranks in given.ranks:
                 name, begin = f"{processor}, {ranks} rank(s)" + (f", {python}" if number else ""), time.monotonic()

@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from processors import SETTINGS, environment, processors
+from processors import SETTINGS, processors, with_kernels
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from hpcml.bench.bits import OF_CLASSES, TRAININGS, words
@@ -129,9 +129,9 @@ def main() -> None:
     if unknown := set(given.sets or known) - set(known):
         parser.error(f"--sets {', '.join(sorted(unknown))}: expected some of {', '.join(known)}")
     with tempfile.TemporaryDirectory() as name:
-        folder, env = Path(name), SETTINGS | os.environ
+        folder, env = Path(name), os.environ | SETTINGS
         if given.processor:
-            env = environment(processors()[given.processor], folder / "kernels")
+            env |= with_kernels(processors()[given.processor], folder / "kernels")
         if given.data == "tiny":
             make_tiny(folder)
         found = digests(given, {key: known[key] for key in given.sets or known}, env, folder)

@@ -25,10 +25,8 @@ def variables(name):
     made_up = MADE_UP.processors()
     if name not in made_up:
         pytest.skip(f"no {name} can be made of this architecture")
-    if name == "native" or "NUMBA_CPU_NAME" not in made_up[name]:  # the same kernels as all tests'
-        return made_up[name]
     kept = Path(os.environ.get("NUMBA_CACHE_DIR") or cache_folder())
-    return MADE_UP.environment(made_up[name], kept.with_name(f"{kept.name}-processors"))
+    return MADE_UP.with_kernels(made_up[name], kept.with_name(f"{kept.name}-processors"))
 
 
 @pytest.mark.parametrize(
