@@ -28,9 +28,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from processors import SETTINGS, processors, with_kernels
+from processors import SETTINGS, processors, with_kernels  # which also makes sure of this clone's hpcml
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from hpcml.bench.bits import OF_CLASSES, TRAININGS, words
 from hpcml.files.digest import digest
 
