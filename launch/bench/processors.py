@@ -12,8 +12,8 @@ functions, and a product of matrices, give.
 OUT.json has the digests of every run, and by what they were computed; OUT.md the table: of each thing made the digest, and the runs
 that have another one. On another machine, --against OUT.json compares.
 
-Exit code 1: something did not run, differs between runs, or is not as in EARLIER.json; but where the code of other packages computes
-(OTHERS in hpcml/bench/bits.py) that is only told.
+Exit code 1: something did not run, differs between runs, or is not as in EARLIER.json; where another package computes (OTHERS in
+hpcml/bench/bits.py) that is only told.
 """
 
 from __future__ import annotations
