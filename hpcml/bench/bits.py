@@ -82,7 +82,7 @@ def _numbers(seed: int) -> Iterator[int]:
 
 
 def write_sources(folder: Path) -> None:
-    """Write `texts.jsonl` (documents of up to three labels) and `numbers.svm` (numbers of two classes)."""
+    """Write `texts.jsonl` (documents of up to three labels) and `numbers.svm` (of two classes)."""
     draw, splits = _numbers(1), ("train", "train", SPLIT)
     with (folder / f"{TEXTS}.jsonl").open("w", encoding="utf-8") as out:
         for row in range(ROWS):
