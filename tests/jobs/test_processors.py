@@ -34,7 +34,7 @@ def variables(name):
     [
         ("native", 3, METHODS),
         ("nehalem", 1, METHODS),
-        ("haswell", 2, ("dual",)),
+        ("haswell", 2, ("boosted-bayes",)),
         ("libc-without-fma", 1, METHODS),
         ("numpy-baseline", 1, METHODS),
         ("blas-nehalem", 1, METHODS),
