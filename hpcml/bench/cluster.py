@@ -7,7 +7,8 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from hpcml import mpi
+from hpcml.bench import bits
 from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.files.atomic import sync
@@ -39,6 +41,7 @@ class Findings:
 
     lines: list[str] = field(default_factory=list)
     n_bad: int = 0
+    well: str = "everything that training needs works"
 
     def ok(self, sentence: str) -> None:
         """All is well."""
@@ -54,8 +57,30 @@ class Findings:
         self.n_bad += 1
 
     def __str__(self) -> str:
-        end = "everything that training needs works" if not self.n_bad else f"{self.n_bad} to mend"
+        end = self.well if not self.n_bad else f"{self.n_bad} to mend"
         return joined([*self.lines, end])
+
+
+@contextmanager
+@mpi.collective
+def _tried_in(comm: mpi.Comm, folder: Path) -> Iterator[None]:
+    """Collective over `comm`. A new folder, which goes at the end. ConfigError if there is one."""
+    with mpi.agreed(comm, f"creating {folder}"):
+        if comm.rank == 0:
+            if folder.exists():
+                raise ConfigError(f"{folder} exists already; name a folder to try things in, it is removed at the end")
+            folder.mkdir()
+    remove = partial(shutil.rmtree, folder, ignore_errors=True)
+    with undone(remove):
+        try:
+            yield
+        except BaseException:
+            if comm.rank == 0:
+                remove()
+            raise
+    with mpi.agreed(comm, f"removing {folder}"):
+        if comm.rank == 0:
+            shutil.rmtree(folder)
 
 
 @mpi.collective
@@ -65,27 +90,34 @@ def check(comm: mpi.Comm, folder: Path) -> Findings:
     Raises ConfigError if `folder` exists already.
     """
     found = Findings()
-    with mpi.agreed(comm, f"creating {folder}"):
-        if comm.rank == 0:
-            if folder.exists():
-                raise ConfigError(f"{folder} exists already; name a folder to try things in, it is removed at the end")
-            folder.mkdir()
-    remove = partial(shutil.rmtree, folder, ignore_errors=True)
-    with undone(remove):
+    with _tried_in(comm, folder):
         for part in (check_ranks, check_threads, check_memory, check_clocks, check_messages):
             part(comm, found)
-        try:
-            if check_files(comm, folder, found):
-                check_locks(comm, folder, found)
-                check_training(comm, folder, found)
-        except BaseException:
-            if comm.rank == 0:
-                remove()
-            raise
-    with mpi.agreed(comm, f"removing {folder}"):
-        if comm.rank == 0:
-            shutil.rmtree(folder)
+        if check_files(comm, folder, found):
+            check_locks(comm, folder, found)
+            check_training(comm, folder, found)
     return found
+
+
+@mpi.collective
+def check_bits(comm: mpi.Comm, folder: Path, methods: Collection[str]) -> tuple[Findings, bits.Digests]:
+    """Collective over `comm`. Does what these methods (none: all) make of tiny data have the bits
+    that it has elsewhere? For rank 0, with the digests. Raises ConfigError as `check`.
+    """
+    found, expected = Findings(well="everything has the bits that it has on other processors"), bits.shipped()
+    for method in methods:
+        method_named(method)
+    with _tried_in(comm, folder):
+        made = bits.digests(comm, folder, methods)
+    for name, parts in made.items():
+        differs, package = bits.difference(parts, expected.get(name)), bits.package_of(name, bits.OTHERS)
+        if not differs:
+            found.ok(f"{name}: same")
+        elif package is not None or name not in expected:
+            found.note(f"{name}: {differs}" + (f" (computed by {package}, whose versions differ)" if package else ""))
+        else:
+            found.bad(f"{name}: {differs}")
+    return found, made
 
 
 @mpi.collective

@@ -28,6 +28,7 @@ from hpcml.evaluation.scoring import MAX_LANES, WEIGHT_BYTES, blocks_of, scorer_
 from hpcml.evaluation.top import PRECISION_AT, top_of
 from hpcml.files.atomic import write_whole
 from hpcml.files.temporary import scratch_folder
+from hpcml.kernels.processor import processor_name
 from hpcml.log import Log
 from hpcml.methods.registry import METHODS
 from hpcml.model.linear import Model
@@ -133,7 +134,7 @@ class Bench:
     def _begin_result(self, trained: TrainedMethod) -> None:
         """Collective. What all lines have in common, from the first model."""
         report, cores = trained.report, self.comm.allgather(sorted(os.sched_getaffinity(0)))
-        machine = environment(self.comm) | {"cores": sorted({core for own in cores for core in own}), "cpu": cpu_name()}
+        machine = environment(self.comm) | {"cores": sorted({core for own in cores for core in own}), "cpu": processor_name()}
         self.result = OvrResult(
             data=self.dataset.path,
             split=str(trained.model.attrs["split"]),
@@ -219,15 +220,6 @@ def top_speed(comm: mpi.Comm, model: Model, dataset: DataFile, split: str) -> fl
             top.best(scorer, rows)
     seconds, (_, total) = mpi.allreduce_max(comm, time.process_time() - begin), mpi.exclusive_sum(comm, [shard.rows.size])
     return int(total[0]) / seconds if total[0] else math.nan
-
-
-def cpu_name() -> str:
-    """The processor's name, as far as the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def methods_of(plan: OvrOptions, options: Any) -> list[str]:

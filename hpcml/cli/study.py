@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from hpcml.bench.shared_options import shared_options
 from hpcml.cli.plan import bench_machine
-from hpcml.cli.session import AnewAll, Data, Here, JudgedSplit, Output, Replace, say_once
+from hpcml.cli.session import AnewAll, Data, Here, JudgedSplit, Output, Replace, ReplaceJson, check_files, say_once, write_files
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
 
@@ -94,21 +94,47 @@ def merge(*runs: Path, output: Output, force: Replace = False, session: Here) ->
         say_once(session, str(merge_models(session, list(runs), Target(output, force), free)))
 
 
-def check(folder: Path = Path("hpcml-check"), /, *, session: Here) -> None:
+def check(
+    folder: Path = Path("hpcml-check"),
+    /,
+    *,
+    bits: Flag = False,
+    methods: Annotated[tuple[str, ...], Several] = (),
+    json: Path | None = None,
+    force: ReplaceJson = False,
+    session: Here,
+) -> None:
     """Try, on the ranks that are there, everything that training needs: launcher, cores, messages,
-    files, locks, a tiny run.
+    files, locks, a tiny run; or whether bits are those of other processors.
 
     Parameters
     ----------
     folder:
         A new folder on the file system where runs will lie; it is removed again.
+    bits:
+        Train all methods on tiny data instead, score, judge, calibrate, and compare with what came
+        out elsewhere.
+    methods:
+        With --bits: only these methods.
+    json:
+        With --bits: write the digests, and by what they were computed, to this file.
     """
+    from hpcml.bench.bits import write
     from hpcml.bench.cluster import check as work
+    from hpcml.bench.cluster import check_bits
 
-    found = work(session.comm, folder)
+    if not bits:
+        if methods or json is not None or force:
+            raise ConfigError("--methods, --json and --force have no effect without --bits; leave them out")
+        found = work(session.comm, folder)
+    else:
+        check_files(session, folder, force, [], json)
+        found, digests = check_bits(session.comm, folder, methods)
+        write_files(session, "the digests", digests, (json, write))
     say_once(session, str(found))
     if session.comm.bcast(found.n_bad):
-        raise ConfigError("this would not train well here: mend what is marked BAD first")
+        mend = "what is marked BAD has other bits here than elsewhere" if bits else "mend what is marked BAD first"
+        raise ConfigError(f"this would not train well here: {mend}")
 
 
 def bench_pass(

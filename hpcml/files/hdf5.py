@@ -10,6 +10,7 @@ Beside them may stand `feature_names`, `label_names`, `label_titles` (what peopl
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ from hpcml.log import is_unicode, named
 # Of each kind of file, the format that is written.
 VERSIONS = {"dataset": 1, "model": 4, "classifier": 1, "checkpoint": 1, "scores": 1}
 OLDEST = VERSIONS | {"model": 2}  # that is still read
+MADE_ON = "made-on"  # of a model: processor and libraries, in JSON; no part of what it holds
 NAME_CHUNK = 1 << 16  # names are read and written so many at a time
 TYPES = {"indptr": ("<i8",), "indices": ("<i4", "<i8"), "data": ("<f4",)}  # of the parts of a matrix
 # What h5py and numpy raise, one or another, for a damaged part of a file.
@@ -91,9 +93,13 @@ def storable(what: str, strings: Sequence[str]) -> np.ndarray:
 
 
 def stamp(file: h5py.File, kind: str) -> None:
-    """Mark a file as ours: what it is and the version of its format."""
+    """Mark a file as ours: what it is, the version of its format; a model: by what it was made."""
     file.attrs["hpcml-format"] = kind
     file.attrs["hpcml-version"] = VERSIONS[kind]
+    if kind in ("model", "classifier"):
+        from hpcml.kernels.processor import computed_by  # with numba, which whoever trains has loaded
+
+        file.attrs[MADE_ON] = json.dumps(computed_by())
 
 
 def vocabulary_digest(names: Strings | None, n_features: int) -> str:

@@ -69,7 +69,8 @@ def dump_classifier(classifier: Any) -> bytes:
 
 
 def canonical(dump: bytes) -> bytes:
-    """The same dump without what differs by process: dates, padding, addresses, file names.
+    """The same dump without what differs by process: dates, padding, addresses, file names; of a
+    class of ours, also without the version of skops.
 
     Arrays are named by their order in the description; equal ones are stored once.
     """
@@ -94,7 +95,10 @@ def canonical(dump: bytes) -> bytes:
             kept = _with_class(kept, _IN_FILES)
             return kept | {"file": renamed(kept["file"])} if isinstance(kept.get("file"), str) else kept
 
-        add("schema.json", json.dumps(_rewritten(json.loads(source.read("schema.json")), without_address)).encode())
+        root = json.loads(source.read("schema.json"))
+        if own_dump.own_path(root) is not None:  # which needs no skops
+            root.pop("_skops_version", None)
+        add("schema.json", json.dumps(_rewritten(root, without_address)).encode())
     return out.getvalue()
 
 

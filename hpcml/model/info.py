@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
+from hpcml.files.hdf5 import MADE_ON
 from hpcml.log import joined, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import CHOSEN, Model
@@ -33,6 +36,7 @@ def format_model(model: Model | ClassifierModel) -> str:
             shown[name] = f"{low:.3g}" if low == high else f"of each label {low:.3g} to {high:.3g}"
     if shown:
         lines.append("  trained     " + ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in shown.items()))
+    lines += _made_on(attrs.get(MADE_ON))
     if model.probability_source:
         lines.append(f"  probability {model.probability_source}")
     if not model.threshold_source:
@@ -43,6 +47,15 @@ def format_model(model: Model | ClassifierModel) -> str:
     if 1 < values.size < model.n_labels:
         lines.append(f"              {counts.max():,} labels share {values[counts.argmax()]:.6g}")
     return joined(lines)
+
+
+def _made_on(text: object) -> list[str]:
+    """The line of what a model was made by, as the file says; none where it does not."""
+    try:
+        found = json.loads(str(text))
+        return [f"  made on     {found['processor']} ({found['architecture']}, compiled for {found['target']})"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return []
 
 
 def _shown(value: object) -> str:

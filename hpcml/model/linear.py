@@ -49,6 +49,7 @@ from hpcml.earlier_names import with_names_of_now
 from hpcml.errors import ConfigError, DataError, NonFiniteError, file_error, is_of_the_system
 from hpcml.files.hdf5 import (
     DAMAGE,
+    MADE_ON,
     describe_matrix,
     map_dataset,
     matrix_slabs,
@@ -96,7 +97,7 @@ THRESHOLDS = ("threshold_measure", "threshold_method", "threshold_split")  # wha
 CALIBRATION = ("calibration_method", "calibration_split")  # what a model with probabilities says of them
 LOG_ODDS = "logistic"  # the loss whose scores are the log-odds of probabilities
 SINCE_4 = {"positive_weight": "1"}  # of ABOUT, what models of older formats do not say
-_STAMP = ("hpcml-format", "hpcml-version")
+_STAMP = ("hpcml-format", "hpcml-version", MADE_ON)
 
 
 def about_of(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Our own classifiers as skops saves and reads them, without its and scikit-learn's slow import.
 
 They are objects of arrays and plain values. Files are the same whoever writes them, and either
-reads both.
+reads both; the version of skops, which neither needs to read them, is left out.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -45,17 +44,15 @@ def dump(classifier: Any) -> bytes:
         keys = _node("list", "builtins", "ListNode", content=[_node("str", "builtins", "TypeNode") for _ in parts])
         state = _node("dict", "builtins", "DictNode", content=parts, key_types=keys)
         module, _, kind = type(classifier).filed_as.rpartition(".")
-        root = _node(kind, module, "ObjectNode", content=state, protocol=_PROTOCOL, _skops_version=_skops_version())
+        root = _node(kind, module, "ObjectNode", content=state, protocol=_PROTOCOL)
         archive.writestr("schema.json", json.dumps(root))
     return out.getvalue()
 
 
-def _skops_version() -> str:
-    """The version of skops, as it writes it; that of 0.10 where there is none."""
-    try:
-        return version("skops")
-    except PackageNotFoundError:
-        return "0.10.0"
+def own_path(root: dict[str, Any]) -> str | None:
+    """Where here the class of a dump's description is, if it is of those that `dump` writes."""
+    path = CLASSES.get(f"{root['__module__']}.{root['__class__']}", class_path(root["__module__"], root["__class__"]))
+    return path if path in PLAIN else None
 
 
 def _node(kind: str, module: str, loader: str, **more: Any) -> dict[str, Any]:
@@ -66,9 +63,8 @@ def load(dump: bytes) -> Any:
     """The classifier of a sound dump if it is ours, else None. Raises as zipfile, json, numpy."""
     with zipfile.ZipFile(io.BytesIO(dump)) as archive:
         root = json.loads(archive.read("schema.json"))
-        name = f"{root['__module__']}.{root['__class__']}"
-        path = CLASSES.get(name, class_path(root["__module__"], root["__class__"]))
-        if root["__loader__"] != "ObjectNode" or path not in PLAIN or root["content"]["__loader__"] != "DictNode":
+        path = own_path(root)
+        if root["__loader__"] != "ObjectNode" or path is None or root["content"]["__loader__"] != "DictNode":
             return None
         kind = plain_class(path)
         classifier: Any = object.__new__(kind)

@@ -10,7 +10,6 @@ memory.
 from __future__ import annotations
 
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from hpcml.data.labels import count_positives, fingerprint
 from hpcml.data.shard import Shard
 from hpcml.files.atomic import sync
 from hpcml.kernels.cache import n_kept
+from hpcml.kernels.processor import processor_name
 from hpcml.log import Log
 from hpcml.methods.forecast import Curve, Forecaster, Machine, Timer
 from hpcml.methods.linear.layout import LANES
@@ -108,7 +108,7 @@ def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Mach
     processor, clock = comm.allreduce(watch.processor), comm.allreduce(watch.clock)
     about = {
         "hpcml": __version__,
-        "processor": _processor(),
+        "processor": processor_name(),
         "node": node_name(),
         "nodes": n_nodes,
         "ranks": comm.size,
@@ -285,11 +285,3 @@ def latency_and_bandwidth(n_ranks: int, small: float, large: float, nbytes: int)
     """α and β of `Cluster.exchange`, from the seconds of a small sum and of one of `nbytes`."""
     rounds, share = 2 * int(np.ceil(np.log2(n_ranks))), 2 * (n_ranks - 1) / n_ranks
     return small / rounds, share * nbytes / max(large - small, 1e-9)
-
-
-def _processor() -> str:
-    """Its name, as far as the system tells."""
-    with suppress(OSError, IndexError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return platform.processor() or platform.machine()

@@ -117,6 +117,8 @@ def _of_starts(starts: list[dict[str, Any]]) -> list[tuple[str, str]]:
         found.append(("finished", f"{last['finished']}, {seconds:,.0f} s{since}, with the reading of the data"))
     nodes = last["nodes"]
     found.append(("ranks", f"{last['ranks']} on {len(nodes)} node{'s' * (len(nodes) > 1)}"))
+    if by := last.get("computed_by"):
+        found.append(("processor", f"{by['processor']} ({by['architecture']}, compiled for {by['target']})"))
     if peaks := last.get("peak_mib"):
         found.append(("peak of memory", _peaks([float(peak) for peak in peaks])))
     packages = ", ".join(f"{name} {number}" for name, number in last["packages"].items() if number)

@@ -1,4 +1,6 @@
-"""The environment of a run: versions, nodes, launcher, Slurm job; a line of JSON for each start."""
+"""The environment of a run: versions, processor, nodes, launcher, Slurm job; a line of JSON for
+each start.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,17 @@ import time
 from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from hpcml import __version__, mpi
+from hpcml.errors import DataError
 from hpcml.files.atomic import write_whole
+from hpcml.files.opening import read_small
+from hpcml.kernels.processor import computed_by, processor_name
 from hpcml.mpi.memory import peak_mib
 from hpcml.mpi.runtime import node_name
 
+TYPE = ("processor", "architecture", "target", "features")  # what makes a type of processor, of `computed_by`
 PACKAGES = ("numpy", "scipy", "numba", "h5py", "mpi4py", "scikit-learn", "skops")
 # Of the environment's variables only these are recorded: others may hold secrets.
 SLURM = (
@@ -26,9 +33,9 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_
 
 
 @mpi.collective
-def environment(comm: mpi.Comm) -> dict[str, object]:
+def environment(comm: mpi.Comm) -> dict[str, Any]:
     """Collective over `comm`. On rank 0 what it runs with, ranks by node; else nothing."""
-    names = comm.gather(node_name())
+    places = comm.gather((node_name(), processor_name())) or []
     if comm.rank != 0:
         return {}
     variables = {name: os.environ[name] for name in (*THREADS, *(f"SLURM_{name}" for name in SLURM)) if name in os.environ}
@@ -40,7 +47,8 @@ def environment(comm: mpi.Comm) -> dict[str, object]:
         "system": platform.platform(),
         "mpi": mpi.library(),
         "ranks": comm.size,
-        "nodes": Counter(names),
+        "nodes": Counter(node for node, _ in places),
+        "computed_by": computed_by() | {"ranks": Counter(processor for _, processor in places)},
         "variables": variables,
         "arguments": sys.argv[1:],
         "folder": str(Path.cwd()),
@@ -54,10 +62,26 @@ def _version(package: str) -> str | None:
         return None
 
 
-def record(path: Path, found: dict[str, object]) -> None:
+def record(path: Path, found: dict[str, Any]) -> None:
     """Append what `environment` found to a file, a line for each start. Local; raises OSError."""
     with path.open("a", encoding="utf-8") as out:
         out.write(json.dumps(found) + "\n")
+
+
+def moved(path: Path, found: dict[str, Any]) -> str:
+    """A sentence, if the last start in a file was on another type of processor than this one; else
+    "", also where the file is damaged or does not tell. Local; raises OSError.
+    """
+    try:
+        before = json.loads(read_small(path).splitlines()[-1])["computed_by"] if path.exists() else {}
+        now = found["computed_by"]
+        if not before or all(before[name] == now[name] for name in TYPE):
+            return ""
+        there, here = (f"{each['processor']} (compiled for {each['target']})" for each in (before, now))
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError, DataError):
+        return ""
+    there += ", with other features" if there == here else ""
+    return f"this run was on another type of processor, {there}, and goes on on {here}; that does not change its bits"
 
 
 @mpi.collective

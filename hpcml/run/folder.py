@@ -21,7 +21,7 @@ from hpcml.files.opening import read_small
 from hpcml.files.temporary import claimed, remove, temporary_name
 from hpcml.log import Log, is_unicode
 from hpcml.options import flag_of
-from hpcml.run.environment import environment, record
+from hpcml.run.environment import environment, moved, record
 from hpcml.run.lock import FolderLock
 from hpcml.run.session import Target
 from hpcml.undo import undone
@@ -134,7 +134,7 @@ class RunFolder:
         with self.discarded_on_error():
             return mpi.made_by_root(self.comm, f"creating {self.path}", lambda: self._prepare(config, target, found))
 
-    def _prepare(self, config: RunConfig, target: Target, found: dict[str, object]) -> str:
+    def _prepare(self, config: RunConfig, target: Target, found: dict[str, Any]) -> str:
         file, force, resume = self.path / CONFIG, target.force, target.resume
         self.check(force, resume)  # before anything is touched
         self.lock.acquire()
@@ -153,6 +153,8 @@ class RunFolder:
             write_config(file, config.values())
         self.checkpoints.mkdir(exist_ok=True)
         self.log.file = self.path / "log.txt"
+        if said := moved(self.path / ENVIRONMENT, found):
+            self.log(said)
         record(self.path / ENVIRONMENT, found)
         return UNFINISHED if resume and self.model_part.exists() else NEW
 

@@ -1,19 +1,16 @@
 """Whether two versions of hpcml train the same models: a digest of every model, to be compared with an earlier list of them.
 
 usage: python launch/bench/same_bits.py OUT.json [--against EARLIER.json] [--data FOLDER|tiny] [--sets SET ...]
-       [--methods METHOD ...] [--ranks 1 3]
+       [--methods METHOD ...] [--ranks 1 3] [--processor NAME]
 
 Every method is trained on three sets at 1 and 3 ranks, by `mpirun … python -m hpcml`, whichever hpcml this Python finds (PYTHONPATH
-says which); nothing of it is imported. The sets are reuters (labels of at least 300 rows; where there is one classifier for all
-rows, earn against all others), a9a and chess of FOLDER (by default HPCML_DATA), or three of 200 made rows (`tiny`, and without a
-folder). All is trained on all of them, with few rounds: the convex methods with every loss, the single-pass learners plain and
-voted, psbml with the bases tree, linear-svm and kernel-nb for 2 cycles, adaboost for 3 rounds.
+says which); what is imported here (what is trained, and how digests are made) is this clone's. The sets are reuters (labels of at
+least 300 rows; where there is one classifier for all rows, earn against all others), a9a and chess of FOLDER (by default
+HPCML_DATA), or three of 200 made rows (`tiny`, and without a folder). All trainings of `hpcml check --bits` are made on all
+of them, but those whose base learner cannot take the rows.
 
-OUT.json has for each model, and each converted set, the SHA-256 of what an HDF5 file holds: names, types, shapes and values of all
-datasets and attributes in sorted order, not the bytes of the file. Left out are the attribute `hpcml-version` (the number of the
-format) and, in a saved classifier and in the attribute `base`, the version of skops and the modules where hpcml keeps its classes
-(`hpcml.psbml.naive_bayes.KernelNB` counts as `hpcml.KernelNB`). No other attribute holds a time, a version or a
-path.
+OUT.json has the digest (hpcml/files/digest.py) of each converted set and each model. With --processor all runs on a made-up
+processor of processors.py, which also has scores, measures, thresholds and probabilities, of smaller data.
 
 Exit code 1: something did not train (its digest says so), is not the same at all numbers of ranks, or is not as in EARLIER.json.
 """
@@ -21,8 +18,6 @@ Exit code 1: something did not train (its digest says so), is not the same at al
 from __future__ import annotations
 
 import argparse
-import hashlib
-import io
 import json
 import os
 import re
@@ -30,11 +25,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from pathlib import Path
 
-import h5py
 import numpy as np
+from processors import SETTINGS, processors, with_kernels  # which also makes sure of this clone's hpcml
+
+from hpcml.bench.bits import OF_CLASSES, TRAININGS, words
+from hpcml.files.digest import digest
 
 REAL = {
     "reuters": ("jsonl", "reuters21578.jsonl.xz", "--min-df", "5"),
@@ -48,67 +45,15 @@ TINY = {
 }
 ONE_CLASS = {"reuters": ("--label", "earn"), "topics": ("--label", "topic 0")}  # where rows have several labels or none
 FEW_LABELS = {"reuters": ("--min-positives", "300")}
-CONVEX = (
-    *("probe --loss hinge", "probe --loss huber", "probe --loss logistic", "dual --loss hinge", "dual --loss squared-hinge"),
-    *("pegasos --max-steps 50", "svmperf", "liblinear"),
-)
-ONLINE = tuple(f"{name}{voted}" for name in ("pw", "bw", "mbw", "perceptron", "pa", "romma") for voted in ("", " --voted"))
-BOOSTED = (*(f"psbml --cycles 2 --base {base}" for base in ("tree", "linear-svm", "kernel-nb")), "adaboost --rounds 3")
-METHODS = sorted({arguments.split()[0] for arguments in (*CONVEX, *ONLINE, *BOOSTED)})
-NOT_CONTENT = {"hpcml-version"}
-# MPICH's ranks that wait let others compute, there may be more than cores; the hpcml of the working folder is not preferred.
-SETTINGS = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "PYTHONSAFEPATH": "1"}
+METHODS = sorted({method for method, _ in TRAININGS})
 LIMIT = 300  # seconds of a command
 
 
-def without_modules(text: str) -> str:
-    """A text in which hpcml's classes have no modules."""
-    return re.sub(r"\bhpcml(\.[a-z_0-9]+)+\b", "hpcml", text)
-
-
-def classifier_parts(dump: bytes) -> bytes:
-    """What a classifier saved by skops, a ZIP archive of arrays and their description, is made of."""
-    with zipfile.ZipFile(io.BytesIO(dump)) as archive:
-        parts = {name: archive.read(name) for name in sorted(archive.namelist())}
-    description = json.loads(without_modules(parts["schema.json"].decode()))
-    description.pop("_skops_version", None)
-    parts["schema.json"] = json.dumps(description, sort_keys=True).encode()
-    return b"".join(f"{name} {len(part)}\n".encode() + part for name, part in parts.items())
-
-
-def content(name: str, value: object) -> bytes:
-    """Type, shape and values of a dataset or attribute."""
-    array = np.asarray(value)
-    if name == "/classifier":
-        return classifier_parts(array.tobytes())
-    if array.dtype == object or array.dtype.kind in "SU":  # texts
-        texts = [each.decode() if isinstance(each, bytes) else str(each) for each in array.reshape(-1).tolist()]
-        return json.dumps([array.shape, [without_modules(text) for text in texts] if name == "/@base" else texts]).encode()
-    return f"{array.dtype.str} {array.shape} ".encode() + array.tobytes()
-
-
-def digest(path: Path) -> str:
-    """The SHA-256 of what an HDF5 file holds."""
-    found: dict[str, bytes] = {}
-
-    def look(name: str, node: h5py.Group | h5py.Dataset) -> None:
-        found[name] = content(name, node[()]) if isinstance(node, h5py.Dataset) else b"group"
-        found.update({f"{name}@{key}": content(f"{name}@{key}", node.attrs[key]) for key in node.attrs if key not in NOT_CONTENT})
-
-    with h5py.File(path) as file:
-        look("/", file)
-        file.visititems(lambda name, node: look(f"/{name}", node))
-    parts = (f"{name} {hashlib.sha256(part).hexdigest()}\n".encode() for name, part in sorted(found.items()))
-    return hashlib.sha256(b"".join(parts)).hexdigest()
-
-
-def run(ranks: int, *arguments: object) -> str | None:
+def run(env: dict[str, str], ranks: int, *arguments: object) -> str | None:
     """Run a command; what it ended with, unless all went well."""
     line = ["mpirun", "-n", str(ranks), sys.executable, "-m", "hpcml", *map(str, arguments)]
     try:
-        done = subprocess.run(
-            line, env=SETTINGS | os.environ, capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL
-        )
+        done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
         return f"not done after {LIMIT} s"
     if done.returncode:
@@ -131,21 +76,22 @@ def make_tiny(folder: Path) -> None:
             out.write(f"{'+1' if x[0] + x[1] > 1 else '-1'} {values}\n")
 
 
-def digests(sets: dict[str, tuple[str, ...]], sources: Path, methods: list[str], ranks: list[int], folder: Path) -> dict[str, str]:
+def digests(given: argparse.Namespace, sets: dict[str, tuple[str, ...]], env: dict[str, str], folder: Path) -> dict[str, str]:
     """The digest of every set and model, or what became of it."""
     found: dict[str, str] = {}
+    sources = folder if given.data == "tiny" else Path(given.data)
     for name, (kind, source, *options) in sets.items():
         data, begin = folder / f"{name}.h5", time.monotonic()
         source = source if kind == "synthetic" else sources / source
-        if failure := run(2, "convert", kind, source, "-o", data, *options):
+        if failure := run(env, 2, "convert", kind, source, "-o", data, *options):
             sys.exit(f"{name} cannot be converted: {failure}")
         found[f"{name}, data"] = digest(data)
-        for arguments in (*CONVEX, *ONLINE, *BOOSTED):
-            method, *more = arguments.split()
-            more += (ONE_CLASS if arguments in BOOSTED else FEW_LABELS).get(name, ())
-            for n in ranks if method in methods else []:
-                failure = run(n, "train", method, data, "-o", folder / "run", "--force", *more)
-                found[f"{name}, {arguments}, {n} rank(s)"] = failure or digest(folder / "run" / "model.h5")
+        for method, more in TRAININGS:
+            arguments = [method, *words(more)]
+            labels = (ONE_CLASS if method in OF_CLASSES else FEW_LABELS).get(name, ())
+            for n in given.ranks if method in given.methods else []:
+                failure = run(env, n, "train", method, data, "-o", folder / "run", "--force", *arguments[1:], *labels)
+                found[f"{name}, {' '.join(arguments)}, {n} rank(s)"] = failure or digest(folder / "run" / "model.h5")
         print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
     return found
 
@@ -173,6 +119,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", metavar="SET")
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS, metavar="METHOD")
     parser.add_argument("--ranks", nargs="+", type=int, default=[1, 3], metavar="N")
+    parser.add_argument("--processor", choices=list(processors()), metavar="NAME")
     given = parser.parse_args()
     earlier = json.loads(given.against.read_text()) if given.against else None
     where = "import hpcml; print(f'hpcml {hpcml.__version__} in {hpcml.__path__[0]}', flush=True)"
@@ -181,10 +128,12 @@ def main() -> None:
     if unknown := set(given.sets or known) - set(known):
         parser.error(f"--sets {', '.join(sorted(unknown))}: expected some of {', '.join(known)}")
     with tempfile.TemporaryDirectory() as name:
-        folder, sets = Path(name), {key: known[key] for key in given.sets or known}
+        folder, env = Path(name), os.environ | SETTINGS
+        if given.processor:
+            env |= with_kernels(processors()[given.processor], folder / "kernels")
         if given.data == "tiny":
             make_tiny(folder)
-        found = digests(sets, folder if given.data == "tiny" else Path(given.data), given.methods, given.ranks, folder)
+        found = digests(given, {key: known[key] for key in given.sets or known}, env, folder)
     given.out.write_text(json.dumps(found, indent=1) + "\n")
     wrong = problems(found, earlier)
     print("\n".join([*wrong, f"{given.out}: {len(found)} digests, {len(wrong)} problem(s)"]))

@@ -399,6 +399,25 @@ def test_same_bits(tmp_path):
     assert [line for line in done.stdout.splitlines() if line.startswith("pairs, ")] == [f"{changed}: differs"]
 
 
+def test_processors(tmp_path):
+    """A table of two made-up processors that share kernels; held against one with a digest that was changed."""
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    options = ("--methods", "mbw", "--ranks", 2, "--processors")
+    run_script("processors.py", first, *options, "native", "blas-nehalem")
+    found = json.loads(first.read_text())
+    assert list(found["runs"]) == ["native, 2 rank(s)", "blas-nehalem, 2 rank(s)"]
+    assert all(set(each["digests"]["mbw"]) > {"model", "scores", "measures"} for each in found["runs"].values())
+    table = first.with_suffix(".md").read_text()
+    assert f"| mbw: model | `{found['runs']['native, 2 rank(s)']['digests']['mbw']['model'][:8]}` (2 runs) |  |" in table
+    for each in found["runs"].values():
+        each["digests"]["mbw"]["scores"] = "0" * 16
+    first.write_text(json.dumps(found))
+    done = start(sys.executable, BENCH / "processors.py", second, "--against", first, *options, "native")
+    assert done.returncode == 1 and "mbw: scores: not as in the earlier table" in done.stdout.splitlines(), (
+        done.stdout + done.stderr
+    )
+
+
 def test_little_memory():
     """Two limits that do not bite; without the right to make a control group there is nothing to run."""
     sizes = ("--rows", 300, "--per-row", 5, "--features", 50, "--labels", 2, "--ranks", 1, "--limits", 900, 800)

@@ -1,5 +1,7 @@
 """`hpcml check` on any number of ranks: what it finds, and that it leaves nothing."""
 
+import platform
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,30 @@ def test_folder_that_exists_is_not_touched(comm, mpi_tmp_path):
     with pytest.raises(ConfigError, match="exists already"):
         check.check(comm, mpi_tmp_path / "mine")
     assert (mpi_tmp_path / "mine" / "file").read_text() == "mine"
+
+
+def test_bits_that_differ_are_bad_unless_others_compute_them(comm, mpi_tmp_path, monkeypatch):
+    """Two trainings of one method: one as it ships, one that was changed; the changed one of another package is a note."""
+    shipped = check.bits.shipped()
+    monkeypatch.setattr(check.bits, "OTHERS", {"mbw --voted": "another"})
+    for name, changed in (
+        ("mbw", "BAD   mbw: differs: scores"),
+        ("mbw --voted", "note  mbw --voted: differs: scores (computed by another"),
+    ):
+        expected = shipped | {name: shipped[name] | {"scores": "0" * 16}}
+        monkeypatch.setattr(check.bits, "shipped", lambda expected=expected: expected)
+        found, digests = check.check_bits(comm, mpi_tmp_path / "scratch", ("mbw",))
+        comm.Barrier()
+        assert not (mpi_tmp_path / "scratch").exists()
+        if comm.rank == 0:
+            assert digests["mbw"]["model"] == shipped["mbw"]["model"] and set(digests) - {"mbw", "mbw --voted"} == {
+                "convert jsonl",
+                "convert svmlight",
+            }
+            (line,) = (line for line in found.lines if not line.startswith("ok"))
+            assert line.startswith(changed) and found.n_bad == (name == "mbw")
+    with pytest.raises(ConfigError, match="no method 'mwb'"):
+        check.check_bits(comm, mpi_tmp_path / "scratch", ("mwb",))
 
 
 def test_ranks_without_cores_and_with_too_many_threads_are_bad(comm, monkeypatch):
@@ -113,4 +139,8 @@ def test_environment_counts_ranks_and_hides_the_rest(comm, monkeypatch):
     assert found["variables"]["SLURM_JOB_ID"] == "12"
     assert "do not tell" not in str(found)
     assert found["packages"]["numpy"] == np.__version__
+    by = found["computed_by"]
+    assert by["numpy"] == np.__version__ and by["architecture"] == platform.machine()
+    assert sum(by["ranks"].values()) == comm.size and set(by["ranks"]) == {by["processor"]}
+    assert all(by[name] for name in ("target", "numba", "llvmlite", "libc"))
     assert found["mpi"] == mpi.library()

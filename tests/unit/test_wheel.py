@@ -37,7 +37,11 @@ def dist(tmp_path_factory):
 
 
 def package_files():
-    others = [PACKAGE / "py.typed", *(PACKAGE / "reporting" / f"page.{kind}" for kind in ("html.j2", "css", "js"))]
+    others = [
+        PACKAGE / "py.typed",
+        PACKAGE / "bench" / "bits.json",
+        *(PACKAGE / "reporting" / f"page.{kind}" for kind in ("html.j2", "css", "js")),
+    ]
     others += [PACKAGE / "serving" / f"page.{kind}" for kind in ("html", "css", "js")]
     return {f"hpcml/{path.relative_to(PACKAGE).as_posix()}" for path in [*PACKAGE.rglob("*.py"), *others]}
 

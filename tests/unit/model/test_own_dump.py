@@ -1,12 +1,14 @@
 """Classifiers of ours are saved and read without skops as skops does it."""
 
-from importlib.metadata import PackageNotFoundError
+import io
+import json
+import sys
+import zipfile
 
 import numpy as np
 import pytest
 import skops.io
 
-from hpcml.model import own_dump
 from hpcml.model.classifier import canonical, dump_classifier, load_classifier
 from hpcml.model.gaussian_bayes import GaussianNB
 from hpcml.model.kernel_bayes import KernelNB
@@ -31,13 +33,36 @@ def test_the_twin_is_filed_and_read_as_the_estimator(name, n_classes):
     assert np.array_equal(again.predict_joint_log_proba(X), estimator.predict_joint_log_proba(X))
 
 
-def test_our_classifiers_are_written_and_read_where_skops_is_not_installed(monkeypatch):
-    def not_installed(name):
-        raise PackageNotFoundError(name)
-
+def fitted_twin():
     rng = np.random.default_rng(5)
     X, y = rng.normal(size=(60, 2)).astype(np.float32), np.arange(60) % 2
-    twin = plain_class("hpcml.model.kernel_bayes.KernelNB")().fit(X, y)
-    monkeypatch.setattr(own_dump, "version", not_installed)
+    return plain_class("hpcml.model.kernel_bayes.KernelNB")().fit(X, y), X
+
+
+def test_our_classifiers_are_written_and_read_where_skops_is_not_installed(monkeypatch):
+    twin, X = fitted_twin()
+    for name in ("skops", "skops.io"):
+        monkeypatch.setitem(sys.modules, name, None)
     again = load_classifier(dump_classifier(twin), 2)
     assert np.array_equal(again.predict_joint_log_proba(X), twin.predict_joint_log_proba(X))
+
+
+def with_description(dump, change):
+    """A dump whose description is changed."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(dump)) as source, zipfile.ZipFile(out, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            target.writestr(name, json.dumps(change(json.loads(content))) if name == "schema.json" else content)
+    return out.getvalue()
+
+
+def test_files_do_not_hold_the_version_of_skops_but_those_that_do_are_read(monkeypatch):
+    twin, X = fitted_twin()
+    dump = dump_classifier(twin)
+    monkeypatch.setattr(skops, "__version__", "0.99")
+    assert b"0.99" not in dump and canonical(skops.io.dumps(KernelNB().fit(X, np.arange(60) % 2))) == dump
+    earlier = with_description(dump, lambda root: root | {"_skops_version": "0.10.0"})
+    assert earlier != dump
+    for read in (load_classifier(earlier, 2), load_classifier(canonical(earlier), 2)):
+        assert np.array_equal(read.predict_joint_log_proba(X), twin.predict_joint_log_proba(X))

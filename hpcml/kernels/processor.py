@@ -1,0 +1,57 @@
+"""What the numbers of a run are computed by: the processor, what numba compiles for, libraries."""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+
+@cache
+def processor_name() -> str:
+    """The model name of the processor, as far as the system tells; else its architecture."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return platform.processor() or platform.machine()
+
+
+@cache
+def target() -> tuple[str, str]:
+    """The processor that numba compiles for, by LLVM's name, and its features; both are this one's
+    unless NUMBA_CPU_NAME and NUMBA_CPU_FEATURES say otherwise.
+    """
+    from numba.core.registry import cpu_target
+
+    _, name, features = cpu_target.target_context.codegen().magic_tuple()
+    return name, " ".join(feature[1:] for feature in features.split(",") if feature.startswith("+"))
+
+
+def computed_by() -> dict[str, str]:
+    """Processor, numba's target, and the libraries whose code depends on the processor. Local."""
+    name, features = target()
+    packages = {package: version(package) for package in ("numpy", "numba", "llvmlite")}
+    processor = {"processor": processor_name(), "architecture": platform.machine(), "target": name, "features": features}
+    return {**processor, **packages, "blas": _blas(), "libc": _libc()}
+
+
+def _blas() -> str:
+    """NumPy's library of linear algebra, and the processor that it has code for; of a NumPy without
+    one of its own, those that are loaded.
+    """
+    from threadpoolctl import threadpool_info
+
+    found = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    of_numpy = [library for library in found if "numpy.libs" in library["filepath"]]
+    texts = (f"{each['internal_api']} {each['version']} {each.get('architecture', '')}".strip() for each in of_numpy or found)
+    return ", ".join(sorted(set(texts)))
+
+
+def _libc() -> str:
+    """The C library, whose mathematical functions differ by processor."""
+    with suppress(OSError, ValueError):
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    return " ".join(platform.libc_ver())

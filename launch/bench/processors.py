@@ -1,0 +1,220 @@
+"""The same bits on every processor: what all methods make of tiny data, on made-up processors × ranks × MPI libraries.
+
+usage: python launch/bench/processors.py OUT.json [--processors NAME ...] [--ranks 1 2 3] [--methods METHOD ...]
+       [--python PYTHON ...] [--against EARLIER.json] [--keep FOLDER]
+
+A made-up processor is this one, with less: numba compiles for another (NUMBA_CPU_NAME, NUMBA_CPU_FEATURES), and NumPy, OpenBLAS
+and glibc take other code than they would (NPY_DISABLE_CPU_FEATURES, OPENBLAS_CORETYPE, GLIBC_TUNABLES). On each, `hpcml check
+--bits` runs under mpirun, of every PYTHON that is named: environments with another MPI library, or other versions, than this one's.
+Kernels are kept apart by target. Whether the switches bite is seen beside it: the digests of what NumPy's and the C library's
+functions, and a product of matrices, give.
+
+OUT.json has the digests of every run, and by what they were computed; OUT.md the table: of each thing made the digest, and the runs
+that have another one. On another machine, --against OUT.json compares.
+
+Exit code 1: something did not run, differs between runs, or is not as in EARLIER.json; where another package computes (OTHERS in
+hpcml/bench/bits.py) that is only told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from hpcml.bench.bits import OTHERS, package_of
+
+LIMIT = 900  # seconds of a run: the first on a target compiles all kernels
+# More ranks than cores: MPICH's that wait let others compute, Open MPI starts them; the working folder's hpcml is not preferred.
+SETTINGS = {
+    "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
+    "PYTHONSAFEPATH": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+# glibc 2.33 and newer; the names with _Usable are those of older ones, and either ignores the other's
+NO_FMA = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4,-AVX2_Usable,-FMA_Usable,-FMA4_Usable"}
+# What the switches change, in one process: digests of functions by library.
+FUNCTIONS = """
+import ctypes, hashlib, json, numpy
+x, libm, found = numpy.linspace(0.001, 30, 20001), ctypes.CDLL("libm.so.6"), {}
+def add(name, values): found[name] = hashlib.sha256(numpy.asarray(values).tobytes()).hexdigest()[:16]
+for name in ("exp", "log", "log1p"):
+    one = getattr(libm, name)
+    one.restype, one.argtypes = ctypes.c_double, [ctypes.c_double]
+    add(f"libc {name}", [one(value) for value in x.tolist()])
+    add(f"numpy {name}", getattr(numpy, name)(x))
+a = (numpy.arange(4096) * 7919 % 4093 / 4093 - 0.5).reshape(64, 64)
+add("blas matmul", a @ a)
+print(json.dumps(found))
+"""
+
+
+def numpy_features(python: str = sys.executable) -> list[str]:
+    """The features for which the installed NumPy has code of its own, as NPY_DISABLE_CPU_FEATURES names them."""
+    core = "try: import numpy._core._multiarray_umath as core\nexcept ImportError: import numpy.core._multiarray_umath as core\n"
+    there = "print(*(name for name in core.__cpu_dispatch__ if core.__cpu_features__.get(name)))"
+    return subprocess.run([python, "-c", core + there], check=True, capture_output=True, text=True).stdout.split()
+
+
+def numba(name: str, *without: str) -> dict[str, str]:
+    """numba's target: an LLVM processor with no other features than it has, and without some of these."""
+    return {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ",".join(f"-{feature}" for feature in without)}
+
+
+def processors(python: str = sys.executable) -> dict[str, dict[str, str]]:
+    """The variables of each made-up processor; they hold for this machine's architecture, and for this NumPy."""
+    features = numpy_features(python)
+    newest = [name for name in features if name.startswith(("AVX512", "X86_V4"))]  # NumPy 2.4 and newer have levels: X86_V3, X86_V4
+    no_avx512, baseline = ({"NPY_DISABLE_CPU_FEATURES": " ".join(names)} if names else {} for names in (newest, features))
+    if platform.machine() != "x86_64":
+        return {"native": {}, "generic": numba("generic") | baseline, "numpy-baseline": baseline}
+
+    def blas(name: str) -> dict[str, str]:
+        return {"OPENBLAS_CORETYPE": name}
+
+    return {
+        "native": {},
+        "skylake-avx512": numba("skylake-avx512") | blas("SkylakeX"),
+        "haswell": numba("haswell") | no_avx512 | blas("Haswell"),
+        "zen2": numba("znver2") | no_avx512 | blas("Zen"),
+        "sandybridge": numba("sandybridge") | baseline | blas("Sandybridge") | NO_FMA,
+        "nehalem": numba("nehalem") | baseline | blas("Nehalem") | NO_FMA,
+        "x86-64-v2": numba("x86-64-v2") | blas("Nehalem") | NO_FMA,
+        "haswell-without-fma": numba("haswell", "fma", "avx2", "bmi2") | no_avx512 | NO_FMA,
+        # one switch at a time: whose functions a difference comes from
+        "libc-without-fma": NO_FMA,
+        "numpy-without-avx512": no_avx512,
+        "numpy-baseline": baseline,
+        "blas-nehalem": blas("Nehalem"),
+    }
+
+
+def with_kernels(variables: dict[str, str], caches: Path) -> dict[str, str]:
+    """The variables of a made-up processor, with a folder for the kernels of its target; this machine's stay where they are."""
+    if "NUMBA_CPU_NAME" not in variables:
+        return variables
+    cache = caches / f"{variables['NUMBA_CPU_NAME']}{variables['NUMBA_CPU_FEATURES']}"
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return variables | {"NUMBA_CACHE_DIR": str(cache)}
+
+
+def run(python: str, ranks: int, env: dict[str, str], folder: Path, methods: list[str]) -> dict[str, object]:
+    """What `hpcml check --bits` found: digests and by what they were computed; or the key "failed"."""
+    out = folder / "found.json"
+    out.unlink(missing_ok=True)
+    mpirun = Path(python).absolute().with_name("mpirun")
+    line = [
+        mpirun if mpirun.exists() else "mpirun",
+        "-n",
+        ranks,
+        python,
+        "-m",
+        "hpcml",
+        "check",
+        folder / "tried",
+        "--bits",
+        "--json",
+        out,
+    ]
+    line += ["--methods", *methods] if methods else []
+    try:
+        done = subprocess.run([*map(str, line)], env=env, capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"not done after {LIMIT} s"}
+    if not out.exists():
+        print(f"{' '.join(map(str, line))}\n{done.stdout}{done.stderr}", file=sys.stderr, flush=True)
+        return {"failed": f"exit code {done.returncode}"}
+    return json.loads(out.read_text(encoding="utf-8"))
+
+
+def functions(env: dict[str, str], python: str = sys.executable) -> dict[str, str]:
+    """Digests of the values of library functions."""
+    return json.loads(subprocess.run([python, "-c", FUNCTIONS], env=env, check=True, capture_output=True, text=True).stdout)
+
+
+def by_digest(runs: dict[str, dict]) -> dict[str, dict[str, list[str]]]:
+    """For each thing that was made, "TRAINING: THING", the runs that have a digest, by digest."""
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name, result in runs.items():
+        for training, parts in result.get("digests", {}).items():
+            for what, value in parts.items():
+                found[f"{training}: {what}"][value].append(name)
+    return found
+
+
+def markdown(runs: dict[str, dict], bites: dict[str, dict[str, str]]) -> str:
+    """The table of digests, and that of library functions."""
+    lines = [f"{len(runs)} runs: {', '.join(runs)}", "", "| what | digest | runs that differ from the first |", "|---|---|---|"]
+    for what, values in by_digest(runs).items():
+        first, *others = values
+        differing = "; ".join(f"`{value[:8]}` {', '.join(values[value])}" for value in others)
+        lines.append(f"| {what} | `{first[:8]}` ({len(values[first])} runs) | {differing} |")
+    lines += ["", f"| library functions | {' | '.join(bites)} |", f"|---|{'---|' * len(bites)}"]
+    for name in next(iter(bites.values()), {}):
+        lines.append(f"| {name} | {' | '.join(f'`{found[name][:6]}`' for found in bites.values())} |")
+    return "\n".join(lines) + "\n"
+
+
+def problems(runs: dict[str, dict], earlier: dict[str, dict]) -> list[str]:
+    """What did not run, what is not the same in all runs, what is not as it was earlier (whatever ran there)."""
+    wrong = [f"{name}: {result['failed']}" for name, result in runs.items() if "failed" in result]
+    before = by_digest(earlier)
+    for what, values in by_digest(runs).items():
+        said = [f"{len(values)} digests"] if len(values) > 1 else []
+        said += ["not as in the earlier table"] if what in before and not set(values) <= set(before[what]) else []
+        if said and (package := package_of(what, OTHERS)):
+            print(f"note: {what}: {', '.join(said)} (computed by {package})")
+        else:
+            wrong += [f"{what}: {each}" for each in said]
+    return wrong
+
+
+def matrix(given: argparse.Namespace, caches: Path) -> tuple[dict[str, dict], dict[str, dict[str, str]]]:
+    """All runs, and the library functions by processor."""
+    runs, bites = {}, {}
+    for number, python in enumerate(given.python):
+        made_up = processors(python)
+        for processor in given.processors or made_up:
+            env = os.environ | SETTINGS | with_kernels(made_up[processor], caches / str(number))
+            bites.setdefault(processor, functions(env, python))
+            for ranks in given.ranks:
+                name, begin = f"{processor}, {ranks} rank(s)" + (f", {python}" if number else ""), time.monotonic()
+                with tempfile.TemporaryDirectory() as folder:
+                    runs[name] = run(python, ranks, env, Path(folder), given.methods)
+                print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
+    return runs, bites
+
+
+def main() -> None:
+    """Parse the options and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, metavar="OUT.json")
+    parser.add_argument("--processors", nargs="+", choices=list(processors()), metavar="NAME")
+    parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2, 3], metavar="N")
+    parser.add_argument("--methods", nargs="+", default=[], metavar="METHOD")
+    parser.add_argument("--python", nargs="+", default=[sys.executable], metavar="PYTHON")
+    parser.add_argument("--against", type=Path, metavar="EARLIER.json")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep compiled kernels there, for the next time")
+    given = parser.parse_args()
+    earlier = json.loads(given.against.read_text(encoding="utf-8"))["runs"] if given.against else {}
+    with tempfile.TemporaryDirectory() as name:
+        runs, bites = matrix(given, given.keep or Path(name))
+    given.out.write_text(json.dumps({"runs": runs, "functions": bites}, indent=1) + "\n", encoding="utf-8")
+    given.out.with_suffix(".md").write_text(markdown(runs, bites), encoding="utf-8")
+    wrong = problems(runs, earlier)
+    print("\n".join([*wrong, f"{given.out}: {len(runs)} runs, {len(by_digest(runs))} digests each, {len(wrong)} problem(s)"]))
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The same bits on made-up processors: numba, NumPy, OpenBLAS and the C library take the code that they have for others."""
+
+import json
+import os
+import runpy
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support import make
+from support.jobs import done
+
+from hpcml.files.digest import digest
+from hpcml.kernels.cache import cache_folder
+
+TOP = Path(__file__).parents[2]
+MADE_UP = SimpleNamespace(**runpy.run_path(str(TOP / "launch" / "bench" / "processors.py")))
+METHODS = ("dual", "elastic-net", "boosted-bayes", "psbml")  # whose numbers come from exp, log and densities
+
+
+@cache
+def variables(name):
+    """Those of a made-up processor, with kernels that are kept from one time to the next."""
+    made_up = MADE_UP.processors()
+    if name not in made_up:
+        pytest.skip(f"no {name} can be made of this architecture")
+    kept = Path(os.environ.get("NUMBA_CACHE_DIR") or cache_folder())
+    return MADE_UP.with_kernels(made_up[name], kept.with_name(f"{kept.name}-processors"))
+
+
+@pytest.mark.parametrize(
+    ("processor", "ranks", "methods"),
+    [
+        ("native", 3, METHODS),
+        ("nehalem", 1, METHODS),
+        ("haswell", 2, ("boosted-bayes",)),
+        ("libc-without-fma", 1, METHODS),
+        ("numpy-baseline", 1, METHODS),
+        ("blas-nehalem", 1, METHODS),
+    ],
+)
+def test_what_methods_make_has_the_bits_that_ship(mpirun, tmp_path, processor, ranks, methods):
+    """The first on a target compiles its kernels."""
+    command = ("check", tmp_path / "tried", "--bits", "--json", tmp_path / "found.json", "--methods", *methods)
+    result = done(mpirun(ranks, *command, env=variables(processor), timeout=280))
+    lines = result.stdout.splitlines()
+    assert len(lines) >= 3 + len(methods) and {line[:6] for line in lines[:-1]} <= {"ok    ", "note  "}
+    notes = [line for line in lines if line.startswith("note")]
+    assert all("computed by sklearn" in line for line in notes), notes
+    by = json.loads((tmp_path / "found.json").read_text())["made-on"]
+    assert by["target"] == variables(processor).get("NUMBA_CPU_NAME", by["target"])
+
+
+@pytest.mark.parametrize(
+    ("processor", "features", "libraries"),
+    [
+        ("libc-without-fma", {"FMA3", "X86_V3"}, {"libc"}),
+        ("numpy-without-avx512", {"AVX512F", "X86_V4"}, {"numpy"}),
+        ("blas-nehalem", {"AVX2", "X86_V3"}, {"blas"}),
+    ],
+)
+def test_the_switches_bite(processor, features, libraries):
+    """A library function of each gives another value somewhere: the processor is another one."""
+    if not features & {*MADE_UP.numpy_features()}:
+        pytest.skip(f"this processor has none of {', '.join(sorted(features))}")
+    usual, changed = (MADE_UP.functions(dict(os.environ) | variables(name)) for name in ("native", processor))
+    differing = {name.split()[0] for name in usual if usual[name] != changed[name]}
+    if processor == "blas-nehalem" and not differing:
+        pytest.skip("NumPy's library of linear algebra is not OpenBLAS, or has one kernel for all")
+    assert differing == libraries
+
+
+@pytest.mark.parametrize("method", [("dual", "--loss", "logistic"), ("elastic-net",)])
+def test_a_run_that_moves_to_another_processor(mpirun, tmp_path, method):
+    """Stopped on one, resumed on the other, and so on: the bits of a run that stays."""
+    data = make.dataset(tmp_path / "data.h5", *make.random_data(8, 120, 40, 3, density=0.3))
+    command = ("train", *method, data)
+    done(mpirun(1, *command, "-o", tmp_path / "stays"))
+    stopped = mpirun(1, *command, "-o", tmp_path / "moves", "--time-limit", "1e-9")
+    assert stopped.returncode == 75 and "another type of processor" not in stopped.stderr
+    moves = mpirun(1, *command, "-o", tmp_path / "moves", "--time-limit", "1e-9", "--resume", env=variables("nehalem"), timeout=280)
+    assert moves.returncode in (0, 75), moves.stderr
+    assert moves.stderr.count("this run was on another type of processor") == 1 and "(compiled for nehalem)" in moves.stderr
+    if moves.returncode:
+        done(mpirun(1, *command, "-o", tmp_path / "moves", "--resume"))
+    starts = [json.loads(line)["computed_by"] for line in (tmp_path / "moves" / "environment.jsonl").read_text().splitlines()]
+    assert "nehalem" in {start["target"] for start in starts} and len({start["target"] for start in starts}) == 2
+    assert digest(tmp_path / "moves" / "model.h5") == digest(tmp_path / "stays" / "model.h5")

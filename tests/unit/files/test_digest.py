@@ -1,0 +1,59 @@
+"""The digest of a file's content: of values, types and names, not of bytes, versions and processors."""
+
+import h5py
+import numpy as np
+import pytest
+
+from hpcml.files.digest import digest
+from hpcml.files.hdf5 import MADE_ON, stamp
+
+
+def written(path, change=lambda file: None, turned=False):
+    """The digest of a model's file, made in one order or the other, and then changed."""
+    parts = {"W": np.arange(6.0, dtype="<f4").reshape(2, 3), "labels/gap": np.array([0.5, -0.0])}
+    with h5py.File(path, "w", track_order=turned) as file:
+        stamp(file, "model")
+        for name in sorted(parts, reverse=turned):
+            file[name] = parts[name]
+        file["label_names"] = np.array(["a", "b"], dtype=h5py.string_dtype())
+        file.attrs["base"] = '{"path": "hpcml.psbml.naive_bayes.KernelNB"}'
+        change(file)
+    return digest(path)
+
+
+def test_bytes_versions_and_processors_do_not_count(tmp_path):
+    def elsewhere(file):
+        file.attrs[MADE_ON] = '{"processor": "another"}'
+        file.attrs["hpcml-version"] = 99
+        file.attrs["base"] = '{"path": "hpcml.model.kernel_bayes.KernelNB"}'
+
+    usual = written(tmp_path / "a.h5")
+    assert written(tmp_path / "b.h5", elsewhere, turned=True) == usual
+    assert (tmp_path / "a.h5").read_bytes() != (tmp_path / "b.h5").read_bytes()
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert '"processor"' in file.attrs[MADE_ON]
+
+
+def replaced(name, value):
+    def change(file):
+        del file[name]
+        file[name] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        replaced("labels/gap", np.array([0.5, 0.0])),  # a bit, that of the sign
+        replaced("W", np.arange(6.0).reshape(2, 3)),  # a type
+        replaced("W", np.arange(6.0, dtype="<f4").reshape(3, 2)),
+        replaced("label_names", np.array(["a", "c"], dtype=h5py.string_dtype())),
+        lambda file: file.move("W", "V"),
+        lambda file: file.attrs.modify("base", "{}"),
+        lambda file: file["labels"].attrs.create("more", 1),
+        lambda file: file.create_group("empty"),
+    ],
+)
+def test_all_that_a_file_holds_counts(tmp_path, change):
+    assert written(tmp_path / "a.h5", change) != written(tmp_path / "b.h5")
