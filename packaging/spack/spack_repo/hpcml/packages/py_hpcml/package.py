@@ -37,7 +37,7 @@ class PyHpcml(PythonPackage):
     with default_args(type=("build", "run")):
         depends_on("py-mpi4py@4.1:")
         depends_on("py-numpy@1.26:")
-        depends_on("py-scipy@1.11:")
+        depends_on("py-scipy@1.12:")
         depends_on("py-numba@0.62:0.68")
         depends_on("py-h5py@3.10:~mpi")  # each rank opens files by itself
         depends_on("py-scikit-learn@1.6:")
@@ -47,7 +47,7 @@ class PyHpcml(PythonPackage):
         depends_on("py-matplotlib@3.8:", when="+plot")
         depends_on("py-jinja2@3.1:", when="+plot")
         depends_on("py-itables@2.2:", when="+plot")
-        depends_on("py-pyarrow@15:", when="+tables")
+        depends_on("py-pyarrow@16:", when="+tables")
         depends_on("py-liac-arff@2.5:", when="+tables")
         depends_on("py-lxml@5:", when="+pubmed")
         depends_on("py-uvicorn@0.30:", when="+serve")
