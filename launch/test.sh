@@ -75,8 +75,8 @@ EXTRAS=mpi,plot,tables,pubmed,serve,report,sklearn,svmperf
 TOOLS=(pytest pytest-mpi pytest-timeout hypothesis anndata 'pandas<3' setuptools)
 
 make_environment() {  # make_environment FOLDER PYTHON REQUIREMENTS...: a virtual environment, and the packages of hpcml that are in it
-  local pip=("$1/bin/python" -m pip --quiet --disable-pip-version-check)
-  "$2" -m venv "$1" && "${pip[@]}" install "${@:3}" && "${pip[@]}" list --format freeze |
+  local pip=("$1/bin/python" -m pip --disable-pip-version-check)
+  "$2" -m venv "$1" && "${pip[@]}" install --quiet "${@:3}" && "${pip[@]}" list --format freeze |
     grep -iE "^($(python tests/support/lowest.py $EXTRAS | sed 's/=.*//' | paste -sd '|'))=" | paste -sd ' '
 }
 
