@@ -72,7 +72,7 @@ slurm_tests() {  # slurm_tests PYTEST-ARGUMENTS...: skipped, with the reason, wh
 
 # what `pip install '.[all]'` brings: in the lowest versions that pyproject.toml admits, or with other Pythons in the newest
 EXTRAS=mpi,plot,tables,pubmed,serve,report,sklearn,svmperf
-TOOLS=(pytest pytest-mpi pytest-timeout hypothesis anndata 'pandas<3' setuptools)
+TOOLS=(pytest pytest-mpi pytest-timeout hypothesis anndata 'pandas<3' mpmath setuptools)
 
 make_environment() {  # make_environment FOLDER PYTHON REQUIREMENTS...: a virtual environment, and the packages of hpcml that are in it
   local pip=("$1/bin/python" -m pip --disable-pip-version-check)
