@@ -126,7 +126,7 @@ def check_ranks(comm: mpi.Comm, found: Findings) -> None:
     nodes = Counter(comm.allgather(node_name()))
     per_node = sorted(set(nodes.values()))
     spread = f"{per_node[0]} a node" if len(per_node) == 1 else f"{per_node[0]} to {per_node[-1]} a node"
-    found.ok(f"ranks: {comm.size} on {len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}, {spread}; {mpi.library()}")
+    found.ok(f"ranks: {comm.size} on {len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}, {spread}; {mpi.library()}, {mpi.abi()}")
     tasks, wanted = os.environ.get("SLURM_NTASKS", ""), os.environ.get("SLURM_JOB_NUM_NODES", "")
     if tasks.isdigit() and int(tasks) != comm.size:
         found.note(f"the Slurm job has {tasks} tasks, but only {comm.size} ranks run")

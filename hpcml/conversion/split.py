@@ -15,7 +15,7 @@ from hpcml.conversion.conversion import Conversion
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.files.atomic import temporary_path
-from hpcml.files.slabs import editing
+from hpcml.files.slabs import editing, group_in
 from hpcml.files.spool import slices
 from hpcml.log import Log
 from hpcml.partition import offsets
@@ -177,6 +177,6 @@ def _write_splits(path: Path, parts: Mapping[str, np.ndarray]) -> None:
     with editing(path) as file:
         if "splits" in file:
             del file["splits"]
-        group = file.create_group("splits")  # an implicit one would hold the time
+        group = group_in(file, "splits")
         for name, flags in parts.items():
             group[name] = np.flatnonzero(flags).astype(np.int64)

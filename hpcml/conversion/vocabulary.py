@@ -22,6 +22,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.headings import TAG, has_headings
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import DAMAGE, NAME_CHUNK, Strings, write_strings
+from hpcml.files.slabs import group_in
 from hpcml.files.untrusted import text_of
 
 _SEPARATOR = b"\0"  # in no word, label or id
@@ -83,7 +84,7 @@ class TextSettings:
 
     def write(self, file: h5py.File) -> None:
         """Write group `text` of a dataset."""
-        group = file.create_group("text")
+        group = group_in(file, "text")
         group.attrs["weighting"] = "binary" if self.idf is None else "log-idf"
         group.attrs["pairs"] = self.pairs
         group.attrs["min_df"] = self.min_df

@@ -18,7 +18,7 @@ from hpcml.evaluation.report import cell
 from hpcml.evaluation.seen import count_seen, seen_note
 from hpcml.evaluation.thresholds import Found, ThresholdSearch, find_thresholds
 from hpcml.files.atomic import temporary_path
-from hpcml.files.slabs import editing
+from hpcml.files.slabs import editing, group_in
 from hpcml.log import Log, joined, plural
 from hpcml.model.linear import THRESHOLDS, Trained
 
@@ -143,7 +143,7 @@ def held_out_split(dataset: DataFile, wanted: str | None) -> str:
 def write_of_labels(path: Path, target: Path, columns: dict[str, np.ndarray], about: dict[str, str]) -> None:
     """Put numbers of labels and attributes into a model file. Local; raises OSError."""
     with editing(path, target=target) as file:
-        group = file["labels"] if "labels" in file else file.create_group("labels")  # an implicit one would hold the time
+        group = group_in(file, "labels")
         for name, values in columns.items():
             if name in group:
                 group[name][:] = values

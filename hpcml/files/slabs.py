@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 
+_ALIGNED = {"alignment_threshold": 1, "alignment_interval": 64}  # so that a mapped dataset is an aligned array
+
+
 class Slab(NamedTuple):
     """A dataset that ranks fill: its full shape and its type."""
 
@@ -137,15 +140,32 @@ class _Tolerant(io.FileIO):
             return size or 0
 
 
+def _new(raw: _Tolerant) -> h5py.h5f.FileID:
+    """An empty HDF5 file whose root does not hold the time, with any HDF5."""
+    access, creation = h5py.h5p.create(h5py.h5p.FILE_ACCESS), h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
+    access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110)
+    access.set_alignment(*_ALIGNED.values())
+    access.set_fileobj_driver(h5py.h5fd.fileobj_driver, raw)
+    creation.set_obj_track_times(False)
+    return h5py.h5f.create(repr(raw).encode("ascii", "replace"), h5py.h5f.ACC_TRUNC, fapl=access, fcpl=creation)
+
+
+def group_in(file: h5py.File, name: str) -> h5py.Group:
+    """The group of this name. One that is made here does not hold the time, with any HDF5."""
+    if name not in file:
+        creation = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
+        creation.set_obj_track_times(False)
+        h5py.h5g.create(file.id, name.encode(), gcpl=creation)
+    return file[name]
+
+
 @contextmanager
 def editing(path: Path, new: bool = False, target: Path | None = None) -> Iterator[h5py.File]:
     """An HDF5 file to write, `target` in messages. Raises OSError if any byte was not written."""
     with _Tolerant(path, "w+" if new else "r+") as raw:
         try:
-            # Aligned, so that a mapped dataset is an aligned array.
-            with h5py.File(
-                raw, "w" if new else "r+", libver=("v110", "v110"), alignment_threshold=1, alignment_interval=64
-            ) as file:
+            with h5py.File(_new(raw)) if new else h5py.File(raw, "r+", libver=("v110", "v110"), **_ALIGNED) as file:
                 yield file
         except Exception:
             if raw.error is None:
@@ -172,7 +192,7 @@ def _allocate(file: h5py.File, name: str, slab: Slab) -> None:
     plist.set_obj_track_times(False)  # the bytes of a file depend on its content alone
     space = h5py.h5s.create_simple(slab.shape)
     group, _, last = name.rpartition("/")
-    parent = file.require_group(group) if group else file
+    parent = group_in(file, group) if group else file
     h5py.h5d.create(parent.id, last.encode(), h5py.h5t.py_create(np.dtype(slab.dtype), logical=True), space, dcpl=plist)
 
 

@@ -35,7 +35,7 @@ from hpcml.earlier_names import BASES, name_of_now, with_names_of_now
 from hpcml.errors import ConfigError, DataError, file_error
 from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped, stamp, write_strings
-from hpcml.files.slabs import editing
+from hpcml.files.slabs import editing, group_in
 from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model import own_dump
 from hpcml.model.estimator_checks import KEPT, check_classifier, kept_classifiers, path_of
@@ -240,12 +240,12 @@ def write_classifier(
             file.attrs.update(attrs)
             write_strings(file, "label_names", list(origin.label_names))
             file["classifier"] = np.frombuffer(dump, dtype=np.uint8)
-            margin = file.create_group("margin")  # an implicit one would hold the time
+            margin = group_in(file, "margin")
             margin["rows"] = np.asarray(margin_data.rows, dtype="<i8")
             margin["weights"] = np.asarray(margin_data.weights, dtype="<f4")
             margin.attrs["cycle"] = int(margin_data.cycle)
             if threshold is not None:
-                file.create_group("labels")["threshold"] = np.array([threshold.value])
+                group_in(file, "labels")["threshold"] = np.array([threshold.value])
     except OSError as error:
         raise file_error(path, "write", error) from None
 

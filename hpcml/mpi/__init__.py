@@ -43,6 +43,7 @@ from hpcml.mpi.exact import SHIFT_OF_LEVEL, exact_sum, grid, grid_levels, lies_o
 from hpcml.mpi.neighbours import Arrays, Mailbox, exchange_with, torus
 from hpcml.mpi.start import (
     Comm,
+    abi,
     divided,
     duplicated,
     environment_alone,

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
+import mpi4py
 from mpi4py import MPI
 
 from hpcml.errors import EXIT_USER, ConfigError, HpcmlError, is_out_of_memory, out_of_memory
@@ -60,6 +61,22 @@ def environment_alone() -> dict[str, str]:
 def library() -> str:
     """The MPI library that mpi4py uses: name and version."""
     return " ".join(MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\0").split())
+
+
+def abi() -> str:
+    """The MPI ABI in use (MPICH, Open MPI, or the standard one), and what mpi4py was built for."""
+    kind, is_wheel = loaded_build(Path(MPI.__file__).name)
+    family = {"openmpi": "Open MPI", "mpich": "MPICH", "impi": "MPICH", "mpiabi": "standard"}.get(kind)
+    family = family or ("Open MPI" if MPI.get_vendor()[0] == "Open MPI" else "MPICH")
+    built = f"its wheel's build for {kind}" if is_wheel else f"built with {mpi4py.get_config().get('mpicc', 'an MPI of its own')}"
+    return f"{family} ABI; mpi4py {mpi4py.__version__}, {built}"
+
+
+def loaded_build(file: str) -> tuple[str, bool]:
+    """Of the name of mpi4py's module: the ABI in it, and whether there is one, as in wheels."""
+    kind = file.split(".")[1]
+    is_wheel = not kind.startswith(("cpython", "abi3", "so"))
+    return (kind if is_wheel else ""), is_wheel
 
 
 def check_launcher(size: int) -> None:

@@ -17,7 +17,7 @@ from hpcml.data.shard import Shard, load_shard
 from hpcml.data.unknown_labels import label_sets_of
 from hpcml.files.hdf5 import NAME_CHUNK, create_strings, describe_matrix, matrix_slabs, readable, vocabulary_digest
 from hpcml.files.hdf5 import write_strings as write_names
-from hpcml.files.slabs import Slab, SlabFile, new_file
+from hpcml.files.slabs import Slab, SlabFile, group_in, new_file
 from hpcml.files.untrusted import attributes
 from hpcml.partition import offsets
 
@@ -141,7 +141,7 @@ def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int
                 target[begin : begin + len(some)] = np.array(some, dtype=object)
     if remakes_text(dataset):
         with readable(dataset.path, "hpcml convert", "dataset (text)"):
-            group = file.create_group("text")
+            group = group_in(file, "text")
             for name, value in attributes(dataset.file["text"]).items():
                 group.attrs[name] = value
         write_names(file, "text/stop_words", dataset.strings("text/stop_words") or [])

@@ -12,7 +12,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.hdf5 import map_dataset, open_stamped, readable, write_strings
-from hpcml.files.slabs import Slab, SlabFile, new_file
+from hpcml.files.slabs import Slab, SlabFile, group_in, new_file
 from hpcml.files.untrusted import attributes, read_strings
 from hpcml.model.linear import Model
 from hpcml.model.open import model_file
@@ -137,7 +137,7 @@ def _describe(file: h5py.File, source: h5py.File) -> None:
     for part in _parts(source):
         if isinstance(part, h5py.Group):
             for name, value in attributes(part).items():
-                file.require_group(part.name).attrs[name] = value
+                group_in(file, part.name).attrs[name] = value
         elif h5py.check_string_dtype(part.dtype) is not None:
             write_strings(file, part.name, read_strings(part))
         elif part.ndim == 0:

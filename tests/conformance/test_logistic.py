@@ -44,7 +44,7 @@ def test_takes_the_steps_of_the_twin(name):
 def test_sums_of_a_certificate_are_numpy_s(lanes, precision):
     """Margins and duals to both ends of the numbers, of a panel whose labels have other costs."""
     rng, dtype, n = np.random.default_rng(lanes), np.dtype("f4" if precision == "single" else "f8"), 150
-    X = sp.random(n, 30, 0.3, "csr", rng=rng, data_rvs=lambda k: rng.standard_normal(k)).astype(np.float32)
+    X = sp.random(n, 30, 0.3, "csr", random_state=rng, data_rvs=lambda k: rng.standard_normal(k)).astype(np.float32)
     csr = X.indptr.astype(np.int64), X.indices, X.data
     w = (rng.standard_normal((30, lanes)) * 10.0 ** rng.integers(-6, 4, lanes)).astype(dtype)
     u = (rng.standard_normal((n, lanes)) * 10.0 ** rng.integers(-3, 3, (n, 1))).clip(-79, 79).astype(dtype)

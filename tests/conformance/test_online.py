@@ -76,7 +76,7 @@ def difference(state, oracle, lane=0):
 def text_like(m=220, d=70, n_labels=3, seed=1, density=0.06):
     """Sparse positive rows, some of them empty, and labels that depend on them."""
     rng = np.random.default_rng(seed)
-    X = sp.random(m, d, density, "csr", rng=rng, data_rvs=lambda n: rng.random(n) + 0.01).astype(np.float32)
+    X = sp.random(m, d, density, "csr", random_state=rng, data_rvs=lambda n: rng.random(n) + 0.01).astype(np.float32)
     T = rng.standard_normal((d, n_labels))
     return X, sp.csr_matrix((X @ T + 0.1 * rng.standard_normal((m, n_labels)) > 0.2).astype(float))
 
@@ -85,7 +85,7 @@ def text_like(m=220, d=70, n_labels=3, seed=1, density=0.06):
 def uneven(m=150, d=30, seed=5):
     """Rows whose values span twelve orders of magnitude, repeated rows among them."""
     rng = np.random.default_rng(seed)
-    X = sp.random(m, d, 0.1, "csr", rng=rng, data_rvs=lambda n: 10.0 ** rng.uniform(-6, 6, n)).astype(np.float32)
+    X = sp.random(m, d, 0.1, "csr", random_state=rng, data_rvs=lambda n: 10.0 ** rng.uniform(-6, 6, n)).astype(np.float32)
     X = sp.vstack([X, X[:40], X[20:60]]).tocsr()
     return X, sp.csr_matrix((rng.random((X.shape[0], 2)) < 0.4).astype(float))
 
@@ -220,7 +220,7 @@ def exact_romma(X, y, voted):
 @pytest.mark.parametrize("bias", [False, True])
 def test_romma_of_huge_and_tiny_values(bias):
     rng = np.random.default_rng(2)
-    X = sp.random(120, 60, 0.05, "csr", rng=rng, data_rvs=lambda n: rng.standard_normal(n)).astype(np.float32)
+    X = sp.random(120, 60, 0.05, "csr", random_state=rng, data_rvs=lambda n: rng.standard_normal(n)).astype(np.float32)
     y = rng.random(120) < 0.5
     for size in (1e30, 1e-30):
         scaled = X * np.float32(size)

@@ -24,7 +24,7 @@ N_ROWS, N_FEATURES = 300, 50
 
 def matrices():
     rng = np.random.default_rng(3)
-    X = sp.random(N_ROWS, N_FEATURES, 0.1, "csr", rng=rng, data_rvs=lambda n: rng.random(n) + 0.01).astype(np.float32)
+    X = sp.random(N_ROWS, N_FEATURES, 0.1, "csr", random_state=rng, data_rvs=lambda n: rng.random(n) + 0.01).astype(np.float32)
     return X, (X @ rng.standard_normal((N_FEATURES, 3)) > 0.2).astype(int)
 
 

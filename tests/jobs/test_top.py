@@ -14,7 +14,7 @@ def files(tmp_path_factory):
     """Paths of data and of a sparse model, whose labels a quarter of are there twice."""
     folder, rng = tmp_path_factory.mktemp("many"), np.random.default_rng(0)
     n_labels = LEAST_LABELS + 100
-    X = sp.random(50, 90, 0.2, "csr", dtype=np.float32, rng=rng, data_rvs=rng.random)
+    X = sp.random(50, 90, 0.2, "csr", dtype=np.float32, random_state=rng, data_rvs=rng.random)
     X.data[X.indptr[7] : X.indptr[8]] *= -1
     W = rng.exponential(1, (n_labels, 90)) * (rng.random((n_labels, 90)) < 0.02)
     W[::1000] = 3 * rng.standard_normal(W[::1000].shape)

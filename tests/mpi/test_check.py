@@ -1,6 +1,7 @@
 """`hpcml check` on any number of ranks: what it finds, and that it leaves nothing."""
 
 import platform
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hpcml.bench import cluster as check
 from hpcml.errors import ConfigError
 from hpcml.mpi.limits import Limit
 from hpcml.mpi.runtime import node_name
+from hpcml.mpi.start import loaded_build
 from hpcml.run.environment import environment
 
 pytestmark = pytest.mark.mpi
@@ -26,9 +28,30 @@ def test_everything_is_tried_and_removed(comm, mpi_tmp_path, monkeypatch):
         steps = ["ranks", "memory", "clocks", "messages", "files", "locks", "training"]
         assert [word for word in words if word in steps] == steps
         assert f"ranks: {comm.size} on 1 node" in found.lines[0]
+        assert found.lines[0].endswith(mpi.abi())
         assert "gave the bits of rank 0 alone" in found.lines[-1]
         (messages,) = (line for line in found.lines if line.split()[1] == "messages:")
         assert ("--latency" in messages and "--bandwidth" in messages) == (comm.size > 1)
+
+
+def test_the_abi_is_that_of_the_library(comm):
+    family, _, mpi4py_is = mpi.abi().partition(" ABI; ")
+    assert family == ("Open MPI" if "Open MPI" in mpi.library() else "MPICH")
+    assert mpi4py_is.startswith(f"mpi4py {version('mpi4py')}, ")
+
+
+@pytest.mark.parametrize(
+    ("file", "found"),
+    [
+        ("MPI.mpich.cpython-311-x86_64-linux-gnu.so", ("mpich", True)),
+        ("MPI.openmpi.abi3.so", ("openmpi", True)),
+        ("MPI.cpython-311-x86_64-linux-gnu.so", ("", False)),
+        ("MPI.abi3.so", ("", False)),
+        ("MPI.so", ("", False)),
+    ],
+)
+def test_builds_of_mpi4py_are_told_by_the_name_of_its_module(file, found):
+    assert loaded_build(file) == found
 
 
 def test_folder_that_exists_is_not_touched(comm, mpi_tmp_path):

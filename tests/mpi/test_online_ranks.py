@@ -18,7 +18,7 @@ N_ROWS, N_FEATURES, N_LABELS = 120, 40, 5
 
 def matrices():
     rng = np.random.default_rng(3)
-    X = sp.random(N_ROWS, N_FEATURES, 0.12, "csr", rng=rng, data_rvs=lambda n: rng.random(n) + 0.01).astype(np.float32)
+    X = sp.random(N_ROWS, N_FEATURES, 0.12, "csr", random_state=rng, data_rvs=lambda n: rng.random(n) + 0.01).astype(np.float32)
     return X, (X @ rng.standard_normal((N_FEATURES, N_LABELS)) > 0.2).astype(int)
 
 

@@ -22,8 +22,10 @@ def names(letter, n):
 def random_data(seed, n_rows, n_features, n_labels, density=0.2):
     """Random X (csr float32) and Y (csr, label sets), with a few rows that have no feature or no label."""
     rng = np.random.default_rng(seed)
-    X = sp.random(n_rows, n_features, density, "csr", rng=rng, data_rvs=lambda n: rng.standard_normal(n)).astype(np.float32)
-    Y = sp.random(n_rows, n_labels, density, "csr", rng=rng)
+    X = sp.random(n_rows, n_features, density, "csr", random_state=rng, data_rvs=lambda n: rng.standard_normal(n)).astype(
+        np.float32
+    )
+    Y = sp.random(n_rows, n_labels, density, "csr", random_state=rng)
     return X, Y
 
 

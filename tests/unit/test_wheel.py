@@ -16,8 +16,9 @@ import pytest
 import hpcml
 
 PACKAGE = Path(hpcml.__file__).parent
-FOLDERS = ("docs", "launch", "slurm", "tests")
-FILES = ("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "README.md", "SUPPORT.md", "mkdocs.yml")
+FOLDERS = ("LICENSES", "docs", "launch", "packaging", "slurm", "tests")
+TEXTS = [f"{name}.md" for name in ("CHANGELOG", "CODE_OF_CONDUCT", "CONTRIBUTING", "README", "SECURITY", "SUPPORT")]
+FILES = (*TEXTS, "CITATION.cff", "LICENSE", "REUSE.toml", "codemeta.json", "mkdocs.yml", "requirements.lock")
 BUILD = "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')"
 
 

@@ -37,7 +37,7 @@ def weights_of(rng, n_labels, n_columns):
 def files(folder, seed, n_labels=700, precision="<f4", below=0.1, sigmoids=False):
     """Paths of data, with a row without values, and of a model with folded columns; `below`: rows with values below 0."""
     rng = np.random.default_rng(seed)
-    X = sp.random(N_ROWS, N_FEATURES, 0.3, "csr", rng=rng, data_rvs=rng.random).toarray()
+    X = sp.random(N_ROWS, N_FEATURES, 0.3, "csr", random_state=rng, data_rvs=rng.random).toarray()
     X[0], X[1] = 0, X[1] * 1e4
     X[rng.random(N_ROWS) < below] *= -1
     columns, factors = make.compact_columns(seed, N_FEATURES, N_COLUMNS)

@@ -16,7 +16,7 @@ from hpcml.model.linear import Model
 
 def csr(seed, n_rows, n_features, index, ones):
     """Read-only indptr, indices, data; a matrix of ones has one value in memory."""
-    X = sp.random(n_rows, n_features, 0.3, "csr", rng=np.random.default_rng(seed)).astype(np.float32)
+    X = sp.random(n_rows, n_features, 0.3, "csr", random_state=np.random.default_rng(seed)).astype(np.float32)
     data = np.broadcast_to(np.float32(1), X.nnz) if ones else X.data
     arrays = X.indptr.astype(np.int64), X.indices.astype(index), data
     for array in arrays:
@@ -102,7 +102,7 @@ def test_weights_by_column_give_the_bits_of_all_weights(labels, index, precision
 @pytest.mark.parametrize("labels", [[0, 1, 2, 3], [1, 3]])
 def test_a_model_of_few_weights_gives_the_scores_of_a_dense_one(tmp_path, labels, monkeypatch):
     W = np.random.default_rng(0).standard_normal((4, 30)) * (np.random.default_rng(1).random((4, 30)) < 0.1)
-    X = sp.random(20, 30, 0.5, "csr", rng=np.random.default_rng(2)).toarray()
+    X = sp.random(20, 30, 0.5, "csr", random_state=np.random.default_rng(2)).toarray()
     data, found = DataFile(make.dataset(tmp_path / "data.h5", X, np.eye(20, 4))), {}
     monkeypatch.setattr(scoring, "FEW", 0.2)
     for sparse in (False, True):
@@ -118,7 +118,7 @@ def test_a_model_of_few_weights_gives_the_scores_of_a_dense_one(tmp_path, labels
 def test_a_pruned_model_is_scored_by_column_with_the_bits_of_a_dense_one(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     W = rng.standard_normal((4, 30)) * (rng.random((4, 30)) < 0.2)
-    X = sp.random(20, 30, 0.5, "csr", rng=np.random.default_rng(2)).toarray()
+    X = sp.random(20, 30, 0.5, "csr", random_state=np.random.default_rng(2)).toarray()
     data = DataFile(make.dataset(tmp_path / "data.h5", X, np.eye(20, 4)))
     monkeypatch.setattr(scoring, "FEW", 0.3)
     shard, found = load_shard(mpi.self_comm(), data, "all"), []

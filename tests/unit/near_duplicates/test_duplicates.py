@@ -85,7 +85,7 @@ def test_similarities_that_are_no_shares(similarity):
 
 def test_kernels_against_their_definition():
     rng = np.random.default_rng(0)
-    X = make.sp.random(20, 50, 0.3, "csr", rng=rng)
+    X = make.sp.random(20, 50, 0.3, "csr", random_state=rng)
     X.sort_indices()
     indptr, indices, rows = X.indptr.astype(np.int64), X.indices, np.arange(20)[::2].copy()
     bands = Bands(3, 4)

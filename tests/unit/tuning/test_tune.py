@@ -25,7 +25,7 @@ from hpcml.tuning.folds import deal
 def learnable(path, seed=1, n=240, n_features=60, n_labels=5):
     """Rows whose labels follow from some of their features, with noise; the last label is one that no row has."""
     rng = np.random.default_rng(seed)
-    X = sp.random(n, n_features, 0.15, "csr", rng=rng, data_rvs=rng.random).astype(np.float32)
+    X = sp.random(n, n_features, 0.15, "csr", random_state=rng, data_rvs=rng.random).astype(np.float32)
     scores = X @ rng.standard_normal((n_features, n_labels)) + 0.3 * rng.standard_normal((n, n_labels))
     Y = scores > [np.quantile(column, share) for column, share in zip(scores.T, np.linspace(0.76, 0.95, n_labels), strict=True)]
     Y = np.hstack([Y, np.zeros((n, 1), bool)])

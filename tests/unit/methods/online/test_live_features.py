@@ -22,7 +22,7 @@ from hpcml.model.linear import Model
 def data_of(seed=1, m=150, d=60, n_labels=2, density=0.1):
     """Rows of positive values, and labels (dense) that a few features tell."""
     rng = np.random.default_rng(seed)
-    X = sp.random(m, d, density, "csr", rng=rng, data_rvs=lambda n: rng.random(n) + 0.01).astype(np.float32)
+    X = sp.random(m, d, density, "csr", random_state=rng, data_rvs=lambda n: rng.random(n) + 0.01).astype(np.float32)
     X = X.tolil()
     X[m // 2] = rng.random((1, d)) < 0.9  # a row of nearly all features
     X = X.tocsr()

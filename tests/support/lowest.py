@@ -1,0 +1,33 @@
+"""The lowest versions that pyproject.toml admits, as pins for pip: `python tests/support/lowest.py EXTRA,EXTRA`."""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+
+def requirements(extras, project=None):
+    """What hpcml with these extras needs, by name: the text after the name, as in {"numba": ">=0.62,<0.69"}."""
+    project = project or tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+    found = {}
+    for text in [*project["dependencies"], *(each for extra in extras for each in project["optional-dependencies"][extra])]:
+        name, own, rest = re.fullmatch(r"([\w.-]+)(?:\[([\w,]+)\])?\s*([^;]*?)\s*(?:;.*)?", text).groups()
+        found |= requirements(own.split(","), project) if name == project["name"] else {name: rest}
+    return found
+
+
+def pins(extras):
+    """The lowest version of each, as `pip install` takes it. ValueError for a package without one."""
+    found = []
+    for name, admitted in requirements(extras).items():
+        lowest = re.match(r">=([\d.]+)", admitted)
+        if not lowest:
+            raise ValueError(f"pyproject.toml gives no lowest version of {name}: {admitted!r}")
+        found.append(f"{name}=={lowest[1]}")
+    return found
+
+
+if __name__ == "__main__":
+    print("\n".join(pins(sys.argv[1].split(",") if len(sys.argv) > 1 else [])))

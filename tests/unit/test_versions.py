@@ -1,0 +1,118 @@
+"""Recipes and records of other tools say the same versions as pyproject.toml and `hpcml.__version__`."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+from support.lowest import pins, requirements
+
+import hpcml
+
+CLONE = Path(hpcml.__file__).parents[1]
+SPACK = "packaging/spack/spack_repo/hpcml/packages/py_hpcml/package.py"
+CONDA = "packaging/conda/recipe.yaml"
+EASYBUILD = "packaging/easybuild"
+# where the version of hpcml stands, each time it is named
+NAMED = {
+    SPACK: r"hpcml-([\d.]+)\.tar|hpcml@([\d.]+)|version\(\"([\d.]+)\"",
+    CONDA: r"^  version: ([\d.]+)",
+    "packaging/apptainer/hpcml.def": r"image\.version ([\d.]+)|hpcml ([\d.]+):",
+    "packaging/docker/Dockerfile": r"hpcml:([\d.]+)|image\.version=\"([\d.]+)\"",
+    "CITATION.cff": r"^version: ([\d.]+)",
+    "codemeta.json": r"\"version\": \"([\d.]+)\"",
+}
+
+
+def text(name):
+    return (CLONE / name).read_text(encoding="utf-8")
+
+
+def project():
+    return tomllib.loads(text("pyproject.toml"))["project"]
+
+
+def spack_range(admitted):
+    """`>=0.62,<0.69` as Spack writes it: `0.62:0.68`, with both ends in it."""
+    lowest, below = re.fullmatch(r">=([\d.]+)(?:,<([\d.]+))?", admitted).groups()
+    *before, last = (below or "0").split(".")
+    return f"{lowest}:" + (".".join([*before, str(int(last) - 1)]) if below else "")
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_the_version_is_named_as_it_is(name):
+    found = [next(filter(None, groups)) for groups in re.findall(rf"{NAMED[name]}|(?!)()", text(name), re.MULTILINE)]
+    assert found
+    assert {version.rstrip(".") for version in found} == {hpcml.__version__}
+
+
+def test_the_date_is_that_of_the_citation():
+    (date,) = re.findall(r"^date-released: (\d{4}-\d\d-\d\d)$", text("CITATION.cff"), re.MULTILINE)
+    assert json.loads(text("codemeta.json"))["dateModified"] == date
+
+
+def test_codemeta_is_what_pyproject_says():
+    found, ours = json.loads(text("codemeta.json")), project()
+    assert found["softwareRequirements"] == ours["dependencies"]
+    assert found["description"] == ours["description"] and found["keywords"] == ours["keywords"]
+    assert found["runtimePlatform"] == f"Python {ours['requires-python'].replace('>=', '>= ')}"
+    assert ours["license"] in found["license"]
+
+
+def test_spack_takes_what_pyproject_admits():
+    found = dict(re.findall(r"depends_on\(\"py-([\w-]+)@([\d.:]+)", text(SPACK)))
+    assert found.pop("setuptools") == "77:"
+    extras = set(re.findall(r"variant\(\"(\w+)\"", text(SPACK)))
+    assert found == {name: spack_range(admitted) for name, admitted in requirements([*extras, "report"]).items()}
+    assert f'depends_on("python@{project()["requires-python"][2:]}:"' in text(SPACK)
+
+
+def test_conda_takes_what_pyproject_admits():
+    run, _, constrained = text(CONDA).partition("  run:\n")[2].partition("tests:")[0].partition("  run_constraints:\n")
+    lines = [dict(re.findall(r"- ([\w-]+) (\S+)", part)) for part in (run, constrained)]
+    assert lines[0] == {"python": project()["requires-python"]} | requirements([])
+    optional = {name.removesuffix("-base"): admitted for name, admitted in lines[1].items()}
+    extras = set(project()["optional-dependencies"]) - {"mpi", "openmpi", "intel", "gpu", "bench", "docs", "test", "all"}
+    assert requirements([]) | optional == requirements(extras)
+
+
+def test_easybuild_has_versions_that_pyproject_admits():
+    (file,) = (CLONE / EASYBUILD).glob("*.eb")
+    assert file.name.startswith(f"hpcml-{hpcml.__version__}-") and f"version = '{hpcml.__version__}'" in text(file)
+    found = dict(re.findall(r"\('([\w-]+)', '([\d.]+)'", text(file)))
+    needed = requirements([])
+    bundled = {"numpy", "scipy", "rich"}  # in SciPy-bundle and Python-bundle-PyPI
+    assert set(needed) - set(found) == bundled
+    assert all(Version(found[name]) in Requirement(name + needed[name]).specifier for name in set(needed) - bundled)
+    assert Version(found["Python"]) in Requirement("python" + project()["requires-python"]).specifier
+
+
+def test_the_lock_has_all_that_pyproject_names_in_versions_that_it_admits():
+    lines = [line for line in text("requirements.lock").splitlines() if not line.startswith("#")]
+    locked = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
+    assert len(locked) == len(lines)
+    for name, admitted in requirements(["all", "test", "docs"]).items():
+        assert Version(locked[canonicalize_name(name)]) in Requirement(name + re.sub(r"^\[.*?\]", "", admitted)).specifier, name
+
+
+def test_every_requirement_of_users_has_a_lowest_version():
+    found = pins(["all"])
+    assert "numba==0.62" in found and "mpich==4.1.3" in found
+    assert len(found) == len(requirements(["all"])) > len(project()["dependencies"])
+
+
+def test_the_licence_of_every_file_is_the_one_that_is_there():
+    (annotation,) = tomllib.loads(text("REUSE.toml"))["annotations"]
+    assert annotation["path"] == "**" and annotation["SPDX-License-Identifier"] == project()["license"]
+    assert text(f"LICENSES/{project()['license']}.txt") == text("LICENSE")
+
+
+def test_a_package_without_a_lowest_version_is_told(monkeypatch, tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["a<2"]\n[project.optional-dependencies]\n')
+    monkeypatch.setattr("support.lowest.PROJECT", tmp_path / "pyproject.toml")
+    with pytest.raises(ValueError, match="gives no lowest version of a: '<2'"):
+        pins([])
