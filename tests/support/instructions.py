@@ -1,4 +1,4 @@
-"""What compiled kernels are made of: the text of their LLVM modules, and the instructions of any processor that LLVM writes of it."""
+"""What compiled kernels are made of: their LLVM modules as text, and the instructions that LLVM writes of it for any processor."""
 
 import re
 import sys
@@ -19,7 +19,8 @@ PROCESSORS = {
 # ARM: fmadd, fmsub, fnmadd, fnmsub; of vectors fmla, fmls; SVE's fmad, fmsb, fnmla, … x86: vfmadd213pd, vfnmsub231ss, vfmaddsub…
 FUSED = re.compile(r"^\s+(v?fn?m(?:add|sub|ad|sb|la|ls)\w*)\s", re.MULTILINE)
 EXPLICIT = re.compile(r"call [^@\n]*@llvm\.fma\.(?:v(\d+))?f(32|64)\(")
-FLAGS = re.compile(
+FLAG = "fast|nnan|ninf|nsz|arcp|contract|afn|reassoc"
+FLAGS = re.compile(rf"= (?:(?:tail|musttail|notail) )?(?:f\w+|select|phi|call)((?: (?:{FLAG}))+) ")
     r"= (?:(?:tail|musttail|notail) )?(?:f\w+|select|phi|call)((?: (?:fast|nnan|ninf|nsz|arcp|contract|afn|reassoc))+) "
 )
 CALLED = re.compile(r"(?:call|invoke) [^@\n]*@\"?([\w.$]+)\"?\(")
@@ -55,7 +56,7 @@ def flags(module):
 
 
 def library_functions(module):
-    """The functions of floats that are called and not known to have the same bits everywhere: of C by name, of LLVM as `llvm.exp`."""
+    """The functions that are called and not known to have the same bits everywhere: of C by name, of LLVM as `llvm.exp`."""
     found = set()
     for name in CALLED.findall(module):
         if of_floats := OF_FLOATS.match(name):
