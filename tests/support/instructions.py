@@ -1,4 +1,4 @@
-"""What compiled kernels are made of: their LLVM modules as text, and the instructions that LLVM writes of it for any processor."""
+"""What compiled kernels are made of: their LLVM modules as text, and the instructions that LLVM writes of them for any processor."""
 
 import re
 import sys
@@ -21,8 +21,6 @@ FUSED = re.compile(r"^\s+(v?fn?m(?:add|sub|ad|sb|la|ls)\w*)\s", re.MULTILINE)
 EXPLICIT = re.compile(r"call [^@\n]*@llvm\.fma\.(?:v(\d+))?f(32|64)\(")
 FLAG = "fast|nnan|ninf|nsz|arcp|contract|afn|reassoc"
 FLAGS = re.compile(rf"= (?:(?:tail|musttail|notail) )?(?:f\w+|select|phi|call)((?: (?:{FLAG}))+) ")
-    r"= (?:(?:tail|musttail|notail) )?(?:f\w+|select|phi|call)((?: (?:fast|nnan|ninf|nsz|arcp|contract|afn|reassoc))+) "
-)
 CALLED = re.compile(r"(?:call|invoke) [^@\n]*@\"?([\w.$]+)\"?\(")
 # LLVM's functions of floats with the same bits everywhere: IEEE 754 says them, or they choose and copy
 EXACT = ("fma", "fabs", "copysign", "sqrt", "floor", "ceil", "trunc", "rint", "nearbyint", "round", "masked", "vector.reduce.f")
@@ -40,9 +38,8 @@ def compiled(*kernels):
     """
     if not kernels:
         modules = [module for name, module in list(sys.modules.items()) if name.startswith("hpcml")]
-        kernels = {
-            id(value): value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)
-        }.values()
+        values = {id(value): value for module in modules for value in vars(module).values()}
+        kernels = [value for value in values.values() if isinstance(value, Dispatcher)]
     found = {}
     for kernel in kernels:
         for types, form in kernel.overloads.items():
