@@ -1,4 +1,4 @@
-"""What compiled kernels are made of: their LLVM modules as text, and the instructions that LLVM writes of them for any processor."""
+"""What kernels are made of: their LLVM modules as text, and the instructions that LLVM writes of these for any processor."""
 
 import re
 import sys

@@ -9,7 +9,6 @@ from support.training import train
 
 from hpcml import api, api_dataset
 
-
 TRAININGS = [
     *(("dual", options_of("dual", way)) for way in range(3)),
     *(("probe", options_of("probe", way)) for way in (0, 2)),
