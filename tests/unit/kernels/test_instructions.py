@@ -17,7 +17,7 @@ TRAININGS = [
     *((name, {}) for name in ("bernoulli-nb", "boosted-bayes", "staged-bayes", "svmperf")),
     *(("psbml", {"label": "label3", "base": (base,), "grid": "2x1", "cycles": 1}) for base in ("kernel-nb", "gaussian-nb", "tree")),
 ]
-# Functions of libraries whose bits are not the same on every processor, and that kernels still call.
+# Functions whose bits are not the same on every processor, and that kernels still call; the last in numba's texts of whole numbers.
 LEFT = {"erf", "erfc", "expm1", "log1p", "llvm.exp", "llvm.exp2", "llvm.log", "llvm.log10"}
 
 
