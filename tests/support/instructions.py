@@ -65,11 +65,16 @@ def library_functions(module):
 
 
 def assembly(module, processor):
-    """The instructions that LLVM writes of a module for a processor of PROCESSORS, at the level of optimisation of numba's."""
+    """The instructions that LLVM writes of a module for a processor of PROCESSORS, at the level of optimisation of numba's, but for
+    functions without multiplications of floats.
+    """
     triple, name, _ = PROCESSORS[processor]
     machine = llvm.Target.from_triple(triple).create_target_machine(cpu=name, opt=3)
     parsed = llvm.parse_assembly(OF_THIS_PROCESSOR.sub("", COUNTED.sub("add i8 0, 0", module)))
     parsed.triple, parsed.data_layout = triple, str(machine.target_data)
+    for function in parsed.functions:
+        if not (function.is_declaration or MULTIPLIES.search(str(function))):
+            function.linkage = "available_externally"
     return machine.emit_assembly(parsed)
 
 
