@@ -55,7 +55,13 @@ TRAININGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
 TUNED: tuple[tuple[str, Mapping[str, Any]], ...] = (("dual", {"loss": "logistic"}), ("elastic-net", {}))
 # By how the name begins: the packages whose code the numbers come from, so that other versions of them may give others; and those
 # without which it cannot be trained.
-OTHERS = {"svmperf": "daqp", "liblinear": "sklearn", "adaboost": "sklearn", "psbml --base linear-svm": "sklearn"}
+OTHERS = {name: "sklearn" for name in ("liblinear", "adaboost", "staged-svm", "psbml --base linear-svm")} | {"svmperf": "daqp"}
+    "svmperf": "daqp",
+    "liblinear": "sklearn",
+    "adaboost": "sklearn",
+    "psbml --base linear-svm": "sklearn",
+    "staged-svm": "sklearn",
+}
 NEEDED = {"svmperf": "daqp", "psbml --base linear-svm": "skops"}
 
 
