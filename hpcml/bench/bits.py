@@ -56,12 +56,6 @@ TUNED: tuple[tuple[str, Mapping[str, Any]], ...] = (("dual", {"loss": "logistic"
 # By how the name begins: the packages whose code the numbers come from, so that other versions of them may give others; and those
 # without which it cannot be trained.
 OTHERS = {name: "sklearn" for name in ("liblinear", "adaboost", "staged-svm", "psbml --base linear-svm")} | {"svmperf": "daqp"}
-    "svmperf": "daqp",
-    "liblinear": "sklearn",
-    "adaboost": "sklearn",
-    "psbml --base linear-svm": "sklearn",
-    "staged-svm": "sklearn",
-}
 NEEDED = {"svmperf": "daqp", "psbml --base linear-svm": "skops"}
 
 
