@@ -55,7 +55,7 @@ TRAININGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
 TUNED: tuple[tuple[str, Mapping[str, Any]], ...] = (("dual", {"loss": "logistic"}), ("elastic-net", {}))
 # By how the name begins: the packages whose code the numbers come from, so that other versions of them may give others; and those
 # without which it cannot be trained.
-OTHERS = {name: "sklearn" for name in ("liblinear", "adaboost", "staged-svm", "psbml --base linear-svm")} | {"svmperf": "daqp"}
+OTHERS = dict.fromkeys(("liblinear", "adaboost", "staged-svm", "psbml --base linear-svm"), "sklearn") | {"svmperf": "daqp"}
 NEEDED = {"svmperf": "daqp", "psbml --base linear-svm": "skops"}
 
 
