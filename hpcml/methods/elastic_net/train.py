@@ -27,7 +27,7 @@ from hpcml.run.folder import CONFIG
 from hpcml.run.session import Session, Target
 
 # Seconds of labels with 1, 3, 8, 19, 76, 290, 2,819 and 10,297 positive rows of 34,914 (convert synthetic text): 0.037, 0.039,
-# 0.085, 0.11, 0.15, 0.17, 0.26, 0.46 with λ₁ = 0.01N/m, the default; 0.002, 0.005, 0.020, 0.029, 0.12, 0.22, 0.47, 0.72 with 0.1N/m.
+# 0.085, 0.11, 0.15, 0.17, 0.26, 0.46 with λ₁ = 0.01N/m (default); 0.002, 0.005, 0.020, 0.029, 0.12, 0.22, 0.47, 0.72 with 0.1N/m.
 GROWTH, FEW = 0.4, 1  # power by which the cost of a label grows; so many positive rows cost what a label without any would
 PATH = ("run", "l1", "features", "share", "f", "gap", "seconds")  # features: weights that are not 0, a label; f: its mean
 
