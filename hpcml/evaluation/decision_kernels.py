@@ -179,7 +179,7 @@ def sigmoids(scores, slope, offset, out):
 @njit
 def tally_probabilities(probabilities, bits, squares, sums):
     """squares (B)[l] += p², sums (B, bins)[l, bin of p] += p (n, B), in int64 units of 2^−bits."""
-    one, bins = 2.0**bits, sums.shape[1]
+    one, bins = np.float64(np.int64(1) << np.int64(bits)), sums.shape[1]
     for i in range(probabilities.shape[0]):
         for lane in range(probabilities.shape[1]):
             p = probabilities[i, lane]

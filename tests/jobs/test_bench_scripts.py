@@ -89,6 +89,19 @@ def test_every_script_is_run_by_some_test():
     assert [name for name in scripts if not any(name in text for text in texts)] == []
 
 
+def test_elementary():
+    """Errors of our functions are below one unit in the last place, and the table has NumPy's and the C library's beside them."""
+    lines = [line.split("|")[1:-1] for line in run_script("elementary.py", "--points", 400, "exp", "log1p").splitlines()[2:]]
+    assert [line[0].strip() for line in lines] == ["`exp`", "`log1p`"]
+    assert all(len(line) == 10 and 0 < float(line[2]) < float(line[1]) < 0.9 and float(line[7]) > 0 for line in lines)
+
+
+def test_arm_says_how_it_is_used():
+    """The rest of it needs hundreds of megabytes of packages, and half an hour."""
+    done = start("bash", BENCH / "arm.sh")
+    assert done.returncode and "usage:" in done.stderr and "FOLDER" in done.stderr
+
+
 def test_plan(tmp_path, run_here):
     X, Y = make.random_data(0, 300, 60, 20, 0.2)
     data = make.dataset(tmp_path / "rows.h5", abs(X), Y)

@@ -75,9 +75,8 @@ def test_bits_that_differ_are_bad_unless_others_compute_them(comm, mpi_tmp_path,
         expected = shipped | {name: shipped[name] | {"scores": "0" * 16}}
         monkeypatch.setattr(check.bits, "shipped", lambda expected=expected: expected)
         found, digests = check.check_bits(comm, mpi_tmp_path / "scratch", ("mbw",))
-        comm.Barrier()
-        assert not (mpi_tmp_path / "scratch").exists()
         if comm.rank == 0:
+            assert not (mpi_tmp_path / "scratch").exists()
             assert digests["mbw"]["model"] == shipped["mbw"]["model"] and set(digests) - {"mbw", "mbw --voted"} == {
                 "convert jsonl",
                 "convert svmlight",
