@@ -219,7 +219,9 @@ def interrupt(mpirun, samples, folder, name, phase, how):
         arguments.append("--resume")
     temporary = folder / "temporary"
     temporary.mkdir()
-    env = {"TMPDIR": str(temporary)} | ({"NUMBA_CACHE_DIR": str(folder / "cache")} if phase == "compile" else {})
+    code_file = folder / "code"
+    env = {"TMPDIR": str(temporary), "HPCML_EXIT_FILE": str(code_file)}
+    env |= {"NUMBA_CACHE_DIR": str(folder / "cache")} if phase == "compile" else {}
     n = 0 if " of " not in how and phase != "start" else 1 if name in ALONE else 2
     job = mpirun.start(n, *arguments, program=program(STUCK.format(how=how, phase=phase)), env=env)
     result = job.wait(60)
@@ -232,7 +234,10 @@ def interrupt(mpirun, samples, folder, name, phase, how):
     seconds = time.monotonic() - float(struck[1])
     left = [str(path.relative_to(folder)) for path in folder.rglob("*") if re.search(r"\.part-|\.tmp\.", path.name)]
     left += [f"process {pid}" for pid in processes] + [str(path.relative_to(folder)) for path in temporary.iterdir()]
-    return Outcome(result.returncode, result.stderr, seconds, left)
+    code = result.returncode
+    if code == signal.SIGKILL and code_file.exists():  # MPICH's launcher may name the end of a rank that it killed after the first
+        code = int(code_file.read_text())
+    return Outcome(code, result.stderr, seconds, left)
 
 
 def expected(name, phase, how):
