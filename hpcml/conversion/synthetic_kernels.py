@@ -4,7 +4,6 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.elementary import erfc, exp, log
-from hpcml.kernels.elementary import power as power_of
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -26,18 +25,20 @@ def _uniform(state):
 
 
 @njit
-def _zipf(u, shift, power, span, size):
-    """The rank in 0..size-1 at the place u of Zipf–Mandelbrot's law, as `zipf_shares`."""
-    x = exp(log(power_of(shift, power) + u * span) / power) - shift
+def _zipf(u, law):
+    """The rank at the place u of Zipf–Mandelbrot's law (`zipf_law`)."""
+    shift, power, start, span, size = law
+    x = exp(log(start + u * span) / power) - shift
     return min(np.int64(x), size - 1)
 
 
 @njit
 def _label(u, law, n_labels):
     """The rank of the label at the place u: `head` by Zipf–Mandelbrot's law, the others alike."""
-    shift, power, span, head, head_share = law
+    head_law, head_share = law
+    head = head_law[-1]
     if u < head_share:
-        return _zipf(u / head_share, shift, power, span, head)
+        return _zipf(u / head_share, head_law)
     return head + min(np.int64((u - head_share) / (1.0 - head_share) * (n_labels - head)), n_labels - head - 1)
 
 
@@ -59,10 +60,10 @@ def _poisson(state, threshold):
 @njit
 def _background(state, law, ranks):
     """Draw the words of a row that no label is the cause of: how many."""
-    log_share, shift, power, span, size = law
+    log_share, zipf_law = law
     n = min(_geometric(state, log_share) + _geometric(state, log_share), MAX_WORDS)
     for k in range(n):
-        ranks[k] = _zipf(_uniform(state), shift, power, span, size)
+        ranks[k] = _zipf(_uniform(state), zipf_law)
     return n
 
 
@@ -119,6 +120,9 @@ def make_rows(states, laws, brings, idf, orders, scratch, out):
     lengths, indices, data, label_lengths, label_indices = out
     n_values, n_entries, row = 0, 0, 0
     room, label_counts = columns.size, counts[: labels.size].copy()
+    weights = np.empty(max(columns.size, MAX_COUNT) + 1)  # by how often a word occurs
+    for k in range(weights.size):
+        weights[k] = log(k + 1.0)
     while row < states.size and n_values + room <= indices.size and n_entries + labels.size <= label_indices.size:
         state = states[row : row + 1]
         n = _background(state, word_law, columns)
@@ -128,7 +132,7 @@ def make_rows(states, laws, brings, idf, orders, scratch, out):
         for k in range(n):
             while counts[k] < MAX_COUNT and _uniform(state) < again:
                 counts[k] += 1
-            value = log(counts[k] + 1.0) * idf[columns[k]]
+            value = weights[counts[k]] * idf[columns[k]]
             squares += value * value
             indices[n_values + k], data[n_values + k] = columns[k], value
         norm = np.sqrt(squares)

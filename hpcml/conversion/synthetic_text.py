@@ -57,16 +57,17 @@ class LabelledSlice(NamedTuple):
     labels: np.ndarray
 
 
-def zipf_span(size: int, exponent: float, shift: float) -> float:
-    """∫ (x + shift)^-exponent dx over 0..size, times 1 - exponent."""
+def zipf_law(size: int, exponent: float, shift: float) -> tuple[float, float, float, float, int]:
+    """Shift, power = 1 - exponent, shift^power, power ∫ (x + shift)^-exponent dx over 0..size; size."""
     power = 1 - exponent
-    return float(elementary.power(size + shift, power) - elementary.power(shift, power))
+    start = float(elementary.power(shift, power))
+    return shift, power, start, float(elementary.power(size + shift, power)) - start, size
 
 
 def zipf_shares(ranks: np.ndarray, size: int, exponent: float, shift: float) -> np.ndarray:
     """The shares (float64) of these ranks among `size` of them; those of all add up to 1."""
-    power = 1 - exponent
-    return np.diff(elementwise.power(np.stack([ranks, ranks + 1.0]) + shift, power), axis=0)[0] / zipf_span(size, exponent, shift)
+    _, power, _, span, _ = zipf_law(size, exponent, shift)
+    return np.diff(elementwise.power(np.stack([ranks, ranks + 1.0]) + shift, power), axis=0)[0] / span
 
 
 def _scattered(seed: int, size: int, what: str) -> tuple[int, int, int]:
@@ -134,11 +135,11 @@ class SyntheticText:
 
     def slabs(self, begin: int, end: int, n_values: int = SLAB_VALUES) -> Iterator[LabelledSlice]:
         """Rows begin..end, with up to about `n_values` values at a time."""
-        on, of_words = elementary.log(MEAN_WORDS / (1 + MEAN_WORDS)), zipf_span(self.n_features, EXPONENT, SHIFT)
+        on = elementary.log(MEAN_WORDS / (1 + MEAN_WORDS))
         of_head = float(self.rates[: self.head].sum() / self.rates.sum()) if self.head < self.n_labels else 1.0
-        head_law = LABEL_SHIFT, 1 - LABEL_EXPONENT, zipf_span(self.head, LABEL_EXPONENT, LABEL_SHIFT), self.head, of_head
+        head_law = zipf_law(self.head, LABEL_EXPONENT, LABEL_SHIFT), of_head
         label_law = elementary.exp(-self.rates.sum() * (1 + FEIGNED)), 1 / (1 + FEIGNED), head_law
-        laws = (on, SHIFT, 1 - EXPONENT, of_words, self.n_features), label_law, AGAIN
+        laws = (on, zipf_law(self.n_features, EXPONENT, SHIFT)), label_law, AGAIN
         brings = self.silent, self.feigned, self.chances, self.words
         room = MAX_WORDS + MAX_MENTIONS * LABEL_WORDS
         scratch = tuple(np.empty(size, dtype=np.int64) for size in (room, room, MAX_MENTIONS))
