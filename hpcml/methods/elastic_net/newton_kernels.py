@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.methods.elastic_net.judge_kernels import loss_at, margins
+from hpcml.methods.elastic_net.judge_kernels import loss_at, margins, slopes_at, values_at
 
 SIGMA, SHRINK = 0.01, 0.5  # of the line search (Armijo)
 TINY = 1e-12  # curvature that every coordinate has at least, so that a step exists
@@ -53,8 +53,8 @@ def derivatives(local, z, b, losses, slopes, curves, gradient):
     _, slope, curve = loss_at(b, -1.0, squared)
     n_others = n_rows - z.size
     total = n_others * slope
+    slopes_at(z, n_positive, squared, slopes, curves)
     for s in range(z.size):
-        _, slopes[s], curves[s] = loss_at(z[s], 1.0 if s < n_positive else -1.0, squared)
         total += slopes[s]
     for p in range(local.indptr.size - 1):
         g = 0.0
@@ -218,7 +218,7 @@ def search(local, z, b, losses, w, d, gradient, strengths, before):
     """
     n_positive, n_rows, squared = losses
     l1, l2 = strengths
-    n, move = w.size, np.empty(z.size)
+    n, move, moved, values = w.size, np.empty(z.size), np.empty(z.size), np.empty(z.size)
     margins(local, d[:n], d[n], move)
     slope, penalty = gradient[n] * d[n], 0.0
     for p in range(n):
@@ -228,15 +228,17 @@ def search(local, z, b, losses, w, d, gradient, strengths, before):
     for _ in range(60):
         after = (n_rows - z.size) * loss_at(b + t * d[n], -1.0, squared)[0]
         for s in range(z.size):
-            after += loss_at(z[s] + t * move[s], 1.0 if s < n_positive else -1.0, squared)[0]
+            moved[s] = z[s] + t * move[s]
+        values_at(moved, n_positive, squared, values)
+        for s in range(z.size):
+            after += values[s]
         new = 0.0
         for p in range(n):
             new += l1 * abs(w[p] + t * d[p]) + 0.5 * l2 * (w[p] + t * d[p]) ** 2
         if after + new <= before + penalty + SIGMA * t * slope + 1e-12 * abs(before + penalty):
             for p in range(n):
                 w[p] = 0.0 if t == 1.0 and w[p] + d[p] == 0.0 else w[p] + t * d[p]
-            for s in range(z.size):
-                z[s] += t * move[s]
+            z[:] = moved
             return b + t * d[n], after
         t *= SHRINK
     return b, before
