@@ -9,8 +9,8 @@ tens of times as slowly.
 
 Arguments are reduced as in Cody & Waite (1980), by constants in two or three parts; what is left
 goes into the Taylor series, and the sum of its largest two numbers is kept with its rounding error
-(Dekker 1971). Errors in units in the last place are below 0.9; of `erf` 1.1, of `log2` and
-`sigmoid` 2, of `erfc` 3, of `power` 1 + |y log x|. `elementwise` does the same with arrays.
+(Dekker 1971). Errors in units in the last place are below 0.9; of `sigmoid` 2, of `power`
+1 + |y log x|. `elementwise` does the same with arrays.
 """
 
 import math
@@ -20,7 +20,7 @@ import numpy as np
 from hpcml.kernels import njit
 
 LOG2_HIGH, LOG2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # so few bits that whole multiples are exact
-LOG2, PER_LOG2 = 0.6931471805599453, 1.4426950408889634
+LOG2, PER_LOG2, _PER_LOG2_LOW = 0.6931471805599453, 1.4426950408889634, 2.0355273740931033e-17
 _MAGIC = 1.5 * 2.0**52  # a sum with it is rounded to a whole number, in its lowest bits
 _MAGIC_BITS = np.int64(0x4338000000000000)
 _ROOT_HALF_BITS = np.int64(0x3FE6A09E667F3BCD)
@@ -30,8 +30,8 @@ _QUARTER_TURN = 1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-2
 _S = tuple((-1) ** n / math.factorial(2 * n + 1) for n in range(9))
 _C = tuple((-1) ** n / math.factorial(2 * n) for n in range(9))
 _F = tuple((-1) ** n * 1.1283791670955126 / (math.factorial(n) * (2 * n + 1)) for n in range(20))  # of erf: 2/√π · …
-_F0 = 0.1283791670955126  # 2/√π − 1
-_TAIL_FROM, _TAIL_END = 1.0, 28.0
+_F0, _F0_LOW, _F1_LOW = 0.1283791670955126, -1.2420116002463032765e-17, 1.3391897206030648759e-17  # 2/√π − 1; what it and _F[1] lack
+_TAIL_FROM, _TAIL_END = 0.8125, 28.0
 # x exp(x²) erfc(x) as a polynomial of (x − 3)/(x + 3), through its values at Chebyshev's 22 places of 0.75 ≤ x ≤ 28
 _T = (
     *(0.5370034535441699, 0.09530622695922802, -0.14658304803289116, 0.13988054760177007, -0.09546975030661636),
@@ -72,6 +72,31 @@ def _scaled(x, k):
     """2^k x, rounded once: k beyond the exponents there are is done in two halves."""
     half = k >> 1
     return x * _power_of_two(half) * _power_of_two(k - half)
+
+
+@njit(forceinline=True)
+def _sum(x, y):
+    """x + y, and what it lacks (Knuth)."""
+    near = x + y
+    part = near - x
+    return near, (x - (near - part)) + (y - part)
+
+
+@njit(forceinline=True)
+def _halves(x):
+    """x = top + bottom, with 26 bits each, whose products are not rounded (Veltkamp)."""
+    top = x * 134217729.0
+    top = top - (top - x)
+    return top, x - top
+
+
+@njit(forceinline=True)
+def _product(x, y):
+    """x y, and what it lacks (Dekker)."""
+    near = x * y
+    x_top, x_bottom = _halves(x)
+    y_top, y_bottom = _halves(y)
+    return near, ((x_top * y_top - near) + (x_top * y_bottom + x_bottom * y_top)) + x_bottom * y_bottom
 
 
 @njit(forceinline=True)
@@ -137,8 +162,8 @@ def _as_float(k):
 
 
 @njit(forceinline=True)
-def _beyond(f):
-    """log(1 + f) − f, √½ − 1 ≤ f ≤ √2 − 1.
+def _beyond(f, half):
+    """log(1 + f) − f + half, √½ − 1 ≤ f ≤ √2 − 1, half = f²/2.
 
     log(1 + f) = 2 artanh(s) of s = f/(2 + f), and 2s = f − f s = f − f²/2 + s f²/2.
     """
@@ -147,17 +172,16 @@ def _beyond(f):
     z2 = z * z
     first, second = _four(z, z2, _L[1], _L[2], _L[3], _L[4]), _four(z, z2, _L[5], _L[6], _L[7], _L[8])
     odd = z * ((first + second * (z2 * z2)) + (_L[9] + _L[10] * z) * ((z2 * z2) * (z2 * z2)))
-    half = 0.5 * f * f
-    return s * (half + odd) - half
+    return s * (half + odd)
 
 
 @njit(forceinline=True)
 def _logarithm(k, f, more):
     """k log 2 + log(1 + f) + more; `more` is far smaller than either."""
     k = _as_float(k)
-    high = k * LOG2_HIGH
+    high, half = k * LOG2_HIGH, 0.5 * f * f
     near = high + f
-    return near + (((high - near) + f) + (k * LOG2_LOW + (more + _beyond(f))))
+    return near + (((high - near) + f) + (k * LOG2_LOW + (more + (_beyond(f, half) - half))))
 
 
 @njit(forceinline=True)
@@ -190,7 +214,13 @@ def log2(x):
     """log₂(x), exact of powers of two: −∞ of 0, nan of less."""
     tiny = x < 2.0**-1022
     k, m = _split(x * 2.0**54 if tiny else x)
-    return _at_the_ends(x, _as_float(k - 54 if tiny else k) + _logarithm(np.int64(0), m - 1.0, 0.0) * (PER_LOG2))
+    f = m - 1.0
+    half, lack_half = _product(0.5 * f, f)
+    main, lack = _sum(f, -half)
+    rest = _beyond(f, half) + (lack - lack_half)  # log m = main + rest
+    high, low = _product(main, PER_LOG2)
+    near, lack = _sum(_as_float(k - 54 if tiny else k), high)
+    return _at_the_ends(x, near + (lack + (low + main * _PER_LOG2_LOW + rest * PER_LOG2)))
 
 
 @njit(forceinline=True)
@@ -213,34 +243,51 @@ def softplus(x):
 
 
 @njit(forceinline=True)
-def _odd_series(x):
-    """erf(x)/x − 1, |x| < 1."""
-    z = x * x
+def _odd_part(x):
+    """erf(x) − x, |x| < 1, and what it lacks."""
+    z, lack_z = _product(x, x)
     z2 = z * z
     z4 = z2 * z2
-    low = _four(z, z2, _F0, _F[1], _F[2], _F[3]) + _four(z, z2, _F[4], _F[5], _F[6], _F[7]) * z4
-    high = _four(z, z2, _F[8], _F[9], _F[10], _F[11]) + _four(z, z2, _F[12], _F[13], _F[14], _F[15]) * z4
-    return low + (high + _four(z, z2, _F[16], _F[17], _F[18], _F[19]) * (z4 * z4)) * (z4 * z4)
+    z8 = z4 * z4
+    low = _four(z, z2, _F[2], _F[3], _F[4], _F[5]) + _four(z, z2, _F[6], _F[7], _F[8], _F[9]) * z4
+    high = _four(z, z2, _F[10], _F[11], _F[12], _F[13]) + _four(z, z2, _F[14], _F[15], _F[16], _F[17]) * z4
+    rest = low + (high + (_F[18] + _F[19] * z) * z8) * z8
+    linear, lack_linear = _product(_F[1], z)
+    near, lack = _sum(_F0, linear)
+    near, lack_near = _sum(near, rest * z2)
+    lack += lack_near + lack_linear + (_F0_LOW + _F1_LOW * z + lack_z * (_F[1] + 2.0 * rest * z))
+    part, lack_part = _product(x, near)
+    return part, lack_part + x * lack
 
 
 @njit(forceinline=True)
 def _tail(x):
-    """erfc(x), x ≥ 1: exp(−x²) by a polynomial, divided by x."""
+    """erfc(x), x ≥ 0.8125: exp(−x²) by a polynomial, divided by x; all with what they lack."""
     x = _TAIL_END if x > _TAIL_END else x
-    t = (x - 3.0) / (x + 3.0)
+    (over, lack_over), (under, lack_under) = _sum(x, -3.0), _sum(x, 3.0)
+    t = over / under
+    back, lack = _product(t, under)
+    lack_t = (((over - back) - lack) + (lack_over - t * lack_under)) / under
     t2 = t * t
     t4 = t2 * t2
     t8 = t4 * t4
-    a = (_T_LOW + _T[1] * t) + (_T[2] + _T[3] * t) * t2 + _four(t, t2, _T[4], _T[5], _T[6], _T[7]) * t4
-    b = _four(t, t2, _T[8], _T[9], _T[10], _T[11]) + _four(t, t2, _T[12], _T[13], _T[14], _T[15]) * t4
-    c = _four(t, t2, _T[16], _T[17], _T[18], _T[19]) + (_T[20] + _T[21] * t) * t4
-    share = (_T[0] + (a + (b + c * t8) * t8)) / x
-    top = x * 134217729.0  # x = top + bottom, with 26 bits each: squares without rounding (Veltkamp)
-    top = top - (top - x)
-    bottom = x - top
-    square = x * x
-    lost = ((top * top - square) + 2.0 * top * bottom) + bottom * bottom
-    return _exp(-square, -lost, share)
+    low = _four(t, t2, _T[3], _T[4], _T[5], _T[6]) + _four(t, t2, _T[7], _T[8], _T[9], _T[10]) * t4
+    high = _four(t, t2, _T[11], _T[12], _T[13], _T[14]) + _four(t, t2, _T[15], _T[16], _T[17], _T[18]) * t4
+    near, lack = low + (high + ((_T[19] + _T[20] * t) + _T[21] * t2) * t8) * t8, 0.0
+    for n in range(2, -1, -1):  # a sum's largest numbers, with what they lack
+        part, lack_part = _product(t, near)
+        near, lack_near = _sum(_T[n], part)
+        lack = lack_near + (lack_part + t * lack)
+    low = _T_LOW + (lack + lack_t * _four(t, t2, _T[1], 2.0 * _T[2], 3.0 * _T[3], 4.0 * _T[4]))
+    share = near / x
+    back, lack = _product(share, x)
+    low = (((near - back) - lack) + low) / x
+    square, more = _product(x, x)
+    k, left, right = _reduced(-square, -more)
+    e = 1.0 + left
+    rest = ((1.0 - e) + left) + _beyond_linear(left, right)
+    product, lack = _product(e, share)
+    return _scaled(product + (lack + (rest * share + e * low)), k)
 
 
 @njit
@@ -248,7 +295,9 @@ def erf(x):
     """The error function."""
     near = x if abs(x) < _TAIL_FROM else 0.0
     if near == x:
-        return x + x * _odd_series(x)
+        part, lack_part = _odd_part(x)
+        near, lack = _sum(x, part)
+        return near + (lack + lack_part) if x != 0.0 else x
     if x != x:
         return x
     tail = 1.0 - _tail(abs(x))
@@ -259,8 +308,10 @@ def erf(x):
 def erfc(x):
     """1 − erf(x)."""
     if abs(x) < _TAIL_FROM:
-        near = 1.0 - x
-        return near + (((1.0 - near) - x) - x * _odd_series(x))
+        part, lack_part = _odd_part(x)
+        near, lack_near = _sum(1.0, -x)
+        near, lack = _sum(near, -part)
+        return near + (lack + lack_near - lack_part)
     if x != x:
         return x
     tail = _tail(abs(x))

@@ -84,69 +84,69 @@ def _power(x, y, out):
         out[i] = elementary.power(x[i], y[i])
 
 
-def _over(kernel: Callable[..., None], *given: ArrayLike) -> np.ndarray:
-    """What a kernel makes of arrays, each number on its own."""
-    arrays = [np.asarray(x, dtype=np.float64, order="C") for x in np.broadcast_arrays(*given)]
-    out = np.empty(arrays[0].shape)
-    kernel(*(x.reshape(-1) for x in arrays), out.reshape(-1))
+def over(kernel: Callable[..., None], *given: ArrayLike) -> np.ndarray:
+    """What a kernel makes of the numbers of arrays (float64, broadcast), each place on its own."""
+    arrays = [np.asarray(x, dtype=np.float64, order="C") for x in given]
+    out = np.empty(np.broadcast_shapes(*(x.shape for x in arrays)))
+    kernel(*((x if x.shape == out.shape else np.array(np.broadcast_to(x, out.shape))).reshape(-1) for x in arrays), out.reshape(-1))
     return out
 
 
 def exp(x: ArrayLike) -> np.ndarray:
     """exp(x)."""
-    return _over(_exp, x)
+    return over(_exp, x)
 
 
 def expm1(x: ArrayLike) -> np.ndarray:
     """exp(x) − 1."""
-    return _over(_expm1, x)
+    return over(_expm1, x)
 
 
 def log(x: ArrayLike) -> np.ndarray:
     """log(x): −∞ of 0, nan of less."""
-    return _over(_log, x)
+    return over(_log, x)
 
 
 def log1p(x: ArrayLike) -> np.ndarray:
     """log(1 + x): −∞ of −1, nan of less."""
-    return _over(_log1p, x)
+    return over(_log1p, x)
 
 
 def log2(x: ArrayLike) -> np.ndarray:
     """log₂(x), exact of powers of two."""
-    return _over(_log2, x)
+    return over(_log2, x)
 
 
 def erf(x: ArrayLike) -> np.ndarray:
     """The error function."""
-    return _over(_erf, x)
+    return over(_erf, x)
 
 
 def erfc(x: ArrayLike) -> np.ndarray:
     """1 − erf(x)."""
-    return _over(_erfc, x)
+    return over(_erfc, x)
 
 
 def sigmoid(x: ArrayLike) -> np.ndarray:
     """1 / (1 + exp(−x))."""
-    return _over(_sigmoid, x)
+    return over(_sigmoid, x)
 
 
 def softplus(x: ArrayLike) -> np.ndarray:
     """log(1 + exp(x))."""
-    return _over(_softplus, x)
+    return over(_softplus, x)
 
 
 def sin(x: ArrayLike) -> np.ndarray:
     """sin(x) for |x| < 2^20."""
-    return _over(_sin, x)
+    return over(_sin, x)
 
 
 def cos(x: ArrayLike) -> np.ndarray:
     """cos(x) for |x| < 2^20."""
-    return _over(_cos, x)
+    return over(_cos, x)
 
 
 def power(x: ArrayLike, y: ArrayLike) -> np.ndarray:
     """x^y, for x ≥ 0."""
-    return _over(_power, x, y)
+    return over(_power, x, y)
