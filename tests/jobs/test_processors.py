@@ -71,16 +71,31 @@ def test_the_switches_bite(processor, features, libraries):
     assert differing == libraries
 
 
+# The process dies as soon as a checkpoint has been written.
+DIES = """
+import os, signal
+from hpcml.run import checkpoint
+save = checkpoint.Checkpoints.save
+def dies(*args, **named):
+    save(*args, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+checkpoint.Checkpoints.save = dies
+from hpcml.__main__ import main
+main()
+"""
+
+
 @pytest.mark.parametrize("method", [("dual", "--loss", "logistic"), ("elastic-net",)])
 def test_a_run_that_moves_to_another_processor(mpirun, tmp_path, method):
-    """Stopped on one, resumed on the other, and so on: the bits of a run that stays."""
+    """Killed on one, resumed on the other and stopped, and resumed on the first: the bits of a run that stays."""
     data = make.dataset(tmp_path / "data.h5", *make.random_data(8, 120, 40, 3, density=0.3))
-    command = ("train", *method, data)
+    command = ("train", *method, data, "--checkpoint-every", "0.001")
     done(mpirun(1, *command, "-o", tmp_path / "stays"))
-    stopped = mpirun(1, *command, "-o", tmp_path / "moves", "--time-limit", "1e-9")
-    assert stopped.returncode == 75 and "another type of processor" not in stopped.stderr
+    killed = mpirun(0, *command, "-o", tmp_path / "moves", program=("-c", DIES))
+    assert killed.returncode == -9, killed.stderr
     moves = mpirun(1, *command, "-o", tmp_path / "moves", "--time-limit", "1e-9", "--resume", env=variables("nehalem"), timeout=280)
     assert moves.returncode in (0, 75), moves.stderr
+    assert "resuming from state-" in moves.stderr
     assert moves.stderr.count("this run was on another type of processor") == 1 and "(compiled for nehalem)" in moves.stderr
     if moves.returncode:
         done(mpirun(1, *command, "-o", tmp_path / "moves", "--resume"))
