@@ -9,7 +9,7 @@ tens of times as slowly.
 
 Arguments are reduced as in Cody & Waite (1980), by constants in two or three parts; what is left
 goes into the Taylor series, and the sum of its largest two numbers is kept with its rounding error
-(Dekker 1971). Errors in units in the last place are below 0.9; of `sigmoid` 2, of `power`
+(Dekker 1971). Errors in units in the last place are below 1; of `sigmoid` 2, of `power`
 1 + |y log x|. `elementwise` does the same with arrays.
 """
 
