@@ -30,7 +30,8 @@ _QUARTER_TURN = 1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-2
 _S = tuple((-1) ** n / math.factorial(2 * n + 1) for n in range(9))
 _C = tuple((-1) ** n / math.factorial(2 * n) for n in range(9))
 _F = tuple((-1) ** n * 1.1283791670955126 / (math.factorial(n) * (2 * n + 1)) for n in range(20))  # of erf: 2/√π · …
-_F0, _F0_LOW, _F1_LOW = 0.1283791670955126, -1.2420116002463032765e-17, 1.3391897206030648759e-17  # 2/√π − 1; what it and _F[1] lack
+_F0, _F0_LOW = 0.1283791670955126, -1.2420116002463032765e-17  # 2/√π − 1, and what it lacks
+_F1_LOW = 1.3391897206030648759e-17  # what _F[1] lacks
 _TAIL_FROM, _TAIL_END = 0.8125, 28.0
 # x exp(x²) erfc(x) as a polynomial of (x − 3)/(x + 3), through its values at Chebyshev's 22 places of 0.75 ≤ x ≤ 28
 _T = (
