@@ -121,7 +121,7 @@ def weigh_values(indptr, rows, data, labels, weights, zero_weights, starts, valu
             masses[zero] += zero_weights[j]
 
 
-@njit
+@njit(forceinline=True)
 def cell_mass(distance, precision, bandwidth):
     """Φ((u + δ/2)/h) − Φ((u − δ/2)/h), of the tails on one side: far away nothing cancels."""
     u = abs(distance)
@@ -142,16 +142,23 @@ def _width(density, j):
 
 
 @njit
+def _cell_masses(values, v, rounded, precision, bandwidth, out):
+    """out[i] = the mass of v's cell under a Gaussian at values[i], or at that `rounded`."""
+    for i in range(values.size):
+        value = np.rint(values[i] / precision) * precision if rounded else values[i]
+        out[i] = cell_mass(v - value, precision, bandwidth)
+
+
+@njit
 def _sum_values(density, j, c, v):
     """P(v | c) of a feature with few values."""
-    total, precision = 0.0, density.precisions[j]
+    begin, end = density.starts[j], density.starts[j + 1]
+    total, masses = 0.0, np.empty(end - begin)
     v = _judged(density, j, v)
-    for i in range(density.starts[j], density.starts[j + 1]):
+    _cell_masses(density.values[begin:end], v, density.floor > 0, density.precisions[j], density.bandwidths[j, c], masses)
+    for i in range(begin, end):
         if density.masses[i, c] > 0:
-            value = density.values[i]
-            if density.floor > 0:
-                value = np.rint(value / precision) * precision
-            total += density.masses[i, c] * cell_mass(v - value, precision, density.bandwidths[j, c])
+            total += density.masses[i, c] * masses[i - begin]
     return total
 
 

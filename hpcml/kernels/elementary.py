@@ -262,27 +262,36 @@ def _odd_part(x):
 
 
 @njit(forceinline=True)
+def _next(a, t, rest, lack):
+    """a + t (rest + lack), and what it lacks: the last steps of a polynomial."""
+    part, lack_part = _product(t, rest)
+    near, lack_near = _sum(a, part)
+    return near, lack_near + (lack_part + t * lack)
+
+
+@njit(forceinline=True)
 def _tail(x):
     """erfc(x), x ≥ 0.8125: exp(−x²) by a polynomial, divided by x; all with what they lack."""
     x = _TAIL_END if x > _TAIL_END else x
     (over, lack_over), (under, lack_under) = _sum(x, -3.0), _sum(x, 3.0)
-    t = over / under
+    inverse = 1.0 / under
+    t = over * inverse
     back, lack = _product(t, under)
-    lack_t = (((over - back) - lack) + (lack_over - t * lack_under)) / under
+    lack_t = (((over - back) - lack) + (lack_over - t * lack_under)) * inverse
     t2 = t * t
     t4 = t2 * t2
     t8 = t4 * t4
     low = _four(t, t2, _T[3], _T[4], _T[5], _T[6]) + _four(t, t2, _T[7], _T[8], _T[9], _T[10]) * t4
     high = _four(t, t2, _T[11], _T[12], _T[13], _T[14]) + _four(t, t2, _T[15], _T[16], _T[17], _T[18]) * t4
-    near, lack = low + (high + ((_T[19] + _T[20] * t) + _T[21] * t2) * t8) * t8, 0.0
-    for n in range(2, -1, -1):  # a sum's largest numbers, with what they lack
-        part, lack_part = _product(t, near)
-        near, lack_near = _sum(_T[n], part)
-        lack = lack_near + (lack_part + t * lack)
+    near = low + (high + ((_T[19] + _T[20] * t) + _T[21] * t2) * t8) * t8
+    near, lack = _next(_T[2], t, near, 0.0)
+    near, lack = _next(_T[1], t, near, lack)
+    near, lack = _next(_T[0], t, near, lack)
     low = _T_LOW + (lack + lack_t * _four(t, t2, _T[1], 2.0 * _T[2], 3.0 * _T[3], 4.0 * _T[4]))
-    share = near / x
+    inverse = 1.0 / x
+    share = near * inverse
     back, lack = _product(share, x)
-    low = (((near - back) - lack) + low) / x
+    low = (((near - back) - lack) + low) * inverse
     square, more = _product(x, x)
     k, left, right = _reduced(-square, -more)
     e = 1.0 + left
@@ -291,32 +300,29 @@ def _tail(x):
     return _scaled(product + (lack + (rest * share + e * low)), k)
 
 
-@njit
+@njit(forceinline=True)
 def erf(x):
     """The error function."""
-    near = x if abs(x) < _TAIL_FROM else 0.0
-    if near == x:
-        part, lack_part = _odd_part(x)
-        near, lack = _sum(x, part)
-        return near + (lack + lack_part) if x != 0.0 else x
-    if x != x:
-        return x
-    tail = 1.0 - _tail(abs(x))
-    return tail if x > 0.0 else -tail
+    size = abs(x)
+    small = size < _TAIL_FROM
+    part, lack_part = _odd_part(x if small else 0.0)
+    near, lack = _sum(x, part)
+    tail = 1.0 - _tail(_TAIL_FROM if small else size)
+    value = near + (lack + lack_part) if small else tail if x > 0.0 else -tail
+    return x if x != x or x == 0.0 else value
 
 
-@njit
+@njit(forceinline=True)
 def erfc(x):
     """1 − erf(x)."""
-    if abs(x) < _TAIL_FROM:
-        part, lack_part = _odd_part(x)
-        near, lack_near = _sum(1.0, -x)
-        near, lack = _sum(near, -part)
-        return near + (lack + lack_near - lack_part)
-    if x != x:
-        return x
-    tail = _tail(abs(x))
-    return tail if x > 0.0 else 2.0 - tail
+    size = abs(x)
+    small = size < _TAIL_FROM
+    part, lack_part = _odd_part(x if small else 0.0)
+    near, lack_near = _sum(1.0, -x)
+    near, lack = _sum(near, -part)
+    tail = _tail(_TAIL_FROM if small else size)
+    value = near + (lack + lack_near - lack_part) if small else tail if x > 0.0 else 2.0 - tail
+    return x if x != x else value
 
 
 @njit(forceinline=True)

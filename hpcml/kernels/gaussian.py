@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.elementary import erf, erfc, log
+from hpcml.kernels.elementary import erfc, log
 
 _ROOT_HALF = math.sqrt(0.5)
 
@@ -62,17 +62,13 @@ def mean_and_spread(indptr, rows, data, labels, weights, totals, precisions, mea
             deviations[j, c] = math.sqrt(squares / (totals[c] if totals[c] > 0 else 1.0))
 
 
-@njit
+@njit(forceinline=True)
 def below(x):
-    """Φ(x), of the tail on the side of x where that is small (as Cephes has it)."""
-    scaled = x * _ROOT_HALF
-    if abs(scaled) < _ROOT_HALF:
-        return 0.5 + 0.5 * erf(scaled)
-    tail = 0.5 * erfc(abs(scaled))
-    return 1.0 - tail if scaled > 0 else tail
+    """Φ(x)."""
+    return 0.5 * erfc(-x * _ROOT_HALF)
 
 
-@njit
+@njit(forceinline=True)
 def _mass(gaussians, j, c, rounded):
     """P(v | c) = max(Φ((v − μ + δ/2)/σ) − Φ((v − μ − δ/2)/σ), floor) of a rounded value v."""
     away, half = rounded - gaussians.means[j, c], gaussians.precisions[j] / 2
@@ -89,10 +85,10 @@ def log_zeros(gaussians, out):
 
 
 @njit
-def _table(gaussians, j, c, first, table):
-    """table[i] = log P of the value (first + i) δ."""
-    for i in range(table.size):
-        table[i] = log(_mass(gaussians, j, c, (first + i) * gaussians.precisions[j]))
+def _logs(gaussians, j, c, values, out):
+    """out[i] = log P(values[i] | c)."""
+    for i in range(values.size):
+        out[i] = log(_mass(gaussians, j, c, values[i]))
 
 
 @njit
@@ -103,24 +99,20 @@ def add_dense(gaussians, X, out):
     of these is done once.
     """
     n = X.shape[0]
-    steps = np.empty(n)
+    steps, logs = np.empty(n), np.empty(n)
     for j in range(X.shape[1]):
         precision = gaussians.precisions[j]
+        unit = precision if precision > 0 else 1.0
         first, last = np.inf, -np.inf
         for i in range(n):
-            steps[i] = np.rint(np.float64(X[i, j]) / precision) if precision > 0 else np.float64(X[i, j])
+            steps[i] = np.rint(np.float64(X[i, j]) / unit) if precision > 0 else np.float64(X[i, j])
             first, last = min(first, steps[i]), max(last, steps[i])
-        tabulated = precision > 0 and 2.0 * (last - first + 1.0) <= n
+        tabulated = precision > 0 and n > 0 and 2.0 * (last - first + 1.0) <= n
+        values = (first + np.arange(last - first + 1.0)) * unit if tabulated else steps * unit
         for c in range(out.shape[1]):
-            if tabulated:
-                table = np.empty(np.intp(last - first) + 1)
-                _table(gaussians, j, c, first, table)
-                for i in range(n):
-                    out[i, c] += table[np.intp(steps[i] - first)]
-            else:
-                for i in range(n):
-                    value = steps[i] * precision if precision > 0 else steps[i]
-                    out[i, c] += log(_mass(gaussians, j, c, value))
+            _logs(gaussians, j, c, values, logs)
+            for i in range(n):
+                out[i, c] += logs[np.intp(steps[i] - first) if tabulated else i]
 
 
 @njit
