@@ -51,9 +51,7 @@ def _no_more_iterations(numbers: Numbers) -> bool:
 
 
 TABLE_3 = (
-    Claim(
-        f"PROBE's mean MAP and break-even are not inferior to Pegasos' and SVMperf's (at most {NOT_INFERIOR} less)", _not_inferior
-    ),
+    Claim(f"PROBE's mean MAP and BE are at most {NOT_INFERIOR} below those of Pegasos and SVMperf", _not_inferior),
     Claim("PROBE takes no more iterations than Pegasos on average", _no_more_iterations),
 )
 
@@ -61,7 +59,7 @@ PAPER = Paper(
     name="probe",
     title="PROBE",
     source="Smith, Kim & Wilbur 2012",
-    claims="Sub-gradient steps towards a probable minimum train SVMs as good as those of Pegasos and SVMperf, with about as many passes.",
+    claims="Sub-gradient steps towards a probable minimum train as good SVMs as Pegasos and SVMperf, in about as many passes.",
     exhibits=(
         Exhibit(
             "table-3",

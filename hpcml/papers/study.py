@@ -39,7 +39,7 @@ class Study:
     """
 
     def __init__(
-        self, session: Session, exhibit: Exhibit, folder: Path, command: Command, quick: bool, given: Sequence[Path]
+        self, session: Session, exhibit: Exhibit, folder: Path, command: Command, *, quick: bool, given: Sequence[Path], anew: bool
     ) -> None:
         self.session, self.exhibit, self.folder, self.quick, self.given = session, exhibit, folder, quick, given
         self._command, self._anew = command, anew
