@@ -71,12 +71,7 @@ def _table_of_tables(paper: Paper, found: Mapping[tuple[str, str], Outcome]) -> 
 
 def _section(exhibit: Exhibit, outcome: Outcome) -> str:
     rows = shown(outcome.numbers, outcome.published)
-    lines = [
-        f"### {outcome.paper} {outcome.exhibit} {{#{outcome.paper}-{outcome.exhibit}}}",
-        "",
-        f"{exhibit.title}: `{outcome.command}`",
-        "",
-    ]
+    lines = [f"### {outcome.paper} {outcome.exhibit}", "", f"{exhibit.title}: `{outcome.command}`", ""]
     lines += [_line(rows[0]), _line(["---"] * len(rows[0])), *(_line(row) for row in rows[1:]), ""]
     words = {None: "not judged", True: "holds", False: "does not hold"}
     lines += [f"- {words[holds]}: {says}" for says, holds in outcome.claims.items()]
