@@ -12,7 +12,7 @@ from hpcml.files.atomic import write_json
 from hpcml.kernels.processor import computed_by
 from hpcml.papers.outcome import Outcome, judged, text, write
 from hpcml.papers.registry import exhibit_named, published
-from hpcml.papers.study import STEPS, Command, Study
+from hpcml.papers.study import STEPS, Command, PaperStudy
 from hpcml.run.session import Session, Target
 
 MARK = "paper.json"  # in a study's folder: what it is a study of
@@ -38,7 +38,7 @@ def make(session: Session, names: tuple[str, str], target: Target, given: Sequen
     with mpi.agreed(session.comm, f"opening {folder}"):
         if session.comm.rank == 0:
             _open(target, mark)
-    study = Study(session, exhibit, folder, command, quick=quick, given=given, anew=target.force)
+    study = PaperStudy(session, exhibit, folder, command, quick=quick, given=given, anew=target.force)
     finding = exhibit.make(study)
     words = ("hpcml", "paper", *names, *(path.name for path in given), *["--quick"] * quick)
     outcome = Outcome(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 TEST_SHARE = "0.3"  # of corpora without test rows of their own
 
 
-class Corpus(NamedTuple):
+class CorpusFile(NamedTuple):
     """A file, what converts it, and the file of its test rows; has_splits: it says what is what."""
 
     source: str
@@ -22,23 +22,23 @@ class Corpus(NamedTuple):
 
 
 CORPORA = {
-    "reuters21578": Corpus("jsonl", "reuters21578.jsonl.xz", has_splits=True, name="Reuters"),
-    "20newsgroups": Corpus("jsonl", "20newsgroups.jsonl.xz", has_splits=True, name="Newsgroups"),
-    "movie_reviews": Corpus("jsonl", "movie_reviews.jsonl.xz", name="MovieReviews"),
-    "spamassassin": Corpus("jsonl", "spamassassin.jsonl.xz", name="Spam"),
-    "imdb": Corpus("jsonl", "imdb.jsonl.xz", has_splits=True, name="IMDB"),
-    "mesh": Corpus("jsonl", "mesh.jsonl.xz", name="MeSH"),
-    "bibtex": Corpus("svmlight", "bibtex.svm.xz", name="Bibtex"),
-    "imdb_f": Corpus("svmlight", "imdb_f.svm.xz", name="IMDB-F"),
-    "a9a": Corpus("svmlight", "a9a.svm.xz", "a9a.t.svm.xz", name="Adult"),
-    "w8a": Corpus("svmlight", "w8a.svm.xz", name="W8A"),
-    "ijcnn1": Corpus("svmlight", "ijcnn1.svm.xz", name="ICJNN1"),
-    "covtype": Corpus("svmlight", "covtype.svm.xz", name="Cover"),
-    "kdd99": Corpus("svmlight", "kdd99_10pct_train.svm.xz", "kdd99_test.svm.xz", name="KDD99"),
-    "chess": Corpus("svmlight", "chess.svm.xz", name="Chess"),
-    "vote": Corpus("svmlight", "vote.svm.xz", name="Congressional"),
-    "breast_w": Corpus("svmlight", "breast_w.svm.xz", name="WiscBreast"),
-    "nursery": Corpus("svmlight", "nursery.svm.xz", name="Nursery"),
+    "reuters21578": CorpusFile("jsonl", "reuters21578.jsonl.xz", has_splits=True, name="Reuters"),
+    "20newsgroups": CorpusFile("jsonl", "20newsgroups.jsonl.xz", has_splits=True, name="Newsgroups"),
+    "movie_reviews": CorpusFile("jsonl", "movie_reviews.jsonl.xz", name="MovieReviews"),
+    "spamassassin": CorpusFile("jsonl", "spamassassin.jsonl.xz", name="Spam"),
+    "imdb": CorpusFile("jsonl", "imdb.jsonl.xz", has_splits=True, name="IMDB"),
+    "mesh": CorpusFile("jsonl", "mesh.jsonl.xz", name="MeSH"),
+    "bibtex": CorpusFile("svmlight", "bibtex.svm.xz", name="Bibtex"),
+    "imdb_f": CorpusFile("svmlight", "imdb_f.svm.xz", name="IMDB-F"),
+    "a9a": CorpusFile("svmlight", "a9a.svm.xz", "a9a.t.svm.xz", name="Adult"),
+    "w8a": CorpusFile("svmlight", "w8a.svm.xz", name="W8A"),
+    "ijcnn1": CorpusFile("svmlight", "ijcnn1.svm.xz", name="ICJNN1"),
+    "covtype": CorpusFile("svmlight", "covtype.svm.xz", name="Cover"),
+    "kdd99": CorpusFile("svmlight", "kdd99_10pct_train.svm.xz", "kdd99_test.svm.xz", name="KDD99"),
+    "chess": CorpusFile("svmlight", "chess.svm.xz", name="Chess"),
+    "vote": CorpusFile("svmlight", "vote.svm.xz", name="Congressional"),
+    "breast_w": CorpusFile("svmlight", "breast_w.svm.xz", name="WiscBreast"),
+    "nursery": CorpusFile("svmlight", "nursery.svm.xz", name="Nursery"),
 }
 # Where a corpus is not there, and of the quick form: arguments of `convert`.
 MADE = {

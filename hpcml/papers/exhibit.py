@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from hpcml.papers.study import Study
+    from hpcml.papers.study import PaperStudy
 
 Numbers = Mapping[str, Mapping[str, float]]  # of a row of the table, by column
 
@@ -45,7 +45,7 @@ class Exhibit:
     kind: str = "text"
     corpora: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
-    make: Callable[[Study], Finding] | None = None
+    make: Callable[[PaperStudy], Finding] | None = None
     lacks: str = ""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hpcml.papers.exhibit import Claim, Exhibit, Finding, Numbers, Paper, mean
 
 if TYPE_CHECKING:
-    from hpcml.papers.study import Rows, Study
+    from hpcml.papers.study import PaperRows, PaperStudy
 
 COLUMNS = {"MAP": "average_precision", "BE": "break_even", "iterations": "iterations"}
 METHODS = {"probe": "PROBE", "pegasos": "Pegasos", "svmperf": "SVMperf"}
@@ -17,7 +17,7 @@ TEN_LARGEST = ("earn", "acq", "money-fx", "grain", "crude", "trade", "interest",
 LABELS: dict[str, Sequence[str]] = {"Reuters": TEN_LARGEST}  # of corpora of which the paper takes some
 
 
-def compared(study: Study, rows: Rows, methods: Sequence[str], *options: str) -> dict[str, dict[str, str]]:
+def compared(study: PaperStudy, rows: PaperRows, methods: Sequence[str], *options: str) -> dict[str, dict[str, str]]:
     """What `hpcml compare` finds for methods, by method, without an intercept as in the paper."""
     folder = study.folder / f"{rows.train.stem}-runs"
     labels = [word for label in LABELS.get(rows.name, ()) for word in ("--label", label)]
@@ -26,7 +26,7 @@ def compared(study: Study, rows: Rows, methods: Sequence[str], *options: str) ->
     return study.table(Path(folder, "compare.csv"), "method")
 
 
-def table_3(study: Study) -> Finding:
+def table_3(study: PaperStudy) -> Finding:
     """MAP, break-even and iterations of three methods on every corpus, and their means."""
     numbers: dict[str, dict[str, float]] = {}
     for rows in study.datasets():

@@ -23,7 +23,7 @@ STEPS = "steps.json"
 OUTPUTS = ("-o", "--output", "--json")
 
 
-class Rows(NamedTuple):
+class PaperRows(NamedTuple):
     """A dataset: the file with the training rows (split train), and that with the test rows."""
 
     name: str
@@ -31,7 +31,7 @@ class Rows(NamedTuple):
     test: Path
 
 
-class Study:
+class PaperStudy:
     """What makes an exhibit's numbers. All methods are collective over the session's ranks.
 
     folder: where all of it lies; quick: on small made rows, to see that it works; given: datasets
@@ -90,14 +90,14 @@ class Study:
                 write_json(self.folder / STEPS, self.steps)
         return seconds
 
-    def datasets(self, *options: str) -> Iterator[Rows]:
+    def datasets(self, *options: str) -> Iterator[PaperRows]:
         """The datasets, one by one: those given; else the exhibit's corpora; else made ones.
 
         options: more arguments of `convert` for corpora and made rows.
         """
         found = 0
         for path in self.given:
-            yield self._used(Rows(path.stem, path, path))
+            yield self._used(PaperRows(path.stem, path, path))
         for name in () if self.given or self.quick else self.exhibit.corpora:
             if self.root(partial(file_of, CORPORA[name].file)):
                 found += 1
@@ -105,28 +105,28 @@ class Study:
         if not self.given and not found:
             yield self._used(self.made(*options))
 
-    def _used(self, rows: Rows) -> Rows:
+    def _used(self, rows: PaperRows) -> PaperRows:
         self.used += [rows.name] * (rows.name not in self.used)
         return rows
 
-    def made(self, *options: str) -> Rows:
-        """Rows of the exhibit's kind that are made on this machine."""
+    def made(self, *options: str) -> PaperRows:
+        """PaperRows of the exhibit's kind that are made on this machine."""
         path = self.folder / "made.h5"
         self.run("convert", *(QUICK if self.quick else MADE)[self.exhibit.kind], "-o", path, *options)
-        return Rows(f"made {self.exhibit.kind}", path, path)
+        return PaperRows(f"made {self.exhibit.kind}", path, path)
 
-    def corpus(self, name: str, *options: str) -> Rows:
+    def corpus(self, name: str, *options: str) -> PaperRows:
         """A corpus of `corpora.CORPORA`, converted. It must be there (`corpora.file_of`)."""
         corpus, path = CORPORA[name], self.folder / f"{name}.h5"
         share = () if corpus.test or corpus.has_splits or "--test-share" in options else ("--test-share", TEST_SHARE)
         self.run("convert", corpus.source, file_of(corpus.file), "-o", path, *share, *options)
         if not corpus.test:
-            return Rows(corpus.name, path, path)
+            return PaperRows(corpus.name, path, path)
         test = self.folder / f"{name}.test.h5"
         self.run("convert", corpus.source, file_of(corpus.test), "-o", test, "--like", path)
-        return Rows(corpus.name, path, test)
+        return PaperRows(corpus.name, path, test)
 
-    def measures(self, run: Path, rows: Rows) -> Any:
+    def measures(self, run: Path, rows: PaperRows) -> Any:
         """What `hpcml evaluate` finds for a run on the test rows."""
         path = run.with_name(f"{run.name}.json")
         self.run("evaluate", run / "model.h5", rows.test, "--json", path)

@@ -13,7 +13,7 @@ from hpcml.log import Log
 from hpcml.papers import command, corpora, page, registry
 from hpcml.papers.exhibit import Claim, Exhibit, Finding, Paper
 from hpcml.papers.outcome import Outcome, judged, text, write
-from hpcml.papers.study import Study
+from hpcml.papers.study import PaperStudy
 from hpcml.run.session import Session, Target
 
 ALL = [(paper, exhibit) for paper in registry.PAPERS.values() for exhibit in paper.exhibits]
@@ -224,7 +224,7 @@ def test_corpora_given_rows_and_made_rows(toy, session, tmp_path, monkeypatch):
     exhibit = Exhibit("table-1", 1, "a toy", corpora=("20newsgroups", "a9a"), make=_toy)
 
     def names(**options):
-        study = Study(session, exhibit, tmp_path, Commands(), **{"quick": False, "given": (), "anew": False} | options)
+        study = PaperStudy(session, exhibit, tmp_path, Commands(), **{"quick": False, "given": (), "anew": False} | options)
         return [rows.name for rows in study.datasets()]
 
     monkeypatch.setenv("HPCML_DATA", str(tmp_path))
