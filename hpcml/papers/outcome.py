@@ -40,7 +40,7 @@ class Outcome:
 
 
 def judged(claims: tuple[Claim, ...], finding: Finding, quick: bool) -> dict[str, bool | None]:
-    """Whether each claim holds; None of the quick form, and where the data lack what it is about."""
+    """Whether each claim holds; None of the quick form, and where rows lack what it is about."""
     found: dict[str, bool | None] = {}
     for claim in claims:
         try:
