@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from inspect import BoundArguments
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from cyclopts import App
 
 from hpcml.cli import about, data, look, score, study
 from hpcml.cli.config_files import check_numbers, config_files, shortened
+from hpcml.cli.paper import paper
 from hpcml.cli.plan import check_method, plan_app
 from hpcml.cli.plot import plot_app
 from hpcml.cli.serve import serve
@@ -46,6 +48,7 @@ def build(tokens: Sequence[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, A
     app.command(serve)
     study.add_commands(app, tokens)
     app.command(plot_app)
+    app.command(paper)
     if tokens[:1] == ["convert"] and {"--help", "-h"} & {*tokens}:
         from hpcml.cli.source_help import SourceHelp
 
@@ -66,14 +69,23 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     if "session" in given:  # help and version need no MPI
         signals = StopSignals() if guard is None else guard.signals
         if guard is not None and getattr(command, "resumable", False):  # it looks at signals
-            guard.run = bound.arguments["output"]
+            guard.run = bound.arguments.get("output")
         if guard is not None:
             guard.waits = hasattr(command, "ends_itself")
         comm = connect()
         from hpcml.run.session import Session
 
         more["session"] = Session(comm, Log(comm.rank, quiet), signals)
+    if "commands" in given:
+        more["commands"] = partial(_run_in, more["session"])
     command(*bound.args, **bound.kwargs, **more)
+
+
+def _run_in(session: Any, tokens: Sequence[str]) -> None:
+    """Run a command line within another's session. Collective; raises what it raises."""
+    command, bound, given = parsed([*tokens])
+    check_numbers(bound.arguments)
+    command(*bound.args, **bound.kwargs, **({"session": session} if "session" in given else {}))
 
 
 def parsed(tokens: list[str]) -> tuple[Callable[..., Any], BoundArguments, dict[str, Any]]:

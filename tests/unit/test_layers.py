@@ -15,7 +15,18 @@ ORDER = [
     *({name} for name in ("mpi", "kernels", "options", "files", "data", "conversion", "model", "run", "evaluation", "prediction")),
     *(
         {name}
-        for name in ("near_duplicates", "estimators", "methods", "reduce", "crossval", "tuning", "planning", "bench", "plots")
+        for name in (
+            "near_duplicates",
+            "estimators",
+            "methods",
+            "reduce",
+            "crossval",
+            "tuning",
+            "planning",
+            "bench",
+            "plots",
+            "papers",
+        )
     ),
     *({name} for name in ("reporting", "serving", "cli")),
     {"__main__", "api", "api_dataset", "api_session", ""},  # "" is the package itself

@@ -1,0 +1,5 @@
+"""The exhibits of a paper."""
+
+from hpcml.papers.exhibit import Paper
+
+PAPER = Paper("bayes", "", "", "", ())

@@ -1,0 +1,58 @@
+"""The data of the papers' experiments, as `hpcml convert` takes them: from the folder that
+HPCML_DATA names, or made on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+TEST_SHARE = "0.3"  # of corpora without test rows of their own
+
+
+class CorpusFile(NamedTuple):
+    """A file, what converts it, and the file of its test rows; has_splits: it says what is what."""
+
+    source: str
+    file: str
+    test: str = ""
+    has_splits: bool = False
+    name: str = ""  # in the papers
+
+
+CORPORA = {
+    "reuters21578": CorpusFile("jsonl", "reuters21578.jsonl.xz", has_splits=True, name="Reuters"),
+    "20newsgroups": CorpusFile("jsonl", "20newsgroups.jsonl.xz", has_splits=True, name="Newsgroups"),
+    "movie_reviews": CorpusFile("jsonl", "movie_reviews.jsonl.xz", name="MovieReviews"),
+    "spamassassin": CorpusFile("jsonl", "spamassassin.jsonl.xz", name="Spam"),
+    "imdb": CorpusFile("jsonl", "imdb.jsonl.xz", has_splits=True, name="IMDB"),
+    "mesh": CorpusFile("jsonl", "mesh.jsonl.xz", name="MeSH"),
+    "bibtex": CorpusFile("svmlight", "bibtex.svm.xz", name="Bibtex"),
+    "imdb_f": CorpusFile("svmlight", "imdb_f.svm.xz", name="IMDB-F"),
+    "a9a": CorpusFile("svmlight", "a9a.svm.xz", "a9a.t.svm.xz", name="Adult"),
+    "w8a": CorpusFile("svmlight", "w8a.svm.xz", name="W8A"),
+    "ijcnn1": CorpusFile("svmlight", "ijcnn1.svm.xz", name="ICJNN1"),
+    "covtype": CorpusFile("svmlight", "covtype.svm.xz", name="Cover"),
+    "kdd99": CorpusFile("svmlight", "kdd99_10pct_train.svm.xz", "kdd99_test.svm.xz", name="KDD99"),
+    "chess": CorpusFile("svmlight", "chess.svm.xz", name="Chess"),
+    "vote": CorpusFile("svmlight", "vote.svm.xz", name="Congressional"),
+    "breast_w": CorpusFile("svmlight", "breast_w.svm.xz", name="WiscBreast"),
+    "nursery": CorpusFile("svmlight", "nursery.svm.xz", name="Nursery"),
+}
+# Where a corpus is not there, and of the quick form: arguments of `convert`.
+MADE = {
+    "text": ("docstrings",),
+    "numbers": ("synthetic", "checkerboard", "--rows", "20000", "--test-share", TEST_SHARE),
+}
+QUICK = {
+    "text": ("synthetic", "text", "--rows", "600", "--features", "800", "--labels", "8", "--test-share", TEST_SHARE),
+    "numbers": ("synthetic", "checkerboard", "--rows", "600", "--test-share", TEST_SHARE),
+}
+
+
+def file_of(name: str) -> Path | None:
+    """A file of the folder that HPCML_DATA names, if it is there."""
+    folder = os.environ.get("HPCML_DATA")
+    path = Path(folder or "", name)
+    return path if folder and path.is_file() else None

@@ -1,0 +1,70 @@
+"""What a table or a figure of a paper is, and what was found for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from hpcml.papers.study import PaperStudy
+
+Numbers = Mapping[str, Mapping[str, float]]  # of a row of the table, by column
+
+
+class Claim(NamedTuple):
+    """What the paper claims, as a sentence with its numbers, and whether numbers agree with it.
+
+    `holds` raises KeyError where the numbers lack what it is about.
+    """
+
+    says: str
+    holds: Callable[[Numbers], bool]
+
+
+class Finding(NamedTuple):
+    """The numbers of an exhibit, what is to be known about them, and the pictures made."""
+
+    numbers: Numbers
+    notes: tuple[str, ...] = ()
+    pictures: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A table or figure: `make` finds its numbers; without it `lacks` says why it cannot be made.
+
+    corpora: what it takes by default (`corpora.CORPORA`). kind: what is made where those are not
+    there, text or numbers; "" if it takes no data. lacks: also what differs from the paper.
+    """
+
+    name: str
+    page: int
+    title: str
+    kind: str = "text"
+    corpora: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    make: Callable[[PaperStudy], Finding] | None = None
+    lacks: str = ""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper: its short name, where it was printed, what it claims, and its exhibits.
+
+    learnt: what the experiments show that the paper does not say, at most ten sentences.
+    """
+
+    name: str
+    title: str
+    source: str
+    claims: str
+    exhibits: tuple[Exhibit, ...]
+    learnt: tuple[str, ...] = ()
+
+
+def mean(numbers: Numbers, column: str) -> float:
+    """The mean of a column over all rows."""
+    values = [row[column] for row in numbers.values()]
+    return sum(values) / len(values)

@@ -1,0 +1,85 @@
+"""A page of all that was found, made of the JSON files of studies: `hpcml paper --page`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.atomic import write_whole
+from hpcml.papers.exhibit import Exhibit, Paper
+from hpcml.papers.outcome import Outcome, shown
+from hpcml.papers.registry import PAPERS
+
+HEAD = """# The five papers
+
+*For whoever asks which claims of the papers hold, on what data, and by which command.*
+
+Every table and figure of the five papers has its line. Numbers are ours, in brackets the paper's.
+Whether a claim holds is judged by a rule that was written before the run; it is part of the
+sentence. The same command gives the same numbers on every machine, but for seconds.
+"""
+
+
+def outcomes(folder: Path) -> dict[tuple[str, str], Outcome]:
+    """What studies have found, by paper and exhibit. Local; raises ConfigError and DataError."""
+    paths = sorted(folder.glob("*-*.json")) if folder.is_dir() else []
+    if not paths:
+        raise ConfigError(f"{folder} has no PAPER-EXHIBIT.json of `hpcml paper`")
+    found = {}
+    for path in paths:
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            outcome = Outcome(**{field.name: content[field.name] for field in fields(Outcome)})
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path} is no outcome of `hpcml paper`: {error}") from None
+        found[outcome.paper, outcome.exhibit] = outcome
+    return found
+
+
+def page(found: Mapping[tuple[str, str], Outcome]) -> str:
+    """The page, in Markdown."""
+    parts = [HEAD]
+    for paper in PAPERS.values():
+        parts += [f"## {paper.title}", f"{paper.source}. {paper.claims}", _table_of_tables(paper, found)]
+        if paper.learnt:
+            parts += ["What the paper does not say:", "\n".join(f"- {sentence}" for sentence in paper.learnt)]
+        for exhibit in paper.exhibits:
+            if outcome := found.get((paper.name, exhibit.name)):
+                parts.append(_section(exhibit, outcome))
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "&#124;") for cell in cells) + " |"
+
+
+def _table_of_tables(paper: Paper, found: Mapping[tuple[str, str], Outcome]) -> str:
+    lines = ["| | what | data | verdict | seconds |", "|---|---|---|---|---|"]
+    for exhibit in paper.exhibits:
+        outcome = found.get((paper.name, exhibit.name))
+        name = f"[{exhibit.name}](#{paper.name}-{exhibit.name})" if outcome else exhibit.name
+        if outcome:
+            rest = [", ".join(outcome.data), outcome.verdict, f"{outcome.seconds:.0f} on {outcome.ranks}"]
+        else:
+            rest = ["", "not run" if exhibit.make else f"cannot be made: {exhibit.lacks}", ""]
+        lines.append(_line([name, exhibit.title, *rest]))
+    return "\n".join(lines)
+
+
+def _section(exhibit: Exhibit, outcome: Outcome) -> str:
+    rows = shown(outcome.numbers, outcome.published)
+    lines = [f"### {outcome.paper} {outcome.exhibit}", "", f"{exhibit.title}: `{outcome.command}`", ""]
+    lines += [_line(rows[0]), _line(["---"] * len(rows[0])), *(_line(row) for row in rows[1:]), ""]
+    words = {None: "not judged", True: "holds", False: "does not hold"}
+    lines += [f"- {words[holds]}: {says}" for says, holds in outcome.claims.items()]
+    lines += [f"- {note}" for note in outcome.notes]
+    lines += [f"- Differs from the paper: {exhibit.lacks}"] * bool(exhibit.lacks)
+    return "\n".join(lines)
+
+
+def write(folder: Path, path: Path) -> None:
+    """Write the page of a folder's outcomes. Local; raises ConfigError and DataError."""
+    write_whole(path, page(outcomes(folder)).encode())
