@@ -153,7 +153,7 @@ def weights(study: PaperStudy) -> Finding:
         of_ten = [100 * sum(each["share"] for each in label["features"][:SHOWN]) for label in labels if label["mass"] > 0]
         sizes = {"labels": len(labels), "without a wrong row": len(perfect)}
         numbers[f"{prefix}all labels"] = {"share of the first ten %": median(of_ten), **sizes}
-        words = ", ".join(each["name"] for each in chosen["features"][:SHOWN])
+        words = ", ".join(each["name"] or f"feature {each['feature']}" for each in chosen["features"][:SHOWN])
         notes.append(f"{chosen['label']}, {chosen['n_positive']} training rows, in this order: {words}")
     return Finding(numbers, tuple(notes))
 

@@ -112,7 +112,7 @@ class PaperStudy:
     def _look(self) -> None:
         """Raise Interrupted, on all ranks, after a signal."""
         if mpi.agreed_any(self.session.comm, self.session.signals.seen):
-            raise Interrupted(f"a signal arrived: {plural(len(self.steps), 'step')} done; continue with --resume")
+            raise Interrupted(f"a signal arrived: {len(self.steps)} commands are done; continue with --resume")
 
     def _note(self, step: str, began: float) -> float:
         """Note that a step is done; the seconds that it took."""
