@@ -84,7 +84,7 @@ def _sizes(path: Path) -> tuple[int, int, int, int]:
 
 
 def tractability(study: PaperStudy) -> Finding:
-    """How sparse rows, labels and models are, and what sparse models are worth beside dense ones."""
+    """How sparse rows, labels and models are; what sparse models are worth beside dense ones."""
     numbers = {}
     for rows in study.datasets(text=WORDS):
         m, values, entries, n_labels = study.root(partial(_sizes, rows.train))
@@ -110,7 +110,7 @@ def _weights(path: Path) -> tuple[int, int]:
 
 
 def _probability(path: Path) -> float:
-    """The threshold that all labels of a model share, which is log-odds, as a probability. Local."""
+    """The threshold, in log-odds, that all labels of a model share, as a probability. Local."""
     return float(1 / (1 + elementary.exp(-float(Model(path).thresholds[0]))))
 
 

@@ -1,4 +1,4 @@
-"""Rows that are hard to tell from those of a label: its nearest neighbours (Wilbur 2000, "Data")."""
+"""Rows that are hard to tell from those of a label: their nearest neighbours (Wilbur 2000)."""
 
 from __future__ import annotations
 
