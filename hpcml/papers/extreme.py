@@ -180,7 +180,7 @@ EXHIBITS = (
         corpora=("mesh",),
         claims=SPARSITY,
         make=runs.sparsity,
-        lacks=f"{OWN_CORPUS}; labels with 10 training rows or more; 20 passes. Two strengths: λ₁ and λ₂ as printed ({AS_PRINTED}), "
+        lacks=f"{OWN_CORPUS}; labels with 10 training rows or more, as rarer ones have hardly a weight; 20 passes. Two strengths: λ₁ and λ₂ as printed ({AS_PRINTED}), "
         f"and multiplied with the paper's rows over ours ({IN_PROPORTION})",
     ),
     Exhibit(
