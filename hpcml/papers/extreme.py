@@ -180,8 +180,8 @@ EXHIBITS = (
         corpora=("mesh",),
         claims=SPARSITY,
         make=runs.sparsity,
-        lacks=f"{OWN_CORPUS}; labels with 10 training rows or more, as rarer ones have hardly a weight; 20 passes. Two strengths: λ₁ and λ₂ as printed ({AS_PRINTED}), "
-        f"and multiplied with the paper's rows over ours ({IN_PROPORTION})",
+        lacks=f"{OWN_CORPUS}; labels with 10 training rows or more, as rarer ones have hardly a weight; 20 passes. Two strengths: "
+        f"λ₁ and λ₂ as printed ({AS_PRINTED}), and multiplied with the paper's rows over ours ({IN_PROPORTION})",
     ),
     Exhibit(
         "timing",
