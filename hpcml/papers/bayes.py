@@ -209,4 +209,13 @@ PAPER = Paper(
             lacks="REBASE is not public: as table-1",
         ),
     ),
+    learnt=(
+        "The order of the methods goes by the collection. On MEDLINE's own documents (MeSH) three of the five steps are there: "
+        "leaving out small weights, AdaBoost, and the support vector machine behind the first stage.",
+        "AdaBoost ranks better than the second Bayes stage on all four collections; the support vector machine as second stage "
+        "ranks worse than it on Reuters and Newsgroups.",
+        "Word pairs help on Reuters alone.",
+        "A linear model of all rows, which the paper could not train, ranks best on all four, and takes a small part of the time.",
+        "A label that many rows have gives more of the features a weight than REBASE did with 2.6 % of the rows.",
+    ),
 )
