@@ -215,7 +215,7 @@ PAPER = Paper(
         "AdaBoost ranks better than the second Bayes stage on all four collections; the support vector machine as second stage "
         "ranks worse than it on Reuters and Newsgroups.",
         "Word pairs help on Reuters alone.",
-        "A linear model of all rows, which the paper could not train, ranks best on all four, and takes a small part of the time.",
+        "A linear model of all rows, which the paper could not train, ranks best on all four.",
         "A label that many rows have gives more of the features a weight than REBASE did with 2.6 % of the rows.",
     ),
 )
