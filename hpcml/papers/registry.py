@@ -36,5 +36,5 @@ def listing() -> str:
         lines += ["", f"{paper.name}: {paper.source}"]
         for exhibit in paper.exhibits:
             why = "" if exhibit.make else f" (cannot be made: {exhibit.lacks})"
-            lines.append(f"  {exhibit.name:9} {exhibit.title}{why}")
+            lines.append(f"  {exhibit.name:16} {exhibit.title}{why}")
     return "\n".join([*lines[1:], "", "Make one: hpcml paper PAPER NAME -o FOLDER [DATA.h5 …] [--quick]"])

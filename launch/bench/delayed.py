@@ -1,16 +1,15 @@
-"""Stochastic gradient descent with delayed regularisation: how near it comes, and how fast it is on one core. Prints JSON lines.
+"""Stochastic gradient descent with delayed regularisation: how near it comes, and how fast others come as near. Prints JSON lines.
 
 usage: python launch/bench/delayed.py DATA.h5 [--loss logistic] [--l1 0.1/m] [--solver fobos] [--rate decaying] [--sample 24]
-       python launch/bench/delayed.py [--rows 100000] [--features 47236 260941] [--labels 101] [--sample 2]
+       python launch/bench/delayed.py [--rows 100000] [--features 47236] [--labels 101] [--sample 2]
 
 The first form trains labels of a dataset, from the most frequent one down to those of ten rows, with the default passes and η.
 `excess` is how far the objective is above that of the exact solver, in percent.
 
-The second form generates rows like those of rcv1: about 70 Zipf-distributed words a row. An example is one row for all labels. The
-eager twin is the same kernel, but regularises all columns after each step. `difference` is how far its weights are from the
-delayed ones, in parts of the largest weight. Vowpal Wabbit (one run for each label, and one with its multilabel reduction) and
-scikit-learn's SGDClassifier train a few labels with the same λ₁ and λ₂ and more and more passes, until their objective is at most
-ours after the default passes. All objectives have the best intercept. Seconds are the processor's, since machines are shared.
+The second form generates rows like those of rcv1: about 70 Zipf-distributed words a row. Vowpal Wabbit (one run for each label, and
+one with its multilabel reduction) and scikit-learn's SGDClassifier train a few labels with the same λ₁ and λ₂ and more and more
+passes, until their objective is at most ours after the default passes. All objectives have the best intercept. Seconds are the
+processor's, since machines are shared. What delayed regularisation saves: `hpcml paper extreme timing`.
 """
 
 from __future__ import annotations
@@ -33,20 +32,15 @@ from hpcml import mpi
 from hpcml.data.compact import CompactRows, compact_rows
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.shard import Shard, load_shard
-from hpcml.kernels import njit
-from hpcml.kernels.lanes.rows import add_row, dot_row, shrink_line
-from hpcml.methods.elastic_net import delayed_kernels as kernels
-from hpcml.methods.elastic_net.delayed import DelayedPanel, DelayedSolver, shrinkage_of
-from hpcml.methods.elastic_net.delayed_kernels import INTERCEPT, LANES, DelayedLanes, SharedRates, Shrinkage
+from hpcml.methods.elastic_net.delayed import DelayedSolver
+from hpcml.methods.elastic_net.delayed_kernels import LANES
 from hpcml.methods.elastic_net.judge import ElasticRisk
-from hpcml.methods.elastic_net.judge_kernels import Vectors
 from hpcml.methods.elastic_net.newton import NewtonSolver
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 
 LENGTH, OWN = 75, 40  # words of a generated row, of which about 70 differ; words that speak for a label
-PAPER = 555  # examples a second, for 101 labels
 PASSES = (1, 2, 5, 10, 20, 40, 80)  # that others are given
 
 
@@ -92,11 +86,6 @@ class Bench:
         """The positive rows of each label."""
         return np.asarray(self.rows.n_positive)
 
-    def panels(self) -> list[DelayedPanel]:
-        """All labels."""
-        some = [np.arange(first, min(first + LANES, self.rows.n_labels)) for first in range(0, self.rows.n_labels, LANES)]
-        return [DelayedPanel(self.risk, numbers.tolist(), numbers, self.options, NEVER) for numbers in some]
-
     def descend(self, labels: np.ndarray) -> tuple[np.ndarray, float]:
         """Objectives after the default passes, and seconds."""
         found, begin = {}, time.process_time()
@@ -131,64 +120,6 @@ def accuracy(bench: Bench, sample: int) -> None:
     line |= {"passes": bench.options.passes, "labels": labels.size, "median": round(float(np.median(excess)), 2)}
     line |= {"largest": round(float(excess.max()), 2), "within_2_percent": int((excess <= 2).sum())}
     print(json.dumps(line), flush=True)
-
-
-@njit
-def sweep_eager(order: np.ndarray, matrix: Vectors, lanes: DelayedLanes, etas: np.ndarray, shrinkage: Shrinkage) -> None:
-    """As `sweep_tables`, but all columns are regularised after each step."""
-    (indptr, indices, data), w, b, (l1, l2, truncated) = matrix, lanes.w, lanes.b, shrinkage
-    z, g, moves = np.empty(LANES, w.dtype), np.empty(LANES), np.empty(LANES, w.dtype)
-    for s in range(order.size):
-        i, eta = order[s], etas[s]
-        dot_row(indices, data, indptr[i], indptr[i + 1], w, z)
-        kernels.slopes(z, lanes, i, g)
-        for lane in range(LANES):
-            b[lane] -= INTERCEPT * eta * g[lane]
-            moves[lane] = -eta * g[lane]
-        add_row(indices, data, indptr[i], indptr[i + 1], moves, w)
-        factor = 1.0 - eta * l2 if truncated else 1.0 / (1.0 + eta * l2)
-        by = eta * l1 if truncated else eta * l1 * factor
-        for j in range(w.size // LANES):
-            shrink_line(w, j, factor, by)
-
-
-def eager(bench: Bench, n_rows: int) -> tuple[float, float]:
-    """Seconds of an eager step of 16 labels, and the greatest difference from delayed ones."""
-    rows, risk = bench.rows, bench.risk
-    late, early = bench.panels()[0], bench.panels()[0]
-    order, etas = np.random.default_rng(0).permutation(rows.n_local)[:n_rows], late.rates()[:n_rows]
-    shrinkage = shrinkage_of(risk, bench.options)
-    sweep_eager(order[:0], risk.matrix, early.lanes, etas, shrinkage)
-    begin = time.process_time()
-    sweep_eager(order, risk.matrix, early.lanes, etas, shrinkage)
-    seconds = (time.process_time() - begin) / n_rows
-    rates = SharedRates(etas, *np.empty((2, n_rows + 1)))
-    kernels.tables(rates, risk.lam, shrinkage.truncated)
-    kernels.sweep_tables(order, risk.matrix, late.lanes, late.seen, rates, 0, risk.l1)
-    kernels.flush_tables(late.w, late.seen, rates.phi[-1], rates.beta[-1], risk.l1)
-    return seconds, float(np.abs(late.w - early.w).max() / np.abs(early.w).max())
-
-
-def speed(shard: Shard, repeats: int, eager_rows: int) -> None:
-    """A line for each solver and rate: examples a second, and what an eager step takes."""
-    for solver, rate in (("fobos", "decaying"), ("sgd", "decaying"), ("fobos", "adagrad")):
-        bench = Bench(shard, solver=solver, rate=rate, loss="logistic")
-        best = np.inf
-        for _ in range(repeats):
-            panels, begin = bench.panels(), time.process_time()
-            for panel in panels:
-                panel.go()
-            best = min(best, time.process_time() - begin)
-        n = bench.rows.n_global
-        line = {"solver": solver, "rate": rate, "rows": n, "features": bench.rows.n_columns, "labels": bench.rows.n_labels}
-        line |= {"values_a_row": round(bench.rows.data.size / n, 1), "examples_per_second": round(n / best)}
-        line |= {"times_the_paper": round(n / best / PAPER, 1)}
-        if rate == "decaying":
-            seconds, difference = eager(bench, min(eager_rows, n))
-            seconds *= len(panels)
-            line |= {"eager": round(1 / seconds, 1), "delayed_over_eager": round(seconds * n / best, 1)}
-            line |= {"difference": float(f"{difference:.1g}")}
-        print(json.dumps(line), flush=True)
 
 
 Runs = Iterator[tuple[int, float, np.ndarray, float]]  # passes, seconds, weights, intercept
@@ -287,12 +218,10 @@ def main() -> None:
     parser.add_argument("--l1", default="0.1/m")
     parser.add_argument("--solver", default="fobos")
     parser.add_argument("--rate", default="decaying")
-    parser.add_argument("--sample", type=int, help="labels of a dataset (24), or that others train, too (2; 0: none)")
+    parser.add_argument("--sample", type=int, help="labels of a dataset (24), or that others train, too (2)")
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--features", type=int, nargs="+", default=[47_236, 260_941])
+    parser.add_argument("--features", type=int, default=47_236)
     parser.add_argument("--labels", type=int, default=101)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--eager-rows", type=int, default=200)
     given = parser.parse_args()
     if given.data is not None:
         with DataFile(given.data) as dataset:
@@ -300,11 +229,7 @@ def main() -> None:
         bench = Bench(shard, loss=given.loss, l1=given.l1, solver=given.solver, rate=given.rate)
         accuracy(bench, 24 if given.sample is None else given.sample)
         return
-    for place, n_features in enumerate(given.features):
-        shard = generated(given.rows, n_features, given.labels)
-        speed(shard, given.repeats, given.eager_rows)
-        if place == 0 and given.sample != 0:
-            race(shard, given.sample or 2)
+    race(generated(given.rows, given.features, given.labels), given.sample or 2)
 
 
 if __name__ == "__main__":

@@ -264,17 +264,6 @@ def test_probe_epsilon(tiny, run_here):
         assert close["certified"] < 1e-5 and loose["steps"] < close["steps"]
 
 
-def test_neighbours(tmp_path, run_here):
-    rows = [(["a"], "red ship"), ([], "red ship sails"), ([], "green corn"), (["a"], "red sea"), ([], "ship"), (["b"], "corn ship")]
-    lines = [json.dumps({"id": str(k), "labels": labels, "text": text, "split": "train"}) for k, (labels, text) in enumerate(rows)]
-    (tmp_path / "in.jsonl").write_text("\n".join(lines))
-    options = ("--label", "a", "--positives", 1, "--negatives", 2)
-    found = lines_of(run_here("neighbours.py", tmp_path / "in.jsonl", tmp_path / "out.jsonl", *options))
-    assert found == [{"rows": 3, "positives": 1}]
-    chosen = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [row["id"] for row in chosen] == ["0", "1", "4"] and "split" not in chosen[0]
-
-
 def test_pubmed_bench():
     options = ("--rows", 2000, "--words", 3000, "--labels", 5, "--ranks", 1, "--", "--l1", "0.1/m")
     (line,) = lines_of(run_script("pubmed.py", *options))
@@ -371,12 +360,9 @@ def test_naive_bayes(tmp_path):
 def test_delayed(data):
     (line,) = lines_of(run_script("delayed.py", data, "--l1", "1/m", "--loss", "squared"))
     assert line["labels"] == 5 and 0 <= line["median"] <= line["largest"] < 100
-    sizes = ("--rows", 200, "--features", 100, "--labels", 17, "--repeats", 1, "--eager-rows", 50, "--sample", 1)
-    found = lines_of(run_script("delayed.py", *sizes))
-    speeds, ours = found[:3], next(line for line in found if "positives" in line)  # Vowpal Wabbit's line may stand between
-    assert [(line["solver"], line["rate"]) for line in speeds] == [("fobos", "decaying"), ("sgd", "decaying"), ("fobos", "adagrad")]
-    assert all(line["examples_per_second"] > 0 and line.get("difference", 0) < 1e-4 for line in speeds)
-    assert ours["excess"] > 0
+    found = lines_of(run_script("delayed.py", "--rows", 200, "--features", 100, "--labels", 17, "--sample", 1))
+    ours = next(line for line in found if "positives" in line)  # Vowpal Wabbit's line may stand before it
+    assert ours["excess"] > 0 and any(line.get("who") == "SGDClassifier" and line["seconds"] > 0 for line in found)
 
 
 def test_startup():

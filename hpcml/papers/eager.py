@@ -1,0 +1,95 @@
+"""Stochastic gradient descent with delayed regularisation beside the same that regularises all
+weights after each step, on one core (Elkan 2015, "Small timing experiments").
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.compact import compact_rows
+from hpcml.data.dataset import DataFile
+from hpcml.data.shard import load_shard
+from hpcml.kernels import njit
+from hpcml.kernels.lanes.rows import add_row, dot_row, shrink_line
+from hpcml.methods.elastic_net import delayed_kernels as kernels
+from hpcml.methods.elastic_net.delayed import DelayedPanel, DelayedSolver, shrinkage_of
+from hpcml.methods.elastic_net.delayed_kernels import INTERCEPT, LANES, DelayedLanes, SharedRates, Shrinkage
+from hpcml.methods.elastic_net.judge import ElasticRisk
+from hpcml.methods.elastic_net.judge_kernels import Vectors
+from hpcml.methods.elastic_net.options import ElasticNetOptions
+from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
+
+EAGER_ROWS = 100  # steps that are timed with all weights regularised
+REPEATS = 3  # passes that are timed; the shortest counts
+
+
+@njit
+def sweep_eager(order: np.ndarray, matrix: Vectors, lanes: DelayedLanes, etas: np.ndarray, shrinkage: Shrinkage) -> None:
+    """As `kernels.sweep_tables`, but all columns are regularised after each step."""
+    (indptr, indices, data), w, b, (l1, l2, truncated) = matrix, lanes.w, lanes.b, shrinkage
+    z, g, moves = np.empty(LANES, w.dtype), np.empty(LANES), np.empty(LANES, w.dtype)
+    for s in range(order.size):
+        i, eta = order[s], etas[s]
+        dot_row(indices, data, indptr[i], indptr[i + 1], w, z)
+        kernels.slopes(z, lanes, i, g)
+        for lane in range(LANES):
+            b[lane] -= INTERCEPT * eta * g[lane]
+            moves[lane] = -eta * g[lane]
+        add_row(indices, data, indptr[i], indptr[i + 1], moves, w)
+        factor = 1.0 - eta * l2 if truncated else 1.0 / (1.0 + eta * l2)
+        by = eta * l1 if truncated else eta * l1 * factor
+        for j in range(w.size // LANES):
+            shrink_line(w, j, factor, by)
+
+
+def _panels(risk: ElasticRisk, options: ElasticNetOptions) -> list[DelayedPanel]:
+    """All labels, at w = 0."""
+    n = risk.rows.n_labels
+    some = [np.arange(first, min(first + LANES, n)) for first in range(0, n, LANES)]
+    return [DelayedPanel(risk, numbers.tolist(), numbers, options, NEVER) for numbers in some]
+
+
+def eager_steps(risk: ElasticRisk, options: ElasticNetOptions, n_steps: int) -> tuple[float, float]:
+    """CPU seconds of a step of the first panel that regularises all weights, and how far the
+    weights after `n_steps` are from those of delayed steps, in parts of the largest.
+    """
+    late, early = _panels(risk, options)[0], _panels(risk, options)[0]
+    order = np.random.default_rng(0).permutation(risk.rows.n_local)[:n_steps]
+    etas, shrinkage = late.rates()[: order.size], shrinkage_of(risk, options)
+    sweep_eager(order[:0], risk.matrix, early.lanes, etas, shrinkage)
+    began = time.process_time()
+    sweep_eager(order, risk.matrix, early.lanes, etas, shrinkage)
+    seconds = (time.process_time() - began) / order.size
+    rates = SharedRates(etas, *np.empty((2, order.size + 1)))
+    kernels.tables(rates, risk.lam, shrinkage.truncated)
+    kernels.sweep_tables(order, risk.matrix, late.lanes, late.seen, rates, 0, risk.l1)
+    kernels.flush_tables(late.w, late.seen, rates.phi[-1], rates.beta[-1], risk.l1)
+    return seconds, float(np.abs(late.w - early.w).max() / np.abs(early.w).max())
+
+
+def timed(path: Path) -> dict[str, float]:
+    """Examples a second of a pass over all rows of a dataset, for all of its labels. Local.
+
+    An example is one row for all labels. Raises DataError.
+    """
+    options, comm = ElasticNetOptions(solver="fobos", l1="0.1N/m"), mpi.self_comm()
+    with DataFile(path) as dataset:
+        shard = load_shard(comm, dataset, "all")
+    risk = ElasticRisk(compact_rows(comm, shard, False, fold=False)[0], options, Profile())
+    risk.prepare(comm)
+    DelayedSolver(risk, np.arange(risk.rows.n_labels), LANES, options).warm_up()
+    best = math.inf
+    for _ in range(REPEATS):
+        panels, began = _panels(risk, options), time.process_time()
+        for panel in panels:
+            panel.go()
+        best = min(best, time.process_time() - began)
+    step, difference = eager_steps(risk, options, EAGER_ROWS)
+    delayed, standard = risk.rows.n_global / best, 1 / (step * len(panels))
+    return {"delayed": delayed, "standard": standard, "speed-up": delayed / standard, "difference": difference}

@@ -1,0 +1,243 @@
+"""How the numbers of the exhibits of `extreme` are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from hpcml.data.dataset import DataFile
+from hpcml.kernels import elementary
+from hpcml.model.linear import Model
+from hpcml.papers.eager import timed
+from hpcml.papers.exhibit import Finding
+
+if TYPE_CHECKING:
+    from hpcml.papers.study import PaperRows, PaperStudy
+
+WORDS = ("--min-df", "2")  # of texts
+STRENGTH = ("--l1", "0.1N/m")
+FREQUENT = ("--min-positives", "10")
+RCV1, BOOKMARKS, LARGE = "rcv1, here made rows", "bookmarks, here bibtex", "260,941 features, here made rows"
+SHAPES = {RCV1: ("30000", "47236", "101"), LARGE: ("30000", "260941", "101")}  # rows, features, labels
+LABELS = {100: "all", 30: "30 %", 10: "10 %", 3: "3 %", 1: "1 %"}  # the most frequent ones
+LEAST_PAIRS = 10  # with fewer pairs of rows a heading's consistency says nothing
+HEADINGS = ("humans", "female", "male", "animals", "time factors")
+SHOWN = 10  # features
+# of the sparsity study: λ₁ and λ₂ as they are, and as they are to the paper's 1,125,160 rows
+AS_PRINTED, IN_PROPORTION = "λ as printed", "λ·m as printed"
+STRENGTHS = {AS_PRINTED: ("3e-6", "1e-6"), IN_PROPORTION: ("3.4/m", "1.1/m")}
+
+
+def judged(study: PaperStudy, model: Path, data: Path, split: str = "test") -> Any:
+    """What `hpcml evaluate` finds for a model file on a split."""
+    stem = model.parent.name if model.name == "model.h5" else model.stem
+    path = study.folder / f"{stem}-{split}.json"
+    study.run("evaluate", model, data, "--split", split, "--json", path)
+    return study.read(path)
+
+
+def trained(study: PaperStudy, data: Path, *words: str, method: str = "elastic-net") -> Path:
+    """The run folder of a training."""
+    run = study.folder / f"{data.stem}-{method}"
+    study.run("train", method, data, "-o", run, *words)
+    return run
+
+
+def in_parts(study: PaperStudy) -> Iterator[tuple[PaperRows, Path]]:
+    """Datasets, and each with the splits train, valid and test, drawn anew."""
+    for rows in study.datasets(text=WORDS):
+        path = study.folder / f"{rows.train.stem}-parts.h5"
+        study.run("split", rows.train, "-o", path, "--test-share", "0.2", "--valid-share", "0.2", "--force")
+        yield rows, path
+
+
+def thresholded(study: PaperStudy, run: Path, data: Path, measure: str, method: str) -> Path:
+    """The model of a run with thresholds from the split valid."""
+    path = study.folder / f"{run.name}-{measure}-{method}.h5"
+    study.run("threshold", run / "model.h5", data, "--measure", measure, "--method", method, "-o", path)
+    return path
+
+
+def indexers(study: PaperStudy) -> Finding:
+    """How many rows are there twice, and how often a heading of the one is one of the other."""
+    numbers: dict[str, dict[str, float]] = {}
+    for rows in study.datasets(text=WORDS):
+        path = study.folder / f"{rows.train.stem}-duplicates.json"
+        study.run("duplicates", rows.train, "--json", path)
+        found = study.read(path)
+        numbers["all rows"] = {"there twice %": 100 * found["n_pairs"] / found["n_rows"], "pairs": found["n_pairs"]}
+        for line in found["labels"]:
+            if line["label"] in HEADINGS:
+                numbers[line["label"]] = {"base rate %": 100 * line["base_rate"]}
+                if line["n_pairs"] >= LEAST_PAIRS:
+                    numbers[line["label"]]["consistency %"] = 100 * line["consistency"]
+    return Finding(numbers)
+
+
+def _sizes(path: Path) -> tuple[int, int, int, int]:
+    """Rows, values of X, entries of Y, labels. Local."""
+    with DataFile(path) as dataset:
+        return *dataset.sizes, dataset.n_labels
+
+
+def tractability(study: PaperStudy) -> Finding:
+    """How sparse rows, labels and models are; what sparse models are worth beside dense ones."""
+    numbers = {}
+    for rows in study.datasets(text=WORDS):
+        m, values, entries, n_labels = study.root(partial(_sizes, rows.train))
+        sparse = trained(study, rows.train, *FREQUENT)
+        dense = trained(study, rows.train, *FREQUENT, method="dual")
+        n_weights, n_models = study.root(partial(_weights, sparse / "model.h5"))
+        found = [judged(study, run / "model.h5", rows.test)["macro"] for run in (sparse, dense)]
+        numbers[rows.name] = {
+            "values a row": values / m,
+            "labels a row": entries / m,
+            "positives of a label %": 100 * entries / m / n_labels,
+            "features a label": n_weights / n_models,
+            "MAP": found[0]["average_precision"]["value"],
+            "MAP of dual": found[1]["average_precision"]["value"],
+        }
+    return Finding(numbers)
+
+
+def _weights(path: Path) -> tuple[int, int]:
+    """Weights of a model that are stored, and its labels. Local."""
+    model = Model(path)
+    return int(model.n_weights), int(model.n_labels)
+
+
+def _probability(path: Path) -> float:
+    """The threshold, in log-odds, that all labels of a model share, as a probability. Local."""
+    return float(1 / (1 + elementary.exp(-float(Model(path).thresholds[0]))))
+
+
+def half_threshold(study: PaperStudy) -> Finding:
+    """Thresholds that were searched for, beside half of the best F1: macro F1 with one for each
+    label, micro F1 with one for all.
+    """
+    numbers: dict[str, dict[str, float]] = {}
+    for rows, data in in_parts(study):
+        run = trained(study, data, *STRENGTH, *FREQUENT)
+        for method, name in (("search", "searched"), ("half", "half of the best F1")):
+            of_labels, of_all = (thresholded(study, run, data, measure, method) for measure in ("label", "micro"))
+            row = {"macro F1": judged(study, of_labels, data)["macro"]["f1"]["value"]}
+            row |= {"micro F1": judged(study, of_all, data)["micro"]["f1"], "threshold": study.root(partial(_probability, of_all))}
+            if method == "search":
+                row["half of F1"] = judged(study, of_all, data, "valid")["micro"]["f1"] / 2
+            numbers[f"{rows.name}, {name}"] = row
+    return Finding(numbers)
+
+
+def weights(study: PaperStudy) -> Finding:
+    """The features with the largest squared weights of one label, and their share in all labels."""
+    numbers: dict[str, dict[str, float]] = {}
+    notes = []
+    for rows in study.datasets(text=WORDS):
+        run = trained(study, rows.train, *STRENGTH, *FREQUENT)
+        path, of_labels = study.folder / f"{run.name}-weights.json", []
+        study.run("explain", run / "model.h5", rows.train, "--top", SHOWN, "--json", path)
+        for split, data in (("train", rows.train), ("test", rows.test)):
+            csv = study.folder / f"{run.name}-{split}.csv"
+            study.run("evaluate", run / "model.h5", data, "--split", split, "--csv", csv)
+            of_labels.append(study.lines(csv))
+        labels = study.read(path)["labels"]
+        perfect = [number for number, both in enumerate(zip(*of_labels, strict=True)) if _is_perfect(*both)]
+        chosen = labels[max(perfect or range(len(labels)), key=lambda number: (labels[number]["n_positive"], -number))]
+        shares = [100 * each["share"] for each in chosen["features"][:SHOWN]]
+        prefix = f"{rows.name}, " if len(study.given) > 1 else ""
+        numbers |= {f"{prefix}{place}": {"share %": share} for place, share in enumerate(shares, 1)}
+        numbers[f"{prefix}others"] = {"share %": 100 - sum(shares)}
+        of_ten = [100 * sum(each["share"] for each in label["features"][:SHOWN]) for label in labels if label["mass"] > 0]
+        sizes = {"labels": len(labels), "without a wrong row": len(perfect)}
+        numbers[f"{prefix}all labels"] = {"share of the first ten %": median(of_ten), **sizes}
+        words = ", ".join(each["name"] or f"feature {each['feature']}" for each in chosen["features"][:SHOWN])
+        notes.append(f"{chosen['label']}, {chosen['n_positive']} training rows, in this order: {words}")
+    return Finding(numbers, tuple(notes))
+
+
+def _is_perfect(of_train: dict[str, str], of_test: dict[str, str]) -> bool:
+    """Whether a label that some test row has is right in all rows."""
+    return float(of_test["n_positive"]) > 0 == float(of_train["misclassified"]) == float(of_test["misclassified"])
+
+
+def f1(study: PaperStudy) -> Finding:
+    """F1 of a row's labels, over all labels and over the most frequent ones alone."""
+    numbers = {}
+    for rows, data in in_parts(study):
+        run = trained(study, data, *STRENGTH)
+        models = {"threshold 0": run / "model.h5", "one threshold": thresholded(study, run, data, "instance", "search")}
+        for name, model in models.items():
+            lines = judged(study, model, data)["by_frequency"]["labels"]
+            numbers[f"{rows.name}, {name}"] = {LABELS[line["percent"]]: line["instance_f1"] for line in lines}
+    return Finding(numbers)
+
+
+def sparsity(study: PaperStudy) -> Finding:
+    """Weights that are not 0 after each pass, in per cent of all that could be."""
+    numbers: dict[str, dict[str, float]] = {}
+    pictures = []
+    passes = "2" if study.quick else "20"
+    for rows in study.datasets(text=WORDS):
+        for name, (l1, lam) in STRENGTHS.items():
+            run = study.folder / f"{rows.train.stem}-{l1.replace('/', '-')}"
+            words = ("--solver", "fobos", "--rate", "adagrad", "--passes", passes, "--l1", l1, "--lambda", lam)
+            study.run("train", "elastic-net", rows.train, "-o", run, *words, *FREQUENT)
+            picture = study.folder / f"{run.name}.png"
+            study.run("plot", "sparsity", run, "-o", picture)
+            shares = [100 * float(line["share"]) for line in study.lines(picture.with_suffix(".csv"))]
+            found = {"at most %": max(shares), "at the end %": shares[-1]}
+            numbers[f"{rows.name}, {name}"] = found | ({"most / end": max(shares) / shares[-1]} if shares[-1] else {})
+            pictures.append(picture)
+    return Finding(numbers, pictures=tuple(pictures))
+
+
+def shapes(study: PaperStudy, names: Sequence[str] = tuple(SHAPES)) -> Iterator[tuple[str, Path]]:
+    """Made rows of the shapes that the talk names, and bibtex; or what is given, or small ones."""
+    if study.quick or study.given:
+        yield from ((rows.name, rows.train) for rows in study.datasets())
+        return
+    for name in names:
+        words = [word for pair in zip(("--rows", "--features", "--labels"), SHAPES[name], strict=True) for word in pair]
+        path = study.folder / f"made-{SHAPES[name][1]}.h5"
+        study.run("convert", "synthetic", "text", "-o", path, *words)
+        study.used.append(f"made rows with {int(SHAPES[name][1]):,} features")
+        yield name, path
+
+
+def timing(study: PaperStudy) -> Finding:
+    """Examples a second of delayed and of standard regularisation, on one core."""
+    numbers: dict[str, dict[str, float]] = {}
+    for name, path in shapes(study):
+        (numbers[name],) = study.kept(f"timing-{path.stem}", partial(_timed, path))
+    for rows in () if study.quick or study.given else study.datasets():
+        (numbers[BOOKMARKS],) = study.kept(f"timing-{rows.train.stem}", partial(_timed, rows.train))
+    return Finding(numbers)
+
+
+def _timed(path: Path, _: None) -> dict[str, float]:
+    return timed(path)
+
+
+def _objectives(run: Path) -> list[float]:
+    """f of the labels of a run. Local."""
+    found: list[float] = Model(run / "model.h5").labels["f_min"].tolist()
+    return found
+
+
+def training_time(study: PaperStudy) -> Finding:
+    """Seconds until all labels are trained, and how far objectives are above their minima then."""
+    numbers: dict[str, dict[str, float]] = {}
+    for name, path in shapes(study, (RCV1,)):
+        f, prefix = {}, f"{name}, " if len(study.given) > 1 else ""
+        for passes in ("exact", *(("1", "5") if study.quick else ("1", "5", "20", "40"))):
+            run = study.folder / f"{path.stem}-{passes}"
+            words = () if passes == "exact" else ("--solver", "fobos", "--passes", passes)
+            seconds = study.run("train", "elastic-net", path, "-o", run, "--split", "all", *words, *STRENGTH)
+            f[passes] = study.root(partial(_objectives, run))
+            row = "exact" if passes == "exact" else f"{passes} pass" + "es" * (passes != "1")
+            excess = 100 * median(now / best - 1 for now, best in zip(f[passes], f["exact"], strict=True))
+            numbers[prefix + row] = {"core seconds": seconds * study.session.comm.size, "excess %": excess}
+    return Finding(numbers)
