@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -10,10 +11,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hpcml import mpi
 from hpcml.errors import Interrupted
-from hpcml.files.atomic import write_json
+from hpcml.files.atomic import write_json, write_whole
 from hpcml.files.table import read_csv
+from hpcml.log import plural
 from hpcml.papers.corpora import CORPORA, MADE, QUICK, TEST_SHARE, file_of
 from hpcml.papers.exhibit import Exhibit
 from hpcml.run.session import Session
@@ -73,27 +77,59 @@ class PaperStudy:
         step = " ".join(token.removeprefix(f"{self.folder}/") for token in tokens)
         if step in self.steps:
             return self.steps[step]
-        session = self.session
-        if mpi.agreed_any(session.comm, session.signals.seen):
-            raise Interrupted(f"a signal arrived: {len(self.steps)} commands are done; continue with --resume")
         output = next((Path(value) for flag, value in pairwise(tokens) if flag in OUTPUTS), None)
         if output is not None and self.root(output.exists):
             resumes = not self._anew and tokens[0] in ("train", "tune", "compare") and self.root(output.is_dir)
             tokens.append("--resume" if resumes else "--force")
-        session.log(f"hpcml {step}")
-        began = time.monotonic()
-        self._command(tokens)
-        seconds = session.comm.bcast(time.monotonic() - began)
-        self.steps[step] = seconds
-        with mpi.agreed(session.comm, f"writing {self.folder / STEPS}"):
-            if session.comm.rank == 0:
-                write_json(self.folder / STEPS, self.steps)
-        return seconds
+        return self.once(step, lambda: self._command(tokens))
 
+<<<<<<< HEAD
     def datasets(self, *options: str) -> Iterator[PaperRows]:
+=======
+    def once(self, step: str, call: Callable[[], None]) -> float:
+        """Make a collective call, if that was not done before; the seconds that it took.
+
+        Raises what it raises, and Interrupted after a signal.
+        """
+        if step not in self.steps:
+            comm = self.session.comm
+            if mpi.agreed_any(comm, self.session.signals.seen):
+                raise Interrupted(f"a signal arrived: {plural(len(self.steps), 'step')} done; continue with --resume")
+            self.session.log(f"study: {step}")
+            began = time.monotonic()
+            call()
+            self.steps[step] = comm.bcast(time.monotonic() - began)
+            with mpi.agreed(comm, f"writing {self.folder / STEPS}"):
+                if comm.rank == 0:
+                    write_json(self.folder / STEPS, self.steps)
+        return self.steps[step]
+
+    def kept(self, name: str, call: Callable[[Any], Any], tasks: Sequence[Any] = (None,)) -> list[Any]:
+        """What a local `call` finds for each task, as JSON has it. The tasks are divided among the
+        ranks; what they find is kept in NAME.json, so that it is found once.
+        """
+        path, comm = self.folder / f"{name}.json", self.session.comm
+
+        def find() -> None:
+            own = {}
+            with mpi.resting(comm, name):
+                for number in range(comm.rank, len(tasks), comm.size):
+                    own[number] = call(tasks[number])
+            found = {number: each for part in comm.allgather(own) for number, each in part.items()}
+            with mpi.agreed(comm, f"writing {path}"):
+                if comm.rank == 0:
+                    write_json(path, [found[number] for number in range(len(tasks))])
+
+        self.once(f"{name} ({plural(len(tasks), 'task')})", find)
+        kept: list[Any] = self.read(path)
+        return kept
+
+    def datasets(self, *options: str, most: int | None = None) -> Iterator[Rows]:
+>>>>>>> 0550637 (PSBML's tables and figures: exhibits, claims with their rules, published numbers)
         """The datasets, one by one: those given; else the exhibit's corpora; else made ones.
 
-        options: more arguments of `convert` for corpora and made rows.
+        options: more arguments of `convert` for corpora and made rows. most: take so many rows of a
+        corpus of one row a line, see `sample`.
         """
         found = 0
         for path in self.given:
@@ -101,7 +137,7 @@ class PaperStudy:
         for name in () if self.given or self.quick else self.exhibit.corpora:
             if self.root(partial(file_of, CORPORA[name].file)):
                 found += 1
-                yield self._used(self.corpus(name, *options))
+                yield self._used(self.corpus(name, *options, most=most))
         if not self.given and not found:
             yield self._used(self.made(*options))
 
@@ -115,6 +151,7 @@ class PaperStudy:
         self.run("convert", *(QUICK if self.quick else MADE)[self.exhibit.kind], "-o", path, *options)
         return PaperRows(f"made {self.exhibit.kind}", path, path)
 
+<<<<<<< HEAD
     def corpus(self, name: str, *options: str) -> PaperRows:
         """A corpus of `corpora.CORPORA`, converted. It must be there (`corpora.file_of`)."""
         corpus, path = CORPORA[name], self.folder / f"{name}.h5"
@@ -122,11 +159,38 @@ class PaperStudy:
         self.run("convert", corpus.source, file_of(corpus.file), "-o", path, *share, *options)
         if not corpus.test:
             return PaperRows(corpus.name, path, path)
+=======
+    def corpus(self, name: str, *options: str, most: int | None = None) -> Rows:
+        """A corpus of `corpora.CORPORA`, converted. It must be there (`corpora.file_of`)."""
+        corpus, path = CORPORA[name], self.folder / f"{name}.h5"
+        share = () if corpus.test or corpus.has_splits or "--test-share" in options else ("--test-share", TEST_SHARE)
+        source = file_of(corpus.file)
+        self.run("convert", corpus.source, source if most is None else self.sample(source, most), "-o", path, *share, *options)
+        if not corpus.test or most is not None:
+            return Rows(corpus.name, path, path)
+>>>>>>> 0550637 (PSBML's tables and figures: exhibits, claims with their rules, published numbers)
         test = self.folder / f"{name}.test.h5"
         self.run("convert", corpus.source, file_of(corpus.test), "-o", test, "--like", path)
         return PaperRows(corpus.name, path, test)
 
+<<<<<<< HEAD
     def measures(self, run: Path, rows: PaperRows) -> Any:
+=======
+    def sample(self, source: Path | None, most: int) -> Path:
+        """A file with so many lines of a file (.xz), drawn at random, the same each time."""
+
+        def draw(_: None) -> int:
+            lines = lzma.decompress(source.read_bytes() if source else b"").splitlines(keepends=True)
+            some = np.sort(np.random.default_rng(0).permutation(len(lines))[:most])
+            write_whole(path, b"".join(lines[i] for i in some))
+            return some.size
+
+        path = self.folder / f"{(source or Path()).name.partition('.')[0]}-{most}.svm"
+        self.kept(f"{path.stem}.lines", draw)
+        return path
+
+    def measures(self, run: Path, rows: Rows) -> Any:
+>>>>>>> 0550637 (PSBML's tables and figures: exhibits, claims with their rules, published numbers)
         """What `hpcml evaluate` finds for a run on the test rows."""
         path = run.with_name(f"{run.name}.json")
         self.run("evaluate", run / "model.h5", rows.test, "--json", path)
