@@ -117,7 +117,7 @@ class Experiments:
             "PSBML": [slots_of(MarginGrid(self.redrawn(run), self.problem.first_slots)) for run in range(n_runs)],
             "mixtures": [slots_of(MixtureGrid(self.redrawn(run), self.weights)) for run in range(n_runs)],
         }
-        numbers: dict[str, dict[str, float]] = {grid: {} for grid in slots} | {"both": {}, "two runs of PSBML": {}}
+        numbers: dict[str, dict[str, float]] = {name: {} for name in (*slots, "both", "two runs of PSBML")}
         histograms: dict[str, dict[str, list[float]]] = {}
         for cycle in self.reported:
             shares = {grid: [self.histogram(run[cycle]) for run in runs] for grid, runs in slots.items()}

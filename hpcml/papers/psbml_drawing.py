@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ROOM = 1.4  # of the highest bar: for the legend
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, "0.4", "black", "0.7")
-Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # x and y, by name
+Series = Mapping[str, tuple[Any, Any]]  # x and y, sequences of one length, by name
 
 
 def draw_lines(path: Path, panels: Sequence[tuple[Series, dict[str, Any]]]) -> None:
