@@ -39,7 +39,7 @@ BANDS = (0.0, 0.1, 0.2, 0.4, np.inf)  # of distance from the boundary
 BINS = 30
 
 
-class Sizes(NamedTuple):
+class MarginSizes(NamedTuple):
     """How much of the experiments is done."""
 
     rows: int = 2000  # of which a tenth validates
@@ -49,7 +49,7 @@ class Sizes(NamedTuple):
     seeds: int = 10  # of sets and runs that the overlap with support vectors is the mean of
 
 
-QUICK = Sizes(300, 4, 1, 1, 2)
+QUICK = MarginSizes(300, 4, 1, 1, 2)
 
 
 class MarginGrid(Synchronous):

@@ -15,12 +15,12 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import read_rows
 from hpcml.papers.exhibit import Claim, Finding, Numbers
 from hpcml.papers.large_margin import SETS
-from hpcml.papers.margins import QUICK, Experiments, Sizes, problem_of
+from hpcml.papers.margins import QUICK, Experiments, MarginSizes, problem_of
 from hpcml.papers.overlap import Overlap
 from hpcml.papers.psbml_drawing import draw_lines, draw_margin, draw_points
 
 if TYPE_CHECKING:
-    from hpcml.papers.study import Study
+    from hpcml.papers.study import PaperStudy
 
 RADII = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, np.inf)  # the bands of figure 4
 AT_THE_MARGIN = ("0.3 to 0.4", "0.4 to 0.5")
@@ -29,12 +29,12 @@ ALIKE = 0.1  # of the total variation distance of two distributions that are nea
 LEAST_OVERLAP = 85.0  # per cent
 
 
-def sizes(study: Study) -> Sizes:
+def sizes(study: PaperStudy) -> MarginSizes:
     """How much is done."""
-    return QUICK if study.quick else Sizes()
+    return QUICK if study.quick else MarginSizes()
 
 
-def made_set(study: Study, name: str, rows: int, seed: int = 0) -> Path:
+def made_set(study: PaperStudy, name: str, rows: int, seed: int = 0) -> Path:
     """A made-up set without splits."""
     path = study.folder / f"{name}-{seed}.h5"
     study.run("convert", "synthetic", name, "--rows", rows, "--seed", seed, "-o", path)
@@ -50,10 +50,10 @@ def points_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
 # Figures 2, 5 and 8
 
 
-def pictured(names: Sequence[str], number: int) -> Callable[[Study], Finding]:
+def pictured(names: Sequence[str], number: int) -> Callable[[PaperStudy], Finding]:
     """Makes the picture of sets, and the share of positive points."""
 
-    def make(study: Study) -> Finding:
+    def make(study: PaperStudy) -> Finding:
         paths = {name: made_set(study, name, sizes(study).rows) for name in names}
         picture, comm = study.folder / f"figure-{number}.png", study.session.comm
         found = study.root(lambda: {name: points_of(path) for name, path in paths.items()})
@@ -77,10 +77,10 @@ FIGURE_2 = (Claim("As many points are positive as lie beyond 0.4 in the square, 
 # Figures 3 and 6
 
 
-def near_margin(name: str, number: int) -> Callable[[Study], Finding]:
+def near_margin(name: str, number: int) -> Callable[[PaperStudy], Finding]:
     """Makes the three experiments on a set."""
 
-    def make(study: Study) -> Finding:
+    def make(study: PaperStudy) -> Finding:
         how = sizes(study)
         path = made_set(study, name, how.rows)
 
@@ -144,7 +144,7 @@ def band_names() -> list[str]:
     return [f"{low:g} to {high:g}" for low, high in pairwise(RADII[:-1])] + [f"{RADII[-2]:g} and more"]
 
 
-def figure_4(study: Study) -> Finding:
+def figure_4(study: PaperStudy) -> Finding:
     """The share of all weight on the grid by radius, cycle by cycle, in per cent."""
     how = sizes(study)
     path = made_set(study, "circle", how.rows)
@@ -188,7 +188,7 @@ FIGURE_4 = (
 # Table 1
 
 
-def table_1(study: Study) -> Finding:
+def table_1(study: PaperStudy) -> Finding:
     """Of the support vectors of highest α those among PSBML's hardest tenth, and the reverse."""
     how, numbers = sizes(study), {}
     for name in SETS:

@@ -27,7 +27,7 @@ from hpcml.papers.exhibit import Claim, Finding, Numbers
 from hpcml.papers.psbml_quality import SIGNIFICANT, p_value
 
 if TYPE_CHECKING:
-    from hpcml.papers.study import Study
+    from hpcml.papers.study import PaperStudy
 
 SHARES = (0.0, 0.1, 0.2)
 ROUNDS = 10  # of AdaBoostM1, as Weka's default
@@ -38,7 +38,7 @@ MOST_ROWS = 4000  # to train on
 SEEDS = 10
 
 
-def table_8(study: Study) -> Finding:
+def table_8(study: PaperStudy) -> Finding:
     """Areas under the ROC curve by method and share of noise, and the impact of noise."""
     areas: dict[tuple[str, str], dict[str, list[float]]] = {key: {} for key in product(map(noise_name, SHARES), METHODS)}
     most, seeds, cycles = (200, 2, 2) if study.quick else (MOST_ROWS, SEEDS, PsbmlOptions.cycles)

@@ -14,7 +14,7 @@ from hpcml.papers.exhibit import Claim, Finding, Numbers
 from hpcml.papers.psbml_drawing import draw_lines
 
 if TYPE_CHECKING:
-    from hpcml.papers.study import Rows, Study
+    from hpcml.papers.study import PaperRows, PaperStudy
 
 SIGNIFICANT = 0.05
 BASES = {"NB": "kernel-nb", "C4.5": "tree", "Linear SVM": "linear-svm"}
@@ -31,7 +31,7 @@ def p_value(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return 1.0 if list(ours) == list(theirs) else float(ttest_rel(ours, theirs).pvalue)
 
 
-def areas_by_seed(study: Study, rows: Rows, name: str, *options: object) -> tuple[list[float], list[float]]:
+def areas_by_seed(study: PaperStudy, rows: PaperRows, name: str, *options: object) -> tuple[list[float], list[float]]:
     """Areas under the ROC curve, per cent, of cycle 0 and of the chosen cycles of ten seeds."""
     folder = study.folder / f"{rows.train.stem}-{name}"
     short = ("--cycles", 1) if study.quick else ()
@@ -42,7 +42,7 @@ def areas_by_seed(study: Study, rows: Rows, name: str, *options: object) -> tupl
     return before, after
 
 
-def prefix(study: Study, rows: Rows) -> str:
+def prefix(study: PaperStudy, rows: PaperRows) -> str:
     """What begins the rows of a dataset, where the user has named several."""
     return f"{rows.name}, " if len(study.given) > 1 else ""
 
@@ -50,7 +50,7 @@ def prefix(study: Study, rows: Rows) -> str:
 # Figure 7
 
 
-def figure_7(study: Study) -> Finding:
+def figure_7(study: PaperStudy) -> Finding:
     """Error on rows set aside, and distinct rows, by cycle, of neighbourhoods and of rates."""
     numbers: dict[str, dict[str, float]] = {}
     curves: dict[str, np.ndarray] = {}
@@ -72,7 +72,7 @@ def figure_7(study: Study) -> Finding:
     return Finding(numbers, pictures=(picture,))
 
 
-def course(study: Study, rows: Rows, *options: object) -> np.ndarray:
+def course(study: PaperStudy, rows: PaperRows, *options: object) -> np.ndarray:
     """Error in per cent and distinct rows of the cycles from 0 on (cycles × 2)."""
     run = study.folder / "-".join([rows.train.stem, *map(str, options[1::2])])
     fixed = ("--grid", "5x5", "--split", "all", "--validation-share", 0.3)
@@ -132,7 +132,7 @@ FIGURE_7 = (
 # Table 2
 
 
-def table_2(study: Study) -> Finding:
+def table_2(study: PaperStudy) -> Finding:
     """Areas under the ROC curve by the size of the grid, and p against 3x3."""
     numbers: dict[str, dict[str, float]] = {}
     for rows in study.datasets():
@@ -170,12 +170,12 @@ TABLE_2 = (
 # Table 3
 
 
-def table_3(study: Study) -> Finding:
+def table_3(study: PaperStudy) -> Finding:
     """The sizes of the datasets; of one file all rows are training rows, as in the paper."""
     return Finding({rows.name: study.root(partial(sizes_of, rows)) for rows in study.datasets()})
 
 
-def sizes_of(rows: Rows) -> dict[str, float]:
+def sizes_of(rows: PaperRows) -> dict[str, float]:
     """Rows and features of a dataset. Local."""
     with DataFile(rows.train) as data:
         found = {"train rows": float(data.n_rows), "features": float(data.n_features)}
@@ -199,7 +199,7 @@ TABLE_3 = (Claim("Adult, W8A, ICJNN1 and Cover have the paper's training rows, b
 # Table 4
 
 
-def table_4(study: Study) -> Finding:
+def table_4(study: PaperStudy) -> Finding:
     """Areas of three base learners on all training rows (cycle 0) and of PSBML with them."""
     numbers: dict[str, dict[str, float]] = {}
     for rows in study.datasets(most=ROWS_OF_A_SET):

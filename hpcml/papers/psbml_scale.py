@@ -1,4 +1,4 @@
-"""How PSBML's time and memory grow: figures 9 to 11 of the PSBML paper; asynchronous runs, table 6."""
+"""How PSBML's time and memory grow (figures 9 to 11 of the paper), asynchronous runs (table 6)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hpcml.papers.psbml_quality import SIGNIFICANT, p_value
 from hpcml.run.session import Session, Target
 
 if TYPE_CHECKING:
-    from hpcml.papers.study import Study
+    from hpcml.papers.study import PaperStudy
 
 SIZES = (10_000, 31_623, 100_000, 316_228, 1_000_000)
 QUICK_SIZES = (300, 600)
@@ -28,14 +28,14 @@ ASYNCHRONOUS_ROWS = 10_000  # of a dataset, table 6
 LINEAR = (0.8, 1.2)  # exponents that are called linear
 
 
-def board(study: Study, rows: int) -> Path:
+def board(study: PaperStudy, rows: int) -> Path:
     """A checkerboard of so many points, all to train on."""
     path = study.folder / f"checkerboard-{rows}.h5"
     study.run("convert", "synthetic", "checkerboard", "--rows", rows, "--seed", 1, "-o", path)
     return path
 
 
-def per_cycle(study: Study, run: Path) -> float:
+def per_cycle(study: PaperStudy, run: Path) -> float:
     """The mean seconds of a cycle of the grid, without those of judging it."""
     lines = study.table(run / "history.csv", "cycle")
     return fmean(float(line["seconds"]) for cycle, line in lines.items() if cycle != "0")
@@ -46,7 +46,7 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
-def by_size(study: Study, measure: str) -> Finding:
+def by_size(study: PaperStudy, measure: str) -> Finding:
     """Train on checkerboards of growing size; `measure`: seconds per cycle, or MiB."""
     values, cycles = [], 2 if study.quick else 10
     sizes = QUICK_SIZES if study.quick else SIZES
@@ -67,12 +67,12 @@ def by_size(study: Study, measure: str) -> Finding:
     return Finding(numbers, pictures=(picture,))
 
 
-def figure_9(study: Study) -> Finding:
+def figure_9(study: PaperStudy) -> Finding:
     """Seconds per cycle by rows."""
     return by_size(study, "seconds per cycle")
 
 
-def figure_11(study: Study) -> Finding:
+def figure_11(study: PaperStudy) -> Finding:
     """Peak resident memory of all ranks by rows; its growth above that of the smallest size."""
     return by_size(study, "MiB")
 
@@ -89,7 +89,7 @@ FIGURE_11 = (Claim(f"The peak of memory above that of the smallest size grows li
 # Figure 10
 
 
-def figure_10(study: Study) -> Finding:
+def figure_10(study: PaperStudy) -> Finding:
     """Seconds per cycle on some of the ranks: all numbers that divide theirs."""
     comm, found = study.session.comm, {}
     path = board(study, QUICK_SIZES[1] if study.quick else ROWS_AT_ONCE)
@@ -106,7 +106,7 @@ def figure_10(study: Study) -> Finding:
 
 
 @mpi.collective
-def train_on(study: Study, n_ranks: int, path: Path, run: Path) -> None:
+def train_on(study: PaperStudy, n_ranks: int, path: Path, run: Path) -> None:
     """Collective. Train on the first n ranks; the others sleep."""
     from hpcml.methods.psbml.train import train
 
@@ -133,7 +133,7 @@ MODES = {"PSBML Sync": (), "PSBML Async": ("--asynchronous",)}
 SLOW = ("--slow-rank", 0, "--slow-factor", 2)
 
 
-def table_6(study: Study) -> Finding:
+def table_6(study: PaperStudy) -> Finding:
     """Areas of synchronous and asynchronous runs, and the time saved where one rank is slow."""
     numbers: dict[str, dict[str, float]] = {name: {} for name in (*MODES, "p", "Async Speedup")}
     seeds, cycles = (2, 2) if study.quick else (5, 20)

@@ -15,7 +15,7 @@ from hpcml.papers.exhibit import Claim, Finding, Numbers
 from hpcml.papers.psbml_quality import prefix
 
 if TYPE_CHECKING:
-    from hpcml.papers.study import Rows, Study
+    from hpcml.papers.study import PaperRows, PaperStudy
 
 OURS = "PSBML (C4.5)"
 MACHINES: dict[str, tuple[str, ...]] = {
@@ -30,7 +30,7 @@ SVC_ROWS = 40_000  # that the RBF SVC is trained on
 COSTS, WIDTHS = (10, 1000), (0.1, 1, 10, 100)  # C and γ that are tried for it
 
 
-def trained(study: Study, rows: Rows, who: str) -> tuple[float, dict[str, Any]]:
+def trained(study: PaperStudy, rows: PaperRows, who: str) -> tuple[float, dict[str, Any]]:
     """Seconds of a command that trains, and what `evaluate` says of the model."""
     method, *options = MACHINES[who]
     run = study.folder / f"{rows.train.stem}-{method}"
@@ -41,16 +41,16 @@ def trained(study: Study, rows: Rows, who: str) -> tuple[float, dict[str, Any]]:
 # Table 5
 
 
-def table_5(study: Study) -> Finding:
+def table_5(study: PaperStudy) -> Finding:
     """Seconds and accuracy on a checkerboard and a sine wave of a million points."""
-    from hpcml.papers.study import Rows
+    from hpcml.papers.study import PaperRows
 
     numbers: dict[str, dict[str, float]] = {}
     for name in BOARDS[: 1 if study.quick else None]:
         path = study.folder / f"{name}.h5"
         study.run("convert", "synthetic", name, "--rows", 600 if study.quick else 1_000_000, "--test-share", 0.1, "-o", path)
         for who in MACHINES:
-            seconds, measures = trained(study, Rows(name, path, path), who)
+            seconds, measures = trained(study, PaperRows(name, path, path), who)
             accuracy = 100 - 100 * measures["micro"]["misclassified"] / measures["n_rows"]
             numbers[f"{name}, {who}"] = {"seconds": seconds, "accuracy": accuracy}
         (numbers[f"{name}, LibSVM"],) = study.kept(f"{name}-svc", partial(rbf_svc, path))
@@ -100,7 +100,7 @@ TABLE_5 = (
 # Table 7
 
 
-def table_7(study: Study) -> Finding:
+def table_7(study: PaperStudy) -> Finding:
     """Seconds, misclassified rows, areas under ROC and precision-recall curve on KDD Cup 1999."""
     numbers: dict[str, dict[str, float]] = {}
     for rows in study.datasets():

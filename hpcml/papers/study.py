@@ -83,9 +83,6 @@ class PaperStudy:
             tokens.append("--resume" if resumes else "--force")
         return self.once(step, lambda: self._command(tokens))
 
-<<<<<<< HEAD
-    def datasets(self, *options: str) -> Iterator[PaperRows]:
-=======
     def once(self, step: str, call: Callable[[], None]) -> float:
         """Make a collective call, if that was not done before; the seconds that it took.
 
@@ -124,8 +121,7 @@ class PaperStudy:
         kept: list[Any] = self.read(path)
         return kept
 
-    def datasets(self, *options: str, most: int | None = None) -> Iterator[Rows]:
->>>>>>> 0550637 (PSBML's tables and figures: exhibits, claims with their rules, published numbers)
+    def datasets(self, *options: str, most: int | None = None) -> Iterator[PaperRows]:
         """The datasets, one by one: those given; else the exhibit's corpora; else made ones.
 
         options: more arguments of `convert` for corpora and made rows. most: take so many rows of a
@@ -151,31 +147,18 @@ class PaperStudy:
         self.run("convert", *(QUICK if self.quick else MADE)[self.exhibit.kind], "-o", path, *options)
         return PaperRows(f"made {self.exhibit.kind}", path, path)
 
-<<<<<<< HEAD
-    def corpus(self, name: str, *options: str) -> PaperRows:
-        """A corpus of `corpora.CORPORA`, converted. It must be there (`corpora.file_of`)."""
-        corpus, path = CORPORA[name], self.folder / f"{name}.h5"
-        share = () if corpus.test or corpus.has_splits or "--test-share" in options else ("--test-share", TEST_SHARE)
-        self.run("convert", corpus.source, file_of(corpus.file), "-o", path, *share, *options)
-        if not corpus.test:
-            return PaperRows(corpus.name, path, path)
-=======
-    def corpus(self, name: str, *options: str, most: int | None = None) -> Rows:
+    def corpus(self, name: str, *options: str, most: int | None = None) -> PaperRows:
         """A corpus of `corpora.CORPORA`, converted. It must be there (`corpora.file_of`)."""
         corpus, path = CORPORA[name], self.folder / f"{name}.h5"
         share = () if corpus.test or corpus.has_splits or "--test-share" in options else ("--test-share", TEST_SHARE)
         source = file_of(corpus.file)
         self.run("convert", corpus.source, source if most is None else self.sample(source, most), "-o", path, *share, *options)
         if not corpus.test or most is not None:
-            return Rows(corpus.name, path, path)
->>>>>>> 0550637 (PSBML's tables and figures: exhibits, claims with their rules, published numbers)
+            return PaperRows(corpus.name, path, path)
         test = self.folder / f"{name}.test.h5"
         self.run("convert", corpus.source, file_of(corpus.test), "-o", test, "--like", path)
         return PaperRows(corpus.name, path, test)
 
-<<<<<<< HEAD
-    def measures(self, run: Path, rows: PaperRows) -> Any:
-=======
     def sample(self, source: Path | None, most: int) -> Path:
         """A file with so many lines of a file (.xz), drawn at random, the same each time."""
 
@@ -183,14 +166,13 @@ class PaperStudy:
             lines = lzma.decompress(source.read_bytes() if source else b"").splitlines(keepends=True)
             some = np.sort(np.random.default_rng(0).permutation(len(lines))[:most])
             write_whole(path, b"".join(lines[i] for i in some))
-            return some.size
+            return int(some.size)
 
         path = self.folder / f"{(source or Path()).name.partition('.')[0]}-{most}.svm"
         self.kept(f"{path.stem}.lines", draw)
         return path
 
-    def measures(self, run: Path, rows: Rows) -> Any:
->>>>>>> 0550637 (PSBML's tables and figures: exhibits, claims with their rules, published numbers)
+    def measures(self, run: Path, rows: PaperRows) -> Any:
         """What `hpcml evaluate` finds for a run on the test rows."""
         path = run.with_name(f"{run.name}.json")
         self.run("evaluate", run / "model.h5", rows.test, "--json", path)
