@@ -24,7 +24,7 @@ from hpcml.run.session import Session
 
 Command = Callable[[Sequence[str]], None]  # runs `hpcml WORDS…` on all ranks; collective
 STEPS = "steps.json"
-OUTPUTS = ("-o", "--output", "--json")
+OUTPUTS = ("-o", "--output", "--json", "--csv")
 
 
 class PaperRows(NamedTuple):
@@ -64,7 +64,11 @@ class PaperStudy:
 
     def table(self, path: Path, key: str) -> dict[str, dict[str, str]]:
         """The lines of a CSV file, by one of their columns."""
-        found: dict[str, dict[str, str]] = self.root(lambda: {line[key]: line for line in read_csv(path)})
+        return {line[key]: line for line in self.lines(path)}
+
+    def lines(self, path: Path) -> list[dict[str, str]]:
+        """The lines of a CSV file."""
+        found: list[dict[str, str]] = self.root(partial(read_csv, path))
         return found
 
     def run(self, *words: object) -> float:
@@ -77,38 +81,26 @@ class PaperStudy:
         step = " ".join(token.removeprefix(f"{self.folder}/") for token in tokens)
         if step in self.steps:
             return self.steps[step]
+        self._look()
+        session = self.session
         output = next((Path(value) for flag, value in pairwise(tokens) if flag in OUTPUTS), None)
         if output is not None and self.root(output.exists):
             resumes = not self._anew and tokens[0] in ("train", "tune", "compare") and self.root(output.is_dir)
-            tokens.append("--resume" if resumes else "--force")
-        return self.once(step, lambda: self._command(tokens))
-
-    def once(self, step: str, call: Callable[[], None]) -> float:
-        """Make a collective call, if that was not done before; the seconds that it took.
-
-        Raises what it raises, and Interrupted after a signal.
-        """
-        if step not in self.steps:
-            comm = self.session.comm
-            if mpi.agreed_any(comm, self.session.signals.seen):
-                raise Interrupted(f"a signal arrived: {plural(len(self.steps), 'step')} done; continue with --resume")
-            self.session.log(f"study: {step}")
-            began = time.monotonic()
-            call()
-            self.steps[step] = comm.bcast(time.monotonic() - began)
-            with mpi.agreed(comm, f"writing {self.folder / STEPS}"):
-                if comm.rank == 0:
-                    write_json(self.folder / STEPS, self.steps)
-        return self.steps[step]
+            tokens += ["--resume" if resumes else "--force"] * ("--force" not in tokens)
+        session.log(f"hpcml {step}")
+        began = time.monotonic()
+        self._command(tokens)
+        return self._note(step, began)
 
     def kept(self, name: str, call: Callable[[Any], Any], tasks: Sequence[Any] = (None,)) -> list[Any]:
-        """What a local `call` finds for each task, as JSON has it. The tasks are divided among the
-        ranks; what they find is kept in NAME.json, so that it is found once.
+        """What a local `call` finds for each task, as JSON has it; the tasks are divided among the
+        ranks, and what they find is kept in NAME.json, so that it is found once.
         """
         path, comm = self.folder / f"{name}.json", self.session.comm
-
-        def find() -> None:
-            own = {}
+        if name not in self.steps:
+            self._look()
+            self.session.log(f"{name}: {plural(len(tasks), 'task')}")
+            began, own = time.monotonic(), {}
             with mpi.resting(comm, name):
                 for number in range(comm.rank, len(tasks), comm.size):
                     own[number] = call(tasks[number])
@@ -116,16 +108,41 @@ class PaperStudy:
             with mpi.agreed(comm, f"writing {path}"):
                 if comm.rank == 0:
                     write_json(path, [found[number] for number in range(len(tasks))])
-
-        self.once(f"{name} ({plural(len(tasks), 'task')})", find)
+            self._note(name, began)
         kept: list[Any] = self.read(path)
         return kept
 
-    def datasets(self, *options: str, most: int | None = None) -> Iterator[PaperRows]:
+    def once(self, step: str, call: Callable[[], None]) -> float:
+        """Make a collective call, if that was not done before; the seconds that it took. Raises
+        what it raises, and Interrupted after a signal.
+        """
+        if step in self.steps:
+            return self.steps[step]
+        self._look()
+        self.session.log(step)
+        began = time.monotonic()
+        call()
+        return self._note(step, began)
+
+    def _look(self) -> None:
+        """Raise Interrupted, on all ranks, after a signal."""
+        if mpi.agreed_any(self.session.comm, self.session.signals.seen):
+            raise Interrupted(f"a signal arrived: {len(self.steps)} commands are done; continue with --resume")
+
+    def _note(self, step: str, began: float) -> float:
+        """Note that a step is done; the seconds that it took."""
+        comm = self.session.comm
+        self.steps[step] = seconds = comm.bcast(time.monotonic() - began)
+        with mpi.agreed(comm, f"writing {self.folder / STEPS}"):
+            if comm.rank == 0:
+                write_json(self.folder / STEPS, self.steps)
+        return seconds
+
+    def datasets(self, *options: str, text: Sequence[str] = (), most: int | None = None) -> Iterator[PaperRows]:
         """The datasets, one by one: those given; else the exhibit's corpora; else made ones.
 
-        options: more arguments of `convert` for corpora and made rows. most: take so many rows of a
-        corpus of one row a line, see `sample`.
+        options: more arguments of `convert` for corpora and made rows. text: for corpora of texts
+        alone. most: take so many rows of a corpus (.svm.xz), see `sample`.
         """
         found = 0
         for path in self.given:
@@ -133,7 +150,7 @@ class PaperStudy:
         for name in () if self.given or self.quick else self.exhibit.corpora:
             if self.root(partial(file_of, CORPORA[name].file)):
                 found += 1
-                yield self._used(self.corpus(name, *options, most=most))
+                yield self._used(self.corpus(name, *options, *(text if CORPORA[name].source == "jsonl" else ()), most=most))
         if not self.given and not found:
             yield self._used(self.made(*options))
 

@@ -31,7 +31,7 @@ ORDER = [
     *({name} for name in ("reporting", "serving", "cli")),
     {"__main__", "api", "api_dataset", "api_session", ""},  # "" is the package itself
 ]
-OF_ONE_METHOD = {"plots", "papers", "reduce", "bench.one_pass"}  # pictures, selection and timings of what single methods do
+OF_ONE_METHOD = {"plots", "papers", "reduce", "bench.one_pass"}  # pictures, experiments, selection and timings of single methods
 LEVELS = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 PATH = re.compile(r"hpcml(\.\w+)+(:\w+)?")
 
