@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpcml import mpi
+from hpcml.log import plural
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.mpi.memory import forget_peak, peak_mib
 from hpcml.papers.exhibit import Claim, Finding, Numbers
@@ -58,7 +59,7 @@ def by_size(study: PaperStudy, measure: str) -> Finding:
         values.append(per_cycle(study, run) if measure == "seconds per cycle" else sum(peaks))
     numbers = {f"{rows:,} rows": {measure: value} for rows, value in zip(sizes, values, strict=True)}
     grown = values[1:] if measure == "seconds per cycle" else np.subtract(values[1:], values[0]).tolist()
-    if min(grown[-2:]) > 0 and len(grown) > 2:
+    if len(grown) > 2 and min(grown[-3:]) > 0:
         numbers["growth"] = {"exponent": exponent(sizes[-3:], grown[-3:])}
     picture = study.folder / f"{study.exhibit.name}.png"
     if study.session.comm.rank == 0:
@@ -97,7 +98,7 @@ def figure_10(study: PaperStudy) -> Finding:
         run = study.folder / f"run-on-{n_ranks}"
         study.once(f"train psbml on {n_ranks} of the ranks", lambda n=n_ranks, run=run: train_on(study, n, path, run))  # type: ignore[misc]
         found[n_ranks] = per_cycle(study, run)
-    numbers = {f"{n} ranks": {"seconds per cycle": seconds, "speed-up": found[1] / seconds} for n, seconds in found.items()}
+    numbers = {plural(n, "rank"): {"seconds per cycle": seconds, "speed-up": found[1] / seconds} for n, seconds in found.items()}
     picture = study.folder / "figure-10.png"
     if comm.rank == 0:
         axes = {"xlabel": "ranks", "ylabel": "seconds per cycle", "xscale": "log", "yscale": "log"}
@@ -119,7 +120,7 @@ def train_on(study: PaperStudy, n_ranks: int, path: Path, run: Path) -> None:
 
 def faster_by_ranks(numbers: Numbers) -> bool:
     """Whether the ranks are used: 0.7 of them at least."""
-    of = {int(name.split()[0]): row["speed-up"] for name, row in numbers.items() if name.endswith(" ranks")}
+    of = {int(name.split()[0]): row["speed-up"] for name, row in numbers.items() if name.endswith((" rank", " ranks"))}
     if max(of, default=1) == 1:
         raise KeyError("ranks")
     return all(speed_up >= 0.7 * n for n, speed_up in of.items())

@@ -47,4 +47,4 @@ def test_what_is_kept_is_found_once_on_any_ranks(standing, tmp_path):
 def test_figure_10_takes_all_numbers_that_divide_the_ranks(standing, tmp_path):
     done(standing(2, "paper", "psbml", "figure-10", "--quick", "-o", tmp_path / "s"))
     found = outcome(tmp_path / "s", "figure-10")
-    assert list(found) == ["1 ranks", "2 ranks"] and found["1 ranks"]["speed-up"] == 1.0
+    assert list(found) == ["1 rank", "2 ranks"] and found["1 rank"]["speed-up"] == 1.0

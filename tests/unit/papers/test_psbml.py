@@ -128,8 +128,8 @@ RULES = {
     ),
     "figure-9": (grown(1.1), [grown(1.3)]),
     "figure-10": (
-        {"1 ranks": {"speed-up": 1.0}, "2 ranks": {"speed-up": 1.5}},
-        [{"1 ranks": {"speed-up": 1.0}, "2 ranks": {"speed-up": 1.3}}],
+        {"1 rank": {"speed-up": 1.0}, "2 ranks": {"speed-up": 1.5}},
+        [{"1 rank": {"speed-up": 1.0}, "2 ranks": {"speed-up": 1.3}}],
     ),
     "figure-11": (grown(0.9), [grown(0.7)]),
     "table-8": (
