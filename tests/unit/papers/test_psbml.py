@@ -1,6 +1,7 @@
 """The exhibits of the PSBML paper: the rule of each claim on made numbers, and numbers beside
 independent calculations."""
 
+import lzma
 import math
 
 import numpy as np
@@ -15,6 +16,8 @@ from hpcml.papers import psbml, psbml_noise, psbml_quality, psbml_scale
 from hpcml.papers.overlap import Overlap
 from hpcml.papers.psbml_margin import AT_THE_MARGIN, band_names, overlap_row
 from hpcml.papers.registry import published
+from hpcml.papers.study import PaperStudy
+from hpcml.run.session import session_of
 
 EXHIBITS = {exhibit.name: exhibit for exhibit in psbml.PAPER.exhibits}
 
@@ -207,3 +210,18 @@ def test_areas_of_table_8_are_those_of_scikit_learn(tmp_path):
         score = psbml_noise.score_of(method, X, y[train], X_test, (7, 2))
         assert found[f"no noise, {method}"] == pytest.approx(100 * roc_auc_score(y[test], score))
         assert found[f"20 % noise, {method}"] != found[f"no noise, {method}"]
+
+
+def test_a_sample_is_some_lines_of_the_file_in_their_order(tmp_path):
+    lines = [f"{1 - 2 * (k % 2)} 1:{k}\n" for k in range(50)]
+    (tmp_path / "set.t.svm.xz").write_bytes(lzma.compress("".join(lines).encode()))
+    folder = tmp_path / "s"
+    folder.mkdir()
+    with session_of(None) as session:
+        study = PaperStudy(session, EXHIBITS["table-4"], folder, lambda _: None, quick=False, given=(), anew=False)
+        path = study.sample(tmp_path / "set.t.svm.xz", 20)
+        some = path.read_text().splitlines(keepends=True)
+        assert len(set(some)) == 20 and some == [line for line in lines if line in some] and some != lines[:20]
+        path.write_text("kept\n")
+        again = PaperStudy(session, EXHIBITS["table-4"], folder, lambda _: None, quick=False, given=(), anew=False)
+        assert again.sample(tmp_path / "set.t.svm.xz", 20).read_text() == "kept\n"  # it is drawn once
