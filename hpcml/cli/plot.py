@@ -8,7 +8,6 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from hpcml.cli.session import Here, Output, Picture, ReplacePicture, say_once
-from hpcml.errors import ConfigError
 from hpcml.reduce.options import CurveOptions
 
 MovedData = Annotated[Path, Parameter(help="Where the run's dataset is now, if it was moved.")]
@@ -83,44 +82,6 @@ def plot_sparsity(run: Path, /, *, output: Output | None = None, force: ReplaceP
     from hpcml.plots.sparsity import plot_run as work
 
     say_once(session, work(session.comm, run, output, force))
-
-
-@plot_app.command(name="margins")
-def plot_margins(
-    name: str,
-    /,
-    *,
-    output: Picture,
-    rows: int = 2000,
-    seed: int = 0,
-    cycles: int = 50,
-    s: float | None = None,
-    force: ReplacePicture = False,
-    session: Here,
-) -> None:
-    """How PSBML finds the margin of points in the plane, beside Gaussian mixtures with mean shift
-    and an SVM; and a CSV.
-
-    Parameters
-    ----------
-    name:
-        circle or gaussians.
-    rows:
-        Points to make; a tenth of them is kept for validation.
-    seed:
-        Another seed gives other points and other draws. Overlap with support vectors: of ten seeds
-        from this one on.
-    cycles:
-        Cycles of the grid; the middle one and the last are shown.
-    s:
-        Standard deviation of the mixtures' Gaussian weights around the boundary. Default: 0.3 of
-        the largest distance.
-    """
-    from hpcml.plots.margins import plot_set as work
-
-    if session.comm.size > 1:
-        raise ConfigError("plot margins works in one process: run it without mpirun")
-    say_once(session, str(work(name, output, rows, seed, cycles, s, force, session.log)))
 
 
 @plot_app.command(name="selection")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -10,9 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hpcml import mpi
 from hpcml.errors import Interrupted
-from hpcml.files.atomic import write_json
+from hpcml.files.atomic import write_json, write_whole
 from hpcml.files.table import read_csv
 from hpcml.log import plural
 from hpcml.papers.corpora import CORPORA, MADE, QUICK, TEST_SHARE, file_of
@@ -109,6 +112,18 @@ class PaperStudy:
         kept: list[Any] = self.read(path)
         return kept
 
+    def once(self, step: str, call: Callable[[], None]) -> float:
+        """Make a collective call, if that was not done before; the seconds that it took. Raises
+        what it raises, and Interrupted after a signal.
+        """
+        if step in self.steps:
+            return self.steps[step]
+        self._look()
+        self.session.log(step)
+        began = time.monotonic()
+        call()
+        return self._note(step, began)
+
     def _look(self) -> None:
         """Raise Interrupted, on all ranks, after a signal."""
         if mpi.agreed_any(self.session.comm, self.session.signals.seen):
@@ -123,11 +138,11 @@ class PaperStudy:
                 write_json(self.folder / STEPS, self.steps)
         return seconds
 
-    def datasets(self, *options: str, text: Sequence[str] = ()) -> Iterator[PaperRows]:
+    def datasets(self, *options: str, text: Sequence[str] = (), most: int | None = None) -> Iterator[PaperRows]:
         """The datasets, one by one: those given; else the exhibit's corpora; else made ones.
 
         options: more arguments of `convert` for corpora and made rows. text: for corpora of texts
-        alone.
+        alone. most: take so many rows of a corpus (.svm.xz), see `sample`.
         """
         found = 0
         for path in self.given:
@@ -135,7 +150,7 @@ class PaperStudy:
         for name in () if self.given or self.quick else self.exhibit.corpora:
             if self.root(partial(file_of, CORPORA[name].file)):
                 found += 1
-                yield self._used(self.corpus(name, *options, *(text if CORPORA[name].source == "jsonl" else ())))
+                yield self._used(self.corpus(name, *options, *(text if CORPORA[name].source == "jsonl" else ()), most=most))
         if not self.given and not found:
             yield self._used(self.made(*options))
 
@@ -149,16 +164,30 @@ class PaperStudy:
         self.run("convert", *(QUICK if self.quick else MADE)[self.exhibit.kind], "-o", path, *options)
         return PaperRows(f"made {self.exhibit.kind}", path, path)
 
-    def corpus(self, name: str, *options: str) -> PaperRows:
+    def corpus(self, name: str, *options: str, most: int | None = None) -> PaperRows:
         """A corpus of `corpora.CORPORA`, converted. It must be there (`corpora.file_of`)."""
         corpus, path = CORPORA[name], self.folder / f"{name}.h5"
         share = () if corpus.test or corpus.has_splits or "--test-share" in options else ("--test-share", TEST_SHARE)
-        self.run("convert", corpus.source, file_of(corpus.file), "-o", path, *share, *options)
-        if not corpus.test:
+        source = file_of(corpus.file)
+        self.run("convert", corpus.source, source if most is None else self.sample(source, most), "-o", path, *share, *options)
+        if not corpus.test or most is not None:
             return PaperRows(corpus.name, path, path)
         test = self.folder / f"{name}.test.h5"
         self.run("convert", corpus.source, file_of(corpus.test), "-o", test, "--like", path)
         return PaperRows(corpus.name, path, test)
+
+    def sample(self, source: Path | None, most: int) -> Path:
+        """A file with so many lines of a file (.xz), drawn at random, the same each time."""
+
+        def draw(_: None) -> int:
+            lines = lzma.decompress(source.read_bytes() if source else b"").splitlines(keepends=True)
+            some = np.sort(np.random.default_rng(0).permutation(len(lines))[:most])
+            write_whole(path, b"".join(lines[i] for i in some))
+            return int(some.size)
+
+        path = self.folder / f"{(source or Path()).name.partition('.')[0]}-{most}.svm"
+        self.kept(f"{path.stem}.lines", draw)
+        return path
 
     def measures(self, run: Path, rows: PaperRows) -> Any:
         """What `hpcml evaluate` finds for a run on the test rows."""

@@ -5,7 +5,6 @@ import lzma
 import os
 import runpy
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -163,52 +162,6 @@ def test_pubmed_to_mesh(tmp_path, copied):
     assert "MiF" in text and measures["measures"]["MiF"] > 0.05 and len(answers) == measures["n_rows"]
     assert all(label.startswith("D") for answer in answers for label in answer["labels"])
     assert (tmp_path / "out" / "report.html").stat().st_size > 100_000
-
-
-def table_of(text):
-    """From the first line of the table on, without what the models took: processor time differs from run to run."""
-    text = text[text.index("| 0 %") :]
-    return text[: text.index("CPU time of the models")]
-
-
-def test_psbml(tmp_path):
-    """Tables 4 and 8 (psbml_noise.py)."""
-    rng = np.random.default_rng(0)
-    rows = [f"{rng.choice([-1, 1])} " + " ".join(f"{j + 1}:{x:.3f}" for j, x in enumerate(rng.random(4))) for _ in range(150)]
-    (tmp_path / "w8a.svm.xz").write_bytes(lzma.compress("\n".join(rows).encode()))
-    options = ("--ranks", 1, "--seeds", 2, "--only", "w8a", "--folder", tmp_path / "out")
-    bench = {"HPCML_DATA": str(tmp_path)}
-    text = run_script("psbml.py", "table4", *options, "--rows", 100, "--option=--cycles=1", env=bench)
-    assert text.count("area under the ROC curve") == 2 * 3  # as they come, and all together
-    noise = ("psbml.py", "noise", *options, "--rows", 60)
-    text = run_script(*noise, env=bench)
-    lines = lines_of(text)
-    found = {(line["method"], line["noise"], line["seed"]) for line in lines}
-    assert len(lines) == len(found) == 4 * 3 * 2
-    assert all((line["rows"], line["test_rows"]) == (60, 45) for line in lines)
-    assert text.count("| 20 % | PSBML/NB | ") == 2
-    file = tmp_path / "out" / "noise-60.jsonl"
-    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
-    again = run_script(*noise, env=bench)
-    assert len(lines_of(again)) == 1  # what was missing
-    assert table_of(again) == table_of(text)
-    text = run_script("psbml.py", "asynchronous", *options[:2], "--seeds", 1, *options[4:], "--option=--cycles=1", env=bench)
-    assert [line["mode"] for line in lines_of(text)] == ["sync", "async"]
-    assert text.count("| w8a |") == 2
-
-
-def test_workers_end_with_the_script():
-    """Whoever reads what they print comes to its end when all have ended."""
-    begin = "import os, time, psbml_noise; print(psbml_noise.workers(1).submit(os.getpid).result(), flush=True); time.sleep(300)"
-    path = {"PYTHONPATH": os.pathsep.join([str(BENCH), os.environ.get("PYTHONPATH", "")])}
-    with subprocess.Popen([sys.executable, "-c", begin], env=os.environ | path, stdout=subprocess.PIPE, text=True) as script:
-        worker = int(script.stdout.readline())
-        script.terminate()
-        try:
-            assert script.communicate(timeout=60) == ("", None)
-        except subprocess.TimeoutExpired:
-            os.kill(worker, signal.SIGKILL)
-            raise
 
 
 def test_asynchronous(tmp_path):

@@ -47,7 +47,6 @@ COMMANDS = {
     "cv": "cv multinomial-nb S/data.h5 -o O/table.csv",
     "plot convergence": "plot convergence S/probe -o O/out.png",
     "plot psbml": "plot psbml S/psbml -o O/out.png",
-    "plot margins": "plot margins circle --rows 300 --cycles 3 -o O/out.png",
     "plot selection": "plot selection S/data.h5 -o O/out.png",
     "plot sparsity": "plot sparsity S/elastic -o O/out.png",
     "train elastic-net": "train elastic-net S/data.h5 -o O/run --checkpoint-every 0.001",
@@ -55,7 +54,7 @@ COMMANDS = {
     "explain": "explain S/probe/model.h5 S/data.h5 --json O/out.json",
     "duplicates": "duplicates S/data.h5 -o O/out.csv",
 }
-ALONE = {"bench pass", "plot margins", "plot convergence", "plot psbml", "plot sparsity", "train adaboost"}  # on one rank here
+ALONE = {"bench pass", "plot convergence", "plot psbml", "plot sparsity", "train adaboost"}  # on one rank here
 QUIET = {"info", "bench pass"}
 CHECKPOINTED = {name for name in COMMANDS if "--checkpoint-every" in COMMANDS[name]}
 RESUMED = {"train probe", "train dual", "train psbml", "train mbw"}  # in S/NAME there is an unfinished run

@@ -50,7 +50,6 @@ from hpcml.near_duplicates.search import Duplicates, _write_pairs
 from hpcml.plots import convergence as analysis
 from hpcml.plots.differences import plot_differences
 from hpcml.plots.figure import plot_convergence, told, write_traces_csv
-from hpcml.plots.margins import DrawnCurve, Study, write_study
 from hpcml.plots.selection import ErrorCurves, plot_curves, write_curves
 from hpcml.prediction.predict import Prediction
 from hpcml.prediction.texts import ScoredRows, csv_lines
@@ -144,11 +143,6 @@ def curves(names):
     return ErrorCurves(
         names[0], names, [("ig", None), ("efs", 0.5)], [1, 2], 3, 9, np.full((n, 2, 2), 0.1), np.full(n, 0.1), np.full(n, 0.5)
     )
-
-
-def study(names):
-    panels = {name: {name: DrawnCurve(np.ones(1), np.ones(1))} for name in names}
-    return Study("circle", "x", 0.0, (0, 1, 2), 9, np.ones((2, 2)), np.ones((2, 2)), 0.3, 1, panels, dict.fromkeys(names, 0.5))
 
 
 def prediction(names, what):
@@ -482,7 +476,5 @@ def test_pictures_take_any_name(tmp_path, label, recwarn):
     assert not recwarn.list
 
 
-def test_a_study_is_read_back(tmp_path):
-    write_study(study(["a,b", "c\r"]), tmp_path / "a.csv")
-    assert [line["series"] for line in read_csv(tmp_path / "a.csv")] == ["a,b", "c\r", "a,b", "c\r"]
+def test_joined_lines_have_no_line_ends_within():
     assert joined(["a\n", "b"]) == "a\\n\nb"

@@ -24,7 +24,7 @@ SECONDS = "forecasts of seconds"
 BESIDE = "programs and libraries that are compared with ours"
 DEVICE = "the device's own, whose last bits are not the CPU's"
 SHOWN = "drawn or shown, not read again"
-FOLDERS = {"bench": BESIDE, "plots": SHOWN, "planning": SECONDS}
+FOLDERS = {"bench": BESIDE, "plots": SHOWN, "papers": SHOWN, "planning": SECONDS}
 EXCEPTIONS = {
     "crossval/table.py": {"scipy.stats": "p of t-tests, which nothing is decided by"},
     "crossval/top_table.py": {"@": "compared with a tolerance that is greater than the rounding errors"},

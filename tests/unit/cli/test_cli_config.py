@@ -132,7 +132,6 @@ COMMANDS = [
     (["prune", "m", "x"], ["below"]),
     (["bench", "pass", "x"], ["labels-per-pass", "repeats"]),
     (["bench", "ovr", "x", "-o", "y"], ["tol", "repeat", "peer-limit"]),
-    (["plot", "margins", "circle", "-o", "y"], ["rows", "seed", "cycles", "s"]),
 ]
 
 

@@ -1,0 +1,215 @@
+"""How PSBML finds the margin (Kamath et al. 2018, section 5): beside mean shift, and an SVM.
+
+In each of two made-up sets (`large_margin`) one number of a point, its position, tells the classes
+apart. What is found is JSON: numbers by row and column, curves as lists of x and y.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from hpcml import mpi
+from hpcml.data.dataset import DataFile
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.problem import TorusProblem
+from hpcml.methods.psbml.selection import Population, finite_range, selection_weights
+from hpcml.methods.psbml.synchronous import Synchronous
+from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
+from hpcml.methods.psbml.train import make_problem
+from hpcml.model import learner as learners
+from hpcml.papers.large_margin import SETS
+from hpcml.papers.mean_shift import Mixture, Weighting, modes
+from hpcml.papers.overlap import overlap, support_vectors
+from hpcml.slices import Look
+
+GRID, NEIGHBOURHOOD, REPLACE = "3x3", "C9", 0.2  # as in the paper
+DEVIATION = 0.3  # s of the weighting function, in parts of the largest distance of a training row from the boundary
+COMPONENTS = 5  # of a class's mixture
+NEAR = 0.1  # what is called near the boundary
+BANDS = (0.0, 0.1, 0.2, 0.4, np.inf)  # of distance from the boundary
+BINS = 30
+
+
+class MarginSizes(NamedTuple):
+    """How much of the experiments is done."""
+
+    rows: int = 2000  # of which a tenth validates
+    cycles: int = 50
+    grid_runs: int = 5  # of PSBML, and of mixtures on the grid, with other draws
+    runs: int = 30  # of mixtures without a grid, as in the paper
+    seeds: int = 10  # of sets and runs that the overlap with support vectors is the mean of
+
+
+QUICK = MarginSizes(300, 4, 1, 1, 2)
+
+
+class MarginGrid(Synchronous):
+    """PSBML on one rank, whose judges can be asked about any row (experiment 1)."""
+
+    def weights(self, places: np.ndarray) -> np.ndarray:
+        """The selection weights of rows, still on the grid or not, if all nodes judged them."""
+        matrix = self.problem.read(places)
+        fitness = np.min([learners.confidence(self._train(node), matrix) for node in self.slots], axis=0)
+        return selection_weights(fitness, *finite_range(fitness))
+
+
+class MixtureGrid(Synchronous):
+    """The same cycle with rows of a weight given once for all (experiment 2).
+
+    The mixtures of the nodes' rows do not steer it: they are made only when modes are asked for.
+    """
+
+    def __init__(self, problem: TorusProblem, weights: np.ndarray) -> None:
+        """`weights` (n) of the split's rows. Local; raises DataError, OSError, MemoryError."""
+        super().__init__(problem, problem.first_slots)
+        self.weights = weights
+
+    def _train(self, node: int) -> object:
+        return None
+
+    def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:
+        return {node: 1.0 - self.weights[rows.places] for node, rows in around.items()}
+
+
+@contextmanager
+def problem_of(name: str, path: Path, cycles: int, seed: int) -> Iterator[TorusProblem]:
+    """The rows of a made-up set on the torus with its large margin learner. Local.
+
+    Threads are of no use for arrays this small, and harm where cores are busy.
+    """
+    comm, kind = mpi.self_comm(), SETS[name]
+    options = PsbmlOptions(grid=GRID, neighbourhood=NEIGHBOURHOOD, replace=REPLACE, cycles=cycles, seed=seed)
+    learner = learners.Learner(name, f"{kind.__module__}.{kind.__name__}", ())
+    with threadpool_limits(1), DataFile(path) as dataset:
+        yield make_problem(comm, dataset, Torus(*parse_grid(options.grid), options.neighbourhood), learner, options)
+
+
+class Experiments:
+    """The three experiments and Table 1 on the rows of a problem."""
+
+    def __init__(self, name: str, problem: TorusProblem) -> None:
+        self.problem, self.kind, self.options = problem, SETS[name], problem.options
+        self.points = np.asarray(problem.read(np.arange(problem.classes.rows.size)), dtype=np.float64)
+        self.position = self.kind.position(self.points)
+        self.distance = np.abs(self.position - self.kind.boundary)
+        self.train = np.flatnonzero(problem.start >= 0)
+        self.weighting = Weighting(self.kind.project, DEVIATION * float(self.distance[self.train].max()))
+        self.weights = np.exp(self.weighting.log(self.points))
+        self.edges = np.linspace(self.position[self.train].min(), self.position[self.train].max(), BINS + 1)
+        self.reported = (0, self.options.cycles // 2, self.options.cycles)
+
+    def redrawn(self, run: int, problem: TorusProblem | None = None) -> TorusProblem:
+        """The same rows on the same nodes, with other draws."""
+        return replace(problem or self.problem, options=replace(self.options, seed=self.options.seed + run))
+
+    def grids(self, n_runs: int) -> dict[str, Any]:
+        """Experiments 1 and 2: the numbers and curves of figures 3 and 6, but for modes."""
+        slots = {
+            "PSBML": [slots_of(MarginGrid(self.redrawn(run), self.problem.first_slots)) for run in range(n_runs)],
+            "mixtures": [slots_of(MixtureGrid(self.redrawn(run), self.weights)) for run in range(n_runs)],
+        }
+        numbers: dict[str, dict[str, float]] = {name: {} for name in (*slots, "both", "two runs of PSBML")}
+        histograms: dict[str, dict[str, list[float]]] = {}
+        for cycle in self.reported:
+            shares = {grid: [self.histogram(run[cycle]) for run in runs] for grid, runs in slots.items()}
+            histograms[f"cycle {cycle}"] = {grid: np.mean(of, axis=0).tolist() for grid, of in shares.items()}
+            for grid, runs in slots.items():
+                near = np.mean([np.mean(self.distance[run[cycle]] < NEAR) for run in runs])
+                numbers[grid][f"near, cycle {cycle}"] = 100 * float(near)
+            if cycle:
+                means = np.array([*histograms[f"cycle {cycle}"].values()])
+                numbers["both"][f"distance, cycle {cycle}"] = variation(means[0], means[1])
+                pairs = zip(shares["PSBML"], np.roll(shares["PSBML"], 1, axis=0), strict=True)
+                numbers["two runs of PSBML"][f"distance, cycle {cycle}"] = float(np.mean([variation(a, b) for a, b in pairs]))
+        return {"numbers": numbers, "edges": self.edges.tolist(), "histograms": histograms, "bands": self.bands(slots["PSBML"][0])}
+
+    def histogram(self, places: np.ndarray) -> np.ndarray:
+        """The shares of slots by position (BINS)."""
+        return np.histogram(self.position[places], self.edges)[0] / places.size
+
+    def bands(self, slots: list[np.ndarray]) -> dict[str, list[float]]:
+        """The share of slots in each band of distance, cycle by cycle."""
+        shares = np.array([np.histogram(self.distance[places], BANDS)[0] / places.size for places in slots])
+        names = [f"{low:g} to {high:g}" for low, high in pairwise(BANDS[:-1])] + [f"{BANDS[-2]:g} and more"]
+        return dict(zip(names, shares.T.tolist(), strict=True))
+
+    def modes(self, places: np.ndarray, run: int, weighting: Weighting | None) -> dict[str, np.ndarray]:
+        """The modes (k × 2) of a mixture of the rows of each class among some slots."""
+        from sklearn.mixture import GaussianMixture
+
+        found = {}
+        for label, what in enumerate(("negative", "positive")):
+            rows = self.points[places[self.problem.classes.of[places] == label]]
+            n = min(COMPONENTS, len(np.unique(rows, axis=0)))
+            if n == 0:
+                found[what] = np.empty((0, 2))
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                fitted = GaussianMixture(n, reg_covar=1e-5, random_state=run).fit(rows if len(rows) > 1 else rows[[0, 0]])
+            found[what] = modes(Mixture(fitted.weights_, fitted.means_, fitted.precisions_), weighting)
+        return found
+
+    def alone(self, n_runs: int) -> dict[str, Any]:
+        """Experiment 3: mixtures of the whole set, of its rows drawn by weight, without weights."""
+        placement = Placement(Torus(1, 1, NEIGHBOURHOOD), 1, 0)
+        single = replace(self.problem, start=np.where(self.problem.start < 0, -1, 0), placement=placement)
+        last = [slots_of(MixtureGrid(self.redrawn(run, single), self.weights))[-1] for run in range(n_runs)]
+        kinds = {
+            "modes without weights": [self.modes(self.train, run, None) for run in range(n_runs)],
+            "modes, cycle 0": [self.modes(self.train, run, self.weighting) for run in range(n_runs)],
+            "modes, last cycle": [self.modes(last[run], run, self.weighting) for run in range(n_runs)],
+        }
+        numbers = {what: self.position_of(found) for what, found in kinds.items()}
+        points = {what: np.concatenate([*found[0].values()]).T.tolist() for what, found in kinds.items()}
+        return {"numbers": numbers, "points": points}
+
+    def position_of(self, found: Sequence[dict[str, np.ndarray]]) -> dict[str, float]:
+        """The mean position of each class's modes over the runs, and its greater deviation."""
+        means = {
+            label: [self.kind.position(run[label]).mean() for run in found if len(run[label])] for label in ("negative", "positive")
+        }
+        numbers = {label: float(np.mean(of)) for label, of in means.items() if of}
+        return numbers | {"deviation": max(float(np.std(of)) for of in means.values() if of)}
+
+    def weight_shares(self, edges: Sequence[float]) -> np.ndarray:
+        """Figure 4: the share of all weight on the grid by position (cycles × bands)."""
+        grid, shares = MarginGrid(self.problem, self.problem.first_slots), []
+        for _ in range(self.options.cycles):
+            entries = grid.step().entries
+            weights = np.histogram(self.position[entries["place"]], edges, weights=entries["weight"])[0]
+            shares.append(weights / weights.sum())
+        return np.array(shares)
+
+    def overlaps(self) -> list[dict[str, float]]:
+        """Table 1 for the SVMs of least and greatest C."""
+        grid = MarginGrid(self.problem, self.problem.first_slots)
+        for _ in range(self.options.cycles):
+            grid.step()
+        weights = grid.weights(self.train)
+        of = self.problem.classes.of[self.train]
+        vectors = support_vectors(self.points[self.train], of, self.kind.kernel, self.options.seed)
+        return [overlap(weights, each)._asdict() for each in vectors]
+
+
+def variation(a: np.ndarray, b: np.ndarray) -> float:
+    """The total variation distance of two histograms of shares: 0 if equal, 1 if apart."""
+    return float(np.abs(a - b).sum() / 2)
+
+
+def slots_of(grid: Synchronous) -> list[np.ndarray]:
+    """All slots of a grid, node by node, before its first cycle and after each."""
+    taken = [np.concatenate([*grid.slots.values()])]
+    for _ in range(grid.problem.options.cycles):
+        grid.step()
+        taken.append(np.concatenate([*grid.slots.values()]))
+    return taken

@@ -1,0 +1,232 @@
+"""Section 5 of the PSBML paper, the rows near the margin: figures 2 to 6, table 1; and figure 8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpcml.data.dataset import DataFile
+from hpcml.data.shard import read_rows
+from hpcml.papers.exhibit import Claim, Finding, Numbers
+from hpcml.papers.large_margin import SETS
+from hpcml.papers.margins import QUICK, Experiments, MarginSizes, problem_of
+from hpcml.papers.overlap import Overlap
+from hpcml.papers.psbml_drawing import draw_lines, draw_margin, draw_points
+
+if TYPE_CHECKING:
+    from hpcml.papers.study import PaperStudy
+
+RADII = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, np.inf)  # the bands of figure 4
+AT_THE_MARGIN = ("0.3 to 0.4", "0.4 to 0.5")
+SHOWN_CYCLES = (1, 10, 25, 50)
+ALIKE = 0.1  # of the total variation distance of two distributions that are nearly identical
+LEAST_OVERLAP = 85.0  # per cent
+
+
+def sizes(study: PaperStudy) -> MarginSizes:
+    """How much is done."""
+    return QUICK if study.quick else MarginSizes()
+
+
+def made_set(study: PaperStudy, name: str, rows: int, seed: int = 0) -> Path:
+    """A made-up set without splits."""
+    path = study.folder / f"{name}-{seed}.h5"
+    study.run("convert", "synthetic", name, "--rows", rows, "--seed", seed, "-o", path)
+    return path
+
+
+def points_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """All points of a set (n × 2) and their classes (n), 0 or 1. Local."""
+    with DataFile(path) as data:
+        return np.asarray(read_rows(data, np.arange(data.n_rows), True), dtype=np.float64), np.diff(data.map("Y/indptr"))
+
+
+# Figures 2, 5 and 8
+
+
+def pictured(names: Sequence[str], number: int) -> Callable[[PaperStudy], Finding]:
+    """Makes the picture of sets, and the share of positive points."""
+
+    def make(study: PaperStudy) -> Finding:
+        paths = {name: made_set(study, name, sizes(study).rows) for name in names}
+        picture, comm = study.folder / f"figure-{number}.png", study.session.comm
+        found = study.root(lambda: {name: points_of(path) for name, path in paths.items()})
+        if comm.rank == 0:
+            draw_points(picture, found)
+        numbers = {name: {"points": float(of.size), "positive %": 100 * float(of.mean())} for name, (_, of) in found.items()}
+        return Finding(numbers, pictures=(picture,))
+
+    return make
+
+
+def as_stated(numbers: Numbers) -> bool:
+    """Whether the circle's share is that of its area, within three standard errors."""
+    row = numbers["circle"]
+    share = 1 - np.pi * 0.4**2 / 4
+    return abs(row["positive %"] / 100 - share) <= 3 * np.sqrt(share * (1 - share) / row["points"])
+
+
+FIGURE_2 = (Claim("As many points are positive as lie beyond 0.4 in the square, within 3 standard errors", as_stated),)
+
+# Figures 3 and 6
+
+
+def near_margin(name: str, number: int) -> Callable[[PaperStudy], Finding]:
+    """Makes the three experiments on a set."""
+
+    def make(study: PaperStudy) -> Finding:
+        how = sizes(study)
+        path = made_set(study, name, how.rows)
+
+        def found(which: str) -> dict[str, Any]:
+            with problem_of(name, path, how.cycles, 0) as problem:
+                experiments = Experiments(name, problem)
+                return experiments.grids(how.grid_runs) if which == "grids" else experiments.alone(how.runs)
+
+        grids, modes = study.kept("experiments", found, ("grids", "alone"))
+        picture = study.folder / f"figure-{number}.png"
+        points, _ = study.root(lambda: points_of(path))
+        if study.session.comm.rank == 0:
+            draw_margin(picture, grids, modes, SETS[name], points)
+        return Finding(grids["numbers"] | modes["numbers"], pictures=(picture,))
+
+    return make
+
+
+def alike(numbers: Numbers) -> bool:
+    """Whether PSBML and mixtures have nearly the same distribution."""
+    return all(numbers["both"][f"distance, cycle {cycle}"] <= ALIKE for cycle in (25, 50))
+
+
+def gather(numbers: Numbers) -> bool:
+    """Whether rows gather at the boundary on both grids."""
+    shares = [[numbers[grid][f"near, cycle {cycle}"] for cycle in (0, 25, 50)] for grid in ("PSBML", "mixtures")]
+    return all(first < half < last and last >= 50 for first, half, last in shares)
+
+
+def modes_move(boundary: float) -> Callable[[Numbers], bool]:
+    """Whether weights move the modes to the boundary."""
+
+    def holds(numbers: Numbers) -> bool:
+        without, last = ([abs(numbers[row][of] - boundary) for of in ("negative", "positive")] for row in MODES)
+        return all(b <= 0.1 and b < a for a, b in zip(without, last, strict=True))
+
+    return holds
+
+
+MODES = ("modes without weights", "modes, last cycle")
+
+
+def claims_of(name: str) -> tuple[Claim, ...]:
+    """The claims of figures 3 and 6, and of the text beside them."""
+    distance = f"total variation distance of the mean histograms at most {ALIKE}"
+    return (
+        Claim(f"PSBML and mixtures have nearly the same distribution after 25 and 50 cycles: {distance}", alike),
+        Claim("On both grids the slots nearer than 0.1 to the boundary grow from cycle to cycle, to half of all or more", gather),
+        Claim(
+            "Weights move the modes to the boundary: within 0.1 after 50 cycles, nearer than without weights, in both classes",
+            modes_move(SETS[name].boundary),
+        ),
+    )
+
+
+# Figure 4
+
+
+def band_names() -> list[str]:
+    """The bands of the radius."""
+    return [f"{low:g} to {high:g}" for low, high in pairwise(RADII[:-1])] + [f"{RADII[-2]:g} and more"]
+
+
+def figure_4(study: PaperStudy) -> Finding:
+    """The share of all weight on the grid by radius, cycle by cycle, in per cent."""
+    how = sizes(study)
+    path = made_set(study, "circle", how.rows)
+
+    def found(_: None) -> list[list[float]]:
+        with problem_of("circle", path, how.cycles, 0) as problem:
+            shares: list[list[float]] = (100 * Experiments("circle", problem).weight_shares(RADII)).tolist()
+            return shares
+
+    (shares,) = study.kept("weights", found)
+    of = dict(zip(band_names(), zip(*shares, strict=True), strict=True))
+    cycles = np.arange(1, how.cycles + 1)
+    picture = study.folder / "figure-4.png"
+    near = {name: (cycles, values) for name, values in of.items() if name in AT_THE_MARGIN}
+    far = {name: (cycles, values) for name, values in of.items() if name not in AT_THE_MARGIN}
+    if study.session.comm.rank == 0:
+        label = {"xlabel": "cycle", "ylabel": "share of all weight (%)"}
+        draw_lines(picture, [(far, label | {"title": "radius far from 0.4"}), (near, label | {"title": "radius near 0.4"})])
+    shown = [cycle for cycle in SHOWN_CYCLES if cycle <= how.cycles]
+    numbers = {f"radius {name}": {f"cycle {cycle}": values[cycle - 1] for cycle in shown} for name, values in of.items()}
+    return Finding(numbers, ("of the weight of all rows on the grid, per cent",), (picture,))
+
+
+def near_grow(numbers: Numbers) -> bool:
+    """Whether the bands at the margin gain weight from each shown cycle to the next."""
+    rows = [[numbers[f"radius {band}"][f"cycle {cycle}"] for cycle in SHOWN_CYCLES] for band in AT_THE_MARGIN]
+    return all(a < b for row in rows for a, b in pairwise(row))
+
+
+def far_decay(numbers: Numbers) -> bool:
+    """Whether all other bands halve their weight between the first and the last cycle."""
+    rows = [numbers[f"radius {band}"] for band in band_names() if band not in AT_THE_MARGIN]
+    return all(row["cycle 50"] <= row["cycle 1"] / 2 for row in rows)
+
+
+FIGURE_4 = (
+    Claim("The share of the weight at a radius of 0.3 to 0.4 and of 0.4 to 0.5 grows, over cycles 1, 10, 25, 50", near_grow),
+    Claim("That of every other radius is at most half as large in cycle 50 as in cycle 1", far_decay),
+)
+
+# Table 1
+
+
+def table_1(study: PaperStudy) -> Finding:
+    """Of the support vectors of highest α those among PSBML's hardest tenth, and the reverse."""
+    how, numbers = sizes(study), {}
+    for name in SETS:
+        paths = [made_set(study, name, how.rows, seed) for seed in range(how.seeds)]
+        found = study.kept(name, partial(overlaps_of, name, paths, how.cycles), range(how.seeds))
+        for which, lines in zip(("least C", "greatest C"), zip(*found, strict=True), strict=True):
+            numbers[f"{name}, {which}"] = overlap_row([Overlap(**line) for line in lines])
+    return Finding(numbers, ("overlap: of the support vectors of highest α those among the hardest tenth of the rows",))
+
+
+def overlaps_of(name: str, paths: Sequence[Path], cycles: int, seed: int) -> list[dict[str, float]]:
+    """Table 1 for a seed. Local."""
+    with problem_of(name, paths[seed], cycles, seed) as problem:
+        return Experiments(name, problem).overlaps()
+
+
+def overlap_row(found: Sequence[Overlap]) -> dict[str, float]:
+    """A row of table 1, in per cent."""
+    shares = [100 * each.vectors for each in found]
+    return {
+        "overlap": fmean(shares),
+        "deviation": float(np.std(shares, ddof=1)),
+        "by chance": 100 * fmean(each.vectors_by_chance for each in found),
+        "hard rows that are vectors": 100 * fmean(each.hard for each in found),
+        "support vectors": fmean(each.n_vectors for each in found),
+        "C": median(each.C for each in found),
+    }
+
+
+def overlaps(name: str, numbers: Numbers) -> bool:
+    """Whether table 1 holds for a set."""
+    return numbers[f"{name}, least C"]["overlap"] >= LEAST_OVERLAP
+
+
+TABLE_1 = tuple(
+    Claim(
+        f"{name}: of the support vectors of highest α (SVM of least C) at least {LEAST_OVERLAP:.0f} % are hard rows",
+        partial(overlaps, name),
+    )
+    for name in SETS
+)

@@ -1,0 +1,136 @@
+"""Table 8 of the PSBML paper: wrong classes in the training rows, for PSBML and for AdaBoostM1.
+
+Each seed draws other rows to train on and other rows to test, the same for all methods and shares
+of noise, and the rows that are wrong at 10 % are wrong at 20 %. The validation rows of PSBML are a
+tenth of the training rows, and as noisy. Test rows keep their classes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hpcml.conversion.noise import noisy_rows
+from hpcml.data.dataset import DataFile
+from hpcml.data.shard import read_rows
+from hpcml.methods.psbml.adaboost import boosted
+from hpcml.methods.psbml.estimator import PsbmlClassifier
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.snapshot import area_under_roc
+from hpcml.model import learner as learners
+from hpcml.papers.exhibit import Claim, Finding, Numbers
+from hpcml.papers.psbml_quality import SIGNIFICANT, p_value
+
+if TYPE_CHECKING:
+    from hpcml.papers.study import PaperStudy
+
+SHARES = (0.0, 0.1, 0.2)
+ROUNDS = 10  # of AdaBoostM1, as Weka's default
+BOOSTED = ("AdaBoostM1/DS", "AdaBoostM1/NB")
+OURS = "PSBML/NB"
+METHODS = {"NB": "kernel-nb", "AdaBoostM1/DS": "stump", "AdaBoostM1/NB": "kernel-nb", OURS: "kernel-nb"}
+MOST_ROWS = 4000  # to train on
+SEEDS = 10
+
+
+def table_8(study: PaperStudy) -> Finding:
+    """Areas under the ROC curve by method and share of noise, and the impact of noise."""
+    areas: dict[tuple[str, str], dict[str, list[float]]] = {key: {} for key in product(map(noise_name, SHARES), METHODS)}
+    most, seeds, cycles = (200, 2, 2) if study.quick else (MOST_ROWS, SEEDS, PsbmlOptions.cycles)
+    for rows in study.datasets():
+        lines = study.kept(f"{rows.train.stem}-noise", partial(areas_of_seed, rows.train, most, cycles), range(seeds))
+        for key, of in areas.items():
+            of[rows.name] = [line[", ".join(key)] for line in lines]
+    numbers = {", ".join(key): {name: fmean(values) for name, values in of.items()} for key, of in areas.items()}
+    clean = noise_name(SHARES[0])
+    for share, method in product(map(noise_name, SHARES[1:]), METHODS):
+        numbers[f"{share}, {method}"]["impact"] = impact(numbers[f"{clean}, {method}"], numbers[f"{share}, {method}"])
+    for method in BOOSTED:
+        ours, theirs = areas[clean, OURS], areas[clean, method]
+        numbers[f"{clean}, p of {OURS} and {method}"] = {name: p_value(ours[name], theirs[name]) for name in ours}
+    return Finding(numbers)
+
+
+def noise_name(share: float) -> str:
+    """What begins the rows of a share of noise."""
+    return f"{100 * share:.0f} % noise" if share else "no noise"
+
+
+def impact(clean: dict[str, float], noisy: dict[str, float]) -> float:
+    """The mean over the datasets of the change that noise makes, whichever way."""
+    return fmean(abs(clean[name] - noisy[name]) for name in clean)
+
+
+def drawn(path: Path, seed: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows to train on (at most so many), and those to test (a third of the file or fewer)."""
+    with DataFile(path) as dataset:
+        order = np.random.default_rng(seed).permutation(dataset.n_rows)
+    n_test = min(3 * most // 4, order.size // 3)
+    return np.sort(order[n_test : n_test + most]), np.sort(order[:n_test])
+
+
+def areas_of_seed(path: Path, most: int, cycles: int, seed: int) -> dict[str, float]:
+    """All areas of a seed, in per cent. Local."""
+    train, test = drawn(path, seed, most)
+    with DataFile(path) as dataset:
+        has = np.diff(dataset.map("Y/indptr"))
+        X, X_test, y, y_test = read_rows(dataset, train, True), read_rows(dataset, test, True), has[train], has[test]
+    found = {}
+    for share, method in product(SHARES, METHODS):
+        score = score_of(method, X, y ^ noisy_rows(seed, share, train), X_test, (seed, cycles))
+        found[f"{noise_name(share)}, {method}"] = 100 * area_under_roc(score[y_test == 1], score[y_test == 0])
+    return found
+
+
+def score_of(method: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, how: tuple[int, int]) -> np.ndarray:
+    """Train a method, score the test rows (n). how: seed, and cycles of PSBML. Local."""
+    base, (seed, cycles) = METHODS[method], how
+    if method == OURS:
+        scores: np.ndarray = (
+            PsbmlClassifier(base, judge="auc", cycles=cycles, random_state=seed).fit(X, y).decision_function(X_test)
+        )
+        return scores
+    learner = learners.parse_learner(base.split())
+    if method in BOOSTED:
+        learner = boosted(learner, ROUNDS)
+    return learners.scores(learners.fit(learner, X, y, seed), X_test, 2)[:, 0]
+
+
+def datasets_of(numbers: Numbers) -> list[str]:
+    """The names of the datasets."""
+    return [*numbers[f"{noise_name(0.0)}, {OURS}"]]
+
+
+def better_without_noise(numbers: Numbers) -> bool:
+    """Whether PSBML is significantly better than both AdaBoostM1 on three datasets."""
+    clean, won = noise_name(0.0), 0
+    for name in datasets_of(numbers):
+        won += all(
+            numbers[f"{clean}, {OURS}"][name] > numbers[f"{clean}, {method}"][name]
+            and numbers[f"{clean}, p of {OURS} and {method}"][name] < SIGNIFICANT
+            for method in BOOSTED
+        )
+    return won >= 3
+
+
+def less_impact(share: float, numbers: Numbers) -> bool:
+    """Whether noise has less impact on PSBML than on both AdaBoostM1."""
+    name = noise_name(share)
+    return all(numbers[f"{name}, {OURS}"]["impact"] < numbers[f"{name}, {method}"]["impact"] for method in BOOSTED)
+
+
+TABLE_8 = (
+    Claim(
+        f"Without noise PSBML is better than both AdaBoostM1 on three datasets (paired t-test, p < {SIGNIFICANT})",
+        better_without_noise,
+    ),
+    *(
+        Claim(f"{100 * share:.0f} % noise has less impact on PSBML than on both AdaBoostM1", partial(less_impact, share))
+        for share in SHARES[1:]
+    ),
+)

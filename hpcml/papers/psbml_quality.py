@@ -1,0 +1,232 @@
+"""How good PSBML is, and with what options: figure 7 and tables 2 to 4 of the PSBML paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hpcml.data.dataset import DataFile
+from hpcml.papers.exhibit import Claim, Finding, Numbers
+from hpcml.papers.psbml_drawing import draw_lines
+
+if TYPE_CHECKING:
+    from hpcml.papers.study import PaperRows, PaperStudy
+
+SIGNIFICANT = 0.05
+BASES = {"NB": "kernel-nb", "C4.5": "tree", "Linear SVM": "linear-svm"}
+SIDES = (3, 4, 5, 6, 7)
+ROWS_OF_A_SET = 8000  # of table 4
+NEIGHBOURHOODS, RATES = ("L5", "L9", "C9", "C13"), (0.1, 0.2, 0.4, 0.6)
+SHOWN = (1, 5, 10, 20, 30)  # cycles of figure 7
+
+
+def p_value(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The p-value of a paired t-test; 1 where all pairs are equal."""
+    from scipy.stats import ttest_rel
+
+    return 1.0 if list(ours) == list(theirs) else float(ttest_rel(ours, theirs).pvalue)
+
+
+def areas_by_seed(study: PaperStudy, rows: PaperRows, name: str, *options: object) -> tuple[list[float], list[float]]:
+    """Areas under the ROC curve, per cent, of cycle 0 and of the chosen cycles of ten seeds."""
+    folder = study.folder / f"{rows.train.stem}-{name}"
+    short = ("--cycles", 1) if study.quick else ()
+    seeds = 2 if study.quick else 10
+    study.run("train", "psbml", rows.train, "-o", folder, "--seeds", seeds, "--split", "all", *short, *options)
+    lines = study.table(folder / "seeds.csv", "seed").values()
+    before, after = ([100 * float(line[column]) for line in lines] for column in ("base_auc", "auc"))
+    return before, after
+
+
+def prefix(study: PaperStudy, rows: PaperRows) -> str:
+    """What begins the rows of a dataset, where the user has named several."""
+    return f"{rows.name}, " if len(study.given) > 1 else ""
+
+
+# Figure 7
+
+
+def figure_7(study: PaperStudy) -> Finding:
+    """Error on rows set aside, and distinct rows, by cycle, of neighbourhoods and of rates."""
+    numbers: dict[str, dict[str, float]] = {}
+    curves: dict[str, np.ndarray] = {}
+    cycles, seeds = (2, 1) if study.quick else (30, 10)
+    pairs = [*((each, 0.2) for each in NEIGHBOURHOODS), *(("C9", each) for each in RATES)]
+    for rows in study.datasets():
+        for neighbourhood, rate in dict.fromkeys(pairs[: 2 if study.quick else None]):
+            name = f"{prefix(study, rows)}{neighbourhood}, Pr {rate}"
+            options = ("--neighbourhood", neighbourhood, "--replace", rate, "--cycles", cycles)
+            curves[name] = np.mean([course(study, rows, *options, "--seed", seed) for seed in range(seeds)], axis=0)
+            numbers[name] = course_row(curves[name])
+    picture = study.folder / "figure-7.png"
+    if study.session.comm.rank == 0:
+        panels = [
+            ({name: (range(len(of)), of[:, k]) for name, of in curves.items()}, {"xlabel": "cycle", "ylabel": what})
+            for k, what in enumerate(("error (%)", "distinct rows"))
+        ]
+        draw_lines(picture, panels)
+    return Finding(numbers, pictures=(picture,))
+
+
+def course(study: PaperStudy, rows: PaperRows, *options: object) -> np.ndarray:
+    """Error in per cent and distinct rows of the cycles from 0 on (cycles × 2)."""
+    run = study.folder / "-".join([rows.train.stem, *map(str, options[1::2])])
+    fixed = ("--grid", "5x5", "--split", "all", "--validation-share", 0.3)
+    study.run("train", "psbml", rows.train, "-o", run, *fixed, *options)
+    lines = study.table(run / "history.csv", "cycle").values()
+    return np.array([(100 * float(line["error"]), float(line["distinct_rows"])) for line in lines])
+
+
+def course_row(curve: np.ndarray) -> dict[str, float]:
+    """A row of figure 7."""
+    error, left = curve.T
+    row = {f"error, cycle {cycle}": float(error[cycle]) for cycle in SHOWN if cycle < error.size}
+    row |= {"least error": float(error[1:].min()), "in cycle": float(1 + error[1:].argmin())}
+    return row | {f"rows, cycle {cycle}": float(left[cycle]) for cycle in (10, 30) if cycle < left.size}
+
+
+def column(numbers: Numbers, names: Sequence[str], what: str) -> list[float]:
+    """A column of some rows."""
+    return [numbers[name][what] for name in names]
+
+
+BY_NEIGHBOURHOOD, BY_RATE = [f"{each}, Pr 0.2" for each in NEIGHBOURHOODS], [f"C9, Pr {each}" for each in RATES]
+
+
+def l5_is_slow(numbers: Numbers) -> bool:
+    """Whether the simplest neighbourhood lowers the error most slowly."""
+    slow, *others = column(numbers, BY_NEIGHBOURHOOD, "error, cycle 5")
+    return slow >= max(others)
+
+
+def wide_overfit(numbers: Numbers) -> bool:
+    """Whether L9 and C13 lower the error faster than C9, and then raise it more."""
+    rise = {name: numbers[name]["error, cycle 30"] - numbers[name]["least error"] for name in BY_NEIGHBOURHOOD}
+    _, l9, c9, c13 = column(numbers, BY_NEIGHBOURHOOD, "error, cycle 5")
+    return max(l9, c13) <= c9 and min(rise["L9, Pr 0.2"], rise["C13, Pr 0.2"]) >= rise["C9, Pr 0.2"]
+
+
+def least_error(names: Sequence[str], best: str, numbers: Numbers) -> bool:
+    """Whether one has the least error of all."""
+    return numbers[best]["least error"] <= min(column(numbers, names, "least error"))
+
+
+def rates_hasten(numbers: Numbers) -> bool:
+    """Whether a greater rate leaves fewer rows after 10 cycles, and a higher least error."""
+    left, error = (column(numbers, BY_RATE, what) for what in ("rows, cycle 10", "least error"))
+    return left == sorted(left, reverse=True) and error[1:] == sorted(error[1:])
+
+
+FIGURE_7 = (
+    Claim("L5 lowers the error most slowly: after 5 cycles it is the highest", l5_is_slow),
+    Claim("L9 and C13 lower it faster than C9 (5 cycles), and it then rises more (from its least to cycle 30)", wide_overfit),
+    Claim("C9 has the least error of the four neighbourhoods", partial(least_error, BY_NEIGHBOURHOOD, "C9, Pr 0.2")),
+    Claim("A greater Pr leaves fewer rows after 10 cycles, and from 0.2 on a higher least error", rates_hasten),
+    Claim("Pr = 0.2 has the least error of the four", partial(least_error, BY_RATE, "C9, Pr 0.2")),
+)
+
+# Table 2
+
+
+def table_2(study: PaperStudy) -> Finding:
+    """Areas under the ROC curve by the size of the grid, and p against 3x3."""
+    numbers: dict[str, dict[str, float]] = {}
+    for rows in study.datasets():
+        sides = [f"{side}x{side}" for side in SIDES[: 2 if study.quick else None]]
+        areas = {side: areas_by_seed(study, rows, side, "--grid", side)[1] for side in sides}
+        numbers[rows.name] = {side: fmean(of) for side, of in areas.items()}
+        numbers[f"{rows.name}, p"] = {side: p_value(of, areas["3x3"]) for side, of in areas.items() if side != "3x3"}
+    return Finding(numbers)
+
+
+def with_tests(numbers: Numbers) -> list[str]:
+    """The datasets whose sizes were compared. Raises KeyError if there are none."""
+    names = [name for name in numbers if f"{name}, p" in numbers]
+    if not names:
+        raise KeyError("p")
+    return names
+
+
+def same_by_size(numbers: Numbers) -> bool:
+    """Whether no size differs from 3x3 significantly."""
+    return min(p for name in with_tests(numbers) for p in numbers[f"{name}, p"].values()) >= SIGNIFICANT
+
+
+def near_by_size(numbers: Numbers) -> bool:
+    """Whether the areas of a set are within a point."""
+    rows = [numbers[name].values() for name in with_tests(numbers)]
+    return all(max(row) - min(row) <= 1.0 for row in rows)
+
+
+TABLE_2 = (
+    Claim(f"No grid's area differs significantly from that of 3x3 (paired t-test, p < {SIGNIFICANT})", same_by_size),
+    Claim("The areas of all sizes are within 1 point", near_by_size),
+)
+
+# Table 3
+
+
+def table_3(study: PaperStudy) -> Finding:
+    """The sizes of the datasets; of one file all rows are training rows, as in the paper."""
+    return Finding({rows.name: study.root(partial(sizes_of, rows)) for rows in study.datasets()})
+
+
+def sizes_of(rows: PaperRows) -> dict[str, float]:
+    """Rows and features of a dataset. Local."""
+    with DataFile(rows.train) as data:
+        found = {"train rows": float(data.n_rows), "features": float(data.n_features)}
+    if rows.test != rows.train:
+        with DataFile(rows.test) as data:
+            found["test rows"] = float(data.n_rows)
+    return found
+
+
+PAPERS_SIZES = {"Adult": (32560, 123), "W8A": (49749, 300), "ICJNN1": (49990, 22), "Cover": (581012, 54)}
+
+
+def same_sizes(numbers: Numbers) -> bool:
+    """Whether rows (but for one) and features are the paper's."""
+    pairs = ((numbers[name], of) for name, of in PAPERS_SIZES.items())
+    return all(abs(row["train rows"] - n) <= 1 and row["features"] == d for row, (n, d) in pairs)
+
+
+TABLE_3 = (Claim("Adult, W8A, ICJNN1 and Cover have the paper's training rows, but for one at most, and features", same_sizes),)
+
+# Table 4
+
+
+def table_4(study: PaperStudy) -> Finding:
+    """Areas of three base learners on all training rows (cycle 0) and of PSBML with them."""
+    numbers: dict[str, dict[str, float]] = {}
+    for rows in study.datasets(most=ROWS_OF_A_SET):
+        for name, base in [*BASES.items()][: 2 if study.quick else None]:
+            alone, ours = areas_by_seed(study, rows, base, "--base", base, "--judge", "auc")
+            gain = np.subtract(ours, alone)
+            row = {"alone": fmean(alone), "PSBML": fmean(ours), "difference": float(gain.mean())}
+            numbers[f"{rows.name}, {name}"] = row | {"deviation": float(gain.std(ddof=1)), "p": p_value(ours, alone)}
+    return Finding(numbers)
+
+
+def gains(numbers: Numbers, base: str) -> list[int]:
+    """By dataset: 1 if PSBML is significantly better than a base learner, -1 if worse, else 0."""
+    rows = [row for name, row in numbers.items() if name.endswith(f", {base}")]
+    if not rows:
+        raise KeyError(base)
+    return [int(np.sign(row["difference"])) if row["p"] < SIGNIFICANT else 0 for row in rows]
+
+
+TABLE_4 = (
+    Claim(
+        f"With naive Bayes PSBML is significantly better (paired t-test, p < {SIGNIFICANT}) on all datasets",
+        lambda numbers: min(gains(numbers, "NB")) > 0,
+    ),
+    Claim("With C4.5 it is significantly worse on none", lambda numbers: min(gains(numbers, "C4.5")) >= 0),
+    Claim(
+        "With a linear SVM it is significantly better on three",
+        lambda numbers: sum(gain > 0 for gain in gains(numbers, "Linear SVM")) >= 3,
+    ),
+)

@@ -1,0 +1,172 @@
+"""How PSBML's time and memory grow (figures 9 to 11 of the paper), asynchronous runs (table 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.log import plural
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.mpi.memory import forget_peak, peak_mib
+from hpcml.papers.exhibit import Claim, Finding, Numbers
+from hpcml.papers.psbml_drawing import draw_lines
+from hpcml.papers.psbml_quality import SIGNIFICANT, p_value
+from hpcml.run.session import Session, Target
+
+if TYPE_CHECKING:
+    from hpcml.papers.study import PaperStudy
+
+SIZES = (10_000, 31_623, 100_000, 316_228, 1_000_000)
+QUICK_SIZES = (300, 600)
+OPTIONS = ("--base", "tree", "--cycles")
+ROWS_AT_ONCE = 316_228  # of figure 10
+ASYNCHRONOUS_ROWS = 10_000  # of a dataset, table 6
+LINEAR = (0.8, 1.2)  # exponents that are called linear
+
+
+def board(study: PaperStudy, rows: int) -> Path:
+    """A checkerboard of so many points, all to train on."""
+    path = study.folder / f"checkerboard-{rows}.h5"
+    study.run("convert", "synthetic", "checkerboard", "--rows", rows, "--seed", 1, "-o", path)
+    return path
+
+
+def per_cycle(study: PaperStudy, run: Path) -> float:
+    """The mean seconds of a cycle of the grid, without those of judging it."""
+    lines = study.table(run / "history.csv", "cycle")
+    return fmean(float(line["seconds"]) for cycle, line in lines.items() if cycle != "0")
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """b of values ≈ a · size^b by least squares of the logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
+def by_size(study: PaperStudy, measure: str) -> Finding:
+    """Train on checkerboards of growing size; `measure`: seconds per cycle, or MiB."""
+    values, cycles = [], 2 if study.quick else 10
+    sizes = QUICK_SIZES if study.quick else SIZES
+    for rows in sizes:
+        path, run = board(study, rows), study.folder / f"run-{rows}"
+        forget_peak()
+        study.run("train", "psbml", path, "-o", run, *OPTIONS, cycles)
+        peaks = study.kept(f"peak-{rows}", lambda _: peak_mib(), range(study.session.comm.size))
+        values.append(per_cycle(study, run) if measure == "seconds per cycle" else sum(peaks))
+    numbers = {f"{rows:,} rows": {measure: value} for rows, value in zip(sizes, values, strict=True)}
+    grown = values[1:] if measure == "seconds per cycle" else np.subtract(values[1:], values[0]).tolist()
+    if len(grown) > 2 and min(grown[-3:]) > 0:
+        numbers["growth"] = {"exponent": exponent(sizes[-3:], grown[-3:])}
+    picture = study.folder / f"{study.exhibit.name}.png"
+    if study.session.comm.rank == 0:
+        axes = {"xlabel": "training rows", "ylabel": measure, "xscale": "log", "yscale": "log"}
+        draw_lines(picture, [({"PSBML (C4.5), checkerboard": (sizes, values)}, axes)])
+    return Finding(numbers, pictures=(picture,))
+
+
+def figure_9(study: PaperStudy) -> Finding:
+    """Seconds per cycle by rows."""
+    return by_size(study, "seconds per cycle")
+
+
+def figure_11(study: PaperStudy) -> Finding:
+    """Peak resident memory of all ranks by rows; its growth above that of the smallest size."""
+    return by_size(study, "MiB")
+
+
+def linear(numbers: Numbers) -> bool:
+    """Whether the growth is linear."""
+    return LINEAR[0] <= numbers["growth"]["exponent"] <= LINEAR[1]
+
+
+SAID = f"rows^b with b from {LINEAR[0]} to {LINEAR[1]}, of the three largest sizes"
+FIGURE_9 = (Claim(f"The seconds of a cycle grow linearly with the rows: as {SAID}", linear),)
+FIGURE_11 = (Claim(f"The peak of memory above that of the smallest size grows linearly: as {SAID}", linear),)
+
+# Figure 10
+
+
+def figure_10(study: PaperStudy) -> Finding:
+    """Seconds per cycle on some of the ranks: all numbers that divide theirs."""
+    comm, found = study.session.comm, {}
+    path = board(study, QUICK_SIZES[1] if study.quick else ROWS_AT_ONCE)
+    for n_ranks in (n for n in range(1, comm.size + 1) if comm.size % n == 0):
+        run = study.folder / f"run-on-{n_ranks}"
+        study.once(f"train psbml on {n_ranks} of the ranks", lambda n=n_ranks, run=run: train_on(study, n, path, run))  # type: ignore[misc]
+        found[n_ranks] = per_cycle(study, run)
+    numbers = {plural(n, "rank"): {"seconds per cycle": seconds, "speed-up": found[1] / seconds} for n, seconds in found.items()}
+    picture = study.folder / "figure-10.png"
+    if comm.rank == 0:
+        axes = {"xlabel": "ranks", "ylabel": "seconds per cycle", "xscale": "log", "yscale": "log"}
+        draw_lines(picture, [({"PSBML (C4.5), checkerboard": ([*found], [*found.values()])}, axes)])
+    return Finding(numbers, pictures=(picture,))
+
+
+@mpi.collective
+def train_on(study: PaperStudy, n_ranks: int, path: Path, run: Path) -> None:
+    """Collective. Train on the first n ranks; the others sleep."""
+    from hpcml.methods.psbml.train import train
+
+    session = study.session
+    options = PsbmlOptions(base=("tree",), cycles=2 if study.quick else 10)
+    with mpi.divided(session.comm, n_ranks) as group, mpi.resting(session.comm, "training"):
+        if session.comm.rank < n_ranks:
+            train(Session(group, session.log, session.signals), path, Target(run, force=True), options)
+
+
+def faster_by_ranks(numbers: Numbers) -> bool:
+    """Whether the ranks are used: 0.7 of them at least."""
+    of = {int(name.split()[0]): row["speed-up"] for name, row in numbers.items() if name.endswith((" rank", " ranks"))}
+    if max(of, default=1) == 1:
+        raise KeyError("ranks")
+    return all(speed_up >= 0.7 * n for n, speed_up in of.items())
+
+
+FIGURE_10 = (Claim("A cycle is faster on n ranks than on one by at least 0.7 n", faster_by_ranks),)
+
+# Table 6
+
+MODES = {"PSBML Sync": (), "PSBML Async": ("--asynchronous",)}
+SLOW = ("--slow-rank", 0, "--slow-factor", 2)
+
+
+def table_6(study: PaperStudy) -> Finding:
+    """Areas of synchronous and asynchronous runs, and the time saved where one rank is slow."""
+    numbers: dict[str, dict[str, float]] = {name: {} for name in (*MODES, "p", "Async Speedup")}
+    seeds, cycles = (2, 2) if study.quick else (5, 20)
+    for rows in study.datasets(most=ASYNCHRONOUS_ROWS):
+        areas: dict[str, list[float]] = {mode: [] for mode in MODES}
+        seconds: dict[str, list[float]] = {mode: [] for mode in MODES}
+        for seed in range(seeds):
+            for mode, flags in MODES.items():
+                run = study.folder / f"{rows.train.stem}-{mode.split()[1]}-{seed}"
+                options = ("--seed", seed, "--cycles", cycles, *SLOW, *flags)
+                seconds[mode].append(study.run("train", "psbml", rows.train, "-o", run, *options))
+                areas[mode].append(100 * study.measures(run, rows)["micro"]["auc"])
+        for mode in MODES:
+            numbers[mode][rows.name] = fmean(areas[mode])
+        numbers["p"][rows.name] = p_value(*areas.values())
+        if study.session.comm.size > 1:
+            shares = [theirs / ours for ours, theirs in zip(*seconds.values(), strict=True)]
+            numbers["Async Speedup"][rows.name] = 1 - median(shares)
+    return Finding({name: row for name, row in numbers.items() if row})
+
+
+def no_difference(numbers: Numbers) -> bool:
+    """Whether areas do not differ significantly on any set."""
+    return min(numbers["p"].values()) >= SIGNIFICANT
+
+
+def saves_time(numbers: Numbers) -> bool:
+    """Whether asynchronous runs take at least a tenth less time on every set."""
+    return min(numbers["Async Speedup"].values()) >= 0.1
+
+
+TABLE_6 = (
+    Claim(f"Areas of asynchronous runs differ significantly on no dataset (paired t-test, p < {SIGNIFICANT})", no_difference),
+    Claim("Asynchronous runs take at least a tenth less time on every dataset (median of the seeds)", saves_time),
+)
