@@ -35,8 +35,9 @@ class Finding(NamedTuple):
 class Exhibit:
     """A table or figure: `make` finds its numbers; without it `lacks` says why it cannot be made.
 
-    corpora: what it takes by default (`corpora.CORPORA`). kind: what is made where those are not
-    there, text or numbers; "" if it takes no data. lacks: also what differs from the paper.
+    page: 0 where our copy of the paper has none. corpora: what it takes by default
+    (`corpora.CORPORA`). kind: what is made where those are not there, text or numbers; "" if it
+    takes no data. lacks: also what differs from the paper.
     """
 
     name: str

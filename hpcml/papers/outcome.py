@@ -75,7 +75,8 @@ def text(outcome: Outcome, paper: Paper, exhibit: Exhibit) -> str:
     """What is printed."""
     where = "made rows, quick form" if outcome.quick else ", ".join(outcome.data) or "no data"
     ranks = "1 rank" if outcome.ranks == 1 else f"{outcome.ranks} ranks"
-    lines = [f"{paper.source}, {exhibit.name} (page {exhibit.page}): {exhibit.title}", f"on {where}; in brackets the paper's", ""]
+    place = f"{exhibit.name} (page {exhibit.page})" if exhibit.page else exhibit.name
+    lines = [f"{paper.source}, {place}: {exhibit.title}", f"on {where}; in brackets the paper's", ""]
     lines += table(shown(outcome.numbers, outcome.published))
     lines += ["", *(f"{_word(holds)}: {says}" for says, holds in outcome.claims.items()), *outcome.notes]
     lines += [f"differs from the paper: {exhibit.lacks}"] * bool(exhibit.lacks)

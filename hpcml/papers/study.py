@@ -20,7 +20,7 @@ from hpcml.run.session import Session
 
 Command = Callable[[Sequence[str]], None]  # runs `hpcml WORDS…` on all ranks; collective
 STEPS = "steps.json"
-OUTPUTS = ("-o", "--output", "--json")
+OUTPUTS = ("-o", "--output", "--json", "--csv")
 
 
 class PaperRows(NamedTuple):
@@ -60,7 +60,11 @@ class PaperStudy:
 
     def table(self, path: Path, key: str) -> dict[str, dict[str, str]]:
         """The lines of a CSV file, by one of their columns."""
-        found: dict[str, dict[str, str]] = self.root(lambda: {line[key]: line for line in read_csv(path)})
+        return {line[key]: line for line in self.lines(path)}
+
+    def lines(self, path: Path) -> list[dict[str, str]]:
+        """The lines of a CSV file."""
+        found: list[dict[str, str]] = self.root(partial(read_csv, path))
         return found
 
     def run(self, *words: object) -> float:
@@ -79,7 +83,7 @@ class PaperStudy:
         output = next((Path(value) for flag, value in pairwise(tokens) if flag in OUTPUTS), None)
         if output is not None and self.root(output.exists):
             resumes = not self._anew and tokens[0] in ("train", "tune", "compare") and self.root(output.is_dir)
-            tokens.append("--resume" if resumes else "--force")
+            tokens += ["--resume" if resumes else "--force"] * ("--force" not in tokens)
         session.log(f"hpcml {step}")
         began = time.monotonic()
         self._command(tokens)
@@ -90,10 +94,10 @@ class PaperStudy:
                 write_json(self.folder / STEPS, self.steps)
         return seconds
 
-    def datasets(self, *options: str) -> Iterator[PaperRows]:
+    def datasets(self, *options: str, text: Sequence[str] = ()) -> Iterator[PaperRows]:
         """The datasets, one by one: those given; else the exhibit's corpora; else made ones.
 
-        options: more arguments of `convert` for corpora and made rows.
+        options: more arguments of `convert` for corpora and made rows. text: for corpora of texts alone.
         """
         found = 0
         for path in self.given:
@@ -101,7 +105,7 @@ class PaperStudy:
         for name in () if self.given or self.quick else self.exhibit.corpora:
             if self.root(partial(file_of, CORPORA[name].file)):
                 found += 1
-                yield self._used(self.corpus(name, *options))
+                yield self._used(self.corpus(name, *options, *(text if CORPORA[name].source == "jsonl" else ())))
         if not self.given and not found:
             yield self._used(self.made(*options))
 
