@@ -112,8 +112,15 @@ def _best_average(numbers: Numbers) -> bool:
     )
 
 
+def _of_headings(numbers: Numbers) -> list[Mapping[str, float]]:
+    found = [row for name, row in numbers.items() if name != AVERAGE]
+    if not found:
+        raise KeyError("headings")
+    return found
+
+
 def _none_always_best(numbers: Numbers) -> bool:
-    rows = [row for name, row in numbers.items() if name != AVERAGE]
+    rows = _of_headings(numbers)
     return not any(all(row[f"{m} BE"] == max(row[f"{o} BE"] for o in METHODS.values()) for row in rows) for m in METHODS.values())
 
 
@@ -200,7 +207,7 @@ def _huber_is_as_good(numbers: Numbers) -> bool:
 
 
 def _maxent_is_worse(numbers: Numbers) -> bool:
-    rows = [row for name, row in numbers.items() if name != AVERAGE]
+    rows = _of_headings(numbers)
     worse = sum(row["PROBE (MaxEnt)"] < row["PROBE (SVM)"] for row in rows)
     return worse >= 0.9 * len(rows)
 
