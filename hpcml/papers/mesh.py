@@ -30,6 +30,7 @@ FREQUENT = (
 SHARES = (17.1, 13, 10.7, 9.7, 5.5, 4.6, 1.0)  # of the rows that have the frequent headings, in per cent, in the paper
 LEAST_TRAIN, LEAST_TEST = 10, 5  # rows that a heading must have
 MOST = 0.01  # the share of the rows that a rare heading may have; the paper's most frequent one has 0.81 %
+FEW = 3  # headings of the quick form
 LAMBDA = "0.13X/m"  # the paper's X/10⁸, with its 13,004,182 training rows
 EXACT = ("--svmperf-epsilon", "0.01")  # as in the paper, for rare headings
 
@@ -53,7 +54,7 @@ def counted(path: Path) -> Counts:
         return Counts(dict(zip(names, rows, strict=True)), dict(zip(names, tests, strict=True)), dataset.n_rows)
 
 
-def rare(counts: Counts, n: int = len(RARE)) -> list[str]:
+def rare(counts: Counts, n: int) -> list[str]:
     """Rare headings, the paper's first, then others, evenly over the order by frequency."""
     order = sorted(counts.rows, key=lambda name: (-counts.rows[name], name))
     enough = [name for name in order if counts.test[name] >= LEAST_TEST and counts.rows[name] - counts.test[name] >= LEAST_TRAIN]
@@ -76,16 +77,18 @@ def frequent(counts: Counts) -> dict[float, str]:
 
 
 class Headings(NamedTuple):
-    """A dataset and its headings."""
+    """A dataset, and how many of its rows have which heading; the rare ones that are taken."""
 
     rows: PaperRows
     counts: Counts
+    rare: list[str]
 
 
 def headings(study: PaperStudy) -> Headings:
     """The only dataset of the study. Collective over its ranks."""
     rows = next(iter(study.datasets()))
-    return Headings(rows, Counts(*study.root(partial(counted, rows.train))))
+    counts = Counts(*study.root(partial(counted, rows.train)))
+    return Headings(rows, counts, rare(counts, FEW if study.quick else len(RARE)))
 
 
 def flags(labels: Sequence[str]) -> list[str]:
@@ -114,9 +117,8 @@ def judged(study: PaperStudy, run: Path, rows: PaperRows) -> dict[str, dict[str,
 
 def compared(study: PaperStudy, methods: Mapping[str, str], *options: str) -> dict[str, dict[str, dict[str, float]]]:
     """For each method (its name in the paper) what `judged` finds for the rare headings."""
-    rows, counts = headings(study)
+    rows, _, names = headings(study)
+    runs = study.folder / ("runs" if "--no-bias" in options else "intercept")
     words: list[Any] = [word for method in methods for word in ("--method", method)]
-    study.run(
-        "compare", rows.train, "-o", study.folder / "runs", *words, "--no-bias", "--lambda", LAMBDA, *options, *flags(rare(counts))
-    )
-    return {name: judged(study, study.folder / "runs" / method, rows) for method, name in methods.items()}
+    study.run("compare", rows.train, "-o", runs, *words, "--lambda", LAMBDA, *EXACT, *options, *flags(names))
+    return {name: judged(study, runs / method, rows) for method, name in methods.items()}

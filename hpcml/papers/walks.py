@@ -23,8 +23,7 @@ def walks(study: PaperStudy) -> tuple[dict[str, list[dict[str, str]]], tuple[Pat
     """How PROBE, PROBE* and IDEAL go for three headings (the first, the middle and the last of the
     rare ones): lines of `hpcml plot convergence` by heading; and the pictures.
     """
-    rows, counts = mesh.headings(study)
-    every = mesh.rare(counts)
+    rows, _, every = mesh.headings(study)
     some = every[:1] if study.quick else list(dict.fromkeys((every[0], every[len(every) // 2], every[-1])))
     run = study.folder / "probe"
     study.run("train", "probe", rows.train, "-o", run, "--no-bias", "--lambda", mesh.LAMBDA, *mesh.flags(some))
