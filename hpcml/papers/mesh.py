@@ -35,7 +35,7 @@ LAMBDA = "0.13X/m"  # the paper's X/10⁸, with its 13,004,182 training rows
 EXACT = ("--svmperf-epsilon", "0.01")  # as in the paper, for rare headings
 
 
-class Counts(NamedTuple):
+class HeadingCounts(NamedTuple):
     """PaperRows with each label, of both splits and of test, and of all."""
 
     rows: dict[str, int]
@@ -43,7 +43,7 @@ class Counts(NamedTuple):
     n_rows: int
 
 
-def counted(path: Path) -> Counts:
+def counted(path: Path) -> HeadingCounts:
     """Count a dataset's labels. Local; raises DataError."""
     with DataFile(path) as dataset:
         names, indptr, labels = dataset.label_names(), dataset.map("Y/indptr"), dataset.map("Y/indices")
@@ -51,10 +51,10 @@ def counted(path: Path) -> Counts:
         test[dataset.split("test")] = True
         of_test = np.repeat(test, np.diff(indptr))
         rows, tests = (np.bincount(some, minlength=len(names)).tolist() for some in (labels, labels[of_test]))
-        return Counts(dict(zip(names, rows, strict=True)), dict(zip(names, tests, strict=True)), dataset.n_rows)
+        return HeadingCounts(dict(zip(names, rows, strict=True)), dict(zip(names, tests, strict=True)), dataset.n_rows)
 
 
-def rare(counts: Counts, n: int) -> list[str]:
+def rare(counts: HeadingCounts, n: int) -> list[str]:
     """Rare headings, the paper's first, then others, evenly over the order by frequency."""
     order = sorted(counts.rows, key=lambda name: (-counts.rows[name], name))
     enough = [name for name in order if counts.test[name] >= LEAST_TEST and counts.rows[name] - counts.test[name] >= LEAST_TRAIN]
@@ -66,7 +66,7 @@ def rare(counts: Counts, n: int) -> list[str]:
     return sorted(chosen, key=order.index)
 
 
-def frequent(counts: Counts) -> dict[float, str]:
+def frequent(counts: HeadingCounts) -> dict[float, str]:
     """For each of the paper's shares the heading, taken once, whose share is nearest."""
     found: dict[float, str] = {}
     for share in SHARES:
@@ -76,19 +76,19 @@ def frequent(counts: Counts) -> dict[float, str]:
     return found
 
 
-class Headings(NamedTuple):
+class MeshHeadings(NamedTuple):
     """A dataset, and how many of its rows have which heading; the rare ones that are taken."""
 
     rows: PaperRows
-    counts: Counts
+    counts: HeadingCounts
     rare: list[str]
 
 
-def headings(study: PaperStudy) -> Headings:
+def headings(study: PaperStudy) -> MeshHeadings:
     """The only dataset of the study. Collective over its ranks."""
     rows = next(iter(study.datasets()))
-    counts = Counts(*study.root(partial(counted, rows.train)))
-    return Headings(rows, counts, rare(counts, FEW if study.quick else len(RARE)))
+    counts = HeadingCounts(*study.root(partial(counted, rows.train)))
+    return MeshHeadings(rows, counts, rare(counts, FEW if study.quick else len(RARE)))
 
 
 def flags(labels: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hpcml.crossval.table import average_ranks
 from hpcml.data.dataset import DataFile
 from hpcml.papers.exhibit import Claim, Exhibit, Finding, Numbers, Paper
 
@@ -58,13 +59,11 @@ def f1_table(study: PaperStudy, methods: dict[str, str]) -> Finding:
 
 def of_groups(numbers: Numbers, texts: dict[str, bool], columns: Sequence[str]) -> dict[str, dict[str, float]]:
     """The median F1 and the average rank of each column, over texts and over other data."""
-    from scipy.stats import rankdata
-
     found = {}
     for group in GROUPS:
         some = np.array([[numbers[name][column] for column in columns] for name in numbers if texts[name] == (group == "text")])
         if some.size:
-            ranks = np.array([rankdata(-np.round(row, 9)) for row in some]).mean(axis=0)
+            ranks = np.array([average_ranks(row) for row in some]).mean(axis=0)
             found[f"{group}, {MEDIAN}"] = dict(zip(columns, np.median(some, axis=0).tolist(), strict=True))
             found[f"{group}, {RANK}"] = dict(zip(columns, ranks.tolist(), strict=True))
     return found

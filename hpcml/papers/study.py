@@ -97,7 +97,7 @@ class PaperStudy:
     def datasets(self, *options: str, text: Sequence[str] = ()) -> Iterator[PaperRows]:
         """The datasets, one by one: those given; else the exhibit's corpora; else made ones.
 
-        options: more arguments of `convert` for corpora and made rows. text: for corpora of texts alone.
+        options: more arguments of `convert` for corpora and made rows; text: for corpora of texts.
         """
         found = 0
         for path in self.given:

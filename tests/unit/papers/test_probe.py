@@ -84,7 +84,7 @@ def test_table_6_minimises_three_losses(tmp_path):
 
 
 def counts(rows, n_rows=1000, test=0.4):
-    return mesh.Counts(rows, {name: int(test * n) for name, n in rows.items()}, n_rows)
+    return mesh.HeadingCounts(rows, {name: int(test * n) for name, n in rows.items()}, n_rows)
 
 
 def test_rare_headings_are_the_papers_and_others_evenly():
