@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from compare_liblinear import matrix
-from defaults import made
+from defaults import made, matrix
 from scipy.optimize import minimize
 from scipy.special import expit
 from tune import sample

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from compare_liblinear import matrix
+from defaults import matrix
 from sklearn.metrics import average_precision_score
 from sklearn.svm import LinearSVC
 

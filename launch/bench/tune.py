@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from compare_liblinear import matrix
+from defaults import matrix
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import LinearSVC

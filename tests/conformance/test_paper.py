@@ -1,12 +1,10 @@
 """The papers' figures on real data: PROBE's iterations (table 3) and measures; PSBML on Adult (Kamath 2018, table 4)."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 from support.converted import converted
+from support.liblinear import beside_liblinear
 from support.training import train
 
 from hpcml.data.dataset import DataFile
@@ -16,26 +14,17 @@ from hpcml.model.learner import fit, parse_learner, scores
 from hpcml.model.open import open_model
 
 TOPICS = ("earn", "acq", "money-fx", "grain", "crude", "trade", "interest", "wheat", "ship", "corn")
-BENCH = Path(__file__).parents[2] / "launch" / "bench" / "compare_liblinear.py"
 # Corpus, labels, bounds of the mean iterations (the paper's: Reuters 168.6, Newsgroups 173.4).
 CORPORA = {"reuters21578": (TOPICS, 150, 190), "20newsgroups": ((), 150, 190)}
 
 
-@pytest.fixture(scope="module")
-def compare():
-    spec = importlib.util.spec_from_file_location("compare_liblinear", BENCH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.main
-
-
 @pytest.mark.parametrize("corpus", sorted(CORPORA))
-def test_probe_on_the_papers_corpora(data_dir, tmp_path, compare, corpus):
+def test_probe_on_the_papers_corpora(data_dir, tmp_path, corpus):
     labels, low, high = CORPORA[corpus]
     data = converted("jsonl", data_dir / f"{corpus}.jsonl.xz", tmp_path / "data.h5").output
     report = train("probe", None, data, tmp_path / "run", {"label": labels, "bias": False})
     assert low <= report.mean_steps <= high
-    figures = compare(data, tmp_path / "run")
+    figures = beside_liblinear(data, tmp_path / "run")
     assert abs(figures["map"]["difference"]) < 0.005
     assert abs(figures["break_even"]["difference"]) < 0.005
     assert figures["objective"]["largest_relative_error_of_reported_f"] < 1e-6

@@ -142,16 +142,11 @@ def documents(tmp_path):
     return tmp_path / "documents.jsonl"
 
 
-def test_quality_with_speed_and_compare_liblinear(copied, documents):
-    """quality.sh runs speed.py and compare_liblinear.py."""
-    variables = {"RANKS": "1", "RACES": "--no-bias", "REPEATS": "1"}
-    found = lines_of(run("bash", copied("quality.sh"), documents, env=variables))
-    assert found[0].keys() == {"commit", "ranks", "threads"}
-    compared = next(line for line in found if "break_even" in line)
-    assert compared["labels"] == 2
-    raced = next(line for line in found if "liblinear_0.1" in line)
-    assert raced["liblinear_0.1"]["ratio"] > 0
-    assert len(found) > 4  # and the passes beside scipy
+def test_speed(documents, tmp_path):
+    convert("jsonl", documents, tmp_path / "documents.h5", test_share=0.33)
+    (line,) = lines_of(run_script("speed.py", tmp_path / "documents.h5", "--ranks", 1, "--repeats", 1, "--no-bias"))
+    assert (line["labels"], line["intercept"]) == (2, False)
+    assert line["probe"]["seconds"] > 0 and line["liblinear_0.1"]["ratio"] > 0
 
 
 @pytest.mark.skipif("HPCML_DATA" not in os.environ, reason="HPCML_DATA names no folder with real data")

@@ -1,16 +1,9 @@
-"""PROBE beside LIBLINEAR on one dataset: measures, objective, iterations. Prints one JSON line.
-
-usage: python launch/bench/compare_liblinear.py DATA.h5 RUN_FOLDER
-
-LIBLINEAR (scikit-learn's) minimises the same hinge objective at the same λ, with an intercept if the run has one, for the labels of
-the finished run; both are judged on the split `test` by the same measures, computed here with scikit-learn where it has them. The
-objective of the saved PROBE model is recomputed in float64 from the files alone.
+"""A PROBE run beside LIBLINEAR's (scikit-learn's) at the same λ, by calculations of our own: measures with scikit-learn where it
+has them, the objective of the saved model in float64 from the files alone.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 import warnings
 from pathlib import Path
 
@@ -36,8 +29,8 @@ def break_even(y: np.ndarray, scores: np.ndarray) -> float:
     return float(y[np.argsort(-scores, kind="stable")[:n_positive]].mean())
 
 
-def main(data: Path, run: Path) -> dict[str, object]:
-    """Compare and return the figures."""
+def beside_liblinear(data: Path, run: Path) -> dict[str, object]:
+    """Measures, objective and iterations, means over the labels of the run that have test rows."""
     model, bias = Model(run / "model.h5"), bool(read_config(run / CONFIG).get("bias"))
     with h5py.File(data) as file:
         X, Y = matrix(file["X"]), matrix(file["Y"]).tocsc()
@@ -83,9 +76,3 @@ def main(data: Path, run: Path) -> dict[str, object]:
         "break_even": {"probe": mean[2], "liblinear": mean[3], "difference": mean[2] - mean[3]},
         "objective": {"probe": mean[4], "liblinear": mean[5], "largest_relative_error_of_reported_f": table[:, 6].max()},
     }
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: python launch/bench/compare_liblinear.py DATA.h5 RUN_FOLDER")
-    print(json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]))))
