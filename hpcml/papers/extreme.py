@@ -190,7 +190,7 @@ EXHIBITS = (
         corpora=("bibtex",),
         claims=TIMING,
         make=runs.timing,
-        lacks="rcv1 and bookmarks are not here; an example is one row for all labels; speeds are those of one machine; our standard "
+        lacks="rcv1 and bookmarks are not here; an example is one row for all labels; speeds are of one machine; our standard "
         "steps are vectorised, too. The speed-up over 2,000 is that of the cited paper (arXiv:1505.06449), for one label",
     ),
     Exhibit(
