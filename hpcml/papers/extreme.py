@@ -190,8 +190,8 @@ EXHIBITS = (
         corpora=("bibtex",),
         claims=TIMING,
         make=runs.timing,
-        lacks="rcv1 and bookmarks are not here; an example is one row for all labels; our standard steps are vectorised, too. "
-        "The speed-up over 2,000 is that of the cited paper (arXiv:1505.06449), for one label",
+        lacks="rcv1 and bookmarks are not here; an example is one row for all labels; speeds are of one machine; our standard "
+        "steps are vectorised, too. The speed-up over 2,000 is that of the cited paper (arXiv:1505.06449), for one label",
     ),
     Exhibit(
         "training-time",
@@ -209,4 +209,18 @@ PAPER = Paper(
     source="Elkan 2015",
     claims="Sparse linear models of tens of thousands of labels train on one core, if regularisation waits until a feature is met.",
     exhibits=EXHIBITS,
+    learnt=(
+        "Delayed steps are the standard ones to seven digits. They save less than the talk says where the standard steps are "
+        "written in vectors, too: a sixth of its speed-up, or less.",
+        "What is left is two hundred times the examples a second. The exact solver takes longer than forty passes, and certifies "
+        "how near it is.",
+        "The printed λ are for a million rows: on a hundredth of them a third of the weights are not 0 at some time. In proportion "
+        "to the rows they give the sparsity of the talk within a factor of three.",
+        "At the default λ models have about a thousand features a label, as the talk says, and rank as well as dense ones.",
+        "The talk's example, nearly all of whose weight is on ten features, is of a kind that is rare: few headings have a model "
+        "without a wrong row.",
+        "Half of the best F1 is too high a threshold for all labels together, with log-odds as they are. For each label by itself "
+        "it does better than the searched one on Reuters and Bibtex, and worse on MeSH.",
+        "F1 of a row rises towards frequent labels on every corpus, and less with a threshold than without.",
+    ),
 )
