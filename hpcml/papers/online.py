@@ -247,7 +247,9 @@ FIGURE_2 = (
     ),
 )
 
-OTHER_DATA = "RequestAct, Scam, Webmaster, Signature and ReplyTo were never public, Credit and Ads are not at hand"
+OTHER_DATA = (
+    "RequestAct, Scam, Webmaster, Ads, Signature, ReplyTo and Credit are not at hand; WiscBreast has 9 numbers, not 89 flags"
+)
 PAPER = Paper(
     name="online",
     title="Single-pass learners",
@@ -295,5 +297,15 @@ PAPER = Paper(
             make=figure_2,
             lacks="20 Newsgroups is the mean over all 20 groups; the paper draws two of the sets and tells of Reuters",
         ),
+    ),
+    learnt=(
+        "With words that are present or not PA is the best single-pass learner on text: its average rank among ten is 2.5, MBW's "
+        "3.5 (table 3). In the paper it is 6.1 and 1.75.",
+        "After one pass MBW's median F1 on text is 4 points below the SVM's, which is ahead on each of the four sets (table 4).",
+        "Voting gains most where the learner alone is worst: 25 points for PA on Adult, 27 to 29 for PW and BW (table 3).",
+        "Voting costs MBW and PA 4 points on Newsgroups, where one row in twenty is positive, and gains 2 and 3 on MovieReviews, "
+        "where half of them are (table 3).",
+        "On Newsgroups extremal selection errs more often with 100 features than with 10 (5.1 and 3.2 %), and than who says no to "
+        "every row (5.0 %); information gain with 100 errs in 2.5 % (figure 2).",
     ),
 )
