@@ -8,7 +8,8 @@ usage: python launch/bench/plan.py [--machine FILE] [--ranks N...] [--data FILE.
 
 The first one plans, then trains. --checks does so with `dual` on three corpora and `probe` on the first one, on 1 and 2 ranks, and
 prints the table of docs/evidence/time-and-memory.md. --simulate deals labels to 16, 64 and 256 ranks, without training.
---medline prints the table of docs/notebook.md. --table prints the passes of `dual` that hpcml/methods/dual/forecast.py assumes without --pilot.
+--medline prints the table of docs/notebook.md. --table prints the passes of `dual` that hpcml/methods/dual/forecast.py assumes
+without --pilot.
 
 Prints JSON lines, or the table. Without --machine it measures the machine first (a minute or two, with the most ranks), without
 --data it makes three corpora with `hpcml convert synthetic text`; no constant was measured on them. Nothing else should run beside
