@@ -3,11 +3,14 @@
 mkdocs calls `on_page_markdown` for every page.
 """
 
+from __future__ import annotations
+
 import io
 import re
 from collections.abc import Iterator
 from dataclasses import Field, fields
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from cyclopts import App
 from cyclopts.help import DefaultFormatter, HelpEntry, HelpPanel
@@ -18,6 +21,9 @@ from hpcml.cli import app as program
 from hpcml.errors import BY_NAME
 from hpcml.methods.registry import METHODS, Can, Method
 from hpcml.options import default_of, flag_of, help_of, texts_behind
+
+if TYPE_CHECKING:
+    from mkdocs.structure.pages import Page
 
 READER = re.compile(r"^<!-- for: (.+) -->$", re.MULTILINE)
 OPTIONS = re.compile(r"<!-- options of ([\w-]+) -->")
@@ -154,8 +160,10 @@ MADE = {
 }
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
-    """The page with what is made from the code."""
+def on_page_markdown(markdown: str, page: Page | None = None, **_: object) -> str:
+    """The page with what is made from the code. The search finds the notebook last."""
+    if page is not None and page.file.src_uri == "notebook.md":
+        page.meta["search"] = {"boost": 0.1}
     markdown = with_reader(markdown)
     for mark, make in MADE.items():
         if mark in markdown:
