@@ -5,7 +5,7 @@ from pathlib import Path
 
 from setuptools import setup
 
-NOTE = "The pages that are named here, such as `docs/tutorial.md`, are in the source distribution."
+NOTE = "The pages that are named here, such as `docs/learn/first.md`, are in the source distribution."
 
 
 def page_of_index(readme: str) -> str:

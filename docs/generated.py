@@ -1,15 +1,33 @@
-"""The parts of the pages that come from the registry of methods: mkdocs calls `on_page_markdown` for every page."""
+"""The parts of the pages that come from the code, and the line that says for whom a page is and how long it takes to read.
 
+mkdocs calls `on_page_markdown` for every page.
+"""
+
+from __future__ import annotations
+
+import io
 import re
+from collections.abc import Iterator
 from dataclasses import Field, fields
 from importlib import import_module
+from typing import TYPE_CHECKING
 
+from cyclopts import App
+from cyclopts.help import DefaultFormatter, HelpEntry, HelpPanel
+from rich.console import Console, ConsoleOptions
+
+import hpcml
+from hpcml.cli import app as program
+from hpcml.errors import BY_NAME
 from hpcml.methods.registry import METHODS, Can, Method
 from hpcml.options import default_of, flag_of, help_of, texts_behind
 
-TABLE = "<!-- table of methods -->"
-CLASSIFIERS = "<!-- classifiers -->"
+if TYPE_CHECKING:
+    from mkdocs.structure.pages import Page
+
+READER = re.compile(r"^<!-- for: (.+) -->$", re.MULTILINE)
 OPTIONS = re.compile(r"<!-- options of ([\w-]+) -->")
+WORDS_A_MINUTE = 200
 
 
 def cell(text: str) -> str:
@@ -61,7 +79,93 @@ def classifiers() -> str:
     return "\n".join(lines)
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
-    """The page with its tables."""
-    markdown = markdown.replace(TABLE, table_of_methods()).replace(CLASSIFIERS, classifiers())
+def functions() -> str:
+    """The reference of each function for Python."""
+    public = {name: getattr(hpcml, name) for name in hpcml.__all__ if name.islower() and not name.startswith("_")}
+    return "\n\n".join(f"::: {function.__module__}.{name}" for name, function in public.items())
+
+
+def table_of_errors() -> str:
+    """A line for each error that hpcml raises on purpose."""
+    lines = ["| error | exit code | what |", "|---|---|---|"]
+    lines += [
+        f"| `{name}` | {error.exit_code} | {cell((error.__doc__ or '').splitlines()[0])} |" for name, error in BY_NAME.items()
+    ]
+    return "\n".join(lines)
+
+
+class Panels(DefaultFormatter):
+    """Keeps the panels of a help text instead of printing them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: list[HelpEntry] = []
+
+    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
+        """Keep a panel."""
+        self.entries += panel.entries if panel.format == "parameter" else []
+
+
+def leaves(app: App, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], App]]:
+    """Every command below an app that does something, with its words; a method of train or plan is none."""
+    for name in app:
+        if name.startswith("-"):
+            continue
+        if app[name].default_command is None and name not in ("train", "plan"):
+            yield from leaves(app[name], (*path, name))
+        else:
+            yield (*path, name), app[name]
+
+
+def in_table(entry: HelpEntry) -> str:
+    """An argument or option as a line of a table."""
+    name = " ".join(f"`{flag}`" for flag in entry.all_options) or f"`{entry.positional_label}`"
+    text = getattr(entry.description, "primary_renderable", None)
+    default = "must be given" if entry.required else "" if entry.default in (None, "False", "()") else f"`{entry.default}`"
+    return f"| {name} | {cell(default)} | {cell(' '.join(getattr(text, 'markup', '').split()))} |"
+
+
+def commands() -> str:
+    """Each command with its help and its options."""
+    app, lines = program.build()[0], list[str]()
+    for path, command in leaves(app):
+        lines += [f"## {' '.join(path)}", "", " ".join(re.split(r"\n\s*Parameters\n", str(command.help))[0].split()), ""]
+        if command.default_command is None:
+            methods = ", ".join(f"`{name}`" for name in command if not name.startswith("-"))
+            lines += [f"`hpcml {' '.join(path)} METHOD`, where METHOD is {methods}.", ""]
+            continue
+        command.help_formatter = panels = Panels()
+        app.help_print(list(path), console=Console(file=io.StringIO()))
+        lines += ["| option | default | what it does |", "|---|---|---|", *map(in_table, panels.entries), ""]
+    return "\n".join(lines)
+
+
+def words(text: str) -> int:
+    """How many words a page has: what stands between blanks and has a letter or a digit, in tables and code too."""
+    return sum(any(letter.isalnum() for letter in word) for word in text.split())
+
+
+def with_reader(markdown: str) -> str:
+    """The page with a line below its title for `<!-- for: whoever … -->`."""
+    minutes = -(-words(markdown) // WORDS_A_MINUTE)
+    return READER.sub(lambda found: f"*For {found[1]}. {minutes} minute{'s' * (minutes > 1)} to read.*", markdown, count=1)
+
+
+MADE = {
+    "<!-- table of methods -->": table_of_methods,
+    "<!-- classifiers -->": classifiers,
+    "<!-- commands -->": commands,
+    "<!-- functions -->": functions,
+    "<!-- table of errors -->": table_of_errors,
+}
+
+
+def on_page_markdown(markdown: str, page: Page | None = None, **_: object) -> str:
+    """The page with what is made from the code. The search finds the notebook last."""
+    if page is not None and page.file.src_uri == "notebook.md":
+        page.meta["search"] = {"boost": 0.1}
+    markdown = with_reader(markdown)
+    for mark, make in MADE.items():
+        if mark in markdown:
+            markdown = markdown.replace(mark, make())
     return OPTIONS.sub(lambda found: table_of_options(METHODS[found[1]]), markdown)

@@ -54,7 +54,7 @@ choose_launcher() {  # sets RANKS from LAUNCH; auto: srun in the way that mpi4py
   local vendor list way=$LAUNCH
   if [[ $way == auto ]]; then
     vendor=$(limited 300 "$PYTHON" -c 'import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; print(MPI.get_vendor()[0])') ||
-      die "mpi4py finds no MPI library in $ENVIRONMENT; see docs/cluster.md"
+      die "mpi4py finds no MPI library in $ENVIRONMENT; see docs/do/slurm.md"
     list=$(limited 60 srun --mpi=list 2>&1)
     case $vendor in
       'Open MPI') [[ $list == *pmix* ]] && way="srun --mpi=pmix" || way=mpirun ;;

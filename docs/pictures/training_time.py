@@ -1,4 +1,4 @@
-"""Draw training_time.svg from the table "dual beside other trainers" of docs/measurements.md, without any library.
+"""Draw training_time.svg from the table "dual beside other trainers" of docs/evidence/measurements.md, without any library.
 
 usage: python docs/pictures/training_time.py [--check]      --check: only say whether the picture shows what the table says
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PICTURE = Path(__file__).with_suffix(".svg")
-TABLE = Path(__file__).parents[1] / "measurements.md"
+TABLE = Path(__file__).parents[1] / "evidence" / "measurements.md"
 HEADER = re.compile(r"^\| *\| bibtex, s .*\n\|[-| ]+\|\n((?:\|.*\n)+)", re.MULTILINE)
 WIDTH, LEFT, RIGHT, TOP, PITCH, BAR = 760, 220, 160, 74, 38, 22  # pixels
 OURS, OTHERS, INK, GREY = "#c2410c", "#64748b", "#1e293b", "#475569"

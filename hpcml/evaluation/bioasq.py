@@ -2,8 +2,8 @@
 
 G. Tsatsaronis et al.: An overview of the BioASQ large-scale biomedical semantic indexing and
 question answering competition, BMC Bioinformatics 16 (2015). Each measure is defined in
-docs/bioasq.md. Labels of rows that the model does not know count as missed (`missed`), labels of
-the model that the data do not know as wrongly given.
+docs/lookup/measures.md. Labels of rows that the model does not know count as missed (`missed`),
+labels of the model that the data do not know as wrongly given.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ All counts are whole numbers, and all sums are made in the order of the labels, 
 does not depend on who made a summary, nor on the order of the rows.
 
 Platt, "Probabilistic Outputs for Support Vector Machines", 1999. The shrinkage, τ and κ were chosen
-on Reuters and MeSH (docs/thresholds.md).
+on Reuters and MeSH (docs/notebook.md).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from hpcml.partition import offsets
 
 # Less τ or κ leaves a rare label to chance, more makes all labels alike. They were chosen on Reuters and MeSH and judged on three
 # other corpora: macro F1 is 0.590 on the docstrings, 0.584 with the shared threshold alone, and 0.551 by `search`, which has none
-# (docs/thresholds.md).
+# (docs/notebook.md).
 TAU = 30.0  # positives that weigh as much as the threshold of the labels around
 KAPPA = 10.0  # positives of the labels around that a label's sigmoid is drawn to
 WIDTH = 0.5  # of the labels around, in octaves of the number of positives

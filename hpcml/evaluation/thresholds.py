@@ -43,7 +43,7 @@ METHODS = ("shrink", "search", "half")
 MIN_POSITIVES = 1  # held-out rows that a label needs for a threshold of its own
 ABOVE_0 = float(np.nextafter(0.0, 1.0))  # the least score that is predicted at threshold 0
 # Micro F1 on Reuters and the docstrings is 0.832 and 0.183 without this guard, 0.879 and 0.693 with it. With 1e-4 macro F1 on
-# Reuters falls from 0.685 to 0.651 (docs/thresholds.md).
+# Reuters falls from 0.685 to 0.651 (docs/notebook.md).
 CHANCE = 0.01  # the largest probability that a label's best F1 in a random order would be as good
 
 

@@ -15,7 +15,7 @@ from hpcml.papers.registry import PAPERS
 
 HEAD = """# The five papers
 
-*For whoever asks which claims of the papers hold, on what data, and by which command.*
+<!-- for: whoever asks which claims of the papers hold, on what data, and by which command -->
 
 Every table and figure of the five papers has its line. Numbers are ours, in brackets the paper's.
 Whether a claim holds is judged by a rule that was written before the run; it is part of the

@@ -3,7 +3,7 @@
 A label alone says too little, the rarer the less: the best of many settings on a few rows is
 chance. So the score of a setting for a label with n′ positives is (n′ own + τ mean) / (n′ + τ),
 where the mean is that over all labels. τ was chosen on Reuters and the docstrings, and judged on
-other collections (docs/tuning.md). The default setting stays unless another one gains MARGIN.
+other collections (docs/notebook.md). The default setting stays unless another one gains MARGIN.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 # Held-out training rows that had no part in the choice, of nursery, w8a, covtype, spamassassin, 20newsgroups, Reuters, bibtex,
 # docstrings and MeSH: F1 falls on Reuters alone, by 0.0007 with 0.001 and by 0.0003 with 0.003. MeSH gains 0.0029 instead of
-# 0.0044; what the others gain stays (docs/tuning.md).
+# 0.0044; what the others gain stays (docs/notebook.md).
 MARGIN = 0.003  # of a score, by which another setting must be better than the default
 TAU = 100.0  # positives whose own score weighs as much as the mean of all labels: with fewer, rare labels choose by chance
 

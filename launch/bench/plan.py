@@ -7,8 +7,9 @@ usage: python launch/bench/plan.py [--machine FILE] [--ranks N...] [--data FILE.
        python launch/bench/plan.py --table FILE.h5
 
 The first one plans, then trains. --checks does so with `dual` on three corpora and `probe` on the first one, on 1 and 2 ranks, and
-prints the table of docs/plan.md. --simulate deals labels to 16, 64 and 256 ranks, without training. --medline prints the table of
-docs/memory.md. --table prints the passes of `dual` that hpcml/methods/dual/forecast.py assumes without --pilot.
+prints the table of docs/evidence/time-and-memory.md. --simulate deals labels to 16, 64 and 256 ranks, without training.
+--medline prints the table of docs/notebook.md. --table prints the passes of `dual` that hpcml/methods/dual/forecast.py assumes
+without --pilot.
 
 Prints JSON lines, or the table. Without --machine it measures the machine first (a minute or two, with the most ranks), without
 --data it makes three corpora with `hpcml convert synthetic text`; no constant was measured on them. Nothing else should run beside
@@ -132,7 +133,7 @@ def beside(folder: Path, machine: Path, ranks: int, data: Path, method: str, *op
 
 
 def markdown(line: dict[str, Any]) -> str:
-    """A comparison as a line of the table in docs/plan.md: planned/measured."""
+    """A comparison as a line of the table in docs/evidence/time-and-memory.md: planned/measured."""
     ratios = (f"{line[name]['ratio']:.2f}" for name in ("seconds", "processor", "MiB"))
     what = (line["size"], f"`{line['method'].split()[0]}`", str(line["ranks"]), f"{line['seconds']['measured']:.1f}", *ratios)
     return f"| {' | '.join(what)} | {line['refused']:.0%} |"

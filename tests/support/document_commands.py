@@ -3,7 +3,7 @@
 usage: python tests/support/document_commands.py [PAGE.md...]      default: README.md and docs/**/*.md
 
 Every page has a scratch folder of its own. It holds a copy of the project's files without the package, so that recipes are found
-and results fall outside. A page with a line `<!-- needs: tutorial.md -->` (a path from its own folder) begins with what that page
+and results fall outside. A page with a line `<!-- needs: first.md -->` (a path from its own folder) begins with what that page
 left behind, which is run first. Each block has a shell, or a Python, and a time limit of its own.
 
 A block under a line `<!-- not run: the reason -->` is skipped and listed. One under `<!-- run with: launch/slurm-here.sh with -->`

@@ -17,7 +17,8 @@ from hpcml.model.linear import LOG_ODDS
 TOP = Path(__file__).parents[2]
 README, PAGES = TOP / "README.md", sorted((TOP / "docs").rglob("*.md"))
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
-LINK = re.compile(r"\]\((?:docs/|\.\./)?measurements\.md#([\w-]+)\)")
+LINK = re.compile(r"\]\(([\w./-]+\.md)#([\w-]+)\)")
+EVIDENCE = TOP / "docs" / "evidence"
 
 
 def numbers(text):
@@ -48,12 +49,14 @@ def figures():
 
 
 def claims():
-    """(page, anchor, sentence) of every sentence that ends with a link to a section of the measurements."""
+    """(page, page of evidence, anchor, sentence) of every sentence that ends with a link to a section of what was measured."""
     for page in PAGES:
         for paragraph in re.split(r"\n\n|\n- |\n\|", page.read_text()):
             flat = " ".join(paragraph.split())
             for link in LINK.finditer(flat):
-                yield page.name, link[1], re.split(r"[.:] (?=[A-Z*`])", flat[: link.start()])[-1]
+                target = (page.parent / link[1]).resolve()
+                if target.parent == EVIDENCE:
+                    yield page.name, target.name, link[2], re.split(r"[.:] (?=[A-Z*`])", flat[: link.start()])[-1]
 
 
 @pytest.mark.parametrize("row", figures(), ids=lambda row: row[0])
@@ -64,11 +67,11 @@ def test_figures_of_the_readme_are_in_one_table(row):
 
 
 def test_sentences_say_what_the_measurements_they_name_say():
-    known, found = sections((TOP / "docs" / "measurements.md").read_text()), list(claims())
+    known, found = {page.name: sections(page.read_text()) for page in EVIDENCE.glob("*.md")}, list(claims())
     assert len(found) > 10
-    for page, anchor, sentence in found:
+    for page, evidence, anchor, sentence in found:
         fractions = {number for number in numbers(sentence) if "." in number}
-        assert fractions <= numbers(known[anchor]), (page, anchor, sentence)
+        assert fractions <= numbers(known[evidence][anchor]), (page, evidence, anchor, sentence)
 
 
 def test_log_odds_are_of_every_loss_that_has_them():
@@ -90,5 +93,5 @@ def test_elastic_net_says_its_own_defaults():
 
 
 def test_formats_names_every_certified_method():
-    (row,) = re.findall(r"^\| `labels/gap` \|.*$", (TOP / "docs" / "formats.md").read_text(), re.MULTILINE)
+    (row,) = re.findall(r"^\| `labels/gap` \|.*$", (TOP / "docs" / "lookup" / "formats.md").read_text(), re.MULTILINE)
     assert all((f"`{method.name}`" in row) == method.certified for method in (DUAL, ELASTIC_NET, PROBE))

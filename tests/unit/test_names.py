@@ -223,7 +223,7 @@ def in_order(rows):
 
 
 def split_names(cell):
-    r"""The names of a cell, by the rule of docs/formats.md: `;` divides them unless a `\` stands before it."""
+    r"""The names of a cell, by the rule of docs/lookup/formats.md: `;` divides them unless a `\` stands before it."""
     out, letters = [""], iter(cell)
     for letter in letters:
         if letter == ";":

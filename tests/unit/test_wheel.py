@@ -81,7 +81,7 @@ def test_the_page_of_a_package_index_has_no_link_that_leads_nowhere(dist):
     text = description(dist)
     assert not re.search(r"\]\((?!https?://)", text)
     named = set(re.findall(r"`([\w./-]+\.(?:md|cff))`", text))
-    assert {"docs/tutorial.md", "docs/methods/dual.md", "CHANGELOG.md"} <= named
+    assert {"docs/learn/first.md", "docs/methods/dual.md", "CHANGELOG.md"} <= named
     assert all((PACKAGE.parent / name).is_file() for name in named)
     assert "## Which method" in text and "<!--" not in text
 

@@ -7,7 +7,7 @@ default is solved alike, to the last bit, whatever it is compared with. The firs
 common start (`dual`) and sweeps over all rows. Then each λ sweeps over its support vectors and once
 over all rows, again and again, until the projected gradients are within the tolerance of training:
 settings that are less solved than others would be marked down. Where that takes long (dense rows, a
-small λ), it ends after ROUNDS all the same. docs/tuning.md says how far the average precision of
+small λ), it ends after ROUNDS all the same. docs/notebook.md says how far the average precision of
 such weights is from that of solutions.
 """
 
@@ -28,7 +28,7 @@ from hpcml.run.stop import Stop
 
 # More sweeps cost time in proportion, and fewer mark a setting down beside those that are better solved. ROUNDS ends what would go
 # on for long, as dense rows do. With three sweeps for each λ, as in version 0.11, the default had an AP of 0.7621 on covtype
-# instead of 0.7943 (docs/tuning.md). Few rows go on for VISITS, which cost next to nothing there.
+# instead of 0.7943 (docs/notebook.md). Few rows go on for VISITS, which cost next to nothing there.
 FIRST_SWEEPS = 10  # of the largest λ, over all rows
 TOLERANCE = 0.1  # of the projected gradients, that ends a λ: the tolerance of training
 ROUNDS = 20  # of a λ, at most, each with one sweep over all rows

@@ -28,7 +28,7 @@ PW, BW, MBW, PERCEPTRON, PA, ROMMA = range(6)
 POSITIVES, FALSE_POSITIVES, FALSE_NEGATIVES, UPDATES = range(4)
 CLOCK, SCALE, NORM2, UNIT, ERROR = range(5)  # rows of `lanes`: what a lane has beside its weights
 # The weights of a Winnow stay between these. The program of its authors has 2^±200. From 2^-200, where random labels drive all,
-# MBW finds no positive row after 2,000 good ones: beside the threshold such weights do not count (docs/methods/online.md).
+# MBW finds no positive row after 2,000 good ones: beside the threshold such weights do not count (docs/notebook.md).
 LEAST, MOST = 2.0**-10, 2.0**200
 PARALLEL = 1e-12  # ROMMA: a row is parallel to w if sin² of their angle is not above this
 BIAS, ONE = np.array([-1], dtype=np.int64), np.ones(1)  # the bias as a row of its own: its weights are before those of feature 0

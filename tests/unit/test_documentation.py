@@ -1,0 +1,104 @@
+"""The pages: for whom and how long, how many words, what is made from the code, and no earlier version outside of the notebook."""
+
+import importlib.util
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from hpcml.cli.app import build
+from hpcml.errors import BY_NAME, EXIT_IN_USE, EXIT_RESUMABLE, EXIT_USER
+from hpcml.methods.registry import METHODS
+
+DOCS = Path(__file__).parents[2] / "docs"
+NOTEBOOK = DOCS / "notebook.md"
+PAPERS = DOCS / "papers.md"  # made of outcomes: tables of numbers
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page != NOTEBOOK]
+IN_A_RECIPE, IN_ALL = 600, 30_000
+EARLIER = re.compile(
+    r"\b(?:(?:until|before|since) (?:version )?0\.\d+\b(?! s\b| %)|versions? 0\.\d|earlier versions?\b"
+    r"|used to be\b|tried and not\b)",
+    re.IGNORECASE,
+)
+
+
+@pytest.fixture(scope="module")
+def made():
+    """docs/generated.py."""
+    spec = importlib.util.spec_from_file_location("generated", DOCS / "generated.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def name(page):
+    return str(page.relative_to(DOCS))
+
+
+def count(text):
+    """Words: what stands between blanks and has a letter or a digit."""
+    return len([word for word in re.split(r"\s+", text) if re.search(r"[^\W_]", word)])
+
+
+@pytest.mark.parametrize("page", [*PAGES, NOTEBOOK], ids=name)
+def test_a_page_says_for_whom_it_is_and_how_long_it_takes(page, made):
+    text = page.read_text()
+    shown = made.with_reader(text).splitlines()
+    assert shown[0].startswith("# ") and shown[1] == ""
+    (whom, minutes) = re.fullmatch(r"\*For (.{10,}[^.])\. (\d+) minutes? to read\.\*", shown[2]).groups()
+    assert whom in text and int(minutes) == math.ceil(count(text) / 200)
+
+
+def test_a_recipe_is_short_and_the_whole_has_an_end():
+    recipes = {name(page): count(page.read_text()) for page in DOCS.glob("do/*.md")}
+    assert len(recipes) > 15
+    assert not {page: words for page, words in recipes.items() if words > IN_A_RECIPE}
+    assert sum(count(page.read_text()) for page in PAGES if page != PAPERS) <= IN_ALL
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_no_page_but_the_notebook_says_how_an_earlier_version_was(page):
+    flat = " ".join(page.read_text().split())
+    assert not [flat[max(0, found.start() - 40) : found.end() + 20] for found in EARLIER.finditer(flat)]
+
+
+def test_what_earlier_versions_are_called_is_found():
+    for text in (
+        "until version 0.11 it was",
+        "Since 0.12 they count",
+        "versions 0.8.0 and older",
+        "an earlier version",
+        "before 0.12 it",
+    ):
+        assert EARLIER.search(text), text
+    for text in (
+        "numbers from 0.1 to 10",
+        "Omikuji 0.5.2",
+        "a name that it had",
+        "rose from 0.52 over all",
+        "before 0.5 s are over",
+    ):
+        assert not EARLIER.search(text), text
+
+
+def test_every_page_has_a_place_in_the_navigation():
+    placed = re.findall(r"^ *-.*?([\w/-]+\.md)$", (DOCS.parent / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(placed) == sorted(map(name, [*PAGES, NOTEBOOK]))
+
+
+def test_the_pages_of_what_the_code_knows_have_all_of_it(made):
+    commands = made.on_page_markdown((DOCS / "lookup" / "commands.md").read_text())
+    for command in build()[0]:
+        if not command.startswith("-") and command not in ("bench", "plot"):
+            assert f"\n## {command}\n" in commands
+    assert (
+        "\n## bench ovr\n" in commands and "\n## plot psbml\n" in commands and "<!--" not in commands and "------" not in commands
+    )
+    assert "| `--top` |  | Write only so many labels of each row" in commands
+    assert "| `--folds` | `5` |" in commands and all(f"`{method}`" in commands for method in METHODS)
+    codes = made.on_page_markdown((DOCS / "lookup" / "exit-codes.md").read_text())
+    assert all(f"| `{error}` | {kind.exit_code} |" in codes for error, kind in BY_NAME.items())
+    assert all(f"\n| {code} | " in codes for code in (EXIT_USER, EXIT_IN_USE, EXIT_RESUMABLE))
+    functions = made.on_page_markdown((DOCS / "lookup" / "api.md").read_text())
+    assert "::: hpcml.api.tune\n" in functions and "::: hpcml.api_dataset.convert\n" in functions and ".DualClassifier" in functions
