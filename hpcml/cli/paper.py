@@ -82,7 +82,7 @@ def _page(session: Here, folder: Path, output: Path | None, force: bool, others:
     for what in (what for what, is_given in others.items() if is_given):
         raise ConfigError(f"{what} has no effect with --page; leave it out")
     if output is None:
-        raise ConfigError("name the page to make: -o FILE.md")
+        raise ConfigError("name the page to make: -o PAGE")
     from hpcml.papers.page import write
 
     check_files(session, output, force, [], output)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from textwrap import fill
 
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.atomic import write_whole
@@ -13,6 +14,7 @@ from hpcml.papers.exhibit import Exhibit, Paper
 from hpcml.papers.outcome import Outcome, shown
 from hpcml.papers.registry import PAPERS
 
+WIDTH = 100  # columns
 HEAD = """# The five papers
 
 <!-- for: whoever asks which claims of the papers hold, on what data, and by which command -->
@@ -43,13 +45,19 @@ def page(found: Mapping[tuple[str, str], Outcome]) -> str:
     """The page, in Markdown."""
     parts = [HEAD]
     for paper in PAPERS.values():
-        parts += [f"## {paper.title}", f"{paper.source}. {paper.claims}", _table_of_tables(paper, found)]
+        parts += [f"## {paper.title}", _wrapped(f"{paper.source}. {paper.claims}"), _table_of_tables(paper, found)]
         if paper.learnt:
-            parts += ["What the paper does not say:", "\n".join(f"- {sentence}" for sentence in paper.learnt)]
+            parts += ["What the paper does not say:", "\n".join(_wrapped(sentence, "- ") for sentence in paper.learnt)]
         for exhibit in paper.exhibits:
             if outcome := found.get((paper.name, exhibit.name)):
                 parts.append(_section(exhibit, outcome))
     return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _wrapped(sentence: str, bullet: str = "") -> str:
+    """A paragraph, or an item of a list, in lines of the pages' width."""
+    indent = " " * len(bullet)
+    return fill(bullet + sentence, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _line(cells: list[str]) -> str:
@@ -71,12 +79,12 @@ def _table_of_tables(paper: Paper, found: Mapping[tuple[str, str], Outcome]) -> 
 
 def _section(exhibit: Exhibit, outcome: Outcome) -> str:
     rows = shown(outcome.numbers, outcome.published)
-    lines = [f"### {outcome.paper} {outcome.exhibit}", "", f"{exhibit.title}: `{outcome.command}`", ""]
+    lines = [f"### {outcome.paper} {outcome.exhibit}", "", _wrapped(f"{exhibit.title}: `{outcome.command}`"), ""]
     lines += [_line(rows[0]), _line(["---"] * len(rows[0])), *(_line(row) for row in rows[1:]), ""]
     words = {None: "not judged", True: "holds", False: "does not hold"}
-    lines += [f"- {words[holds]}: {says}" for says, holds in outcome.claims.items()]
-    lines += [f"- {note}" for note in outcome.notes]
-    lines += [f"- Differs from the paper: {exhibit.lacks}"] * bool(exhibit.lacks)
+    items = [f"{words[holds]}: {says}" for says, holds in outcome.claims.items()]
+    items += [*outcome.notes, *[f"Differs from the paper: {exhibit.lacks}"] * bool(exhibit.lacks)]
+    lines += [_wrapped(item, "- ") for item in items]
     return "\n".join(lines)
 
 

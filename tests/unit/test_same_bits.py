@@ -41,7 +41,6 @@ EXCEPTIONS = {
     "methods/probe/forecast.py": dict.fromkeys(("**", "@", "math.log", "np.interp"), SECONDS),
     "methods/psbml/seeds.py": {"scipy.stats": "p of t-tests, which nothing is decided by"},
     "methods/svmperf/cutting.py": {"daqp": "the solver of the quadratic program, which has no other"},
-    "papers/neighbours.py": {"@": "products of sparse rows, summed in one order"},
     "reporting/gather.py": {"np.log": SHOWN},
     "reporting/statistics.py": dict.fromkeys(("**", "np.exp", "np.log"), SHOWN),
 }

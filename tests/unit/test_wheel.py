@@ -41,6 +41,7 @@ def package_files():
     others = [
         PACKAGE / "py.typed",
         PACKAGE / "bench" / "bits.json",
+        *(PACKAGE / "papers" / "published").glob("*.json"),
         *(PACKAGE / "reporting" / f"page.{kind}" for kind in ("html.j2", "css", "js")),
     ]
     others += [PACKAGE / "serving" / f"page.{kind}" for kind in ("html", "css", "js")]
