@@ -47,7 +47,7 @@ def methods_by_group() -> dict[str, list[str]]:
 
 
 def print_list(width: int, console: Console, _: ConsoleOptions, panel: HelpPanel) -> None:
-    """Print a group without a frame, so that all of them fit a screen; names have `width`, or more."""
+    """Print a group without a frame, so that all fit a screen; names have `width`, or more."""
     from rich.table import Table
     from rich.text import Text
 

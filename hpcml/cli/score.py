@@ -188,6 +188,7 @@ def evaluate(
     """
     from hpcml.evaluation.bioasq import evaluate_bioasq
     from hpcml.evaluation.evaluate import evaluate as work
+    from hpcml.evaluation.hints import hint_at_low_recall
     from hpcml.evaluation.report import format_evaluation, write_csv, write_json
     from hpcml.evaluation.seen import split_to_judge
     from hpcml.run.session import opened_both
@@ -203,7 +204,8 @@ def evaluate(
             write_files(session, "the measures", found, (json, lambda path, found: found.write_json(path)))
             return
         result = work(comm, opened, dataset, split, log)
-    say_once(session, format_evaluation(result, options.best))
+        say_once(session, format_evaluation(result, options.best))
+        hint_at_low_recall(log, result, opened, dataset)
     write_files(session, "the measures", result, (csv, write_csv), (json, write_json))
 
 
