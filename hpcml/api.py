@@ -177,12 +177,15 @@ def evaluate(
     NonFiniteError.
     """
     from hpcml.evaluation.evaluate import evaluate as work
+    from hpcml.evaluation.hints import hint_at_low_recall
     from hpcml.evaluation.seen import split_to_judge
     from hpcml.run.session import opened_both
 
     with python_session(comm, log) as session, opened_both(session, model, data, threshold) as (opened, dataset):
         judged = split_to_judge(dataset, split, session.log)
-        return work(session.comm, opened, dataset, judged, session.log, None if labels is None else list(labels))
+        found = work(session.comm, opened, dataset, judged, session.log, None if labels is None else list(labels))
+        hint_at_low_recall(session.log, found, opened, dataset)
+        return found
 
 
 def threshold(

@@ -43,7 +43,7 @@ def add_completion(app: App) -> None:
     """Add the command `--install-completion`."""
 
     def install(*, shell: Literal["bash", "fish", "zsh"] | None = None, output: Output | None = None) -> None:
-        """Let the shell complete commands and options of hpcml at the tab key.
+        """Let the shell complete commands at the tab key.
 
         Parameters
         ----------

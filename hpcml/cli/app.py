@@ -13,6 +13,7 @@ from cyclopts import App
 from hpcml.cli import about, data, look, score, study
 from hpcml.cli.config_files import check_numbers, config_files, shortened
 from hpcml.cli.paper import paper
+from hpcml.cli.groups import COMMANDS, arrange
 from hpcml.cli.plan import check_method, plan_app
 from hpcml.cli.plot import plot_app
 from hpcml.cli.serve import serve
@@ -54,6 +55,7 @@ def build(tokens: Sequence[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, A
 
         app["convert"].help_formatter = SourceHelp(tokens)
     about.add_completion(app)
+    arrange(app, COMMANDS)
     return app, train
 
 

@@ -21,8 +21,9 @@ def convert(
     force: Replace = False,
     session: Here,
 ) -> None:
-    """Make a dataset from texts or numbers in any usual format, from the docstrings of installed
-    packages, or by formula.
+    """Make a dataset from texts or numbers in any usual format.
+
+    Or from the docstrings of installed packages, or by formula.
 
     Parameters
     ----------
@@ -42,8 +43,9 @@ def convert(
 
 
 def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4), check: bool = True, session: Here) -> None:
-    """Show what a dataset holds, what a shard weighs on so many ranks, and check every row; or what
-    a model is.
+    """Show what a dataset holds, or what a model is.
+
+    Of a dataset also what a shard weighs on so many ranks; every row is checked.
 
     Parameters
     ----------
@@ -78,8 +80,9 @@ def split(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Divide the rows of a dataset into train and test, and if wanted valid, in which
-    `hpcml threshold` and `calibrate` look.
+    """Divide the rows of a dataset into train, test and valid.
+
+    In valid, if it is wanted, `hpcml threshold` and `calibrate` look.
 
     Parameters
     ----------
@@ -111,9 +114,9 @@ def select(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Keep some features of a dataset (by information gain, chi-square or EFS) or of a model of bw
-    or mbw (by EFS).
+    """Keep some features of a dataset, or of a model of bw or mbw.
 
+    Of a dataset by information gain, chi-square or EFS, of a model by EFS.
     EFS, extremal feature selection, keeps the features whose positive and negative weights differ
     most, and some that differ least.
 

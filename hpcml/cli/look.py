@@ -105,12 +105,12 @@ def explain(
     force: ReplaceJson = False,
     session: Here,
 ) -> None:
-    """Show what labels look at: the features of a linear model by squared weight, and what the
-    other features weigh.
+    """Show what labels look at, and why a row got its labels.
 
-    With --row: why a row got a label. With --wrong: the rows that the model is most wrong about.
-    With --unlearnt: the labels that it ranks no better than chance, and why. These three need the
-    data, and the last two take models of any kind.
+    What labels look at are the features of a linear model by squared weight, and what the other
+    features weigh. With --row: why a row got a label. With --wrong: the rows that the model is most
+    wrong about. With --unlearnt: the labels that it ranks no better than chance, and why. These
+    three need the data, and the last two take models of any kind.
 
     Parameters
     ----------
@@ -168,8 +168,9 @@ def report(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Make one page (HTML, no network needed) about a run, or several side by side: measures,
-    curves, all labels, wrong rows.
+    """Make one page (HTML) about a run, or several side by side.
+
+    It has measures, curves, all labels, wrong rows, and needs no network.
 
     Parameters
     ----------
@@ -218,11 +219,10 @@ def duplicates(
     force: Annotated[Flag, Parameter(help="Replace the files if they exist.")] = False,
     session: Here,
 ) -> None:
-    """Find rows that are nearly the same, by the features that they have, and how far their labels
-    agree.
+    """Find rows that are nearly the same, and how far labels agree.
 
-    So one sees how consistent those were who gave the labels, for a document that is there twice
-    has been labelled twice.
+    Rows are the same by the features that they have. So one sees how consistent those were who gave
+    the labels, for a document that is there twice has been labelled twice.
     """
     from hpcml.mpi import agreed
     from hpcml.near_duplicates.report import check_outputs, format_duplicates, write_csv, write_json

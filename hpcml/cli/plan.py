@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from hpcml.cli.groups import arrange, methods_by_group
 from hpcml.cli.session import OUTPUT, Here, ReplaceJson, say_once
 from hpcml.errors import ConfigError
 from hpcml.methods.registry import METHODS, Method, method_named
@@ -54,8 +55,9 @@ def plan_app(tokens: Collection[str]) -> App:
     app = App(name="plan", help="Say what a training would take, before it is queued.")
     for name, method in METHODS.items() if "plan" in tokens else ():
         if method.forecast:
-            about = f"Say what training with {name} would take: memory, disk, messages and hours, and the command for it."
+            about = f"{method.title}.\n\nSays what training would take: memory, disk, messages and hours, and the command for it."
             app.command(_command(method), name=name, help=about)
+    arrange(app, methods_by_group())
     return app
 
 

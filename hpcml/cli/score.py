@@ -92,8 +92,10 @@ def predict(
     force: Replace = False,
     session: Here,
 ) -> None:
-    """Score rows with a model, to .h5, .csv, .svm or .json (BioASQ); or lines of svmlight text as
-    they come, to .csv or .svm.
+    """Score or label rows with a model.
+
+    Scores, labels or probabilities go to .h5, .csv, .svm or .json (BioASQ); those of lines of
+    svmlight text, as they come, to .csv or .svm.
 
     Parameters
     ----------
@@ -175,17 +177,18 @@ def evaluate(
     force: Annotated[Flag, Parameter(help="Replace the CSV or JSON file if it exists.")] = False,
     session: Here,
 ) -> None:
-    """Judge a model: average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows,
-    precision of the best labels.
+    """Judge a model on rows: average precision, AUC, F1 and others.
 
-    Each measure per label, as its mean over the labels (macro), and of all pairs of a row and a
-    label in one ranking (micro). Average precision and break-even are averaged over ties. The
+    Average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best
+    labels: each measure per label, as its mean over the labels (macro), and of all pairs of a row
+    and a label in one ranking (micro). Average precision and break-even are averaged over ties. The
     precision of a row's 1, 3 and 5 best labels is the mean over rows; so are their nDCG and
     propensity-scored precision, and F1 of a row's labels, over all labels and over the most
     frequent ones.
     """
     from hpcml.evaluation.bioasq import evaluate_bioasq
     from hpcml.evaluation.evaluate import evaluate as work
+    from hpcml.evaluation.hints import hint_at_low_recall
     from hpcml.evaluation.report import format_evaluation, write_csv, write_json
     from hpcml.evaluation.seen import split_to_judge
     from hpcml.run.session import opened_both
@@ -201,7 +204,8 @@ def evaluate(
             write_files(session, "the measures", found, (json, lambda path, found: found.write_json(path)))
             return
         result = work(comm, opened, dataset, split, log)
-    say_once(session, format_evaluation(result, options.best))
+        say_once(session, format_evaluation(result, options.best))
+        hint_at_low_recall(log, result, opened, dataset)
     write_files(session, "the measures", result, (csv, write_csv), (json, write_json))
 
 
@@ -240,11 +244,10 @@ def threshold(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Find the thresholds that maximise F1 on held-out rows, and store them in the model; predict
-    and evaluate then use them.
+    """Find the thresholds that maximise F1 on held-out rows.
 
-    Of a rare label the best threshold on a few rows may be chance, so that it is drawn to that of
-    labels as frequent.
+    They are stored in the model; predict and evaluate then use them. Of a rare label the best
+    threshold on a few rows may be chance, so that it is drawn to that of labels as frequent.
 
     Parameters
     ----------
@@ -276,11 +279,11 @@ def calibrate(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Make probabilities of a linear model's scores, from held-out rows, and store how; predict
-    --probabilities then gives them.
+    """Make probabilities of a linear model's scores.
 
-    Each label gets a sigmoid of its own (Platt). That of a rare label is drawn to the sigmoid of
-    labels as frequent.
+    They come from held-out rows. How is stored; predict --probabilities then gives them. Each label
+    gets a sigmoid of its own (Platt). That of a rare label is drawn to the sigmoid of labels as
+    frequent.
 
     Parameters
     ----------
@@ -309,8 +312,9 @@ def prune(
     force: Replace = False,
     session: Here,
 ) -> None:
-    """Leave out of a linear model the weights of small magnitude: what is left of it, and of its
-    quality, on the disk sparse.
+    """Leave small weights out of a linear model.
+
+    Shows what is left of it, and of its quality. On the disk it is sparse.
 
     Parameters
     ----------

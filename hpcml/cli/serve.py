@@ -50,9 +50,9 @@ def serve(
     options: ServeOptions = ServeOptions(),
     session: Here,
 ) -> None:
-    """Answer over HTTP: the headings of texts, for Annif's backend http and other programs, and a
-    page to try a text in.
+    """Answer over HTTP: the labels of texts, and a page to try it.
 
+    For Annif's backend http and other programs.
     Ends at SIGTERM or Ctrl-C. Standard output has a line of JSON for each request, without the
     text. Needs: pip install 'hpcml[serve]'.
 

@@ -37,9 +37,9 @@ def compare_command(shared: type[Any]) -> Callable[..., None]:
         resume: Flag = False,
         session: Here,
     ) -> None:
-        """Train several methods with the same options, each into its own run folder, judge them on
-        the same rows, show a table.
+        """Train several methods with the same options, and judge them.
 
+        Each has its own run folder. All are judged on the same rows, which a table shows.
         --loss is for the methods with a penalty that goes with it; others (elastic-net) keep their
         own, and the table names both.
 
@@ -64,8 +64,9 @@ def compare_command(shared: type[Any]) -> Callable[..., None]:
 
 
 def merge(*runs: Path, output: Output, force: Replace = False, session: Here) -> None:
-    """Join the models of runs that each trained a part of the labels (--label-part), or, to a .csv,
-    the results of any runs.
+    """Join models of parts of the labels, or results of runs.
+
+    The parts are those of --label-part. The results of any runs become a table, a .csv.
 
     Parameters
     ----------
@@ -104,8 +105,10 @@ def check(
     force: ReplaceJson = False,
     session: Here,
 ) -> None:
-    """Try, on the ranks that are there, everything that training needs: launcher, cores, messages,
-    files, locks, a tiny run; or whether bits are those of other processors.
+    """Try here what training needs: launcher, files, a tiny run.
+
+    On the ranks that are there: launcher, cores, messages, files, locks, a tiny run; or whether
+    bits are those of other processors.
 
     Parameters
     ----------
@@ -262,8 +265,9 @@ def cv(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Cross-validate methods on data: F1 in folds with paired t-tests and ranks, or precision in
-    the first ranks of random splits.
+    """Cross-validate methods on data.
+
+    F1 in folds with paired t-tests and ranks, or precision in the first ranks of random splits.
 
     Parameters
     ----------
@@ -294,7 +298,7 @@ def cv(
 def add_commands(app: App, tokens: Collection[str]) -> None:
     """Add the commands of this file, with the options of all methods if `tokens` ask for them."""
     shared = shared_options() if not set(WITH_OPTIONS_OF_METHODS).isdisjoint(tokens) else NoOptions
-    bench = App(name="bench", help="Time our methods and kernels beside those of others, in one run.")
+    bench = App(name="bench", help="Time our methods and kernels beside those of others.")
     bench.command(bench_pass, name="pass")
     bench.command(bench_ovr_command(shared), name="ovr")
     bench.command(bench_machine, name="machine")

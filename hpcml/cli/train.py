@@ -1,11 +1,13 @@
 """The commands that train: `hpcml train METHOD`, `tune`, `retrain`."""
 
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from hpcml.cli.groups import arrange, methods_by_group
 from hpcml.cli.session import Anew, Data, Here, Output, Resume
 from hpcml.errors import ConfigError
 from hpcml.methods.registry import METHODS, Method, method_named, users_of
@@ -47,9 +49,10 @@ def _command(method: Method) -> Callable[..., None]:
 
 def train_app() -> App:
     """`hpcml train`, with a command for each method."""
-    app = App(name="train", help="Train one model for each label, or one classifier of all classes, into a run folder.")
+    app = App(name="train", help="Train a model of each label, or one of all classes.")
     for name, method in METHODS.items():
-        app.command(_command(method), name=name, help=f"Train into a run folder: {method.about}.")
+        app.command(_command(method), name=name, help=f"{method.title}.\n\nTrains into a run folder.")
+    arrange(app, methods_by_group())
     return app
 
 
@@ -57,7 +60,10 @@ def explain(tokens: list[str]) -> None:
     """Raise ConfigError for what is wrong about the method on a command line of `hpcml train`."""
     name = next(iter(tokens[1:2]), "")
     if not name or name.startswith("-"):
-        raise ConfigError(f"train with which method? hpcml train METHOD DATA --output RUN; methods: {', '.join(METHODS)}")
+        raise ConfigError(
+            "train with which method? hpcml train METHOD DATA --output RUN; hpcml train says what each is for: "
+            f"{', '.join(chain.from_iterable(methods_by_group().values()))}"
+        )
     method = method_named(name)
     flags = {flag_of(option): option for each in METHODS.values() for option in each.option_names}
     for token in tokens[2:]:
@@ -76,11 +82,11 @@ def tune(
     resume: Resume = False,
     session: Here,
 ) -> None:
-    """Choose λ and the weight of positive rows for each label by cross-validation on the training
-    rows; train; decide.
+    """Choose λ, weight and threshold of each label, and train.
 
-    The model also gets a threshold and a sigmoid (for predict --probabilities) for each label, from
-    the scores of held-out folds.
+    λ and the weight of positive rows are chosen by cross-validation on the training rows. The model
+    also gets a threshold and a sigmoid (for predict --probabilities) for each label, from the
+    scores of held-out folds.
 
     Parameters
     ----------
@@ -95,12 +101,11 @@ def tune(
 
 
 def retrain(run: Path, data: Path, *, output: Output, force: Anew = False, resume: Resume = False, session: Here) -> None:
-    """Train the labels of new data with the options of a finished run of `train dual`; labels that
-    have not changed keep models.
+    """Train again when the data have changed, and only what has.
 
-    If the documents are the same, labels with the same positive rows keep their models, and only
-    the others are trained. If documents came or went, all are trained. Either way the model is the
-    file that training anew gives.
+    The options are those of a finished run of `train dual`. If the documents are the same, labels
+    with the same positive rows keep their models, and only the others are trained. If documents
+    came or went, all are trained. Either way the model is the file that training anew gives.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ def _count_seen(model: Trained, dataset: DataFile, split: str) -> int:
     n_trained = model.attrs.get("n_rows", rows.size)
     if not n_common or n_trained < rows.size:
         return 0
-    trained_file = _file_of_run(model.path)
+    trained_file = file_of_run(model.path)
     if trained_file is not None:
         same = trained_file.samefile(dataset.path) or _same_arrays(trained_file, dataset)
     elif n_trained != rows.size:
@@ -76,7 +76,7 @@ def _count_seen(model: Trained, dataset: DataFile, split: str) -> int:
     return n_common if same else 0
 
 
-def _file_of_run(model: Path) -> Path | None:
+def file_of_run(model: Path) -> Path | None:
     """The dataset that the model's run folder was trained on, if it is still there. Local."""
     try:
         path = Path(str(tomllib.loads(read_small(model.parent / CONFIG))["data"]))

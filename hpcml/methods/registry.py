@@ -31,6 +31,16 @@ STREAM = (
     "A dataset made with `hpcml convert`; or svmlight text: a file NAME.svm (plain, .gz, .bz2, .xz), or - for standard input. "
     "A stream that is continued must be given from its beginning again."
 )
+GROUPS = (
+    (LABELS := "Start here: many labels, rows that fit the memory of a node"),
+    (SPARSE := "Models that are small and can be read"),
+    (LARGE := "Rows that do not fit one machine"),
+    (COUNTS := "Rows to rank for each label, quickly, from counts"),
+    (STREAMS := "A stream, or too many rows to read twice"),
+    (HARD := "Naive Bayes of numbers that should rank better; which rows are hard"),
+    (COMPARED := "To compare with"),
+    (OTHERS := "Others"),
+)
 
 
 class Report(Protocol):
@@ -73,6 +83,7 @@ class Method:
 
     name: str
     about: str  # in one line
+    group: str = OTHERS  # of GROUPS: for what data, or for whom
     options: type[Any]
     train: str = ""  # nothing: it has a weight vector for each label, and is trained as all that are `linear`
     estimator: str = ""  # a scikit-learn classifier
@@ -84,6 +95,11 @@ class Method:
     can: Can = Can()
     forecast: str = ""  # its `hpcml.methods.forecast.Forecaster`, if `hpcml plan` knows what it takes
     cost: float = 100.0  # of training, roughly, beside one pass over the rows
+
+    @property
+    def title(self) -> str:
+        """`about` as the beginning of a sentence."""
+        return self.about[0].upper() + self.about[1:]
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -111,6 +127,7 @@ def _single_pass(name: str, about: str, options: type[Any]) -> Method:
     return Method(
         name=name,
         about=f"{about}, in a single pass",
+        group=STREAMS,
         options=options,
         train=f"hpcml.methods.online.train:train_{name}",
         estimator="hpcml.methods.online.estimator:OnlineClassifier",
@@ -129,6 +146,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="probe",
             about="PROBE: subgradient steps from an estimated lower bound",
+            group=LARGE,
             options=ProbeOptions,
             estimator="hpcml.methods.probe.estimator:ProbeClassifier",
             linear="hpcml.methods.probe.train:METHOD",
@@ -137,7 +155,8 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="dual",
-            about="dual coordinate descent for a panel of labels, with a certified duality gap",
+            about="dual coordinate descent, many labels at once, each certified",
+            group=LABELS,
             options=DualOptions,
             estimator="hpcml.methods.dual.estimator:DualClassifier",
             linear="hpcml.methods.dual.train:METHOD",
@@ -147,6 +166,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="pegasos",
             about="Pegasos: full subgradient, step 1/(λt), projection, bias",
+            group=COMPARED,
             options=PegasosOptions,
             linear="hpcml.methods.probe.train:PEGASOS_METHOD",
             forecast="hpcml.methods.probe.forecast:PEGASOS",
@@ -154,18 +174,21 @@ METHODS: dict[str, Method] = {
         Method(
             name="svmperf",
             about="SVMperf: the 1-slack cutting-plane method, certified gap",
+            group=COMPARED,
             options=SvmperfOptions,
             linear="hpcml.methods.svmperf.svmperf:METHOD",
         ),
         Method(
             name="liblinear",
             about="LIBLINEAR: dual coordinate descent",
+            group=COMPARED,
             options=LiblinearOptions,
             linear="hpcml.methods.liblinear.liblinear:METHOD",
         ),
         Method(
             name="elastic-net",
-            about="the elastic net: sparse models, exact, in time that follows a label's positives",
+            about="the elastic net, exact; its time follows a label's positives",
+            group=SPARSE,
             options=ElasticNetOptions,
             train="hpcml.methods.elastic_net.train:train",
             estimator="hpcml.methods.elastic_net.estimator:ElasticNetClassifier",
@@ -177,6 +200,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="bernoulli-nb",
             about="naive Bayes of features present or not: all labels from counts",
+            group=COUNTS,
             options=BernoulliNBOptions,
             linear="hpcml.methods.bayes.train:BERNOULLI_NB",
             estimator="hpcml.methods.bayes.estimator:BernoulliNBClassifier",
@@ -187,6 +211,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="boosted-bayes",
             about="AdaBoost with naive Bayes",
+            group=COUNTS,
             options=BoostedBayesOptions,
             linear="hpcml.methods.bayes.train:BOOSTED_BAYES",
             estimator="hpcml.methods.bayes.estimator:BoostedBayesClassifier",
@@ -195,7 +220,8 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="staged-bayes",
-            about="naive Bayes, then once more on the rows that it takes for positive",
+            about="naive Bayes, once more on the rows that it takes for positive",
+            group=COUNTS,
             options=StagedBayesOptions,
             linear="hpcml.methods.bayes.train:STAGED_BAYES",
             estimator="hpcml.methods.bayes.estimator:StagedBayesClassifier",
@@ -204,21 +230,23 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="staged-svm",
-            about="naive Bayes, then a linear SVM on the rows that it takes for positive",
+            about="naive Bayes, then an SVM on rows that it takes for positive",
+            group=COUNTS,
             options=StagedSvmOptions,
             linear="hpcml.methods.bayes.train:STAGED_SVM",
             estimator="hpcml.methods.bayes.estimator:StagedSvmClassifier",
             can=Can(headings=True),
         ),
-        _single_pass("pw", "Positive Winnow", WinnowOptions),
-        _single_pass("bw", "Balanced Winnow", BalancedOptions),
         _single_pass("mbw", "Modified Balanced Winnow", MbwOptions),
-        _single_pass("perceptron", "the perceptron", AdditiveOptions),
         _single_pass("pa", "Passive-Aggressive", PaOptions),
-        _single_pass("romma", "the Relaxed Online Maximum Margin Algorithm (ROMMA)", AdditiveOptions),
+        _single_pass("bw", "Balanced Winnow", BalancedOptions),
+        _single_pass("pw", "Positive Winnow", WinnowOptions),
+        _single_pass("perceptron", "the perceptron", AdditiveOptions),
+        _single_pass("romma", "ROMMA (relaxed online maximum margin)", AdditiveOptions),
         Method(
             name="psbml",
-            about="PSBML: one classifier of all classes, by selection of the hard rows on a torus of ranks",
+            about="PSBML: one classifier of all classes, from the hard rows",
+            group=HARD,
             options=PsbmlOptions,
             train="hpcml.methods.psbml.train:train",
             estimator="hpcml.methods.psbml.estimator:PsbmlClassifier",
@@ -227,7 +255,8 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="adaboost",
-            about="AdaBoostM1 (scikit-learn's), on one rank, to compare psbml with",
+            about="AdaBoostM1 (scikit-learn's), on one rank: beside psbml",
+            group=COMPARED,
             options=AdaboostOptions,
             train="hpcml.methods.psbml.adaboost:train",
             takes=CLASSES,

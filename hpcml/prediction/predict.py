@@ -15,6 +15,7 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, file_error
+from hpcml.evaluation.hints import hint_at_few_labels
 from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.scoring import WEIGHT_BYTES, BlockWeights, scorer_of
 from hpcml.evaluation.top import InvertedTop, top_of
@@ -37,6 +38,7 @@ class Prediction:
     """Predictions for rows, chunk by chunk: scores, which `shown` makes probabilities, or flags."""
 
     has_ids = False
+    n_given = 0  # labels that this rank's rows have got, where labels are asked for
     _top: Any = None  # what finds the best labels, where only so many are asked for
     _sigmoids: tuple[np.ndarray, np.ndarray] | None = None  # what makes probabilities of the scores, if they are asked for
 
@@ -83,6 +85,13 @@ class Prediction:
         """Whether scoring a few rows at a time costs no more than many at once."""
         return self.keeps_weights or isinstance(self._top, InvertedTop)
 
+    @mpi.collective
+    def hint(self, log: Log, n_rows: int, dataset: DataFile | None = None) -> None:
+        """Collective. Say if these rows got far fewer labels than training rows have."""
+        if self.what == "labels":
+            _, (n_given,) = mpi.exclusive_sum(self.comm, [self.n_given])
+            hint_at_few_labels(log, int(n_given), n_rows, self.model, dataset)
+
     def shown(self, scores: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
         """The scores (n × L, or n × k of such labels), or their probabilities, as written."""
         return scores if self._sigmoids is None else probabilities(scores, *self._sigmoids, labels)
@@ -103,6 +112,8 @@ class Prediction:
             values: np.ndarray = np.empty((some.size, self.model.n_labels), dtype=np.bool_ if flags else np.float64)
             for block, scores in self._weights.scores(scorer, some):
                 values[:, block] = scores > thresholds[block] if flags else scores
+            if flags:
+                self.n_given += int(np.count_nonzero(values))
             yield ScoredRows(first, rows, values)
 
 
@@ -178,6 +189,7 @@ def predict(
             _fill_scores(prediction, out, output)
     rows, labels = plural(dataset.split(split).size, "row"), plural(model.n_labels, "label")
     log(f"{output}: {texts.what_is_written(what, top, model)} of {rows} for {labels}")
+    prediction.hint(log, dataset.split(split).size, dataset)
 
 
 def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:

@@ -74,6 +74,7 @@ def predict_stream(
     left_out = f"; left out: {plural(dropped, 'value')} of features that the model does not have" if dropped else ""
     rows, labels = plural(stream.n_rows, "row"), plural(model.n_labels, "label")
     log(f"{_name_of(output)}: {what_is_written(what, top, model)} of {rows} for {labels}{left_out}")
+    prediction.hint(log, stream.n_rows)
 
 
 def _format(output: Path, text_format: str | None) -> str:

@@ -1,5 +1,8 @@
 """Evaluation and prediction give the same bits on any number of ranks."""
 
+import shutil
+
+import h5py
 import numpy as np
 import pytest
 from support import make
@@ -87,6 +90,45 @@ def test_predictions_on_all_ranks_equal_one_rank(comm, mpi_tmp_path, ending, wha
         predict(mpi.self_comm(), model, dataset, "all", alone, what, False, Log(1))
         predict(comm, model, dataset, "all", together, what, False, Log(1))
     assert together.read_bytes() == alone.read_bytes()
+
+
+class Heard(Log):
+    """Keeps the notes of rank 0."""
+
+    def __init__(self, rank):
+        super().__init__(rank)
+        self.notes = []
+
+    def report(self, text):
+        self.notes += [text] if self.rank == 0 and text.startswith("note: ") else []
+
+
+@pytest.mark.parametrize("ending", [".h5", ".csv"])
+def test_few_labels_are_counted_on_all_ranks_and_told_once(comm, mpi_tmp_path, ending):
+    """Every other row gets the label, which is 0.5 of all rows; training rows had 0.9 or 1.1 labels."""
+    with mpi.agreed(comm, "making the data"):
+        if comm.rank == 0:
+            sign = np.tile([1.0, -1.0], 30)[:, None]
+            make.dataset(mpi_tmp_path / "data.h5", sign, sign > 0)
+            model = make.model(mpi_tmp_path / "model.h5", np.ones((1, 1)))
+            for name, n_positive in (("few", 90), ("many", 110)):
+                shutil.copy(model, mpi_tmp_path / f"{name}.h5")
+                with h5py.File(mpi_tmp_path / f"{name}.h5", "r+") as file:
+                    file["labels/n_positive"][:], file.attrs["n_rows"] = n_positive, 100
+    for name, expected in (("few", []), ("many", ["note: a row gets 0.5 labels, a training row has 1.1"])):
+        log = Heard(comm.rank)
+        with DataFile(mpi_tmp_path / "data.h5") as dataset:
+            predict(
+                comm,
+                Model(mpi_tmp_path / f"{name}.h5"),
+                dataset,
+                "all",
+                mpi_tmp_path / f"labels-{name}{ending}",
+                "labels",
+                True,
+                log,
+            )
+        assert [note.partition(",")[0] + "," + note.split(",")[1] for note in log.notes] == (expected if comm.rank == 0 else [])
 
 
 @pytest.mark.parametrize("ending", FORMATS)

@@ -44,11 +44,11 @@ def run(*tokens):
 def test_command_has_the_options_of_the_method_and_no_others(capsys):
     run("train", "toy", "--help")
     told = capsys.readouterr().out
-    assert "a method to play with" in told and "How eagerly it plays" in told and "--lambda" in told
+    assert "A method to play with" in told and "How eagerly it plays" in told and "--lambda" in told
     for others in ("--dual-tol", "--epsilon", "--ranks-per-group", "--alpha", "--grid", "--no-bias"):
         assert others not in told
     run("train", "--help")
-    assert "a method to play with" in capsys.readouterr().out
+    assert "A method to play with" in capsys.readouterr().out
 
 
 def test_command_trains_with_flags_and_a_file(data, tmp_path):

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from hpcml.cli import app as cli
+from hpcml.cli.groups import COMMANDS
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.sources import SOURCES
 from hpcml.errors import ConfigError
+from hpcml.methods.registry import LABELS, METHODS, OTHERS
 from hpcml.options import flag_of
 from hpcml.planning.machine import default_path
 
@@ -29,6 +31,45 @@ def printed(capsys, *tokens):
 
 def flags(text):
     return set(re.findall(r"^\W{1,6}(--[a-z-]+)", text, re.MULTILINE))
+
+
+def listed(text):
+    """The groups of a help text, each with its names."""
+    found = {}
+    for line in text.splitlines():
+        if re.match(r"\S", line):
+            title = line.strip()
+        elif name := re.match(r"  (\S+)(?: \(-h\))?  ", line):
+            found.setdefault(title, []).append(name[1])
+    return found
+
+
+@pytest.mark.parametrize("tokens", [(), ("--help",)])
+def test_commands_are_listed_by_what_a_person_wants(tokens, monkeypatch, capsys):
+    """Those of most people first, each in a line of its own at 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    text, (app, _) = printed(capsys, *tokens), cli.build()
+    groups = listed(text)
+    assert next(len(names) for names in groups.values()) == 5 and next(iter(groups)) == "Start here"
+    assert sorted(name for names in groups.values() for name in names) == sorted(set(app) - {"-h"}), "each in one group"
+    assert groups == {title: list(names) for title, names in COMMANDS.items()}, "a group names a command that there is not"
+    assert len(text.splitlines()) == 6 + sum(map(len, groups.values())) + len(groups), "a line for each: shorten what is longer"
+
+
+@pytest.mark.parametrize("tokens", [("train",), ("train", "--help")])
+def test_methods_are_listed_by_what_they_are_for(tokens, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = printed(capsys, *tokens)
+    groups = listed(text)
+    assert next(iter(groups.items())) == (LABELS, ["dual"])
+    assert sorted(name for names in groups.values() for name in names) == sorted(METHODS)
+    assert {name: group for group, names in groups.items() for name in names} == {m.name: m.group for m in METHODS.values()}
+    assert len(text.splitlines()) <= 30 and OTHERS not in groups
+
+
+def test_train_without_a_method_names_them_in_that_order():
+    with pytest.raises(ConfigError, match=r"which method\? hpcml train METHOD .*: dual, elastic-net, probe"):
+        cli.run(["train", "--seed", "1"], None)
 
 
 @pytest.mark.parametrize("source", SOURCES)
