@@ -12,8 +12,8 @@ from cyclopts import App
 
 from hpcml.cli import about, data, look, score, study
 from hpcml.cli.config_files import check_numbers, config_files, shortened
-from hpcml.cli.paper import paper
 from hpcml.cli.groups import COMMANDS, arrange
+from hpcml.cli.paper import paper
 from hpcml.cli.plan import check_method, plan_app
 from hpcml.cli.plot import plot_app
 from hpcml.cli.serve import serve

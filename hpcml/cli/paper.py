@@ -28,8 +28,9 @@ def paper(
     session: Here,
     commands: Commands,
 ) -> None:
-    """Make a table or figure of the papers that hpcml is made of, and judge its claims; without
-    arguments list all.
+    """Make a table or figure of the five papers, and judge its claims.
+
+    Without arguments all of them are listed.
 
     Parameters
     ----------
