@@ -21,7 +21,8 @@ HEAD = """# The five papers
 
 Every table and figure of the five papers has its line. Numbers are ours, in brackets the paper's.
 Whether a claim holds is judged by a rule that was written before the run; it is part of the
-sentence. The same command gives the same numbers on every machine, but for seconds.
+sentence. The same command gives the same numbers again, but for seconds, and for what another
+version of scikit-learn computes.
 """
 
 
@@ -57,11 +58,12 @@ def page(found: Mapping[tuple[str, str], Outcome]) -> str:
 def _wrapped(sentence: str, bullet: str = "") -> str:
     """A paragraph, or an item of a list, in lines of the pages' width."""
     indent = " " * len(bullet)
+    sentence = sentence.replace("*", "\\*")  # PROBE* and w*
     return fill(bullet + sentence, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "&#124;") for cell in cells) + " |"
+    return "| " + " | ".join(cell.replace("|", "&#124;").replace("*", "\\*") for cell in cells) + " |"
 
 
 def _table_of_tables(paper: Paper, found: Mapping[tuple[str, str], Outcome]) -> str:

@@ -171,7 +171,10 @@ EXHIBITS = (
         kind="",
         claims=psbml_scale.FIGURE_10,
         make=psbml_scale.figure_10,
-        lacks=f"as many ranks as the command has, and all numbers that divide theirs; {psbml_scale.ROWS_AT_ONCE:,} rows",
+        lacks=(
+            f"as many ranks as the command has, and all numbers that divide theirs; {psbml_scale.ROWS_AT_ONCE:,} rows; "
+            "seconds are of use from a quiet machine alone"
+        ),
     ),
     Exhibit(
         "figure-11",
@@ -194,6 +197,16 @@ EXHIBITS = (
     ),
 )
 
+LEARNT = (
+    "Two runs of PSBML that differ in their draws alone lie further apart (0.15 to 0.23) than the means of PSBML and mixtures do.",
+    "Where classes can be told apart, accuracy chooses no C: with the least C of the Gaussians 454 rows are support vectors, most "
+    "at the bound, and 42 % of the strongest are hard; with the greatest C 10 are, all of them hard.",
+    "On Chess the least errors of the neighbourhoods are within 0.4 points; a greater Pr comes to its least error sooner, which is "
+    "no higher, and then loses more.",
+    "Wrong classes cost naive Bayes alone less than PSBML of it: impacts of 1.9 and 2.6 beside 4.8 and 5.4 at 10 and 20 %.",
+    "On W8A, where 3 % of the rows are positive, noisy validation rows cannot tell a good cycle from a bad one.",
+)
+
 PAPER = Paper(
     name="psbml",
     title="PSBML",
@@ -203,4 +216,5 @@ PAPER = Paper(
         "base learner or better, scales with rows and threads, and bears wrong classes."
     ),
     exhibits=EXHIBITS,
+    learnt=LEARNT,
 )
