@@ -53,12 +53,13 @@ COMMANDS = {
     "threshold": "threshold S/probe/model.h5 S/data.h5 --split test --measure label -o O/out.h5",
     "explain": "explain S/probe/model.h5 S/data.h5 --json O/out.json",
     "duplicates": "duplicates S/data.h5 -o O/out.csv",
+    "paper": "paper probe table-3 --quick -o O/study",
 }
 ALONE = {"bench pass", "plot convergence", "plot psbml", "plot sparsity", "train adaboost"}  # on one rank here
 QUIET = {"info", "bench pass"}
 CHECKPOINTED = {name for name in COMMANDS if "--checkpoint-every" in COMMANDS[name]}
 RESUMED = {"train probe", "train dual", "train psbml", "train mbw"}  # in S/NAME there is an unfinished run
-FOLDERS = {"train liblinear", "train adaboost", "check"} | CHECKPOINTED  # no file of theirs shows that they write
+FOLDERS = {"train liblinear", "train adaboost", "check", "paper"} | CHECKPOINTED  # no file of theirs shows that they write
 
 PHASES = ("import", "start", "work", "compile", "write", "checkpoint", "resume", "end")
 SIGNALS = ("TERM", "INT", "TERM of rank 0", "TERM of rank 1", "TERM of mpirun", "KILL of mpirun", "KILL of its proxy")
