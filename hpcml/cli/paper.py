@@ -28,7 +28,7 @@ def paper(
     session: Here,
     commands: Commands,
 ) -> None:
-    """Make a table or figure of the five papers, and judge its claims.
+    """Make a table or figure of the papers, and judge its claims.
 
     Without arguments all of them are listed.
 

@@ -76,7 +76,5 @@ def _open(target: Target, mark: dict[str, object]) -> None:
             raise ConfigError(f"{folder} is a study of {before['paper']} {before['exhibit']}, on other data or in another form")
         if target.force:
             (folder / STEPS).unlink(missing_ok=True)
-    elif target.resume:
-        raise ConfigError(f"{folder} has nothing to resume")
     folder.mkdir(parents=True, exist_ok=True)
     write_json(file, mark)

@@ -108,7 +108,7 @@ def run(*tokens):
     ("method", "flags", "said", "text", "users"),
     [
         ("probe", ("--dual-tol", "0.5"), "--dual-tol", "dual-tol = 0.5\n", "dual"),
-        ("pa", ("--alpha", "2"), "--alpha", "alpha = 2.0\n", "pw, bw, mbw"),
+        ("pa", ("--alpha", "2"), "--alpha", "alpha = 2.0\n", "mbw, bw, pw"),
         ("dual", ("--no-dormant",), "--no-dormant", "dormant = false\n", "probe"),
     ],
 )
@@ -159,7 +159,7 @@ def test_configuration_of_a_run_serves_another_method(data, tmp_path):
         ("bw", "bias = false\n", "bias = false has no effect on bw, which always has an intercept"),
         ("bw", "bias = false\nepsilon = 1.0\ngamma = 0.1\nmargin = 1.0\n", None),  # as version 0.6 wrote it
         ("bw", 'bias = "false"\n', "bias = false has no effect on bw"),
-        ("psbml", "bias = true\n", "unknown key 'bias'; it is for probe, dual, svmperf, liblinear, perceptron, pa, romma"),
+        ("psbml", "bias = true\n", "unknown key 'bias'; it is for probe, dual, svmperf, liblinear, pa, perceptron, romma"),
         ("adaboost", "bias = false\n", "unknown key 'bias'; it is for probe"),
     ],
 )

@@ -155,7 +155,7 @@ def session():
 def test_a_study_goes_on_where_it_was(toy, session, tmp_path):
     folder, first = tmp_path / "study", Commands(stops_at="predict")
     with pytest.raises(Interrupted):
-        command.make(session, toy, Target(folder), (), False, first)
+        command.make(session, toy, Target(folder, resume=True), (), False, first)  # a new one begins, as with `train`
     assert [words[0] for words in first.asked] == ["convert", "train", "predict"]
     (folder / "scores.csv").write_text("half of it")
     second = Commands()
@@ -191,14 +191,12 @@ def test_a_signal_between_two_commands_stops_the_study(toy, session, tmp_path):
         (("nobody", "table-1"), {}, "there is no paper 'nobody'; the papers are toy"),
         (("toy", "table-2"), {}, "cannot be made: it is lost"),
         (("toy", "table-1"), {"quick": True, "given": ("a.h5",)}, "--quick takes small made rows"),
-        (("toy", "table-1"), {"resume": True}, "has nothing to resume"),
     ],
 )
 def test_what_makes_no_sense(toy, session, tmp_path, names, options, words):
     given = [tmp_path / name for name in options.get("given", ())]
-    target = Target(tmp_path / "s", resume=options.get("resume", False))
     with pytest.raises(ConfigError, match=re.escape(words)):
-        command.make(session, names, target, given, options.get("quick", False), Commands())
+        command.make(session, names, Target(tmp_path / "s"), given, options.get("quick", False), Commands())
     assert not (tmp_path / "s").exists()
 
 
