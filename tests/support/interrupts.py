@@ -237,7 +237,7 @@ def interrupt(mpirun, samples, folder, name, phase, how):
     code = result.returncode
     if (
         code == signal.SIGKILL and not how.startswith("KILL") and code_file.exists()
-    ):  # MPICH's launcher may name a rank that it killed
+    ):  # by MPICH's launcher
         code = int(code_file.read_text())
     return Outcome(code, result.stderr, seconds, left)
 
