@@ -78,7 +78,7 @@ def made(name: str) -> str:
         with contextlib.redirect_stdout(io.StringIO()) as said:
             exec(compile(cell.text, f"{name}.py", "exec"), known)  # the project's own
         if said.getvalue().strip():
-            parts.append("```text\n" + "\n".join(line.rstrip() for line in said.getvalue().strip().splitlines()) + "\n```")
+            parts.append("```text\n" + "\n".join(line.rstrip() for line in said.getvalue().strip("\n").splitlines()) + "\n```")
         for picture in pictures(cell):
             shutil.copy(f"{picture}.svg", DOCS / "pictures" / f"example-{picture}.svg")
             parts.append(f"![{(TITLE.search(cell.text) or ['', picture])[1]}](../pictures/example-{picture}.svg)")
