@@ -235,9 +235,7 @@ def interrupt(mpirun, samples, folder, name, phase, how):
     left = [str(path.relative_to(folder)) for path in folder.rglob("*") if re.search(r"\.part-|\.tmp\.", path.name)]
     left += [f"process {pid}" for pid in processes] + [str(path.relative_to(folder)) for path in temporary.iterdir()]
     code = result.returncode
-    if (
-        code == signal.SIGKILL and not how.startswith("KILL") and code_file.exists()
-    ):  # by MPICH's launcher
+    if code == signal.SIGKILL and not how.startswith("KILL") and code_file.exists():  # by MPICH's launcher
         code = int(code_file.read_text())
     return Outcome(code, result.stderr, seconds, left)
 
