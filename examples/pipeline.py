@@ -48,7 +48,7 @@ print(
 #
 # A support vector machine has scores, not probabilities. `CalibratedClassifierCV` makes them from
 # scores of held-out rows. With `loss="logistic"` the scores are log-odds, and `DualClassifier` has
-# `predict_proba` itself. A strong λ makes these too careful, and calibration mends that, too.
+# `predict_proba` itself; calibration changes these little here.
 
 # %%
 best = search.best_params_["dualclassifier__lam"]
