@@ -53,13 +53,13 @@ def test_a_page_has_the_text_and_code_of_its_script(pages, name, monkeypatch, tm
         assert not pages.is_current(name, page)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(320)
 @pytest.mark.parametrize("name", NEEDS)
 def test_an_example_runs(name, tmp_path):
     for package in NEEDS[name]:
         pytest.importorskip(package, reason=f"the example needs {package}")
     run = [sys.executable, EXAMPLES / f"{name}.py"]
-    done = subprocess.run(run, cwd=tmp_path, env=os.environ | {"MPLBACKEND": "Agg"}, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(run, cwd=tmp_path, env=os.environ | {"MPLBACKEND": "Agg"}, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert all(text in done.stdout for text in SAYS[name]), done.stdout
     assert (tmp_path / f"{name}.svg").read_text().startswith("<?xml")
