@@ -159,7 +159,7 @@ class PaperStudy:
         return rows
 
     def made(self, *options: str) -> PaperRows:
-        """PaperRows of the exhibit's kind that are made on this machine."""
+        """Rows of the exhibit's kind that are made on this machine."""
         path = self.folder / "made.h5"
         self.run("convert", *(QUICK if self.quick else MADE)[self.exhibit.kind], "-o", path, *options)
         return PaperRows(f"made {self.exhibit.kind}", path, path)
