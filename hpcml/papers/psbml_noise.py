@@ -24,7 +24,7 @@ from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.snapshot import area_under_roc
 from hpcml.model import learner as learners
 from hpcml.papers.exhibit import Claim, Finding, Numbers
-from hpcml.papers.psbml_quality import SIGNIFICANT, p_value
+from hpcml.papers.psbml_quality import SEEDS, SIGNIFICANT, p_value
 
 if TYPE_CHECKING:
     from hpcml.papers.study import PaperStudy
@@ -35,7 +35,6 @@ BOOSTED = ("AdaBoostM1/DS", "AdaBoostM1/NB")
 OURS = "PSBML/NB"
 METHODS = {"NB": "kernel-nb", "AdaBoostM1/DS": "stump", "AdaBoostM1/NB": "kernel-nb", OURS: "kernel-nb"}
 MOST_ROWS = 4000  # to train on
-SEEDS = 10
 
 
 def table_8(study: PaperStudy) -> Finding:
