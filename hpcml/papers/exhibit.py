@@ -37,7 +37,8 @@ class Exhibit:
 
     page: 0 where our copy of the paper has none. corpora: what it takes by default
     (`corpora.CORPORA`). kind: what is made where those are not there, text or numbers; "" if it
-    takes no data. lacks: also what differs from the paper.
+    takes no data. main: row and column of the number that stands for all of it where exhibits are
+    listed. lacks: also what differs from the paper.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Exhibit:
     corpora: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     make: Callable[[PaperStudy], Finding] | None = None
+    main: tuple[str, str] | None = None
     lacks: str = ""
 
 

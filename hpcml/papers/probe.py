@@ -234,9 +234,18 @@ PAPER = Paper(
             "The corpora",
             corpora=("20newsgroups", "reuters21578", "mesh"),
             make=table_1,
+            main=("MeSH", "features"),
             lacks="of MEDLINE there are 9,381 articles here",
         ),
-        Exhibit("table-2", 0, "MeSH headings and how often they occur", corpora=("mesh",), make=table_2, lacks=SAMPLE),
+        Exhibit(
+            "table-2",
+            0,
+            "MeSH headings and how often they occur",
+            corpora=("mesh",),
+            make=table_2,
+            main=("rats, wistar", "percent"),
+            lacks=SAMPLE,
+        ),
         Exhibit(
             "table-3",
             0,
@@ -244,6 +253,7 @@ PAPER = Paper(
             corpora=("20newsgroups", "reuters21578"),
             claims=TABLE_3,
             make=table_3,
+            main=("Average, PROBE", "MAP"),
             lacks="REBASE, MDR, Industry Sectors and WebKB are not at hand; Pegasos' iterations are chosen on training rows",
         ),
         Exhibit(
@@ -253,6 +263,7 @@ PAPER = Paper(
             corpora=("mesh",),
             claims=TABLE_4,
             make=table_4,
+            main=("MeSH average", "PROBE MAP"),
             lacks=f"{SAMPLE}; {TWENTY}; Pegasos' iterations are chosen on training rows",
         ),
         Exhibit(
@@ -262,6 +273,7 @@ PAPER = Paper(
             corpora=("mesh",),
             claims=TABLE_5,
             make=table_5,
+            main=("Average, PROBE", "BE"),
             lacks=f"{SAMPLE}; headings of about the same share of the rows; memory is not compared, as it is the program's; much "
             "of the printed table cannot be read in the scan",
         ),
@@ -272,6 +284,7 @@ PAPER = Paper(
             corpora=("mesh",),
             claims=TABLE_6,
             make=table_6,
+            main=("MeSH average", "PROBE (MaxEnt)"),
             lacks=f"{SAMPLE}; {TWENTY}",
         ),
         Exhibit(
