@@ -21,7 +21,7 @@ EXHIBITS = (
         "The circle dataset",
         kind="",
         claims=psbml_margin.FIGURE_2,
-        make=psbml_margin.pictured(("circle",), 2),
+        make=psbml_margin.pictured(("circle",)),
         lacks="the number of points is not stated; 2,000 are made",
     ),
     Exhibit(
@@ -30,7 +30,7 @@ EXHIBITS = (
         "Circle: where the rows are after 25 and 50 cycles, PSBML beside mixtures with mean shift",
         kind="",
         claims=psbml_margin.claims_of("circle"),
-        make=psbml_margin.near_margin("circle", 3),
+        make=psbml_margin.near_margin("circle"),
         lacks="the deviation of the weights is not stated; it is 0.3 of the largest distance from the boundary",
     ),
     Exhibit(
@@ -47,7 +47,7 @@ EXHIBITS = (
         0,
         "The dataset of bivariate Gaussians",
         kind="",
-        make=psbml_margin.pictured(("gaussians",), 5),
+        make=psbml_margin.pictured(("gaussians",)),
         lacks=MARGIN,
     ),
     Exhibit(
@@ -56,7 +56,7 @@ EXHIBITS = (
         "Gaussians: where the rows are after 25 and 50 cycles, PSBML beside mixtures with mean shift",
         kind="",
         claims=psbml_margin.claims_of("gaussians"),
-        make=psbml_margin.near_margin("gaussians", 6),
+        make=psbml_margin.near_margin("gaussians"),
         lacks=f"{MARGIN}; the nearest Gaussians lie 0.17 from the line, so the rules, made for the circle, are strict here",
     ),
     Exhibit(
@@ -113,7 +113,7 @@ EXHIBITS = (
         0,
         "The checkerboard and the sine wave",
         kind="",
-        make=psbml_margin.pictured(("checkerboard", "sine"), 8),
+        make=psbml_margin.pictured(("checkerboard", "sine")),
         lacks=f"drawn of 2,000 points; {MARGIN}",
     ),
     Exhibit(
