@@ -9,19 +9,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 from hpcml.papers import extreme_runs as runs
-from hpcml.papers.exhibit import Claim, Exhibit, Numbers, Paper
+from hpcml.papers.exhibit import Claim, Exhibit, Numbers, Paper, ending
 from hpcml.papers.extreme_runs import AS_PRINTED, BOOKMARKS, IN_PROPORTION, LABELS, LARGE, LEAST_PAIRS, RCV1
 
 DRAWING = "a drawing, no numbers"
 OWN_CORPUS = "PubMed since 2011 (1,125,160 rows, 25,380 headings) is not here"
-
-
-def ending(numbers: Numbers, words: str) -> list[dict[str, float]]:
-    """The rows whose names end so. Raises KeyError if there are none."""
-    found = [dict(row) for name, row in numbers.items() if name.endswith(words)]
-    if not found:
-        raise KeyError(words)
-    return found
 
 
 def _twins(numbers: Numbers) -> bool:
