@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 READER = re.compile(r"^<!-- for: (.+) -->$", re.MULTILINE)
 OPTIONS = re.compile(r"<!-- options of ([\w-]+) -->")
 WORDS_A_MINUTE = 200
+FOLDED = re.compile(r"<details.*?</details>", re.DOTALL)  # read by those who unfold it
 
 
 def cell(text: str) -> str:
@@ -147,7 +148,7 @@ def words(text: str) -> int:
 
 def with_reader(markdown: str) -> str:
     """The page with a line below its title for `<!-- for: whoever … -->`."""
-    minutes = -(-words(markdown) // WORDS_A_MINUTE)
+    minutes = -(-words(FOLDED.sub("", markdown)) // WORDS_A_MINUTE)
     return READER.sub(lambda found: f"*For {found[1]}. {minutes} minute{'s' * (minutes > 1)} to read.*", markdown, count=1)
 
 

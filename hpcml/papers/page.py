@@ -71,7 +71,7 @@ def _table_of_tables(paper: Paper, found: Mapping[tuple[str, str], Outcome]) -> 
     lines = ["| | what | ours (theirs) | data | verdict | seconds |", "|---|---|---|---|---|---|"]
     for exhibit in paper.exhibits:
         outcome = found.get((paper.name, exhibit.name))
-        name = f"[{exhibit.name}](#{paper.name}-{exhibit.name})" if outcome else exhibit.name
+        name = f"[`{exhibit.name}`](#{paper.name}-{exhibit.name})" if outcome else f"`{exhibit.name}`"
         if outcome:
             rest = [_main(exhibit, outcome), ", ".join(outcome.data), outcome.verdict, f"{outcome.seconds:.0f} on {outcome.ranks}"]
         else:

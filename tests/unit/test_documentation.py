@@ -47,7 +47,8 @@ def test_a_page_says_for_whom_it_is_and_how_long_it_takes(page, made):
     shown = made.with_reader(text).splitlines()
     assert shown[0].startswith("# ") and shown[1] == ""
     (whom, minutes) = re.fullmatch(r"\*For (.{10,}[^.])\. (\d+) minutes? to read\.\*", shown[2]).groups()
-    assert whom in text and int(minutes) == math.ceil(count(text) / 200)
+    open_text = "".join(part.rpartition("</details>")[2] for part in text.split("<details"))
+    assert whom in text and int(minutes) == math.ceil(count(open_text) / 200)
 
 
 def test_a_recipe_is_short_and_the_whole_has_an_end():

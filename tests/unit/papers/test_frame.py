@@ -102,7 +102,7 @@ def test_what_is_printed_and_written(tmp_path):
 def test_the_page(tmp_path):
     write(tmp_path, OUTCOME)
     made = page.page(page.outcomes(tmp_path))
-    assert "[table-3](#probe-table-3)" in made and "\n### probe table-3\n" in made
+    assert "[`table-3`](#probe-table-3)" in made and "\n### probe table-3\n" in made
     assert "| A | 0.5 (0.4) | 12,345 | – |" in made and "- does not hold: it is fast | and small" in made
     headings = [line for line in made.splitlines() if line.startswith("## ")]
     assert headings == [f"## {paper.title}" for paper in registry.PAPERS.values()]
@@ -111,6 +111,21 @@ def test_the_page(tmp_path):
         page.outcomes(tmp_path)
     with pytest.raises(ConfigError, match="has no PAPER-EXHIBIT"):
         page.outcomes(tmp_path / "nothing")
+
+
+OF_THE_PAGE = page.outcomes(Path(__file__).parents[3] / "docs" / "papers")
+
+
+@pytest.mark.parametrize(("paper", "exhibit"), ALL, ids=lambda value: getattr(value, "name", None))
+def test_a_number_stands_for_each_exhibit_that_has_one_of_the_paper(paper, exhibit):
+    """In the outcomes that docs/papers.md is made of: a number of ours, beside the paper's where one cell has both."""
+    outcome = OF_THE_PAGE.get((paper.name, exhibit.name))
+    assert (outcome is None) == (exhibit.make is None)
+    row, column = exhibit.main or ("", "")
+    both = [name for name, row in outcome.published.items() if row.keys() & outcome.numbers.get(name, {})] if outcome else []
+    assert exhibit.main or not both
+    assert not exhibit.main or column in outcome.numbers[row]
+    assert not both or column in outcome.published[row]
 
 
 class Commands:
