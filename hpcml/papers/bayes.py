@@ -224,8 +224,8 @@ PAPER = Paper(
     learnt=(
         "The order of the methods goes by the collection. On MEDLINE's own documents (MeSH) three of the five steps are there: "
         "leaving out small weights, AdaBoost, and the support vector machine behind the first stage.",
-        "AdaBoost ranks better than the second Bayes stage on three of four collections, and as well on IMDB; a support vector machine as second stage "
-        "ranks worse than it on Reuters and Newsgroups.",
+        "AdaBoost ranks better than the second Bayes stage on three of four collections, and as well on IMDB; a support "
+        "vector machine as second stage ranks worse than it on Reuters and Newsgroups.",
         "Word pairs help on Reuters alone.",
         "A linear model of all rows, which the paper could not train, ranks best on all four.",
         "A label that many rows have gives more of the features a weight than REBASE did with 2.6 % of the rows.",
