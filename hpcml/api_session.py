@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from hpcml.errors import ConfigError, HpcmlError, in_python, nearest
 
@@ -40,21 +41,34 @@ def python_session(comm: Comm | None, log: Log | None, signals: StopSignals | No
 
 
 def options_of(kind: type[Any], given: Mapping[str, Value], what: str, listed_by: str) -> Any:
-    """The options of that kind by their names; one may stand for several. Raises ConfigError."""
+    """The options of that kind by their names; one may stand for several, and a number for the
+    text that a flag takes. Raises ConfigError.
+    """
     from hpcml.earlier_names import OPTIONS, refuse_earlier
     from hpcml.options import default_of
 
-    known = {option.name: option for option in fields(kind)}
+    known, hints = {option.name: option for option in fields(kind)}, get_type_hints(kind)
     found: dict[str, Any] = {}
     for name, value in given.items():
         if name not in known:
             refuse_earlier(name, {old: new.replace("-", "_") for old, new in OPTIONS.items()}, "the option ")
             raise ConfigError(f"{what} has no option {name!r}; {nearest(str(name), known, listed_by)}")
-        if isinstance(default_of(known[name]), tuple) and isinstance(value, (str, int, float)):
-            found[name] = (value,)
+        several = isinstance(default_of(known[name]), tuple)
+        values = (value,) if several and isinstance(value, (str, int, float)) else value
+        kinds = {hints[name], *get_args(hints[name])}
+        if isinstance(values, (list, tuple)):
+            found[name] = tuple(_as_option(name, each, kinds) for each in values)
         else:
-            found[name] = tuple(value) if isinstance(value, list) else value
+            found[name] = _as_option(name, values, kinds)
     return kind(**found)
+
+
+def _as_option(name: str, value: Any, kinds: set[Any]) -> Any:
+    """A value for an option of those kinds. Raises ConfigError for one of another kind."""
+    if isinstance(value, str if str not in kinds and kinds & {bool, int, float} else bool if bool not in kinds else ()):
+        expected = "True or False" if bool in kinds else "a text or a number" if str in kinds else "a number"
+        raise ConfigError(f"{name}={value!r}: expected {expected}")
+    return f"{value}" if str in kinds and isinstance(value, Real) else value
 
 
 def refuse_mapping(mapping: tuple[object, ...], options: Mapping[str, object]) -> None:

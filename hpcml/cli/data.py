@@ -123,7 +123,7 @@ def select(
     Parameters
     ----------
     file:
-        A dataset made with `hpcml convert`, or the model.h5 of a run of bw or mbw.
+        A dataset made with `hpcml convert`, or a run folder of bw or mbw, or its model.h5.
     output:
         The dataset or model to make; a list of its features goes beside it.
     force:

@@ -23,6 +23,7 @@ from hpcml.files.untrusted import check_parts
 from hpcml.log import Log, joined, named, plural, visible
 from hpcml.methods.online.live import best, extremal, n_from_the_top
 from hpcml.methods.online.options import OnlineOptions
+from hpcml.model.open import model_file
 from hpcml.reduce.dataset import reduce_dataset, remakes_text
 from hpcml.reduce.model import SeenFeatures, reduce_model
 from hpcml.reduce.options import EFS, NAMES, P, SelectOptions
@@ -70,6 +71,7 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
     path, output = Path(path), Path(output)
     listed = options.list or output.with_name(f"{output.stem}.features.csv")
     with mpi.agreed(comm, f"reading {path}"):
+        path = model_file(path)
         of_model = _is_model(path)
         if comm.rank == 0:
             for target in [output] if options.like else [output, listed]:

@@ -60,7 +60,7 @@ def wrong(standing, model, data, target):
 def test_a_reduced_model_goes_on_learning(standing, data, tmp_path):
     run, reduced = tmp_path / "run", tmp_path / "reduced.h5"
     done(standing(2, "train", "mbw", data, "-o", run, "--voted"))
-    done(standing(2, "select", run / "model.h5", "-o", reduced, "--features", 3))
+    done(standing(2, "select", run, "-o", reduced, "--features", 3))
     command = ("train", "mbw", data, "--voted", "--initial-model", reduced)
     for n in (1, 2):
         done(standing(n, *command, "-o", tmp_path / f"more{n}"))

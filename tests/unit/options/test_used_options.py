@@ -212,3 +212,33 @@ def test_what_needs_another_option():
     PsbmlOptions(slow_factor=3.0, slow_rank=0).validate()
     AdaboostOptions(seed=3).validate()
     check_options("docstrings", [], ConvertOptions(seed=3, test_share=np.float64(0.5)))
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "value"),
+    [
+        ("dual", {"lam": 1e-3}, "0.001"),
+        ("dual", {"lam": np.float64(1e-3)}, "0.001"),
+        ("elastic-net", {"l1": 1}, "1"),
+        ("elastic-net", {"path": [1e-2, "0.1/m"]}, ("0.01", "0.1/m")),
+        ("elastic-net", {"path": 0.5}, ("0.5",)),
+        ("dual", {"dual_tol": 0.5}, 0.5),
+    ],
+)
+def test_python_may_give_a_number_for_the_text_of_a_flag(method, given, value):
+    (name,) = given
+    assert getattr(asked(method, **given), name) == value
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "words"),
+    [
+        ("dual", {"dual_tol": "0.5"}, "dual_tol='0.5': expected a number"),
+        ("dual", {"lam": True}, "lam=True: expected a text or a number"),
+        ("mbw", {"shuffle": "no"}, "shuffle='no': expected True or False"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(method, given, words):
+    with pytest.raises(ConfigError) as error:
+        asked(method, **given)
+    assert str(error.value) == words
