@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from inspect import BoundArguments
 from typing import TYPE_CHECKING, Any
@@ -84,10 +86,14 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
 
 
 def _run_in(session: Any, tokens: Sequence[str]) -> None:
-    """Run a command line within another's session. Collective; raises what it raises."""
+    """Run a command line within another's session. Collective; raises what it raises.
+
+    What it prints is no result of the other, which may be told to print nothing else.
+    """
     command, bound, given = parsed([*tokens])
     check_numbers(bound.arguments)
-    command(*bound.args, **bound.kwargs, **({"session": session} if "session" in given else {}))
+    with redirect_stdout(io.StringIO()) if session.log.quiet else nullcontext():
+        command(*bound.args, **bound.kwargs, **({"session": session} if "session" in given else {}))
 
 
 def parsed(tokens: list[str]) -> tuple[Callable[..., Any], BoundArguments, dict[str, Any]]:

@@ -26,7 +26,7 @@ from hpcml.log import Log
 from hpcml.model.linear import Model, Trained
 
 # Macro recall is 0.34 of macro precision on Reuters-21578 and 0.26 on bibtex, where tune raises macro F1 by 0.25 and 0.21; 0.69 on
-# w8a, 0.70 on 20newsgroups and 0.81 on a9a, where it raises it by 0.03 to 0.08 (docs/thresholds.md).
+# w8a, 0.70 on 20newsgroups and 0.81 on a9a, where it raises it by 0.03 to 0.08 (docs/evidence/deciding.md).
 FAR_BELOW = 0.5
 FEWEST = 20
 

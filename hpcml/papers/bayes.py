@@ -8,19 +8,18 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from hpcml.crossval.top_table import LEVEL, shift_test
 from hpcml.data.dataset import DataFile
+from hpcml.data.shard import read_rows
 from hpcml.model.linear import Model
-from hpcml.papers.corpora import CORPORA, file_of
-from hpcml.papers.exhibit import Claim, Exhibit, Finding, Numbers, Paper
-from hpcml.papers.neighbours import write_neighbours
-
-if TYPE_CHECKING:
-    from hpcml.papers.study import PaperStudy
+from hpcml.papers.corpora import CORPORA, copy_lines, file_of
+from hpcml.papers.exhibit import Claim, Exhibit, Finding, Numbers, Paper, ending
+from hpcml.papers.study import PaperStudy
 
 SPLITS, TOP = 100, 100
 RARE = 0.1  # the label is the most frequent one that less of the rows have
@@ -36,6 +35,7 @@ METHODS = {
     "dual": "dual, not in the paper",
 }
 NEIGHBOURS = (1000, 4000)  # of IMDB: positive reviews, and the others most like them
+AT_A_TIME = 500  # rows whose cosines are in memory
 P = ", p"  # of a column: p of the test against the row above
 
 
@@ -63,30 +63,50 @@ def chosen_label(path: Path, least: int) -> str:
 
 def collections(study: PaperStudy, least: int, min_df: str = "2") -> Iterator[Forms]:
     """The exhibit's corpora in both forms, or the data that are given, or made rows."""
-    own = () if study.quick or study.given else study.exhibit.corpora
-    found = [name for name in own if study.root(partial(file_of, CORPORA[name].file))]
+    found = study.at_hand()
     for name in found:
         corpus = CORPORA[name]
         source = _near(study, name) if name == "imdb" else file_of(corpus.file)
-        single, double = (study.folder / f"{name}-{form}.h5" for form in ("single", "double"))
-        words = ("--binary", "--min-df", min_df, *["--headings-as-features"] * (name == "mesh"))
-        study.run("convert", "jsonl", source, "-o", single, *words)
-        study.run("convert", "jsonl", source, "-o", double, *words, "--pairs")
-        label = "pos" if name == "imdb" else study.root(partial(chosen_label, double, least))
+        words = ("jsonl", source, "--binary", "--min-df", min_df, *["--headings-as-features"] * (name == "mesh"))
+        single, double = study.converted(f"{name}-single", *words), study.converted(f"{name}-double", *words, "--pairs")
         study.used.append(corpus.name)
-        yield Forms(corpus.name, single, double, label)
+        yield Forms(corpus.name, single, double, "pos" if name == "imdb" else study.root(chosen_label, double, least))
     if not found:
         for rows in study.datasets():
-            yield Forms(rows.name, None, rows.train, study.root(partial(chosen_label, rows.train, least)))
+            yield Forms(rows.name, None, rows.train, study.root(chosen_label, rows.train, least))
 
 
 def _near(study: PaperStudy, name: str) -> Path:
     """Positive reviews and their neighbours, as JSON lines."""
-    corpus, path = CORPORA[name], study.folder / f"{name}-near.jsonl"
-    data, source = study.folder / f"{name}-all.h5", Path(file_of(corpus.file) or "")
-    study.run("convert", "jsonl", source, "-o", data, "--min-df", "2")
-    study.kept(f"{name}-near", lambda _: write_neighbours(data, source, path, "pos", NEIGHBOURS))
+    source, path = file_of(CORPORA[name].file), study.folder / f"{name}-near.jsonl"
+    data = study.converted(f"{name}-all", "jsonl", source, "--min-df", "2")
+    study.kept(f"{name}-near", partial(write_neighbours, data, source, path, "pos", NEIGHBOURS))
     return path
+
+
+def nearest(X: sp.csr_matrix, positive: np.ndarray, others: np.ndarray, n: int) -> np.ndarray:
+    """Of the rows `others` the n whose largest product with a row of `positive` is largest; equal
+    ones in their order. X has rows of unit length.
+    """
+    columns = X[positive].T.tocsc()
+    cosines = [(X[others[k : k + AT_A_TIME]] @ columns).max(axis=1).toarray().ravel() for k in range(0, others.size, AT_A_TIME)]
+    return others[np.argsort(-np.concatenate(cosines), kind="stable")[:n]]
+
+
+def write_neighbours(data: Path, source: Path, path: Path, label: str, sizes: tuple[int, int]) -> int:
+    """Write those lines of `source` (JSON lines, .xz), of which `data` were made, that are the
+    first rows with the label, and the rows without it that are nearest to them: as many as
+    `sizes` says. Returns how many lines there are. Local; raises DataError.
+    """
+    with DataFile(data) as dataset:
+        X = read_rows(dataset, np.arange(dataset.n_rows), dense=False)
+        indptr, indices = dataset.map("Y/indptr"), dataset.map("Y/indices")
+        has = np.zeros(dataset.n_rows, dtype=bool)
+        number = dataset.label_names().index(label)
+        has[np.repeat(np.arange(dataset.n_rows), np.diff(indptr))[indices == number]] = True
+    positive = np.flatnonzero(has)[: sizes[0]]
+    chosen = np.concatenate([positive, nearest(X, positive, np.flatnonzero(~has), sizes[1])])
+    return copy_lines(source, chosen, path)
 
 
 def table_1(study: PaperStudy) -> Finding:
@@ -140,8 +160,8 @@ def features(study: PaperStudy) -> Finding:
             for least in ("0", "1.5"):
                 run = study.folder / f"{path.stem}-{least}"
                 study.run("train", "bernoulli-nb", path, "-o", run, "--split", "all", "--label", label, "--min-weight", least)
-                n[least] = study.root(partial(_n_weights, run))
-            count = study.root(partial(_n_features, path))
+                n[least] = study.root(_n_weights, run)
+            count = study.root(_n_features, path)
             numbers[f"{name}, {form}"] = {"features": count, "with a weight": n["0"], "weights > 1.5": n["1.5"]}
     return Finding(numbers)
 
@@ -157,16 +177,8 @@ def _n_features(path: Path) -> int:
         return dataset.n_features
 
 
-def _rows(numbers: Numbers, form: str) -> list[dict[str, float]]:
-    """The rows of a form. Raises KeyError if there are none."""
-    found = [dict(row) for name, row in numbers.items() if name.endswith(form)]
-    if not found:
-        raise KeyError(form)
-    return found
-
-
 def _many_pairs(numbers: Numbers) -> bool:
-    both = zip(_rows(numbers, "SINGLE"), _rows(numbers, "DOUBLE"), strict=True)
+    both = zip(ending(numbers, "SINGLE"), ending(numbers, "DOUBLE"), strict=True)
     return all(double["features"] >= 3 * single["features"] for single, double in both)
 
 
@@ -178,7 +190,7 @@ FEATURES = (
     ),
     Claim(
         "of the weights of DOUBLE at most three quarters are beyond 1.5 (the paper: 47 %)",
-        lambda numbers: all(row["weights > 1.5"] <= 0.75 * row["with a weight"] for row in _rows(numbers, "DOUBLE")),
+        lambda numbers: all(row["weights > 1.5"] <= 0.75 * row["with a weight"] for row in ending(numbers, "DOUBLE")),
     ),
 )
 

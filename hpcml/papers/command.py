@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from hpcml import mpi
@@ -35,9 +36,7 @@ def make(session: Session, names: tuple[str, str], target: Target, given: Sequen
         raise ConfigError(f"{paper.name} {exhibit.name} takes no data")
     folder = target.output
     mark = {"paper": paper.name, "exhibit": exhibit.name, "quick": quick, "data": [str(path.resolve()) for path in given]}
-    with mpi.agreed(session.comm, f"opening {folder}"):
-        if session.comm.rank == 0:
-            _open(target, mark)
+    mpi.made_by_root(session.comm, f"opening {folder}", partial(_open, target, mark))
     study = PaperStudy(session, exhibit, folder, command, quick=quick, given=given, anew=target.force)
     finding = exhibit.make(study)
     words = ("hpcml", "paper", *names, *(path.name for path in given), *["--quick"] * quick)
@@ -55,9 +54,7 @@ def make(session: Session, names: tuple[str, str], target: Target, given: Sequen
         notes=list(finding.notes),
         made_on=computed_by(),
     )
-    with mpi.agreed(session.comm, f"writing to {folder}"):
-        if session.comm.rank == 0:
-            write(folder, outcome)
+    study.root(write, folder, outcome)
     return text(outcome, paper, exhibit)
 
 

@@ -4,9 +4,14 @@ HPCML_DATA names, or made on this machine.
 
 from __future__ import annotations
 
+import lzma
 import os
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+
+from hpcml.files.atomic import write_whole
 
 TEST_SHARE = "0.3"  # of corpora without test rows of their own
 
@@ -51,8 +56,20 @@ QUICK = {
 }
 
 
-def file_of(name: str) -> Path | None:
-    """A file of the folder that HPCML_DATA names, if it is there."""
-    folder = os.environ.get("HPCML_DATA")
-    path = Path(folder or "", name)
-    return path if folder and path.is_file() else None
+def file_of(name: str) -> Path:
+    """A file of the folder that HPCML_DATA names; without it one that is not there."""
+    return Path(os.environ.get("HPCML_DATA") or os.devnull, name)
+
+
+def n_lines(source: Path) -> int:
+    """The lines of a file (.xz). Local."""
+    with lzma.open(source) as lines:
+        return sum(1 for _ in lines)
+
+
+def copy_lines(source: Path, numbers: np.ndarray, path: Path) -> int:
+    """Write those lines of a file (.xz) to another, in their order; returns how many. Local."""
+    chosen = set(numbers.tolist())
+    with lzma.open(source) as lines:
+        write_whole(path, b"".join(line for number, line in enumerate(lines) if number in chosen))
+    return len(chosen)

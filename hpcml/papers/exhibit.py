@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,7 +37,8 @@ class Exhibit:
 
     page: 0 where our copy of the paper has none. corpora: what it takes by default
     (`corpora.CORPORA`). kind: what is made where those are not there, text or numbers; "" if it
-    takes no data. lacks: also what differs from the paper.
+    takes no data. main: row and column of the number that stands for all of it where exhibits are
+    listed. lacks: also what differs from the paper.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Exhibit:
     corpora: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     make: Callable[[PaperStudy], Finding] | None = None
+    main: tuple[str, str] | None = None
     lacks: str = ""
 
 
@@ -65,7 +67,17 @@ class Paper:
     learnt: tuple[str, ...] = ()
 
 
-def mean(numbers: Numbers, column: str) -> float:
-    """The mean of a column over all rows."""
-    values = [row[column] for row in numbers.values()]
-    return sum(values) / len(values)
+def means(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each column of some rows, which have the same."""
+    some = list(rows)
+    return {column: sum(row[column] for row in some) / len(some) for column in some[0]}
+
+
+def ending(numbers: Numbers, *words: str, otherwise: bool = False) -> list[Mapping[str, float]]:
+    """The rows whose names end with one of some words, or otherwise. Raises KeyError if there are
+    none.
+    """
+    found = [row for name, row in numbers.items() if name.endswith(words) != otherwise]
+    if not found:
+        raise KeyError(words)
+    return found

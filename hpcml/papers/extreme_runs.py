@@ -6,16 +6,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
 
 from hpcml.data.dataset import DataFile
 from hpcml.kernels import elementary
 from hpcml.model.linear import Model
 from hpcml.papers.eager import timed
 from hpcml.papers.exhibit import Finding
-
-if TYPE_CHECKING:
-    from hpcml.papers.study import PaperRows, PaperStudy
+from hpcml.papers.study import PaperRows, PaperStudy
 
 WORDS = ("--min-df", "2")  # of texts
 STRENGTH = ("--l1", "0.1N/m")
@@ -29,14 +26,6 @@ SHOWN = 10  # features
 # of the sparsity study: λ₁ and λ₂ as they are, and as they are to the paper's 1,125,160 rows
 AS_PRINTED, IN_PROPORTION = "λ as printed", "λ·m as printed"
 STRENGTHS = {AS_PRINTED: ("3e-6", "1e-6"), IN_PROPORTION: ("3.4/m", "1.1/m")}
-
-
-def judged(study: PaperStudy, model: Path, data: Path, split: str = "test") -> Any:
-    """What `hpcml evaluate` finds for a model file on a split."""
-    stem = model.parent.name if model.name == "model.h5" else model.stem
-    path = study.folder / f"{stem}-{split}.json"
-    study.run("evaluate", model, data, "--split", split, "--json", path)
-    return study.read(path)
 
 
 def trained(study: PaperStudy, data: Path, *words: str, method: str = "elastic-net") -> Path:
@@ -87,11 +76,11 @@ def tractability(study: PaperStudy) -> Finding:
     """How sparse rows, labels and models are; what sparse models are worth beside dense ones."""
     numbers = {}
     for rows in study.datasets(text=WORDS):
-        m, values, entries, n_labels = study.root(partial(_sizes, rows.train))
+        m, values, entries, n_labels = study.root(_sizes, rows.train)
         sparse = trained(study, rows.train, *FREQUENT)
         dense = trained(study, rows.train, *FREQUENT, method="dual")
-        n_weights, n_models = study.root(partial(_weights, sparse / "model.h5"))
-        found = [judged(study, run / "model.h5", rows.test)["macro"] for run in (sparse, dense)]
+        n_weights, n_models = study.root(_weights, sparse / "model.h5")
+        found = [study.measures(run, rows.test, "test")["macro"] for run in (sparse, dense)]
         numbers[rows.name] = {
             "values a row": values / m,
             "labels a row": entries / m,
@@ -123,10 +112,11 @@ def half_threshold(study: PaperStudy) -> Finding:
         run = trained(study, data, *STRENGTH, *FREQUENT)
         for method, name in (("search", "searched"), ("half", "half of the best F1")):
             of_labels, of_all = (thresholded(study, run, data, measure, method) for measure in ("label", "micro"))
-            row = {"macro F1": judged(study, of_labels, data)["macro"]["f1"]["value"]}
-            row |= {"micro F1": judged(study, of_all, data)["micro"]["f1"], "threshold": study.root(partial(_probability, of_all))}
+            row = {"macro F1": study.measures(of_labels, data, "test")["macro"]["f1"]["value"]}
+            row["micro F1"] = study.measures(of_all, data, "test")["micro"]["f1"]
+            row["threshold"] = study.root(_probability, of_all)
             if method == "search":
-                row["half of F1"] = judged(study, of_all, data, "valid")["micro"]["f1"] / 2
+                row["half of F1"] = study.measures(of_all, data, "valid")["micro"]["f1"] / 2
             numbers[f"{rows.name}, {name}"] = row
     return Finding(numbers)
 
@@ -147,7 +137,7 @@ def weights(study: PaperStudy) -> Finding:
         perfect = [number for number, both in enumerate(zip(*of_labels, strict=True)) if _is_perfect(*both)]
         chosen = labels[max(perfect or range(len(labels)), key=lambda number: (labels[number]["n_positive"], -number))]
         shares = [100 * each["share"] for each in chosen["features"][:SHOWN]]
-        prefix = f"{rows.name}, " if len(study.given) > 1 else ""
+        prefix = study.prefix(rows.name)
         numbers |= {f"{prefix}{place}": {"share %": share} for place, share in enumerate(shares, 1)}
         numbers[f"{prefix}others"] = {"share %": 100 - sum(shares)}
         of_ten = [100 * sum(each["share"] for each in label["features"][:SHOWN]) for label in labels if label["mass"] > 0]
@@ -168,9 +158,9 @@ def f1(study: PaperStudy) -> Finding:
     numbers = {}
     for rows, data in in_parts(study):
         run = trained(study, data, *STRENGTH)
-        models = {"threshold 0": run / "model.h5", "one threshold": thresholded(study, run, data, "instance", "search")}
+        models = {"threshold 0": run, "one threshold": thresholded(study, run, data, "instance", "search")}
         for name, model in models.items():
-            lines = judged(study, model, data)["by_frequency"]["labels"]
+            lines = study.measures(model, data, "test")["by_frequency"]["labels"]
             numbers[f"{rows.name}, {name}"] = {LABELS[line["percent"]]: line["instance_f1"] for line in lines}
     return Finding(numbers)
 
@@ -201,8 +191,7 @@ def shapes(study: PaperStudy, names: Sequence[str] = tuple(SHAPES)) -> Iterator[
         return
     for name in names:
         words = [word for pair in zip(("--rows", "--features", "--labels"), SHAPES[name], strict=True) for word in pair]
-        path = study.folder / f"made-{SHAPES[name][1]}.h5"
-        study.run("convert", "synthetic", "text", "-o", path, *words)
+        path = study.converted(f"made-{SHAPES[name][1]}", "synthetic", "text", *words)
         study.used.append(f"made rows with {int(SHAPES[name][1]):,} features")
         yield name, path
 
@@ -211,14 +200,10 @@ def timing(study: PaperStudy) -> Finding:
     """Examples a second of delayed and of standard regularisation, on one core."""
     numbers: dict[str, dict[str, float]] = {}
     for name, path in shapes(study):
-        (numbers[name],) = study.kept(f"timing-{path.stem}", partial(_timed, path))
+        (numbers[name],) = study.kept(f"timing-{path.stem}", partial(timed, path))
     for rows in () if study.quick or study.given else study.datasets():
-        (numbers[BOOKMARKS],) = study.kept(f"timing-{rows.train.stem}", partial(_timed, rows.train))
+        (numbers[BOOKMARKS],) = study.kept(f"timing-{rows.train.stem}", partial(timed, rows.train))
     return Finding(numbers)
-
-
-def _timed(path: Path, _: None) -> dict[str, float]:
-    return timed(path)
 
 
 def _objectives(run: Path) -> list[float]:
@@ -231,12 +216,12 @@ def training_time(study: PaperStudy) -> Finding:
     """Seconds until all labels are trained, and how far objectives are above their minima then."""
     numbers: dict[str, dict[str, float]] = {}
     for name, path in shapes(study, (RCV1,)):
-        f, prefix = {}, f"{name}, " if len(study.given) > 1 else ""
+        f, prefix = {}, study.prefix(name)
         for passes in ("exact", *(("1", "5") if study.quick else ("1", "5", "20", "40"))):
             run = study.folder / f"{path.stem}-{passes}"
             words = () if passes == "exact" else ("--solver", "fobos", "--passes", passes)
             seconds = study.run("train", "elastic-net", path, "-o", run, "--split", "all", *words, *STRENGTH)
-            f[passes] = study.root(partial(_objectives, run))
+            f[passes] = study.root(_objectives, run)
             row = "exact" if passes == "exact" else f"{passes} pass" + "es" * (passes != "1")
             excess = 100 * median(now / best - 1 for now, best in zip(f[passes], f["exact"], strict=True))
             numbers[prefix + row] = {"core seconds": seconds * study.session.comm.size, "excess %": excess}

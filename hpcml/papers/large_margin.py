@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -13,7 +14,7 @@ DIAGONAL = np.full(2, math.sqrt(0.5))
 TURN = np.linspace(0, 2 * math.pi, 200)
 
 
-class LargeMargin(ClassifierMixin, BaseEstimator):
+class LargeMargin(ClassifierMixin, BaseEstimator, ABC):
     """The boundary half-way between the least positive row and the greatest negative one.
 
     `position` (n) of points (n × 2) grows by 1 per unit of length in the direction `upwards` (n ×
@@ -26,14 +27,14 @@ class LargeMargin(ClassifierMixin, BaseEstimator):
     line: np.ndarray  # the boundary in the plane (k × 2)
 
     @staticmethod
+    @abstractmethod
     def position(X: np.ndarray) -> np.ndarray:
         """The number that tells the classes apart."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def upwards(X: np.ndarray) -> np.ndarray:
         """The unit vectors along which it grows."""
-        raise NotImplementedError
 
     @classmethod
     def project(cls, X: np.ndarray) -> np.ndarray:

@@ -80,19 +80,6 @@ class MixtureGrid(Synchronous):
         return {node: 1.0 - self.weights[rows.places] for node, rows in around.items()}
 
 
-@contextmanager
-def problem_of(name: str, path: Path, cycles: int, seed: int) -> Iterator[TorusProblem]:
-    """The rows of a made-up set on the torus with its large margin learner. Local.
-
-    Threads are of no use for arrays this small, and harm where cores are busy.
-    """
-    comm, kind = mpi.self_comm(), SETS[name]
-    options = PsbmlOptions(grid=GRID, neighbourhood=NEIGHBOURHOOD, replace=REPLACE, cycles=cycles, seed=seed)
-    learner = learners.Learner(name, f"{kind.__module__}.{kind.__name__}", ())
-    with threadpool_limits(1), DataFile(path) as dataset:
-        yield make_problem(comm, dataset, Torus(*parse_grid(options.grid), options.neighbourhood), learner, options)
-
-
 class Experiments:
     """The three experiments and Table 1 on the rows of a problem."""
 
@@ -139,8 +126,7 @@ class Experiments:
     def bands(self, slots: list[np.ndarray]) -> dict[str, list[float]]:
         """The share of slots in each band of distance, cycle by cycle."""
         shares = np.array([np.histogram(self.distance[places], BANDS)[0] / places.size for places in slots])
-        names = [f"{low:g} to {high:g}" for low, high in pairwise(BANDS[:-1])] + [f"{BANDS[-2]:g} and more"]
-        return dict(zip(names, shares.T.tolist(), strict=True))
+        return dict(zip(band_names(BANDS), shares.T.tolist(), strict=True))
 
     def modes(self, places: np.ndarray, run: int, weighting: Weighting | None) -> dict[str, np.ndarray]:
         """The modes (k × 2) of a mixture of the rows of each class among some slots."""
@@ -199,6 +185,24 @@ class Experiments:
         of = self.problem.classes.of[self.train]
         vectors = support_vectors(self.points[self.train], of, self.kind.kernel, self.options.seed)
         return [overlap(weights, each)._asdict() for each in vectors]
+
+
+@contextmanager
+def experiments_on(name: str, path: Path, cycles: int, seed: int) -> Iterator[Experiments]:
+    """The rows of a made-up set on the torus with its large margin learner. Local.
+
+    Threads are of no use for arrays this small, and harm where cores are busy.
+    """
+    comm, kind = mpi.self_comm(), SETS[name]
+    options = PsbmlOptions(grid=GRID, neighbourhood=NEIGHBOURHOOD, replace=REPLACE, cycles=cycles, seed=seed)
+    learner = learners.Learner(name, f"{kind.__module__}.{kind.__name__}", ())
+    with threadpool_limits(1), DataFile(path) as dataset:
+        yield Experiments(name, make_problem(comm, dataset, Torus(*parse_grid(GRID), NEIGHBOURHOOD), learner, options))
+
+
+def band_names(edges: Sequence[float]) -> list[str]:
+    """The names of bands, of which the last has no end."""
+    return [*(f"{low:g} to {high:g}" for low, high in pairwise(edges[:-1])), f"{edges[-2]:g} and more"]
 
 
 def variation(a: np.ndarray, b: np.ndarray) -> float:

@@ -4,18 +4,15 @@ there is: a heading of the paper where it has rows enough, else others that are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from hpcml.data.dataset import DataFile
 from hpcml.model.linear import Model
-
-if TYPE_CHECKING:
-    from hpcml.papers.study import PaperRows, PaperStudy
+from hpcml.papers.study import PaperRows, PaperStudy, flags
 
 RARE = (
     *("rats, wistar", "myocardial infarction", "blood platelets", "serotonin", "state medicine", "urinary bladder"),
@@ -87,13 +84,8 @@ class MeshHeadings(NamedTuple):
 def headings(study: PaperStudy) -> MeshHeadings:
     """The only dataset of the study. Collective over its ranks."""
     rows = next(iter(study.datasets()))
-    counts = HeadingCounts(*study.root(partial(counted, rows.train)))
+    counts = HeadingCounts(*study.root(counted, rows.train))
     return MeshHeadings(rows, counts, rare(counts, FEW if study.quick else len(RARE)))
-
-
-def flags(labels: Sequence[str]) -> list[str]:
-    """Options that name labels."""
-    return [word for label in labels for word in ("--label", label)]
 
 
 def ended(path: Path) -> dict[str, int]:
@@ -106,7 +98,7 @@ def judged(study: PaperStudy, run: Path, rows: PaperRows) -> dict[str, dict[str,
     """MAP, BE and iterations of each label of a finished run, on the test rows."""
     table = run.with_name(f"{run.name}.csv")
     study.run("evaluate", run / "model.h5", rows.test, "--csv", table)
-    steps = study.root(partial(ended, run / "model.h5"))
+    steps = study.root(ended, run / "model.h5")
     names = {"average_precision": "MAP", "break_even": "BE"}
     found = {}
     for line in study.lines(table):
@@ -119,6 +111,6 @@ def compared(study: PaperStudy, methods: Mapping[str, str], *options: str) -> di
     """For each method (its name in the paper) what `judged` finds for the rare headings."""
     rows, _, names = headings(study)
     runs = study.folder / ("runs" if "--no-bias" in options else "intercept")
-    words: list[Any] = [word for method in methods for word in ("--method", method)]
-    study.run("compare", rows.train, "-o", runs, *words, "--lambda", LAMBDA, *EXACT, *options, *flags(names))
+    words = (*flags("--method", methods), "--lambda", LAMBDA, *EXACT, *options, *flags("--label", names))
+    study.run("compare", rows.train, "-o", runs, *words)
     return {name: judged(study, runs / method, rows) for method, name in methods.items()}

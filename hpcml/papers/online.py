@@ -10,16 +10,13 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hpcml.crossval.table import average_ranks
 from hpcml.data.dataset import DataFile
-from hpcml.papers.exhibit import Claim, Exhibit, Finding, Numbers, Paper
-
-if TYPE_CHECKING:
-    from hpcml.papers.study import PaperStudy
+from hpcml.papers.exhibit import Claim, Exhibit, Finding, Numbers, Paper, ending
+from hpcml.papers.study import PaperStudy, flags
 
 LEARNERS = {"mbw": "MBW", "pw": "PW", "bw": "BW", "pa": "PA", "romma": "ROMMA"}
 VOTED = {f"v-{method}": f"v-{name}" for method, name in LEARNERS.items()}
@@ -53,7 +50,7 @@ def f1_table(study: PaperStudy, methods: dict[str, str]) -> Finding:
         for line in study.lines(table):
             numbers[names[line["data"]]][methods[line["method"]]] = float(line["f1"])
     numbers = {name: {column: row[column] for column in methods.values()} for name, row in numbers.items()}
-    texts = {each.name: study.root(partial(is_text, each.train)) for each in rows}
+    texts = {each.name: study.root(is_text, each.train) for each in rows}
     return Finding(numbers | of_groups(numbers, texts, list(methods.values())))
 
 
@@ -69,14 +66,8 @@ def of_groups(numbers: Numbers, texts: dict[str, bool], columns: Sequence[str]) 
     return found
 
 
-def table_3(study: PaperStudy) -> Finding:
-    """Five learners and their voted forms."""
-    return f1_table(study, LEARNERS | VOTED)
-
-
-def table_4(study: PaperStudy) -> Finding:
-    """Modified Balanced Winnow beside what is trained on all rows at once."""
-    return f1_table(study, BATCH)
+table_3 = partial(f1_table, methods=LEARNERS | VOTED)
+table_4 = partial(f1_table, methods=BATCH)  # Modified Balanced Winnow beside what is trained on all rows at once
 
 
 def _best(numbers: Numbers, row: str, column: str) -> bool:
@@ -94,7 +85,7 @@ def _winnows_before_additive(numbers: Numbers) -> bool:
 
 
 def _balanced_before_positive(numbers: Numbers) -> bool:
-    data = _data(numbers)
+    data = ending(numbers, RANK, MEDIAN, otherwise=True)
     return sum(row["BW"] > row["PW"] for row in data) >= 2 / 3 * len(data)
 
 
@@ -106,13 +97,6 @@ def _voting_helps_elsewhere(numbers: Numbers) -> bool:
 def _voting_does_not_help_on_text(numbers: Numbers) -> bool:
     medians = numbers[f"text, {MEDIAN}"]
     return medians["v-MBW"] < medians["MBW"] and medians["v-ROMMA"] < medians["ROMMA"]
-
-
-def _data(numbers: Numbers) -> list[dict[str, float]]:
-    found = [dict(row) for name, row in numbers.items() if not name.endswith((RANK, MEDIAN))]
-    if not found:
-        raise KeyError("data")
-    return found
 
 
 TABLE_3 = (
@@ -152,8 +136,7 @@ def selection(study: PaperStudy, shares: Iterable[float], by: Sequence[str]) -> 
     """Test errors of MBW by number of features; a row for each data set and way to choose."""
     numbers: dict[str, dict[str, float]] = {}
     pictures = []
-    several = [word for kind in by for word in ("--by", kind)]
-    several += [word for share in shares for word in ("--share", f"{share:g}")]
+    several = (*flags("--by", by), *flags("--share", (f"{share:g}" for share in shares)))
     for rows in study.datasets(text=("--binary",)):
         data, picture = rows.train, study.folder / f"{rows.train.stem}.png"
         if not study.given:
@@ -177,14 +160,8 @@ def errors(lines: Sequence[dict[str, str]], name: str) -> dict[str, dict[str, fl
     return found
 
 
-def figure_1(study: PaperStudy) -> Finding:
-    """Extremal selection with five shares of important features."""
-    return selection(study, SHARES, ("efs",))
-
-
-def figure_2(study: PaperStudy) -> Finding:
-    """Extremal selection beside information gain and chi-square."""
-    return selection(study, SHARES[-2:], ("efs", *NAMES))
+figure_1 = partial(selection, shares=SHARES, by=("efs",))
+figure_2 = partial(selection, shares=SHARES[-2:], by=("efs", *NAMES))
 
 
 def _mean_errors(numbers: Numbers, name: str, ways: Iterable[str]) -> list[float]:
@@ -266,6 +243,7 @@ PAPER = Paper(
             corpora=(*NLP, *OTHER),
             claims=TABLE_3,
             make=table_3,
+            main=("text, average rank", "MBW"),
             lacks=f"{OTHER_DATA}; other preparations of the data (words present or not), and 20 Newsgroups is the mean over all 20 "
             "groups; the scan does not show which of the printed columns of v-PW and v-BW is which outside text",
         ),
@@ -276,6 +254,7 @@ PAPER = Paper(
             corpora=(*NLP, *OTHER),
             claims=TABLE_4,
             make=table_4,
+            main=("text, median F1", "MBW"),
             lacks=f"{OTHER_DATA}; the SVM is LIBLINEAR's, not LIBSVM's; printed columns of SVM and voted perceptron are mixed in "
             "the scan and are told apart here by the printed medians and ranks, but for two data sets",
         ),

@@ -60,14 +60,18 @@ def cell(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+def beside(ours: float | None, theirs: float | None) -> str:
+    """Our number, and in brackets the paper's, if it has one."""
+    return cell(ours) + ("" if theirs is None else f" ({cell(theirs)})")
+
+
 def shown(numbers: Numbers, published: Numbers) -> list[list[str]]:
     """The rows of the table in words: ours, and in brackets the paper's."""
     columns = columns_of(numbers, published)
     rows = [["", *columns]]
     for name in dict.fromkeys([*numbers, *published]):
         ours, theirs = numbers.get(name, {}), published.get(name, {})
-        cells = (cell(ours.get(column)) + (f" ({cell(theirs[column])})" if column in theirs else "") for column in columns)
-        rows.append([name, *cells])
+        rows.append([name, *(beside(ours.get(column), theirs.get(column)) for column in columns)])
     return rows
 
 

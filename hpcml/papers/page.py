@@ -11,7 +11,7 @@ from textwrap import fill
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.atomic import write_whole
 from hpcml.papers.exhibit import Exhibit, Paper
-from hpcml.papers.outcome import Outcome, shown
+from hpcml.papers.outcome import Outcome, beside, shown
 from hpcml.papers.registry import PAPERS
 
 WIDTH = 100  # columns
@@ -19,10 +19,11 @@ HEAD = """# The five papers
 
 <!-- for: whoever asks which claims of the papers hold, on what data, and by which command -->
 
-Every table and figure of the five papers has its line. Numbers are ours, in brackets the paper's.
-Whether a claim holds is judged by a rule that was written before the run; it is part of the
-sentence. The same command gives the same numbers again, but for seconds, and for what another
-version of scikit-learn computes.
+Every table and figure of the five papers has its line. Numbers are ours, in brackets the paper's;
+below an exhibit's claims all its numbers unfold. Whether a claim holds is judged by a rule that was
+written before the run; it is part of the sentence. The same command gives the same numbers again,
+on any number of ranks, but for seconds, memory, asynchronous runs (PSBML's table 6), and what
+another version of scikit-learn computes.
 """
 
 
@@ -67,26 +68,34 @@ def _line(cells: list[str]) -> str:
 
 
 def _table_of_tables(paper: Paper, found: Mapping[tuple[str, str], Outcome]) -> str:
-    lines = ["| | what | data | verdict | seconds |", "|---|---|---|---|---|"]
+    lines = ["| | what | ours (theirs) | data | verdict | seconds |", "|---|---|---|---|---|---|"]
     for exhibit in paper.exhibits:
         outcome = found.get((paper.name, exhibit.name))
         name = f"[{exhibit.name}](#{paper.name}-{exhibit.name})" if outcome else exhibit.name
         if outcome:
-            rest = [", ".join(outcome.data), outcome.verdict, f"{outcome.seconds:.0f} on {outcome.ranks}"]
+            rest = [_main(exhibit, outcome), ", ".join(outcome.data), outcome.verdict, f"{outcome.seconds:.0f} on {outcome.ranks}"]
         else:
-            rest = ["", "not run" if exhibit.make else f"cannot be made: {exhibit.lacks}", ""]
+            rest = ["", "", "not run" if exhibit.make else f"cannot be made: {exhibit.lacks}", ""]
         lines.append(_line([name, exhibit.title, *rest]))
     return "\n".join(lines)
+
+
+def _main(exhibit: Exhibit, outcome: Outcome) -> str:
+    """The number that stands for an exhibit, and what it is."""
+    row, column = exhibit.main or ("", "")
+    number = outcome.numbers.get(row, {}).get(column)
+    return "" if number is None else f"{row}, {column}: {beside(number, outcome.published.get(row, {}).get(column))}"
 
 
 def _section(exhibit: Exhibit, outcome: Outcome) -> str:
     rows = shown(outcome.numbers, outcome.published)
     lines = [f"### {outcome.paper} {outcome.exhibit}", "", _wrapped(f"{exhibit.title}: `{outcome.command}`"), ""]
-    lines += [_line(rows[0]), _line(["---"] * len(rows[0])), *(_line(row) for row in rows[1:]), ""]
     words = {None: "not judged", True: "holds", False: "does not hold"}
     items = [f"{words[holds]}: {says}" for says, holds in outcome.claims.items()]
     items += [*outcome.notes, *[f"Differs from the paper: {exhibit.lacks}"] * bool(exhibit.lacks)]
     lines += [_wrapped(item, "- ") for item in items]
+    lines += ["", '<details markdown="1"><summary>Numbers</summary>', ""]
+    lines += [_line(rows[0]), _line(["---"] * len(rows[0])), *(_line(row) for row in rows[1:]), "", "</details>"]
     return "\n".join(lines)
 
 

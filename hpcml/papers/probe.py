@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hpcml.data.dataset import DataFile
 from hpcml.papers import mesh, walks
-from hpcml.papers.exhibit import Claim, Exhibit, Finding, Numbers, Paper, mean
-
-if TYPE_CHECKING:
-    from hpcml.papers.study import PaperRows, PaperStudy
+from hpcml.papers.exhibit import Claim, Exhibit, Finding, Numbers, Paper, ending, means
+from hpcml.papers.study import PaperRows, PaperStudy, flags
 
 COLUMNS = {"MAP": "average_precision", "BE": "break_even", "iterations": "iterations"}
 METHODS = {"probe": "PROBE", "pegasos": "Pegasos", "svmperf": "SVMperf"}
@@ -37,7 +33,7 @@ def table_1(study: PaperStudy) -> Finding:
     """The corpora, as they are here."""
     numbers = {}
     for rows in study.datasets():
-        n_labels, *others = study.root(partial(sizes, rows.train))
+        n_labels, *others = study.root(sizes, rows.train)
         some = len(LABELS.get(rows.name, ())) or (len(mesh.RARE) if rows.name == "MeSH" else n_labels)
         named = zip(("examples", "features", "training", "testing"), others, strict=True)
         numbers[rows.name] = {"subproblems": float(some)} | {name: float(value) for name, value in named}
@@ -55,10 +51,9 @@ def table_2(study: PaperStudy) -> Finding:
 def compared(study: PaperStudy, rows: PaperRows, methods: Sequence[str], *options: str) -> dict[str, dict[str, str]]:
     """What `hpcml compare` finds for methods, by method, without an intercept as in the paper."""
     folder = study.folder / f"{rows.train.stem}-runs"
-    labels = mesh.flags(LABELS.get(rows.name, ()))
-    chosen = [word for method in methods for word in ("--method", method)]
-    study.run("compare", rows.train, "-o", folder, *chosen, "--no-bias", *labels, *options)
-    return study.table(Path(folder, "compare.csv"), "method")
+    words = (*flags("--method", methods), "--no-bias", *flags("--label", LABELS.get(rows.name, ())), *options)
+    study.run("compare", rows.train, "-o", folder, *words)
+    return {line["method"]: line for line in study.lines(folder / "compare.csv")}
 
 
 def table_3(study: PaperStudy) -> Finding:
@@ -68,8 +63,7 @@ def table_3(study: PaperStudy) -> Finding:
         for method, line in compared(study, rows, tuple(METHODS)).items():
             numbers[f"{rows.name}, {METHODS[method]}"] = {short: float(line[name]) for short, name in COLUMNS.items()}
     for method in METHODS.values():
-        of_method = {name: row for name, row in numbers.items() if name.endswith(method)}
-        numbers[f"Average, {method}"] = {column: mean(of_method, column) for column in COLUMNS}
+        numbers[f"Average, {method}"] = means(ending(numbers, method))
     return Finding(numbers)
 
 
@@ -93,8 +87,7 @@ TABLE_3 = (
 
 def with_average(found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
     """The rows of headings, and the mean of each column."""
-    columns = list(next(iter(found.values())))
-    return {name: dict(row) for name, row in found.items()} | {AVERAGE: {column: mean(found, column) for column in columns}}
+    return {name: dict(row) for name, row in found.items()} | {AVERAGE: means(found.values())}
 
 
 def table_4(study: PaperStudy) -> Finding:
@@ -103,8 +96,8 @@ def table_4(study: PaperStudy) -> Finding:
     names = list(found["PROBE"])
     rows = {name: {f"{method} {what}": v for method, lines in found.items() for what, v in lines[name].items()} for name in names}
     others = mesh.compared(study, {method: name for method, name in METHODS.items() if method != "pegasos"})
-    means = ", ".join(f"{name} {mean(lines, 'MAP'):.3f}" for name, lines in others.items())
-    return Finding(with_average(rows), (f"Pegasos has an intercept, as in the paper; mean MAP of the others with one: {means}",))
+    with_one = ", ".join(f"{name} {means(lines.values())['MAP']:.3f}" for name, lines in others.items())
+    return Finding(with_average(rows), (f"Pegasos has an intercept, as in the paper; mean MAP of the others with one: {with_one}",))
 
 
 def _best_average(numbers: Numbers) -> bool:
@@ -115,10 +108,7 @@ def _best_average(numbers: Numbers) -> bool:
 
 
 def _of_headings(numbers: Numbers) -> list[Mapping[str, float]]:
-    found = [row for name, row in numbers.items() if name != AVERAGE]
-    if not found:
-        raise KeyError("headings")
-    return found
+    return ending(numbers, AVERAGE, otherwise=True)
 
 
 def _none_always_best(numbers: Numbers) -> bool:
@@ -144,16 +134,16 @@ def table_5(study: PaperStudy) -> Finding:
     rows, counts, _ = mesh.headings(study)
     numbers: dict[str, dict[str, float]] = {}
     notes = []
-    methods = [word for method in LARGE for word in ("--method", method)]
     for share, name in list(mesh.frequent(counts).items())[: 1 if study.quick else None]:
         folder = study.folder / f"share-{share:g}"
-        study.run("compare", rows.train, "-o", folder, *methods, "--no-bias", "--lambda", mesh.LAMBDA, "--label", name)
-        for method, line in study.table(folder / "compare.csv", "method").items():
-            numbers[f"{share:g} %, {LARGE[method]}"] = {short: float(line[of] or "nan") for short, of in LARGE_COLUMNS.items()}
+        words = (*flags("--method", LARGE), "--no-bias", "--lambda", mesh.LAMBDA, "--label", name)
+        study.run("compare", rows.train, "-o", folder, *words)
+        for line in study.lines(folder / "compare.csv"):
+            row = {short: float(line[of] or "nan") for short, of in LARGE_COLUMNS.items()}
+            numbers[f"{share:g} %, {LARGE[line['method']]}"] = row
         notes.append(f"{share:g} %: {name}, which {counts.rows[name]:,} of {counts.n_rows:,} rows have")
     for method in LARGE.values():
-        of_method = {name: row for name, row in numbers.items() if name.endswith(method)}
-        numbers[f"Average, {method}"] = {column: mean(of_method, column) for column in LARGE_COLUMNS}
+        numbers[f"Average, {method}"] = means(ending(numbers, method))
     return Finding(numbers, tuple(notes))
 
 
@@ -196,7 +186,7 @@ def table_6(study: PaperStudy) -> Finding:
     """Break-even of PROBE with three losses, and of SVMperf."""
     rows, _, headings = mesh.headings(study)
     runs = {name: study.folder / loss for loss, name in LOSSES.items()} | {"SVMperf": study.folder / "svmperf"}
-    shared = ("--no-bias", "--lambda", mesh.LAMBDA, *mesh.flags(headings))
+    shared = ("--no-bias", "--lambda", mesh.LAMBDA, *flags("--label", headings))
     for loss, name in LOSSES.items():
         study.run("train", "probe", rows.train, "-o", runs[name], "--loss", loss, *shared)
     study.run("train", "svmperf", rows.train, "-o", runs["SVMperf"], *mesh.EXACT, *shared)
@@ -234,9 +224,18 @@ PAPER = Paper(
             "The corpora",
             corpora=("20newsgroups", "reuters21578", "mesh"),
             make=table_1,
+            main=("MeSH", "features"),
             lacks="of MEDLINE there are 9,381 articles here",
         ),
-        Exhibit("table-2", 0, "MeSH headings and how often they occur", corpora=("mesh",), make=table_2, lacks=SAMPLE),
+        Exhibit(
+            "table-2",
+            0,
+            "MeSH headings and how often they occur",
+            corpora=("mesh",),
+            make=table_2,
+            main=("rats, wistar", "percent"),
+            lacks=SAMPLE,
+        ),
         Exhibit(
             "table-3",
             0,
@@ -244,6 +243,7 @@ PAPER = Paper(
             corpora=("20newsgroups", "reuters21578"),
             claims=TABLE_3,
             make=table_3,
+            main=("Average, PROBE", "MAP"),
             lacks="REBASE, MDR, Industry Sectors and WebKB are not at hand; Pegasos' iterations are chosen on training rows",
         ),
         Exhibit(
@@ -253,6 +253,7 @@ PAPER = Paper(
             corpora=("mesh",),
             claims=TABLE_4,
             make=table_4,
+            main=("MeSH average", "PROBE MAP"),
             lacks=f"{SAMPLE}; {TWENTY}; Pegasos' iterations are chosen on training rows",
         ),
         Exhibit(
@@ -262,6 +263,7 @@ PAPER = Paper(
             corpora=("mesh",),
             claims=TABLE_5,
             make=table_5,
+            main=("Average, PROBE", "BE"),
             lacks=f"{SAMPLE}; headings of about the same share of the rows; memory is not compared, as it is the program's; much "
             "of the printed table cannot be read in the scan",
         ),
@@ -272,6 +274,7 @@ PAPER = Paper(
             corpora=("mesh",),
             claims=TABLE_6,
             make=table_6,
+            main=("MeSH average", "PROBE (MaxEnt)"),
             lacks=f"{SAMPLE}; {TWENTY}",
         ),
         Exhibit(

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,18 +15,17 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import read_rows
 from hpcml.papers.exhibit import Claim, Finding, Numbers
 from hpcml.papers.large_margin import SETS
-from hpcml.papers.margins import QUICK, Experiments, MarginSizes, problem_of
+from hpcml.papers.margins import QUICK, Experiments, MarginSizes, band_names, experiments_on
 from hpcml.papers.overlap import Overlap
 from hpcml.papers.psbml_drawing import draw_lines, draw_margin, draw_points
-
-if TYPE_CHECKING:
-    from hpcml.papers.study import PaperStudy
+from hpcml.papers.study import PaperStudy
 
 RADII = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, np.inf)  # the bands of figure 4
 AT_THE_MARGIN = ("0.3 to 0.4", "0.4 to 0.5")
 SHOWN_CYCLES = (1, 10, 25, 50)
 ALIKE = 0.1  # of the total variation distance of two distributions that are nearly identical
 LEAST_OVERLAP = 85.0  # per cent
+T = TypeVar("T")
 
 
 def sizes(study: PaperStudy) -> MarginSizes:
@@ -36,9 +35,13 @@ def sizes(study: PaperStudy) -> MarginSizes:
 
 def made_set(study: PaperStudy, name: str, rows: int, seed: int = 0) -> Path:
     """A made-up set without splits."""
-    path = study.folder / f"{name}-{seed}.h5"
-    study.run("convert", "synthetic", name, "--rows", rows, "--seed", seed, "-o", path)
-    return path
+    return study.converted(f"{name}-{seed}", "synthetic", name, "--rows", rows, "--seed", seed)
+
+
+def asked(name: str, path: Path, cycles: int, seed: int, ask: Callable[[Experiments], T]) -> T:
+    """What the experiments on a set find. Local."""
+    with experiments_on(name, path, cycles, seed) as experiments:
+        return ask(experiments)
 
 
 def points_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -50,15 +53,12 @@ def points_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
 # Figures 2, 5 and 8
 
 
-def pictured(names: Sequence[str], number: int) -> Callable[[PaperStudy], Finding]:
+def pictured(names: Sequence[str]) -> Callable[[PaperStudy], Finding]:
     """Makes the picture of sets, and the share of positive points."""
 
     def make(study: PaperStudy) -> Finding:
-        paths = {name: made_set(study, name, sizes(study).rows) for name in names}
-        picture, comm = study.folder / f"figure-{number}.png", study.session.comm
-        found = study.root(lambda: {name: points_of(path) for name, path in paths.items()})
-        if comm.rank == 0:
-            draw_points(picture, found)
+        found = {name: study.root(points_of, made_set(study, name, sizes(study).rows)) for name in names}
+        picture = study.picture(draw_points, found)
         numbers = {name: {"points": float(of.size), "positive %": 100 * float(of.mean())} for name, (_, of) in found.items()}
         return Finding(numbers, pictures=(picture,))
 
@@ -77,23 +77,16 @@ FIGURE_2 = (Claim("As many points are positive as lie beyond 0.4 in the square, 
 # Figures 3 and 6
 
 
-def near_margin(name: str, number: int) -> Callable[[PaperStudy], Finding]:
+def near_margin(name: str) -> Callable[[PaperStudy], Finding]:
     """Makes the three experiments on a set."""
 
     def make(study: PaperStudy) -> Finding:
         how = sizes(study)
         path = made_set(study, name, how.rows)
-
-        def found(which: str) -> dict[str, Any]:
-            with problem_of(name, path, how.cycles, 0) as problem:
-                experiments = Experiments(name, problem)
-                return experiments.grids(how.grid_runs) if which == "grids" else experiments.alone(how.runs)
-
-        grids, modes = study.kept("experiments", found, ("grids", "alone"))
-        picture = study.folder / f"figure-{number}.png"
-        points, _ = study.root(lambda: points_of(path))
-        if study.session.comm.rank == 0:
-            draw_margin(picture, grids, modes, SETS[name], points)
+        ask = partial(asked, name, path, how.cycles, 0)
+        both = (partial(ask, lambda on_set: on_set.grids(how.grid_runs)), partial(ask, lambda on_set: on_set.alone(how.runs)))
+        grids, modes = study.kept("experiments", *both)
+        picture = study.picture(draw_margin, grids, modes, SETS[name], study.root(points_of, path)[0])
         return Finding(grids["numbers"] | modes["numbers"], pictures=(picture,))
 
     return make
@@ -139,33 +132,24 @@ def claims_of(name: str) -> tuple[Claim, ...]:
 # Figure 4
 
 
-def band_names() -> list[str]:
-    """The bands of the radius."""
-    return [f"{low:g} to {high:g}" for low, high in pairwise(RADII[:-1])] + [f"{RADII[-2]:g} and more"]
+BAND_NAMES = band_names(RADII)
 
 
 def figure_4(study: PaperStudy) -> Finding:
     """The share of all weight on the grid by radius, cycle by cycle, in per cent."""
     how = sizes(study)
     path = made_set(study, "circle", how.rows)
-
-    def found(_: None) -> list[list[float]]:
-        with problem_of("circle", path, how.cycles, 0) as problem:
-            shares: list[list[float]] = (100 * Experiments("circle", problem).weight_shares(RADII)).tolist()
-            return shares
-
-    (shares,) = study.kept("weights", found)
-    of = dict(zip(band_names(), zip(*shares, strict=True), strict=True))
+    ask = partial(asked, "circle", path, how.cycles, 0)
+    (shares,) = study.kept("weights", partial(ask, lambda circle: (100 * circle.weight_shares(RADII)).tolist()))
+    of = dict(zip(BAND_NAMES, zip(*shares, strict=True), strict=True))
     cycles = np.arange(1, how.cycles + 1)
-    picture = study.folder / "figure-4.png"
     near = {name: (cycles, values) for name, values in of.items() if name in AT_THE_MARGIN}
     far = {name: (cycles, values) for name, values in of.items() if name not in AT_THE_MARGIN}
-    if study.session.comm.rank == 0:
-        label = {"xlabel": "cycle", "ylabel": "share of all weight (%)"}
-        draw_lines(picture, [(far, label | {"title": "radius far from 0.4"}), (near, label | {"title": "radius near 0.4"})])
+    label = {"xlabel": "cycle", "ylabel": "share of all weight (%)"}
+    panels = [(far, label | {"title": "radius far from 0.4"}), (near, label | {"title": "radius near 0.4"})]
     shown = [cycle for cycle in SHOWN_CYCLES if cycle <= how.cycles]
     numbers = {f"radius {name}": {f"cycle {cycle}": values[cycle - 1] for cycle in shown} for name, values in of.items()}
-    return Finding(numbers, ("of the weight of all rows on the grid, per cent",), (picture,))
+    return Finding(numbers, ("of the weight of all rows on the grid, per cent",), (study.picture(draw_lines, panels),))
 
 
 def near_grow(numbers: Numbers) -> bool:
@@ -176,7 +160,7 @@ def near_grow(numbers: Numbers) -> bool:
 
 def far_decay(numbers: Numbers) -> bool:
     """Whether all other bands halve their weight between the first and the last cycle."""
-    rows = [numbers[f"radius {band}"] for band in band_names() if band not in AT_THE_MARGIN]
+    rows = [numbers[f"radius {band}"] for band in BAND_NAMES if band not in AT_THE_MARGIN]
     return all(row["cycle 50"] <= row["cycle 1"] / 2 for row in rows)
 
 
@@ -193,16 +177,11 @@ def table_1(study: PaperStudy) -> Finding:
     how, numbers = sizes(study), {}
     for name in SETS:
         paths = [made_set(study, name, how.rows, seed) for seed in range(how.seeds)]
-        found = study.kept(name, partial(overlaps_of, name, paths, how.cycles), range(how.seeds))
+        calls = (partial(asked, name, path, how.cycles, seed, Experiments.overlaps) for seed, path in enumerate(paths))
+        found = study.kept(name, *calls)
         for which, lines in zip(("least C", "greatest C"), zip(*found, strict=True), strict=True):
             numbers[f"{name}, {which}"] = overlap_row([Overlap(**line) for line in lines])
     return Finding(numbers, ("overlap: of the support vectors of highest α those among the hardest tenth of the rows",))
-
-
-def overlaps_of(name: str, paths: Sequence[Path], cycles: int, seed: int) -> list[dict[str, float]]:
-    """Table 1 for a seed. Local."""
-    with problem_of(name, paths[seed], cycles, seed) as problem:
-        return Experiments(name, problem).overlaps()
 
 
 def overlap_row(found: Sequence[Overlap]) -> dict[str, float]:

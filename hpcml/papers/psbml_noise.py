@@ -11,7 +11,6 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,9 +24,7 @@ from hpcml.methods.psbml.snapshot import area_under_roc
 from hpcml.model import learner as learners
 from hpcml.papers.exhibit import Claim, Finding, Numbers
 from hpcml.papers.psbml_quality import SEEDS, SIGNIFICANT, p_value
-
-if TYPE_CHECKING:
-    from hpcml.papers.study import PaperStudy
+from hpcml.papers.study import PaperStudy
 
 SHARES = (0.0, 0.1, 0.2)
 ROUNDS = 10  # of AdaBoostM1, as Weka's default
@@ -42,7 +39,8 @@ def table_8(study: PaperStudy) -> Finding:
     areas: dict[tuple[str, str], dict[str, list[float]]] = {key: {} for key in product(map(noise_name, SHARES), METHODS)}
     most, seeds, cycles = (200, 2, 2) if study.quick else (MOST_ROWS, SEEDS, PsbmlOptions.cycles)
     for rows in study.datasets():
-        lines = study.kept(f"{rows.train.stem}-noise", partial(areas_of_seed, rows.train, most, cycles), range(seeds))
+        calls = (partial(areas_of_seed, rows.train, most, cycles, seed) for seed in range(seeds))
+        lines = study.kept(f"{rows.train.stem}-noise", *calls)
         for key, of in areas.items():
             of[rows.name] = [line[", ".join(key)] for line in lines]
     numbers = {", ".join(key): {name: fmean(values) for name, values in of.items()} for key, of in areas.items()}

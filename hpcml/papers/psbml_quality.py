@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hpcml.data.dataset import DataFile
-from hpcml.papers.exhibit import Claim, Finding, Numbers
+from hpcml.papers.exhibit import Claim, Finding, Numbers, ending
 from hpcml.papers.psbml_drawing import draw_lines
-
-if TYPE_CHECKING:
-    from hpcml.papers.study import PaperRows, PaperStudy
+from hpcml.papers.study import PaperRows, PaperStudy
 
 SIGNIFICANT = 0.05
 SEEDS = 30  # of tables 2, 4 and 8, as in the paper
@@ -38,14 +35,9 @@ def areas_by_seed(study: PaperStudy, rows: PaperRows, name: str, *options: objec
     short = ("--cycles", 1) if study.quick else ()
     seeds = 2 if study.quick else SEEDS
     study.run("train", "psbml", rows.train, "-o", folder, "--seeds", seeds, "--split", "all", *short, *options)
-    lines = study.table(folder / "seeds.csv", "seed").values()
+    lines = study.lines(folder / "seeds.csv")
     before, after = ([100 * float(line[column]) for line in lines] for column in ("base_auc", "auc"))
     return before, after
-
-
-def prefix(study: PaperStudy, rows: PaperRows) -> str:
-    """What begins the rows of a dataset, where the user has named several."""
-    return f"{rows.name}, " if len(study.given) > 1 else ""
 
 
 # Figure 7
@@ -59,18 +51,15 @@ def figure_7(study: PaperStudy) -> Finding:
     pairs = [*((each, 0.2) for each in NEIGHBOURHOODS), *(("C9", each) for each in RATES)]
     for rows in study.datasets():
         for neighbourhood, rate in dict.fromkeys(pairs[: 2 if study.quick else None]):
-            name = f"{prefix(study, rows)}{neighbourhood}, Pr {rate}"
+            name = f"{study.prefix(rows.name)}{neighbourhood}, Pr {rate}"
             options = ("--neighbourhood", neighbourhood, "--replace", rate, "--cycles", cycles)
             curves[name] = np.mean([course(study, rows, *options, "--seed", seed) for seed in range(seeds)], axis=0)
             numbers[name] = course_row(curves[name])
-    picture = study.folder / "figure-7.png"
-    if study.session.comm.rank == 0:
-        panels = [
-            ({name: (range(len(of)), of[:, k]) for name, of in curves.items()}, {"xlabel": "cycle", "ylabel": what})
-            for k, what in enumerate(("error (%)", "distinct rows"))
-        ]
-        draw_lines(picture, panels)
-    return Finding(numbers, pictures=(picture,))
+    panels = [
+        ({name: (range(len(of)), of[:, k]) for name, of in curves.items()}, {"xlabel": "cycle", "ylabel": what})
+        for k, what in enumerate(("error (%)", "distinct rows"))
+    ]
+    return Finding(numbers, pictures=(study.picture(draw_lines, panels),))
 
 
 def course(study: PaperStudy, rows: PaperRows, *options: object) -> np.ndarray:
@@ -78,8 +67,7 @@ def course(study: PaperStudy, rows: PaperRows, *options: object) -> np.ndarray:
     run = study.folder / "-".join([rows.train.stem, *map(str, options[1::2])])
     fixed = ("--grid", "5x5", "--split", "all", "--validation-share", 0.3)
     study.run("train", "psbml", rows.train, "-o", run, *fixed, *options)
-    lines = study.table(run / "history.csv", "cycle").values()
-    return np.array([(100 * float(line["error"]), float(line["distinct_rows"])) for line in lines])
+    return np.array([(100 * float(line["error"]), float(line["distinct_rows"])) for line in study.lines(run / "history.csv")])
 
 
 def course_row(curve: np.ndarray) -> dict[str, float]:
@@ -173,7 +161,7 @@ TABLE_2 = (
 
 def table_3(study: PaperStudy) -> Finding:
     """The sizes of the datasets; of one file all rows are training rows, as in the paper."""
-    return Finding({rows.name: study.root(partial(sizes_of, rows)) for rows in study.datasets()})
+    return Finding({rows.name: study.root(sizes_of, rows) for rows in study.datasets()})
 
 
 def sizes_of(rows: PaperRows) -> dict[str, float]:
@@ -214,9 +202,7 @@ def table_4(study: PaperStudy) -> Finding:
 
 def gains(numbers: Numbers, base: str) -> list[int]:
     """By dataset: 1 if PSBML is significantly better than a base learner, -1 if worse, else 0."""
-    rows = [row for name, row in numbers.items() if name.endswith(f", {base}")]
-    if not rows:
-        raise KeyError(base)
+    rows = ending(numbers, f", {base}")
     return [int(np.sign(row["difference"])) if row["p"] < SIGNIFICANT else 0 for row in rows]
 
 

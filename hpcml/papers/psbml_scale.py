@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +16,8 @@ from hpcml.mpi.memory import forget_peak, peak_mib
 from hpcml.papers.exhibit import Claim, Finding, Numbers
 from hpcml.papers.psbml_drawing import draw_lines
 from hpcml.papers.psbml_quality import SIGNIFICANT, p_value
+from hpcml.papers.study import PaperStudy
 from hpcml.run.session import Session, Target
-
-if TYPE_CHECKING:
-    from hpcml.papers.study import PaperStudy
 
 SIZES = (10_000, 31_623, 100_000, 316_228, 1_000_000)
 QUICK_SIZES = (300, 600)
@@ -31,15 +29,18 @@ LINEAR = (0.8, 1.2)  # exponents that are called linear
 
 def board(study: PaperStudy, rows: int) -> Path:
     """A checkerboard of so many points, all to train on."""
-    path = study.folder / f"checkerboard-{rows}.h5"
-    study.run("convert", "synthetic", "checkerboard", "--rows", rows, "--seed", 1, "-o", path)
-    return path
+    return study.converted(f"checkerboard-{rows}", "synthetic", "checkerboard", "--rows", rows, "--seed", 1)
 
 
 def per_cycle(study: PaperStudy, run: Path) -> float:
     """The mean seconds of a cycle of the grid, without those of judging it."""
-    lines = study.table(run / "history.csv", "cycle")
-    return fmean(float(line["seconds"]) for cycle, line in lines.items() if cycle != "0")
+    return fmean(float(line["seconds"]) for line in study.lines(run / "history.csv") if line["cycle"] != "0")
+
+
+def drawn(study: PaperStudy, what: str, sizes: Sequence[float], measure: str, values: Sequence[float]) -> tuple[Path]:
+    """The picture of how a measure grows or falls."""
+    axes = {"xlabel": what, "ylabel": measure, "xscale": "log", "yscale": "log"}
+    return (study.picture(draw_lines, [({"PSBML (C4.5), checkerboard": (sizes, values)}, axes)]),)
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
@@ -55,27 +56,17 @@ def by_size(study: PaperStudy, measure: str) -> Finding:
         path, run = board(study, rows), study.folder / f"run-{rows}"
         forget_peak()
         study.run("train", "psbml", path, "-o", run, *OPTIONS, cycles)
-        peaks = study.kept(f"peak-{rows}", lambda _: peak_mib(), range(study.session.comm.size))
+        peaks = study.kept(f"peak-{rows}", *[peak_mib] * study.session.comm.size)
         values.append(per_cycle(study, run) if measure == "seconds per cycle" else sum(peaks))
     numbers = {f"{rows:,} rows": {measure: value} for rows, value in zip(sizes, values, strict=True)}
     grown = values[1:] if measure == "seconds per cycle" else np.subtract(values[1:], values[0]).tolist()
     if len(grown) > 2 and min(grown[-3:]) > 0:
         numbers["growth"] = {"exponent": exponent(sizes[-3:], grown[-3:])}
-    picture = study.folder / f"{study.exhibit.name}.png"
-    if study.session.comm.rank == 0:
-        axes = {"xlabel": "training rows", "ylabel": measure, "xscale": "log", "yscale": "log"}
-        draw_lines(picture, [({"PSBML (C4.5), checkerboard": (sizes, values)}, axes)])
-    return Finding(numbers, pictures=(picture,))
+    return Finding(numbers, pictures=drawn(study, "training rows", sizes, measure, values))
 
 
-def figure_9(study: PaperStudy) -> Finding:
-    """Seconds per cycle by rows."""
-    return by_size(study, "seconds per cycle")
-
-
-def figure_11(study: PaperStudy) -> Finding:
-    """Peak resident memory of all ranks by rows; its growth above that of the smallest size."""
-    return by_size(study, "MiB")
+figure_9 = partial(by_size, measure="seconds per cycle")
+figure_11 = partial(by_size, measure="MiB")  # peak resident memory of all ranks; its growth above that of the smallest size
 
 
 def linear(numbers: Numbers) -> bool:
@@ -96,14 +87,10 @@ def figure_10(study: PaperStudy) -> Finding:
     path = board(study, QUICK_SIZES[1] if study.quick else ROWS_AT_ONCE)
     for n_ranks in (n for n in range(1, comm.size + 1) if comm.size % n == 0):
         run = study.folder / f"run-on-{n_ranks}"
-        study.once(f"train psbml on {n_ranks} of the ranks", lambda n=n_ranks, run=run: train_on(study, n, path, run))  # type: ignore[misc]
+        study.once(f"train psbml on {n_ranks} of the ranks", partial(train_on, study, n_ranks, path, run))
         found[n_ranks] = per_cycle(study, run)
     numbers = {plural(n, "rank"): {"seconds per cycle": seconds, "speed-up": found[1] / seconds} for n, seconds in found.items()}
-    picture = study.folder / "figure-10.png"
-    if comm.rank == 0:
-        axes = {"xlabel": "ranks", "ylabel": "seconds per cycle", "xscale": "log", "yscale": "log"}
-        draw_lines(picture, [({"PSBML (C4.5), checkerboard": ([*found], [*found.values()])}, axes)])
-    return Finding(numbers, pictures=(picture,))
+    return Finding(numbers, pictures=drawn(study, "ranks", [*found], "seconds per cycle", [*found.values()]))
 
 
 @mpi.collective
@@ -146,7 +133,7 @@ def table_6(study: PaperStudy) -> Finding:
                 run = study.folder / f"{rows.train.stem}-{mode.split()[1]}-{seed}"
                 options = ("--seed", seed, "--cycles", cycles, *SLOW, *flags)
                 seconds[mode].append(study.run("train", "psbml", rows.train, "-o", run, *options))
-                areas[mode].append(100 * study.measures(run, rows)["micro"]["auc"])
+                areas[mode].append(100 * study.measures(run, rows.test)["micro"]["auc"])
         for mode in MODES:
             numbers[mode][rows.name] = fmean(areas[mode])
         numbers["p"][rows.name] = p_value(*areas.values())

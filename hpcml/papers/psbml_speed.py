@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import read_rows
 from hpcml.papers.exhibit import Claim, Finding, Numbers
-from hpcml.papers.psbml_quality import prefix
-
-if TYPE_CHECKING:
-    from hpcml.papers.study import PaperRows, PaperStudy
+from hpcml.papers.study import PaperStudy
 
 OURS = "PSBML (C4.5)"
 MACHINES: dict[str, tuple[str, ...]] = {
@@ -30,12 +27,12 @@ SVC_ROWS = 40_000  # that the RBF SVC is trained on
 COSTS, WIDTHS = (10, 1000), (0.1, 1, 10, 100)  # C and γ that are tried for it
 
 
-def trained(study: PaperStudy, rows: PaperRows, who: str) -> tuple[float, dict[str, Any]]:
+def trained(study: PaperStudy, who: str, train: Path, test: Path) -> tuple[float, dict[str, Any]]:
     """Seconds of a command that trains, and what `evaluate` says of the model."""
     method, *options = MACHINES[who]
-    run = study.folder / f"{rows.train.stem}-{method}"
-    seconds = study.run("train", method, rows.train, "-o", run, *options)
-    return seconds, study.measures(run, rows)
+    run = study.folder / f"{train.stem}-{method}"
+    seconds = study.run("train", method, train, "-o", run, *options)
+    return seconds, study.measures(run, test)
 
 
 # Table 5
@@ -43,21 +40,19 @@ def trained(study: PaperStudy, rows: PaperRows, who: str) -> tuple[float, dict[s
 
 def table_5(study: PaperStudy) -> Finding:
     """Seconds and accuracy on a checkerboard and a sine wave of a million points."""
-    from hpcml.papers.study import PaperRows
-
     numbers: dict[str, dict[str, float]] = {}
     for name in BOARDS[: 1 if study.quick else None]:
-        path = study.folder / f"{name}.h5"
-        study.run("convert", "synthetic", name, "--rows", 600 if study.quick else 1_000_000, "--test-share", 0.1, "-o", path)
+        n_rows = 600 if study.quick else 1_000_000
+        path = study.converted(name, "synthetic", name, "--rows", n_rows, "--test-share", 0.1)
         for who in MACHINES:
-            seconds, measures = trained(study, PaperRows(name, path, path), who)
+            seconds, measures = trained(study, who, path, path)
             accuracy = 100 - 100 * measures["micro"]["misclassified"] / measures["n_rows"]
             numbers[f"{name}, {who}"] = {"seconds": seconds, "accuracy": accuracy}
         (numbers[f"{name}, LibSVM"],) = study.kept(f"{name}-svc", partial(rbf_svc, path))
     return Finding(numbers)
 
 
-def rbf_svc(path: Path, _: None) -> dict[str, float]:
+def rbf_svc(path: Path) -> dict[str, float]:
     """scikit-learn's RBF SVC on SVC_ROWS training rows; C, γ by a tenth of them. Local."""
     from sklearn.svm import SVC
 
@@ -105,10 +100,10 @@ def table_7(study: PaperStudy) -> Finding:
     numbers: dict[str, dict[str, float]] = {}
     for rows in study.datasets():
         for who in MACHINES:
-            seconds, measures = trained(study, rows, who)
+            seconds, measures = trained(study, who, rows.train, rows.test)
             micro = measures["micro"]
             quality = {"misclassified": micro["misclassified"], "ROC": 100 * micro["auc"], "PRC": 100 * micro["average_precision"]}
-            numbers[f"{prefix(study, rows)}{who}"] = {"seconds": seconds} | quality
+            numbers[f"{study.prefix(rows.name)}{who}"] = {"seconds": seconds} | quality
     return Finding(numbers)
 
 

@@ -6,14 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hpcml.papers import mesh
-from hpcml.papers.exhibit import Claim, Finding, Numbers
+from hpcml.papers.exhibit import Claim, Finding, ending
+from hpcml.papers.study import PaperStudy, flags
 from hpcml.plots.convergence import safe
-
-if TYPE_CHECKING:
-    from hpcml.papers.study import PaperStudy
 
 ALGORITHMS = ("PROBE", "PROBE*", "IDEAL")
 NEAR = 0.1  # of the distance at the start, ‖w*‖
@@ -26,7 +23,7 @@ def walks(study: PaperStudy) -> tuple[dict[str, list[dict[str, str]]], tuple[Pat
     rows, _, every = mesh.headings(study)
     some = every[:1] if study.quick else list(dict.fromkeys((every[0], every[len(every) // 2], every[-1])))
     run = study.folder / "probe"
-    study.run("train", "probe", rows.train, "-o", run, "--no-bias", "--lambda", mesh.LAMBDA, *mesh.flags(some))
+    study.run("train", "probe", rows.train, "-o", run, "--no-bias", "--lambda", mesh.LAMBDA, *flags("--label", some))
     pictures = [study.folder / f"{safe(name)}.png" for name in some]
     for name, picture in zip(some, pictures, strict=True):
         study.run("plot", "convergence", run, "-o", picture, "--label", name)
@@ -58,13 +55,6 @@ def figure_1(study: PaperStudy) -> Finding:
     return Finding(numbers, pictures=pictures)
 
 
-def _of(numbers: Numbers, algorithm: str) -> list[Mapping[str, float]]:
-    found = [row for name, row in numbers.items() if name.endswith(f": {algorithm}")]
-    if not found:
-        raise KeyError(algorithm)
-    return found
-
-
 def _steps(row: Mapping[str, float]) -> float:
     return row.get("steps to a tenth", math.inf)
 
@@ -72,19 +62,19 @@ def _steps(row: Mapping[str, float]) -> float:
 FIGURE_1 = (
     Claim(
         "PROBE* and IDEAL come nearer to w* at every step: no step away",
-        lambda numbers: all(row["steps away"] == 0 for name in ALGORITHMS[1:] for row in _of(numbers, name)),
+        lambda numbers: all(row["steps away"] == 0 for name in ALGORITHMS[1:] for row in ending(numbers, f": {name}")),
     ),
     Claim(
         "IDEAL is always nearer to w* than PROBE* (or as near), at every step that both take",
-        lambda numbers: all(row["IDEAL as near, %"] == 100 for row in _of(numbers, "PROBE*")),
+        lambda numbers: all(row["IDEAL as near, %"] == 100 for row in ending(numbers, ": PROBE*")),
     ),
     Claim(
         "PROBE steps away from w* at times, for one heading at least",
-        lambda n: any(row["steps away"] > 0 for row in _of(n, "PROBE")),
+        lambda n: any(row["steps away"] > 0 for row in ending(n, ": PROBE")),
     ),
     Claim(
         "PROBE sometimes converges more rapidly than PROBE*: for one heading at least it is first to come within a tenth of ‖w*‖",
-        lambda n: any(_steps(ours) < _steps(star) for ours, star in zip(_of(n, "PROBE"), _of(n, "PROBE*"), strict=True)),
+        lambda n: any(_steps(ours) < _steps(star) for ours, star in zip(ending(n, ": PROBE"), ending(n, ": PROBE*"), strict=True)),
     ),
 )
 

@@ -34,6 +34,16 @@ def test_several_ranks_find_the_same_numbers(standing, tmp_path, paper, exhibit)
     assert one["numbers"] == two["numbers"] and (one["ranks"], two["ranks"]) == (1, 2)
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_quiet_leaves_the_result_alone(standing, tmp_path, n):
+    """What `train` and `evaluate` print of their own is part of the loud form alone."""
+    words = ("paper", "extreme", "tractability", "--quick")
+    loud, quiet = (done(standing(n, *words, "-o", tmp_path / f"{k}", *flag)) for k, flag in enumerate(((), ("--quiet",))))
+    assert quiet.stdout.splitlines()[0].startswith("Elkan 2015, tractability") and quiet.stderr == ""
+    said = loud.stdout.splitlines()[: -len(quiet.stdout.splitlines())]
+    assert any(line.startswith("micro ") for line in said)
+
+
 def test_the_page_is_of_these_outcomes():
     """docs: the page is what the outcomes beside it make, whoever ran them."""
     assert (TOP / "docs" / "papers.md").read_text() == page.page(page.outcomes(TOP / "docs" / "papers"))

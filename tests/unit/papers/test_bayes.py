@@ -15,7 +15,6 @@ from hpcml.cli.app import _run_in
 from hpcml.log import Log
 from hpcml.papers import bayes
 from hpcml.papers.exhibit import Exhibit
-from hpcml.papers.neighbours import nearest
 from hpcml.papers.study import PaperStudy
 from hpcml.run.session import Session
 
@@ -86,7 +85,7 @@ def test_the_label_is_the_most_frequent_of_the_rare(tmp_path, counts, least, exp
 
 def test_the_nearest_rows():
     X = sp.csr_matrix(np.array([[1, 0, 0], [0.6, 0.8, 0], [0.8, 0, 0.6], [0, 1, 0], [0, 0, 1.0], [0.6, 0, 0.8]]))
-    found = nearest(X, np.array([0, 4]), np.array([1, 2, 3, 5]), 3)
+    found = bayes.nearest(X, np.array([0, 4]), np.array([1, 2, 3, 5]), 3)
     cosines = (X @ X[[0, 4]].T).toarray().max(axis=1)
     assert sorted(cosines[found]) == sorted(cosines[[1, 2, 5]]) and found.tolist() == [2, 5, 1]
 

@@ -136,8 +136,8 @@ def experiments(request, tmp_path_factory):
     """The experiments on 600 points of a set, 20 cycles."""
     path = tmp_path_factory.mktemp("set") / "points.h5"
     converted("synthetic", request.param, path, rows=600)
-    with margins.problem_of(request.param, path, 20, 0) as problem:
-        yield margins.Experiments(request.param, problem)
+    with margins.experiments_on(request.param, path, 20, 0) as experiments:
+        yield experiments
 
 
 def test_rows_move_to_the_margin_on_both_grids(experiments):
@@ -194,8 +194,7 @@ def test_the_hardest_rows_and_the_support_vectors_overlap(experiments):
 def test_very_few_rows_and_a_lost_class_are_no_accident(tmp_path):
     path = tmp_path / "few.h5"
     converted("synthetic", "circle", path, rows=100, seed=3)
-    with margins.problem_of("circle", path, 40, 3) as problem:
-        experiments = margins.Experiments("circle", problem)
+    with margins.experiments_on("circle", path, 40, 3) as experiments:
         assert set(experiments.grids(1)["numbers"]) == {"PSBML", "mixtures", "both", "two runs of PSBML"}
         assert all(experiments.alone(1)["numbers"].values())
     one_class = {"negative": np.zeros((2, 2)), "positive": np.empty((0, 2))}

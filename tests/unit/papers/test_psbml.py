@@ -14,7 +14,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import read_rows
 from hpcml.papers import psbml, psbml_noise, psbml_quality, psbml_scale
 from hpcml.papers.overlap import Overlap
-from hpcml.papers.psbml_margin import AT_THE_MARGIN, band_names, overlap_row
+from hpcml.papers.psbml_margin import AT_THE_MARGIN, BAND_NAMES, overlap_row
 from hpcml.papers.registry import published
 from hpcml.papers.study import PaperStudy
 from hpcml.run.session import session_of
@@ -43,7 +43,7 @@ def weights(near=30.0, far=1.0):
     """Numbers of figure 4: the share at the margin, and elsewhere, in cycle 50."""
     at = {"cycle 1": 10.0, "cycle 10": 15.0, "cycle 25": 20.0, "cycle 50": near}
     off = {"cycle 1": 4.0, "cycle 10": 4.0, "cycle 25": 4.0, "cycle 50": far}
-    return {f"radius {band}": at if band in AT_THE_MARGIN else off for band in band_names()}
+    return {f"radius {band}": at if band in AT_THE_MARGIN else off for band in BAND_NAMES}
 
 
 def courses(**errors):
