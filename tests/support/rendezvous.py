@@ -50,10 +50,9 @@ def pytest_runtest_protocol(item):
     return result
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """On several ranks each test runs on COMM_SELF in its first case only: the others do there what they do on one rank."""
-    if launched_size() == 1:
-        return
+    """Each test runs on COMM_SELF in the first of the chosen cases only: on three ranks all compare with one rank themselves."""
     seen, kept, left = set(), [], []
     for item in items:
         mine = getattr(item, "callspec", None) is not None and item.callspec.params.get("comm") == "self"
@@ -183,7 +182,7 @@ def _duplicate():
     return MPI.COMM_WORLD.Dup()
 
 
-# Whether code keeps to the communicator that it is given shows on three ranks, on which all tests run, where it is COMM_SELF on each:
+# Whether code keeps to the communicator that it is given shows on three ranks, which all tests have, where it is COMM_SELF on each:
 # in one case of a test as in all. On one rank there is but one kind. COMM_WORLD would show no more than its duplicate does.
 KINDS = {1: ["self"], 3: ["self", "duplicate"]}
 
