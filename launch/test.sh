@@ -75,7 +75,7 @@ TOOLS=(pytest pytest-mpi pytest-timeout hypothesis anndata 'pandas<3' mpmath set
 
 make_environment() {  # make_environment FOLDER PYTHON REQUIREMENTS...: a virtual environment, and the packages of hpcml that are in it
   local pip=("$1/bin/python" -m pip --disable-pip-version-check)
-  "$2" -m venv "$1" && "${pip[@]}" install --quiet "${@:3}" && "${pip[@]}" list --format freeze |
+  "$2" -m venv "$1" && "${pip[@]}" install --quiet --no-compile "${@:3}" && "${pip[@]}" list --format freeze |
     grep -iE "^($(python tests/support/lowest.py $EXTRAS | sed 's/=.*//' | paste -sd '|'))=" | paste -sd ' '
 }
 
@@ -159,7 +159,7 @@ if ((code == 0)); then
   export MPIR_CVAR_ENABLE_HEAVY_YIELD=${MPIR_CVAR_ENABLE_HEAVY_YIELD:-1}
   begin_row waiting_parts "$@"
   begin_row parts_of_ranks "$@"
-  part "tests on 1 rank, and of whole jobs" spread_tests tests --with-mpi --ignore=tests/slurm "$@" | tee "$scratch/spread_tests" || code=$?
+  part "tests on 1 rank, and of whole jobs" spread_tests tests --ignore=tests/{slurm,mpi} "$@" | tee "$scratch/spread_tests" || code=$?
   echo "waiting for the parts that run beside these"
   for row in "${beside[@]}"; do wait "$row" || code=$?; done
   beside=()

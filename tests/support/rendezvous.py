@@ -50,9 +50,10 @@ def pytest_runtest_protocol(item):
     return result
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Each test runs on COMM_SELF in the first of the chosen cases only: on three ranks all compare with one rank themselves."""
+    """On several ranks each test runs on COMM_SELF in its first case only: all cases compare with one rank themselves."""
+    if launched_size() == 1:
+        return
     seen, kept, left = set(), [], []
     for item in items:
         mine = getattr(item, "callspec", None) is not None and item.callspec.params.get("comm") == "self"
