@@ -6,15 +6,14 @@
 set -euo pipefail
 source "$(dirname "$0")/setup.sh" mpi,test,docs
 source launch/env.sh
-# of tests/mpi, those that divide 4 ranks into groups of two, or lay them out as a torus; for all others 4 are what 2 and 3 are
+# of tests/mpi, those that divide ranks into groups of two, lay them out as a torus, or have each talk to its neighbours; to all
+# others 2 and 4 ranks are what 3 are
 GROUPS_OF_RANKS=(test_{collectives,memory,neighbours,node_rows,psbml}.py test_dual_ranks.py::test_groups_of_two_that_share_the_rows
   test_methods_ranks.py::test_ranks_that_share_the_rows)
-# with the lowest versions: the registry walked, which compiles the kernels of every method, of scores, measures and tuning; twins;
-# and what reads, converts and saves
+# with the lowest versions, beside `hpcml check --bits`, which trains, tunes, scores, judges and calibrates by every method: what reads,
+# converts and saves, and the estimators
 LOWEST_VERSIONS=(tests/unit/{conversion/test_{formats,split},data/test_shard,files/test_open_elsewhere,model/test_own_dump}.py
-  tests/conformance/test_methods.py::test_{input_is_untouched_and_seeds_do_not_matter,evaluation_sees_the_scores_of_prediction,streams,tune}
-  tests/conformance/test_{dual,logistic}.py tests/unit/kernels tests/unit/methods/linear/test_{panel,objective,losses}.py
-  tests/unit/methods/dual tests/unit/methods/{elastic_net/test_delayed,online/test_live_features,svmperf/test_cutting}.py tests/unit/methods/psbml)
+  tests/conformance/test_estimators.py::test_{classes,label_sets_where_they_can_be_learnt})
 scratch=$(mktemp -d)
 # in memory, if there is room, for the tests of many ranks, which would mostly wait for the disk; the other parts use that
 in_memory=$scratch
@@ -76,7 +75,7 @@ TOOLS=(pytest pytest-mpi pytest-timeout hypothesis anndata 'pandas<3' mpmath set
 
 make_environment() {  # make_environment FOLDER PYTHON REQUIREMENTS...: a virtual environment, and the packages of hpcml that are in it
   local pip=("$1/bin/python" -m pip --disable-pip-version-check)
-  "$2" -m venv "$1" && "${pip[@]}" install --quiet "${@:3}" && "${pip[@]}" list --format freeze |
+  "$2" -m venv "$1" && "${pip[@]}" install --quiet --no-compile "${@:3}" && "${pip[@]}" list --format freeze |
     grep -iE "^($(python tests/support/lowest.py $EXTRAS | sed 's/=.*//' | paste -sd '|'))=" | paste -sd ' '
 }
 
@@ -92,13 +91,12 @@ same_bits() (  # same_bits FOLDER: a short run in this environment gives the num
   [[ $found == "$(cat "$scratch/digest")" ]]
 )
 
-lowest_versions_tests() {  # the newest versions are what all other parts have
+lowest_versions_tests() {  # the bits of the newest versions, which all other parts have, and some tests
   local folder=$scratch/lowest code=0 pins
   mapfile -t pins < <(python tests/support/lowest.py $EXTRAS)
-  make_environment "$folder" python "${pins[@]}" "${TOOLS[@]}" && same_bits "$folder" || return 1
-  # but not the minimum that scikit-learn finds, whose own solvers are less exact there: all weights 0 where ours are 0.0001
-  within "$folder" python -m pytest -p no:cacheprovider "${LOWEST_VERSIONS[@]}" \
-    --deselect tests/conformance/test_dual.py::test_finds_the_minimum_of_scikit_learn "$@" || code=$?
+  make_environment "$folder" python "${pins[@]}" "${TOOLS[@]}" &&
+    within "$folder" mpirun -n 2 python -m hpcml check "$folder/tried" --bits </dev/null || return 1
+  within "$folder" python -m pytest -p no:cacheprovider "${LOWEST_VERSIONS[@]}" "$@" || code=$?
   return $((code == 5 ? 0 : code))
 }
 
@@ -125,10 +123,11 @@ waiting_parts() {  # what mostly waits for other programs, and what has one proc
     part "the documentation: mkdocs build" env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 }
 
-parts_of_ranks() {  # 3 ranks divide nothing evenly; 4 are groups of several ranks, where a test makes groups, or a torus, of them
-  part "tests on 2 ranks" tests 2 tests/mpi --with-mpi -m mpi "$@" &&
-    part "tests on 3 ranks" tests 3 tests/mpi --with-mpi -m mpi "$@" &&
-    part "tests of groups on 4 ranks" tests 4 "${GROUPS_OF_RANKS[@]/#/tests/mpi/}" --with-mpi -m mpi "$@" &&
+parts_of_ranks() {  # 3 ranks divide nothing evenly, and one is neither the first nor the last
+  local groups=("${GROUPS_OF_RANKS[@]/#/tests/mpi/}")
+  part "tests on 3 ranks" tests 3 tests/mpi --with-mpi -m mpi "$@" &&
+    part "tests of groups on 2 ranks" tests 2 "${groups[@]}" --with-mpi -m mpi "$@" &&
+    part "tests of groups on 4 ranks" tests 4 "${groups[@]}" --with-mpi -m mpi "$@" &&
     { [[ -z ${HPCML_NEEDS_LOWEST_VERSIONS:-} ]] || versions_parts; }
 }
 
@@ -160,7 +159,7 @@ if ((code == 0)); then
   export MPIR_CVAR_ENABLE_HEAVY_YIELD=${MPIR_CVAR_ENABLE_HEAVY_YIELD:-1}
   begin_row waiting_parts "$@"
   begin_row parts_of_ranks "$@"
-  part "tests on 1 rank, and of whole jobs" spread_tests tests --with-mpi --ignore=tests/slurm "$@" | tee "$scratch/spread_tests" || code=$?
+  part "tests on 1 rank, and of whole jobs" spread_tests tests --ignore=tests/{slurm,mpi} "$@" | tee "$scratch/spread_tests" || code=$?
   echo "waiting for the parts that run beside these"
   for row in "${beside[@]}"; do wait "$row" || code=$?; done
   beside=()

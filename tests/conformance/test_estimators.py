@@ -237,10 +237,10 @@ CHECKED = [
     *(DualClassifier(), DualClassifier(loss="hinge", fit_intercept=False, positive_weight="balanced")),
     DualClassifier(loss="logistic"),
     *(
-        PsbmlClassifier(cycles=3),
+        PsbmlClassifier(cycles=1),
         PsbmlClassifier("tree max_depth=3", "2x1", cycles=2),
         PsbmlClassifier("linear-svm", "1x1", cycles=1),
-        PsbmlClassifier("gaussian-nb", cycles=9, patience=1),
+        PsbmlClassifier("gaussian-nb", "2x1", cycles=3, patience=1),
     ),
 ]
 

@@ -146,12 +146,12 @@ def test_plot_without_matplotlib_says_what_to_install(mpirun, plain_run, tmp_pat
 def test_training_without_a_package_says_what_to_install(mpirun, data, tmp_path, method, package, extra):
     run = tmp_path / "run"
     name, *base = method.split()
-    train = mpirun(2, "train", name, data, "-o", run, "--label", "label1", *base, env=without(package, tmp_path))
+    train = mpirun(1, "train", name, data, "-o", run, "--label", "label1", *base, env=without(package, tmp_path))
     refused(train, f"pip install 'hpcml[{extra}]'", alone=True)
     assert not run.exists()
 
 
 def test_a_classifier_of_scikit_learn_is_not_read_without_skops(mpirun, standing, data, tmp_path):
     done(standing(1, "train", "psbml", data, "-o", tmp_path / "run", "--label", "label1", "--base", "linear-svm", "--cycles", "1"))
-    evaluate = mpirun(2, "evaluate", tmp_path / "run", data, env=without("skops", tmp_path))
+    evaluate = mpirun(1, "evaluate", tmp_path / "run", data, env=without("skops", tmp_path))
     refused(evaluate, "pip install 'hpcml[sklearn]'", alone=True)

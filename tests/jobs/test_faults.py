@@ -12,12 +12,16 @@ RARE = {
     *((name, "probe") for name in ("disk too small for a checkpoint", "data truncated after the rows were copied")),
     # What they would show of `probe` another fault in the table shows, or another test that is named here.
     ("SIGTERM to all", "probe"),  # "newest checkpoint truncated" begins with it
-    ("SIGTERM to rank 1", "probe"),  # `dual` shares this code; SIGUSR1 to rank 1
+    ("SIGTERM to rank 1", "probe"),  # SIGUSR1 to rank 1
     ("kill -9 of rank 1", "probe"),  # test_sparse.py: killed, and resumed on other ranks
     ("newest checkpoint corrupted", "probe"),  # truncated
     ("data replaced, then deleted", "probe"),  # test_bench_scripts.py: even truncated, after the rows were copied
     ("disk full", "probe"),  # test_bad_input.py: the checkpoint does not fit
     ("little memory on rank 1", "probe"),  # `dual` shares this code
+    ("SIGUSR1 to all", "probe"),  # SIGUSR1 to rank 1, SIGTERM to all
+    # and what they would show of `dual`
+    ("SIGTERM to rank 1", "dual"),  # `probe` shares this code: SIGUSR1 to rank 1
+    ("kill -9 of rank 1", "dual"),  # the same; test_processors.py: killed, and resumed
 }
 
 

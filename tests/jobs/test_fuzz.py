@@ -25,7 +25,7 @@ from hpcml.errors import HpcmlError
 from hpcml.log import Log
 
 FUZZ = Path(__file__).parents[2] / "launch" / "bench" / "fuzz.py"
-INPUTS = 105  # a multiple of the number of kinds
+INPUTS = 63  # a multiple of the number of kinds
 
 
 def fuzz(*options):

@@ -51,7 +51,7 @@ def pytest_runtest_protocol(item):
 
 
 def pytest_collection_modifyitems(config, items):
-    """On several ranks each test runs on COMM_SELF in its first case only: the others do there what they do on one rank."""
+    """On several ranks each test runs on COMM_SELF in its first case only: all cases compare with one rank themselves."""
     if launched_size() == 1:
         return
     seen, kept, left = set(), [], []
@@ -183,14 +183,14 @@ def _duplicate():
     return MPI.COMM_WORLD.Dup()
 
 
-# Whether code keeps to the communicator that it is given shows on two ranks, where it is COMM_SELF on each: in one case of a test
-# as in all. On one rank there is but one kind. COMM_WORLD would show no more than its duplicate does.
-KINDS = {1: ["self"], 2: ["self", "duplicate"]}
+# Whether code keeps to the communicator that it is given shows on three ranks, which all tests have, where it is COMM_SELF on each:
+# in one case of a test as in all. On one rank there is but one kind. COMM_WORLD would show no more than its duplicate does.
+KINDS = {1: ["self"], 3: ["self", "duplicate"]}
 
 
 @pytest.fixture(params=KINDS.get(launched_size(), ["duplicate"]))
 def comm(request):
-    """The communicator to test with: on two ranks one test body runs on COMM_SELF and on a duplicate of COMM_WORLD."""
+    """The communicator to test with: on three ranks one test body runs on COMM_SELF and on a duplicate of COMM_WORLD."""
     from mpi4py import MPI
 
     return MPI.COMM_SELF if request.param == "self" else request.getfixturevalue("_duplicate")

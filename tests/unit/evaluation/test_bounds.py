@@ -93,8 +93,7 @@ def few(monkeypatch):
 
 @pytest.mark.parametrize("frequent", [0.0, 0.05, 2.0])
 @pytest.mark.parametrize("size", [1, 5, 40])
-@pytest.mark.parametrize("sigmoids", [False, True])
-@pytest.mark.parametrize("precision", ["<f4", "<f8"])
+@pytest.mark.parametrize(("sigmoids", "precision"), [(False, "<f8"), (True, "<f4")])
 def test_the_best_labels(tmp_path, monkeypatch, few, frequent, size, sigmoids, precision):
     """All, some, or no columns are frequent; values below 0 and ties occur."""
     monkeypatch.setattr(module, "FREQUENT", frequent)

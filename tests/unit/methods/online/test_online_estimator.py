@@ -27,7 +27,7 @@ MORE = [OnlineClassifier(method="mbw", shuffle=True), OnlineClassifier(method="r
 every_method = pytest.mark.parametrize(("method", "voted"), KINDS)
 
 
-@parametrize_with_checks([*(OnlineClassifier(*kind) for kind in KINDS), *MORE])
+@parametrize_with_checks([*(OnlineClassifier(method, voted=number % 2 > 0) for number, method in enumerate(LEARNERS)), *MORE])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
