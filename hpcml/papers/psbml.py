@@ -215,7 +215,7 @@ LEARNT = (
     "no higher, and then loses more.",
     "On the checkerboard and the sine wave, which have no noise, an RBF SVM of 40,000 of the million points is more accurate "
     "(99.8 %) than PSBML of all (99.7 %), in less time, its search for C and γ included.",
-    "Wrong classes cost naive Bayes alone less than PSBML of it: impacts of 1.9 and 2.6 beside 4.8 and 5.4 at 10 and 20 %.",
+    "Wrong classes cost naive Bayes alone less than PSBML of it: impacts of 1.8 and 2.9 beside 3.8 and 6.5 at 10 and 20 %.",
     "On W8A, where 3 % of the rows are positive, noisy validation rows cannot tell a good cycle from a bad one.",
 )
 
