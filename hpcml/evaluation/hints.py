@@ -7,7 +7,8 @@ precision. `hpcml tune` and `hpcml threshold` find thresholds that suit F1.
 The rules: of judged rows, macro recall is less than FAR_BELOW of macro precision. Of rows whose
 labels nobody knows, they get less than FAR_BELOW of the labels that training rows have, a row. Of
 fewer than FEWEST labels, found or expected, nothing is said. Nothing is said of a λ that does not
-suit the data: it would need measures of the training rows beside those of others.
+suit the data: scores of judged rows do not show it (docs/notebook.md). Training says where the
+default is often too large.
 """
 
 from __future__ import annotations

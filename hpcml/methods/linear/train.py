@@ -143,5 +143,7 @@ def _say_what_begins(run: LabelRun, n_lanes: int, chosen: Chosen | None, earlier
         f"in memory: {plural(rows.n_columns, 'column')}, {problem.loaded_by.size} of {plural(run.comm.size, 'rank')} "
         f"to a copy of the rows, labels that share a pass: {n_lanes}"
     )
+    if chosen is None and run.options.loss == "logistic" and run.options.lam == LinearOptions.lam:
+        log("note: for the logistic loss the default λ is often too large; hpcml tune --loss logistic chooses λ")
     if warning := problem.objective.warning():
         log(f"warning: {warning}")

@@ -1,10 +1,13 @@
-"""What is said where labels by scores above 0 are far too few, and that it is not said where they are not."""
+"""What is said where labels by scores above 0 are far too few, or the default λ is too large, and that it is not said where they
+are not.
+"""
 
 import h5py
 import numpy as np
 import pytest
 from support import make
 from support.judged import judged, predicted
+from support.training import train
 
 from hpcml.cli import app as cli
 from hpcml.data.dataset import DataFile
@@ -118,3 +121,18 @@ def test_commands_say_it_behind_their_result_and_name_what_to_do(tmp_path, capsy
     capsys.readouterr()
     cli.run(["evaluate", str(model), str(data)], self_comm)
     assert "note: " not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "said"),
+    [
+        ("dual", {"loss": "logistic"}, True),
+        ("probe", {"loss": "logistic"}, True),
+        ("dual", {"loss": "logistic", "lam": "0.1X/m"}, False),
+        ("dual", {}, False),
+        ("elastic-net", {}, False),  # its default is another
+    ],
+)
+def test_training_says_where_the_default_is_often_too_large(tmp_path, method, options, said):
+    train(method, None, made(tmp_path, 4)[1], tmp_path / "run", options)
+    assert ("for the logistic loss the default λ is often too large" in (tmp_path / "run" / "log.txt").read_text()) == said
