@@ -41,6 +41,7 @@ def test_a_copy_is_read_in_place_of_the_file(tmp_path, pack, monkeypatch):
         (gzip.compress(b"a\n" * 7 + b"b" * 101 + b"\n"), "line 8: longer than"),
         (gzip.compress(b"a\n" * (1 << 22) + b"b" * (1 << 23)), "line 4194305: longer than"),  # over several blocks
     ],
+    ids=["truncated", "a long line", "a long line behind several blocks"],  # gzip's bytes have the time in them
 )
 def test_what_cannot_be_unpacked(tmp_path, content, reason):
     path = tmp_path / "lines"
