@@ -91,16 +91,16 @@ def test_ranks_have_other_tests(suite):
 
 def test_good_tests_pass_and_only_rank_0_speaks(suite):
     done = suite(
-        2,
+        3,
         "def test_same(comm, mpi_tmp_path):\n"
         "    assert len(set(comm.allgather(str(mpi_tmp_path)))) == 1\n"
         "    (mpi_tmp_path / str(comm.rank)).touch()\n"
         "    comm.Barrier()\n"
         "    assert len(list(mpi_tmp_path.iterdir())) == comm.size\n\n\n"
         "def test_skip():\n    pytest.skip('everywhere')\n\n\n"
-        "@pytest.mark.mpi(min_size=3)\ndef test_more():\n    raise AssertionError\n\n\n"
-        "@pytest.mark.mpi(min_size=2)\ndef test_enough():\n    pass\n\n\n"
-        "@pytest.mark.parametrize('case', range(3))\ndef test_cases(comm, case):\n    assert case == 0 or comm.size == 2\n",
+        "@pytest.mark.mpi(min_size=4)\ndef test_more():\n    raise AssertionError\n\n\n"
+        "@pytest.mark.mpi(min_size=3)\ndef test_enough():\n    pass\n\n\n"
+        "@pytest.mark.parametrize('case', range(3))\ndef test_cases(comm, case):\n    assert case == 0 or comm.size == 3\n",
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("7 passed, 2 skipped, 2 deselected") == 1
