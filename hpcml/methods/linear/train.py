@@ -68,7 +68,9 @@ def train(
         del columns
         n_values = int(problem.rows.counts.sum(dtype="int64"))  # on all ranks of the group
         driver = Driver(comm, problem.rows.comm, options, session.signals, n_values, 0.0 if chosen is None else chosen.seconds)
-        return _complete(LabelRun(driver, problem, model, folder, options), chosen, earlier, state == UNFINISHED)
+        with mpi.node_first(comm):  # what labels cost is computed by kernels
+            run = LabelRun(driver, problem, model, folder, options)
+        return _complete(run, chosen, earlier, state == UNFINISHED)
 
 
 @mpi.collective
