@@ -3,6 +3,8 @@ independent calculations."""
 
 import lzma
 import math
+from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -66,7 +68,10 @@ MEANS = {base: {f"{name}, {base}": GAIN for name in "abc"} for base in ("NB", "C
 MACHINES = ("LibLinear", "SGDT", "SVM-PERF", "AdaBoostM1", "LibSVM")
 BOARD = {f"{name}, {who}": {"accuracy": 70.0} for name in ("checkerboard", "sine") for who in MACHINES}
 BOARD |= {f"{name}, PSBML (C4.5)": {"accuracy": 99.0} for name in ("checkerboard", "sine")}
-ASYNC = {"p": {"a": 0.3, "b": 0.06}, "Async Speedup": {"a": 0.15, "b": 0.2}}
+ASYNC = {
+    **{"p": {"a": 0.3, "b": 0.06}, "Async Speedup": {"a": 0.15, "b": 0.2}},
+    **{"p, GPU": {"a": 0.3, "b": 0.06}, "GPU Speedup": {"a": 3.5, "b": 4.0}},
+}
 KDD = {
     "LibLinear": {"misclassified": 200.0, "ROC": 94.0, "PRC": 91.0},
     "PSBML (C4.5)": {"misclassified": 100.0, "ROC": 95.0, "PRC": 90.0},
@@ -124,7 +129,10 @@ RULES = {
             moved(BOARD, "sine, SGDT", accuracy=79.1),
         ],
     ),
-    "table-6": (ASYNC, [moved(ASYNC, "p", a=0.04), moved(ASYNC, "Async Speedup", b=0.09)]),
+    "table-6": (
+        ASYNC,
+        [moved(ASYNC, row, a=less) for row, less in (("p", 0.04), ("Async Speedup", 0.09), ("p, GPU", 0.04), ("GPU Speedup", 2.9))],
+    ),
     "table-7": (
         KDD,
         [moved(KDD, "LibLinear", misclassified=99.0), moved(KDD, "LibLinear", ROC=95.1), moved(KDD, "LibLinear", PRC=92.1)],
@@ -225,3 +233,40 @@ def test_a_sample_is_some_lines_of_the_file_in_their_order(tmp_path):
         path.write_text("kept\n")
         again = PaperStudy(session, EXHIBITS["table-4"], folder, lambda _: None, quick=False, given=(), anew=False)
         assert again.sample(tmp_path / "set.t.svm.xz", 20).read_text() == "kept\n"  # it is drawn once
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_runs_on_a_gpu_where_there_is_one(tmp_path, monkeypatch, gpu):
+    """Without one their rows are not there, and nothing is claimed of them."""
+    asked = []
+
+    class Study:
+        quick, folder, session = True, tmp_path, Mock()
+
+        def root(self, find):
+            return find()
+
+        def datasets(self, most):
+            yield from (Mock(train=Path("a.h5"), test=Path("a.h5")),)
+
+        def run(self, *words):
+            asked.append("gpu" in words)
+            return 1.0 if "gpu" in words else 4.0
+
+        def measures(self, run, data):
+            return {"micro": {"auc": 0.5 + len(asked) ** 2 / 1000}}
+
+    monkeypatch.setattr(psbml_scale, "has_gpu", lambda: gpu)
+    Study.session.comm.size = 2
+    numbers = psbml_scale.table_6(Study()).numbers
+    assert sum(asked) == 2 * gpu and len(asked) == 4 + 2 * gpu
+    assert set(numbers) == {"PSBML Sync", "PSBML Async", "p", "Async Speedup"} | (
+        {"PSBML GPU", "p, GPU", "GPU Speedup"} if gpu else set()
+    )
+    claims = [claim.holds for claim in psbml_scale.TABLE_6]
+    if gpu:
+        assert [*numbers["GPU Speedup"].values()] == [4.0] and claims[3](numbers)
+    else:
+        for claim in claims[2:]:
+            with pytest.raises(KeyError):
+                claim(numbers)
