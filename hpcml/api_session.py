@@ -65,8 +65,12 @@ def options_of(kind: type[Any], given: Mapping[str, Value], what: str, listed_by
 
 def _as_option(name: str, value: Any, kinds: set[Any]) -> Any:
     """A value for an option of those kinds. Raises ConfigError for one of another kind."""
-    if isinstance(value, str if str not in kinds and kinds & {bool, int, float} else bool if bool not in kinds else ()):
-        expected = "True or False" if bool in kinds else "a text or a number" if str in kinds else "a number"
+    if str in kinds:
+        expected, wrong = "a text or a number", isinstance(value, bool)
+    else:
+        expected = "True or False" if bool in kinds else "a number"
+        wrong = isinstance(value, str if bool in kinds else (str, bool)) and bool(kinds & {bool, int, float})
+    if wrong:
         raise ConfigError(f"{name}={value!r}: expected {expected}")
     return f"{value}" if str in kinds and isinstance(value, Real) else value
 

@@ -241,6 +241,7 @@ def test_python_may_give_a_number_for_the_text_of_a_flag(method, given, value):
     ("method", "given", "words"),
     [
         ("dual", {"dual_tol": "0.5"}, "dual_tol='0.5': expected a number"),
+        ("dual", {"dual_tol": True}, "dual_tol=True: expected a number"),
         ("dual", {"lam": True}, "lam=True: expected a text or a number"),
         ("mbw", {"shuffle": "no"}, "shuffle='no': expected True or False"),
     ],
