@@ -98,7 +98,6 @@ def write_sources(folder: Path) -> None:
             out.write(f"{'+1' if positive else '-1'} {' '.join(f'{j + 1}:{value / 8}' for j, value in enumerate(x))}\n")
 
 
-@mpi.collective
 def digests(comm: mpi.Comm, folder: Path, methods: Collection[str] = ()) -> Digests:
     """Collective over `comm`. What these methods (none: all) make, by training; on rank 0.
 
@@ -136,7 +135,6 @@ def _installed(name: str) -> bool:
     return package is None or find_spec(package) is not None
 
 
-@mpi.collective
 def _of_model(session: Session, model: Path, data: Path) -> dict[str, str]:
     """Collective over the session. What is made with a model; on rank 0."""
     comm, log = session.comm, session.log

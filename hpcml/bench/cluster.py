@@ -62,7 +62,6 @@ class Findings:
 
 
 @contextmanager
-@mpi.collective
 def _tried_in(comm: mpi.Comm, folder: Path) -> Iterator[None]:
     """Collective over `comm`. A new folder, which goes at the end. ConfigError if there is one."""
     with mpi.agreed(comm, f"creating {folder}"):
@@ -83,7 +82,6 @@ def _tried_in(comm: mpi.Comm, folder: Path) -> Iterator[None]:
             shutil.rmtree(folder)
 
 
-@mpi.collective
 def check(comm: mpi.Comm, folder: Path) -> Findings:
     """Collective over `comm`. Try everything, in a new folder that is removed again; for rank 0.
 
@@ -99,7 +97,6 @@ def check(comm: mpi.Comm, folder: Path) -> Findings:
     return found
 
 
-@mpi.collective
 def check_bits(comm: mpi.Comm, folder: Path, methods: Collection[str]) -> tuple[Findings, bits.Digests]:
     """Collective over `comm`. Does what these methods (none: all) make of tiny data have the bits
     that it has elsewhere? For rank 0, with the digests. Raises ConfigError as `check`.
@@ -120,7 +117,6 @@ def check_bits(comm: mpi.Comm, folder: Path, methods: Collection[str]) -> tuple[
     return found, made
 
 
-@mpi.collective
 def check_ranks(comm: mpi.Comm, found: Findings) -> None:
     """Collective over `comm`. Ranks, nodes, and whether Slurm counts as many."""
     nodes = Counter(comm.allgather(node_name()))
@@ -146,7 +142,6 @@ def threads_of(environ: Mapping[str, str], n_cores: int) -> int:
     return max(n or n_cores for n in (openmp, blas or openmp, mkl or openmp, numba))
 
 
-@mpi.collective
 def check_threads(comm: mpi.Comm, found: Findings) -> None:
     """Collective over `comm`. Have a node's ranks a core each, and no more threads than cores?"""
     name, cores = node_name(), os.sched_getaffinity(0)
@@ -163,7 +158,6 @@ def check_threads(comm: mpi.Comm, found: Findings) -> None:
         found.ok(f"threads: {shares[0][2]} a rank, on {len(shares[0][1])} cores that rank 0 may use")
 
 
-@mpi.collective
 def check_memory(comm: mpi.Comm, found: Findings) -> None:
     """Collective over `comm`. The tightest limit on memory of any rank, and what it leaves."""
     limit, room = memory_of_node(), room_per_rank(comm)
@@ -171,7 +165,6 @@ def check_memory(comm: mpi.Comm, found: Findings) -> None:
     found.ok(f"memory: {size(least)} on {node} ({source}); rows and weights may take {size(room)} of it on each rank")
 
 
-@mpi.collective
 def check_clocks(comm: mpi.Comm, found: Findings) -> None:
     """Collective over `comm`. Whether the nodes agree what time it is (only logs depend on it)."""
     comm.Barrier()
@@ -180,7 +173,6 @@ def check_clocks(comm: mpi.Comm, found: Findings) -> None:
     (found.note if apart > 5 else found.ok)(f"clocks: at most {apart:.1f} s apart")
 
 
-@mpi.collective
 def check_messages(comm: mpi.Comm, found: Findings) -> None:
     """Collective over `comm`. How fast small and large sums over the ranks are."""
     small, large = np.zeros(1), np.zeros(_BYTES // 8)
@@ -202,7 +194,6 @@ def check_messages(comm: mpi.Comm, found: Findings) -> None:
     )
 
 
-@mpi.collective
 def check_files(comm: mpi.Comm, folder: Path, found: Findings) -> bool:
     """Collective over `comm`. Do all ranks see one file system, and what the others write?"""
     names = comm.bcast([str(folder / f"rank{rank}") for rank in range(comm.size)])
@@ -238,7 +229,6 @@ def _succeeds(work: Callable[[], object]) -> bool:
         return False
 
 
-@mpi.collective
 def check_locks(comm: mpi.Comm, folder: Path, found: Findings) -> None:
     """Collective over `comm`. Does rank 0's lock, which protects a run, keep the last rank out?"""
     mine = comm.rank in (0, comm.size - 1)
@@ -261,7 +251,6 @@ def _locks(file: BinaryIO) -> bool:
     return _succeeds(partial(fcntl.flock, file, fcntl.LOCK_EX | fcntl.LOCK_NB))
 
 
-@mpi.collective
 def check_training(comm: mpi.Comm, folder: Path, found: Findings) -> None:
     """Collective over `comm`. Has a tiny run, interrupted and resumed, the bits of rank 0 alone?"""
     from hpcml.conversion.convert import convert

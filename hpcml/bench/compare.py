@@ -128,7 +128,6 @@ def number(value: float, digits: int, sign: str = "") -> str:
 
 
 @contextmanager
-@mpi.collective
 def opened(comm: mpi.Comm, data: Path, test_split: str | None, log: Log) -> Iterator[tuple[DataFile, str]]:
     """Collective over `comm`. A dataset, and a split to judge on. ConfigError or DataError."""
     with mpi.agreed(comm, f"opening {data}"):
@@ -140,7 +139,6 @@ def opened(comm: mpi.Comm, data: Path, test_split: str | None, log: Log) -> Iter
         yield dataset, test_split
 
 
-@mpi.collective
 def compare(
     session: Session, data: Path, target: Target, methods: Sequence[str], shared: Any, test_split: str | None = None
 ) -> Comparison:
@@ -185,7 +183,6 @@ def compare(
     return Comparison(Path(data), lines, trained.report, trained.model, judged, shared, fresh)
 
 
-@mpi.collective
 def _before(comm: mpi.Comm, target: Target, wanted: Sequence[str]) -> dict[str, object]:
     """Collective over `comm`. The config.toml of a continued comparison's first run, if any."""
     methods = [method for method in comparable() if not wanted or method in wanted]
@@ -202,7 +199,6 @@ class TrainedMethod(NamedTuple):
     began_anew: bool  # whether the peak is of this training alone
 
 
-@mpi.collective
 def train_measured(method: str, session: Session, data: Path, target: Target, options: Any, says: bool = True) -> TrainedMethod:
     """Collective. Train into a run folder; the report is shown if `says`."""
     began_anew = not mpi.agreed_any(session.comm, not forget_peak())
@@ -224,7 +220,6 @@ def check_folders(target: Target, folders: Iterable[RunFolder], tables: Iterable
         check_output(target.output / name, overwrite=target.force or target.resume)
 
 
-@mpi.collective
 def _known(comm: mpi.Comm, output: Path, folders: dict[str, RunFolder]) -> dict[str, MethodLine | None]:
     """Collective over `comm`. The finished methods, each with its line of an earlier table."""
     found: dict[str, MethodLine | None] = {}

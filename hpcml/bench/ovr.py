@@ -104,7 +104,6 @@ class Bench:
         """(repetition, tolerance), in the order of training."""
         return ((repeat, tolerance) for repeat in range(1, self.plan.repeats + 1) for tolerance in self.plan.tolerances)
 
-    @mpi.collective
     def train(self, method: str, tolerance: float, repeat: int, force: bool) -> TrainerLine:
         """Collective. Train one of our methods into its run folder and judge its model."""
         self.log.file = None  # of the method before
@@ -120,7 +119,6 @@ class Bench:
         cost = Cost(trained.report.seconds, trained.peak_mib, trained.report.cpu_seconds)
         return self._line(method, tolerance, repeat, cost)
 
-    @mpi.collective
     def _judge(self, model: Model) -> Quality:
         """Collective. What the run folder's model is worth."""
         judged = evaluate(self.comm, model, self.dataset, self.test_split, self.log)
@@ -130,7 +128,6 @@ class Bench:
         f = mean_of_trained(model, "f_min")
         return Quality(f, judged.macro("average_precision"), precisions, size, objective_of(model), speed)
 
-    @mpi.collective
     def _begin_result(self, trained: TrainedMethod) -> None:
         """Collective. What all lines have in common, from the first model."""
         report, cores = trained.report, self.comm.allgather(sorted(os.sched_getaffinity(0)))
@@ -151,13 +148,12 @@ class Bench:
             machine=machine,
         )
 
-    @mpi.collective
     def train_peer(self, name: str, tolerance: float, repeat: int) -> TrainerLine | None:
         """Collective. Train with a program on rank 0's node; None if that is not possible."""
         self.log(f"{name}, tolerance {tolerance:g}, {repeat} of {self.plan.repeats}")
         run: PeerRun | str = ""
         quality = self.judged.get((tolerance, name))
-        with mpi.resting(self.comm, f"training with {name}"):
+        with mpi.agreed(self.comm, f"training with {name}", sleep=True):
             if self.comm.rank == 0:
                 run, quality = self._run_peer(name, tolerance, quality)
         run, quality = self.comm.bcast((run, quality))
@@ -204,7 +200,6 @@ class Bench:
         return line
 
 
-@mpi.collective
 def top_speed(comm: mpi.Comm, model: Model, dataset: DataFile, split: str) -> float:
     """Collective over `comm`. Rows given their BEST best labels in a second; NaN without rows.
 
@@ -251,7 +246,6 @@ def choose_trainers(plan: OvrOptions, options: Any) -> tuple[list[str], list[str
     return methods, peers
 
 
-@mpi.collective
 def bench_ovr(
     session: Session, data: Path, target: Target, plan: OvrOptions, options: Any, test_split: str | None = None
 ) -> OvrResult:
@@ -287,7 +281,6 @@ def bench_ovr(
     return bench.result
 
 
-@mpi.collective
 def _write(comm: mpi.Comm, output: Path, result: OvrResult) -> None:
     """Collective over `comm`. Write what there is by now."""
     texts: Sequence[str] = (f"{result}\n", csv_text(result), json_text(result))

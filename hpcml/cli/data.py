@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from hpcml.cli.session import Data, Here, Output, Replace, known_by_all, say_once
+from hpcml.cli.session import Data, Here, Output, Replace, say_once
 from hpcml.conversion.options import ConvertOptions
 from hpcml.options import Flag, Several
 from hpcml.reduce.options import SelectOptions
@@ -60,8 +60,9 @@ def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4
     from hpcml.data.info import info as work
     from hpcml.model.info import format_model
     from hpcml.model.open import kind_of, share_model
+    from hpcml.mpi import run_on_root
 
-    kind = known_by_all(session, f"opening {file}", partial(kind_of, file))
+    kind = run_on_root(session.comm, f"opening {file}", partial(kind_of, file))
     if kind in ("model", "classifier"):
         say_once(session, format_model(share_model(session.comm, file)))
     else:

@@ -17,7 +17,6 @@ from hpcml.cli.session import (
     Output,
     Replace,
     check_files,
-    known_by_all,
     say_once,
     write_files,
 )
@@ -109,13 +108,14 @@ def predict(
     from hpcml.data.svmlight_stream import is_text
     from hpcml.files.lines import line_limit
     from hpcml.model.open import share_model
+    from hpcml.mpi import run_on_root
     from hpcml.prediction.predict import predict as work
     from hpcml.prediction.stream import StreamOptions, predict_stream
     from hpcml.run.session import opened_dataset
 
     max_line, what = line_limit(options.max_line_mb), options.what(output)
     comm, log, top = session.comm, session.log, options.top
-    text = known_by_all(session, f"opening {data}", partial(is_text, data))
+    text = run_on_root(comm, f"opening {data}", partial(is_text, data))
     options.check(what, text)
     opened = share_model(comm, model).with_threshold(options.threshold)
     if text:

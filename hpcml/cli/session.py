@@ -43,17 +43,6 @@ def say_once(session: Here, text: str) -> None:
         say(text, sys.stdout)
 
 
-def known_by_all(session: Here, doing: str, call: Callable[[], Any]) -> Any:
-    """What `call` finds on rank 0, on all ranks."""
-    from hpcml.mpi import agreed
-
-    found = None
-    with agreed(session.comm, doing):
-        if session.comm.rank == 0:
-            found = call()
-    return session.comm.bcast(found)
-
-
 def check_files(session: Here, opening: Path, force: bool, inputs: Sequence[Path | None], *outputs: Path | None) -> None:
     """Raise ConfigError, on all ranks, unless those of the outputs that are wanted can be made."""
     from hpcml.files.atomic import check_output

@@ -183,7 +183,6 @@ class Documents:
         return (uri if uri in self.subjects.titles else "") if uri else self.subjects.uris.get(label, "")
 
 
-@mpi.collective
 def read_annif(task: Conversion) -> Part:
     """Collective. Read this rank's documents. Raises ConfigError, DataError."""
     options, comm = task.options, task.comm

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hpcml import mpi
-from hpcml.conversion.conversion import from_root
 from hpcml.conversion.jsonl import loaded
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.files.lines import open_plain
@@ -117,10 +116,9 @@ def bare(uri: str) -> str:
     return uri[1:-1] if uri.startswith("<") and uri.endswith(">") else uri
 
 
-@mpi.collective
 def read_subjects(comm: mpi.Comm, path: Path | None, language: str | None) -> Subjects | None:
     """Collective over `comm`. The subjects in a file, if given. Raises ConfigError, DataError."""
-    return None if path is None else from_root(comm, f"reading {path}", lambda: _read(path, language))
+    return None if path is None else mpi.run_on_root(comm, f"reading {path}", lambda: _read(path, language))
 
 
 def _read(path: Path, language: str | None) -> Subjects:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, find_unfit, finish
@@ -104,7 +103,6 @@ def _header_lines(path: Path, max_line: int) -> tuple[list[str], int]:
     return lines, begin
 
 
-@mpi.collective
 def read_arff(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError that names the line."""
     (path,) = task.inputs

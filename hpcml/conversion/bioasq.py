@@ -31,7 +31,6 @@ END = re.compile(rb"\]\s*\}\s*$")
 EXPECTED = '{"articles": [...]} or {"documents": [...]}'
 
 
-@mpi.collective
 def read_bioasq(task: Conversion) -> Part:
     """Collective. Read this rank's articles. Raises DataError that names article or line."""
     (path,) = task.inputs

@@ -64,15 +64,13 @@ class Conversion:
         """The longest line in bytes. Raises ConfigError."""
         return line_limit(self.options.max_line_mb)
 
-    @mpi.collective
     def reading(self) -> AbstractContextManager[None]:
         """Collective. Local reading: if it fails on a rank, all raise why."""
         return mpi.agreed(self.comm, f"reading {self.what}")
 
-    @mpi.collective
     def from_root(self, read: Callable[[], T]) -> T:
         """Collective. What `read` gives on rank 0. Raises what it raises."""
-        return from_root(self.comm, f"reading {self.what}", read)
+        return mpi.run_on_root(self.comm, f"reading {self.what}", read)
 
     def share(self, n: int) -> tuple[int, int]:
         """This rank's even share of so many rows: begin, end."""
@@ -85,21 +83,10 @@ class Conversion:
         return begin, end
 
 
-@mpi.collective
-def from_root(comm: mpi.Comm, doing: str, read: Callable[[], T]) -> T:
-    """Collective over `comm`. What `read` gives on rank 0. Raises as `read` and `mpi.agreed`."""
-    found: T | None = None
-    with mpi.agreed(comm, doing):
-        if comm.rank == 0:
-            found = read()
-    return comm.bcast(found)
-
-
-@mpi.collective
 def read_like(task: Conversion) -> Like | None:
     """Collective. Read --like, if given. Raises ConfigError if it does not fit, DataError."""
     path = task.options.like
-    return None if path is None else from_root(task.comm, f"reading {path}", lambda: _read(path, task))
+    return None if path is None else mpi.run_on_root(task.comm, f"reading {path}", lambda: _read(path, task))
 
 
 def _read(path: Path, task: Conversion) -> Like:

@@ -80,7 +80,6 @@ class _Sizes:
     ones: bool  # are all values of X 1?
 
 
-@mpi.collective
 def convert(
     comm: mpi.Comm, source: str, inputs: list[Path], output: Path, options: ConvertOptions, force: bool, log: Log
 ) -> ConvertReport:
@@ -100,7 +99,6 @@ def convert(
     return write_dataset(Conversion(comm, source, files, options, log, what, is_text, made), read, output, force)
 
 
-@mpi.collective
 def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: Path, force: bool) -> ConvertReport:
     """Collective. Make the dataset `output` of what `read` gives. Raises as `convert`."""
     begin = time.monotonic()
@@ -163,7 +161,6 @@ def _check_sizes(task: Conversion, part: Part, sizes: _Sizes) -> None:
             return
 
 
-@mpi.collective
 def _label_titles(task: Conversion, names: list[str]) -> list[str] | None:
     """Collective. Titles by --descriptors, else --like. Raises ConfigError."""
     path = task.options.descriptors
@@ -178,7 +175,6 @@ def _label_titles(task: Conversion, names: list[str]) -> list[str] | None:
     return titles
 
 
-@mpi.collective
 def _sizes(comm: mpi.Comm, part: Part) -> _Sizes:
     """Collective over `comm`. Add up the parts."""
     data, ones = part.rows.data, True
@@ -209,7 +205,6 @@ def _describe(file: h5py.File, part: Part, sizes: _Sizes, source: str) -> None:
         part.text.write(file)
 
 
-@mpi.collective
 def _write(task: Conversion, out: SlabFile, part: Part, sizes: _Sizes) -> None:
     """Collective. Lay the file out and write this rank's slabs."""
     total, first, comm = sizes.total, sizes.first, task.comm
@@ -243,7 +238,6 @@ def _write(task: Conversion, out: SlabFile, part: Part, sizes: _Sizes) -> None:
                 place += rows.size
 
 
-@mpi.collective
 def _write_row_ids(comm: mpi.Comm, out: SlabFile, row_ids: RowIds, n_rows: int) -> None:
     """Collective over `comm`. Rank 0 writes all ranks' row ids, in row order."""
     # HDF5 lays the strings of one call out backwards, so calls are cut at rows that do not depend on the number of ranks.

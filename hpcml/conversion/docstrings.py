@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, from_root
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
 from hpcml.conversion.text import WORDS, new_corpus, vectorise
 from hpcml.errors import DataError
@@ -97,7 +97,6 @@ def docstrings_of(module: str, code: bytes) -> Iterator[Docstring]:
     yield from visit(tree, module)
 
 
-@mpi.collective
 def first_of_each(comm: mpi.Comm, texts: list[str]) -> list[bool]:
     """Collective over `comm`. Whether a text is the first of its kind. Only digests travel."""
     codes = b"".join(hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:DIGEST_BYTES] for text in texts)
@@ -110,10 +109,9 @@ def first_of_each(comm: mpi.Comm, texts: list[str]) -> list[bool]:
     return routing.answer(first).astype(bool).tolist()
 
 
-@mpi.collective
 def read_docstrings(task: Conversion) -> Part:
     """Collective. Read modules, shared out by their sizes. Raises DataError."""
-    sources = from_root(task.comm, "looking for Python modules", find_modules)
+    sources = mpi.run_on_root(task.comm, "looking for Python modules", find_modules)
     if not sources:
         raise DataError(f"{sysconfig.get_path('stdlib')}: no Python source; docstrings needs an installed standard library")
     corpus = new_corpus(task)

@@ -7,7 +7,6 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import placed
@@ -79,7 +78,6 @@ def read_text(path: Path, encoding: str, limit: int) -> str:
         raise DataError(f"{path}: line {line}: byte {error.start + 1} is not {encoding.upper()}; {hint}") from None
 
 
-@mpi.collective
 def read_folder(task: Conversion) -> Part:
     """Collective. Read this rank's files, by name. Raises ConfigError, DataError."""
     (folder,) = task.inputs

@@ -78,7 +78,6 @@ class Matrices(NamedTuple):
     splits: Sequence[str] | Mapping[str, ArrayLike] | None = None
 
 
-@mpi.collective
 def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
     """Collective over `comm`. Write this rank's rows, behind lower ranks'. Raises as `convert`."""
     check_of_source(SPARSE, ("descriptors", "missing_as_zero"), options)
@@ -145,7 +144,6 @@ def _describe(rows: NumberRows, n_rows: int, given: Mapping[str, Sequence[Any] |
         rows.add_splits(splits)
 
 
-@mpi.collective
 def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
     """Collective over `comm`. Write a frame's rows, behind lower ranks'. Raises as `convert`."""
     check_of_source(FRAME, TABLE, options)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
@@ -133,7 +132,6 @@ def _numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
-@mpi.collective
 def read_h5ad(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError with the row."""
     (path,) = task.inputs

@@ -114,7 +114,6 @@ def string_of(value: object, key: str, stored: bool = True) -> str:
     return value
 
 
-@mpi.collective
 def read_jsonl(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError with the line."""
     (path,) = task.inputs
@@ -138,7 +137,6 @@ def read_jsonl(task: Conversion) -> Part:
     return vectorise(task, corpus)
 
 
-@mpi.collective
 def check_fields(task: Conversion, corpus: Corpus, seen: Seen) -> None:
     """Collective. Raises DataError for a field to learn that no document has."""
     if task.like is not None or corpus.fields == PLAIN:

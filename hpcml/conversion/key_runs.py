@@ -72,7 +72,6 @@ class _KeyCursor:
         return taken
 
 
-@mpi.collective
 def range_ends(comm: mpi.Comm, n: int, per_range: int, samples: list[T], last: T) -> list[T]:
     """Collective over `comm`. What is behind ranges of n items, by sorted `samples`, or `last`."""
     _, (total,) = mpi.exclusive_sum(comm, [n])
@@ -81,7 +80,6 @@ def range_ends(comm: mpi.Comm, n: int, per_range: int, samples: list[T], last: T
     return ends + [last] * (n_ranges - len(ends))
 
 
-@mpi.collective
 def merge_keys(comm: mpi.Comm, runs: KeyRuns, least: int) -> tuple[np.ndarray, np.ndarray]:
     """Collective over `comm`. The sorted keys of all ranks with sums from `least` on; the sums."""
     with mpi.agreed(comm, "merging terms"):

@@ -41,7 +41,6 @@ class LabelColumns:
         return np.array([self._number.get(self._renamed.get(name, name), -1) for name in names], dtype=np.int64)
 
 
-@mpi.collective
 def label_columns(comm: mpi.Comm, found: Sequence[str], like: Like | None) -> LabelColumns:
     """Collective over `comm`. The columns of all ranks' labels; new ones in code-point order."""
     return LabelColumns(merge_terms(comm, found), like)

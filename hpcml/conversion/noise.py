@@ -23,7 +23,6 @@ def other_label(seed: int, n_labels: int, labels: np.ndarray, rows: np.ndarray) 
     return (labels + steps) % n_labels
 
 
-@mpi.collective
 def add_label_noise(comm: mpi.Comm, part: Part, options: ConvertOptions) -> int:
     """Collective over `comm`. Change the class of a share of the training rows; return how many.
 

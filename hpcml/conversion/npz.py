@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
 from hpcml.conversion.options import ConvertOptions
@@ -131,7 +130,6 @@ def _describe(path: Path, labels_path: Path | None, options: ConvertOptions) -> 
         return _Layout(found, _find_labels(path, labels_path, arrays, options), *names)
 
 
-@mpi.collective
 def read_npz(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError with the row."""
     path, labels_path, options = task.inputs[0], task.inputs[1] if len(task.inputs) > 1 else None, task.options

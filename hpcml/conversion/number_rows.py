@@ -186,7 +186,6 @@ def _columns(task: Conversion, names: Sequence[str] | None, n_features: int) -> 
     return columns.__getitem__, width, known
 
 
-@mpi.collective
 def _in_use(comm: mpi.Comm, labels: Spool, names: list[str]) -> list[str]:
     """Collective over `comm`. Those of the labels that some row has."""
     used = np.zeros(len(names), dtype=np.int64)
@@ -196,7 +195,6 @@ def _in_use(comm: mpi.Comm, labels: Spool, names: list[str]) -> list[str]:
     return [names[number] for number in np.flatnonzero(mpi.allreduce_sum(comm, used)).tolist()]
 
 
-@mpi.collective
 def finish(
     task: Conversion, rows: NumberRows, label_names: Sequence[str] | None = None, columns: LabelColumns | None = None
 ) -> Part:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
 from hpcml.conversion.table import import_pyarrow, read_table, wanted
@@ -65,7 +64,6 @@ def _described(path: Path) -> _ParquetFile:
         return _ParquetFile(path, names, [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)])
 
 
-@mpi.collective
 def read_parquet(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError that names the row."""
     with task.reading():

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, from_root
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import Field, parse_fields
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
@@ -134,14 +134,13 @@ def _values(record: Record, field: str) -> list[str]:
     return [value] if value else []
 
 
-@mpi.collective
 def read_pubmed(task: Conversion) -> Part:
     """Collective. Read consecutive files, about as many bytes. Raises ConfigError, DataError."""
     corpus, comm, names = new_corpus(task), task.comm, task.options.descriptors
     _check_fields(corpus.fields, f"--like {task.options.like}")
     descriptors = None if names is None else share_descriptors(comm, names)
     reader = _Reader(task, corpus, descriptors)
-    sizes = from_root(comm, "looking for the files", lambda: [path.stat().st_size for path in task.inputs])
+    sizes = mpi.run_on_root(comm, "looking for the files", lambda: [path.stat().st_size for path in task.inputs])
     begin, end = task.share_by_weight(sizes)
     progress = Progress(task.log, "reading files (rank 0)", end - begin)
     with mpi.agreed(comm, "reading PubMed's files"):
@@ -162,7 +161,6 @@ def read_pubmed(task: Conversion) -> Part:
     return part
 
 
-@mpi.collective
 def _tell(task: Conversion, reader: _Reader, n_rows: int) -> None:
     """Collective. Say what was read and what became of it."""
     counts = [reader.counts[what] for what in ("records", "deletions", "books")]
@@ -176,7 +174,6 @@ def _tell(task: Conversion, reader: _Reader, n_rows: int) -> None:
         task.log(f"note: {other:,} citations with an IndexingMethod other than Curated and Automated; taken as indexed by people")
 
 
-@mpi.collective
 def _with_splits(task: Conversion, corpus: Corpus) -> Conversion:
     """Collective. Draw --test-share; what is left to do. Raises ConfigError, DataError."""
     comm, share = task.comm, task.options.test_share
@@ -197,7 +194,6 @@ def _with_splits(task: Conversion, corpus: Corpus) -> Conversion:
     return replace(task, options=replace(task.options, test_share=None))
 
 
-@mpi.collective
 def _titles(task: Conversion, names: list[str], reader: _Reader) -> list[str]:
     """Collective. Headings by --descriptors, --like or the last record. Raises ConfigError."""
     known, descriptors = set(names), reader.descriptors

@@ -51,7 +51,6 @@ def staying(keys: np.ndarray) -> np.ndarray:
     return flags
 
 
-@mpi.collective
 def rows_that_stay(comm: mpi.Comm, revisions: Revisions) -> np.ndarray:
     """Collective over `comm`. A flag for each citation of this rank (not deletions), in order."""
     with mpi.agreed(comm, "looking for revisions"):

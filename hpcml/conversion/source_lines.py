@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, from_root
+from hpcml.conversion.conversion import Conversion
 from hpcml.errors import DataError
 from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, line_blocks, lines_before, open_plain
 
@@ -55,10 +55,9 @@ def placed(place: object) -> Iterator[None]:
         raise DataError(f"{place}: {error}") from None
 
 
-@mpi.collective
 def read_names(comm: mpi.Comm, path: Path | None, size: int, what: str) -> list[str] | None:
     """Collective over `comm`. The `size` names in a file, None without one. Raises DataError."""
-    return None if path is None else from_root(comm, f"reading {path}", lambda: _read(path, size, what))
+    return None if path is None else mpi.run_on_root(comm, f"reading {path}", lambda: _read(path, size, what))
 
 
 def check_distinct(names: list[str], where: str) -> None:

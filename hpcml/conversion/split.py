@@ -60,7 +60,6 @@ class RowSplits(NamedTuple):
         return np.ones(self.of_rows.size, dtype=bool) if "train" not in self.names else self.of_rows == self.names.index("train")
 
 
-@mpi.collective
 def row_splits(task: Conversion, n_local: int, own: list[str] | None) -> RowSplits:
     """Collective. The rows' splits: their own ("": none), or drawn. Raises ConfigError."""
     comm, share = task.comm, task.options.test_share
@@ -127,7 +126,6 @@ def _drawn(dataset: DataFile, test_share: float, valid_share: float | None, stra
     return parts
 
 
-@mpi.collective
 def split(
     comm: mpi.Comm,
     path: Path,

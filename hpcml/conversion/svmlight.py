@@ -17,7 +17,6 @@ from hpcml.errors import DataError
 from hpcml.files.lines import byte_range, line_blocks, lines_before
 
 
-@mpi.collective
 def read_svmlight(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError that names the line."""
     (path,) = task.inputs
@@ -73,7 +72,6 @@ def _fraction(block: bytes) -> tuple[int, str]:
     raise ValueError("no label is a fraction")
 
 
-@mpi.collective
 def _label_columns(task: Conversion, values: np.ndarray, single: bool) -> LabelColumns:
     """Collective. A column "1" if each row is `single` and ±1, or 0 or 1; else one a number."""
     single = not mpi.agreed_any(task.comm, not single)

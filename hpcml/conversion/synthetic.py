@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
 from hpcml.conversion.options import ConvertOptions
@@ -139,7 +138,6 @@ def make_points(name: str, seed: int, rows: np.ndarray) -> Points:
     return GENERATORS[name](lambda what: uniform(seed, f"{name} {what}", rows))
 
 
-@mpi.collective
 def read_synthetic(task: Conversion) -> Part:
     """Collective. Make this rank's even share of the rows."""
     name, n_rows = task.made, task.options.rows

@@ -198,7 +198,6 @@ def least_share(options: ConvertOptions, n_labels: int) -> float:
     return least / n_rows
 
 
-@mpi.collective
 def read_text(task: Conversion) -> Part:
     """Collective. Make this rank's even share of the rows."""
     options = task.options

@@ -32,7 +32,6 @@ def import_pyarrow(what: str) -> Any:
     return pyarrow
 
 
-@mpi.collective
 def corpus_and_roles(task: Conversion) -> tuple[Corpus | None, Roles]:
     """Collective. Where texts go (None: numbers), and the roles. Raises ConfigError."""
     options, like = task.options, task.like
@@ -50,7 +49,6 @@ def corpus_and_roles(task: Conversion) -> tuple[Corpus | None, Roles]:
     return corpus, Roles.of(options, corpus.fields)
 
 
-@mpi.collective
 def read_table(task: Conversion, names: Sequence[str], batches: Callable[[Roles, list[str]], Iterator[Batch]]) -> Part:
     """Collective. This rank's rows of a table with these columns. Raises ConfigError, DataError.
 
@@ -78,19 +76,16 @@ def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]
     return list(numbers), list(dict.fromkeys(name for _, name in roles.named() if name not in numbers))
 
 
-@mpi.collective
 def read_csv(task: Conversion) -> Part:
     """Collective. Read this rank's rows of CSV files. Raises DataError with the line."""
     return _read_separated(task, task.options.delimiter or ",")
 
 
-@mpi.collective
 def read_tsv(task: Conversion) -> Part:
     """Collective. As `read_csv`, with tabs between the columns."""
     return _read_separated(task, "\t")
 
 
-@mpi.collective
 def _read_separated(task: Conversion, delimiter: str) -> Part:
     """Collective. Rank 0 finds where rows end, then each rank reads its own."""
     from hpcml.files.records import Dialect

@@ -146,7 +146,6 @@ class TableRows:
         for some in dense_blocks(take, (0, batch.n_rows), len(self.features), self.task.options.missing_as_zero, wrong):
             self.numbers.add(some)
 
-    @mpi.collective
     def finish(self) -> Part:
         """Collective. The part of a dataset; rows without names are numbered from 1."""
         if self.numbers is not None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, from_root
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import PLAIN, Field, parse_fields
 from hpcml.conversion.key_runs import KeyRuns, merge_keys
 from hpcml.conversion.label_sets import label_columns, numbering, waiting_label_sets
@@ -225,7 +225,6 @@ def stop_words(path: Path) -> list[str]:
     return sorted(set(WORDS.findall(read_small(path).lower())))
 
 
-@mpi.collective
 def new_corpus(task: Conversion) -> Corpus:
     """Collective. An empty corpus with the stop words of the options, or of --like."""
     options = task.options
@@ -234,12 +233,11 @@ def new_corpus(task: Conversion) -> Corpus:
         return Corpus(known.pairs, known.stop_words, task.scratch, known.fields, known.headings)
     path, words = options.stop_words, []
     if path is not None:
-        words = from_root(task.comm, f"reading {path}", lambda: stop_words(path))
+        words = mpi.run_on_root(task.comm, f"reading {path}", lambda: stop_words(path))
     fields = parse_fields(options.fields, options.whole_fields)
     return Corpus(options.pairs, words, task.scratch, fields, options.headings_as_features)
 
 
-@mpi.collective
 def vectorise(task: Conversion, corpus: Corpus) -> Part:
     """Collective. The corpus as rows, weighted by training rows or --like.
 
@@ -301,7 +299,6 @@ def _count_words(corpus: Corpus, train: np.ndarray) -> None:
         corpus.runs.count(run, df)
 
 
-@mpi.collective
 def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOptions) -> tuple[TextSettings, ArraySpool]:
     """Collective over `comm`. Vocabulary and weights of training rows, and the counted rows."""
     _, (n_documents,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(train))])

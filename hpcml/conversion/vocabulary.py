@@ -173,7 +173,6 @@ def unpack(packed: np.ndarray) -> list[bytes]:
     return packed.tobytes().split(_SEPARATOR) if packed.size else []
 
 
-@mpi.collective
 def merge_terms(comm: mpi.Comm, terms: Iterable[str]) -> list[str]:
     """Collective over `comm`. The terms of all ranks (not empty, no NUL), once, by code points."""
     parts: list[list[bytes]] = [[] for _ in range(comm.size)]

@@ -93,7 +93,6 @@ class _WordCursor:
         return first, taken
 
 
-@mpi.collective
 def merge_runs(comm: mpi.Comm, runs: Runs, least: int, scratch: Path) -> tuple[StringSpool, np.ndarray]:
     """Collective over `comm`. Words with counts from `least` on, which runs then know; counts."""
     vocabulary, sums = StringSpool(scratch), [np.zeros(0, dtype=np.int64)]

@@ -43,7 +43,6 @@ def read_header(path: Path) -> XmcHeader:
     return header
 
 
-@mpi.collective
 def read_xmc(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError that names the line."""
     (path,) = task.inputs

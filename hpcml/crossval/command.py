@@ -45,7 +45,6 @@ def judging(protocol: str, **options: Any) -> tuple[Judging, dict[str, Any]]:
     return PROTOCOLS[protocol], given
 
 
-@mpi.collective
 def cv(
     comm: mpi.Comm,
     names: Sequence[str],

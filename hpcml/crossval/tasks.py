@@ -140,7 +140,6 @@ class CvTasks(Job):
         train = order[~judged[order]]
         return loaded.rows_for(label, train), y[train], loaded.rows_for(label, judged), y[judged]
 
-    @mpi.collective
     def run(self, log: Log) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Collective. For each problem measures and seconds (n_labels, n_parts, n_methods each)."""
         with mpi.node_first(self.comm):

@@ -25,7 +25,6 @@ DENSE_BYTES = 16  # beside it, if a learner takes dense rows
 FEATURE_BYTES = 100  # for the weights of a linear classifier, voted ones having most
 
 
-@mpi.collective
 def cross_validate(
     comm: mpi.Comm | None,
     methods: Sequence[str],
@@ -50,7 +49,6 @@ def cross_validate(
     return CrossValidation(problems, list(methods), baseline or methods[0], folds, options.seed, f1, seconds)
 
 
-@mpi.collective
 def cross_validate_top(
     comm: mpi.Comm | None,
     methods: Sequence[str],
@@ -76,7 +74,6 @@ def cross_validate_top(
 Judged = tuple[list[CvProblem], list[np.ndarray], list[np.ndarray]]  # problems; of each, measures and seconds of `CvTasks.run`
 
 
-@mpi.collective
 def _judged(
     comm: mpi.Comm | None,
     methods: Sequence[str],
@@ -133,7 +130,6 @@ def _check(methods: Sequence[str], data: Sequence[str | Path]) -> None:
         raise ConfigError(f"{twice} is named twice")
 
 
-@mpi.collective
 def _check_room(comm: mpi.Comm, problem: CvProblem, methods: Sequence[CvMethod]) -> None:
     """Collective over `comm`. Raise ConfigError if a rank cannot hold the rows and their copies."""
     room = room_per_rank(comm)

@@ -30,7 +30,6 @@ class Classes(NamedTuple):
         return max(2, len(self.names))
 
 
-@mpi.collective
 def read_classes(comm: mpi.Comm, dataset: DataFile, split: str, label: str | None) -> Classes:
     """Collective over `comm`. The classes of a split, the same on all ranks.
 

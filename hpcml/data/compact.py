@@ -89,7 +89,6 @@ class ColumnMap:
         """The columns for some of this rank's rows; `bias` is that of the constant feature."""
         return kernels.Columns(self.column_of, self.fold_column[some], self.fold_norm[some], bias)
 
-    @mpi.collective
     def tables(self, comm: mpi.Comm, look: slices.Look = slices.never_stop) -> tuple[np.ndarray, np.ndarray]:
         """Collective over `comm`. The model file's columns and factors. Raises as `look`."""
         shard = self.shard
@@ -112,7 +111,6 @@ class _FeatureValues(NamedTuple):
     smallest: float  # the least size of any value ≠ 0 of this rank
 
 
-@mpi.collective
 def compact_rows(
     comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = None, look: slices.Look = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
@@ -150,7 +148,6 @@ def compact_rows(
     return rows, columns
 
 
-@mpi.collective
 def _feature_values(comm: mpi.Comm, shard: Shard, look: slices.Look) -> _FeatureValues:
     """Collective over `comm`. What the features hold. Raises what `look` does, on all ranks."""
     with mpi.agreed(comm, "making room for the features"):
@@ -161,7 +158,6 @@ def _feature_values(comm: mpi.Comm, shard: Shard, look: slices.Look) -> _Feature
     return _FeatureValues(mpi.allreduce_maxima(comm, largest), mpi.allreduce_sum(comm, counts), float(smallest[0]))
 
 
-@mpi.collective
 def _columns(
     comm: mpi.Comm, shard: Shard, counts: np.ndarray, look: slices.Look, fold: bool
 ) -> tuple[ColumnMap, np.ndarray, np.ndarray]:
@@ -183,7 +179,6 @@ def _columns(
     return ColumnMap(shard, column_of, fold_column, fold_norm, shared.size, int(total[0])), sizes, squares
 
 
-@mpi.collective
 def _copied(
     comm: mpi.Comm, columns: ColumnMap, sizes: np.ndarray, bias: int, room: Room | None, look: slices.Look
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -216,7 +211,6 @@ def _slices(shard: Shard, look: slices.Look) -> Iterator[tuple[Any, ...]]:
         yield some, shard.indptr, shard.indices, shard.data, shard.rows[some]
 
 
-@mpi.collective
 def warm_up(comm: mpi.Comm, shard: Shard) -> None:
     """Collective over `comm`. Compile the kernels for the types of a shard's arrays."""
     none, arrays = shard.rows[:0], (shard.indptr, shard.indices, shard.data, shard.rows[:0])
@@ -230,7 +224,6 @@ def warm_up(comm: mpi.Comm, shard: Shard) -> None:
         kernels.count_labels(shard.y_indptr, shard.y_indices, none, none)
 
 
-@mpi.collective
 def _norms(comm: mpi.Comm, norms: np.ndarray, shard: Shard) -> tuple[float, float]:
     """Collective over `comm`. The largest norm; X = (mean norm)². DataError if X is of no use."""
     largest, n_global = mpi.allreduce_max(comm, float(norms.max(initial=0.0))), shard.n_global

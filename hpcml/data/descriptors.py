@@ -61,10 +61,9 @@ class Descriptors:
         return {term: ui for term, (ui, *others) in of_terms.items() if not others} | found
 
 
-@mpi.collective
 def share_descriptors(comm: mpi.Comm, path: Path) -> Descriptors:
     """Collective over `comm`. As `read_descriptors`, by rank 0."""
-    return mpi.made_by_root(comm, f"reading {path}", lambda: read_descriptors(path))
+    return mpi.run_on_root(comm, f"reading {path}", lambda: read_descriptors(path))
 
 
 def read_descriptors(path: Path) -> Descriptors:

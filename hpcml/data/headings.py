@@ -43,10 +43,9 @@ class Headings:
         return np.asarray((columns == self.own[label]) | np.isin(columns, self.excluded))
 
 
-@mpi.collective
 def heading_features(comm: mpi.Comm, dataset: DataFile, exclude: Sequence[str]) -> Headings | None:
     """Collective over `comm`. As `find_headings`, by rank 0."""
-    return mpi.made_by_root(comm, f"reading the headings of {dataset.path}", lambda: find_headings(dataset, exclude))
+    return mpi.run_on_root(comm, f"reading the headings of {dataset.path}", lambda: find_headings(dataset, exclude))
 
 
 def find_headings(dataset: DataFile, exclude: Sequence[str] = ()) -> Headings | None:
@@ -67,7 +66,6 @@ def find_headings(dataset: DataFile, exclude: Sequence[str] = ()) -> Headings | 
     return Headings(own, np.unique([place[name] for name in exclude]).astype(np.int64))
 
 
-@mpi.collective
 def refuse_headings(comm: mpi.Comm, path: Path | str, method: str, able: Sequence[str]) -> None:
     """Collective over `comm`. Raise ConfigError if a method would see labels' own headings."""
     with mpi.agreed(comm, f"looking at {path}"):

@@ -60,7 +60,6 @@ class DatasetInfo:
         return self.nnz / max(1, self.n_rows * self.n_features)
 
 
-@mpi.collective
 def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> DatasetInfo:
     """Collective over `comm`. Describe a dataset; with `check` every rank checks some rows.
 
@@ -113,7 +112,6 @@ def _weigh(dataset: DataFile, n_ranks: int) -> ShardWeight:
     return ShardWeight(n_ranks, split, *zip(smallest, largest, strict=True))
 
 
-@mpi.collective
 def _label_counts(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
     """Collective over `comm`. The number of rows of each label, in all rows and in every split."""
     counts = {}

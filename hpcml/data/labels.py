@@ -30,10 +30,9 @@ class Wanted(Protocol):
         """Only labels with at least so many positive rows."""
 
 
-@mpi.collective
 def count_unused(comm: mpi.Comm, dataset: DataFile) -> tuple[int, int]:
     """Collective over `comm`. How many rows of a file with splits are in none, in several."""
-    return mpi.made_by_root(comm, f"reading the splits of {dataset.path}", lambda: _count_unused(dataset))
+    return mpi.run_on_root(comm, f"reading the splits of {dataset.path}", lambda: _count_unused(dataset))
 
 
 def _count_unused(dataset: DataFile) -> tuple[int, int]:
@@ -47,7 +46,6 @@ def _count_unused(dataset: DataFile) -> tuple[int, int]:
     return int(used.size - np.count_nonzero(used)) if dataset.split_names() else 0, n_shared
 
 
-@mpi.collective
 def tell_unused(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None:
     """Collective over `comm`. Say how many rows are in no split, and warn of those in several."""
     n_unused, n_shared = count_unused(comm, dataset)
@@ -62,7 +60,6 @@ def tell_unused(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None
         log(f"note: {n_unused:,} of {plural(dataset.n_rows, 'row')} of {dataset.path} are in no split: {taken}")
 
 
-@mpi.collective
 def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
     """Collective over `comm`. How many rows of the split have each label (n_labels, int64)."""
     counts = np.zeros(shard.n_labels, dtype=np.int64)
@@ -70,10 +67,9 @@ def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
     return mpi.allreduce_sum(comm, counts)
 
 
-@mpi.collective
 def choose_labels(comm: mpi.Comm, dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """Collective over `comm`. Numbers and names of labels to train. Raises ConfigError."""
-    return mpi.made_by_root(comm, f"reading the labels of {dataset.path}", lambda: _choose_labels(dataset, wanted, n_positive))
+    return mpi.run_on_root(comm, f"reading the labels of {dataset.path}", lambda: _choose_labels(dataset, wanted, n_positive))
 
 
 def _choose_labels(dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
@@ -97,7 +93,6 @@ def _choose_labels(dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) ->
     return np.array(chosen, dtype=np.int64), [names[k] for k in chosen]
 
 
-@mpi.collective
 def fingerprint(comm: mpi.Comm, shard: Shard, more: str) -> str:
     """Collective over `comm`. A digest of the split's rows and label sets, and of `more`."""
     rows = rng.bits(0, "row", shard.first_row + shard.rows)
@@ -110,7 +105,6 @@ def fingerprint(comm: mpi.Comm, shard: Shard, more: str) -> str:
     return hashlib.sha256(f"{sums.tolist()} {more}".encode()).hexdigest()
 
 
-@mpi.collective
 def digests(comm: mpi.Comm, shard: Shard) -> tuple[bytes, list[bytes]]:
     """Collective over `comm`. Digests of the rows of a split, and of each label's positive rows.
 

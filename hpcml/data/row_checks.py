@@ -39,7 +39,6 @@ def share(comm: mpi.Comm, size: int) -> tuple[int, int]:
     return int(bounds[comm.rank]), int(bounds[comm.rank + 1])
 
 
-@mpi.collective
 def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
     """Collective over `comm`. Raise DataError unless matrices, names and splits are sound."""
     for name, n_columns in dataset.matrices.items():

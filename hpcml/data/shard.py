@@ -126,7 +126,6 @@ def slab_of(dataset: DataFile, split_rows: np.ndarray, begin: int, end: int) -> 
     )
 
 
-@mpi.collective
 def load_shard(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
     """Collective over `comm`. This rank's shard of a split. Raises ConfigError, DataError."""
     bounds, parts = None, [np.empty(0, dtype=np.int64)] * comm.size

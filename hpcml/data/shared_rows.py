@@ -25,7 +25,6 @@ from hpcml.partition import offsets
 _VALUE_BYTES = 8  # a column and a value
 
 
-@mpi.collective
 def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
     """Collective over `node`. Zeros (size) that its ranks share. Raises DataError (no room)."""
     path, folder = None, tempfile.gettempdir()
@@ -54,7 +53,6 @@ def private_bytes() -> int:
     return bytes_of_process("RssAnon")
 
 
-@mpi.collective
 def node_rows(
     node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, look: slices.Look = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
@@ -87,7 +85,6 @@ def node_rows(
     return replace(rows, comm=comm, mapped=True, first=0, indptr=offsets(sizes), **shared), columns
 
 
-@mpi.collective
 def own_rows(
     comm: mpi.Comm, shard: Shard, bias: bool, needed: int, look: slices.Look = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:

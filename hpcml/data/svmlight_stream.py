@@ -205,7 +205,6 @@ class SvmlightStream:
     part.
     """
 
-    @mpi.collective
     def __init__(
         self,
         comm: mpi.Comm,
@@ -249,13 +248,11 @@ class SvmlightStream:
         """Drop the next `n_rows` rows. Local; iterating raises DataError if there are fewer."""
         self._begin = max(self._begin, self.n_rows) + n_rows
 
-    @mpi.collective
     def __iter__(self) -> Iterator[TextRows]:
         """Collective over `comm`. The next rows, on all ranks; none if a pipe is slow."""
         for part in self.parts():
             yield self._gathered(part)
 
-    @mpi.collective
     def parts(self) -> Iterator[TextRows]:
         """Collective over `comm`. This rank's part of the next rows. Raises DataError on all."""
         while (part := self._next()) is not None:
@@ -266,7 +263,6 @@ class SvmlightStream:
         if self.n_rows < self._begin:
             raise DataError(f"{self.name}: ends after {self.n_rows} rows, but the first {self._begin} were to be passed over")
 
-    @mpi.collective
     def _next(self) -> TextRows | None:
         """Collective over `comm`. This rank's part of the next block; None at the end."""
         found: list[tuple[np.ndarray, int]] | None = []
@@ -290,7 +286,6 @@ class SvmlightStream:
         part = part.after(min(max(0, self._begin - first), part.n_rows))
         return part._replace(first_row=max(first, self._begin))
 
-    @mpi.collective
     def _gathered(self, part: TextRows) -> TextRows:
         """Collective over `comm`. The parts of all ranks as one."""
         columns = (np.diff(part.indptr), part.indices, part.data, np.diff(part.y_indptr), part.labels)

@@ -16,7 +16,6 @@ def all_label_names(dataset: DataFile) -> list[str]:
     return dataset.label_names() + dataset.unknown_names()
 
 
-@mpi.collective
 def label_sets_of(comm: mpi.Comm, dataset: DataFile, shard: Shard) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Collective over `comm`. The label sets (indptr, indices) of a slab by their matrix."""
     found = {"Y": (shard.y_indptr, shard.y_indices)}
@@ -27,7 +26,6 @@ def label_sets_of(comm: mpi.Comm, dataset: DataFile, shard: Shard) -> dict[str, 
     return found
 
 
-@mpi.collective
 def load_with_unknown(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
     """Collective over `comm`. `load_shard` with all labels; 8 bytes for each of a row."""
     shard = load_shard(comm, dataset, split)

@@ -42,7 +42,6 @@ class DistributedClassifier(BaseEstimator):
         twin.comm = self.comm
         return twin
 
-    @mpi.collective
     def fit(self: Self, X: Any, y: Any) -> Self:
         """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and
         their labels y.
@@ -53,7 +52,6 @@ class DistributedClassifier(BaseEstimator):
         """
         return self._fit_weighted(X, y, None)
 
-    @mpi.collective
     def _fit_weighted(self: Self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Collective over `comm`. As `fit`, with rows that weigh (n,), or 1 each for None."""
         if not (self.comm is None or isinstance(self.comm, mpi.Comm)):
@@ -68,7 +66,6 @@ class DistributedClassifier(BaseEstimator):
             raise (wrong[0] if wrong and alone else ValueError(text)) from None
         return self
 
-    @mpi.collective
     def _fit(self, comm: mpi.Comm, X: Any, y: Any, sample_weight: Any, wrong: list[Exception]) -> None:
         """Collective over `comm`. Raises ConfigError, DataError, NonFiniteError."""
         with mpi.agreed(comm, "checking X and y"), complaints_agreed(comm.rank, wrong):
@@ -85,7 +82,6 @@ class DistributedClassifier(BaseEstimator):
         self._learn(comm, X, labels, options)
         self._kind, self.classes_ = labels.kind, labels.classes
 
-    @mpi.collective
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: Any) -> None:
         """Collective over `comm`. Train. Raises ConfigError, DataError, NonFiniteError."""
         raise AssertionError("a subclass says")
@@ -100,7 +96,6 @@ class DistributedClassifier(BaseEstimator):
         options.validate()
         return options
 
-    @mpi.collective
     def _agreed_options(self, comm: mpi.Comm, options: Any) -> Any:
         """Collective over `comm`. The options of all ranks. Raises ConfigError if they differ."""
         first = comm.bcast(options)
@@ -142,7 +137,6 @@ def weighted(X: sp.csr_matrix, kind: int, y: Any, sample_weight: Any) -> tuple[s
     return X[rows], kind, [y[row] for row in rows] if kind == NAMES else y[rows], weights[rows]
 
 
-@mpi.collective
 def gather_rows(comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets) -> tuple[sp.csr_matrix, LabelSets]:
     """Collective over `comm`. All rows, in rank order, with labels; 8 bytes a value, briefly 16."""
     if comm.size == 1:

@@ -110,7 +110,6 @@ def _lists_of_names(y: Any) -> list[list[Any]] | None:
         raise TypeError("y: the labels of a row are names of different kinds; give texts, or whole numbers") from None
 
 
-@mpi.collective
 def check_features(comm: mpi.Comm, estimator: BaseEstimator) -> None:
     """Collective over `comm`. Raises DataError if the ranks' rows have other features."""
     names = getattr(estimator, "feature_names_in_", None)
@@ -123,7 +122,6 @@ def check_features(comm: mpi.Comm, estimator: BaseEstimator) -> None:
         raise DataError("X has other feature names, or another order of them, on some ranks; all ranks need the same features")
 
 
-@mpi.collective
 def agree_labels(comm: mpi.Comm, kind: int, y: Any, n_local: int) -> LabelSets:
     """Collective over `comm`. All ranks' classes, this rank's labels. Raises DataError."""
     about = None  # the number of columns, or the classes (or names of labels) of this rank's rows

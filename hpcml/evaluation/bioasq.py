@@ -101,7 +101,6 @@ class _Pairs:
         return np.bincount(pairs % len(self.names), minlength=len(self.names))
 
 
-@mpi.collective
 def evaluate_bioasq(
     comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, descriptors: Path | None, log: Log
 ) -> BioasqEvaluation:
@@ -144,7 +143,6 @@ def evaluate_bioasq(
     )
 
 
-@mpi.collective
 def _places(comm: mpi.Comm, descriptors: Path) -> dict[str, tuple[str, ...]]:
     """Collective over `comm`. The tree numbers of each descriptor; raises ConfigError without."""
     places = {ui: each.tree_numbers for ui, each in share_descriptors(comm, descriptors).of.items()}
@@ -155,7 +153,6 @@ def _places(comm: mpi.Comm, descriptors: Path) -> dict[str, tuple[str, ...]]:
     return places
 
 
-@mpi.collective
 def _pairs(comm: mpi.Comm, model: Trained, dataset: DataFile, shard: Shard, log: Log) -> _Pairs:
     """Collective over `comm`. The true pairs, and those above their thresholds: 8 bytes each."""
     scorer, thresholds = scorer_of(model, shard, np.arange(model.n_labels)), model.thresholds
@@ -225,7 +222,6 @@ def _of_hierarchy(pairs: _Pairs, hierarchy: Hierarchy, log: Log) -> dict[str, np
     return dict(zip(HIERARCHICAL, columns, strict=True))
 
 
-@mpi.collective
 def _mean(comm: mpi.Comm, values: np.ndarray, n_global: int) -> float:
     """Collective over `comm`. The mean of all ranks' values, which are between 0 and 1."""
     total = mpi.exact_sum(comm, np.ascontiguousarray(values), float(max(1, n_global)), max(1, n_global))

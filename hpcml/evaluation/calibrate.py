@@ -43,7 +43,6 @@ class CalibrationReport:
         return joined(lines)
 
 
-@mpi.collective
 def calibrate(
     comm: mpi.Comm,
     model: Trained,

@@ -128,7 +128,6 @@ def check_weights(model: Trained, doing: str) -> Model:
     return model
 
 
-@mpi.collective
 def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], wanted: Sequence[str], top: int) -> WhyRows:
     """Collective over `comm`. What features of rows add to scores of labels, on all ranks.
 
@@ -167,7 +166,6 @@ def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], 
     return WhyRows(model, str(dataset.path), found, top, ids, names)
 
 
-@mpi.collective
 def _all_scores(comm: mpi.Comm, scorer: Scorer) -> np.ndarray:
     """Collective over `comm`. The scores (n × L) of the same rows; each rank makes some labels'."""
     scorer.warm_up(comm)

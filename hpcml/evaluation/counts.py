@@ -59,7 +59,6 @@ def positive_pairs(shard: Shard, place: np.ndarray) -> tuple[np.ndarray, np.ndar
     return rows[order], labels[order]
 
 
-@mpi.collective
 def block_counts(comm: mpi.Comm, positives: np.ndarray, lanes: np.ndarray, thresholds: np.ndarray) -> list[Counts]:
     """Collective over `comm`. A block's counts to fill, by all ranks' positives and their lanes."""
     positives = np.concatenate(mpi.allgather_arrays(comm, positives))
@@ -70,7 +69,6 @@ def block_counts(comm: mpi.Comm, positives: np.ndarray, lanes: np.ndarray, thres
     return [Counts(own, threshold) for own, threshold in zip(of_lanes, thresholds.tolist(), strict=True)]
 
 
-@mpi.collective
 def sum_tallies(comm: mpi.Comm, counts: list[Counts]) -> None:
     """Collective over `comm`. Sum tallies over the ranks, in one message."""
     total = mpi.allreduce_sum(comm, np.concatenate([count.tally for count in counts]))

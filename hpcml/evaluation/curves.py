@@ -99,7 +99,6 @@ class Curves(ScoreWatcher):
         self._counts: list[Counts] = []
         self._probable = np.zeros((2, FINE), dtype=np.int64)  # all pairs, and the true ones
 
-    @mpi.collective
     def begin(self, judged: JudgedRows) -> None:
         """Collective. The scores of true pairs are what the curves ask about."""
         self.comm, self._labels, self._comparable = judged.comm, judged.numbers, judged.comparable
@@ -124,7 +123,6 @@ class Curves(ScoreWatcher):
         counts: np.ndarray = np.diff(np.searchsorted(ascending, edges), prepend=0, append=ascending.size)
         return counts
 
-    @mpi.collective
     def end(self, pool: Counts, ranking: Ranking) -> None:
         """Collective. Sum over the ranks."""
         self.micro = curve_of("all labels", self._labels.size, pool.values, ranking)

@@ -80,7 +80,6 @@ class Evaluation:
         return float(chosen.mean()) if chosen.size else float("nan")
 
 
-@mpi.collective
 def evaluate(
     comm: mpi.Comm,
     model: Trained,
@@ -172,7 +171,6 @@ def _titles(model: Trained, dataset: DataFile, matched: Matched) -> list[str] | 
     return None if titles is None else [titles[number] if number < len(titles) else "" for number in numbers.tolist()]
 
 
-@mpi.collective
 def _frequencies(judged: JudgedRows, result: Evaluation) -> np.ndarray:
     """Collective. How many training rows have each evaluated label, or judged rows."""
     trained_on = judged.scorer.model.labels.get("n_positive", np.zeros(0))
@@ -180,7 +178,6 @@ def _frequencies(judged: JudgedRows, result: Evaluation) -> np.ndarray:
     return trained_on[judged.numbers] if trained_on.any() else judged.n_positive()
 
 
-@mpi.collective
 def _measure_rows(judged: JudgedRows, result: Evaluation, best: Best, counted: RowCounts, n_predicted: np.ndarray) -> None:
     """Collective. Fill in the means over rows, and F1 of the most frequent labels."""
     model, missed = judged.scorer.model, judged.missed

@@ -116,7 +116,6 @@ def labels_to_show(model: Trained, wanted: Sequence[str]) -> np.ndarray:
     return np.array([number for name in dict.fromkeys(wanted) for number in numbers[name]], dtype=np.int64)
 
 
-@mpi.collective
 def explain(
     comm: mpi.Comm, model: Trained, dataset: DataFile | None, wanted: Sequence[str], top: int, every: bool | np.ndarray
 ) -> Explanation | None:

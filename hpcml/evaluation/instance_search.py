@@ -59,7 +59,6 @@ class Gap(NamedTuple):
 class InstanceSearch:
     """The search on some held-out rows."""
 
-    @mpi.collective
     def __init__(self, held_out: JudgedRows) -> None:
         """Collective over the communicator of the rows."""
         self.held_out, self.comm = held_out, held_out.comm
@@ -69,7 +68,6 @@ class InstanceSearch:
         self.bits = min(52, 62 - int(held_out.n_rows).bit_length())
         self._best, self._place = Mean(0, 1), 0
 
-    @mpi.collective
     def best(self) -> tuple[float, float]:
         """Collective. The least score that is predicted where F1 is largest, and that F1."""
         waiting = [Gap(-1, self.cuts.size, Mean(1, 0), 0)]
@@ -79,7 +77,6 @@ class InstanceSearch:
                 waiting += self._narrow(gap)
         return float(self.cuts[self._place]), self._value(self._best)
 
-    @mpi.collective
     def f1_at(self, cut: float) -> float:
         """Collective. F1 per row where scores of at least `cut` are predicted."""
         (state,) = self._count(np.array([cut]))
@@ -88,7 +85,6 @@ class InstanceSearch:
     def _value(self, mean: Mean) -> float:
         return mean.total / mean.n / 2.0**self.bits if mean.n else 0.0
 
-    @mpi.collective
     def _narrow(self, gap: Gap) -> list[Gap]:
         """Collective. Look at candidates of a gap; what is left, the most promising last."""
         spread = np.linspace(gap.above, gap.below, EDGES + 2)[1:-1].round().astype(np.int64)
@@ -118,7 +114,6 @@ class InstanceSearch:
             return []
         return sorted(left, key=lambda part: part.bound.total / max(1, part.bound.n))
 
-    @mpi.collective
     def _count(self, cuts: np.ndarray) -> list[GivenLabels]:
         """Collective. What each of these least scores (falling) gives the rows."""
         held_out, rising, width = self.held_out, cuts[::-1], cuts.size + 1
@@ -149,7 +144,6 @@ class InstanceSearch:
         together = above.given + (below.hits - above.hits) + self.n_true
         return int(self._rounded(below.hits, together).sum()), 0
 
-    @mpi.collective
     def _sums(self, columns: list[tuple[int, int]]) -> np.ndarray:
         """Collective. Pairs of whole numbers, summed over the ranks."""
         return mpi.allreduce_sum(self.comm, np.array(columns, dtype=np.int64).reshape(-1, 2))
@@ -159,7 +153,6 @@ class InstanceSearch:
         if mean.exceeds(self._best) or (not self._best.exceeds(mean) and number < self._place):
             self._best, self._place = mean, number
 
-    @mpi.collective
     def _sweep(self, gaps: list[Gap], states: dict[int, GivenLabels]) -> None:
         """Collective. Judge every candidate in the gaps, from the scores in them."""
         positives, rows = self.held_out.positives, self.held_out.rows
@@ -173,7 +166,6 @@ class InstanceSearch:
             for number, (total, n) in enumerate((start + np.cumsum(changes, axis=0)).tolist(), gap.above + 1):
                 self._try(number, Mean(total, n))
 
-    @mpi.collective
     def _scores_in(self, gaps: list[Gap]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Collective. For each gap the rows of the scores between its candidates, and these."""
         found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in gaps]

@@ -62,7 +62,6 @@ class ScoreTaker(Protocol):
 class ScoreWatcher:
     """An observer of an evaluation, which changes no measure; it defines what it wants to see."""
 
-    @mpi.collective
     def begin(self, judged: JudgedRows) -> None:
         """Collective. The rows and their true pairs, before any score comes."""
 
@@ -72,7 +71,6 @@ class ScoreWatcher:
     def add_sorted(self, label: int, ascending: np.ndarray) -> None:
         """The scores of some of the rank's rows for one judged label. Local."""
 
-    @mpi.collective
     def end(self, pool: Counts, ranking: Ranking) -> None:
         """Collective. All pairs in one ranking; the values of its ties, ascending, in `pool`."""
 
@@ -122,12 +120,10 @@ class JudgedRows:
             yield first, self.comparable.of_block(scores, begin) if self.compared else scores
         self.dataset.check_unchanged()
 
-    @mpi.collective
     def pool(self) -> Counts:
         """Collective. What `counts` fills with the pairs of all labels in one ranking."""
         return Counts(np.concatenate(mpi.allgather_arrays(self.comm, self.to_compare().positives)))
 
-    @mpi.collective
     def counts(
         self, pool: Counts, thresholds: np.ndarray | None, takers: Sequence[ScoreTaker] = (), watches: Sequence[ScoreWatcher] = ()
     ) -> Iterator[tuple[int, Counts]]:
@@ -154,24 +150,20 @@ class JudgedRows:
             yield from enumerate(counts, begin)
         sum_tallies(self.comm, [pool])
 
-    @mpi.collective
     def _counts_of(self, begin: int, end: int, thresholds: np.ndarray) -> list[Counts]:
         """Collective. A block's counts to fill."""
         first, last = np.searchsorted(self.labels, [begin, end])
         return block_counts(self.comm, self.positives[first:last], self.labels[first:last] - begin, thresholds[begin:end])
 
-    @mpi.collective
     def n_positive(self) -> np.ndarray:
         """Collective. The rows of all ranks that have each label."""
         return self.sum_by_label(np.ones(self.labels.size, dtype=bool))
 
-    @mpi.collective
     def sum_by_label(self, chosen: np.ndarray) -> np.ndarray:
         """Collective. How many of the true pairs of each label are `chosen`, on all ranks."""
         return mpi.allreduce_sum(self.comm, np.bincount(self.labels[chosen], minlength=self.n_labels))
 
 
-@mpi.collective
 def judge(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, labels: list[int] | None = None) -> JudgedRows:
     """Collective over `comm`. The rows of a split, and `labels` (numbers; None is all) to judge.
 
@@ -192,7 +184,6 @@ def judge(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, labels:
     return JudgedRows(comm, dataset, scorer, shard, matched, missed, rows, places, positives, comparable)
 
 
-@mpi.collective
 def hold_out(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> JudgedRows:
     """Collective over `comm`. `judge` all labels. Raises DataError if no row has a label, too."""
     judged = judge(comm, model, dataset, split)

@@ -28,7 +28,6 @@ class Missed:
     n_labels: int
 
 
-@mpi.collective
 def count_missed(comm: mpi.Comm, shard: Shard, place: np.ndarray) -> Missed:
     """Collective over `comm`. Count them; `place` is a label's among those judged, or NOT_KNOWN."""
     found = place[shard.y_indices] == NOT_KNOWN

@@ -62,7 +62,6 @@ class ProbabilityCounts:
         found = probabilities(scores, *(values[some] for values in self.sigmoids))
         kernels.tally_probabilities(found, self.bits, self.squares[some], self.sums[some])
 
-    @mpi.collective
     def finish(self, comm: mpi.Comm, labels: np.ndarray, positives: np.ndarray) -> CalibrationMeasures:
         """Collective over `comm`. The measures; positives[p] scores the true label labels[p]."""
         slope, offset = self.sigmoids

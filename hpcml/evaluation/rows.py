@@ -81,7 +81,6 @@ class RowCounts:
         given = (scores > self.thresholds[some]).astype(np.float32)  # whose products are whole numbers below 2^24
         self.predicted[row : row + scores.shape[0]] += (given @ self._inside[some]).astype(np.int32)
 
-    @mpi.collective
     def instance_f1(self, judged: JudgedRows) -> list[float]:
         """Collective. Mean F1 per row for each of PERCENT; unknown labels count in all labels."""
         values, n_rows = [], self.predicted.shape[0]
@@ -99,7 +98,6 @@ class RowCounts:
         return values
 
 
-@mpi.collective
 def row_measures(judged: JudgedRows, best: Best, counts: RowCounts, weights: np.ndarray | None) -> RowMeasures:
     """Collective. The rows' measures; `weights` (n_labels + 1): inverse propensities, or None."""
     comm, n_global, missed = judged.comm, judged.n_rows, judged.missed.by_row
@@ -114,7 +112,6 @@ def row_measures(judged: JudgedRows, best: Best, counts: RowCounts, weights: np.
     )
 
 
-@mpi.collective
 def ndcg_at(comm: mpi.Comm, true: np.ndarray, n_true: np.ndarray, n_global: int) -> dict[int, float]:
     """Collective over `comm`. nDCG@k, mean over the rows with a true label (`n_true` (n) of each).
 
@@ -132,7 +129,6 @@ def ndcg_at(comm: mpi.Comm, true: np.ndarray, n_true: np.ndarray, n_global: int)
     return found
 
 
-@mpi.collective
 def propensity_scored_at(
     comm: mpi.Comm, best: Best, true: np.ndarray, pairs: tuple[np.ndarray, np.ndarray], weights: np.ndarray, n_global: int
 ) -> dict[int, float]:

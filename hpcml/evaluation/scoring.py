@@ -168,7 +168,6 @@ class Scorer:
         if not (fit := np.isfinite(scores)).all():
             raise self.model.not_finite(labels[int(np.argmin(fit))])
 
-    @mpi.collective
     def warm_up(self, comm: mpi.Comm) -> None:
         """Collective over `comm`. Compile the kernels for these types, one rank a node first."""
         none = np.empty(0, dtype=np.int64)
@@ -271,7 +270,6 @@ class ClassifierScorer:
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
         """Nothing: `rows_scores` has raised NonFiniteError if a score is not a number."""
 
-    @mpi.collective
     def warm_up(self, comm: mpi.Comm) -> None:
         """Collective over `comm`. Compile, the classifier too, by a row, one rank a node first."""
         row = (np.zeros(2, dtype=np.int64), self._csr[1][:0], self._csr[2][:0])

@@ -21,7 +21,6 @@ BLOCK = 1 << 24  # values of X that are looked at together
 ARRAYS = ("X/indptr", "X/indices", "X/data", "Y/indptr", "Y/indices")
 
 
-@mpi.collective
 def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> int:
     """Collective over `comm`. How many rows of a split the model was trained on, as far as known.
 

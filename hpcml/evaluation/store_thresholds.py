@@ -80,7 +80,6 @@ def training_rows_warning(n_seen: int, n_rows: int, found: str) -> list[str]:
     return [seen_note(n_seen, n_rows, rest)] if n_seen else []
 
 
-@mpi.collective
 def threshold(
     comm: mpi.Comm,
     model: Trained,
@@ -110,7 +109,6 @@ def threshold(
 
 
 @contextmanager
-@mpi.collective
 def changed_model(
     comm: mpi.Comm, model: Trained, dataset: DataFile, output: Path | None, force: bool
 ) -> Iterator[tuple[dict[str, np.ndarray], dict[str, str]]]:

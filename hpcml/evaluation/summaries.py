@@ -13,7 +13,6 @@ from hpcml.evaluation.judged import JudgedRows
 from hpcml.log import Log, Progress
 
 
-@mpi.collective
 def summaries_of(held_out: JudgedRows, log: Log) -> list[Summary]:
     """Collective over the rows' ranks. Summaries of judged labels, by two passes over the scores.
 
@@ -29,7 +28,6 @@ def summaries_of(held_out: JudgedRows, log: Log) -> list[Summary]:
     return found
 
 
-@mpi.collective
 def _of_block(held_out: JudgedRows, begin: int, end: int, even: int) -> list[Summary]:
     """Collective over the rows' ranks. The summaries of judged labels begin..end."""
     comm = held_out.comm
@@ -54,7 +52,6 @@ def _of_block(held_out: JudgedRows, begin: int, end: int, even: int) -> list[Sum
     return [tally.summary() for tally in tallies]
 
 
-@mpi.collective
 def _sum(comm: mpi.Comm, tallies: list[Tally]) -> None:
     """Collective over `comm`. Sum counts, and take the largest tops, in two messages."""
     counts = mpi.allreduce_sum(comm, np.concatenate([tally.counts.ravel() for tally in tallies]))

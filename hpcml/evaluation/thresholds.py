@@ -110,7 +110,6 @@ def _check_half(model: Trained) -> None:
         )
 
 
-@mpi.collective
 def find_thresholds(
     comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, search: ThresholdSearch, log: Log | None = None
 ) -> Found:
@@ -151,7 +150,6 @@ def find_thresholds(
     return Found(measure, search.method, thresholds, judged[mine], shared, before, after, borrowed, everything, comparable.by)
 
 
-@mpi.collective
 def _shrunk(held_out: JudgedRows, log: Log) -> Found:
     """Collective. `decision.decide`'s thresholds of judged labels; for others, of the rarest."""
     decision, n_labels, judged = decide(summaries_of(held_out, log)), held_out.scorer.model.n_labels, held_out.numbers
@@ -163,7 +161,6 @@ def _shrunk(held_out: JudgedRows, log: Log) -> Found:
     return Found("label", "shrink", thresholds, judged[some], math.nan, before, after, borrowed)
 
 
-@mpi.collective
 def _f1(held_out: JudgedRows, measure: str, cuts: np.ndarray, n_predicted: np.ndarray | None = None) -> float:
     """Collective. Micro F1, or the mean over labels with a row, of predicting scores ≥ the cuts."""
     n_predicted = _below(held_out, cuts, ABOVE_0)[2] if n_predicted is None else n_predicted
@@ -206,7 +203,6 @@ class Own(NamedTuple):
     hits: np.ndarray
 
 
-@mpi.collective
 def _count(held_out: JudgedRows, by_label: bool) -> tuple[tuple[float, float], Own | None]:
     """Collective. The best cut of all pairs in one ranking, and its F1; on demand each label's."""
     pool, found = held_out.pool(), []
@@ -220,7 +216,6 @@ def _count(held_out: JudgedRows, by_label: bool) -> tuple[tuple[float, float], O
     return best, Own(*map(np.array, zip(*found, strict=True))) if by_label else None
 
 
-@mpi.collective
 def _guard(own: Own, held_out: JudgedRows, search: ThresholdSearch) -> tuple[np.ndarray, dict[str, int]]:
     """Collective. Which labels may have a threshold of their own, and how many may not, and why.
 
@@ -237,7 +232,6 @@ def _guard(own: Own, held_out: JudgedRows, search: ThresholdSearch) -> tuple[np.
     return enough & informed, {f"with fewer than {least} of these rows": few, "no better than chance": blind}
 
 
-@mpi.collective
 def _below(held_out: JudgedRows, cuts: np.ndarray, common: float) -> tuple[np.ndarray, float, np.ndarray]:
     """Collective. The largest score below each cut, and value below `common`; rows at each cut."""
     comm, n = held_out.comm, held_out.n_labels

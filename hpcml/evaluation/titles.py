@@ -25,7 +25,6 @@ def names_by_number(dataset: DataFile, numbers: np.ndarray, what: str = "feature
     return {} if names is None else dict(zip(numbers.tolist(), names, strict=True))
 
 
-@mpi.collective
 def titles_of(comm: mpi.Comm, path: Path | None, ids: Collection[str]) -> dict[str, str]:
     """Collective over `comm`. The titles of documents of these ids, from JSON lines.
 

@@ -94,7 +94,6 @@ class InvertedTop:
         return out
 
 
-@mpi.collective
 def top_of(comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: bool) -> BlockwiseTop | InvertedTop:
     """Collective over `comm`. What finds the best `size` labels, or all, of the scorer's model."""
     size = min(size, scorer.model.n_labels)

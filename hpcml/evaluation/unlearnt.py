@@ -150,7 +150,6 @@ def chance_of(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
     return chance
 
 
-@mpi.collective
 def find_unlearnt(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, log: Log) -> Learnability:
     """Collective over `comm`. The labels ranked no better than chance on a split, and why.
 
@@ -187,7 +186,6 @@ def find_unlearnt(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str,
 class _TrainingRows:
     """This rank's training rows: which labels (n_evaluated) and features they have."""
 
-    @mpi.collective
     def __init__(self, comm: mpi.Comm, shard: Shard, dataset: DataFile, evaluation: Evaluation) -> None:
         """Collective over `comm`."""
         self.comm, self.n_rows = comm, shard.n_global
@@ -202,7 +200,6 @@ class _TrainingRows:
         self.n_positive = mpi.allreduce_sum(comm, np.asarray(self.by_label.sum(axis=1)).ravel())
         self.n_having = mpi.allreduce_sum(comm, np.asarray(X.sum(axis=0)).ravel())  # rows with each feature
 
-    @mpi.collective
     def counts(self, labels: np.ndarray, other: Any) -> Iterator[tuple[int, np.ndarray]]:
         """Collective. (label, how many of its rows have each column of `other` (n))."""
         step = max(1, BLOCK_BYTES // (8 * max(1, other.shape[1])))
@@ -213,7 +210,6 @@ class _TrainingRows:
             yield from zip(some.tolist(), block, strict=True)
 
 
-@mpi.collective
 def _twins(rows: _TrainingRows, evaluation: Evaluation) -> list[Twins]:
     """Collective. Pairs of labels whose rows have a Jaccard index ≥ ALIKE, most alike first."""
     n, values, found = rows.n_positive, evaluation.values["average_precision"], []
@@ -227,7 +223,6 @@ def _twins(rows: _TrainingRows, evaluation: Evaluation) -> list[Twins]:
     return sorted(found, key=lambda pair: (-pair.jaccard, -pair.n_one, pair.one, pair.other))
 
 
-@mpi.collective
 def _own_features(rows: _TrainingRows, labels: np.ndarray) -> Iterator[list[int]]:
     """Collective. The features that each label's rows have beyond chance, the surest first.
 

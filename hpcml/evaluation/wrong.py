@@ -80,7 +80,6 @@ class WrongRows(ScoreWatcher):
         self.thresholds = thresholds[:0]
         self._tables: dict[str, _Table] = {}
 
-    @mpi.collective
     def begin(self, judged: JudgedRows) -> None:
         """Collective. Take the pairs that are missed."""
         self._judged, self.thresholds = judged, self._of_model[judged.numbers]
@@ -103,7 +102,6 @@ class WrongRows(ScoreWatcher):
         if rows.size:
             table.take(begin + lanes, judged.row_numbers(row + rows), beyond[rows, lanes], scores[rows, lanes])
 
-    @mpi.collective
     def end(self, pool: Counts, ranking: Ranking) -> None:
         """Collective. Join what the ranks have found."""
         for kind, mine in self._tables.items():
@@ -182,7 +180,6 @@ class MostWrong:
         return {**about, "wrong": found}
 
 
-@mpi.collective
 def most_wrong(
     comm: mpi.Comm,
     model: Trained,

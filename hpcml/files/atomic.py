@@ -39,7 +39,6 @@ def check_new(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()) -
 
 
 @contextmanager
-@mpi.collective
 def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[Path]:
     """Collective over `comm`. A temporary name, renamed to `path` after the body, or removed.
 

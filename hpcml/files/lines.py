@@ -150,7 +150,6 @@ def long_line(name: object, line: int, max_line: int) -> DataError:
     return DataError(f"{name}: line {line}: longer than {max_line / 2**20:g} MiB; mend it, or raise --max-line-mb")
 
 
-@mpi.collective
 def byte_range(comm: mpi.Comm, path: Path) -> tuple[int, int]:
     """Collective over `comm`. The uncompressed bytes where this rank's lines start. DataError."""
 
@@ -159,7 +158,7 @@ def byte_range(comm: mpi.Comm, path: Path) -> tuple[int, int]:
             raise DataError(f"{path}: the file is empty; expected at least one line")
         return n_bytes
 
-    bounds = even_bounds(mpi.made_by_root(comm, f"reading {path}", size), comm.size)
+    bounds = even_bounds(mpi.run_on_root(comm, f"reading {path}", size), comm.size)
     return int(bounds[comm.rank]), int(bounds[comm.rank + 1])
 
 

@@ -43,7 +43,6 @@ class SlabFile:
         self.offsets: dict[str, tuple[int, Slab]] = {}
         self.descriptor = -1
 
-    @mpi.collective
     def layout(self, slabs: dict[str, Slab], describe: Callable[[h5py.File], None] | None = None) -> None:
         """Collective. Rank 0 creates the file, calls `describe`, allocates `slabs`."""
         offsets = {}
@@ -57,7 +56,6 @@ class SlabFile:
                     offsets = {name: (file[name].id.get_offset() or 0, slab) for name, slab in slabs.items()}
         self.attach(offsets)
 
-    @mpi.collective
     def attach(self, offsets: dict[str, tuple[int, Slab]]) -> None:
         """Collective. Take rank 0's table of offsets and open the file for `write`."""
         self.offsets = self.comm.bcast(offsets)
@@ -197,7 +195,6 @@ def _allocate(file: h5py.File, name: str, slab: Slab) -> None:
 
 
 @contextmanager
-@mpi.collective
 def new_file(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[SlabFile]:
     """Collective over `comm`. A SlabFile that appears at `path` after the body, or not at all."""
     with temporary_path(comm, path, overwrite, inputs) as temporary:

@@ -41,7 +41,6 @@ def _unpack(path: Path, copy: Path, max_line: int) -> None:
 
 
 @contextmanager
-@mpi.collective
 def unpacked_once(comm: mpi.Comm, paths: Sequence[Path], scratch: Path, max_line: int) -> Iterator[None]:
     """Collective over `comm`. In the body, `open_plain` reads rank 0's copies of compressed files.
 

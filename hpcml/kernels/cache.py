@@ -7,6 +7,7 @@ nobody else can write to it.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -20,10 +21,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
+import llvmlite
+import numba
 import numpy as np
 from numba import config
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
+UNUSED_DAYS = 60
 WAIT = 60  # seconds for a kernel that another process compiles, before it is compiled here, too
 
 
@@ -46,12 +50,13 @@ class CompiledOnce(FunctionCache):
         """
         if not self._stamped:
             stamp = sources_digest(self._py_func.__module__)
-            names = {"cache_path": self.cache_path, "filename_base": self._impl.filename_base}
+            self._cache_path = self._impl.locator._cache_path = str(content_folder(self._py_func.__module__, stamp))
+            names = {"cache_path": self._cache_path, "filename_base": self._impl.filename_base}
             self._cache_file, self._stamped = IndexDataCacheFile(source_stamp=stamp, **names), True
         found = self._kept_form(sig, target_context)
-        path = str(Path(self.cache_path, f"{self._impl.filename_base}.lock"))
+        path = str(Path(self._cache_path, f"{self._impl.filename_base}.lock"))
         if found is None and path not in self._locked:
-            self._impl.locator.ensure_cache_path()
+            _make_content_folder(Path(self._cache_path))
             self._lock = path, lock_in_time(path)
             self._locked.add(path)
             found = self._kept_form(sig, target_context)
@@ -78,6 +83,29 @@ class CompiledOnce(FunctionCache):
             os.close(descriptor)
             self._locked.remove(path)
             self._lock = None
+
+
+def content_folder(module: str, digest: str) -> Path:
+    """Return the folder of a module's compiled kernels.
+
+    The name depends on the sources and on the compiler, not on where the package is installed: clones and
+    environments share it. The Python version, the processor and the argument types are in numba's file names and keys.
+    """
+    compiler = f"numba-{numba.__version__}-llvmlite-{llvmlite.__version__}-numpy-{np.__version__}"
+    return Path(config.CACHE_DIR, compiler, f"{module}-{digest[:16]}")
+
+
+def _make_content_folder(folder: Path) -> None:
+    """Make a content folder; when it is new, remove those that no process has read for UNUSED_DAYS."""
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        return
+    oldest = time.time() - UNUSED_DAYS * 86400
+    for other in folder.parent.parent.glob("numba-*/*"):
+        with contextlib.suppress(OSError):
+            if max(path.stat().st_atime for path in (other, *other.iterdir())) < oldest:
+                shutil.rmtree(other, ignore_errors=True)
 
 
 @functools.cache

@@ -18,7 +18,6 @@ from hpcml.run.folder import CONFIG, ENVIRONMENT, RunFolder, from_dict, read_con
 from hpcml.run.session import Session, Target
 
 
-@mpi.collective
 def retrain(session: Session, run: Path, data: Path, target: Target) -> TrainReport:
     """Collective over the session. Train the labels of `data` with a finished run's options.
 

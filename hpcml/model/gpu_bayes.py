@@ -26,7 +26,6 @@ _MOST_ROWS = 1 << 22  # of a block
 _TRAINED: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()  # a classifier's arrays on the device
 
 
-@mpi.collective
 def choose_device(comm: mpi.Comm) -> None:
     """Collective over `comm`. Give each rank a GPU of its node in turn; ConfigError if none."""
     with mpi.on_node(comm) as node:

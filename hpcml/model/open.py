@@ -47,7 +47,6 @@ def kind_of(path: Path | str) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-@mpi.collective
 def share_model(comm: mpi.Comm, path: Path | str) -> Model | ClassifierModel:
     """Collective over `comm`. The model in a file; one rank reads classifiers. DataError."""
     model: Model | ClassifierModel | None = None

@@ -1,6 +1,5 @@
 """The MPI layer: the only code that imports mpi4py. Communicators are passed in; none is global.
 
-    @mpi.collective  # every rank of `comm` calls it
     def load(comm, path):
         with mpi.agreed(comm, f"reading {path}"):  # if one rank fails, all raise its sentence
             rows = read(path, comm.rank, comm.size)
@@ -31,12 +30,10 @@ from hpcml.mpi.collectives import (
     bcast_array,
     begin_allgather,
     begin_reduce_scatter,
-    collective,
     exchange,
     exclusive_sum,
     groups_agreed,
-    made_by_root,
-    resting,
+    run_on_root,
     stream_to_root,
 )
 from hpcml.mpi.exact import SHIFT_OF_LEVEL, exact_sum, grid, grid_levels, lies_on_grid

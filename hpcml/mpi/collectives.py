@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import os
-import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -23,93 +19,49 @@ REST_SECONDS = 0.02  # between looks at whether the others are there
 # Elements of a `stream_to_root` message travel pickled, one chunk at a time.
 _END = None
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
-def collective(function: F) -> F:
-    """Mark what every rank of a communicator must call; HPCML_STRICT=1 logs enter and leave.
-
-    Of a generator, or context manager, those are its first step and its end.
-    """
-
-    @contextmanager
-    def logged() -> Iterator[None]:
-        rank = MPI.COMM_WORLD.rank
-        print(f"[{rank}] enter {function.__qualname__}", file=sys.stderr, flush=True)
-        try:
-            yield
-        finally:
-            print(f"[{rank}] leave {function.__qualname__}", file=sys.stderr, flush=True)
-
-    def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        with logged():
-            return (yield from function(*args, **kwargs))
-
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if os.environ.get("HPCML_STRICT") != "1":
-            return function(*args, **kwargs)
-        if inspect.isgeneratorfunction(function):
-            return generator(*args, **kwargs)
-        with logged():
-            return function(*args, **kwargs)
-
-    return wrapper  # type: ignore[return-value]
-
-
 @contextmanager
-@collective
-def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
-    """Collective over `comm`. Rank-local work that may fail: all succeed, or raise one sentence.
+def agreed(comm: MPI.Comm, doing: str, sleep: bool = False) -> Iterator[None]:
+    """Rank-local work that may fail: all ranks succeed, or all raise one sentence.
 
-    The body must contain no collective. The lowest failing rank's message wins. An operating-system
-    error becomes a `DataError`; any other unexpected exception is re-raised where it happened and a
-    `CollectiveError` elsewhere.
+    The body must contain no collective. The message of the lowest failing rank is raised on all. An
+    operating-system error becomes a `DataError`; any other unexpected exception is re-raised where it
+    happened and a `CollectiveError` elsewhere. With `sleep`, ranks that wait for the long work of another
+    sleep instead of spinning. Collective over `comm`.
     """
     error: Exception | None = None
     try:
         yield
     except HpcmlError as failure:
         error = failure
-    except Exception as failure:  # noqa: BLE001 - whatever it is, the other ranks must hear of it
+    except Exception as failure:  # noqa: BLE001 - the other ranks must know of any exception
         if is_out_of_memory(failure):
             error = DataError(out_of_memory(MPI.COMM_WORLD.rank, f"while {doing}", failure))
         else:
             error = _file_error(failure, doing) if isinstance(failure, OSError) else failure
+    if sleep:
+        request = comm.Ibarrier()
+        while not request.Test():
+            time.sleep(REST_SECONDS)
     _share_outcome(comm, doing, error)
 
 
-@collective
-def made_by_root(comm: MPI.Comm, doing: str, make: Callable[[], T]) -> T:
-    """Collective over `comm`. What rank 0 makes, on all ranks; or all raise its sentence."""
-    made: Any = None
+def run_on_root(comm: MPI.Comm, doing: str, call: Callable[[], T]) -> T:
+    """Return the result of `call()` on rank 0, on every rank; or raise its error on every rank.
+
+    `doing` is a gerund for the error message. Collective over `comm`.
+    """
+    result: Any = None
     with agreed(comm, doing):
         if comm.rank == 0:
-            made = make()
-    shared: T = comm.bcast(made)
+            result = call()
+    shared: T = comm.bcast(result)
     return shared
 
 
 @contextmanager
-@collective
-def resting(comm: MPI.Comm, doing: str) -> Iterator[None]:
-    """Collective over `comm`. As `agreed`, but those that wait for one rank's long work sleep."""
-    with agreed(comm, doing):
-        error: Exception | None = None
-        try:
-            yield
-        except Exception as failure:  # noqa: BLE001 - `agreed` shares it once all are here
-            error = failure
-        request = comm.Ibarrier()
-        while not request.Test():
-            time.sleep(REST_SECONDS)
-        if error is not None:
-            raise error
-
-
-@contextmanager
-@collective
 def groups_agreed(comm: MPI.Comm) -> Iterator[None]:
     """Collective over `comm`. Work of groups: what one has agreed to raise, all raise."""
     error: Exception | None = None
@@ -127,7 +79,6 @@ def _file_error(failure: OSError, doing: str) -> DataError:
     return DataError(f"{where}{reason} while {doing}{hint}")
 
 
-@collective
 def _reduced(comm: MPI.Comm, value: float, op: MPI.Op) -> float:
     """Collective over `comm`. `op` over the ranks' numbers (float64).
 
@@ -139,7 +90,6 @@ def _reduced(comm: MPI.Comm, value: float, op: MPI.Op) -> float:
     return float(number[0])
 
 
-@collective
 def _share_outcome(comm: MPI.Comm, doing: str, error: Exception | None) -> None:
     """Collective over `comm`. Raise on all ranks if `error` is set on any."""
     first = int(_reduced(comm, comm.rank if error is not None else comm.size, MPI.MIN))
@@ -154,7 +104,6 @@ def _share_outcome(comm: MPI.Comm, doing: str, error: Exception | None) -> None:
     raise CollectiveError(f"rank {first} failed while {doing}: {message}")
 
 
-@collective
 def agreed_any(comm: MPI.Comm, flag: bool) -> bool:
     """Collective over `comm`. True on all ranks if `flag` is true on any."""
     return bool(_reduced(comm, bool(flag), MPI.MAX))
@@ -167,7 +116,6 @@ def chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
         yield flat[begin : begin + step]
 
 
-@collective
 def allreduce_sum(comm: MPI.Comm, buffer: np.ndarray, op: MPI.Op = MPI.SUM) -> np.ndarray:
     """Collective over `comm`. Sum (or `op`) a contiguous array, in place, in chunks."""
     if comm.size > 1:
@@ -176,26 +124,22 @@ def allreduce_sum(comm: MPI.Comm, buffer: np.ndarray, op: MPI.Op = MPI.SUM) -> n
     return buffer
 
 
-@collective
 def allreduce_maxima(comm: MPI.Comm, buffer: np.ndarray) -> np.ndarray:
     """Collective over `comm`. Elementwise maxima of a contiguous array, in place."""
     return allreduce_sum(comm, buffer, MPI.MAX)
 
 
-@collective
 def allreduce_max(comm: MPI.Comm, value: float) -> float:
     """Collective over `comm`. The largest `value` of any rank."""
     return _reduced(comm, value, MPI.MAX)
 
 
-@collective
 def exclusive_sum(comm: MPI.Comm, values: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
     """Collective over `comm`. Of each value the sum over lower ranks, and over all (int64)."""
     table = np.array(comm.allgather([int(v) for v in values]), dtype=np.int64)
     return table[: comm.rank].sum(axis=0), table.sum(axis=0)
 
 
-@collective
 def bcast_array(comm: MPI.Comm, array: np.ndarray | None, root: int = 0) -> np.ndarray:
     """Collective over `comm`. The root's array on all ranks, sent in chunks."""
     shape, dtype = comm.bcast(None if array is None else (array.shape, array.dtype.str), root=root)
@@ -206,13 +150,11 @@ def bcast_array(comm: MPI.Comm, array: np.ndarray | None, root: int = 0) -> np.n
     return out
 
 
-@collective
 def allgather_arrays(comm: MPI.Comm, array: np.ndarray) -> list[np.ndarray]:
     """Collective over `comm`. The arrays of all ranks (any lengths), in rank order."""
     return [bcast_array(comm, array if comm.rank == root else None, root) for root in range(comm.size)]
 
 
-@collective
 def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
     """Collective over `comm`. Send 1-d `parts[r]` to rank r; what each rank sent, in order."""
     sizes = comm.alltoall([part.size for part in parts])
@@ -228,7 +170,6 @@ def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
     return received
 
 
-@collective
 def begin_reduce_scatter(comm: MPI.Comm, buffer: np.ndarray, own: np.ndarray, counts: list[int]) -> MPI.Request:
     """Collective over `comm`. Begin to sum flat `buffer`; rank r's `own` gets counts[r].
 
@@ -237,7 +178,6 @@ def begin_reduce_scatter(comm: MPI.Comm, buffer: np.ndarray, own: np.ndarray, co
     return comm.Ireduce_scatter(buffer, own, counts, op=MPI.SUM)
 
 
-@collective
 def begin_allgather(comm: MPI.Comm, buffer: np.ndarray, counts: list[int]) -> MPI.Request:
     """Collective over `comm`. Begin to send every rank's counts[r] elements to all."""
     displacements = offsets(counts)[:-1].tolist()
@@ -257,7 +197,6 @@ class RepeatedSum:
         self._mine, self._sum = np.zeros(size), np.zeros(size)
         self._request: MPI.Request | None = None
 
-    @collective
     def poll(self, values: Sequence[float]) -> np.ndarray | None:
         """Collective over the group. Take part in the round with `values`, or in its wait.
 
@@ -284,7 +223,6 @@ class RepeatedSum:
         return self._sum.copy()
 
 
-@collective
 def stream_to_root(comm: MPI.Comm, chunks: Iterable[Any], consume: Callable[[Any], None]) -> None:
     """Collective over `comm`. Rank 0 calls `consume` on every rank's chunks, one at a time.
 

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from mpi4py import MPI
 
-from hpcml.mpi.collectives import allreduce_sum, collective
+from hpcml.mpi.collectives import allreduce_sum
 
 
 def grid(bound: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
@@ -45,7 +45,6 @@ def lies_on_grid(shift: float, smallest: float) -> bool:
     return spacing <= 2.0 ** (math.frexp(smallest)[1] - 24)
 
 
-@collective
 def exact_sum(comm: MPI.Comm, values: np.ndarray, bound: float, n_global: int) -> float:
     """Collective over `comm`. The sum of all `values` (1-d float64): always the same bits.
 

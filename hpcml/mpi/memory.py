@@ -26,7 +26,6 @@ def memory_of_node() -> Limit:
     return min(limits())
 
 
-@mpi.collective
 def memory_per_rank(comm: mpi.Comm, taken: int = 0) -> float:
     """Collective over `comm`. Bytes for each rank, in equal parts, less `taken` (not ulimit's)."""
     mine = limits()
@@ -35,19 +34,16 @@ def memory_per_rank(comm: mpi.Comm, taken: int = 0) -> float:
     return -mpi.allreduce_max(comm, -min(limit / sharing[limit.shared] - (0 if limit.is_left else taken) for limit in mine))
 
 
-@mpi.collective
 def left_per_rank(comm: mpi.Comm) -> float:
     """Collective over `comm`. Bytes that the program leaves every rank."""
     return max(0.0, memory_per_rank(comm, OWN_BYTES))
 
 
-@mpi.collective
 def room_per_rank(comm: mpi.Comm) -> float:
     """Collective over `comm`. Bytes that the rows and weights of every rank may take."""
     return min(MEMORY_SHARE * memory_per_rank(comm), left_per_rank(comm))
 
 
-@mpi.collective
 def check_room(comm: mpi.Comm, learner: str, n_rows: int, n_features: int, copies: int) -> None:
     """Collective over `comm`. Raise ConfigError unless copies of dense float32 rows fit."""
     needed, room = copies * 4.0 * n_rows * n_features, room_per_rank(comm)

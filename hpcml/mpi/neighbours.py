@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 from mpi4py import MPI
 
-from hpcml.mpi.collectives import chunks, collective
+from hpcml.mpi.collectives import chunks
 from hpcml.mpi.start import freed
 
 _SIZE, _BYTES = 1, 2  # tags
@@ -44,7 +44,6 @@ def unpacked(message: np.ndarray) -> Arrays:
     return arrays
 
 
-@collective
 def exchange_with(comm: MPI.Comm, parts: dict[int, Arrays]) -> dict[int, Arrays]:
     """Collective over the ranks concerned, which all name each other. Exchange messages."""
     messages = {rank: packed(arrays) for rank, arrays in parts.items()}
@@ -145,7 +144,6 @@ class Mailbox:
         incoming.requests = [self.comm.Irecv(incoming.size, rank, _SIZE)]
         return message
 
-    @collective
     def close(self) -> list[tuple[int, Arrays]]:
         """Collective over the ranks concerned. End it: the letters that still arrived.
 
@@ -171,7 +169,6 @@ class Mailbox:
 
 
 @contextmanager
-@collective
 def torus(comm: MPI.Comm, width: int, height: int) -> Iterator[MPI.Comm]:
     """Collective over `comm`. A periodic Cartesian communicator if it has a rank for each node.
 

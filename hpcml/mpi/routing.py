@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hpcml.mpi.collectives import collective, exchange
+from hpcml.mpi.collectives import exchange
 from hpcml.mpi.start import Comm
 from hpcml.partition import offsets
 
@@ -20,7 +20,6 @@ class Routing:
         self.bounds = np.searchsorted(owners[self.order], np.arange(comm.size + 1))
         self.received: list[int] = []
 
-    @collective
     def send(self, values: np.ndarray) -> np.ndarray:
         """Collective over the ranks. Send values[i] (n) to the owner of i; what came, by sender."""
         values = values[self.order]
@@ -28,7 +27,6 @@ class Routing:
         self.received = [part.size for part in parts]
         return np.concatenate(parts)
 
-    @collective
     def answer(self, answers: np.ndarray) -> np.ndarray:
         """Collective over the ranks. Answer what came last; the answers to this rank's numbers."""
         ends = offsets(self.received).tolist()

@@ -24,7 +24,6 @@ from mpi4py import MPI
 
 from hpcml.errors import EXIT_USER, ConfigError, HpcmlError, is_out_of_memory, out_of_memory
 from hpcml.mpi import runtime
-from hpcml.mpi.collectives import collective
 
 Comm = MPI.Comm
 
@@ -257,7 +256,6 @@ def self_comm() -> MPI.Comm:
 
 
 @contextmanager
-@collective
 def freed(own: MPI.Comm) -> Iterator[MPI.Comm]:
     """Collective over `own`. A communicator that is freed after the body."""
     try:
@@ -269,7 +267,6 @@ def freed(own: MPI.Comm) -> Iterator[MPI.Comm]:
 
 
 @contextmanager
-@collective
 def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
     """Collective over `comm`. A private duplicate (None: of COMM_SELF), freed at the end."""
     with freed((MPI.COMM_SELF if comm is None else comm).Dup()) as own:
@@ -277,7 +274,6 @@ def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
 
 
 @contextmanager
-@collective
 def divided(comm: MPI.Comm, size: int) -> Iterator[MPI.Comm]:
     """Collective over `comm`. This rank's group of `size` neighbours (a divisor of the ranks)."""
     with freed(comm.Split(comm.rank // size, comm.rank)) as group:
@@ -285,14 +281,12 @@ def divided(comm: MPI.Comm, size: int) -> Iterator[MPI.Comm]:
 
 
 @contextmanager
-@collective
 def on_node(comm: MPI.Comm) -> Iterator[MPI.Comm]:
     """Collective over `comm`. Those of its ranks that run on this node."""
     with freed(comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)) as node:
         yield node
 
 
-@collective
 def ranks_on_node(comm: MPI.Comm) -> int:
     """Collective over `comm`. How many of its ranks run on this node."""
     with on_node(comm) as node:
@@ -300,7 +294,6 @@ def ranks_on_node(comm: MPI.Comm) -> int:
 
 
 @contextmanager
-@collective
 def node_first(comm: MPI.Comm) -> Iterator[None]:
     """Collective over `comm`. Run the body on each node's first rank, then the others (caches).
 

@@ -61,7 +61,6 @@ class Consistency:
         return 2 * low / (1 + low), 2 * high / (1 + high)
 
 
-@mpi.collective
 def consistency_of(comm: mpi.Comm, shard: Shard, pairs: Pairs) -> tuple[Consistency, PairLabels]:
     """Collective over `comm`. The labels' consistency over all pairs; labels of this rank's pairs.
 
@@ -89,7 +88,6 @@ def consistency_of(comm: mpi.Comm, shard: Shard, pairs: Pairs) -> tuple[Consiste
     return Consistency(*mpi.allreduce_sum(comm, counts)), PairLabels(counted, *found)
 
 
-@mpi.collective
 def _most_alike(rows: SharedRows, pairs: Pairs) -> np.ndarray:
     """Collective over the ranks. Whether each pair is its second row's with the row most like."""
     routing = Routing(rows.comm, rows.owners(pairs.other))

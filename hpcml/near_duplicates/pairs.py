@@ -33,7 +33,6 @@ COMPARED = 1 << 16  # pairs whose rows are in memory together
 class SharedRows:
     """The rows of a split on all ranks, by their positions in it."""
 
-    @mpi.collective
     def __init__(self, comm: mpi.Comm, shard: Shard) -> None:
         """Collective over `comm`."""
         self.comm, self.shard = comm, shard
@@ -47,7 +46,6 @@ class SharedRows:
         """Where rows of this rank are in its slab."""
         return self.shard.rows[positions - self.shard.first_local]
 
-    @mpi.collective
     def fetch(self, positions: np.ndarray, indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Collective over the ranks. Rows at ascending positions of the slabs' CSR arrays."""
         routing = Routing(self.comm, self.owners(positions))
@@ -82,7 +80,6 @@ class Pairs:
 class PairSearch:
     """The pairs known so far: `codes`, ascending, are first · n + other of this rank's."""
 
-    @mpi.collective
     def __init__(self, comm: mpi.Comm, shard: Shard, similarity: float) -> None:
         """Collective over `comm`."""
         self.comm, self.shard, self.similarity = comm, shard, similarity
@@ -90,7 +87,6 @@ class PairSearch:
         self.codes, self.similarities = np.zeros(0, np.int64), np.zeros(0)
         self.n_limited = 0
 
-    @mpi.collective
     def bucket(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
         """Collective over the ranks. Compare rows of equal keys; is each its bucket's first?"""
         routing = Routing(self.comm, (keys % np.uint64(self.comm.size)).astype(np.int64))
@@ -116,7 +112,6 @@ class PairSearch:
             self.n_limited += int(np.count_nonzero(keys[window + 1 :] == keys[: max(0, keys.size - window - 1)]))
         return np.concatenate(found)
 
-    @mpi.collective
     def compare(self, codes: np.ndarray) -> None:
         """Collective over the ranks. Keep similar pairs, compared by their first rows' ranks."""
         codes = Routing(self.comm, self.rows.owners(codes // max(1, self.shard.n_global))).send(codes)
@@ -146,7 +141,6 @@ class PairSearch:
         return common / np.maximum(1, sizes - common)
 
 
-@mpi.collective
 def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: float, bands: Bands, log: Log) -> Pairs:
     """Collective over `comm`. Pairs with a Jaccard index from `similarity` on. Raises DataError."""
     with mpi.node_first(comm):
@@ -175,7 +169,6 @@ def _hash_sets(dataset: DataFile, shard: Shard, rows: np.ndarray, keys: np.ndarr
         raise DataError(f"{dataset.path}: damaged dataset: the features of row {row} are out of order; `hpcml info` says more")
 
 
-@mpi.collective
 def _banded(search: PairSearch, chosen: np.ndarray, bands: Bands, log: Log) -> None:
     """Collective over the ranks. Compare `chosen` ones of the shard's rows that agree on a band."""
     comm, shard = search.comm, search.shard

@@ -23,7 +23,6 @@ STEPS = np.array([0.5, 0.8, 0.9, 0.95, 1.0])  # similarities between which pairs
 COLUMNS = ("row", "other_row", "id", "other_id", "similarity", "counted", "labels", "other_labels", "common_labels")
 
 
-@mpi.collective
 def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: float, output: Path | None, log: Log) -> Duplicates:
     """Collective over `comm`. Pairs of rows from `similarity` on. Raises ConfigError, DataError."""
     begin = time.monotonic()
@@ -70,7 +69,6 @@ def _chunks(pairs: Pairs, of_pairs: PairLabels) -> Iterator[list[np.ndarray]]:
         yield [column[begin : begin + COMPARED] for column in columns]
 
 
-@mpi.collective
 def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, of_pairs: PairLabels, output: Path) -> None:
     """Collective over `comm`. Rank 0 writes all ranks' pairs, by first rows. Raises DataError."""
     lines: list[Sequence[object]] = [COLUMNS]

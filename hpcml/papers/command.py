@@ -19,7 +19,6 @@ from hpcml.run.session import Session, Target
 MARK = "paper.json"  # in a study's folder: what it is a study of
 
 
-@mpi.collective
 def make(session: Session, names: tuple[str, str], target: Target, given: Sequence[Path], quick: bool, command: Command) -> str:
     """Collective over the session. Make an exhibit's numbers in a folder, write what was found.
 
@@ -36,7 +35,7 @@ def make(session: Session, names: tuple[str, str], target: Target, given: Sequen
         raise ConfigError(f"{paper.name} {exhibit.name} takes no data")
     folder = target.output
     mark = {"paper": paper.name, "exhibit": exhibit.name, "quick": quick, "data": [str(path.resolve()) for path in given]}
-    mpi.made_by_root(session.comm, f"opening {folder}", partial(_open, target, mark))
+    mpi.run_on_root(session.comm, f"opening {folder}", partial(_open, target, mark))
     study = PaperStudy(session, exhibit, folder, command, quick=quick, given=given, anew=target.force)
     finding = exhibit.make(study)
     words = ("hpcml", "paper", *names, *(path.name for path in given), *["--quick"] * quick)

@@ -94,14 +94,13 @@ def figure_10(study: PaperStudy) -> Finding:
     return Finding(numbers, pictures=drawn(study, "ranks", [*found], "seconds per cycle", [*found.values()]))
 
 
-@mpi.collective
 def train_on(study: PaperStudy, n_ranks: int, path: Path, run: Path) -> None:
     """Collective. Train on the first n ranks; the others sleep."""
     from hpcml.methods.psbml.train import train
 
     session = study.session
     options = PsbmlOptions(base=("tree",), cycles=2 if study.quick else 10)
-    with mpi.divided(session.comm, n_ranks) as group, mpi.resting(session.comm, "training"):
+    with mpi.divided(session.comm, n_ranks) as group, mpi.agreed(session.comm, "training", sleep=True):
         if session.comm.rank < n_ranks:
             train(Session(group, session.log, session.signals), path, Target(run, force=True), options)
 

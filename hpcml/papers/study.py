@@ -57,7 +57,7 @@ class PaperStudy:
 
     def root(self, call: Callable[..., T], *content: object) -> T:
         """What a call gives that is made on rank 0 alone, on all ranks."""
-        return mpi.made_by_root(self.session.comm, f"working in {self.folder}", partial(call, *content))
+        return mpi.run_on_root(self.session.comm, f"working in {self.folder}", partial(call, *content))
 
     def read(self, path: Path) -> Any:
         """The content of a JSON file."""
@@ -105,7 +105,7 @@ class PaperStudy:
         path, comm = self.folder / f"{name}.json", self.session.comm
 
         def make() -> None:
-            with mpi.resting(comm, name):
+            with mpi.agreed(comm, name, sleep=True):
                 own = [call() for call in calls[comm.rank :: comm.size]]
             parts = comm.allgather(own)
             found = [parts[number % comm.size][number // comm.size] for number in range(len(calls))]

@@ -29,7 +29,6 @@ def default_path() -> Path:
         ) from None
 
 
-@mpi.collective
 def write_to(comm: mpi.Comm, path: Path, make_folder: bool, force: bool, measure: Callable[[], Machine]) -> Machine:
     """Collective over `comm`. Check the path, measure, write. Raises ConfigError, DataError."""
     with mpi.agreed(comm, f"writing {path}"):

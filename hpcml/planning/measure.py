@@ -89,7 +89,6 @@ def forecasters() -> list[Forecaster]:
     return list(found.values())
 
 
-@mpi.collective
 def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Machine:
     """Collective over `comm`. All constants; a test file is written in `folder`, and removed."""
     began, program, watch, curves = time.perf_counter(), _program_bytes(comm, log), Stopwatch(), {}
@@ -127,7 +126,6 @@ def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Mach
     return machine
 
 
-@mpi.collective
 def _program_bytes(comm: mpi.Comm, log: Log) -> int:
     """Collective over `comm`. Memory of a rank without rows, before all kernels are compiled."""
     kept, some = n_kept(), generate(*SMALLEST)
@@ -150,7 +148,6 @@ def busy_warning(machine: Machine) -> str:
     return f"the machine was busy: computing took {ratio:.1f} times as long by the clock as of the processor, and may seem dearer"
 
 
-@mpi.collective
 def measure_curves(
     comm: mpi.Comm, node: mpi.Comm, n_busy: int, grid: Sequence[tuple[int, int]], until: float, timer: Timer, log: Log
 ) -> dict[str, Curve]:
@@ -168,7 +165,7 @@ def measure_curves(
         mine: dict[str, tuple[float, float]] = {}
         with mpi.agreed(comm, "making rows"):  # all begin to measure at once
             made = generate(n_rows, n_columns, node.rank) if node.rank < n_busy else None
-        with mpi.resting(comm, "measuring"):
+        with mpi.agreed(comm, "measuring", sleep=True):
             if made is not None:
                 mine = measure_rows(made, timer)
         del made
@@ -178,17 +175,15 @@ def measure_curves(
     return found
 
 
-@mpi.collective
 def measure_start(comm: mpi.Comm, folder: Path, repeats: int) -> float:
     """Collective over `comm`. Seconds of the processor that the program needs to start."""
     started = None
-    with mpi.resting(comm, f"starting a training in {folder}"):
+    with mpi.agreed(comm, f"starting a training in {folder}", sleep=True):
         if comm.rank == 0:
             started = start_seconds(folder, repeats)
     return float(comm.bcast(time.process_time() if started is None else started))
 
 
-@mpi.collective
 def _add(comm: mpi.Comm, found: dict[str, Curve], mine: dict[str, tuple[float, float]]) -> None:
     """Collective over `comm`. A point of each curve: the mean over the ranks that measured."""
     points = [each for each in comm.allgather(mine) if each]
@@ -233,7 +228,6 @@ def measure_loading(made: GeneratedRows, timer: Timer) -> dict[str, tuple[float,
     return {"load.value": (rows.n_columns, without / rows.data.size), "load.pair": (pairs, max(0.0, with_labels - without) / pairs)}
 
 
-@mpi.collective
 def measure_disk(comm: mpi.Comm, node: mpi.Comm, folder: Path, n_busy: int, nbytes: int) -> dict[str, float]:
     """Collective. Seconds of a byte that a node's ranks write, and read again, not from memory."""
     nbytes //= n_busy
@@ -266,7 +260,6 @@ def _read(path: Path) -> None:
             pass
 
 
-@mpi.collective
 def measure_messages(comm: mpi.Comm) -> tuple[float | None, float | None]:
     """Collective. α (seconds) and β (bytes a second), from two sums; None for one rank."""
     if comm.size == 1:

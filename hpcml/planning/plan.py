@@ -60,7 +60,6 @@ class Plan:
         return sum(self.forecast.seconds.values())
 
 
-@mpi.collective
 def cluster_of(comm: mpi.Comm, wanted: PlanOptions) -> Cluster:
     """Collective over `comm`. Nodes as the user says, else as those that this runs on.
 
@@ -79,7 +78,6 @@ def cluster_of(comm: mpi.Comm, wanted: PlanOptions) -> Cluster:
     return Cluster(wanted.nodes, wanted.ranks_per_node or here, node_bytes, wanted.latency, bandwidth)
 
 
-@mpi.collective
 def plan(comm: mpi.Comm, method: Method, data: Path | None, wanted: PlanOptions, options: Any, log: Log) -> Plan:
     """Collective over `comm`. The plan of a training. Raises ConfigError, DataError."""
     cluster = cluster_of(comm, wanted)
@@ -101,7 +99,6 @@ def plan(comm: mpi.Comm, method: Method, data: Path | None, wanted: PlanOptions,
     return found
 
 
-@mpi.collective
 def _measured(comm: mpi.Comm, method: Method, data: Path, wanted: PlanOptions, options: Any, log: Log) -> tuple[Sizes, Any]:
     """Collective over `comm`. The sizes of a dataset, and what a pilot found if one is wanted."""
     if any(value is not None for value in (wanted.rows, wanted.features, wanted.labels, wanted.values_per_row)):
@@ -112,7 +109,7 @@ def _measured(comm: mpi.Comm, method: Method, data: Path, wanted: PlanOptions, o
     log("measuring a few labels on a sample of the rows")
     samples = samples_of(comm, data, options, PILOT_VALUES, names)
     forecaster = method.load(method.forecast)
-    with mpi.resting(comm, "measuring a pilot"):
+    with mpi.agreed(comm, "measuring a pilot", sleep=True):
         found = forecaster.pilot(samples, options, processor_seconds) if comm.rank == 0 else None
     found = comm.bcast(found)
     if found is None:

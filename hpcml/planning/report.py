@@ -71,7 +71,6 @@ def _phases(plan: Plan) -> str:
     return ", ".join(f"{what} {duration(value)}" for what, value in plan.forecast.seconds.items())
 
 
-@mpi.collective
 def write_json(comm: mpi.Comm, path: Path, found: dict[str, Any], force: bool, data: Path | None) -> None:
     """Collective over `comm`. Write a plan for programs. Raises ConfigError, DataError."""
     with mpi.agreed(comm, f"writing {path}"):

@@ -29,7 +29,6 @@ LAWS = (
 )
 
 
-@mpi.collective
 def sizes_of(comm: mpi.Comm, path: Path, options: Any) -> tuple[Sizes, list[str]]:
     """Collective over `comm`. Of the chosen rows and labels, with names; raises as training."""
     with mpi.agreed(comm, f"opening {path}"):
@@ -136,7 +135,6 @@ def _draws(shares: np.ndarray, widths: np.ndarray, wanted: float) -> float:
     return high
 
 
-@mpi.collective
 def samples_of(comm: mpi.Comm, path: Path, options: Any, n_values: int, names: list[str] | None = None) -> list[CompactRows]:
     """Collective over `comm`. On rank 0 a sixteenth of random rows, a quarter, all; else nothing.
 

@@ -44,7 +44,6 @@ class LabelObjective:
         self.objective, self.label, self.panel = objective, label, Panel(objective, 1)
         self.panel.enter(0, label)
 
-    @mpi.collective
     def __call__(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         """Collective. f(w) and g(w) = λ w + Σ ∂ℓ / m on all ranks. Raises NonFiniteError."""
         panel, rows = self.panel, self.objective.rows
@@ -73,7 +72,6 @@ class SplitBreakEven:
         kernels.score_pairs(*csr, weights.reshape(1, -1), self.tables, bias, out)
         return out
 
-    @mpi.collective
     def __call__(self, w: np.ndarray) -> float:
         """Collective. NaN if no row of the split has the label."""
         scores = self.scores(w)
@@ -107,7 +105,6 @@ class Convergence:
         return joined([*lines, f"picture: {self.picture}", f"numbers: {self.table}"])
 
 
-@mpi.collective
 def plot_run(
     comm: mpi.Comm | None,
     run: Path,
@@ -175,7 +172,6 @@ def safe(label: str) -> str:
     return re.sub(r"[^\w.-]+", "_", label).encode(errors="replace")[:SAFE_BYTES].decode(errors="ignore")
 
 
-@mpi.collective
 def _prepare(
     comm: mpi.Comm, dataset: DataFile, model: Model, options: ProbeOptions, name: str, test_split: str | None
 ) -> tuple[LabelObjective, SplitBreakEven]:

@@ -28,7 +28,6 @@ SAME = 0.25  # points closer than this, in per cent, are stacked
 BETTER, WORSE, NEITHER = BLUE, VERMILION, "0.55"  # what the test cannot tell apart is grey
 
 
-@mpi.collective
 def cv_with_picture(
     comm: mpi.Comm, names: Sequence[str], output: Path | None, picture: Path, force: bool, log: Log, protocol: str, **options: Any
 ) -> str:

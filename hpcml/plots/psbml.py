@@ -60,7 +60,6 @@ class Portrait:
         )
 
 
-@mpi.collective
 def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, data: Path | None = None, force: bool = False) -> str:
     """Collective over `comm`. Draw a finished run; rank 0 says what it drew, the others "".
 

@@ -185,7 +185,6 @@ def _only(weights: np.ndarray, features: np.ndarray) -> np.ndarray:
     return out
 
 
-@mpi.collective
 def curves(comm: mpi.Comm, dataset: DataFile, options: CurveOptions, log: Log) -> ErrorCurves:
     """Collective over `comm`. Train on train, test on test; the labels are divided among the ranks.
 
@@ -229,14 +228,12 @@ def _sizes(options: CurveOptions, n_features: int, log: Log) -> list[int]:
     return sizes
 
 
-@mpi.collective
 def _warm_up(comm: mpi.Comm) -> None:
     """Collective over `comm`. Compile the learner by a made-up row, one rank of a node first."""
     with mpi.node_first(comm):
         _trained(sp.csr_matrix(np.ones((1, 1), dtype=np.float32)), np.ones(1, dtype=bool)).linear()
 
 
-@mpi.collective
 def plot_selection(comm: mpi.Comm, data: Path, output: Path, options: CurveOptions, force: bool, log: Log) -> str:
     """Collective over `comm`. Draw a dataset's curves, write their numbers; a table for people.
 

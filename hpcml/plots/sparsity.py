@@ -37,7 +37,6 @@ class Sparsity:
         )
 
 
-@mpi.collective
 def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, force: bool = False) -> str:
     """Collective over `comm`. Draw a finished run; rank 0 says what it drew, the others "".
 

@@ -42,7 +42,6 @@ class Prediction:
     _top: Any = None  # what finds the best labels, where only so many are asked for
     _sigmoids: tuple[np.ndarray, np.ndarray] | None = None  # what makes probabilities of the scores, if they are asked for
 
-    @mpi.collective
     def __init__(self, comm: mpi.Comm, model: Trained, what: What, shard: Shard, top: int | None = None) -> None:
         """Collective over `comm`. `shard`: this rank's rows, or none; `top`: labels of each."""
         self.comm, self.model, self.what = comm, model, what
@@ -85,7 +84,6 @@ class Prediction:
         """Whether scoring a few rows at a time costs no more than many at once."""
         return self.keeps_weights or isinstance(self._top, InvertedTop)
 
-    @mpi.collective
     def hint(self, log: Log, n_rows: int, dataset: DataFile | None = None) -> None:
         """Collective. Say if these rows got far fewer labels than training rows have."""
         if self.what == "labels":
@@ -120,7 +118,6 @@ class Prediction:
 class DatasetPrediction(Prediction):
     """This rank's share of the prediction of a split."""
 
-    @mpi.collective
     def __init__(
         self, comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, what: What, log: Log, top: int | None = None
     ) -> None:
@@ -147,7 +144,6 @@ class DatasetPrediction(Prediction):
                 progress.update(done)
 
 
-@mpi.collective
 def predict(
     comm: mpi.Comm,
     model: Trained,
@@ -206,7 +202,6 @@ def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:
             ids[begin : begin + some.size] = np.array(prediction.ids(some), dtype=object)
 
 
-@mpi.collective
 def _fill_scores(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
     """Collective. `scores` or `probabilities` (n × L), or `top/` these and `labels`; `rows` (n)."""
     n_rows, what, k = prediction.shard.n_global, prediction.what, prediction.n_best
@@ -222,7 +217,6 @@ def _fill_scores(prediction: DatasetPrediction, out: SlabFile, output: Path) -> 
                 out.write(name, chunk.first, values)
 
 
-@mpi.collective
 def _fill_labels(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
     """Collective. `Y` (n × L, CSR, AnnData's encoding) and `rows`; labels wait in a part file."""
     comm, shard, n_labels = prediction.comm, prediction.shard, prediction.model.n_labels
@@ -253,7 +247,6 @@ def _fill_labels(prediction: DatasetPrediction, out: SlabFile, output: Path) -> 
         part.unlink(missing_ok=True)
 
 
-@mpi.collective
 def _write_text(prediction: DatasetPrediction, ending: str, temporary: Path, output: Path) -> None:
     """Collective. Each rank formats its rows; all but rank 0 into parts that are copied behind."""
     comm, lines = prediction.comm, texts.TEXT_FORMATS.get(ending, texts.bioasq_lines)

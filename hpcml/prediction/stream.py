@@ -37,7 +37,6 @@ class StreamOptions:
     max_line: int = LINE_MIB << 20  # bytes that a line may have
 
 
-@mpi.collective
 def predict_stream(
     comm: mpi.Comm,
     model: Trained,
@@ -97,7 +96,6 @@ def _name_of(output: Path) -> str:
 
 
 @contextmanager
-@mpi.collective
 def _opened(comm: mpi.Comm, output: Path, force: bool, inputs: list[Path]) -> Iterator[BinaryIO | None]:
     """Collective over `comm`. Rank 0's file to write to; a named one appears after the body."""
     is_standard = str(output) == STANDARD_OUTPUT
@@ -116,7 +114,6 @@ def _opened(comm: mpi.Comm, output: Path, force: bool, inputs: list[Path]) -> It
                     file.close()
 
 
-@mpi.collective
 def _score(prediction: Prediction, stream: SvmlightStream, lines: Lines, file: BinaryIO | None, output: Path) -> int:
     """Collective. Write what is predicted; how many values of unknown features there are."""
     comm, dropped = prediction.comm, 0

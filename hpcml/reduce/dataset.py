@@ -56,7 +56,6 @@ class _KeptColumns:
             begin = end
 
 
-@mpi.collective
 def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, output: Path, force: bool) -> None:
     """Collective over `comm`. Write the dataset with these features (k) as its columns to `output`.
 

@@ -107,7 +107,6 @@ class _Reduction:
         return Slab(shape if columns is None else (shape[0], columns.size), data.dtype.str)
 
 
-@mpi.collective
 def reduce_model(comm: mpi.Comm, weights: SeenFeatures, features: np.ndarray, output: Path, force: bool) -> None:
     """Collective over `comm`. Write the model with only these features (ascending, seen).
 

@@ -66,7 +66,6 @@ class Pruning:
         return joined([f"{self.model} on {self.data}, split {self.split}:", *seen, "", *table(rows), *emptied])
 
 
-@mpi.collective
 def prune(
     comm: mpi.Comm,
     model: Trained,
@@ -99,7 +98,6 @@ def prune(
     return found
 
 
-@mpi.collective
 def _write(comm: mpi.Comm, model: Model, below: float, out: SlabFile, output: Path) -> None:
     """Collective over `comm`. The sparse model without smaller weights."""
     few = model.pruned(below)
@@ -121,7 +119,6 @@ def _write(comm: mpi.Comm, model: Model, below: float, out: SlabFile, output: Pa
             out.write("W/data", int(indptr[begin]), rows.data)
 
 
-@mpi.collective
 def _judge(comm: mpi.Comm, model: Model, dataset: DataFile, split: str, below: Sequence[float], log: Log) -> Pruning:
     """Collective. A line for the model as it is and for each magnitude."""
     lines: list[Line] = []
@@ -151,7 +148,6 @@ def _own(comm: mpi.Comm, model: Model) -> range:
     return range(*even_bounds(model.n_labels, comm.size)[comm.rank : comm.rank + 2].tolist())
 
 
-@mpi.collective
 def _counts(comm: mpi.Comm, model: Model) -> np.ndarray:
     """Collective. How many weights each label keeps (n_labels, int64)."""
     counts = np.zeros(model.n_labels, dtype=np.int64)

@@ -96,7 +96,6 @@ def _scores_of(
     return out
 
 
-@mpi.collective
 def feature_scores(comm: mpi.Comm, shard: Shard, labels: np.ndarray, score: Score, over: str) -> tuple[np.ndarray, np.ndarray]:
     """Collective over `comm`. Each feature's score (d) over `labels`, and the rows with it (d).
 

@@ -60,7 +60,6 @@ class Selected:
         return joined([*lines, f"  list: {self.listed}"])
 
 
-@mpi.collective
 def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool, log: Log) -> str:
     """Collective over `comm`. Write `path` with some of its features to `output`; what was done.
 
@@ -116,7 +115,6 @@ def choose(by: str, scores: np.ndarray, available: np.ndarray, options: SelectOp
     return Selected(by, features, scores[features], top, n_available=n_available)
 
 
-@mpi.collective
 def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool) -> Selected:
     """Collective over `comm`. Reduce a model by extremal selection."""
     if options.by not in (None, EFS):
@@ -150,7 +148,6 @@ def _labels_of_model(weights: SeenFeatures, wanted: tuple[str, ...]) -> np.ndarr
     return np.array([number for number, name in enumerate(names) if not wanted or name in wanted], dtype=np.int64)
 
 
-@mpi.collective
 def _select_of_dataset(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool, log: Log) -> Selected:
     """Collective over `comm`. Reduce a dataset to its best features."""
     options.refuse("data", "is for a model")
@@ -190,7 +187,6 @@ def _note_text(dataset: DataFile, output: Path, log: Log) -> None:
         )
 
 
-@mpi.collective
 def _select_alike(comm: mpi.Comm, path: Path, output: Path, like: Path, force: bool, log: Log) -> str:
     """Collective over `comm`. Reduce a dataset to the features of another, or of a list."""
     with mpi.agreed(comm, f"reading {path}"):

@@ -91,7 +91,6 @@ def most_frequent(counts: np.ndarray, most: int) -> np.ndarray:
     return places
 
 
-@mpi.collective
 def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log: Log, titles: Path | None) -> RunReport | None:
     """Collective over `comm`. Judge a run and find what the page says of it; on rank 0, else None.
 
@@ -116,7 +115,6 @@ def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log:
     return report
 
 
-@mpi.collective
 def _judge(comm: mpi.Comm, run: Path, model: Model | ClassifierModel, dataset: DataFile, split: str, log: Log) -> RunReport | None:
     """Collective. The report of a run but for titles of rows; on rank 0, None elsewhere."""
     trained_on = model.labels.get("n_positive")

@@ -13,7 +13,6 @@ from hpcml.reporting.gather import gather
 from hpcml.reporting.page import check_packages, page
 
 
-@mpi.collective
 def report(
     comm: mpi.Comm,
     runs: Sequence[Path],

@@ -99,10 +99,9 @@ class Checkpoints:
         """The checkpoints present, newest first."""
         return sorted((p for p in self.folder.glob("state-*.h5") if _NAME.fullmatch(p.name)), reverse=True)
 
-    @mpi.collective
     def save(self, arrays: dict[str, Slab], fill: Callable[[CheckpointWriter], None]) -> None:
         """Collective. A new generation of two-dimensional arrays, which `fill` writes."""
-        present = mpi.made_by_root(self.comm, f"reading {self.folder}", self._generations)
+        present = mpi.run_on_root(self.comm, f"reading {self.folder}", self._generations)
         number = 1 + (int(present[0].stem.removeprefix("state-")) if present else 0)
         slabs = arrays | {f"crc/{name}": Slab(slab.shape[:1], "<i8") for name, slab in arrays.items()}
         with new_file(self.comm, self.folder / f"state-{number:06d}.h5") as out:
@@ -114,10 +113,9 @@ class Checkpoints:
                 for old in self._generations()[KEPT:]:
                     old.unlink()
 
-    @mpi.collective
     def newest(self) -> Path | None:
         """Collective. The newest sound checkpoint, or None. DataError if all are damaged."""
-        return mpi.made_by_root(self.comm, f"reading {self.folder}", self._newest)
+        return mpi.run_on_root(self.comm, f"reading {self.folder}", self._newest)
 
     def _newest(self) -> Path | None:
         present = self._generations()

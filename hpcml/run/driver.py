@@ -70,15 +70,12 @@ class Job:
         """Whether this rank asks all ranks to `meet`."""
         return False
 
-    @mpi.collective
     def keep(self, finished: Any) -> None:
         """Collective over the group. Take what a turn has finished."""
 
-    @mpi.collective
     def save(self) -> None:
         """Collective over all ranks. Write a checkpoint of what is not on the disk yet."""
 
-    @mpi.collective
     def meet(self) -> None:
         """Collective over all ranks. Done together when one of them asks for it. Raises Stopped."""
 
@@ -132,7 +129,6 @@ class Driver:
         meets, late = self._job.meets and self._failure is None, self._late() and not signal
         return (signal, due, late, self._failure is not None, meets, self._idle, self._job.n_done, self._job.share_done)
 
-    @mpi.collective
     def run(self, turns: Generator[Any, None, None], job: Job, progress: Progress) -> str:
         """Collective. Drive the work to its end, "", or until a signal or the time limit: why.
 
@@ -169,7 +165,6 @@ class Driver:
                 raise self._failure
         raise AssertionError("a rank has failed")
 
-    @mpi.collective
     def _turn(self, turns: Generator[Any, None, None]) -> bool:
         """Collective over the group. A turn, if there is one: whether anything was done in it."""
         if self._failure is not None or self._stopped:
@@ -187,7 +182,6 @@ class Driver:
         self._idle = finished is None
         return not self._idle
 
-    @mpi.collective
     def _meet(self) -> None:
         """Collective. The job's meeting; a reason to stop is in the next pulse."""
         try:

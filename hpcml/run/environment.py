@@ -32,7 +32,6 @@ SLURM = (
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "HDF5_USE_FILE_LOCKING")
 
 
-@mpi.collective
 def environment(comm: mpi.Comm) -> dict[str, Any]:
     """Collective over `comm`. On rank 0 what it runs with, ranks by node; else nothing."""
     places = comm.gather((node_name(), processor_name())) or []
@@ -84,7 +83,6 @@ def moved(path: Path, found: dict[str, Any]) -> str:
     return f"this run was on another type of processor, {there}, and goes on on {here}; that does not change its bits"
 
 
-@mpi.collective
 def record_end(comm: mpi.Comm, path: Path) -> None:
     """Collective over `comm`. Add end and peaks (MiB) to a sound last start. Raises DataError."""
     peaks = comm.gather(round(peak_mib(), 1))

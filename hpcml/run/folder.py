@@ -123,7 +123,6 @@ class RunFolder:
             raise ConfigError(f"{self.path} is not finished (it has no {self.model.name}); continue it with --resume first")
         return found
 
-    @mpi.collective
     def prepare(self, config: RunConfig, target: Target) -> str:
         """Collective. Create, empty (`force`) or re-enter (`resume`) it: NEW, UNFINISHED, FINISHED.
 
@@ -132,7 +131,7 @@ class RunFolder:
         """
         found = environment(self.comm)
         with self.discarded_on_error():
-            return mpi.made_by_root(self.comm, f"creating {self.path}", lambda: self._prepare(config, target, found))
+            return mpi.run_on_root(self.comm, f"creating {self.path}", lambda: self._prepare(config, target, found))
 
     def _prepare(self, config: RunConfig, target: Target, found: dict[str, Any]) -> str:
         file, force, resume = self.path / CONFIG, target.force, target.resume
@@ -159,7 +158,6 @@ class RunFolder:
         return UNFINISHED if resume and self.model_part.exists() else NEW
 
     @contextmanager
-    @mpi.collective
     def replaced(self, config: dict[str, object], force: bool) -> Iterator[Path]:
         """Collective. A folder for a finished run's files, here after the body, with `config`.
 
@@ -229,7 +227,6 @@ class RunFolder:
             self.checkpoints.rmdir()
 
     @contextmanager
-    @mpi.collective
     def discarded_on_error(self) -> Iterator[None]:
         """Collective. A new run that cannot even begin leaves nothing behind."""
         try:
@@ -279,11 +276,10 @@ def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
     return options
 
 
-@mpi.collective
 def config_before(comm: mpi.Comm, target: Target) -> dict[str, object]:
     """Collective over `comm`. The config.toml of a run to be continued, or {}. DataError."""
     file = target.output / CONFIG
-    return mpi.made_by_root(comm, f"reading {target.output}", lambda: read_config(file) if target.resume and file.is_file() else {})
+    return mpi.run_on_root(comm, f"reading {target.output}", lambda: read_config(file) if target.resume and file.is_file() else {})
 
 
 def write_config(file: Path, config: dict[str, object]) -> None:

@@ -39,14 +39,12 @@ class HistoryFile:
         name = csv_text([[self.names[label]]]).removesuffix("\n")
         self._waiting.append((label, "".join(f"{name},{self.line(step)}\n" for step in steps).encode()))
 
-    @mpi.collective
     def start(self) -> None:
         """Collective. Begin an empty file."""
         with mpi.agreed(self.comm, f"writing {self.path}"):
             if self.comm.rank == 0:
                 self.path.write_bytes(self._header())
 
-    @mpi.collective
     def resume(self, index: np.ndarray) -> None:
         """Collective. Go on with a file of which a checkpoint knows these labels."""
         self.index = np.array(index)
@@ -58,7 +56,6 @@ class HistoryFile:
                 with self.path.open("r+b") as out:
                     out.truncate(int(end))
 
-    @mpi.collective
     def write(self) -> None:
         """Collective. Append what the ranks have been given since."""
         with mpi.agreed(self.comm, f"writing {self.path}"):
@@ -77,7 +74,6 @@ class HistoryFile:
                     os.fsync(out.fileno())
         self._waiting = []
 
-    @mpi.collective
     def sort(self, target: Path) -> None:
         """Collective. Write the labels in the order of `names` to another file."""
         with mpi.agreed(self.comm, f"writing {target}"):

@@ -67,7 +67,6 @@ class _Plan:
     config: dict[str, object]
 
 
-@mpi.collective
 def merge_models(session: Session, runs: list[Path], target: Target, free: Callable[[str], Collection[str]]) -> MergeReport:
     """Collective over the session. Join the models of all parts into the target's run folder.
 
@@ -181,7 +180,6 @@ def _plan(parts: list[_Part]) -> _Plan:
     return _Plan([part.run for part in parts], places, shape, first.precision, first.certified, *found, weights, config)
 
 
-@mpi.collective
 def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None:
     """Collective. Write model and history into the folder `target`; ranks take turns at parts."""
 

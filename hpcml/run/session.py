@@ -35,7 +35,6 @@ class Target(NamedTuple):
 
 
 @contextmanager
-@mpi.collective
 def session_of(comm: mpi.Comm | None, log: Log | None = None, signals: StopSignals | None = None) -> Iterator[Session]:
     """Collective over `comm` (None: this process alone). A session on a duplicate of it.
 
@@ -46,7 +45,6 @@ def session_of(comm: mpi.Comm | None, log: Log | None = None, signals: StopSigna
 
 
 @contextmanager
-@mpi.collective
 def opened_dataset(session: Session, path: Path | str) -> Iterator[DataFile]:
     """Collective over the session. A dataset, on all ranks."""
     with mpi.agreed(session.comm, f"opening {path}"):
@@ -56,7 +54,6 @@ def opened_dataset(session: Session, path: Path | str) -> Iterator[DataFile]:
 
 
 @contextmanager
-@mpi.collective
 def opened_both(
     session: Session, model: Path | str | Trained, data: Path | str, threshold: float | None = None
 ) -> Iterator[tuple[Any, DataFile]]:

@@ -76,7 +76,6 @@ class SparseWeights:
             except OSError:
                 return
 
-    @mpi.collective
     def resume(self, index: np.ndarray | None = None) -> None:
         """Collective. Go on with a checkpoint's `index`, or anew. DataError for damage."""
         with mpi.agreed(self.comm, f"reading {self.folder}"):
@@ -101,12 +100,10 @@ class SparseWeights:
             if found and not (part[count > 0] == int(found.group(1))).any():
                 path.unlink()
 
-    @mpi.collective
     def gathered(self) -> np.ndarray:
         """Collective. The index of the labels of all ranks, for a checkpoint."""
         return mpi.allreduce_maxima(self.comm, self.index.copy())
 
-    @mpi.collective
     def join(self, out: SlabFile, indptr: np.ndarray, index: np.ndarray) -> None:
         """Collective. Write W into a model file laid out, by `indptr` (n_labels + 1)."""
         begin, end = bounds_by_weight(indptr, self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
@@ -140,7 +137,6 @@ class SparseWeights:
             out.write(name, first + begin, numbers)
 
 
-@mpi.collective
 def complete_model(comm: mpi.Comm, path: Path, weights: SparseWeights) -> None:
     """Collective over `comm`. Give the model at `path` its sparse W. Raises DataError."""
     index = weights.gathered()

@@ -83,7 +83,6 @@ class GroupStop:
         """That the work has taken so far."""
         return self._elapsed()
 
-    @mpi.collective
     def poll(self) -> np.ndarray | None:
         """Collective over the group, between passes. The pulse's sums, if a round is complete."""
         if self._heard is None:
@@ -91,7 +90,6 @@ class GroupStop:
         heard, self._heard = self._heard, None
         return heard
 
-    @mpi.collective
     def slices(self, parts: Iterable[T]) -> Iterator[T]:
         """Collective over the group. This rank's parts until all are done; or Stopped, on all."""
         if not self.long:

@@ -31,7 +31,6 @@ class Sweep:
         return joined(table([self.columns, *([_shown(value) for value in line] for line in self.lines)]))
 
 
-@mpi.collective
 def merge_sweep(
     comm: mpi.Comm, runs: list[Path], output: Path, force: bool, free: Callable[[str], Collection[str]] = lambda _: ()
 ) -> Sweep:
@@ -48,7 +47,7 @@ def merge_sweep(
         write_csv(output, found)
         return found
 
-    return mpi.made_by_root(comm, f"writing {output}", written)
+    return mpi.run_on_root(comm, f"writing {output}", written)
 
 
 def write_csv(path: Path, sweep: Sweep) -> None:

@@ -66,7 +66,6 @@ def titles_of(model: Model | ClassifierModel, dataset: DataFile) -> list[str]:
 class Suggester:
     """Gives texts headings. It holds the words, and a sparse model's weights by columns."""
 
-    @mpi.collective
     def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile) -> None:
         """Collective over `comm`, of one rank. `dataset`: of text, with the model's features.
 

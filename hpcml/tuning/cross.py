@@ -137,7 +137,6 @@ class CrossRun(Job):
                 self.done[label.place] = True
                 self.share_done += float(self.shares[label.place])
 
-    @mpi.collective
     def save(self) -> None:
         """Collective. What is written is on the disk."""
         with mpi.agreed(self.comm, f"writing {self.records.path}"):

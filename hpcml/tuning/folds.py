@@ -56,7 +56,6 @@ def deal(rows: CompactRows, labels: np.ndarray, n_folds: int, seed: int) -> np.n
     return fold
 
 
-@mpi.collective
 def fold_rows(node: mpi.Comm, rows: CompactRows, fold: np.ndarray, n_folds: int) -> list[Fold]:
     """Collective over `node`, whose ranks have the same rows: every fold. Raises DataError."""
     order = np.argsort(fold, kind="stable").astype(np.int32)
@@ -85,7 +84,6 @@ def fold_rows(node: mpi.Comm, rows: CompactRows, fold: np.ndarray, n_folds: int)
     return folds
 
 
-@mpi.collective
 def _copied(node: mpi.Comm, rows: CompactRows, ring: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Collective over `node`. CSR arrays of the rows of these numbers, each rank copying a part."""
     indptr = offsets(np.diff(rows.indptr)[ring])

@@ -37,7 +37,6 @@ class Records:
         width = self.n_settings * self.record.itemsize
         self.slabs = {"records": Slab((n_labels, width), "|u1"), "crc": Slab((n_labels,), "<i8")}
 
-    @mpi.collective
     def begin(self, resume: bool) -> np.ndarray:
         """Collective. Open the file, new or to go on: the known labels. Raises DataError."""
         comm, known, offsets = self.file.comm, np.zeros(self.n_labels, bool), None

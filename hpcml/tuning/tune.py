@@ -48,7 +48,6 @@ IDF = (
 SHARE = 0.25  # of a rank's room, for scores
 
 
-@mpi.collective
 def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> TuneReport:
     """Collective over the session. Choose, train and decide, into the run folder of the target.
 
@@ -86,7 +85,6 @@ class Tuner:
         bias = {"bias": options.bias} if "bias" in registry.method_named(self.options.method).option_names else {}
         return replace(self.options, **own, **bias)
 
-    @mpi.collective
     def choose(
         self, comm: mpi.Comm, problem: LabelProblem, folder: RunFolder, options: Any, resume: bool, signals: StopSignals
     ) -> Chosen:
@@ -123,7 +121,6 @@ class Choice:
         """Which labels (bool) have both positive and negative rows."""
         return (self.n_positive > 0) & (self.n_positive < self.problem.rows.n_global)
 
-    @mpi.collective
     def made(self) -> tuple[Chosen, list[str]]:
         """Collective over `comm`. The choice, and lines about it for the user."""
         axes = self.problem.method.axes
@@ -156,7 +153,6 @@ class Choice:
             self.folder.log(f"the best setting so far ({best}) lies at the end of the grid, which grows")
         return new
 
-    @mpi.collective
     def _round(self, settings: list[Setting]) -> None:
         """Collective over `comm`. Score all labels at settings, or go on. Raises Interrupted."""
         comm, problem, wanted, path = self.comm, self.problem, self.wanted, self.folder.checkpoints
@@ -173,7 +169,6 @@ class Choice:
         self.scores = scores if self.scores is None else np.concatenate([self.scores, scores], axis=1)
         self.settings += settings
 
-    @mpi.collective
     def _train(self, settings: list[Setting], records: Records, known: np.ndarray) -> None:
         """Collective over `comm`. Score the labels that are not known. Raises Interrupted."""
         comm, problem, rows, log = self.comm, self.problem, self.problem.rows, self.folder.log
@@ -204,7 +199,6 @@ class Choice:
             done = f"{n_done} of {plural(len(problem.names), 'label')} done"
             raise Interrupted(f"{stopped}: the choice so far is kept; continue with --resume ({done})")
 
-    @mpi.collective
     def _fits(self, settings: list[Setting]) -> CrossFits:
         """Collective over `comm`. The folds, and what trains this rank's labels outside each."""
         comm, problem, method, n_folds = self.comm, self.problem, self.problem.method, self.wanted.folds
@@ -223,7 +217,6 @@ class Choice:
         sizes, room = [each for each, _ in self.folds], SHARE * room_per_rank(comm)
         return CrossFits(problem.rows, sizes, fitters, problem.labels, len(settings), self.wanted.by, room)
 
-    @mpi.collective
     def _decide(self, which: np.ndarray) -> tuple[Decision, float | None]:
         """Collective over `comm`. Thresholds, sigmoids, and the one probability for all, if any."""
         comm, problem, judged = self.comm, self.problem, np.flatnonzero(self.trainable)
@@ -246,7 +239,6 @@ class Choice:
                     shared, decision = decide_together(ordered, decision, missed.n_pairs)
         return comm.bcast((decision, shared))
 
-    @mpi.collective
     def _told(self, which: np.ndarray, decision: Decision, shared: float | None) -> tuple[Chosen, list[str]]:
         """Collective over `comm`. The choice, told to the user and written to the tables."""
         seconds, problem, wanted, folder = time.monotonic() - self.began, self.problem, self.wanted, self.folder

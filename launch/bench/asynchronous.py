@@ -182,7 +182,7 @@ def at_will(problem: ProblemInMemory, clocks: list[Clock], costs: Costs) -> Cour
         part = replace(problem, comm=comm, placement=Placement(problem.placement.torus, n_ranks, rank))
         fitness = {node: np.full(slots.size, np.inf) for node, slots in part.first_slots.items()}
         begun = partial(note, rank)
-        stand_in = SimpleNamespace(agreed=lambda *_: nullcontext(), exchange_with=begun, Mailbox=Post, collective=mpi.collective)
+        stand_in = SimpleNamespace(agreed=lambda *_: nullcontext(), exchange_with=begun, Mailbox=Post)
         with mock.patch.object(asynchronous, "mpi", stand_in):
             grids.append(Asynchronous(part, part.first_slots, fitness, np.zeros(part.n_nodes)))
     for sender, parts in first.items():

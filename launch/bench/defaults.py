@@ -136,7 +136,7 @@ def lines_of(comm: mpi.Comm, name: str, given: argparse.Namespace, folder: Path)
             model, figures = trained(comm, files, method, options | changes, folder / "run")
             line = {"set": name, "method": method, "protocol": protocol, "loss": str(model.attrs["loss"]), **figures}
             if name in given.check:
-                with mpi.resting(comm, f"checking {name}"):
+                with mpi.agreed(comm, f"checking {name}", sleep=True):
                     if comm.rank == 0:
                         line["linear_svc_map"] = check(files, model, changes.get("bias", True))
             yield line

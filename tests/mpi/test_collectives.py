@@ -85,15 +85,15 @@ def test_agreed_turns_lack_of_memory_into_a_sentence(comm):
 
 
 def test_resting_ranks_wait_for_the_one_that_works_and_hear_of_its_error(comm, mpi_tmp_path):
-    with mpi.resting(comm, "working"):
+    with mpi.agreed(comm, "working", sleep=True):
         if comm.rank == 0:
             (mpi_tmp_path / "done").touch()
     assert (mpi_tmp_path / "done").exists()
-    with pytest.raises(DataError, match=r"^no$"), mpi.resting(comm, "working"):
+    with pytest.raises(DataError, match=r"^no$"), mpi.agreed(comm, "working", sleep=True):
         if comm.rank == 0:
             raise DataError("no")
     kind = ZeroDivisionError if comm.rank == comm.size - 1 else CollectiveError
-    with pytest.raises(kind), mpi.resting(comm, "dividing"):
+    with pytest.raises(kind), mpi.agreed(comm, "dividing", sleep=True):
         if comm.rank == comm.size - 1:
             _ = 1 / 0
 
@@ -265,17 +265,6 @@ def test_duplicated_is_private_and_survives_an_agreed_error(comm):
         raise DataError("agreed")
     with mpi.duplicated(None) as own:
         assert own.size == 1
-
-
-def test_strict_mode_logs_enter_and_leave(comm, monkeypatch, capfd):
-    monkeypatch.setenv("HPCML_STRICT", "1")
-    mpi.allreduce_maxima(comm, np.zeros(1))
-    rank, (outer, inner) = MPI.COMM_WORLD.rank, ("allreduce_maxima", "allreduce_sum")
-    log = [f"[{rank}] enter {outer}", f"[{rank}] enter {inner}", f"[{rank}] leave {inner}", f"[{rank}] leave {outer}"]
-    assert capfd.readouterr().err.splitlines() == log
-    monkeypatch.delenv("HPCML_STRICT")
-    mpi.agreed_any(comm, False)
-    assert capfd.readouterr().err == ""
 
 
 def test_allreduce_maxima(comm, monkeypatch):

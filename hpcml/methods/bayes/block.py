@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcml import mpi, slices
+from hpcml import slices
 from hpcml.kernels import elementary
 from hpcml.methods.bayes.risk import BayesRisk, Counter, Weights
 from hpcml.methods.linear.solver import CONVERGED, Finished, Solver, SparseWeightsOf, Turns
@@ -46,7 +46,6 @@ class BayesSolver(Solver):
         """Compile the kernels. Local."""
         self.counter.warm_up()
 
-    @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group, which is one rank. A turn is some labels, whole."""
         self.counter.stop = stop

@@ -30,7 +30,6 @@ class BayesClassifier(LinearClassifier):
         tags.classifier_tags.poor_score = True  # of rows where every feature is present, as of any Bernoulli model
         return tags
 
-    @mpi.collective
     def _train(self, comm: mpi.Comm, risk: Risk, columns: ColumnMap, options: LinearOptions) -> None:
         """Collective over `comm`. Train every label and set what was learnt. Raises ConfigError."""
         rows, n = risk.rows, risk.rows.n_labels

@@ -29,7 +29,6 @@ from collections.abc import Generator, Sequence
 
 import numpy as np
 
-from hpcml import mpi
 from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual.alone import VALUES_PER_POSITIVE, Alone, warm_up
 from hpcml.methods.dual.label import CLOSE, NO_POSITIVES, State, Training
@@ -89,7 +88,6 @@ class DualSolver(DualPanel, Solver):
             return 0
         return risk.rows.data.size // VALUES_PER_POSITIVE
 
-    @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group. A turn is one pass over the active rows of a panel, or one
         look at all rows for labels that are trained alone.
@@ -102,7 +100,6 @@ class DualSolver(DualPanel, Solver):
             some = [label for label, alone in zip(labels, rare, strict=True) if alone]
             yield from self.alone.solve(some, self.labels, self.n_lanes, stop)
 
-    @mpi.collective
     def _panels(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group. Labels that share panels."""
         self.stop = stop
@@ -133,7 +130,6 @@ class DualSolver(DualPanel, Solver):
             between[number] = labels[self.n_lanes :]
         return number, labels[: self.n_lanes]
 
-    @mpi.collective
     def _passes(self, lanes: list[Training], number: int = 0) -> Generator[list[Finished], None, None]:
         """Collective. The passes of labels that go through round `number` together, with a
         turn's end between two of them.
@@ -145,7 +141,6 @@ class DualSolver(DualPanel, Solver):
             yield []
             self.epoch()
 
-    @mpi.collective
     def begin(self, lanes: list[Training], costs: list[np.ndarray], start: State | None = None, number: int = 0) -> None:
         """Collective for labels that begin. See `DualPanel`."""
         super().begin(lanes, costs, start, number)
@@ -167,7 +162,6 @@ class DualSolver(DualPanel, Solver):
         """Whether the next pass is over all rows, whichever are active now."""
         return self.round == 0 and self.support == self.support_passes[self.full]
 
-    @mpi.collective
     def epoch(self) -> None:
         """Collective. One pass, over all rows or over the rows that matter to each lane; decides
         which lanes are ready.
@@ -199,7 +193,6 @@ class DualSolver(DualPanel, Solver):
         if self.round == 0 and not goes_on:
             self.support = self.support_passes[self.full]
 
-    @mpi.collective
     def certify(self) -> tuple[list[Finished], list[Training]]:
         """Collective. The end of the round: judge the weights. The labels that are done, and
         those that are not.

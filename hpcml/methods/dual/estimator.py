@@ -96,7 +96,6 @@ class DualClassifier(LinearClassifier):
     comm: mpi.Comm | None = None
     """The ranks that give the rows; None: this process alone."""
 
-    @mpi.collective
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and
         their labels y.
@@ -108,7 +107,6 @@ class DualClassifier(LinearClassifier):
         """
         return self._fit_weighted(X, y, sample_weight)
 
-    @mpi.collective
     def _agreed_options(self, comm: mpi.Comm, options: Any) -> Any:
         """Collective over `comm`. The options of all ranks. Raises ConfigError if the ranks'
         parameters differ.

@@ -74,7 +74,6 @@ class DualPanel:
             self.cost_of(label)  # an error now, not after hours
         self.lanes: list[Training] = []
 
-    @mpi.collective
     def begin(self, lanes: list[Training], costs: list[np.ndarray], start: State | None = None, number: int = 0) -> None:
         """Collective for labels that begin. Let labels take the lanes, those that do so for the
         `number`-th time as they left.
@@ -197,7 +196,6 @@ class DualPanel:
             self.active |= label.state.active.astype(np.uint16) << np.uint16(lane)
             label.state = None
 
-    @mpi.collective
     def _start_from(self, start: State) -> None:
         """Collective. Begin with the solution of the label that no row has, its positive rows
         put back to 0.
@@ -238,7 +236,6 @@ class DualPanel:
         support(self.alpha[own.start * self.width : own.stop * self.width], self.width, len(self.lanes), bits)
         return bits != 0
 
-    @mpi.collective
     def _slices(self, needed: Wanted | None = None) -> Iterator[tuple[slice, tuple[np.ndarray, np.ndarray, np.ndarray], slice]]:
         """Collective. This rank's rows slice by slice: which, CSR arrays that have at least those
         that are `needed` (default: all), their places among the duals. Raises Stopped.
@@ -246,7 +243,6 @@ class DualPanel:
         for some, csr in self.stop.slices(self.rows.slices(needed)):
             yield some, csr, slice(some.start * self.width, some.stop * self.width)
 
-    @mpi.collective
     def _row_slices(self) -> Iterator[tuple[slice, slice]]:
         """Collective. As `_slices`, without the arrays, which nobody need read."""
         rows = self.risk.rows
@@ -257,7 +253,6 @@ class DualPanel:
         """A copy of the weights, if other ranks change them as well. Local."""
         return self.w.copy() if self.risk.comm.size > 1 else None
 
-    @mpi.collective
     def _share(self, before: np.ndarray | None, sigma: float) -> None:
         """Collective. The weights `before` and what every rank has added to them, `sigma` times
         too much.
@@ -269,7 +264,6 @@ class DualPanel:
                 mpi.allreduce_sum(self.risk.comm, self.w)
             self.w += before
 
-    @mpi.collective
     def visit(self, number: int, full: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Collective. One pass over the active rows, in the order with this number; after a `full`
         one, others will be active. Of each lane: the range of the projected gradients, float64, and
@@ -301,7 +295,6 @@ class DualPanel:
         active, moved = self.counts.reshape(2, width)
         return most - least, active, moved
 
-    @mpi.collective
     def judge(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Collective. Look at all rows, in float64: the primal objective and a bound below its
         minimum (width each), divided by λ; the violations (width); `near` (n) has a bit for every
@@ -325,7 +318,6 @@ class DualPanel:
         bound = sums[certify.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
         return primal, bound, violations, near, shifts
 
-    @mpi.collective
     def _scores(self) -> np.ndarray:
         """Collective. The scores (n_local width, flat) of this rank's rows, in float64. Raises
         Stopped.
@@ -335,7 +327,6 @@ class DualPanel:
             kernels.scores(*csr, self.w, scores[places], self.width, self._ahead)
         return scores
 
-    @mpi.collective
     def _certify_rows(self, scores: np.ndarray, shifts: np.ndarray, within: float) -> tuple[np.ndarray, np.ndarray]:
         """Collective. This rank's `sums` (N_SUMS, width) and `near` (n_local), as `certify` has
         them. Raises Stopped.
@@ -358,7 +349,6 @@ class DualPanel:
         """The lanes' weights of the constant feature in float64, 0 without. Local."""
         return self.w.reshape(-1, self.width)[-1].astype(np.float64) if self.risk.rows.bias else np.zeros(self.width)
 
-    @mpi.collective
     def _shifts(self, scores: np.ndarray) -> np.ndarray:
         """Collective. By how much (float64, one per lane) to move the intercepts so that the
         objectives become less.
@@ -377,7 +367,6 @@ class DualPanel:
         shifts = np.array([crossing(MOVES, slope) for slope in slopes.T])  # slopes do not fall; beyond them, the last move
         return (own + shifts).astype(risk.weight_type).astype(np.float64) - own
 
-    @mpi.collective
     def _combine(self) -> tuple[np.ndarray, np.ndarray]:
         """Collective. w = Σ alpha y x of all lanes, made anew; ‖w‖² in float64, and rounded as
         it is saved.

@@ -32,7 +32,6 @@ class LogisticSolver(DualSolver):
     combine_kernel: ClassVar[Any] = staticmethod(combine.logistic_combine)
     certify_kernel: ClassVar[Any] = staticmethod(certify.logistic_certify)
 
-    @mpi.collective
     def begin(self, lanes: list[Training], costs: list[np.ndarray], start: State | None = None, number: int = 0) -> None:
         """Collective for labels that begin. See `DualPanel`."""
         super().begin(lanes, costs, start, number)
@@ -66,7 +65,6 @@ class LogisticSolver(DualSolver):
         """Of which of these rows (bool) any dual is not 0: all. Local."""
         return np.ones(own.stop - own.start, np.bool_)
 
-    @mpi.collective
     def _start_from(self, start: State) -> None:
         """Collective. Begin with the solution of the label that no row has, the duals of its
         positive rows put back to 0.
@@ -87,7 +85,6 @@ class LogisticSolver(DualSolver):
         """
         return self.sweep < SWEEPS << self.round and not all(label.ready for label in self.lanes)
 
-    @mpi.collective
     def epoch(self) -> None:
         """Collective. One pass over all rows; decides which lanes are ready."""
         seconds = self.stop.seconds
@@ -115,7 +112,6 @@ class LogisticSolver(DualSolver):
         """
         return label.tolerance * min(0.5, 0.7 * math.sqrt(self.max_gap / gap))
 
-    @mpi.collective
     def judge(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Collective. As in `dual`; the violations are the largest |gradients|, and every row is
         near.

@@ -23,7 +23,6 @@ class ColumnIndex:
     by_size: np.ndarray  # columns, the largest |total| first
 
 
-@mpi.collective
 def column_index(node: mpi.Comm, rows: CompactRows) -> ColumnIndex:
     """Collective over `node`, whose ranks have the same rows, all of them. Each fills some columns.
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from hpcml import mpi, rng, slices
+from hpcml import rng, slices
 from hpcml.kernels import elementary, elementwise
 from hpcml.methods.elastic_net import delayed_kernels as kernels
 from hpcml.methods.elastic_net.delayed_kernels import LANES, DelayedLanes, OwnRates, SharedRates, Shrinkage
@@ -147,7 +147,6 @@ class DelayedSolver(Solver):
             kernels.sweep_tables(order, risk.matrix, lanes, seen, tables, 0, risk.l1)
             kernels.flush_tables(lanes.w, seen, 1.0, 0.0, risk.l1)
 
-    @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group, which is one rank. A turn is one pass for a panel."""
         self.judge.stop = stop

@@ -78,7 +78,6 @@ class ElasticRisk(Risk):
         other.index = self.index
         return other
 
-    @mpi.collective
     def prepare(self, node: mpi.Comm) -> None:
         """Collective over `node`, whose ranks have the same rows."""
         self.index = column_index(node, self.rows)
@@ -93,7 +92,6 @@ class ElasticRisk(Risk):
             "is slow on such rows, and its models are hardly smaller; dual is faster"
         )
 
-    @mpi.collective
     def start_from(self, comm: mpi.Comm, names: list[str], origin: dict[str, object]) -> None:
         """Collective over `comm`. Open the initial model. Raises ConfigError or DataError."""
         if self.initial_path is None:

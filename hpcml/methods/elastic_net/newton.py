@@ -19,7 +19,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hpcml import mpi
 from hpcml.methods.elastic_net import newton_kernels as kernels
 from hpcml.methods.elastic_net.ascent import Ascent
 from hpcml.methods.elastic_net.judge import MAX_GAP, ElasticRisk, Judge, Label, Local, View, local_matrix
@@ -137,7 +136,6 @@ class NewtonSolver(Solver):
         kernels.solve_sparse(local, none, others, d, none, strengths, 1.0, 1, d.copy())
         kernels.search(local, none, 0.0, losses, none, d, d, strengths, 1.0)
 
-    @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group, which is one rank. A turn is one whole label."""
         self.judge.stop = stop

@@ -58,7 +58,6 @@ METHOD = LinearMethod(
 )
 
 
-@mpi.collective
 def train(session: Session, data: Path, target: Target, options: ElasticNetOptions) -> TrainReport:
     """Collective over the session. One run, or one for each λ₁ of `--path`: the last one's report.
 

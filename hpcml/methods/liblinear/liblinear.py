@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sp
 
-from hpcml import mpi
 from hpcml.errors import ConfigError
 from hpcml.methods.liblinear.options import LiblinearOptions
 from hpcml.methods.linear.layout import Sharding
@@ -51,7 +50,6 @@ class LiblinearSolver(Solver):
         """Compile the kernels. Local."""
         self.objective.warm_up()
 
-    @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group, which is one rank. A turn is one whole label."""
         for label in labels:

@@ -27,7 +27,6 @@ class Earlier:
         self.model, self.run, self.data = model, run, data
         self.kept: dict[int, int] = {}
 
-    @mpi.collective
     def compare(self, comm: mpi.Comm, problem: LabelProblem, log: Log) -> None:
         """Collective over `comm`. Find out what holds. DataError if the features are others."""
         with mpi.agreed(comm, f"comparing with {self.run}"):
@@ -53,7 +52,6 @@ class Earlier:
             how = " and ".join({"threshold": "hpcml threshold", "sigmoid_slope": "hpcml calibrate"}[name] for name in decided)
             log(f"note: the new model does not take over the {what} of {self.run}; find new ones with {how}")
 
-    @mpi.collective
     def _unchanged(self, comm: mpi.Comm, problem: LabelProblem) -> tuple[dict[int, int] | None, str]:
         """Collective. By label, an earlier one with its rows; None, and why, if rows differ."""
         split, there = str(self.model.attrs["split"]), False

@@ -54,7 +54,6 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         tags.classifier_tags.multi_label = True
         return tags
 
-    @mpi.collective
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: LinearOptions) -> None:
         """Collective over `comm`. Spread the rows, train, warn of labels that were given up."""
         rows, columns = self._spread(comm, X, labels, options.bias)
@@ -63,7 +62,6 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         for text in self._shortfalls(options) if comm.rank == 0 else ():
             warnings.warn(text, ConvergenceWarning, stacklevel=9)  # where `fit` was called
 
-    @mpi.collective
     def _spread(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, bias: bool) -> tuple[CompactRows, ColumnMap]:
         """Collective over `comm`. The rows as they lie, or all on every rank."""
         if self._method.sharding is Sharding.EXACT:
@@ -81,7 +79,6 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         """The objective that the labels share. Raises ConfigError, the same on all ranks."""
         return self._method.risk(rows, options, Profile())
 
-    @mpi.collective
     def _train(self, comm: mpi.Comm, risk: Risk, columns: ColumnMap, options: LinearOptions) -> None:
         """Collective over `comm`. Train every label and set what was learnt.
 
@@ -117,7 +114,6 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         if method.certified:
             self.gap_ = gap
 
-    @mpi.collective
     def _finished(self, comm: mpi.Comm, risk: Risk, options: LinearOptions) -> Iterator[Finished]:
         """Collective over `comm`. The labels of this rank, or its group, as they are done."""
         method, rows = self._method, risk.rows

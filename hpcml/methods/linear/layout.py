@@ -43,7 +43,6 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
     return rows + n_lanes * n_columns * (weight_bytes + 8) + n_lanes * n_columns * own // shards
 
 
-@mpi.collective
 def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, options: LinearOptions, needs: Needs) -> int:
     """Collective over `comm`. Bytes that a rank needs to load rows and train one label.
 
@@ -71,7 +70,6 @@ def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, opti
     return needed
 
 
-@mpi.collective
 def choose_shards(
     comm: mpi.Comm, dataset: DataFile, shard: Shard, n_labels: int, options: LinearOptions, sharding: Sharding
 ) -> int:
@@ -110,7 +108,6 @@ def labels_of_group(waiting: np.ndarray, n_positive: np.ndarray, number: int, n_
     return waiting[np.argsort(-n_positive[waiting], kind="stable")][number::n_groups]
 
 
-@mpi.collective
 def lanes_per_group(
     n_waiting: int,
     n_continued: int,
@@ -142,7 +139,6 @@ def lanes_that_fit(
     return options.labels_per_pass or next(fits, 1)
 
 
-@mpi.collective
 def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -> int:
     """Collective over `comm`. Values in each chunk of rows to be streamed; 0 if memory holds them.
 
@@ -157,7 +153,6 @@ def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -
     return min(1 << (values.bit_length() - 1), largest)
 
 
-@mpi.collective
 def fewer_lanes(most: int, of_all: Callable[[int], int], of_chunks: Callable[[int], int]) -> tuple[int, int]:
     """Collective as `chunk_values` is. How many labels share a pass, and values in a chunk, else 0.
 
@@ -176,7 +171,6 @@ def fewer_lanes(most: int, of_all: Callable[[int], int], of_chunks: Callable[[in
     return next(((n, 0) for n in numbers if not of_all(n)), (most, of_chunks(most)))
 
 
-@mpi.collective
 def kept_values(comm: mpi.Comm, rows: CompactRows, needed: int, chunk: int) -> int | None:
     """Collective over `comm`. How many values of mapped rows have room beside a chunk of them.
 
@@ -188,7 +182,6 @@ def kept_values(comm: mpi.Comm, rows: CompactRows, needed: int, chunk: int) -> i
     return max(0, int(room) - VALUE_BYTES * min(chunk, rows.data.size) - READING_BYTES) // VALUE_BYTES
 
 
-@mpi.collective
 def _room_for_rows(comm: mpi.Comm, rows: CompactRows, needed: int) -> tuple[float, float]:
     """Collective over `comm`. Bytes left beside those needed, and this rank's part of the rows."""
     ranks = mpi.ranks_on_node(comm)

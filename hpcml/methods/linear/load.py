@@ -38,7 +38,6 @@ class LabelProblem:
     names: list[str]
     group: tuple[int, int]  # this rank's group and the number of groups
 
-    @mpi.collective
     def origin(self) -> dict[str, object]:
         """Collective over the group. What a run shares with its continuation or initial model."""
         return {
@@ -48,7 +47,6 @@ class LabelProblem:
         }
 
 
-@mpi.collective
 def load(
     stack: ExitStack, method: LinearMethod, session: Session, dataset: DataFile, options: LinearOptions
 ) -> tuple[LabelProblem, ColumnMap]:

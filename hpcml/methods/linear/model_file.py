@@ -28,7 +28,6 @@ from hpcml.slices import Look
 LARGE_MODEL = 2 * 10**9  # bytes: above it, training says how large the model will be
 
 
-@mpi.collective
 def check_disk(folder: RunFolder, problem: LabelProblem, options: LinearOptions) -> None:
     """Collective over its ranks. Say how large a model that is not sparse will be, if it is large.
 
@@ -50,7 +49,6 @@ def check_disk(folder: RunFolder, problem: LabelProblem, options: LinearOptions)
                 raise DataError(f"{path.parent}: {what}, but the disk has {size(free)} left; {advice}")
 
 
-@mpi.collective
 def open_model(
     folder: RunFolder,
     problem: LabelProblem,
@@ -131,7 +129,6 @@ def sparse_weights(folder: RunFolder, problem: LabelProblem, options: LinearOpti
     return SparseWeights(folder.comm, folder.checkpoints, len(problem.names), n_columns, risk.weight_type.str, options.drop)
 
 
-@mpi.collective
 def finish(folder: RunFolder) -> None:
     """Collective over its ranks. Give the complete model its name and drop the checkpoints."""
     with mpi.agreed(folder.comm, f"finishing {folder.model}"):

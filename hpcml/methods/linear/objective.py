@@ -118,11 +118,9 @@ class Risk:
         """How many numbers a label has in a sparse model: one for each column, or more."""
         return n_columns
 
-    @mpi.collective
     def prepare(self, node: mpi.Comm) -> None:
         """Collective over `node`, who loaded the rows: what else the method needs of them."""
 
-    @mpi.collective
     def start_from(self, comm: mpi.Comm, names: list[str], origin: dict[str, object]) -> None:
         """Collective over `comm`. Open an earlier model of these labels, if the options name one.
 
@@ -169,7 +167,6 @@ class Objective(Risk):
         blocks.step(w, g, 1, one, 0.0, 0.0, out)
         blocks.copy_lanes(w, 1, one > 0, w)
 
-    @mpi.collective
     def evaluate(self, panels: list[Panel], stop: Stop = NEVER) -> None:
         """Collective. One pass over the rows for all panels; `Panel.gather` gives the results.
 
@@ -225,7 +222,6 @@ class Objective(Risk):
         low, _ = mpi.grid(spacing * self.rows.n_global)
         return np.stack([high, low])
 
-    @mpi.collective
     def value(self, w: np.ndarray, label: int, stop: Stop = NEVER) -> float:
         """Collective. f(w) of a label over all rows, in float64; w (n_columns). Raises Stopped."""
         w, one, rows = w.astype(np.float64), np.array([label]), self.rows

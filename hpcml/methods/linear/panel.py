@@ -87,12 +87,10 @@ class Panel:
             here = slice(0, self._n_taken * self.width)
             self.state[here] = self._before[here]
 
-    @mpi.collective
     def send(self) -> None:
         """Collective. Begin the reduction."""
         self._requests = [mpi.begin_reduce_scatter(self.objective.comm, self.g, self._g_own, self.counts)]
 
-    @mpi.collective
     def gather(self) -> tuple[np.ndarray, np.ndarray]:
         """Collective, after `Objective.evaluate`. f and ‖g‖² (L,) each; `sums` count rows.
 
@@ -132,14 +130,12 @@ class Panel:
         """A number for each chunk of own columns and lane."""
         return np.empty((-(-(self.own.stop - self.own.start) // (blocks.CHUNK * self.width)), self.width))
 
-    @mpi.collective
     def total(self, chunks: np.ndarray) -> np.ndarray:
         """Collective. The sum over all ranks' chunks, in the order of the columns."""
         parts = [chunks] if self.objective.comm.size == 1 else mpi.allgather_arrays(self.objective.comm, chunks)
         whole = np.concatenate(parts)
         return np.add.accumulate(whole, axis=0)[-1]  # add.reduce takes the chunks in another order if there is but one lane
 
-    @mpi.collective
     def step(self, eta: np.ndarray, radius: float = math.inf) -> None:
         """Collective. w −= η g, projected on the ball of this radius; a step of every label."""
         with self.objective.profile("compute"):
@@ -156,13 +152,11 @@ class Panel:
             self._share()
         self.steps += 1
 
-    @mpi.collective
     def _share(self) -> None:
         """Collective. Begin to send the weights of own columns to all ranks."""
         if self.objective.comm.size > 1:
             self._requests = [mpi.begin_allgather(self.objective.comm, self.w, self.counts)]
 
-    @mpi.collective
     def replace(self, weights: dict[int, np.ndarray]) -> None:
         """Collective. Give lanes other weights (own columns); a step of every label."""
         with self.objective.profile("compute"):
@@ -173,7 +167,6 @@ class Panel:
             self._share()
         self.steps += 1
 
-    @mpi.collective
     def measure(self) -> None:
         """Collective. Find ‖w‖² of weights that were put in."""
         self.w_sq = self.total(self._squares(1.0, 0.0))
@@ -183,14 +176,12 @@ class Panel:
         if lanes.any():
             blocks.copy_lanes(self.w[self.own], self.width, lanes, self.best)
 
-    @mpi.collective
     def wait_for_weights(self) -> None:
         """Collective. Until what was begun to be sent has arrived."""
         for request in self._requests:
             request.Wait()
         self._requests = []
 
-    @mpi.collective
     def whole(self, lane: int, array: np.ndarray) -> np.ndarray:
         """Collective. One lane (n_columns) of `best`, or of `w`, on all ranks."""
         if array is self.w:

@@ -93,7 +93,6 @@ class PanelSolver(Solver):
         """Compile the kernels. Local."""
         self.objective.warm_up()
 
-    @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group; see `Solver`. A turn is a pass, and a step of all labels."""
         waiting = deque(labels)
@@ -167,7 +166,6 @@ class FirstOrderSolver(PanelSolver):
             panel.step(eta, self.rule.radius)
         return finished
 
-    @mpi.collective
     def _advance(self, p: int, panel: Panel) -> list[tuple[int, Advance]]:
         """Collective. What the values at w_t lead to in every lane that holds a label."""
         f, grad_sq = panel.gather()
@@ -179,7 +177,6 @@ class FirstOrderSolver(PanelSolver):
             found.append((lane, Advance(progress, float(f[lane]), float(grad_sq[lane]), step, done)))
         return found
 
-    @mpi.collective
     def _value(self, panel: Panel, lane: int, advance: Advance, stop: Stop) -> tuple[np.ndarray, float]:
         """Collective. The best weights of a label that leaves, and f there."""
         w = panel.whole(lane, panel.w if advance.step.improved else panel.best)
@@ -202,13 +199,11 @@ class FirstOrderSolver(PanelSolver):
         share = training.visited / (steps * self.objective.rows.n_global)
         return Finished(training.label, w, f, status, steps, share, training.history)
 
-    @mpi.collective
     def pack(self) -> list[Packed]:
         """Collective. The labels in training; what was on its way has arrived."""
         self._settle()
         return [self._packed(*key) for key in sorted(self.training)]
 
-    @mpi.collective
     def _packed(self, p: int, lane: int) -> Packed:
         """Collective. What a label in training needs to continue."""
         panel, training = self.panels[p], self.training[p, lane]
@@ -217,7 +212,6 @@ class FirstOrderSolver(PanelSolver):
         history = np.array(training.history, dtype=np.float64).reshape(-1, len(HISTORY))
         return Packed(panel.whole(lane, panel.w), panel.whole(lane, panel.best), rows, numbers, history)
 
-    @mpi.collective
     def unpack(self, packed: Packed) -> None:
         """Collective. Put a label into an idle lane."""
         p = next(p for p, panel in enumerate(self.panels) if (panel.labels < 0).any())

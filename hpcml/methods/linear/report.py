@@ -88,7 +88,6 @@ class TrainReport:
         return f"warning: {certain}; the gap of {share} is above {goal:.3g} %: {self.advice}"
 
 
-@mpi.collective
 def read_report(
     folder: RunFolder,
     problem: LabelProblem,

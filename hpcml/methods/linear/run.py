@@ -58,7 +58,6 @@ class LabelRun(Job):
         """How many passes this group has made."""
         return f"pass {turns}"
 
-    @mpi.collective
     def begin(self, restore: bool) -> tuple[list[int], list[int], Path | None]:
         """Collective. The labels of this group that wait; and those to continue, in a checkpoint.
 
@@ -88,7 +87,6 @@ class LabelRun(Job):
         mine = labels_of_group(waiting, self.n_positive, number, n_groups).tolist()
         return mine, list(range(number, continued.size, n_groups)), path
 
-    @mpi.collective
     def _read(self, path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Collective. Of a checkpoint: labels that are done, labels to continue, sparse weights."""
         continued, written = np.zeros(0, dtype=np.int64), None
@@ -105,7 +103,6 @@ class LabelRun(Job):
         self.folder.log(f"resuming from {path.name}: {int(done.sum())} of {plural(self.labels.size, 'label')} done")
         return done, continued, written
 
-    @mpi.collective
     def take_over(self, earlier: Earlier) -> None:
         """Collective. Write the models that labels keep from an earlier run, as they are there."""
         with mpi.agreed(self.comm, f"writing {self.model.target}"):
@@ -121,14 +118,12 @@ class LabelRun(Job):
                 self.done[label] = 1
                 self.share_done += float(self.shares[label])
 
-    @mpi.collective
     def complete(self) -> None:
         """Collective. The model and the history, on the disk and in order."""
         self._flush()
         self.history.write()
         self.history.sort(self.folder.history_sorted)
 
-    @mpi.collective
     def keep(self, finished: list[Finished]) -> None:
         """Collective over the group. Write the labels that are done."""
         with mpi.agreed(self.rows.comm, f"writing {self.model.target}"):
@@ -158,7 +153,6 @@ class LabelRun(Job):
         for name, value in numbers.items():
             self.model.write(name, done.label, np.array([value]))
 
-    @mpi.collective
     def _flush(self) -> None:
         """Collective. Force what was written of the model to the disk."""
         with mpi.agreed(self.comm, f"writing {self.model.target}"):
@@ -166,7 +160,6 @@ class LabelRun(Job):
             if self.weights is not None:
                 self.weights.flush()
 
-    @mpi.collective
     def save(self) -> None:
         """Collective. Write a checkpoint of everything that the model file does not hold yet."""
         self.history.write()
@@ -194,7 +187,6 @@ class LabelRun(Job):
 
         self.checkpoints.save(arrays, fill)
 
-    @mpi.collective
     def _slabs(self, labels: list[Packed], n: int) -> dict[str, Slab]:
         """Collective. The arrays of a checkpoint for the n labels in training; `labels` here."""
         width = int(mpi.allreduce_max(self.comm, float(max((label.numbers.size for label in labels), default=0))))
@@ -212,7 +204,6 @@ class LabelRun(Job):
         if self.weights is not None:
             self.weights.close()
 
-    @mpi.collective
     def restore(self, place: int, path: Path | None) -> None:
         """Collective over the group. Give the solver back the label at `place` of a checkpoint."""
         with mpi.agreed(self.rows.comm, f"reading {path}"):

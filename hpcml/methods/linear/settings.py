@@ -78,7 +78,6 @@ class Chooser(Protocol):
     def asked(self, options: Any) -> Any:
         """The entries of config.toml for the run, given the options of its method."""
 
-    @mpi.collective
     def choose(self, comm: mpi.Comm, problem: Any, folder: RunFolder, options: Any, resume: bool, signals: StopSignals) -> Chosen:
         """Collective over `comm`. The choice, or that of a run that goes on. Raises Interrupted."""
 
@@ -137,7 +136,6 @@ class SettingsSolver(Solver):
         """Compile the kernels. Local."""
         self._at(0).warm_up()
 
-    @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group; see `Solver`."""
         which = self.chosen.which

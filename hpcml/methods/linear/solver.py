@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpcml import mpi
 from hpcml.run.stop import Stop
 
 CONVERGED, DEGENERATE, STEP_LIMIT = range(3)  # of STATUS
@@ -80,7 +79,6 @@ class Solver:
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
 
-    @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group. Train labels (places in the run); each turn yields those done.
 
@@ -89,12 +87,10 @@ class Solver:
         """
         raise AssertionError("a subclass says")
 
-    @mpi.collective
     def pack(self) -> list[Packed]:
         """Collective over the group, between turns or after Stopped. The labels in training."""
         return []
 
-    @mpi.collective
     def unpack(self, packed: Packed) -> None:
         """Collective over the group, before `solve`. Take up a label; if the solver `packs`."""
         raise AssertionError("a subclass says")

@@ -11,7 +11,6 @@ from hpcml.methods.linear.options import LinearOptions
 from hpcml.mpi.memory import return_freed_memory
 
 
-@mpi.collective
 def plan_chunks(
     comm: mpi.Comm, problem: LabelProblem, options: LinearOptions, n_lanes: int, before: int, log: Log
 ) -> tuple[int, int]:
@@ -45,7 +44,6 @@ def plan_chunks(
     return n_lanes, chunk
 
 
-@mpi.collective
 def plan_streaming(
     comm: mpi.Comm, problem: LabelProblem, options: LinearOptions, n_lanes: int, asked: int, log: Log
 ) -> tuple[int, int]:

@@ -28,7 +28,6 @@ from hpcml.run.sparse_weights import complete_model
 from hpcml.slices import stop_at
 
 
-@mpi.collective
 def train(
     method: LinearMethod,
     session: Session,
@@ -73,7 +72,6 @@ def train(
         return _complete(run, chosen, earlier, state == UNFINISHED)
 
 
-@mpi.collective
 def _complete(run: LabelRun, chosen: Chosen | None, earlier: Earlier | None, restore: bool) -> TrainReport:
     """Collective over the run's ranks. Train, and give the model its name; see `_solve`."""
     try:
@@ -87,7 +85,6 @@ def _complete(run: LabelRun, chosen: Chosen | None, earlier: Earlier | None, res
     return read_report(run.folder, run.problem, run.options, kept, run.driver.elapsed, cpu_seconds)
 
 
-@mpi.collective
 def _solve(run: LabelRun, chosen: Chosen | None, earlier: Earlier | None, restore: bool) -> None:
     """Collective over the run's ranks. Train the labels that are not done, or in a checkpoint.
 

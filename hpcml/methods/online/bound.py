@@ -21,7 +21,6 @@ AVERAGE = "the average still holds what was learnt before"
 AVERAGES = "averages the models on the way, and gets fewer rows wrong then"
 
 
-@mpi.collective
 def driven(comm: mpi.Comm, names: Sequence[str], state: LearnerState) -> str:
     """Collective over `comm`. A sentence on labels (`names`, of all ranks) at the bound, or ""."""
     n_weights = len(state.method.weights) * (state.kept()[0].size + 1)
@@ -37,7 +36,6 @@ def driven(comm: mpi.Comm, names: Sequence[str], state: LearnerState) -> str:
     )
 
 
-@mpi.collective
 def note(comm: mpi.Comm, names: Sequence[str], state: LearnerState) -> str:
     """Collective over `comm`. A warning of these labels, with what to do about it, or ""."""
     found = driven(comm, names, state)

@@ -45,14 +45,12 @@ class RowOrder:
         """The number of runs that random orders have on the average (B)."""
         return self.positives * (self.n_rows - self.positives + 1) / max(1, self.n_rows)
 
-    @mpi.collective
     def note(self, comm: mpi.Comm, names: list[str], is_stream: bool) -> str:
         """Collective over `comm`. A warning of these labels, with what to do about it, or ""."""
         found = self.blocks(comm, names)
         advice = "shuffle the lines first, for instance with shuf" if is_stream else "use --shuffle"
         return found and f"warning: {found}, and this progressive error tells nothing of other rows; {advice}"
 
-    @mpi.collective
     def blocks(self, comm: mpi.Comm, names: list[str]) -> str:
         """Collective over `comm`. A sentence on labels (`names`, of all ranks) in blocks, or ""."""
         mine = np.stack([self.runs, self.positives, self.expected()], axis=1)

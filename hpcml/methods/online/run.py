@@ -47,7 +47,6 @@ class Pass:
         self.elapsed = 0.0
         self.profile = Profile()
 
-    @mpi.collective
     def learn(self, resume: bool, signals: StopSignals) -> str:
         """Collective. Learn from all rows: ""; or why it stopped. Raises DataError."""
         first = self._restore() if resume else 0
@@ -77,7 +76,6 @@ class Pass:
         self._note_point()
         return ""
 
-    @mpi.collective
     def _compile(self, shard: Shard, rows: np.ndarray) -> float:
         """Collective. Compile the kernels for such a piece: the seconds until all are ready."""
         begin = time.monotonic()
@@ -99,7 +97,6 @@ class Pass:
         with self.profile("read"):
             return next(pieces, None)
 
-    @mpi.collective
     def _restore(self) -> int:
         """Collective. Go on from the newest checkpoint: how many rows of the source it has had."""
         found = self.snapshots.restore()
@@ -109,7 +106,6 @@ class Pass:
         self.history, self.n_points, self.elapsed = found
         return self.state.n_rows - self.start
 
-    @mpi.collective
     def _take(self, shard: Shard, rows: np.ndarray) -> None:
         """Collective with live features. Learn from a piece, noting counters at 1, 2, 4 … rows."""
         done = 0
@@ -138,14 +134,12 @@ class Pass:
         wrong = self.state.counters[[FALSE_POSITIVES, FALSE_NEGATIVES]].sum()
         return f"progressive error {100 * wrong / max(1, self.state.n_rows * self.state.n_lanes):.3f} %" if self.mine.size else ""
 
-    @mpi.collective
     def totals(self) -> tuple[float, float]:
         """Collective. The shares of pairs of row and label: wrongly predicted; changing a model."""
         counters = mpi.allreduce_sum(self.comm, self.state.counters.sum(axis=1))
         pairs = max(1, self.state.n_rows * len(self.source.names))
         return float(counters[FALSE_POSITIVES] + counters[FALSE_NEGATIVES]) / pairs, float(counters[UPDATES]) / pairs
 
-    @mpi.collective
     def write_history(self) -> None:
         """Collective. Write history.csv, label by label. Raises DataError."""
         points = np.concatenate(mpi.allgather_arrays(self.comm, self.history[:, : self.n_points].reshape(-1)))
@@ -167,7 +161,6 @@ def _lines(name: str, points: list[list[int]]) -> list[list[object]]:
     return lines
 
 
-@mpi.collective
 def importance_of(
     comm: mpi.Comm, dataset: DataFile, split: str, labels: np.ndarray, shuffle: bool, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:

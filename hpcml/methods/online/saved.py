@@ -55,7 +55,6 @@ class Snapshots:
         names = "\n".join([source.vocabulary or "", *source.names])
         self._origin = np.array([*source.sizes, zlib.crc32(names.encode("utf-8", "surrogatepass"))], dtype=np.int64)
 
-    @mpi.collective
     def save(self, history: np.ndarray, n_points: int, elapsed: float) -> None:
         """Collective. Write a checkpoint; `history` (B, HISTORY_POINTS, 5). Raises DataError."""
         state, n_labels = self.state, len(self.source.names)
@@ -79,7 +78,6 @@ class Snapshots:
         self.checkpoints.save(slabs, fill)
         self.written = True
 
-    @mpi.collective
     def restore(self) -> tuple[np.ndarray, int, float] | None:
         """Collective. Take up the newest checkpoint: (history, points, seconds); None without.
 
@@ -131,7 +129,6 @@ def restore_state(
         state.restore(lane, rows, {name: read(name, place) for name in (*state.array_names(), LANES, COUNTERS)})
 
 
-@mpi.collective
 def write_model(
     comm: mpi.Comm, folder: RunFolder, method: str, source: RowStream, state: LearnerState, mine: np.ndarray, more: dict[str, float]
 ) -> None:

@@ -44,7 +44,6 @@ class RowStream:
     digest: tuple[int, ...]  # of the rows: of a dataset's, or, where they cannot be looked at again, of those given so far
     expected: tuple[int, ...] | None = None  # what that must be when the pass goes on
 
-    @mpi.collective
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. The rows from number `begin` of the pass on, a short time's work each."""
         raise AssertionError("a subclass says")
@@ -57,7 +56,6 @@ class RowStream:
 class DatasetSource(RowStream):
     """The rows of a dataset's split, in the file's order or shuffled."""
 
-    @mpi.collective
     def __init__(self, comm: mpi.Comm, dataset: DataFile, options: OnlineOptions) -> None:
         """Collective over `comm`. Raises ConfigError for a missing split or label, DataError."""
         self.comm, self.dataset, self.name, self.path = comm, dataset, str(dataset.path), str(dataset.path.resolve())
@@ -99,7 +97,6 @@ class DatasetSource(RowStream):
         parts = [self.dataset.map(name, 0, min(DIGEST_NNZ, self.dataset.nnz)) for name in ("X/indices", "X/data")]
         return tuple(zlib.crc32(np.ascontiguousarray(part).data) for part in (rows, self.dataset.map("X/indptr"), *parts))
 
-    @mpi.collective
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. See `RowStream`. Raises DataError for a damaged or changed file."""
         with mpi.agreed(self.comm, f"reading {self.name}"):
@@ -141,7 +138,6 @@ class TextSource(RowStream):
         self.digest = (0, 0, 0, 0)  # of the rows so far: CRC-32 of their sizes, indices, values, labels
         self.initial: tuple[str, int] | None = None  # vocabulary and number of features of a model that is continued
 
-    @mpi.collective
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. See `RowStream`. Raises DataError for bad svmlight, or labels but ±1."""
         for block in self._after(begin):
@@ -155,7 +151,6 @@ class TextSource(RowStream):
                 self._note(block, some.start, some.stop)
                 yield shard, rows[some]
 
-    @mpi.collective
     def _after(self, begin: int) -> Iterator[TextRows]:
         """Collective. The blocks from row `begin` on. Raises DataError if others were before it."""
         passed = begin == 0

@@ -59,7 +59,6 @@ class OnlineReport:
         return joined(lines)
 
 
-@mpi.collective
 def train(method: str, session: Session, data: Path | str, target: Target, options: OnlineOptions) -> OnlineReport:
     """Collective over the session. One pass of a learner, for each label against the rest.
 
@@ -108,7 +107,6 @@ def _initial(path: Path | None, method: str, options: OnlineOptions, ours: Path)
     return Initial(path, method, options)
 
 
-@mpi.collective
 def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial | None, stack: ExitStack) -> RowStream:
     """Collective over `comm`. The rows; `stack` closes the file. Raises ConfigError, DataError."""
     if initial is not None:
@@ -132,7 +130,6 @@ def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial |
     return DatasetSource(comm, stack.enter_context(dataset), options)
 
 
-@mpi.collective
 def _train(run: Pass, method: str, target: Target, signals: StopSignals) -> OnlineReport:
     """Collective. See `train`."""
     comm, folder, source = run.comm, run.folder, run.source
@@ -157,7 +154,6 @@ def _train(run: Pass, method: str, target: Target, signals: StopSignals) -> Onli
     return replace(_report(run), warning=warning, bound_warning=bound.note(comm, source.names, run.state))
 
 
-@mpi.collective
 def _report(run: Pass) -> OnlineReport:
     """Collective. What the model says of itself."""
     told = None

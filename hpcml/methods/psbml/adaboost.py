@@ -43,7 +43,6 @@ def boosted(learner: learners.Learner, n_rounds: int) -> learners.Learner:
     return learners.Learner(learner.name, ADABOOST, boosting, learner.prefers_dense)
 
 
-@mpi.collective
 def train(session: Session, data: Path, target: Target, options: AdaboostOptions) -> AdaboostReport:
     """Collective over the session. Train one classifier of all classes into the target's folder.
 
@@ -81,7 +80,6 @@ def train(session: Session, data: Path, target: Target, options: AdaboostOptions
     return AdaboostReport(folder.model, n_rounds, learner.name, seconds)
 
 
-@mpi.collective
 def _check(comm: mpi.Comm, dataset: DataFile, booster: learners.Learner, classes: Classes) -> bool:
     """Collective over `comm`. Whether the rows are to be dense. Raises ConfigError."""
     dense = booster.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
@@ -93,7 +91,6 @@ def _check(comm: mpi.Comm, dataset: DataFile, booster: learners.Learner, classes
     return dense
 
 
-@mpi.collective
 def _rounds_of(comm: mpi.Comm, model: Path) -> int:
     """Collective over `comm`. The rounds of a finished model."""
     with mpi.agreed(comm, f"reading {model}"):

@@ -36,7 +36,6 @@ CYCLES, LOW, HIGH = range(3)  # columns of the table
 class Asynchronous:
     """The nodes of this rank, and what it knows of the others."""
 
-    @mpi.collective
     def __init__(
         self, problem: TorusProblem, slots: dict[int, np.ndarray], fitness: dict[int, np.ndarray], cycles: np.ndarray
     ) -> None:
@@ -169,7 +168,6 @@ class Asynchronous:
         for rank, arrays in self.mailbox.collect():
             self._read(rank, arrays)
 
-    @mpi.collective
     def close(self) -> None:
         """Collective. End the correspondence; see `Mailbox.close`."""
         for rank, arrays in self.mailbox.close():

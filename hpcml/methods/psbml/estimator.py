@@ -147,7 +147,6 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         """The base learner as it is trained. Raises ConfigError if it has nothing for a GPU."""
         return self._learner().moved_to_gpu() if options.device == "gpu" else self._learner()
 
-    @mpi.collective
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: PsbmlOptions) -> None:
         """Collective over `comm`. Gather the rows, do the cycles, take over the best classifier."""
         if labels.kind != CLASSES:

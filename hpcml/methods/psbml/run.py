@@ -67,7 +67,6 @@ class TorusRun(Job):
         cycles = [line[0] for line in self.assessor.history]
         return sum(cycle > 0 for cycle in (*cycles, *(each.cycle for each in (*self.assessor.handed, *self.taken))))
 
-    @mpi.collective
     def train(self, restore: bool) -> str:
         """Collective. Do the cycles: ""; or why it stopped after a checkpoint."""
         if not (restore and self._restore()):
@@ -82,7 +81,6 @@ class TorusRun(Job):
                 if not self.saving:  # a rank that fails alone in a checkpoint would wait for letters of those that wait for it
                     self.grid.close()
 
-    @mpi.collective
     def _in_step(self) -> Generator[list[Snapshot], None, None]:
         """Collective. The cycles in step; after one for each rank, each assesses one of them."""
         with mpi.agreed(self.comm, f"reading {self.problem.dataset.path}"):
@@ -134,7 +132,6 @@ class TorusRun(Job):
         rest = self._grid_is_done and (self.taken or self.n_taken < self.options.cycles)
         return len(self.taken) >= self.at_once or bool(rest)
 
-    @mpi.collective
     def meet(self) -> None:
         """Collective. Assess the cycles that the asynchronous grid has taken. Raises Stopped."""
         self._note_state()
@@ -142,7 +139,6 @@ class TorusRun(Job):
         while self.taken and not self.assessor.at_plateau:
             self._assess(costs)
 
-    @mpi.collective
     def _note_state(self) -> None:
         """Collective. Note the state of an asynchronous grid, up to the fastest rank's cycle."""
         if self.grid is None:
@@ -152,7 +148,6 @@ class TorusRun(Job):
             self.taken.append(self.grid.snapshot(number))
         self.slots, self.fitness, self.cycles = self.grid.slots, self.grid.fitness, self.grid.table[:, 0]
 
-    @mpi.collective
     def _assess(self, costs: list[float]) -> None:
         """Collective. Assess some that were taken; `costs`: seconds for a step. Raises Stopped."""
         self.assessor.hand_out(self.taken[: self.at_once], costs)
@@ -165,7 +160,6 @@ class TorusRun(Job):
             raise
         self._gather()
 
-    @mpi.collective
     def _gather(self) -> None:
         """Collective. Gather the results, tell of them, write the history."""
         first = len(self.assessor.history)
@@ -189,7 +183,6 @@ class TorusRun(Job):
             if self.comm.rank == 0:
                 write_history(self.folder.history, self.assessor.history)
 
-    @mpi.collective
     def save(self) -> None:
         """Collective. Write a checkpoint."""
         self.saving = True
@@ -225,7 +218,6 @@ class TorusRun(Job):
         self.checkpoints.save(slabs, fill)
         self.saving = False
 
-    @mpi.collective
     def _restore(self) -> bool:
         """Collective. Take up the newest checkpoint: whether there is one. Raises DataError."""
         path = self.checkpoints.newest()

@@ -209,7 +209,6 @@ class SeedRuns(Job):
         return [validate(pocket.classifier, matrix, of, problem.classes.n_classes, pocket.threshold)[:2] for pocket in pockets]
 
 
-@mpi.collective
 def train_seeds(problem: TorusProblem, folder: RunFolder, target: Target, signals: StopSignals) -> SeedsReport:
     """Collective. The runs of all seeds into the folder; `problem` is the first one's.
 
@@ -243,7 +242,6 @@ def train_seeds(problem: TorusProblem, folder: RunFolder, target: Target, signal
     return SeedsReport(folder.model, _read(comm, folder), n_test, ratio, time.monotonic() - begin)
 
 
-@mpi.collective
 def _test_rows(problem: TorusProblem) -> tuple[np.ndarray, np.ndarray]:
     """Collective. The rows that compare and their classes, or none. Raises ConfigError."""
     split = problem.options.test_split
@@ -259,7 +257,6 @@ def _test_rows(problem: TorusProblem) -> tuple[np.ndarray, np.ndarray]:
     return classes.rows, classes.of
 
 
-@mpi.collective
 def _read(comm: mpi.Comm, folder: RunFolder) -> list[SeedLine]:
     """Collective over `comm`. The lines of seeds.csv. Raises DataError."""
     lines: list[SeedLine] = []

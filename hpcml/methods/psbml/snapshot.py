@@ -114,7 +114,6 @@ class Assessor:
                 best, since = min(best, loss), 0 if loss < best else since + 1
         return options.patience is not None and since >= options.patience
 
-    @mpi.collective
     def hand_out(self, snapshots: list[Snapshot], costs: list[float]) -> None:
         """Collective. Give the ranks snapshots to assess; `costs`: their seconds for equal work."""
         comm, self.handed = self.problem.comm, snapshots
@@ -159,7 +158,6 @@ class Assessor:
         places = distinct([entries["place"]])
         return self.problem.train(self.problem.read(places), places, "assess", cycle)
 
-    @mpi.collective
     def gather(self) -> None:
         """Collective, after `work`. Tell all ranks the results; the best's rows stay in place.
 

@@ -33,7 +33,6 @@ class Synchronous:
         places = distinct([np.empty(0, problem.place_type), *slots.values()])
         self.store = RowStore(problem.dataset.n_features, places, problem.read(places))
 
-    @mpi.collective
     def step(self, first: Callable[[], None] = lambda: None, look: Look = never_stop) -> Snapshot:
         """Collective. One cycle. `first` is local work, done before a rank meets its neighbours.
 
@@ -47,7 +46,6 @@ class Synchronous:
             self.cycle -= 1
             raise
 
-    @mpi.collective
     def _step(self, first: Callable[[], None], look: Look) -> Snapshot:
         """Collective. See `step`."""
         problem, comm, begin = self.problem, self.problem.comm, time.monotonic()
@@ -85,7 +83,6 @@ class Synchronous:
         slots = self.slots[node]
         return self.problem.train(self.store.take(slots), slots, "train", self.cycle * self.problem.n_nodes + node)
 
-    @mpi.collective
     def _exchange(self, parts: dict[int, mpi.Arrays]) -> dict[int, mpi.Arrays]:
         """Collective over neighbours. Exchange messages and count their bytes."""
         sent = sum(array.nbytes for arrays in parts.values() for array in arrays)
@@ -94,7 +91,6 @@ class Synchronous:
         with self.problem.profile("exchange"):
             return mpi.exchange_with(self.problem.comm, parts)
 
-    @mpi.collective
     def _exchange_values(
         self, values: dict[int, np.ndarray], given: dict[int, list[int]], wanted: dict[int, list[int]]
     ) -> list[tuple[int, np.ndarray]]:
@@ -102,7 +98,6 @@ class Synchronous:
         parts = {rank: [values[node] for node in nodes] for rank, nodes in given.items()}
         return [pair for rank, arrays in self._exchange(parts).items() for pair in zip(wanted[rank], arrays, strict=True)]
 
-    @mpi.collective
     def _exchange_rows(self, own: dict[int, Population]) -> dict[int, Population]:
         """Collective over neighbours. Their nodes' populations; the store then has their rows."""
         comm, placement, parts, found = self.problem.comm, self.problem.placement, {}, {}
@@ -150,7 +145,6 @@ class Synchronous:
         return {node: selection.population(slots, fitness) for node, (slots, fitness) in new.items()}
 
 
-@mpi.collective
 def cycles_of(problem: TorusProblem, look: Look = never_stop) -> Iterator[Assessor]:
     """Collective. Do the cycles; yields the assessor each time it has judged some, 0 first.
 

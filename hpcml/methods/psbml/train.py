@@ -62,7 +62,6 @@ class PsbmlReport:
         return f" (all rows: {base})" if known else ""
 
 
-@mpi.collective
 def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -> PsbmlReport | SeedsReport:
     """Collective over the session. Train one classifier of all classes into the target's folder.
 
@@ -94,7 +93,6 @@ def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -
                 return _train(problem, folder, target, session.signals)
 
 
-@mpi.collective
 def make_problem(comm: mpi.Comm, dataset: DataFile, torus: Torus, learner: learners.Learner, options: PsbmlOptions) -> TorusProblem:
     """Collective over `comm`. Spread the rows over the torus. Raises ConfigError as `lay_out`."""
     split = options.split or default_split(dataset, "train")
@@ -103,7 +101,6 @@ def make_problem(comm: mpi.Comm, dataset: DataFile, torus: Torus, learner: learn
     return TorusProblem(comm, dataset, split, classes, start, Placement(torus, comm.size, comm.rank), learner, dense, options)
 
 
-@mpi.collective
 def lay_out(
     comm: mpi.Comm, sizes: DataFile | RowsInMemory, classes: Classes, torus: Torus, learner: learners.Learner, options: PsbmlOptions
 ) -> tuple[np.ndarray, bool]:
@@ -130,7 +127,6 @@ def lay_out(
     return start, dense
 
 
-@mpi.collective
 def _train(problem: TorusProblem, folder: RunFolder, target: Target, signals: StopSignals) -> PsbmlReport:
     """Collective. Train into the folder; see `train`."""
     comm, options, log = problem.comm, problem.options, folder.log
@@ -156,7 +152,6 @@ def _train(problem: TorusProblem, folder: RunFolder, target: Target, signals: St
     return _report(comm, folder, options.judge, seconds, profiles)
 
 
-@mpi.collective
 def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> None:
     """Collective. Rank 0 gets the pocket and writes it, and drops the checkpoints."""
     comm, pocket = problem.comm, run.assessor.pocket
@@ -171,7 +166,6 @@ def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> Non
             folder.drop_checkpoints()
 
 
-@mpi.collective
 def _report(comm: mpi.Comm, folder: RunFolder, judge: str, seconds: float, profile: list[dict[str, float]]) -> PsbmlReport:
     """Collective over `comm`. Read what the finished model says."""
     told = None

@@ -80,7 +80,6 @@ class SvmperfSolver(PanelSolver):
             self._cut(panel, {lane: self.training[p, lane] for lane in panel.active.tolist()})
         return finished
 
-    @mpi.collective
     def _judge(self, p: int, panel: Panel, seconds: float) -> list[tuple[int, int]]:
         """Collective. Take the values at w_t; the lanes that are done, and how."""
         f, grad_sq = panel.gather()
@@ -101,7 +100,6 @@ class SvmperfSolver(PanelSolver):
             panel.keep(improved)
         return done
 
-    @mpi.collective
     def _finish(self, p: int, panel: Panel, lane: int, status: int, stop: Stop) -> Finished:
         """Collective. Take a label out of its lane."""
         training = self.training.pop((p, lane))
@@ -111,7 +109,6 @@ class SvmperfSolver(PanelSolver):
         panel.leave(lane)
         return Finished(training.label, w, f, status, training.step, 1.0, training.history)
 
-    @mpi.collective
     def _cut(self, panel: Panel, lanes: dict[int, Cutting]) -> None:
         """Collective. Add the planes at w_t of these lanes and move on to their w_{t+1}."""
         if not lanes:

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import numba
 import numpy as np
 import pytest
 
+import hpcml
 from hpcml.kernels.cache import _digest, cache_folder, sources_digest
 
 NAME = f"hpcml-numba-{os.getuid()}"
@@ -186,6 +188,30 @@ def test_kernels_are_of_the_sources_of_what_they_call(tmp_path, monkeypatch):
     one.TABLE = np.zeros(3)
     digests.append(digest())
     assert len(set(digests)) == 4
+
+
+IN_A_COPY = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from hpcml.kernels import elementwise
+assert elementwise.__file__.startswith(sys.argv[1])
+elementwise.exp(np.zeros(3))
+misses = [f.stats.cache_misses for f in vars(elementwise).values() if hasattr(f, "stats")]
+print(sum(sum(m.values()) for m in misses))
+"""
+
+
+def test_a_copy_of_the_package_in_another_folder_compiles_nothing(tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    misses = []
+    for name in ("one", "two"):
+        shutil.copytree(Path(hpcml.__file__).parent, tmp_path / name / "hpcml", ignore=shutil.ignore_patterns("__pycache__"))
+        command = [sys.executable, "-c", IN_A_COPY, str(tmp_path / name)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+        misses.append(int(done.stdout))
+    assert misses[0] > 0
+    assert misses[1] == 0
 
 
 OF_A_CLASS = """
