@@ -122,9 +122,9 @@ def check(
     json:
         With --bits: write the digests, and by what they were computed, to this file.
     """
-    from hpcml.bench.bits import write
-    from hpcml.bench.cluster import check as work
-    from hpcml.bench.cluster import check_bits
+    from hpcml.check.bits import write
+    from hpcml.check.check import check as work
+    from hpcml.check.check import check_bits
 
     if not bits:
         if methods or json is not None or force:

@@ -11,7 +11,7 @@ import pytest
 from support import make
 from support.jobs import done
 
-from hpcml.files.digest import digest
+from hpcml.check.digest import digest
 from hpcml.kernels.cache import cache_folder
 
 TOP = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hpcml import mpi
-from hpcml.bench import cluster as check
+from hpcml.check import check
 from hpcml.errors import ConfigError
 from hpcml.mpi.limits import Limit
 from hpcml.mpi.runtime import node_name

@@ -18,7 +18,7 @@ from hpcml import log as logs
 from hpcml import mpi
 from hpcml.bench import compare
 from hpcml.bench import ovr_table as ovr
-from hpcml.bench.cluster import Findings
+from hpcml.check.check import Findings
 from hpcml.conversion.convert import ConvertReport
 from hpcml.conversion.fields import Field
 from hpcml.crossval import table as crossval

@@ -40,8 +40,7 @@ def dist(tmp_path_factory):
 def package_files():
     others = [
         PACKAGE / "py.typed",
-        PACKAGE / "bench" / "bits.json",
-        *(PACKAGE / "papers" / "published").glob("*.json"),
+        PACKAGE / "check" / "bits.json",
         *(PACKAGE / "reporting" / f"page.{kind}" for kind in ("html.j2", "css", "js")),
     ]
     others += [PACKAGE / "serving" / f"page.{kind}" for kind in ("html", "css", "js")]

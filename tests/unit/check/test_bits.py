@@ -1,6 +1,6 @@
 """The digests that ship: of everything that is trained, and compared by what was made."""
 
-from hpcml.bench import bits
+from hpcml.check import bits
 from hpcml.methods.registry import METHODS
 
 

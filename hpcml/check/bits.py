@@ -24,7 +24,7 @@ from hpcml.evaluation.report import write_json
 from hpcml.evaluation.store_thresholds import threshold
 from hpcml.evaluation.thresholds import ThresholdSearch
 from hpcml.files.atomic import write_whole
-from hpcml.files.digest import digest
+from hpcml.check.digest import digest
 from hpcml.kernels.processor import computed_by
 from hpcml.log import Log
 from hpcml.methods.registry import METHODS, train

@@ -17,7 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from hpcml import mpi
-from hpcml.bench import bits
+from hpcml.check import bits
 from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.files.atomic import sync

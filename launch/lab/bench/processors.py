@@ -13,7 +13,7 @@ OUT.json has the digests of every run, and by what they were computed; OUT.md th
 that have another one. On another machine, --against OUT.json compares.
 
 Exit code 1: something did not run, differs between runs, or is not as in EARLIER.json; where another package computes (OTHERS in
-hpcml/bench/bits.py) that is only told.
+hpcml/check/bits.py) that is only told.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from collections import defaultdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from hpcml.bench.bits import OTHERS, package_of
+from hpcml.check.bits import OTHERS, package_of
 
 LIMIT = 900  # seconds of a run: the first on a target compiles all kernels
 # More ranks than cores: MPICH's that wait let others compute, Open MPI starts them; the working folder's hpcml is not preferred.

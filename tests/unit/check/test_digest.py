@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hpcml.files.digest import digest
+from hpcml.check.digest import digest
 from hpcml.files.hdf5 import MADE_ON, stamp
 
 

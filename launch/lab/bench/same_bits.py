@@ -9,7 +9,7 @@ least 300 rows; where there is one classifier for all rows, earn against all oth
 HPCML_DATA), or three of 200 made rows (`tiny`, and without a folder). All trainings of `hpcml check --bits` are made on all
 of them, but those whose base learner cannot take the rows.
 
-OUT.json has the digest (hpcml/files/digest.py) of each converted set and each model. With --processor all runs on a made-up
+OUT.json has the digest (hpcml/check/digest.py) of each converted set and each model. With --processor all runs on a made-up
 processor of processors.py, which also has scores, measures, thresholds and probabilities, of smaller data.
 
 Exit code 1: something did not train (its digest says so), is not the same at all numbers of ranks, or is not as in EARLIER.json.
@@ -30,8 +30,8 @@ from pathlib import Path
 import numpy as np
 from processors import SETTINGS, processors, with_kernels  # which also makes sure of this clone's hpcml
 
-from hpcml.bench.bits import OF_CLASSES, TRAININGS, words
-from hpcml.files.digest import digest
+from hpcml.check.bits import OF_CLASSES, TRAININGS, words
+from hpcml.check.digest import digest
 
 REAL = {
     "reuters": ("jsonl", "reuters21578.jsonl.xz", "--min-df", "5"),
