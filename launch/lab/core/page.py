@@ -1,18 +1,16 @@
-"""A page of all that was found, made of the JSON files of studies: `hpcml paper --page`."""
+"""The page of all outcomes, made of the JSON files of studies: `python -m launch.lab page`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from textwrap import fill
 
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.atomic import write_whole
-from hpcml.papers.exhibit import Exhibit, Paper
-from hpcml.papers.outcome import Outcome, beside, shown
-from hpcml.papers.registry import PAPERS
+from launch.lab.core.exhibit import Exhibit, Paper
+from launch.lab.core.outcome import Outcome, beside, shown
+from launch.lab.core.tables import read_json
 
 WIDTH = 100  # columns
 HEAD = """# The five papers
@@ -28,25 +26,25 @@ another version of scikit-learn computes.
 
 
 def outcomes(folder: Path) -> dict[tuple[str, str], Outcome]:
-    """What studies have found, by paper and exhibit. Local; raises ConfigError and DataError."""
+    """Return the outcomes of a folder, by paper and exhibit. Raises ConfigError and DataError."""
     paths = sorted(folder.glob("*-*.json")) if folder.is_dir() else []
     if not paths:
-        raise ConfigError(f"{folder} has no PAPER-EXHIBIT.json of `hpcml paper`")
+        raise ConfigError(f"{folder} has no PAPER-EXHIBIT.json of a study")
     found = {}
     for path in paths:
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
             outcome = Outcome(**{field.name: content[field.name] for field in fields(Outcome)})
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} is no outcome of `hpcml paper`: {error}") from None
+            raise DataError(f"{path} is no outcome of a study: {error}") from None
         found[outcome.paper, outcome.exhibit] = outcome
     return found
 
 
-def page(found: Mapping[tuple[str, str], Outcome]) -> str:
-    """The page, in Markdown."""
+def page(papers: Iterable[Paper], found: Mapping[tuple[str, str], Outcome]) -> str:
+    """Return the page, in Markdown."""
     parts = [HEAD]
-    for paper in PAPERS.values():
+    for paper in papers:
         parts += [f"## {paper.title}", _wrapped(f"{paper.source}. {paper.claims}"), _table_of_tables(paper, found)]
         if paper.learnt:
             parts += ["What the paper does not say:", "\n".join(_wrapped(sentence, "- ") for sentence in paper.learnt)]
@@ -97,8 +95,3 @@ def _section(exhibit: Exhibit, outcome: Outcome) -> str:
     lines += ["", '<details markdown="1"><summary>Numbers</summary>', ""]
     lines += [_line(rows[0]), _line(["---"] * len(rows[0])), *(_line(row) for row in rows[1:]), "", "</details>"]
     return "\n".join(lines)
-
-
-def write(folder: Path, path: Path) -> None:
-    """Write the page of a folder's outcomes. Local; raises ConfigError and DataError."""
-    write_whole(path, page(outcomes(folder)).encode())

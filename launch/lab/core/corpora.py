@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpcml.files.atomic import write_whole
+from launch.lab.core.tables import write_whole
 
 TEST_SHARE = "0.3"  # of corpora without test rows of their own
 

@@ -1,4 +1,4 @@
-"""What a table or a figure of a paper is, and what was found for it."""
+"""A paper, its tables and figures, and their claims."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from hpcml.papers.study import PaperStudy
+from hpcml.errors import ConfigError
+from launch.lab.core.tables import read_json
 
+if TYPE_CHECKING:
+    from launch.lab.core.study import PaperStudy
+
+PUBLISHED = Path(__file__).parents[1] / "papers" / "published"
 Numbers = Mapping[str, Mapping[str, float]]  # of a row of the table, by column
 
 
@@ -65,6 +69,18 @@ class Paper:
     claims: str
     exhibits: tuple[Exhibit, ...]
     learnt: tuple[str, ...] = ()
+
+    def exhibit(self, name: str) -> Exhibit:
+        """Return one of the exhibits. Raises ConfigError."""
+        known = {exhibit.name: exhibit for exhibit in self.exhibits}
+        if name not in known:
+            raise ConfigError(f"{self.name} has no {name!r}; it has {', '.join(known)}")
+        return known[name]
+
+    def published(self, exhibit: str) -> Numbers:
+        """Return the numbers that are printed in the paper; none where there are only curves."""
+        found: Numbers = read_json(PUBLISHED / f"{self.name}.json").get(exhibit, {})
+        return found
 
 
 def means(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What a study has found, beside what the paper printed: as JSON, CSV and text."""
+"""The outcome of a study, beside the numbers of the paper: as JSON, CSV and text."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hpcml.files.atomic import write_json
-from hpcml.files.table import table, write_table
-from hpcml.papers.exhibit import Claim, Exhibit, Finding, Numbers, Paper
+from launch.lab.core.exhibit import Claim, Exhibit, Finding, Numbers, Paper
+from launch.lab.core.tables import table, write_json, write_table
 
 NOT_JUDGED = "not judged"
 
@@ -92,7 +91,7 @@ def _word(holds: bool | None) -> str:
 
 
 def write(folder: Path, outcome: Outcome) -> None:
-    """Write PAPER-EXHIBIT.json and .csv. Local; raises DataError."""
+    """Write PAPER-EXHIBIT.json and .csv."""
     stem = f"{outcome.paper}-{outcome.exhibit}"
     write_json(folder / f"{stem}.json", asdict(outcome) | {"verdict": outcome.verdict})
     lines: list[list[object]] = [["row", "column", "ours", "published"]]

@@ -1,0 +1,1 @@
+"""Scripts of a clone: set-up, tests, and the laboratory (`launch.lab`)."""

@@ -1,0 +1,99 @@
+"""Papers and benchmarks, in a clone: `python -m launch.lab paper|bench|page`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+from hpcml.errors import ConfigError, HpcmlError
+from launch.lab.core import page, study
+from launch.lab.core.tables import write_whole
+from launch.lab.core.timing import stopping
+from launch.lab.papers import registry
+
+BENCHES = Path(__file__).parent / "bench"
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ConfigError."""
+        raise ConfigError(message)
+
+
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    root = Parser(prog="python -m launch.lab", description=__doc__, allow_abbrev=False)
+    commands = root.add_subparsers(dest="command", required=True, metavar="paper|bench|page")
+    paper = commands.add_parser("paper", help="make a table or figure of a paper, and judge its claims", allow_abbrev=False)
+    paper.add_argument("paper", nargs="?", help=f"one of {', '.join(registry.NAMES)}")
+    paper.add_argument("exhibit", nargs="?", help="one of its tables or figures, as table-3")
+    paper.add_argument("data", nargs="*", type=Path, help="datasets to take in place of the paper's")
+    paper.add_argument("-o", "--output", type=Path, help="folder for everything that is made")
+    paper.add_argument("--ranks", type=int, default=1, help="MPI ranks of each command (default: 1)")
+    paper.add_argument("--quick", action="store_true", help="use small made rows, in seconds, only to see that it works")
+    paper.add_argument("--list", action="store_true", help="list all tables and figures")
+    again = paper.add_mutually_exclusive_group()
+    again.add_argument("--resume", action="store_true", help="continue an interrupted study")
+    again.add_argument("--force", action="store_true", help="start again, replacing what is in the folder")
+    bench = commands.add_parser("bench", help="run a benchmark", allow_abbrev=False, add_help=False)
+    bench.add_argument("name", nargs="?")
+    bench.add_argument("words", nargs=argparse.REMAINDER)
+    made = commands.add_parser("page", help="make the page of the papers", allow_abbrev=False)
+    made.add_argument("folder", type=Path, help="folder with the outcomes of studies, PAPER-EXHIBIT.json")
+    made.add_argument("-o", "--output", type=Path, required=True, help="the page, in Markdown")
+    return root
+
+
+def run_paper(given: argparse.Namespace) -> None:
+    """Make an exhibit, or list all."""
+    if given.list or given.paper is None:
+        print(registry.listing())
+        return
+    paper = registry.paper_named(given.paper)
+    if given.exhibit is None or given.output is None:
+        what = "an exhibit" if given.exhibit is None else "-o FOLDER"
+        raise ConfigError(f"missing {what}; `python -m launch.lab paper --list` lists all exhibits")
+    if given.ranks < 1:
+        raise ConfigError(f"--ranks {given.ranks}: expected at least 1")
+    options = {name: getattr(given, name) for name in ("quick", "resume", "force", "ranks")}
+    print(study.make(paper, paper.exhibit(given.exhibit), given.output, given=given.data, **options))
+
+
+def run_bench(name: str | None, words: list[str]) -> None:
+    """Run a benchmark by `main(words)` of its module, or list all."""
+    known = sorted(path.stem for path in BENCHES.glob("*.py") if not path.stem.startswith("_"))
+    if name is None or name in ("-h", "--help"):
+        print("\n".join(["Benchmarks (python -m launch.lab bench NAME --help):", *known]))
+        return
+    if name not in known:
+        raise ConfigError(f"unknown benchmark {name!r}; the benchmarks are {', '.join(known)}")
+    import_module(f"launch.lab.bench.{name}").main(words)
+
+
+def main(words: list[str]) -> int:
+    """Run the program and return its exit code."""
+    try:
+        with stopping():
+            given = parser().parse_args(words)
+            if given.command == "paper":
+                run_paper(given)
+            elif given.command == "bench":
+                run_bench(given.name, given.words)
+            else:
+                write_whole(given.output, page.page(registry.all_papers(), page.outcomes(given.folder)).encode())
+    except HpcmlError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        print(f"lab: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
