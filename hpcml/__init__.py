@@ -11,6 +11,7 @@ _NAMES = {
     "tune",
     "hpcml.api_dataset": "Dataset convert duplicates",
     "hpcml.crossval": "CrossValidation TopPrecision",
+    "hpcml.evaluation.matrices": "evaluate_scores",
     "hpcml.methods.bayes.estimator": "BernoulliNBClassifier BoostedBayesClassifier StagedBayesClassifier StagedSvmClassifier",
     "hpcml.methods.dual.estimator": "DualClassifier",
     "hpcml.methods.elastic_net.estimator": "ElasticNetClassifier",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:  # the same, for programs that check types
     from hpcml.api_dataset import duplicates as duplicates
     from hpcml.crossval import CrossValidation as CrossValidation
     from hpcml.crossval import TopPrecision as TopPrecision
+    from hpcml.evaluation.matrices import evaluate_scores as evaluate_scores
     from hpcml.methods.bayes.estimator import BernoulliNBClassifier as BernoulliNBClassifier
     from hpcml.methods.bayes.estimator import BoostedBayesClassifier as BoostedBayesClassifier
     from hpcml.methods.bayes.estimator import StagedBayesClassifier as StagedBayesClassifier

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
+import numpy as np
+
 from hpcml.api_session import options_of, path_of, python_session, refuse_mapping
 from hpcml.data import dataset
 from hpcml.errors import ConfigError
 
 if TYPE_CHECKING:
+    import scipy.sparse as sp
     from numpy.typing import ArrayLike
 
     from hpcml.conversion.convert import ConvertReport
@@ -117,6 +120,66 @@ class Dataset(dataset.DataFile):
             found = options_of(ConvertOptions, options, "from_frame", "hpcml convert --help")
             work(session.comm, frame, Path(path), found, force, session.log)
             return cls(path)
+
+    def matrix(self, split: str = "all") -> sp.csr_matrix:
+        """Return the values of the rows of a split.
+
+        Parameters
+        ----------
+        split : str
+            A split of the dataset, or all.
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix (n_rows, n_features) of float32
+            A copy in memory.
+
+        Raises
+        ------
+        ConfigError, DataError
+            If there is no such split, or the file is damaged.
+
+        Examples
+        --------
+        >>> with hpcml.Dataset("first.h5") as dataset:
+        ...     X, Y = dataset.matrix("train"), dataset.labels("train")
+        """
+        from hpcml.data.shard import read_rows
+
+        return read_rows(self, self.split(split), dense=False)
+
+    def labels(self, split: str = "all") -> sp.csr_matrix:
+        """Return the labels of the rows of a split.
+
+        Parameters
+        ----------
+        split : str
+            A split of the dataset, or all.
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix (n_rows, n_labels) of float32
+            1 where the row has the label; a copy in memory.
+
+        Raises
+        ------
+        ConfigError, DataError
+            If there is no such split, or the file is damaged.
+
+        Examples
+        --------
+        >>> with hpcml.Dataset("first.h5") as dataset:
+        ...     n_positive = dataset.labels("train").sum(axis=0)
+        """
+        from hpcml.data.shard import rows_of, slab_of
+
+        rows = self.split(split)
+        self.check_unchanged()
+        slab = slab_of(self, rows, 0, rows.size)
+        csr = (slab.y_indptr, slab.y_indices, np.broadcast_to(np.float32(1), slab.y_indices.shape))
+        found = rows_of(csr, slab.rows, self.n_labels, dense=False)
+        self.check_unchanged()
+        return found
 
 
 def convert(

@@ -38,7 +38,7 @@ import copy
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import h5py
 import numpy as np
@@ -61,6 +61,9 @@ from hpcml.files.hdf5 import (
 from hpcml.files.slabs import Slab
 from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model.combination import Combination, Rule
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 STATUS = ("converged", "degenerate", "step limit", "one pass")  # the codes of labels/status
 PRECISIONS = ("<f4", "<f8")  # the types that W may have
@@ -394,3 +397,29 @@ class Model(Trained):
         out = np.take(W, self.columns, axis=-1).astype(np.float64, copy=False)
         out *= self.factors
         return out
+
+    def weight_matrix(self, labels: np.ndarray | None = None) -> sp.csr_matrix:
+        """Return the weights that are not 0. With X in CSR form, scores are `X @ weight_matrix().T + bias`.
+
+        This holds for models without `combination`, `normalised` and `binary`.
+
+        Parameters
+        ----------
+        labels : array of int, or None
+            The numbers of some labels. Default: all.
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix (n_labels, n_features) of float64
+            The intercepts are not part of it: they are `bias` (n_labels,).
+
+        Examples
+        --------
+        >>> model = hpcml.Model("runs/first/model.h5")
+        >>> scores = X @ model.weight_matrix().T + model.bias
+        """
+        import scipy.sparse as sp
+
+        chosen = np.arange(self.n_labels) if labels is None else np.asarray(labels)
+        parts = [sp.csr_matrix(self.weights(chosen[begin : begin + 16])) for begin in range(0, chosen.size, 16)]
+        return sp.vstack(parts, format="csr") if parts else sp.csr_matrix((0, self.n_features))
