@@ -1,5 +1,8 @@
 """Stochastic gradient descent with delayed regularisation beside the same that regularises all
 weights after each step, on one core (Elkan 2015, "Small timing experiments").
+
+This module imports private parts of hpcml: it times single passes of its solver, without loading and certificate, and compares
+weights after the same steps.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hpcml.papers import extreme_runs as runs
-from hpcml.papers.exhibit import Claim, Exhibit, Numbers, Paper, ending
-from hpcml.papers.extreme_runs import AS_PRINTED, BOOKMARKS, IN_PROPORTION, LABELS, LARGE, LEAST_PAIRS, RCV1
+from launch.lab.core.exhibit import Claim, Exhibit, Numbers, Paper, ending
+from launch.lab.papers import extreme_runs as runs
+from launch.lab.papers.extreme_runs import AS_PRINTED, BOOKMARKS, IN_PROPORTION, LABELS, LARGE, LEAST_PAIRS, RCV1
 
 DRAWING = "a drawing, no numbers"
 OWN_CORPUS = "PubMed since 2011 (1,125,160 rows, 25,380 headings) is not here"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
 
-from hpcml.data.dataset import DataFile
-from hpcml.kernels import elementary
-from hpcml.model.linear import Model
-from hpcml.papers.eager import timed
-from hpcml.papers.exhibit import Finding
-from hpcml.papers.study import PaperRows, PaperStudy
+import numpy as np
+
+import hpcml
+from launch.lab.core.exhibit import Finding
+from launch.lab.core.pictures import BLUE, drawn
+from launch.lab.core.study import PaperRows, PaperStudy
+from launch.lab.papers.eager import timed
 
 WORDS = ("--min-df", "2")  # of texts
 STRENGTH = ("--l1", "0.1N/m")
@@ -67,8 +70,8 @@ def indexers(study: PaperStudy) -> Finding:
 
 
 def _sizes(path: Path) -> tuple[int, int, int, int]:
-    """Rows, values of X, entries of Y, labels. Local."""
-    with DataFile(path) as dataset:
+    """Rows, values of X, entries of Y, labels."""
+    with hpcml.Dataset(path) as dataset:
         return *dataset.sizes, dataset.n_labels
 
 
@@ -76,10 +79,10 @@ def tractability(study: PaperStudy) -> Finding:
     """How sparse rows, labels and models are; what sparse models are worth beside dense ones."""
     numbers = {}
     for rows in study.datasets(text=WORDS):
-        m, values, entries, n_labels = study.root(_sizes, rows.train)
+        m, values, entries, n_labels = _sizes(rows.train)
         sparse = trained(study, rows.train, *FREQUENT)
         dense = trained(study, rows.train, *FREQUENT, method="dual")
-        n_weights, n_models = study.root(_weights, sparse / "model.h5")
+        n_weights, n_models = _weights(sparse / "model.h5")
         found = [study.measures(run, rows.test, "test")["macro"] for run in (sparse, dense)]
         numbers[rows.name] = {
             "values a row": values / m,
@@ -93,14 +96,14 @@ def tractability(study: PaperStudy) -> Finding:
 
 
 def _weights(path: Path) -> tuple[int, int]:
-    """Weights of a model that are stored, and its labels. Local."""
-    model = Model(path)
+    """Weights of a model that are stored, and its labels."""
+    model = hpcml.Model(path)
     return int(model.n_weights), int(model.n_labels)
 
 
 def _probability(path: Path) -> float:
-    """The threshold, in log-odds, that all labels of a model share, as a probability. Local."""
-    return float(1 / (1 + elementary.exp(-float(Model(path).thresholds[0]))))
+    """The threshold, in log-odds, that all labels of a model share, as a probability."""
+    return float(1 / (1 + math.exp(-float(hpcml.Model(path).thresholds[0]))))
 
 
 def half_threshold(study: PaperStudy) -> Finding:
@@ -114,7 +117,7 @@ def half_threshold(study: PaperStudy) -> Finding:
             of_labels, of_all = (thresholded(study, run, data, measure, method) for measure in ("label", "micro"))
             row = {"macro F1": study.measures(of_labels, data, "test")["macro"]["f1"]["value"]}
             row["micro F1"] = study.measures(of_all, data, "test")["micro"]["f1"]
-            row["threshold"] = study.root(_probability, of_all)
+            row["threshold"] = _probability(of_all)
             if method == "search":
                 row["half of F1"] = study.measures(of_all, data, "valid")["micro"]["f1"] / 2
             numbers[f"{rows.name}, {name}"] = row
@@ -165,6 +168,31 @@ def f1(study: PaperStudy) -> Finding:
     return Finding(numbers)
 
 
+def read_sparsity(run: Path) -> list[float]:
+    """Return after each step the weights of all labels that are not 0, in per cent of all that could be.
+
+    A label that is done keeps its weights.
+    """
+    by_label: list[list[int]] = []
+    with (run / "history.csv").open(encoding="utf-8", newline="") as lines:
+        for line in csv.DictReader(lines):
+            if int(line["step"]) == 1:
+                by_label.append([])
+            by_label[-1].append(int(line["weights"]))
+    model, longest = hpcml.Model(run / "model.h5"), max(map(len, by_label))
+    weights = np.sum([np.pad(counts, (0, longest - len(counts)), "edge") for counts in by_label], axis=0)
+    shares: list[float] = (100 * weights / (model.n_labels * model.n_columns)).tolist()
+    return shares
+
+
+def draw_sparsity(path: Path, shares: Sequence[float]) -> None:
+    """Draw the share of weights that are not 0 by pass."""
+    with drawn(path, 9, 5) as figure:
+        axes = figure.subplots()
+        axes.plot(range(1, len(shares) + 1), shares, color=BLUE, marker="o", markersize=4)
+        axes.set(title="Sparsity during training", xlabel="pass over the rows", ylabel="weights not 0 (%)", ylim=(0, None))
+
+
 def sparsity(study: PaperStudy) -> Finding:
     """Weights that are not 0 after each pass, in per cent of all that could be."""
     numbers: dict[str, dict[str, float]] = {}
@@ -175,12 +203,11 @@ def sparsity(study: PaperStudy) -> Finding:
             run = study.folder / f"{rows.train.stem}-{l1.replace('/', '-')}"
             words = ("--solver", "fobos", "--rate", "adagrad", "--passes", passes, "--l1", l1, "--lambda", lam)
             study.run("train", "elastic-net", rows.train, "-o", run, *words, *FREQUENT)
-            picture = study.folder / f"{run.name}.png"
-            study.run("plot", "sparsity", run, "-o", picture)
-            shares = [100 * float(line["share"]) for line in study.lines(picture.with_suffix(".csv"))]
+            shares = read_sparsity(run)
             found = {"at most %": max(shares), "at the end %": shares[-1]}
             numbers[f"{rows.name}, {name}"] = found | ({"most / end": max(shares) / shares[-1]} if shares[-1] else {})
-            pictures.append(picture)
+            pictures.append(study.folder / f"{run.name}.png")
+            draw_sparsity(pictures[-1], shares)
     return Finding(numbers, pictures=tuple(pictures))
 
 
@@ -207,8 +234,8 @@ def timing(study: PaperStudy) -> Finding:
 
 
 def _objectives(run: Path) -> list[float]:
-    """f of the labels of a run. Local."""
-    found: list[float] = Model(run / "model.h5").labels["f_min"].tolist()
+    """f of the labels of a run."""
+    found: list[float] = hpcml.Model(run / "model.h5").labels["f_min"].tolist()
     return found
 
 
@@ -220,9 +247,9 @@ def training_time(study: PaperStudy) -> Finding:
         for passes in ("exact", *(("1", "5") if study.quick else ("1", "5", "20", "40"))):
             run = study.folder / f"{path.stem}-{passes}"
             words = () if passes == "exact" else ("--solver", "fobos", "--passes", passes)
-            seconds = study.run("train", "elastic-net", path, "-o", run, "--split", "all", *words, *STRENGTH)
-            f[passes] = study.root(_objectives, run)
+            usage = study.run("train", "elastic-net", path, "-o", run, "--split", "all", *words, *STRENGTH)
+            f[passes] = _objectives(run)
             row = "exact" if passes == "exact" else f"{passes} pass" + "es" * (passes != "1")
             excess = 100 * median(now / best - 1 for now, best in zip(f[passes], f["exact"], strict=True))
-            numbers[prefix + row] = {"core seconds": seconds * study.session.comm.size, "excess %": excess}
+            numbers[prefix + row] = {"core seconds": usage.cpu_seconds, "excess %": excess}
     return Finding(numbers)

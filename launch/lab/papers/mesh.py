@@ -4,15 +4,16 @@ there is: a heading of the paper where it has rows enough, else others that are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from hpcml.data.dataset import DataFile
-from hpcml.model.linear import Model
-from hpcml.papers.study import PaperRows, PaperStudy, flags
+import hpcml
+from launch.lab.core.study import PaperRows, PaperStudy, flags
 
 RARE = (
     *("rats, wistar", "myocardial infarction", "blood platelets", "serotonin", "state medicine", "urinary bladder"),
@@ -27,6 +28,8 @@ FREQUENT = (
 SHARES = (17.1, 13, 10.7, 9.7, 5.5, 4.6, 1.0)  # of the rows that have the frequent headings, in per cent, in the paper
 LEAST_TRAIN, LEAST_TEST = 10, 5  # rows that a heading must have
 MOST = 0.01  # the share of the rows that a rare heading may have; the paper's most frequent one has 0.81 %
+SECONDS = r"trained [\d,]+ labels? in ([\d.]+) s"  # in a run's log.txt
+DEGENERATE = 1  # the status of a label without positive or without negative rows
 FEW = 3  # headings of the quick form
 LAMBDA = "0.13X/m"  # the paper's X/10⁸, with its 13,004,182 training rows
 EXACT = ("--svmperf-epsilon", "0.01")  # as in the paper, for rare headings
@@ -41,13 +44,10 @@ class HeadingCounts(NamedTuple):
 
 
 def counted(path: Path) -> HeadingCounts:
-    """Count a dataset's labels. Local; raises DataError."""
-    with DataFile(path) as dataset:
-        names, indptr, labels = dataset.label_names(), dataset.map("Y/indptr"), dataset.map("Y/indices")
-        test = np.zeros(dataset.n_rows, dtype=bool)
-        test[dataset.split("test")] = True
-        of_test = np.repeat(test, np.diff(indptr))
-        rows, tests = (np.bincount(some, minlength=len(names)).tolist() for some in (labels, labels[of_test]))
+    """Count a dataset's labels."""
+    with hpcml.Dataset(path) as dataset:
+        names = dataset.label_names()
+        rows, tests = (np.diff(dataset.labels(split).tocsc().indptr).tolist() for split in ("all", "test"))
         return HeadingCounts(dict(zip(names, rows, strict=True)), dict(zip(names, tests, strict=True)), dataset.n_rows)
 
 
@@ -82,35 +82,71 @@ class MeshHeadings(NamedTuple):
 
 
 def headings(study: PaperStudy) -> MeshHeadings:
-    """The only dataset of the study. Collective over its ranks."""
+    """Return the headings of the only dataset of the study."""
     rows = next(iter(study.datasets()))
-    counts = HeadingCounts(*study.root(counted, rows.train))
+    counts = counted(rows.train)
     return MeshHeadings(rows, counts, rare(counts, FEW if study.quick else len(RARE)))
 
 
-def ended(path: Path) -> dict[str, int]:
-    """The iterations of each label of a model. Local; raises DataError."""
-    model = Model(path)
-    return dict(zip(model.label_names, np.asarray(model.labels["steps"]).tolist(), strict=True))
-
-
 def judged(study: PaperStudy, run: Path, rows: PaperRows) -> dict[str, dict[str, float]]:
-    """MAP, BE and iterations of each label of a finished run, on the test rows."""
-    table = run.with_name(f"{run.name}.csv")
-    study.run("evaluate", run / "model.h5", rows.test, "--csv", table)
-    steps = study.root(ended, run / "model.h5")
-    names = {"average_precision": "MAP", "break_even": "BE"}
-    found = {}
-    for line in study.lines(table):
-        measures = {short: float(line[name] or "nan") for name, short in names.items()}
-        found[line["label"]] = measures | {"iterations": float(steps[line["label"]])}
-    return found
+    """Return MAP, BE and iterations of each label of a finished run, on the test rows."""
+    table, model = run.with_name(f"{run.name}.csv"), run / "model.h5"
+    study.run("evaluate", model, rows.test, "--csv", table)
+    trained = hpcml.Model(model)
+    steps = dict(zip(trained.label_names, trained.labels["steps"].tolist(), strict=True))
+    return {
+        line["label"]: {
+            "MAP": float(line["average_precision"] or "nan"),
+            "BE": float(line["break_even"] or "nan"),
+            "iterations": float(steps[line["label"]]),
+        }
+        for line in study.lines(table)
+    }
+
+
+class MethodLine(NamedTuple):
+    """Means over the labels of a method, and its cost."""
+
+    average_precision: float
+    break_even: float
+    iterations: float  # of the labels that were trained
+    seconds: float  # of training, without loading
+
+
+def train_methods(study: PaperStudy, rows: PaperRows, folder: Path, methods: Iterable[str], *options: str) -> None:
+    """Train each method into FOLDER/METHOD, with the hinge loss; leave out the options that a method does not have."""
+    for method in methods:
+        study.run("train", method, rows.train, "-o", folder / method, "--loss", "hinge", *_for_method(method, options))
+
+
+def _for_method(method: str, options: Sequence[str]) -> list[str]:
+    """Return the options that a method has: Pegasos always has an intercept."""
+    words = [word for word in options if word != "--no-bias" or method != "pegasos"]
+    if "--svmperf-epsilon" in words and method != "svmperf":
+        place = words.index("--svmperf-epsilon")
+        del words[place : place + 2]
+    return words
+
+
+def means_of(study: PaperStudy, rows: PaperRows, run: Path) -> MethodLine:
+    """Return the means over the labels of a finished run, on the test rows."""
+    macro = study.measures(run, rows.test, "test")["macro"]
+    labels = hpcml.Model(run / "model.h5").labels
+    trained = labels["status"] != DEGENERATE
+    iterations = float(labels["steps"][trained].mean()) if trained.any() else math.nan
+    ap, be = (value if (value := macro[name]["value"]) is not None else math.nan for name in ("average_precision", "break_even"))
+    return MethodLine(ap, be, iterations, seconds_of(run))
+
+
+def seconds_of(run: Path) -> float:
+    """Return the seconds of training, without loading, that a run's log tells."""
+    found = re.findall(SECONDS, (run / "log.txt").read_text(encoding="utf-8"))
+    return float(found[-1]) if found else math.nan
 
 
 def compared(study: PaperStudy, methods: Mapping[str, str], *options: str) -> dict[str, dict[str, dict[str, float]]]:
-    """For each method (its name in the paper) what `judged` finds for the rare headings."""
+    """Return for each method (by its name in the paper) what `judged` finds for the rare headings."""
     rows, _, names = headings(study)
     runs = study.folder / ("runs" if "--no-bias" in options else "intercept")
-    words = (*flags("--method", methods), "--lambda", LAMBDA, *EXACT, *options, *flags("--label", names))
-    study.run("compare", rows.train, "-o", runs, *words)
+    train_methods(study, rows, runs, methods, "--lambda", LAMBDA, *EXACT, *options, *flags("--label", names))
     return {name: judged(study, runs / method, rows) for method, name in methods.items()}

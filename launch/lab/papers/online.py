@@ -1,7 +1,6 @@
 """Single-pass learners (Carvalho & Cohen 2006): Winnows, voting, and features chosen on the way.
 
-What `hpcml cv` and `hpcml plot selection` find on these data was known, in part, before the rules
-of the claims were written: they follow the paper's words.
+Some of the numbers on these data were known before the rules of the claims were written, which follow the paper's words.
 """
 
 from __future__ import annotations
@@ -12,11 +11,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import rankdata
 
-from hpcml.crossval.table import average_ranks
-from hpcml.data.dataset import DataFile
-from hpcml.papers.exhibit import Claim, Exhibit, Finding, Numbers, Paper, ending
-from hpcml.papers.study import PaperStudy, flags
+import hpcml
+from launch.lab.core.exhibit import Claim, Exhibit, Finding, Numbers, Paper, ending
+from launch.lab.core.study import PaperStudy
+from launch.lab.papers.selection import EFS, NAMES, draw, selection_errors
 
 LEARNERS = {"mbw": "MBW", "pw": "PW", "bw": "BW", "pa": "PA", "romma": "ROMMA"}
 VOTED = {f"v-{method}": f"v-{name}" for method, name in LEARNERS.items()}
@@ -31,8 +31,8 @@ OTHER = ("a9a", "vote", "breast_w", "nursery")
 
 
 def is_text(path: Path) -> bool:
-    """Whether rows are as sparse as texts are. Local; raises DataError."""
-    with DataFile(path) as dataset:
+    """Whether rows are as sparse as texts are."""
+    with hpcml.Dataset(path) as dataset:
         return dataset.nnz < SPARSE * dataset.n_rows * dataset.n_features
 
 
@@ -50,7 +50,7 @@ def f1_table(study: PaperStudy, methods: dict[str, str]) -> Finding:
         for line in study.lines(table):
             numbers[names[line["data"]]][methods[line["method"]]] = float(line["f1"])
     numbers = {name: {column: row[column] for column in methods.values()} for name, row in numbers.items()}
-    texts = {each.name: study.root(is_text, each.train) for each in rows}
+    texts = {each.name: is_text(each.train) for each in rows}
     return Finding(numbers | of_groups(numbers, texts, list(methods.values())))
 
 
@@ -60,7 +60,7 @@ def of_groups(numbers: Numbers, texts: dict[str, bool], columns: Sequence[str]) 
     for group in GROUPS:
         some = np.array([[numbers[name][column] for column in columns] for name in numbers if texts[name] == (group == "text")])
         if some.size:
-            ranks = np.array([average_ranks(row) for row in some]).mean(axis=0)
+            ranks = np.array([rankdata(-np.round(row, 9)) for row in some]).mean(axis=0)
             found[f"{group}, {MEDIAN}"] = dict(zip(columns, np.median(some, axis=0).tolist(), strict=True))
             found[f"{group}, {RANK}"] = dict(zip(columns, ranks.tolist(), strict=True))
     return found
@@ -128,36 +128,23 @@ TABLE_4 = (
 
 SIZES = (10, 30, 100, 300, 1000, 3000, 10_000)
 SHARES = (0.3, 0.5, 0.7, 0.9, 1.0)
-NAMES = {"ig": "information gain", "chi2": "chi-square"}
-EFS, ALL = "EFS, P = {:g}", "all features"
 
 
-def selection(study: PaperStudy, shares: Iterable[float], by: Sequence[str]) -> Finding:
-    """Test errors of MBW by number of features; a row for each data set and way to choose."""
+def selection(study: PaperStudy, shares: Sequence[float], by: Sequence[str]) -> Finding:
+    """Return the test errors of MBW by number of features; a row for each data set and way to choose."""
     numbers: dict[str, dict[str, float]] = {}
     pictures = []
-    several = (*flags("--by", by), *flags("--share", (f"{share:g}" for share in shares)))
     for rows in study.datasets(text=("--binary",)):
         data, picture = rows.train, study.folder / f"{rows.train.stem}.png"
         if not study.given:
             data = rows.train.with_name(f"{rows.train.stem}-split.h5")
             study.run("split", rows.train, "-o", data, "--test-share", "0.2", "--force")
-        label = ["--label", ONE[rows.name]] if rows.name in ONE else []
-        study.run("plot", "selection", data, "-o", picture, "--shuffle", *several, *label)
+        call = partial(selection_errors, data, ONE.get(rows.name), by, shares, SIZES)
+        (errors,) = study.kept(f"{rows.train.stem}-errors", call)
+        draw(picture, rows.name, errors)
         pictures.append(picture)
-        numbers |= errors(study.lines(picture.with_suffix(".csv")), rows.name)
+        numbers |= {f"{rows.name}: {way}": line for way, line in errors.items()}
     return Finding(numbers, pictures=tuple(pictures))
-
-
-def errors(lines: Sequence[dict[str, str]], name: str) -> dict[str, dict[str, float]]:
-    """The rows of a data set: means over its labels, or of its only one."""
-    label = lines[0]["label"]  # "": the means, which come first
-    found: dict[str, dict[str, float]] = {}
-    for line in lines:
-        way = EFS.format(float(line["share"])) if line["share"] else NAMES.get(line["by"], line["by"])
-        if line["label"] == label and (line["share"] or line["by"] in NAMES):
-            found.setdefault(f"{name}: {way}", {})[line["features"]] = float(line["error"])
-    return found
 
 
 figure_1 = partial(selection, shares=SHARES, by=("efs",))

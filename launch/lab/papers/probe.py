@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hpcml.data.dataset import DataFile
-from hpcml.papers import mesh, walks
-from hpcml.papers.exhibit import Claim, Exhibit, Finding, Numbers, Paper, ending, means
-from hpcml.papers.study import PaperRows, PaperStudy, flags
+import hpcml
+from launch.lab.core.exhibit import Claim, Exhibit, Finding, Numbers, Paper, ending, means
+from launch.lab.core.study import PaperRows, PaperStudy, flags
+from launch.lab.papers import mesh, walks
 
 COLUMNS = {"MAP": "average_precision", "BE": "break_even", "iterations": "iterations"}
 METHODS = {"probe": "PROBE", "pegasos": "Pegasos", "svmperf": "SVMperf"}
@@ -19,8 +19,8 @@ AVERAGE = "MeSH average"
 
 
 def sizes(path: Path) -> list[int]:
-    """Labels, rows, features, training and test rows of a dataset. Local; raises DataError."""
-    with DataFile(path) as dataset:
+    """Labels, rows, features, training and test rows of a dataset."""
+    with hpcml.Dataset(path) as dataset:
         return [
             dataset.n_labels,
             dataset.n_rows,
@@ -33,7 +33,7 @@ def table_1(study: PaperStudy) -> Finding:
     """The corpora, as they are here."""
     numbers = {}
     for rows in study.datasets():
-        n_labels, *others = study.root(sizes, rows.train)
+        n_labels, *others = sizes(rows.train)
         some = len(LABELS.get(rows.name, ())) or (len(mesh.RARE) if rows.name == "MeSH" else n_labels)
         named = zip(("examples", "features", "training", "testing"), others, strict=True)
         numbers[rows.name] = {"subproblems": float(some)} | {name: float(value) for name, value in named}
@@ -48,12 +48,11 @@ def table_2(study: PaperStudy) -> Finding:
     return Finding(numbers, (f"headings of tables 4 and 6: {'; '.join(names)}",))
 
 
-def compared(study: PaperStudy, rows: PaperRows, methods: Sequence[str], *options: str) -> dict[str, dict[str, str]]:
-    """What `hpcml compare` finds for methods, by method, without an intercept as in the paper."""
+def compared(study: PaperStudy, rows: PaperRows, methods: Sequence[str], *options: str) -> dict[str, mesh.MethodLine]:
+    """Return the means of each method, without an intercept as in the paper."""
     folder = study.folder / f"{rows.train.stem}-runs"
-    words = (*flags("--method", methods), "--no-bias", *flags("--label", LABELS.get(rows.name, ())), *options)
-    study.run("compare", rows.train, "-o", folder, *words)
-    return {line["method"]: line for line in study.lines(folder / "compare.csv")}
+    mesh.train_methods(study, rows, folder, methods, "--no-bias", *flags("--label", LABELS.get(rows.name, ())), *options)
+    return {method: mesh.means_of(study, rows, folder / method) for method in methods}
 
 
 def table_3(study: PaperStudy) -> Finding:
@@ -61,7 +60,7 @@ def table_3(study: PaperStudy) -> Finding:
     numbers: dict[str, dict[str, float]] = {}
     for rows in study.datasets():
         for method, line in compared(study, rows, tuple(METHODS)).items():
-            numbers[f"{rows.name}, {METHODS[method]}"] = {short: float(line[name]) for short, name in COLUMNS.items()}
+            numbers[f"{rows.name}, {METHODS[method]}"] = {short: getattr(line, name) for short, name in COLUMNS.items()}
     for method in METHODS.values():
         numbers[f"Average, {method}"] = means(ending(numbers, method))
     return Finding(numbers)
@@ -136,11 +135,10 @@ def table_5(study: PaperStudy) -> Finding:
     notes = []
     for share, name in list(mesh.frequent(counts).items())[: 1 if study.quick else None]:
         folder = study.folder / f"share-{share:g}"
-        words = (*flags("--method", LARGE), "--no-bias", "--lambda", mesh.LAMBDA, "--label", name)
-        study.run("compare", rows.train, "-o", folder, *words)
-        for line in study.lines(folder / "compare.csv"):
-            row = {short: float(line[of] or "nan") for short, of in LARGE_COLUMNS.items()}
-            numbers[f"{share:g} %, {LARGE[line['method']]}"] = row
+        mesh.train_methods(study, rows, folder, LARGE, "--no-bias", "--lambda", mesh.LAMBDA, "--label", name)
+        for method, title in LARGE.items():
+            line = mesh.means_of(study, rows, folder / method)
+            numbers[f"{share:g} %, {title}"] = {short: getattr(line, of) for short, of in LARGE_COLUMNS.items()}
         notes.append(f"{share:g} %: {name}, which {counts.rows[name]:,} of {counts.n_rows:,} rows have")
     for method in LARGE.values():
         numbers[f"Average, {method}"] = means(ending(numbers, method))
