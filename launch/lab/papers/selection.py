@@ -116,11 +116,11 @@ def selection_errors(data: Path, label: str | None, by: Sequence[str], shares: S
     n_features = np.unique(rows[0].indices[rows[0].data != 0]).size
     sizes = [size for size in sizes if size <= n_features]
     ways = [*(EFS.format(share) for share in (shares if "efs" in by else ())), *(NAMES[name] for name in NAMES if name in by)]
-    total = np.zeros((len(ways), len(sizes)))
+    errors = []
     for number in numbers:
         truth = tuple(each[:, [number]].toarray().ravel() > 0 for each in (Y, Y_test))
-        total += errors_of_label(rows, truth, by, shares, sizes)
-    means = (total / rows[1].shape[0] / len(numbers)).tolist()
+        errors.append(errors_of_label(rows, truth, by, shares, sizes) / rows[1].shape[0])
+    means = np.array(errors).mean(axis=0).tolist()
     return {way: dict(zip(map(str, sizes), line, strict=True)) for way, line in zip(ways, means, strict=True)}
 
 
