@@ -23,15 +23,12 @@ ORDER = [
             "crossval",
             "tuning",
             "planning",
-            "bench",
-            "plots",
-            "papers",
         )
     ),
     *({name} for name in ("reporting", "serving", "cli")),
     {"__main__", "api", "api_dataset", "api_session", ""},  # "" is the package itself
 ]
-OF_ONE_METHOD = {"plots", "papers", "reduce", "bench.one_pass"}  # pictures, experiments, selection and timings of single methods
+OF_ONE_METHOD = {"reduce"}  # selection by the weights of a single method
 LEVELS = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 PATH = re.compile(r"hpcml(\.\w+)+(:\w+)?")
 
