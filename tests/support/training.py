@@ -17,6 +17,11 @@ def asked(method, **given):
     return options_of(registry.method_named(method).options, given, method, f"hpcml train {method} --help")
 
 
+def minimisers():
+    """The names of the methods that minimise a loss and an L2 penalty."""
+    return [name for name, method in registry.METHODS.items() if method.losses and method.penalty == "l2"]
+
+
 def _session(comm, log, signals=None):
     return session_of(comm, log or Log(0 if comm is None else comm.rank), signals)
 

@@ -25,7 +25,7 @@ ORDER = [
             "planning",
         )
     ),
-    *({name} for name in ("reporting", "serving", "cli")),
+    *({name} for name in ("check", "reporting", "serving", "cli")),
     {"__main__", "api", "api_dataset", "api_session", ""},  # "" is the package itself
 ]
 OF_ONE_METHOD = {"reduce"}  # selection by the weights of a single method

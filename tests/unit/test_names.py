@@ -403,17 +403,5 @@ def test_a_nul_in_a_file_is_damage(tmp_path):
             read_strings(file["label_names"])
 
 
-@pytest.mark.parametrize("label", ["$\\frac$", "\x1b[31m\n\udcff\ufffe", "😀" * 99])
-def test_pictures_take_any_name(tmp_path, label, recwarn):
-    traces = [Trace("PROBE", [1.0, 0.5], [1.0, 0.5], [(1, 0.5)])]
-    plot_convergence(label, traces, tmp_path / "a.svg")
-    plot_curves(curves([label]), tmp_path / "b.svg")
-    plot_differences(precision_at_the_top([label]), tmp_path / "c.svg")
-    for picture in ("a.svg", "b.svg", "c.svg"):
-        text = (tmp_path / picture).read_text(encoding="utf-8")
-        assert is_plain(text.replace("\n", ""))
-    assert not recwarn.list
-
-
 def test_joined_lines_have_no_line_ends_within():
     assert joined(["a\n", "b"]) == "a\\n\nb"
