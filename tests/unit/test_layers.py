@@ -153,7 +153,9 @@ def test_one_room_only(package, room):
 
 
 def test_instructions_are_written_in_one_room():
-    users = {module for module in FILES for one in IMPORTS[module] if one.name.split(".")[0] == "llvmlite"}
+    users = {module for module in FILES for one in IMPORTS[module] if one.name.split(".")[0] == "llvmlite"} - {
+        "kernels.cache"
+    }  # which asks for its version
     assert users and all(module.startswith("kernels.lanes.") for module in users), users
 
 
