@@ -149,11 +149,3 @@ def test_command_lines_and_files(tmp_path, command):
     assert parsed(tmp_path, command, config="bias = true\n") is True
     assert parsed(tmp_path, command, config="bias = false\n") is False
     assert parsed(tmp_path, command, "--bias", config="bias = false\n") is True
-
-
-@pytest.mark.parametrize("method", WINNOWS)
-def test_files_of_a_winnow_that_has_no_bias_to_its_name(tmp_path, method):
-    assert parsed(tmp_path, method, config="bias = false\ngamma = 0.1\n") is None  # as it was written for every learner once
-    with pytest.raises(ConfigError, match=f"bias = false has no effect on {method}, which always has an intercept; leave it out"):
-        parsed(tmp_path, method, config="bias = false\n")
-    assert parsed(tmp_path, method, config="bias = true\n") is None
