@@ -7,10 +7,9 @@ __version__ = "0.12.0"
 
 # The public Python API: imported when first used, so that `import hpcml` starts neither MPI nor numba.
 _NAMES = {
-    "hpcml.api": "calibrate cross_validate cross_validate_top evaluate explain open_model predict report retrain threshold train "
-    "tune",
+    "hpcml.api": "calibrate cross_validate evaluate explain open_model predict report retrain threshold train tune",
     "hpcml.api_dataset": "Dataset convert duplicates",
-    "hpcml.crossval": "CrossValidation TopPrecision",
+    "hpcml.crossval": "CrossValidation",
     "hpcml.evaluation.matrices": "evaluate_scores",
     "hpcml.methods.bayes.estimator": "BernoulliNBClassifier BoostedBayesClassifier StagedBayesClassifier StagedSvmClassifier",
     "hpcml.methods.dual.estimator": "DualClassifier",
@@ -28,7 +27,6 @@ __all__ = ["__version__", *sorted(_API)]
 if TYPE_CHECKING:  # the same, for programs that check types
     from hpcml.api import calibrate as calibrate
     from hpcml.api import cross_validate as cross_validate
-    from hpcml.api import cross_validate_top as cross_validate_top
     from hpcml.api import evaluate as evaluate
     from hpcml.api import explain as explain
     from hpcml.api import open_model as open_model
@@ -42,7 +40,6 @@ if TYPE_CHECKING:  # the same, for programs that check types
     from hpcml.api_dataset import convert as convert
     from hpcml.api_dataset import duplicates as duplicates
     from hpcml.crossval import CrossValidation as CrossValidation
-    from hpcml.crossval import TopPrecision as TopPrecision
     from hpcml.evaluation.matrices import evaluate_scores as evaluate_scores
     from hpcml.methods.bayes.estimator import BernoulliNBClassifier as BernoulliNBClassifier
     from hpcml.methods.bayes.estimator import BoostedBayesClassifier as BoostedBayesClassifier

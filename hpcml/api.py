@@ -11,7 +11,7 @@ from hpcml.api_session import errors_in_python, opened_model, options_of, path_o
 from hpcml.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hpcml.crossval import CrossValidation, TopPrecision
+    from hpcml.crossval import CrossValidation
     from hpcml.evaluation.calibrate import CalibrationReport
     from hpcml.evaluation.contributions import WhyRows
     from hpcml.evaluation.evaluate import Evaluation
@@ -345,27 +345,3 @@ def cross_validate(
         return work(session.comm, methods, data, folds, baseline, session.log, **shared)
 
 
-def cross_validate_top(
-    methods: Sequence[str],
-    data: Sequence[Path | str],
-    *,
-    top: int = 100,
-    splits: int = 100,
-    label: Sequence[str] = (),
-    split: str = "all",
-    seed: int = 0,
-    in_order: bool = False,
-    bias: bool = True,
-    most_labels: int | None = None,
-    comm: Comm | None = None,
-    log: Log | None = None,
-) -> TopPrecision:
-    """Collective over `comm`. As `hpcml.crossval.cross_validate_top`: precision in first ranks.
-
-    Raises ConfigError or DataError.
-    """
-    from hpcml.crossval import cross_validate_top as work
-
-    with python_session(comm, log) as session:
-        shared = {"label": label, "split": split, "seed": seed, "in_order": in_order, "bias": bias}
-        return work(session.comm, methods, data, top, splits, most_labels, session.log, **shared)

@@ -5,7 +5,7 @@
 MAX_RESTARTS=500  # of a job that is interrupted again and again
 MAX_FAILURES=${MAX_FAILURES:-3}  # fresh starts of a job whose processes died (killed, node lost, network), or of a command that was
 # interrupted and begins anew: where its time was up, it would be again. Interruptions of training do not count
-RESUMABLE="train tune retrain compare paper"  # commands with --resume
+RESUMABLE="train tune retrain"  # commands with --resume
 # A run folder that is in use: first tries in place, seconds apart, for an earlier start of this job may still be ending; then from the
 # queue, seconds apart, without keeping the nodes, for another job may need hours.
 IN_USE_TRIES=${IN_USE_TRIES:-5} IN_USE_PAUSE=${IN_USE_PAUSE:-60}

@@ -1,1 +1,4 @@
-"""`hpcml check`: tests of the machine, the launcher and the file system; and digests of what every method computes."""
+"""`hpcml check`: tests of the machine, the launcher and the file system; and digests of what every method computes.
+
+Begin with `check`, then `bits`.
+"""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, redirect_stdout
-from functools import partial
 from inspect import BoundArguments
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +12,9 @@ from cyclopts import App
 from hpcml.cli import about, data, look, score, study
 from hpcml.cli.config_files import check_numbers, config_files, shortened
 from hpcml.cli.groups import COMMANDS, arrange
-from hpcml.cli.paper import paper
 from hpcml.cli.plan import check_method, plan_app
-from hpcml.cli.plot import plot_app
 from hpcml.cli.serve import serve
 from hpcml.cli.train import explain, retrain, train_app, tune
-from hpcml.earlier_names import OPTIONS, refuse_earlier
 from hpcml.errors import ConfigError
 from hpcml.log import Log
 from hpcml.signals import StopSignals
@@ -35,8 +29,8 @@ HELP = f"""Train very many linear and boosted classifiers, on large sparse data,
 With {QUIET} a command says nothing but its result, warnings and errors."""
 
 
-def build(tokens: Sequence[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, App]:
-    """The program, and its `train`; what takes long to gather only for commands in `tokens`."""
+def build(tokens: Sequence[str] = ("plan",)) -> tuple[App, App]:
+    """Return the program and its `train`; `plan` has its methods only if it is among `tokens`."""
     app, train = App(name="hpcml", version=about.versions, version_format="plaintext", help=HELP), train_app()
     command: Any
     for command in (data.convert, data.info, data.split):
@@ -49,9 +43,7 @@ def build(tokens: Sequence[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, A
     for command in (score.predict, score.evaluate, score.threshold, score.calibrate, score.prune, data.select, *looks):
         app.command(command)
     app.command(serve)
-    study.add_commands(app, tokens)
-    app.command(plot_app)
-    app.command(paper)
+    study.add_commands(app)
     if tokens[:1] == ["convert"] and {"--help", "-h"} & {*tokens}:
         from hpcml.cli.source_help import SourceHelp
 
@@ -80,20 +72,7 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
         from hpcml.run.session import Session
 
         more["session"] = Session(comm, Log(comm.rank, quiet), signals)
-    if "commands" in given:
-        more["commands"] = partial(_run_in, more["session"])
     command(*bound.args, **bound.kwargs, **more)
-
-
-def _run_in(session: Any, tokens: Sequence[str]) -> None:
-    """Run a command line within another's session. Collective; raises what it raises.
-
-    What it prints is no result of the other, which may be told to print nothing else.
-    """
-    command, bound, given = parsed([*tokens])
-    check_numbers(bound.arguments)
-    with redirect_stdout(io.StringIO()) if session.log.quiet else nullcontext():
-        command(*bound.args, **bound.kwargs, **({"session": session} if "session" in given else {}))
 
 
 def parsed(tokens: list[str]) -> tuple[Callable[..., Any], BoundArguments, dict[str, Any]]:
@@ -108,8 +87,6 @@ def parsed(tokens: list[str]) -> tuple[Callable[..., Any], BoundArguments, dict[
         tokens, train.config = config_files(tokens)
         return app.parse_args(tokens, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
-        for token in tokens:
-            refuse_earlier(token.partition("=")[0], {f"--{old}": f"--{new}" for old, new in OPTIONS.items()})
         if tokens[:1] == ["train"]:
             explain(tokens)
         text = shortened(str(error))

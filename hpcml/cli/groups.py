@@ -22,11 +22,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "Start here": ("convert", "tune", "evaluate", "predict", "report"),
     "Data": ("info", "split", "select", "duplicates"),
     "Train": ("train", "retrain"),
-    "Judge and decide": ("threshold", "calibrate", "cv", "compare"),
+    "Judge and decide": ("threshold", "calibrate", "cv"),
     "Use": ("serve", "prune"),
-    "Look": ("explain", "plot"),
-    "Cluster": ("plan", "check", "merge"),
-    "Papers and benchmarks": ("paper", "bench"),
+    "Look": ("explain",),
+    "Cluster": ("plan", "check", "merge", "bench"),
     "This program": ("--help", "--version", "--install-completion"),
 }
 

@@ -21,19 +21,14 @@ else:
 
 OUTPUT = ["--output", "-o"]
 Output = Annotated[Path, Parameter(name=OUTPUT)]
-Picture = Annotated[
-    Path, Parameter(name=OUTPUT, help="The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it.")
-]
 Data = Annotated[Path, Parameter(help="A dataset made with `hpcml convert`.")]
 ModelFile = Annotated[Path, Parameter(help="A run folder, or its model.h5.")]
 JudgedData = Annotated[Path, Parameter(help="A dataset with the model's features and labels.")]
 JUDGED = Parameter(help="Rows to judge on: a split of the file, or all. Default: test if the file has it.")
 JudgedSplit = Annotated[str | None, JUDGED]
 Replace = Annotated[bool, Parameter(negative="", help="Replace the output if it exists.")]
-ReplacePicture = Annotated[bool, Parameter(negative="", help="Replace the picture and the CSV file if they exist.")]
 ReplaceJson = Annotated[bool, Parameter(negative="", help="Replace the JSON file if it exists.")]
 Anew = Annotated[bool, Parameter(negative="", help="Start anew in an existing run folder.")]
-AnewAll = Annotated[bool, Parameter(negative="", help="Start anew in existing run folders.")]
 Resume = Annotated[bool, Parameter(negative="", help="Continue an interrupted run, on any number of ranks.")]
 
 

@@ -1,15 +1,14 @@
-"""Methods cross-validated on data, with significance (Carvalho & Cohen 2006; Wilbur 2000).
+"""Methods cross-validated on data, with significance (Carvalho & Cohen 2006).
 
     found = cross_validate(comm, ["dual", "multinomial-nb"], ["docs.h5"], folds=5)
     print(found)
 
 `problems` makes a task of each label of a file, `methods` a classifier of each name, `protocols`
-the folds or splits. The tasks (data, label, fold, method) are divided over the ranks (`tasks`), and
+the folds. The tasks (data, label, fold, method) are divided over the ranks (`tasks`), and
 the table does not depend on how. Begin with `validate`.
 """
 
 from hpcml.crossval.table import CrossValidation
-from hpcml.crossval.top_table import TopPrecision
-from hpcml.crossval.validate import cross_validate, cross_validate_top
+from hpcml.crossval.validate import cross_validate
 
-__all__ = ["CrossValidation", "TopPrecision", "cross_validate", "cross_validate_top"]
+__all__ = ["CrossValidation", "cross_validate"]

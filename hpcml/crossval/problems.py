@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from hpcml.crossval.protocols import Protocol
+from hpcml.crossval.protocols import Folds
 from hpcml.data.dataset import DataFile
 from hpcml.data.headings import find_headings
 from hpcml.data.shard import Shard, read_rows, rows_of, slab_of
@@ -82,11 +82,11 @@ def _label_sets(slab: Shard) -> sp.csr_matrix:
 
 
 def read_problem(
-    path: Path, label: str | None, only: Sequence[str], split: str, protocol: Protocol, refusing: Sequence[str]
+    path: Path, label: str | None, only: Sequence[str], split: str, protocol: Folds, refusing: Sequence[str]
 ) -> CvProblem:
     """A file's labels (`label`, those of `only`, or all) and sizes, before its rows are read.
 
-    Labels that have too few rows for the protocol are left out unless they were asked for. Local.
+    Labels that have too few rows for the folds are left out unless they were asked for. Local.
     Raises ConfigError for an unknown label or one with too few rows, and for a negative value if
     some methods (`refusing`) take none; DataError for a damaged file.
     """

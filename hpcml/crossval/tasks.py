@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from hpcml import mpi
 from hpcml.crossval.methods import CvMethod
 from hpcml.crossval.problems import CvProblem, Loaded
-from hpcml.crossval.protocols import Protocol, training_order
+from hpcml.crossval.protocols import Folds, training_order
 from hpcml.errors import ConfigError, HpcmlError
 from hpcml.log import Log, Progress
 from hpcml.model import learner as learners
@@ -32,7 +32,7 @@ Parts = tuple[sp.csr_matrix, np.ndarray, sp.csr_matrix, np.ndarray]  # X and y t
 
 @dataclass(frozen=True)
 class JudgedOptions:
-    """The options of both protocols."""
+    """What `cross_validate` takes besides methods, data and folds."""
 
     label: Sequence[str] = ()  # of a file that is named without a label: the ones to judge, else all
     split: str = "all"  # the rows of the files that take part
@@ -46,7 +46,7 @@ class Task(NamedTuple):
 
     problem: int
     label: int  # among the problem's
-    part: int  # the fold, or the split
+    part: int  # the fold
     method: int
 
 
@@ -59,12 +59,12 @@ class TaskResult(NamedTuple):
 
 
 class CvTasks(Job):
-    """All tasks, ordered by data, label, fold or split, and method; and the range of this rank."""
+    """All tasks, ordered by data, label, fold and method; and the range of this rank."""
 
     doing = "cross-validating"
 
     def __init__(
-        self, comm: mpi.Comm, problems: Sequence[CvProblem], methods: Sequence[CvMethod], protocol: Protocol, options: JudgedOptions
+        self, comm: mpi.Comm, problems: Sequence[CvProblem], methods: Sequence[CvMethod], protocol: Folds, options: JudgedOptions
     ) -> None:
         self.comm, self.problems, self.methods = comm, problems, methods
         self.protocol, self.seed, self.in_order = protocol, options.seed, options.in_order
@@ -109,34 +109,33 @@ class CvTasks(Job):
 
     def solve(self) -> Generator[TaskResult, None, None]:
         """This rank's tasks, one after the other. Local; raises HpcmlError."""
-        loaded = parts = order_key = None
+        loaded = parts = order = None
         before = Task(-1, -1, -1, -1)
         for task in self.tasks():
             problem, method = self.problems[task.problem], self.methods[task.method]
             number = int(problem.numbers[task.label])
-            key = self.protocol.key(self.seed, number, task.part)
             if loaded is None or loaded.source != problem.source:
-                loaded = parts = order_key = None  # not two files in memory
+                loaded = parts = order = None  # not two files in memory
                 loaded = Loaded(problem)
-            if order_key != key:
-                order_key, order = key, np.arange(problem.n_rows) if self.in_order else training_order(key, loaded.rows)
+            if order is None:
+                order = np.arange(problem.n_rows) if self.in_order else training_order(self.seed, loaded.rows)
             if task[:3] != before[:3]:
-                parts = self._parts(loaded, number, key, task.part, order)
+                parts = self._parts(loaded, number, task.part, order)
             before = task
-            seed = int(bits(key, "cross-validation", np.array(task.part))) >> 32
+            seed = int(bits(self.seed, "cross-validation", np.array(task.part))) >> 32
             try:
                 dense = self._dense(problem)[task.method]
                 found, seconds = fit_and_judge(method, parts, seed, dense, self.protocol)
             except HpcmlError as error:
                 text = str(error).removeprefix(f"--base {method.name}: ")
-                place = f"{problem.named(task.label)}, {self.protocol.part} {task.part + 1}"
+                place = f"{problem.named(task.label)}, fold {task.part + 1}"
                 raise ConfigError(f"{place}, {method.name}: {text}") from None
             yield TaskResult(found, seconds, f"({method.name} on {problem.path.name})")
 
-    def _parts(self, loaded: Loaded, label: int, key: int, part: int, order: np.ndarray) -> Parts:
-        """The rows of a fold or split, and the others in `order`, to train on."""
+    def _parts(self, loaded: Loaded, label: int, part: int, order: np.ndarray) -> Parts:
+        """The rows of a fold, and the others in `order`, to train on."""
         y = loaded.has(label)
-        judged = self.protocol.judged(key, part, loaded.rows, y)
+        judged = self.protocol.judged(self.seed, part, loaded.rows, y)
         train = order[~judged[order]]
         return loaded.rows_for(label, train), y[train], loaded.rows_for(label, judged), y[judged]
 
@@ -165,7 +164,7 @@ def _warm_up(methods: Sequence[CvMethod]) -> None:
             learners.fit(method.learner, X, np.arange(32) % 2, 0)
 
 
-def fit_and_judge(method: CvMethod, parts: Parts, seed: int, dense: bool, protocol: Protocol) -> tuple[float, float]:
+def fit_and_judge(method: CvMethod, parts: Parts, seed: int, dense: bool, protocol: Folds) -> tuple[float, float]:
     """The measure on the test rows, and the seconds of training. Local; raises HpcmlError."""
     X, y, X_test, y_test = parts
     if dense:

@@ -1,4 +1,4 @@
-"""Cross-validation by either protocol: check what is asked for, do the tasks, make the table."""
+"""Cross-validation: check what is asked for, do the tasks, make the table."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from hpcml import mpi
 from hpcml.crossval.methods import CvMethod, divide_path, method_of
 from hpcml.crossval.methods import methods as known_methods
 from hpcml.crossval.problems import CvProblem, read_problem
-from hpcml.crossval.protocols import Folds, Protocol, TopRanks
+from hpcml.crossval.protocols import Folds
 from hpcml.crossval.table import CrossValidation
 from hpcml.crossval.tasks import CvTasks, JudgedOptions
-from hpcml.crossval.top_table import TopPrecision
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.log import Log, size
 from hpcml.mpi.memory import room_per_rank
@@ -49,28 +48,6 @@ def cross_validate(
     return CrossValidation(problems, list(methods), baseline or methods[0], folds, options.seed, f1, seconds)
 
 
-def cross_validate_top(
-    comm: mpi.Comm | None,
-    methods: Sequence[str],
-    data: Sequence[str | Path],
-    top: int = 100,
-    splits: int = 100,
-    most_labels: int | None = None,
-    log: Log | None = None,
-    **shared: Any,
-) -> TopPrecision:
-    """Collective over `comm` (None: alone). Precision in first ranks of splits (Wilbur 2000).
-
-    Each of the `splits` of a label holds out `top` of its rows (it needs twice as many) and the
-    same share of the others, at random; a model of the rest ranks them, and precision is that of
-    the first `top` ranks. Methods are compared with the one named before them, and each label is a
-    row of the table; more than `most_labels` are refused. The rest is as for `cross_validate`.
-    """
-    options = JudgedOptions(**shared)
-    problems, precision, seconds = _judged(comm, methods, data, TopRanks(splits, top), options, log, most_labels)
-    return TopPrecision(problems, list(methods), top, splits, options.seed, precision, seconds)
-
-
 Judged = tuple[list[CvProblem], list[np.ndarray], list[np.ndarray]]  # problems; of each, measures and seconds of `CvTasks.run`
 
 
@@ -78,27 +55,23 @@ def _judged(
     comm: mpi.Comm | None,
     methods: Sequence[str],
     data: Sequence[str | Path],
-    protocol: Protocol,
+    protocol: Folds,
     options: JudgedOptions,
     log: Log | None,
-    most_labels: int | None = None,
 ) -> Judged:
-    """Collective over `comm`. What both protocols share: all but the table."""
+    """Train and judge on every fold. Collective over `comm`."""
     with mpi.duplicated(comm) as comm:
         log = log or Log(comm.rank)
         with mpi.agreed(comm, "preparing the methods"):
             protocol.check()
             chosen = [method_of(name) if options.bias else method_of(name).without_intercept() for name in methods]
             _check(methods, data)
-        problems = None
-        with mpi.agreed(comm, "reading the labels"):
-            if comm.rank == 0:
-                refusing = [method.name for method in chosen if method.non_negative]
-                problems = [read_problem(*_path(name), options.label, options.split, protocol, refusing) for name in data]
-                n_labels = sum(len(problem.labels) for problem in problems)
-                if most_labels is not None and n_labels > most_labels:
-                    raise ConfigError(f"a picture has room for {most_labels} labels, not for {n_labels}; choose some with --label")
-        problems = comm.bcast(problems)
+        refusing = [method.name for method in chosen if method.non_negative]
+
+        def read_problems() -> list[CvProblem]:
+            return [read_problem(*_path(name), options.label, options.split, protocol, refusing) for name in data]
+
+        problems = mpi.run_on_root(comm, "reading the labels", read_problems)
         for problem in problems:
             _check_room(comm, problem, chosen)
             left_out = f"; {problem.n_left_out} with too few rows of a class are left out" if problem.n_left_out else ""

@@ -1,4 +1,4 @@
-"""The options of `hpcml select` and `hpcml plot selection`: the flags and their help."""
+"""The options of `hpcml select`: the flags and their help."""
 
 from __future__ import annotations
 
@@ -79,49 +79,6 @@ class SelectOptions:
         """Raise ConfigError if the user has given an option."""
         if getattr(self, name) not in (None, False, ()):
             raise ConfigError(f"--{flag_of(name)} {reason}; leave it out")
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class CurveOptions:
-    """Options of `hpcml plot selection`."""
-
-    label: Annotated[tuple[str, ...], Several] = ()
-    """Only these labels. Default: every label that a training row has; the picture shows the
-    mean over them.
-    """
-    share: Annotated[tuple[float, ...], Several] = (0.3, 0.5, 0.7, 0.9, 1.0)
-    """efs: a line for each share of the features that are the most important ones, the others
-    being the least important ones.
-    """
-    by: Annotated[tuple[str, ...], Several] = (EFS, "ig", "chi2")
-    """What to compare: efs (extremal selection), ig (information gain), chi2 (chi-square)."""
-    features: Annotated[tuple[int, ...], Several] = (10, 30, 100, 300, 1000, 3000, 10000)
-    """Numbers of features to keep."""
-    shuffle: Flag = False
-    """Take the training rows in random order, not in the file's."""
-    seed: int = 0
-    """Another seed shuffles otherwise."""
-
-    def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local."""
-        for name in ("share", "by", "features"):
-            if not getattr(self, name):
-                raise ConfigError(f"--{name} needs at least one value")
-        check_by(self.by)
-        check_shares(self.share)
-        if min(self.features) < 1:
-            raise ConfigError(f"--features {min(self.features)}: expected at least 1")
-        check_range(self, "seed", 0, 2**32 - 1)
-        if self.seed and not self.shuffle:
-            raise ConfigError(f"--seed {self.seed} has no effect without --shuffle; leave it out, or add --shuffle")
-        if EFS not in self.by and self.share != type(self).share:
-            raise ConfigError(f"--share has no effect without --by {EFS}; leave it out")
-
-    def series(self) -> list[tuple[str, float | None]]:
-        """The lines of the picture: (by, share), share None where it means nothing."""
-        shares = sorted(set(self.share))
-        return [(by, share) for by in dict.fromkeys(self.by) for share in (shares if by == EFS else [None])]
 
 
 def check_by(names: tuple[str, ...]) -> None:

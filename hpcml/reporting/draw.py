@@ -12,7 +12,6 @@ import numpy as np
 
 from hpcml.evaluation.comparable import BY_SCORE
 from hpcml.evaluation.curves import Bin, Curve
-from hpcml.plots.figure import SETTINGS
 from hpcml.reporting.statistics import LearningPoint
 
 if TYPE_CHECKING:
@@ -26,7 +25,14 @@ VARIABLES = {TEXT: "var(--text)", GRID: "var(--grid)", PAGE: "var(--page)"}
 VARIABLES |= {color: f"var(--curve-{number})" for number, color in enumerate(COLORS)}
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 STYLE = {
-    **SETTINGS,
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "legend.frameon": False,
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "legend.labelcolor"), TEXT),
     "svg.fonttype": "none",
     "axes.facecolor": "none",

@@ -41,25 +41,12 @@ def test_options_count(standing, data):
     assert len(set(tables)) == 4
 
 
-def test_splits_give_the_same_files_on_any_number_of_ranks(standing, data):
-    found = []
-    for n in (1, 3):
-        out, picture = data / f"top{n}.csv", data / f"top{n}.svg"
-        options = ("--protocol", "top", "--top", "10", "--splits", "3", "-o", out, "--picture", picture)
-        result = done(standing(n, "cv", "mbw", "dual", "multinomial-nb", data / "three.h5", *options))
-        assert "differs from the method to its left" in result.stdout and "training took" in result.stderr
-        found.append((out.read_bytes(), picture.read_bytes()))
-    assert found[0] == found[1]
-    assert found[0][0].count(b"\n") == 1 + 3 * 3
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("mbv", "two.h5"), "did you mean 'mbw'"),
         (("multinomial-nb", "two.h5", "--split", "dev"), "no split named 'dev'"),
         (("multinomial-nb", "two.h5:x"), "no label 'x'"),
-        (("multinomial-nb", "two.h5", "--protocol", "top"), "--top 100 needs at least 200 rows with the label"),
         (("svm", "sklearn.naive_bayes.ComplementNB", "minus.h5"), "refused by sklearn.naive_bayes.ComplementNB"),
         (("multinomial-nb", "two.h5", "--output", "precious.csv"), "exists already"),
     ],

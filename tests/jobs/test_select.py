@@ -1,10 +1,13 @@
-"""`hpcml select` and `hpcml plot selection` as processes: the same on any number of ranks; one sentence for a user's mistake."""
+"""`hpcml select` as a process: the same on any number of ranks; one sentence for a user's mistake."""
 
 import numpy as np
 import pytest
 from support.jobs import done, refused
 from support.make import dataset, random_data
 from support.tables import table
+
+from hpcml.data.dataset import DataFile
+from hpcml.data.shard import slab_of
 
 
 @pytest.fixture
@@ -27,27 +30,29 @@ def test_the_same_files_on_any_number_of_ranks(standing, data, tmp_path, by):
 
 
 def test_what_is_selected_can_be_trained_on_and_evaluated(standing, data, tmp_path):
-    """Counts first and then a pass, or a pass and then the model's weights; the curve says the same of both."""
-    picture = tmp_path / "curve.png"
-    pytest.importorskip("matplotlib")
+    """Counts first and then a pass, or a pass and then the model's weights."""
     one = ("--label", "label2")
-    done(standing(2, "plot", "selection", data, "-o", picture, *one, "--share", 0.9, 0.5, "--by", "efs", "ig", "--features", 15))
-    errors = {(row["by"], row["share"]): float(row["error"]) for row in table(picture.with_suffix(".csv"))}
-
     done(standing(2, "train", "mbw", data, "-o", tmp_path / "efs", *one))
     reduced = tmp_path / "reduced.h5"
     command = ("select", tmp_path / "efs" / "model.h5", "-o", reduced, "--features", 15, "--share", 0.5, "--data", data)
     result = done(standing(2, *command))
     assert "best: word" in result.stdout
-    assert wrong(standing, reduced, data, tmp_path / "efs.csv") / 100 == errors["efs", "0.5"]
+    assert wrong(standing, reduced, data, tmp_path / "efs.csv") < n_without(data)
 
     few, again = tmp_path / "few.h5", tmp_path / "again.h5"
     done(standing(2, "select", data, "-o", few, "--by", "ig", "--features", 15, *one))
     done(standing(2, "select", data, "-o", again, "--like", few))
     assert again.read_bytes() == few.read_bytes()
     done(standing(2, "train", "mbw", few, "-o", tmp_path / "ig", *one))
-    assert wrong(standing, tmp_path / "ig" / "model.h5", again, tmp_path / "ig.csv") / 100 == errors["ig", ""]
+    assert wrong(standing, tmp_path / "ig" / "model.h5", again, tmp_path / "ig.csv") < n_without(data)
     refused(standing(2, "predict", tmp_path / "ig" / "model.h5", data, "-o", tmp_path / "scores.csv"), "has 60 features but")
+
+
+def n_without(data):
+    """How many test rows a model that never gives label2 gets wrong."""
+    with DataFile(data) as dataset:
+        slab = slab_of(dataset, dataset.split("test"), 0, 100)
+        return int(np.count_nonzero(slab.y_indices == dataset.label_names().index("label2")))
 
 
 def wrong(standing, model, data, target):
@@ -67,25 +72,13 @@ def test_a_reduced_model_goes_on_learning(standing, data, tmp_path):
     assert (tmp_path / "more1" / "model.h5").read_bytes() == (tmp_path / "more2" / "model.h5").read_bytes()
 
 
-def test_pictures_are_the_same_on_any_number_of_ranks(standing, data, tmp_path):
-    pytest.importorskip("matplotlib")
-    found = []
-    for n in (1, 3):
-        picture = tmp_path / f"on{n}.svg"
-        result = done(standing(n, "plot", "selection", data, "-o", picture, "--features", 5, 20, "--shuffle"))
-        assert result.stdout.count("mean of 5 labels") == 1
-        found.append((picture.read_bytes(), picture.with_suffix(".csv").read_bytes()))
-    assert found[0] == found[1]
-
-
 def test_refusals_are_one_sentence(standing, data, tmp_path):
     """The other sentences are in tests/unit/reduce."""
     out = ("-o", tmp_path / "out.h5")
     cases = {
         "have only 60 features": ("select", data, *out, "--by", "ig", "--features", 61),
         "absent.h5: cannot read": ("select", tmp_path / "absent.h5", *out, "--by", "ig", "--features", 3),
-        "cannot draw a .jpg": ("plot", "selection", data, "-o", tmp_path / "a.jpg"),
-        "no label 'nobody'": ("plot", "selection", data, "-o", tmp_path / "a.png", "--label", "nobody"),
+        "no label 'nobody'": ("select", data, *out, "--by", "ig", "--features", 3, "--label", "nobody"),
     }
     for words, arguments in cases.items():
         refused(standing(2, *arguments), words, alone=True)

@@ -5,8 +5,7 @@ import pytest
 from support.make import class_data, dataset
 
 from hpcml import mpi
-from hpcml.crossval import cross_validate, cross_validate_top
-from hpcml.crossval.top_table import top_csv_text
+from hpcml.crossval import cross_validate
 from hpcml.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.mpi
@@ -32,17 +31,6 @@ def test_all_ranks_equal_one_rank(comm, mpi_tmp_path, methods):
     assert [a.tobytes() for a in together.f1] == [a.tobytes() for a in alone.f1]
     assert str(together) == str(alone)
     assert len({tuple(map(np.ndarray.tobytes, each)) for each in comm.allgather(together.seconds)}) == 1
-
-
-def test_splits_on_all_ranks_are_those_of_one(comm, mpi_tmp_path):
-    methods, data = ["dual", "tree", "multinomial-nb", "mbw", "elastic-net"], make_data(comm, mpi_tmp_path)
-    alone = cross_validate_top(mpi.self_comm(), methods, data, top=8, splits=3)
-    together = cross_validate_top(comm, methods, data, top=8, splits=3)
-    assert top_csv_text(together) == top_csv_text(alone) and str(together) == str(alone)
-    assert len(set(comm.allgather(top_csv_text(together)))) == 1
-    with pytest.raises(ConfigError, match="needs at least 80 rows with the label") as failure:
-        cross_validate_top(comm, methods, data, top=40, splits=3)
-    assert len(set(comm.allgather(str(failure.value)))) == 1
 
 
 def test_more_ranks_than_tasks(comm, mpi_tmp_path):

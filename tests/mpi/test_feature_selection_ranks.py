@@ -1,4 +1,4 @@
-"""The same features, files and curves on any number of ranks."""
+"""The same features and files on any number of ranks."""
 
 import h5py
 import numpy as np
@@ -10,9 +10,8 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
-from hpcml.plots.selection import curves
 from hpcml.reduce.dataset import reduce_dataset
-from hpcml.reduce.options import OVER, CurveOptions, SelectOptions
+from hpcml.reduce.options import OVER, SelectOptions
 from hpcml.reduce.scores import SCORES, feature_scores
 from hpcml.reduce.select import select
 
@@ -90,15 +89,6 @@ def test_selected_files(comm, mpi_tmp_path, options):
         assert read(comm, mpi_tmp_path / f"together{ending}") == read(comm, mpi_tmp_path / f"alone{ending}")
 
 
-def test_curves(comm, mpi_tmp_path):
-    options = CurveOptions(share=(0.5, 1.0), features=(3, 10), shuffle=True)
-    with DataFile(make_data(comm, mpi_tmp_path, 200)) as data:
-        together, alone = (curves(ranks, data, options, Log(1)) for ranks in (comm, mpi.self_comm()))
-    assert together.names == alone.names
-    for name in ("error", "with_all", "majority"):
-        assert getattr(together, name).tobytes() == getattr(alone, name).tobytes()
-
-
 def test_errors_are_the_same_on_all_ranks(comm, mpi_tmp_path):
     path, target = make_data(comm, mpi_tmp_path, 200, negative=100), mpi_tmp_path / "few.h5"
     cases = [
@@ -113,8 +103,6 @@ def test_errors_are_the_same_on_all_ranks(comm, mpi_tmp_path):
         with pytest.raises(kind) as error:
             select(comm, source, target, SelectOptions(**options), False, Log(1))
         assert len(set(comm.allgather(str(error.value)))) == 1
-    with DataFile(path) as data, pytest.raises(DataError, match="row 100 has the value -1"):
-        curves(comm, data, CurveOptions(features=(3,)), Log(1))
     comm.Barrier()  # rank 0 removes what it had begun
     with mpi.agreed(comm, "looking"):
         assert {entry.name for entry in mpi_tmp_path.iterdir()} == {"data.h5", "model.h5"}

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 from support.make import dataset, random_data
-from support.training import bench_ovr, compare, train
+from support.training import minimisers, train
 
 from hpcml import OnlineClassifier, ProbeClassifier
-from hpcml.bench.ovr import OvrOptions
-from hpcml.bench.shared_options import minimisers
 from hpcml.cli import app as cli
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.log import Log
@@ -17,8 +15,7 @@ from hpcml.methods.probe.options import ProbeOptions
 from hpcml.methods.registry import METHODS
 from hpcml.model.linear import Model
 from hpcml.mpi import self_comm
-from hpcml.plots.convergence import open_run
-from hpcml.run.folder import RunFolder, read_config
+from hpcml.run.folder import read_config
 
 QUIET = Log(1)
 WINNOWS = [name for name in LEARNERS if LEARNERS[name].winnow]
@@ -126,43 +123,6 @@ def test_a_model_without_an_intercept_is_continued_without(data, tmp_path):
         online("pa", data, tmp_path / "other", initial_model=first, bias=True)
 
 
-def compared(data, out, resume=False, **options):
-    return compare(None, data, out, ("probe", "dual"), dict(max_steps=40, **options), resume=resume, log=QUIET)
-
-
-def test_compare_gives_all_methods_one_objective_and_keeps_it(data, tmp_path):
-    text = str(compared(data, tmp_path / "new"))
-    assert "; hinge loss, λ = " in text and ", with an intercept\n" in text
-    for method in ("probe", "dual"):
-        config = read_config(tmp_path / "new" / method / "config.toml")
-        assert (config["bias"], config["loss"]) == (True, "hinge")
-    before = compared(data, tmp_path / "old", bias=False)
-    assert ", without an intercept\n" in str(before)
-    (tmp_path / "old" / "dual" / "model.h5").unlink()
-    again = compared(data, tmp_path / "old", resume=True)
-    assert [line.f for line in again.lines] == [line.f for line in before.lines]
-    with pytest.raises(ConfigError, match="this run had bias = False, not True"):
-        compared(data, tmp_path / "old", resume=True, bias=True)
-
-
-def test_bench_ovr_says_its_objective(data, tmp_path):
-    plan = OvrOptions(("liblinear",), ("none",), (0.1,))
-    found = {}
-    for name, options in (("with", {}), ("without", {"bias": False})):
-        result = bench_ovr(None, data, tmp_path / name, plan, options, log=QUIET)
-        assert f"; {result.protocol}, C = " in str(result) and result.protocol.endswith(f", {name} an intercept")
-        assert f'"protocol": "hinge loss, λ = {result.lam:.4g}, {name} an intercept"' in (tmp_path / name / "ovr.json").read_text()
-        found[name] = np.asarray(Model(tmp_path / name / "liblinear-0.1" / "model.h5").bias).any()
-    assert found == {"with": True, "without": False}
-
-
-def test_a_plot_reads_the_bias_of_its_run(data, tmp_path):
-    for name, options in (("with", {}), ("without", {"bias": False})):
-        convex("probe", data, tmp_path / name, **options)
-        options, *_ = open_run(RunFolder(self_comm(), tmp_path / name, QUIET))
-        assert (options.bias, options.loss) == (name == "with", "hinge")
-
-
 def test_classifiers_have_an_intercept_by_default():
     X, y = abs(random_data(5, 60, 20, 3)[0]), np.arange(60) % 3 == 0
     for model in (ProbeClassifier(), *(OnlineClassifier(name) for name in ADDITIVE)):
@@ -189,11 +149,3 @@ def test_command_lines_and_files(tmp_path, command):
     assert parsed(tmp_path, command, config="bias = true\n") is True
     assert parsed(tmp_path, command, config="bias = false\n") is False
     assert parsed(tmp_path, command, "--bias", config="bias = false\n") is True
-
-
-@pytest.mark.parametrize("method", WINNOWS)
-def test_files_of_a_winnow_that_has_no_bias_to_its_name(tmp_path, method):
-    assert parsed(tmp_path, method, config="bias = false\ngamma = 0.1\n") is None  # as it was written for every learner once
-    with pytest.raises(ConfigError, match=f"bias = false has no effect on {method}, which always has an intercept; leave it out"):
-        parsed(tmp_path, method, config="bias = false\n")
-    assert parsed(tmp_path, method, config="bias = true\n") is None

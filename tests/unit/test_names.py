@@ -16,13 +16,10 @@ from hypothesis import strategies as st
 
 from hpcml import log as logs
 from hpcml import mpi
-from hpcml.bench import compare
-from hpcml.bench import ovr_table as ovr
 from hpcml.check.check import Findings
 from hpcml.conversion.convert import ConvertReport
 from hpcml.conversion.fields import Field
 from hpcml.crossval import table as crossval
-from hpcml.crossval import top_table
 from hpcml.crossval.problems import CvProblem
 from hpcml.data import info
 from hpcml.errors import ConfigError, DataError, nearest
@@ -38,7 +35,6 @@ from hpcml.log import Log, Progress, joined, named, say, visible
 from hpcml.methods.linear import report
 from hpcml.methods.online import run as online
 from hpcml.methods.online.train import OnlineReport
-from hpcml.methods.probe.convergence import Trace
 from hpcml.methods.psbml.train import PsbmlReport
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model
@@ -47,10 +43,6 @@ from hpcml.near_duplicates.banding import Bands
 from hpcml.near_duplicates.consistency import Consistency, PairLabels
 from hpcml.near_duplicates.pairs import Pairs
 from hpcml.near_duplicates.search import Duplicates, _write_pairs
-from hpcml.plots import convergence as analysis
-from hpcml.plots.differences import plot_differences
-from hpcml.plots.figure import plot_convergence, told, write_traces_csv
-from hpcml.plots.selection import ErrorCurves, plot_curves, write_curves
 from hpcml.prediction.predict import Prediction
 from hpcml.prediction.texts import ScoredRows, csv_lines
 from hpcml.reduce import select
@@ -121,28 +113,9 @@ def cross_validation(names):
     return crossval.CrossValidation(problem, ["multinomial-nb", "svm"], "multinomial-nb", 3, 0, ones, ones)
 
 
-def precision_at_the_top(names):
-    found = cross_validation(names)
-    return top_table.TopPrecision(found.problems, ["multinomial-nb", "svm"], 1, 3, 0, found.f1, found.seconds)
-
-
-def ovr_comparison(names):
-    lines = [ovr.TrainerLine(0.1, name, 1, *[1.0] * 9, "hinge", 1.0) for name in names]
-    return ovr.OvrResult(
-        Path(names[0]), names[0], names[-1], *[1] * 4, names[0], 0.1, 1, 1, lines=lines, skipped={"diSMEC": names[0]}
-    )
-
-
 def selected(names, path=Path("x")):
     k = len(names)
     return select.Selected("efs", np.arange(k), np.linspace(0, 1, k), np.arange(k) % 2 > 0, names, path, path, k)
-
-
-def curves(names):
-    n = len(names)
-    return ErrorCurves(
-        names[0], names, [("ig", None), ("efs", 0.5)], [1, 2], 3, 9, np.full((n, 2, 2), 0.1), np.full(n, 0.1), np.full(n, 0.5)
-    )
 
 
 def prediction(names, what):
@@ -196,25 +169,12 @@ def joined_histories(path, names):
     merge._join_tables(parts, path)
 
 
-def compared(path, names):
-    compare.write_csv(path, [compare.MethodLine(name, *[0.5] * 4, 1, 0.5, 0.5) for name in names])
-
-
-def judged_at_the_top(path, names):
-    path.write_bytes(top_table.top_csv_text(precision_at_the_top(names)).encode())
-
-
 def cross_validated(path, names):
     path.write_bytes(crossval.csv_text(cross_validation(names)).encode())
 
 
 def column(number):
     return lambda rows: [row[number] for row in rows[1:]]
-
-
-def of_curves(rows):
-    """The labels, each of 6 lines, behind the mean of several."""
-    return column(0)(rows)[6 % (len(rows) - 1) :: 6]
 
 
 def in_order(rows):
@@ -249,14 +209,9 @@ FILES = {
     "merge, runs": (lambda path, names: write_csv(path, sweep(names)), column(0)),
     "merge, lists": (lambda path, names: write_csv(path, sweep(names)), lambda rows: [split_names(row[2])[1] for row in rows[1:]]),
     "cv": (cross_validated, lambda rows: column(1)(rows)[::2]),
-    "cv, top": (judged_at_the_top, lambda rows: column(1)(rows)[::2]),
-    "bench ovr": (lambda path, names: path.write_bytes(ovr.csv_text(ovr_comparison(names)).encode()), column(1)),
-    "compare": (compared, column(0)),
     "duplicates": (pairs_of_names, column(2)),
     "duplicates --csv": (lambda path, names: duplicates_report.write_csv(path, duplicates(names)), column(1)),
     "select": (lambda path, names: select.write_list(path, selected(names)), in_order),
-    "plot selection": (lambda path, names: write_curves(curves(names), path), of_curves),
-    "plot convergence": (lambda path, names: write_traces_csv([Trace(name, [1.0], [1.0]) for name in names], path), column(0)),
 }  # fmt: skip
 
 
@@ -298,12 +253,6 @@ def train_report(names):
     return report.TrainReport(Path(names[0]), *parts)
 
 
-def comparison(names):
-    lines = [compare.MethodLine("probe", *[0.5] * 4, 1, 0.5, 0.5)]
-    model, options = SimpleNamespace(attrs={"split": names[0]}), SimpleNamespace(loss="hinge", bias=True)
-    return compare.Comparison(Path(names[0]), lines, train_report(names), model, evaluation(names), options, True)
-
-
 def dataset_info(names):
     counts = {"all": np.arange(len(names)), "a\nsplit": np.arange(len(names))}
     shard = info.ShardWeight(1, names[0], (1, 1), (1, 1), (1, 1))
@@ -333,10 +282,6 @@ def findings(names):
     return found
 
 
-def portrait(names):
-    return told("a portrait", Path(f"{names[0]}.png"))
-
-
 def logged(names):
     """Lines of a log, one for each name."""
     out = io.StringIO()
@@ -358,14 +303,8 @@ TEXTS = {
     "train": lambda names: str(train_report(names)),
     "train, single pass": lambda names: str(OnlineReport(Path(names[0]), 1, 1, 1, 0.5, 0.5, 1.0, dict.fromkeys(names, 1.0))),
     "train psbml": lambda names: str(PsbmlReport(Path(names[0]), 1, 0.5, 0.7, 0.6, 0.6, "auc", 1, 1.0)),
-    "compare": lambda names: str(comparison(names)),
     "cv": lambda names: str(cross_validation(names)),
-    "cv, top": lambda names: str(precision_at_the_top(names)),
-    "bench ovr": lambda names: str(ovr_comparison(names)),
     "select": lambda names: str(selected(names, Path(names[0]))),
-    "plot selection": lambda names: str(curves(names)),
-    "plot convergence": lambda names: str(analysis.Convergence(names[0], 1, 9, [], 0.5, 0.5, Path(names[0]), Path(names[-1]))),
-    "plot psbml": lambda names: str(portrait(names)),
     "prune": lambda names: str(Pruning(Path(names[0]), Path(names[-1]), names[0], [PRUNED], 9, 9, 9)),
     "threshold": lambda names: str(thresholded(names)),
     "info, model": lambda names: format_model(described(names)),
@@ -462,18 +401,6 @@ def test_a_nul_in_a_file_is_damage(tmp_path):
         file["label_names"] = np.array([b"a\0b", b"cccc"])
         with pytest.raises(ValueError, match="NUL"):
             read_strings(file["label_names"])
-
-
-@pytest.mark.parametrize("label", ["$\\frac$", "\x1b[31m\n\udcff\ufffe", "😀" * 99])
-def test_pictures_take_any_name(tmp_path, label, recwarn):
-    traces = [Trace("PROBE", [1.0, 0.5], [1.0, 0.5], [(1, 0.5)])]
-    plot_convergence(label, traces, tmp_path / "a.svg")
-    plot_curves(curves([label]), tmp_path / "b.svg")
-    plot_differences(precision_at_the_top([label]), tmp_path / "c.svg")
-    for picture in ("a.svg", "b.svg", "c.svg"):
-        text = (tmp_path / picture).read_text(encoding="utf-8")
-        assert is_plain(text.replace("\n", ""))
-    assert not recwarn.list
 
 
 def test_joined_lines_have_no_line_ends_within():

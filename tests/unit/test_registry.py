@@ -1,4 +1,4 @@
-"""A method is a file and an entry of the registry: by these the command, files, comparisons, Python and the tests know it."""
+"""A method is a file and an entry of the registry: by these the command, files, Python and the tests know it."""
 
 import importlib.util
 import inspect
@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 from support.make import dataset, random_data
 from support.toy import TOY, ToyClassifier
-from support.training import compare, shared
 
 import hpcml
 from hpcml import mpi
-from hpcml.bench.shared_options import choose_methods, minimisers
 from hpcml.cli import app as cli
 from hpcml.errors import ConfigError
 from hpcml.methods.registry import METHODS
@@ -75,16 +73,6 @@ def test_what_may_change_when_a_run_is_continued(data, tmp_path):
         hpcml.train("toy", data, tmp_path / "run", zeal=2.0, resume=True)
     assert hpcml.train("toy", data, tmp_path / "run", labels_per_pass=1, resume=True).model.exists()
     assert TOY.free_keys >= {"data", "labels-per-pass", "time-limit"} and "zeal" not in TOY.free_keys
-
-
-def test_comparisons_take_it(data, tmp_path):
-    assert "toy" in minimisers() and "toy" in choose_methods((), shared(loss="hinge"))
-    with pytest.raises(ConfigError, match=r"--zeal 2\.0 has no effect on probe, it is for toy"):
-        choose_methods(("probe",), shared(loss="hinge", zeal=2.0))
-    result = compare(None, data, tmp_path / "both", ("toy", "pegasos"), {"zeal": 2.0, "max_steps": 20})
-    assert [line.method for line in result.lines] == ["toy", "pegasos"]
-    run("compare", data, "-o", tmp_path / "command", "--method", "toy", "probe", "--zeal", "2", "--max-steps", "20")
-    assert {path.parent.name for path in (tmp_path / "command").glob("*/model.h5")} == {"toy", "probe"}
 
 
 def test_cross_validation_takes_its_estimator(data):

@@ -21,13 +21,11 @@ LIBRARIES = {"math", "np", "numpy", "cmath"}
 PACKAGES = ("scipy.special", "scipy.stats", "scipy.optimize", "scipy.linalg", "scipy.integrate", "scipy.interpolate", "daqp")
 
 SECONDS = "forecasts of seconds"
-BESIDE = "programs and libraries that are compared with ours"
 DEVICE = "the device's own, whose last bits are not the CPU's"
 SHOWN = "drawn or shown, not read again"
-FOLDERS = {"bench": BESIDE, "plots": SHOWN, "papers": SHOWN, "planning": SECONDS}
+FOLDERS = {"planning": SECONDS}
 EXCEPTIONS = {
     "crossval/table.py": {"scipy.stats": "p of t-tests, which nothing is decided by"},
-    "crossval/top_table.py": {"@": "compared with a tolerance that is greater than the rounding errors"},
     "evaluation/rows.py": {"@": "whole numbers, which are exact in any order"},
     "evaluation/unlearnt.py": {"@": "whole numbers, which are exact in any order"},
     "kernels/__init__.py": {"scipy.linalg": "imported in time, not used"},

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from support import make
 from support.judged import judged
-from support.training import compare, train
+from support.training import train
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
@@ -97,9 +97,7 @@ def test_json_has_the_numbers(trained, tmp_path):
 
 def test_tables_say_it(tmp_path):
     data = make.dataset(tmp_path / "data.h5", *make.random_data(1, M, 12, 2, 0.4))
-    result = compare(None, data, tmp_path / "all", ("probe",), {})
-    assert "warning: all 90 rows are training rows" in str(result)
-    model = open_model(tmp_path / "all" / "probe" / "model.h5")
+    model = open_model(train("probe", None, data, tmp_path / "run").model)
     with DataFile(data) as dataset:
         pruned = prune(mpi.self_comm(), model, dataset, "all", [0.1], None, False, Log(1))
     assert "warning: all 90 rows are training rows" in str(pruned)

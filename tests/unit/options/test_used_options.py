@@ -1,4 +1,4 @@
-"""An option that has no effect on what is trained is refused; a configuration that earlier versions wrote is none."""
+"""An option that has no effect on what is trained is refused, on the command line and in files."""
 
 from dataclasses import fields
 from itertools import chain
@@ -8,29 +8,21 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from support import make
-from support.training import asked, bench_ovr, shared, train
+from support.training import asked, train
 
 from hpcml import mpi
-from hpcml.bench.ovr import OvrOptions
-from hpcml.bench.shared_options import choose_methods, minimisers
 from hpcml.cli import app as cli
-from hpcml.cli.config_files import config_files
 from hpcml.cli.train import explain
 from hpcml.conversion.checks import check_options
 from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError
 from hpcml.methods.psbml.options import AdaboostOptions, PsbmlOptions
 from hpcml.methods.registry import METHODS, users_of
-from hpcml.options import check_used, default_of, flag_of
+from hpcml.options import default_of, flag_of
 
 # The options that some method does not have.
 NAMES = sorted({name for method in METHODS.values() for name in method.option_names})
 NOT_OF_ALL = [name for name in NAMES if len(users_of(name)) < len(METHODS)]
-# Of methods that are compared, allowed values that are not the default.
-OTHER = {
-    **{"epsilon": 0.1, "dormant": False, "seed": 7, "dual_tol": 0.5, "max_gap": 0.5, "show_gaps": True},
-    **{"positive_weight": "balanced", "svmperf_epsilon": 0.5, "liblinear_tol": 0.5},
-}
 
 
 @pytest.fixture
@@ -67,23 +59,6 @@ def test_every_option_of_another_method_is_refused(name):
         assert str(error.value) == f"{tokens[5]} has no effect on {method}, it is for {', '.join(users_of(name))}; leave it out"
         with pytest.raises(ConfigError, match=f"^{method} has no option '{name}'"):
             asked(method, **{name: 3})
-
-
-@pytest.mark.parametrize("name", OTHER)
-@pytest.mark.parametrize("method", minimisers())
-def test_shared_options_need_a_method_that_has_them(method, name):
-    def users(option):
-        return [user for user in users_of(option) if user in minimisers()]
-
-    options = shared(**{name: OTHER[name]})
-    check_used(shared(), [method], users)
-    if name in METHODS[method].option_names:
-        check_used(options, [method], users)
-        return
-    names = ", ".join(users(name))
-    with pytest.raises(ConfigError, match=rf"{flag_of(name)}( \S+)? has no effect on {method}, it is for {names}; leave it out$"):
-        check_used(options, [method], users)
-    check_used(options, [method, users(name)[0]], users)
 
 
 @pytest.mark.parametrize(
@@ -128,25 +103,14 @@ def test_flags_and_configurations_are_refused_alike(data, tmp_path, method, flag
     assert not (tmp_path / "run").exists()
 
 
-# What version 0.7 wrote for probe, of the options of all methods.
-OF_0_7 = """
-epsilon = 0.05
-svmperf-epsilon = 0.1
-liblinear-tol = 0.1
-dual-tol = 0.1
-gap = false
-positive-weight = "1"
-dormant = true
-seed = 0
-"""
-
-
 def test_configuration_of_a_run_serves_another_method(data, tmp_path):
     run("train", "probe", data, "-o", tmp_path / "probe", "--lambda", "0.1")
     text = (tmp_path / "probe" / "config.toml").read_text()
-    text = "".join(line for line in text.splitlines(True) if not line.startswith(("data", "epsilon", "dormant", "seed")))
+    text = "".join(
+        line for line in text.splitlines(True) if not line.startswith(("data", "epsilon", "dormant", "seed", "bias", "show-gaps"))
+    )
     assert 'method = "probe"' in text
-    (tmp_path / "other.toml").write_text(text + OF_0_7)
+    (tmp_path / "other.toml").write_text(text)
     for method in ("pegasos", "dual"):
         run("train", method, data, "-o", tmp_path / method, "--config", tmp_path / "other.toml", "--max-steps", "3")
         assert (tmp_path / method / "model.h5").exists()
@@ -155,60 +119,11 @@ def test_configuration_of_a_run_serves_another_method(data, tmp_path):
         run("train", "psbml", data, "-o", tmp_path / "psbml", "--config", tmp_path / "other.toml")
 
 
-@pytest.mark.parametrize(
-    ("method", "text", "sentence"),
-    [
-        ("pegasos", "bias = true\n", None),
-        ("pegasos", "bias = false\n", "a.toml: bias = false has no effect on pegasos, which always has an intercept; leave it out"),
-        ("pegasos", "bias = false\ndormant = true\n", "bias = false has no effect on pegasos"),
-        ("pegasos", "bias = [true]\n", "bias = list: expected true or false"),
-        ("bw", "bias = true\n", None),
-        ("bw", "bias = false\n", "bias = false has no effect on bw, which always has an intercept"),
-        ("bw", "bias = false\nepsilon = 1.0\ngamma = 0.1\nmargin = 1.0\n", None),  # as version 0.6 wrote it
-        ("bw", 'bias = "false"\n', "bias = false has no effect on bw"),
-        ("psbml", "bias = true\n", "unknown key 'bias'; it is for probe, dual, svmperf, liblinear, pa, perceptron, romma"),
-        ("adaboost", "bias = false\n", "unknown key 'bias'; it is for probe"),
-    ],
-)
-def test_an_intercept_that_a_method_cannot_leave_out(tmp_path, method, text, sentence):
-    (tmp_path / "a.toml").write_text(text)
-    tokens = ["train", method, "x.h5", "-o", "y", "--config", str(tmp_path / "a.toml")]
-    if sentence is None:
-        _, (read,) = config_files(tokens)
-        assert "bias" not in read.config
-    else:
-        with pytest.raises(ConfigError, match=sentence):
-            config_files(tokens)
-
-
 def test_run_goes_on_with_the_options_it_was_begun_with(data, tmp_path):
     train("pa", None, data, tmp_path / "run")
     config = tmp_path / "run" / "config.toml"
     config.write_text(config.read_text() + "alpha = 2.0\n")  # as older versions let it be
     assert train("pa", None, data, tmp_path / "run", resume=True).n_rows == 60
-
-
-def test_methods_that_share_options_need_one_that_uses_them(data, tmp_path):
-    assert choose_methods(("probe", "dual"), shared(loss="hinge", dual_tol=0.5, epsilon=0.1)) == ["probe", "dual"]
-    assert choose_methods(("probe", "dual"), shared(loss="hinge", show_gaps=True)) == ["probe", "dual"]
-    with pytest.raises(ConfigError, match=r"--svmperf-epsilon 0.5 has no effect on probe, dual"):
-        choose_methods(("probe", "dual"), shared(loss="hinge", svmperf_epsilon=0.5))
-    with pytest.raises(ConfigError, match="--positive-weight is for the method dual, not for probe"):
-        choose_methods(("probe", "dual"), shared(loss="hinge", positive_weight="2"))
-    divided = "--ranks-per-group 2: liblinear needs all rows on every rank; leave it out, or choose other methods"
-    for wanted in ((), ("dual", "liblinear")):
-        with pytest.raises(ConfigError, match=divided):
-            choose_methods(wanted, shared(loss="hinge", ranks_per_group=2))
-    assert choose_methods(("dual", "liblinear"), shared(loss="hinge", ranks_per_group=1)) == ["dual", "liblinear"]
-    with pytest.raises(ConfigError, match=divided):
-        bench_ovr(None, data, tmp_path / "out", OvrOptions(peers=("none",)), {"ranks_per_group": 2})
-    with pytest.raises(ConfigError, match=r"--dual-tol 0.5 has no effect: the tolerances are those of --tol"):
-        bench_ovr(None, data, tmp_path / "out", OvrOptions(peers=("none",)), {"dual_tol": 0.5})
-
-
-def test_one_set_of_options_trains_several_methods(data, tmp_path):
-    run("compare", data, "-o", tmp_path / "both", "--method", "probe", "--method", "dual", "--dual-tol", "0.5", "--epsilon", "0.1")
-    assert {path.parent.name for path in (tmp_path / "both").glob("*/model.h5")} == {"probe", "dual"}
 
 
 def test_what_needs_another_option():

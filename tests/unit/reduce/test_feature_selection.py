@@ -17,7 +17,7 @@ from support.make import model as linear_model
 from support.tables import table
 from support.training import asked
 
-from hpcml import mpi, rng
+from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.row_checks import check_contents
 from hpcml.data.shard import load_shard, read_rows, slab_of
@@ -26,11 +26,9 @@ from hpcml.log import Log
 from hpcml.methods.online.live import best, extremal, n_from_the_top
 from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
-from hpcml.plots.selection import curves, plot_selection
 from hpcml.reduce import dataset as reduction
 from hpcml.reduce import scores as counting
-from hpcml.reduce.dataset import reduce_dataset
-from hpcml.reduce.options import CurveOptions, SelectOptions
+from hpcml.reduce.options import SelectOptions
 from hpcml.reduce.scores import SCORES, feature_scores
 from hpcml.reduce.select import select
 
@@ -395,118 +393,6 @@ def test_nothing_is_overwritten_without_force(tmp_path):
     run(path, tmp_path / "few.h5", True, by="ig", features=3)
     assert (tmp_path / "few.features.csv").read_text().startswith("rank")
     assert path.read_bytes() == before
-
-
-CURVES = CurveOptions(share=(0.5, 1.0), features=(20, 3, 8), shuffle=True, seed=5)
-
-
-def split_data(tmp_path, **options):
-    X, Y = sparse_data(n_rows=300)
-    return dataset(tmp_path / "data.h5", X, Y, splits={"train": np.arange(200), "test": np.arange(200, 300)}, **options), X, Y
-
-
-def test_curves_are_those_of_models_made_one_by_one(tmp_path):
-    path, X, Y = split_data(tmp_path)
-    order = np.argsort(rng.bits(5, "shuffle", np.arange(200)), kind="stable")
-    with DataFile(path) as data:
-        found = curves(mpi.self_comm(), data, CURVES, Log(1))
-        shard = slab_of(data, np.arange(200), 0, 200)
-        state = LearnerState(asked("mbw"), "mbw", 6, 30)
-        state.learn(shard, order)
-    assert found.sizes == [3, 8, 20]
-    assert found.series == [("efs", 0.5), ("efs", 1.0), ("ig", None), ("chi2", None)]
-    W, bias = state.linear()
-    test, truth = X[200:].toarray(), Y[200:].toarray() != 0
-    importance = each_importance(state)
-    for label in range(6):
-        assert found.with_all[label] == np.mean((test @ W[label] + bias[label] > 0) != truth[:, label])
-        for number, share in enumerate((0.5, 1.0)):
-            for place, keep in enumerate((3, 8, 20)):
-                kept = extremal(importance[:, label], state.seen, keep, share)
-                wrong = (test[:, kept] @ W[label, kept] + bias[label] > 0) != truth[:, label]
-                assert found.error[label, number, place] == wrong.mean()
-        for number, by in ((2, "ig"), (3, "chi2")):
-            for place, keep in enumerate((3, 8, 20)):
-                scores, present = scores_of(path, by, [label], split="train")
-                kept = best(scores, present > 0, keep)
-                with DataFile(path) as data:
-                    reduce_dataset(mpi.self_comm(), data, kept, tmp_path / "few.h5", True)
-                with DataFile(tmp_path / "few.h5") as few:
-                    shard = slab_of(few, np.arange(200), 0, 200)
-                    state_of_few = LearnerState(asked("mbw"), "mbw", 6, keep, np.array([label]))
-                    state_of_few.learn(shard, order)
-                    (w,), (b,) = state_of_few.linear()
-                    wrong = (read_rows(few, np.arange(200, 300), True).astype(float) @ w + b > 0) != truth[:, label]
-                assert found.error[label, number, place] == wrong.mean()
-    majority = truth != (2 * Y[:200].toarray().sum(axis=0) > 200)
-    assert np.allclose(found.majority, majority.mean(axis=0))
-
-
-def test_picture_and_numbers(tmp_path):
-    pytest.importorskip("matplotlib")
-    path, _, _ = split_data(tmp_path)
-    report = plot_selection(mpi.self_comm(), path, tmp_path / "a.svg", CURVES, False, Log(1))
-    assert "mean of 6 labels" in report
-    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
-    rows = table(tmp_path / "a.csv")
-    assert len(rows) == 7 * (4 * 3 + 2)
-    means = [float(row["error"]) for row in rows if not row["label"]]
-    each = [[float(row["error"]) for row in rows if row["label"] == f"label{n}"] for n in range(6)]
-    np.testing.assert_allclose(means, np.mean(each, axis=0))
-    before = (tmp_path / "a.csv").read_bytes()
-    with pytest.raises(ConfigError, match=r"a\.svg exists already"):
-        plot_selection(mpi.self_comm(), path, tmp_path / "a.svg", CURVES, False, Log(1))
-    one = CurveOptions(label=("label3",), by=("chi2",), features=(2, 10, 10_000), shuffle=True)
-    report = plot_selection(mpi.self_comm(), path, tmp_path / "b.png", one, False, Log(1))
-    assert "chi-square" in report
-    assert "EFS" not in report
-    assert {row["label"] for row in table(tmp_path / "b.csv")} == {"label3"}
-    assert (tmp_path / "a.csv").read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"by": ("igg",)}, "--by igg: no such score; did you mean 'ig'"),
-        ({"features": (0, 3)}, "--features 0: expected at least 1"),
-        ({"features": (300, 400)}, "--features 300: the training rows have only 27 features"),
-        ({"share": (0.5, -1.0)}, "--share -1.0"),
-        ({"share": ()}, "--share needs at least one value"),
-        ({"seed": -1}, "--seed -1"),
-        ({"label": ("x",)}, "no label 'x'"),
-    ],
-)
-def test_curves_refuse(tmp_path, options, words):
-    pytest.importorskip("matplotlib")
-    path, _, _ = split_data(tmp_path)
-    with pytest.raises(ConfigError, match=words):
-        plot_selection(mpi.self_comm(), path, tmp_path / "a.png", CurveOptions(**options), False, Log(1))
-    assert [entry.name for entry in tmp_path.iterdir()] == ["data.h5"]
-
-
-def test_curves_need_a_test_split_and_no_negative_values(tmp_path):
-    pytest.importorskip("matplotlib")
-    X, Y = sparse_data()
-    bare = dataset(tmp_path / "bare.h5", X, Y)
-    with pytest.raises(ConfigError, match=r"bare\.h5: it has no splits train and test; make them with `hpcml split`"):
-        plot_selection(mpi.self_comm(), bare, tmp_path / "a.png", CURVES, False, Log(1))
-    X.data[X.indptr[11]] = -2
-    bad = dataset(tmp_path / "bad.h5", X, Y, splits={"train": np.arange(10, 80), "test": np.arange(80, 120)})
-    with pytest.raises(DataError, match=r"row 11 has the value -2, but mbw takes no negative values"):
-        plot_selection(mpi.self_comm(), bad, tmp_path / "a.png", CURVES, False, Log(1))
-
-
-def test_rows_sorted_by_label_are_pointed_out(tmp_path, capsys):
-    X, _ = sparse_data(n_rows=60)
-    Y = np.eye(3)[np.repeat(np.arange(3), 20)]
-    splits = {"train": np.arange(0, 60, 2), "test": np.arange(1, 60, 2)}
-    said = []
-    for shuffle in (False, True):
-        with DataFile(dataset(tmp_path / f"{shuffle}.h5", X, Y, splits=splits)) as data:
-            curves(mpi.self_comm(), data, CurveOptions(features=(3,), shuffle=shuffle), Log(0))
-        said.append(capsys.readouterr().err)
-    assert "sorted by label" in said[0]
-    assert said[1] == ""
 
 
 @pytest.mark.parametrize("by", sorted(SCORES))

@@ -26,7 +26,7 @@ class PyHpcml(PythonPackage):
 
     version("0.12.0")
 
-    variant("plot", default=False, description="pictures, and pages about runs")
+    variant("report", default=False, description="pages about runs")
     variant("tables", default=False, description="CSV, Parquet and ARFF files")
     variant("pubmed", default=False, description="PubMed's XML files")
     variant("serve", default=False, description="answers over HTTP")
@@ -44,9 +44,9 @@ class PyHpcml(PythonPackage):
         depends_on("py-cyclopts@4.0:")
         depends_on("py-rich@13.6:")
 
-        depends_on("py-matplotlib@3.8:", when="+plot")
-        depends_on("py-jinja2@3.1:", when="+plot")
-        depends_on("py-itables@2.2:", when="+plot")
+        depends_on("py-matplotlib@3.8:", when="+report")
+        depends_on("py-jinja2@3.1:", when="+report")
+        depends_on("py-itables@2.2:", when="+report")
         depends_on("py-pyarrow@16:", when="+tables")
         depends_on("py-liac-arff@2.5:", when="+tables")
         depends_on("py-lxml@5:", when="+pubmed")
