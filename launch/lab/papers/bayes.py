@@ -13,19 +13,17 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hpcml.crossval.top_table import LEVEL, shift_test
-from hpcml.data.dataset import DataFile
-from hpcml.data.shard import read_rows
-from hpcml.model.linear import Model
-from hpcml.papers.corpora import CORPORA, copy_lines, file_of
-from hpcml.papers.exhibit import Claim, Exhibit, Finding, Numbers, Paper, ending
-from hpcml.papers.study import PaperStudy
+import hpcml
+from launch.lab.core.corpora import CORPORA, copy_lines, file_of
+from launch.lab.core.exhibit import Claim, Exhibit, Finding, Numbers, Paper, ending
+from launch.lab.core.study import PaperStudy
+from launch.lab.papers.top import LEVEL, precision_of_split, shift_test
 
 SPLITS, TOP = 100, 100
 RARE = 0.1  # the label is the most frequent one that less of the rows have
 SINGLE, DOUBLE, CUT = "naive Bayes, SINGLE", "naive Bayes, DOUBLE", "naive Bayes, DOUBLE, weights > 1.5"
 ADABOOST, STAGED, SVM = "Adaboost", "staged naive Bayes", "staged Bayes-SVM"
-# rows of the table by the methods of `hpcml cv`, each of which is tested against the one before
+# rows of the table by the methods of `top.CLASSIFIERS`, each of which is tested against the one before
 METHODS = {
     "all-bernoulli-nb": DOUBLE,
     "bernoulli-nb": CUT,
@@ -54,8 +52,8 @@ def chosen_label(path: Path, least: int) -> str:
     """The most frequent label that less than RARE of the rows have, and at least `least` of them;
     if there is none, the one nearest to half of the rows. Local.
     """
-    with DataFile(path) as dataset:
-        counts = np.bincount(dataset.map("Y/indices"), minlength=dataset.n_labels)
+    with hpcml.Dataset(path) as dataset:
+        counts = np.bincount(dataset.labels().indices, minlength=dataset.n_labels)
         names, m = dataset.label_names(), dataset.n_rows
     some = np.flatnonzero((counts < RARE * m) & (counts >= least))
     return names[int(some[np.argmax(counts[some])] if some.size else np.argmin(np.abs(counts - m / 2)))]
@@ -70,10 +68,10 @@ def collections(study: PaperStudy, least: int, min_df: str = "2") -> Iterator[Fo
         words = ("jsonl", source, "--binary", "--min-df", min_df, *["--headings-as-features"] * (name == "mesh"))
         single, double = study.converted(f"{name}-single", *words), study.converted(f"{name}-double", *words, "--pairs")
         study.used.append(corpus.name)
-        yield Forms(corpus.name, single, double, "pos" if name == "imdb" else study.root(chosen_label, double, least))
+        yield Forms(corpus.name, single, double, "pos" if name == "imdb" else chosen_label(double, least))
     if not found:
         for rows in study.datasets():
-            yield Forms(rows.name, None, rows.train, study.root(chosen_label, rows.train, least))
+            yield Forms(rows.name, None, rows.train, chosen_label(rows.train, least))
 
 
 def _near(study: PaperStudy, name: str) -> Path:
@@ -98,12 +96,8 @@ def write_neighbours(data: Path, source: Path, path: Path, label: str, sizes: tu
     first rows with the label, and the rows without it that are nearest to them: as many as
     `sizes` says. Returns how many lines there are. Local; raises DataError.
     """
-    with DataFile(data) as dataset:
-        X = read_rows(dataset, np.arange(dataset.n_rows), dense=False)
-        indptr, indices = dataset.map("Y/indptr"), dataset.map("Y/indices")
-        has = np.zeros(dataset.n_rows, dtype=bool)
-        number = dataset.label_names().index(label)
-        has[np.repeat(np.arange(dataset.n_rows), np.diff(indptr))[indices == number]] = True
+    with hpcml.Dataset(data) as dataset:
+        X, has = dataset.matrix(), dataset.labels()[:, [dataset.label_names().index(label)]].toarray().ravel() > 0
     positive = np.flatnonzero(has)[: sizes[0]]
     chosen = np.concatenate([positive, nearest(X, positive, np.flatnonzero(~has), sizes[1])])
     return copy_lines(source, chosen, path)
@@ -117,22 +111,18 @@ def table_1(study: PaperStudy) -> Finding:
     numbers: dict[str, dict[str, float]] = {row: {} for row in (SINGLE, *METHODS.values())}
     notes = []
     for name, single, double, label in collections(study, 2 * top):
-        options = ("--protocol", "top", "--splits", splits, "--top", top)
-        found: dict[str, dict[str, str]] = {}
+        precision: dict[str, np.ndarray] = {}
         for path, methods in ((single, ("all-bernoulli-nb",)), (double, tuple(METHODS))):
             if path is not None:
-                csv = study.folder / f"{path.stem}.csv"
-                study.run("cv", *methods, f"{path}:{label}", *options, "-o", csv)
+                calls = (partial(precision_of_split, path, label, methods, top, split) for split in range(splits))
                 rows = (SINGLE,) if path == single else METHODS.values()
-                found |= dict(zip(rows, study.lines(csv), strict=True))
-        precision = {row: np.array([float(line[f"precision_{k}"]) for k in range(1, splits + 1)]) for row, line in found.items()}
+                precision |= dict(zip(rows, np.transpose(study.kept(f"{path.stem}-top", *calls)), strict=True))
         for row, values in precision.items():
             numbers[row][name] = float(values.mean())
         for before, row in pairwise(precision):
             p = float(shift_test((precision[row] - precision[before])[None, :], 0)[0])
             numbers[row][f"{name}{P}"] = 1.0 if np.isnan(p) else p
-        line = found[CUT]
-        notes.append(f"{name}: {label}, {line['n_positive']} of {line['n_rows']} rows")
+        notes.append(f"{name}: {label}, {' of '.join(map(str, sizes(double, label)))} rows")
     return Finding({row: columns for row, columns in numbers.items() if columns}, tuple(notes))
 
 
@@ -160,21 +150,28 @@ def features(study: PaperStudy) -> Finding:
             for least in ("0", "1.5"):
                 run = study.folder / f"{path.stem}-{least}"
                 study.run("train", "bernoulli-nb", path, "-o", run, "--split", "all", "--label", label, "--min-weight", least)
-                n[least] = study.root(_n_weights, run)
-            count = study.root(_n_features, path)
+                n[least] = _n_weights(run)
+            count = _n_features(path)
             numbers[f"{name}, {form}"] = {"features": count, "with a weight": n["0"], "weights > 1.5": n["1.5"]}
     return Finding(numbers)
 
 
 def _n_weights(run: Path) -> int:
     """Weights of a run's model that are stored. Local."""
-    return int(Model(run / "model.h5").n_weights)
+    return int(hpcml.open_model(run).n_weights)
 
 
 def _n_features(path: Path) -> int:
     """Features of a dataset. Local."""
-    with DataFile(path) as dataset:
+    with hpcml.Dataset(path) as dataset:
         return dataset.n_features
+
+
+def sizes(path: Path, label: str) -> tuple[int, int]:
+    """Return the number of rows with a label, and of all rows."""
+    with hpcml.Dataset(path) as dataset:
+        number = dataset.label_names().index(label)
+        return int(np.count_nonzero(dataset.labels().indices == number)), dataset.n_rows
 
 
 def _many_pairs(numbers: Numbers) -> bool:

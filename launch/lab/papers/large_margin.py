@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from hpcml.conversion.synthetic import RADIUS
+RADIUS = 0.4  # of the circle that `hpcml convert synthetic circle` makes
 
 DIAGONAL = np.full(2, math.sqrt(0.5))
 TURN = np.linspace(0, 2 * math.pi, 200)

@@ -26,10 +26,10 @@ from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
 from hpcml.methods.psbml.train import make_problem
 from hpcml.model import learner as learners
-from hpcml.papers.large_margin import SETS
-from hpcml.papers.mean_shift import Mixture, Weighting, modes
-from hpcml.papers.overlap import overlap, support_vectors
 from hpcml.slices import Look
+from launch.lab.papers.large_margin import SETS
+from launch.lab.papers.mean_shift import Mixture, Weighting, modes
+from launch.lab.papers.overlap import overlap, support_vectors
 
 GRID, NEIGHBOURHOOD, REPLACE = "3x3", "C9", 0.2  # as in the paper
 DEVIATION = 0.3  # s of the weighting function, in parts of the largest distance of a training row from the boundary
@@ -167,14 +167,14 @@ class Experiments:
         numbers = {label: float(np.mean(of)) for label, of in means.items() if of}
         return numbers | {"deviation": max(float(np.std(of)) for of in means.values() if of)}
 
-    def weight_shares(self, edges: Sequence[float]) -> np.ndarray:
-        """Figure 4: the share of all weight on the grid by position (cycles × bands)."""
+    def weight_shares(self, edges: Sequence[float]) -> list[list[float]]:
+        """Figure 4: per cent of all weight on the grid by position (cycles × bands)."""
         grid, shares = MarginGrid(self.problem, self.problem.first_slots), []
         for _ in range(self.options.cycles):
             entries = grid.step().entries
             weights = np.histogram(self.position[entries["place"]], edges, weights=entries["weight"])[0]
-            shares.append(weights / weights.sum())
-        return np.array(shares)
+            shares.append((100 * (weights / weights.sum())).tolist())
+        return shares
 
     def overlaps(self) -> list[dict[str, float]]:
         """Table 1 for the SVMs of least and greatest C."""

@@ -6,8 +6,8 @@ other data, were known when the rules of their claims were written.
 
 from __future__ import annotations
 
-from hpcml.papers import psbml_margin, psbml_noise, psbml_quality, psbml_scale, psbml_speed
-from hpcml.papers.exhibit import Exhibit, Paper
+from launch.lab.core.exhibit import Exhibit, Paper
+from launch.lab.papers import psbml_margin, psbml_noise, psbml_quality, psbml_scale, psbml_speed
 
 UCI = ("a9a", "w8a", "ijcnn1", "covtype")
 NO_COD = "Cod is not at hand"

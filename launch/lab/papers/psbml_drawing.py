@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpcml.plots.figure import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, drawn
+from launch.lab.core.pictures import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,25 +7,23 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
-from hpcml.data.dataset import DataFile
-from hpcml.data.shard import read_rows
-from hpcml.papers.exhibit import Claim, Finding, Numbers
-from hpcml.papers.large_margin import SETS
-from hpcml.papers.margins import QUICK, Experiments, MarginSizes, band_names, experiments_on
-from hpcml.papers.overlap import Overlap
-from hpcml.papers.psbml_drawing import draw_lines, draw_margin, draw_points
-from hpcml.papers.study import PaperStudy
+import hpcml
+from launch.lab.core.exhibit import Claim, Finding, Numbers
+from launch.lab.core.study import PaperStudy
+from launch.lab.papers.large_margin import SETS
+from launch.lab.papers.margins import QUICK, MarginSizes, band_names, experiments_on
+from launch.lab.papers.overlap import Overlap
+from launch.lab.papers.psbml_drawing import draw_lines, draw_margin, draw_points
 
 RADII = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, np.inf)  # the bands of figure 4
 AT_THE_MARGIN = ("0.3 to 0.4", "0.4 to 0.5")
 SHOWN_CYCLES = (1, 10, 25, 50)
 ALIKE = 0.1  # of the total variation distance of two distributions that are nearly identical
 LEAST_OVERLAP = 85.0  # per cent
-T = TypeVar("T")
 
 
 def sizes(study: PaperStudy) -> MarginSizes:
@@ -38,16 +36,16 @@ def made_set(study: PaperStudy, name: str, rows: int, seed: int = 0) -> Path:
     return study.converted(f"{name}-{seed}", "synthetic", name, "--rows", rows, "--seed", seed)
 
 
-def asked(name: str, path: Path, cycles: int, seed: int, ask: Callable[[Experiments], T]) -> T:
-    """What the experiments on a set find. Local."""
+def asked(name: str, path: Path, cycles: int, seed: int, experiment: str, *content: Any) -> Any:
+    """Return the result of an experiment (a method of `Experiments`) on a set."""
     with experiments_on(name, path, cycles, seed) as experiments:
-        return ask(experiments)
+        return getattr(experiments, experiment)(*content)
 
 
 def points_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """All points of a set (n × 2) and their classes (n), 0 or 1. Local."""
-    with DataFile(path) as data:
-        return np.asarray(read_rows(data, np.arange(data.n_rows), True), dtype=np.float64), np.diff(data.map("Y/indptr"))
+    with hpcml.Dataset(path) as data:
+        return np.asarray(data.matrix().toarray(), dtype=np.float64), np.diff(data.labels().indptr)
 
 
 # Figures 2, 5 and 8
@@ -57,7 +55,7 @@ def pictured(names: Sequence[str]) -> Callable[[PaperStudy], Finding]:
     """Makes the picture of sets, and the share of positive points."""
 
     def make(study: PaperStudy) -> Finding:
-        found = {name: study.root(points_of, made_set(study, name, sizes(study).rows)) for name in names}
+        found = {name: points_of(made_set(study, name, sizes(study).rows)) for name in names}
         picture = study.picture(draw_points, found)
         numbers = {name: {"points": float(of.size), "positive %": 100 * float(of.mean())} for name, (_, of) in found.items()}
         return Finding(numbers, pictures=(picture,))
@@ -84,9 +82,9 @@ def near_margin(name: str) -> Callable[[PaperStudy], Finding]:
         how = sizes(study)
         path = made_set(study, name, how.rows)
         ask = partial(asked, name, path, how.cycles, 0)
-        both = (partial(ask, lambda on_set: on_set.grids(how.grid_runs)), partial(ask, lambda on_set: on_set.alone(how.runs)))
+        both = (partial(ask, "grids", how.grid_runs), partial(ask, "alone", how.runs))
         grids, modes = study.kept("experiments", *both)
-        picture = study.picture(draw_margin, grids, modes, SETS[name], study.root(points_of, path)[0])
+        picture = study.picture(draw_margin, grids, modes, SETS[name], points_of(path)[0])
         return Finding(grids["numbers"] | modes["numbers"], pictures=(picture,))
 
     return make
@@ -140,7 +138,7 @@ def figure_4(study: PaperStudy) -> Finding:
     how = sizes(study)
     path = made_set(study, "circle", how.rows)
     ask = partial(asked, "circle", path, how.cycles, 0)
-    (shares,) = study.kept("weights", partial(ask, lambda circle: (100 * circle.weight_shares(RADII)).tolist()))
+    (shares,) = study.kept("weights", partial(ask, "weight_shares", RADII))
     of = dict(zip(BAND_NAMES, zip(*shares, strict=True), strict=True))
     cycles = np.arange(1, how.cycles + 1)
     near = {name: (cycles, values) for name, values in of.items() if name in AT_THE_MARGIN}
@@ -177,7 +175,7 @@ def table_1(study: PaperStudy) -> Finding:
     how, numbers = sizes(study), {}
     for name in SETS:
         paths = [made_set(study, name, how.rows, seed) for seed in range(how.seeds)]
-        calls = (partial(asked, name, path, how.cycles, seed, Experiments.overlaps) for seed, path in enumerate(paths))
+        calls = (partial(asked, name, path, how.cycles, seed, "overlaps") for seed, path in enumerate(paths))
         found = study.kept(name, *calls)
         for which, lines in zip(("least C", "greatest C"), zip(*found, strict=True), strict=True):
             numbers[f"{name}, {which}"] = overlap_row([Overlap(**line) for line in lines])

@@ -14,17 +14,13 @@ from statistics import fmean
 
 import numpy as np
 
-from hpcml.conversion.noise import noisy_rows
-from hpcml.data.dataset import DataFile
-from hpcml.data.shard import read_rows
+import hpcml
 from hpcml.methods.psbml.adaboost import boosted
-from hpcml.methods.psbml.estimator import PsbmlClassifier
-from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.snapshot import area_under_roc
 from hpcml.model import learner as learners
-from hpcml.papers.exhibit import Claim, Finding, Numbers
-from hpcml.papers.psbml_quality import SEEDS, SIGNIFICANT, p_value
-from hpcml.papers.study import PaperStudy
+from launch.lab.core.exhibit import Claim, Finding, Numbers
+from launch.lab.core.study import PaperStudy
+from launch.lab.papers.noise import noisy_rows
+from launch.lab.papers.psbml_quality import SEEDS, SIGNIFICANT, p_value
 
 SHARES = (0.0, 0.1, 0.2)
 ROUNDS = 10  # of AdaBoostM1, as Weka's default
@@ -37,7 +33,7 @@ MOST_ROWS = 4000  # to train on
 def table_8(study: PaperStudy) -> Finding:
     """Areas under the ROC curve by method and share of noise, and the impact of noise."""
     areas: dict[tuple[str, str], dict[str, list[float]]] = {key: {} for key in product(map(noise_name, SHARES), METHODS)}
-    most, seeds, cycles = (200, 2, 2) if study.quick else (MOST_ROWS, SEEDS, PsbmlOptions.cycles)
+    most, seeds, cycles = (200, 2, 2) if study.quick else (MOST_ROWS, SEEDS, hpcml.PsbmlClassifier().cycles)
     for rows in study.datasets():
         calls = (partial(areas_of_seed, rows.train, most, cycles, seed) for seed in range(seeds))
         lines = study.kept(f"{rows.train.stem}-noise", *calls)
@@ -65,7 +61,7 @@ def impact(clean: dict[str, float], noisy: dict[str, float]) -> float:
 
 def drawn(path: Path, seed: int, most: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows to train on (at most so many), and those to test (a third of the file or fewer)."""
-    with DataFile(path) as dataset:
+    with hpcml.Dataset(path) as dataset:
         order = np.random.default_rng(seed).permutation(dataset.n_rows)
     n_test = min(3 * most // 4, order.size // 3)
     return np.sort(order[n_test : n_test + most]), np.sort(order[:n_test])
@@ -73,14 +69,16 @@ def drawn(path: Path, seed: int, most: int) -> tuple[np.ndarray, np.ndarray]:
 
 def areas_of_seed(path: Path, most: int, cycles: int, seed: int) -> dict[str, float]:
     """All areas of a seed, in per cent. Local."""
+    from sklearn.metrics import roc_auc_score
+
     train, test = drawn(path, seed, most)
-    with DataFile(path) as dataset:
-        has = np.diff(dataset.map("Y/indptr"))
-        X, X_test, y, y_test = read_rows(dataset, train, True), read_rows(dataset, test, True), has[train], has[test]
+    with hpcml.Dataset(path) as dataset:
+        has, rows = np.diff(dataset.labels().indptr), dataset.matrix()
+    X, X_test, y, y_test = rows[train].toarray(), rows[test].toarray(), has[train], has[test]
     found = {}
     for share, method in product(SHARES, METHODS):
         score = score_of(method, X, y ^ noisy_rows(seed, share, train), X_test, (seed, cycles))
-        found[f"{noise_name(share)}, {method}"] = 100 * area_under_roc(score[y_test == 1], score[y_test == 0])
+        found[f"{noise_name(share)}, {method}"] = 100 * float(roc_auc_score(y_test, score))
     return found
 
 
@@ -89,7 +87,7 @@ def score_of(method: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, how:
     base, (seed, cycles) = METHODS[method], how
     if method == OURS:
         scores: np.ndarray = (
-            PsbmlClassifier(base, judge="auc", cycles=cycles, random_state=seed).fit(X, y).decision_function(X_test)
+            hpcml.PsbmlClassifier(base, judge="auc", cycles=cycles, random_state=seed).fit(X, y).decision_function(X_test)
         )
         return scores
     learner = learners.parse_learner(base.split())

@@ -8,10 +8,11 @@ from statistics import fmean
 
 import numpy as np
 
-from hpcml.data.dataset import DataFile
-from hpcml.papers.exhibit import Claim, Finding, Numbers, ending
-from hpcml.papers.psbml_drawing import draw_lines
-from hpcml.papers.study import PaperRows, PaperStudy
+import hpcml
+from launch.lab.core.exhibit import Claim, Finding, Numbers, ending
+from launch.lab.core.study import PaperRows, PaperStudy
+from launch.lab.papers.psbml_drawing import draw_lines
+from launch.lab.papers.psbml_seeds import areas_of_seed
 
 SIGNIFICANT = 0.05
 SEEDS = 30  # of tables 2, 4 and 8, as in the paper
@@ -29,14 +30,12 @@ def p_value(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return 1.0 if list(ours) == list(theirs) else float(ttest_rel(ours, theirs).pvalue)
 
 
-def areas_by_seed(study: PaperStudy, rows: PaperRows, name: str, *options: object) -> tuple[list[float], list[float]]:
-    """Areas under the ROC curve, per cent, of cycle 0 and of the chosen cycles of all seeds."""
-    folder = study.folder / f"{rows.train.stem}-{name}"
-    short = ("--cycles", 1) if study.quick else ()
-    seeds = 2 if study.quick else SEEDS
-    study.run("train", "psbml", rows.train, "-o", folder, "--seeds", seeds, "--split", "all", *short, *options)
-    lines = study.lines(folder / "seeds.csv")
-    before, after = ([100 * float(line[column]) for line in lines] for column in ("base_auc", "auc"))
+def areas_by_seed(study: PaperStudy, rows: PaperRows, name: str, **options: object) -> tuple[list[float], list[float]]:
+    """Return the areas under the ROC curve, per cent, of cycle 0 and of the chosen cycle, for each seed."""
+    short = {"cycles": 1} if study.quick else {}
+    calls = (partial(areas_of_seed, rows.train, seed, {**short, **options}) for seed in range(2 if study.quick else SEEDS))
+    pairs = study.kept(f"{rows.train.stem}-{name}", *calls)
+    before, after = ([100 * pair[k] for pair in pairs] for k in (0, 1))
     return before, after
 
 
@@ -126,7 +125,7 @@ def table_2(study: PaperStudy) -> Finding:
     numbers: dict[str, dict[str, float]] = {}
     for rows in study.datasets():
         sides = [f"{side}x{side}" for side in SIDES[: 2 if study.quick else None]]
-        areas = {side: areas_by_seed(study, rows, side, "--grid", side)[1] for side in sides}
+        areas = {side: areas_by_seed(study, rows, side, grid=side)[1] for side in sides}
         numbers[rows.name] = {side: fmean(of) for side, of in areas.items()}
         numbers[f"{rows.name}, p"] = {side: p_value(of, areas["3x3"]) for side, of in areas.items() if side != "3x3"}
     return Finding(numbers)
@@ -161,15 +160,15 @@ TABLE_2 = (
 
 def table_3(study: PaperStudy) -> Finding:
     """The sizes of the datasets; of one file all rows are training rows, as in the paper."""
-    return Finding({rows.name: study.root(sizes_of, rows) for rows in study.datasets()})
+    return Finding({rows.name: sizes_of(rows) for rows in study.datasets()})
 
 
 def sizes_of(rows: PaperRows) -> dict[str, float]:
     """Rows and features of a dataset. Local."""
-    with DataFile(rows.train) as data:
+    with hpcml.Dataset(rows.train) as data:
         found = {"train rows": float(data.n_rows), "features": float(data.n_features)}
     if rows.test != rows.train:
-        with DataFile(rows.test) as data:
+        with hpcml.Dataset(rows.test) as data:
             found["test rows"] = float(data.n_rows)
     return found
 
@@ -193,7 +192,7 @@ def table_4(study: PaperStudy) -> Finding:
     numbers: dict[str, dict[str, float]] = {}
     for rows in study.datasets(most=ROWS_OF_A_SET):
         for name, base in [*BASES.items()][: 2 if study.quick else None]:
-            alone, ours = areas_by_seed(study, rows, base, "--base", base, "--judge", "auc")
+            alone, ours = areas_by_seed(study, rows, base, base=(base,), judge="auc")
             gain = np.subtract(ours, alone)
             row = {"alone": fmean(alone), "PSBML": fmean(ours), "difference": float(gain.mean())}
             numbers[f"{rows.name}, {name}"] = row | {"deviation": float(gain.std(ddof=1)), "p": p_value(ours, alone)}

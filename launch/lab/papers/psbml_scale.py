@@ -10,15 +10,11 @@ from statistics import fmean, median
 
 import numpy as np
 
-from hpcml import mpi
-from hpcml.log import plural
-from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.mpi.memory import forget_peak, peak_mib
-from hpcml.papers.exhibit import Claim, Finding, Numbers
-from hpcml.papers.psbml_drawing import draw_lines
-from hpcml.papers.psbml_quality import SIGNIFICANT, p_value
-from hpcml.papers.study import PaperStudy
-from hpcml.run.session import Session, Target
+from launch.lab.core.exhibit import Claim, Finding, Numbers
+from launch.lab.core.study import PaperStudy
+from launch.lab.core.tables import plural
+from launch.lab.papers.psbml_drawing import draw_lines
+from launch.lab.papers.psbml_quality import SIGNIFICANT, p_value
 
 SIZES = (10_000, 31_623, 100_000, 316_228, 1_000_000)
 QUICK_SIZES = (300, 600)
@@ -55,10 +51,8 @@ def by_size(study: PaperStudy, measure: str) -> Finding:
     sizes = QUICK_SIZES if study.quick else SIZES
     for rows in sizes:
         path, run = board(study, rows), study.folder / f"run-{rows}"
-        forget_peak()
-        study.run("train", "psbml", path, "-o", run, *OPTIONS, cycles)
-        peaks = study.kept(f"peak-{rows}", *[peak_mib] * study.session.comm.size)
-        values.append(per_cycle(study, run) if measure == "seconds per cycle" else sum(peaks))
+        usage = study.run("train", "psbml", path, "-o", run, *OPTIONS, cycles)
+        values.append(per_cycle(study, run) if measure == "seconds per cycle" else usage.peak_mib)
     numbers = {f"{rows:,} rows": {measure: value} for rows, value in zip(sizes, values, strict=True)}
     grown = values[1:] if measure == "seconds per cycle" else np.subtract(values[1:], values[0]).tolist()
     if len(grown) > 2 and min(grown[-3:]) > 0:
@@ -67,7 +61,7 @@ def by_size(study: PaperStudy, measure: str) -> Finding:
 
 
 figure_9 = partial(by_size, measure="seconds per cycle")
-figure_11 = partial(by_size, measure="MiB")  # peak resident memory of all ranks; its growth above that of the smallest size
+figure_11 = partial(by_size, measure="MiB")  # peak resident memory of the largest rank; its growth above that of the smallest size
 
 
 def linear(numbers: Numbers) -> bool:
@@ -84,25 +78,14 @@ FIGURE_11 = (Claim(f"The peak of memory above that of the smallest size grows li
 
 def figure_10(study: PaperStudy) -> Finding:
     """Seconds per cycle on some of the ranks: all numbers that divide theirs."""
-    comm, found = study.session.comm, {}
+    found, cycles = {}, 2 if study.quick else 10
     path = board(study, QUICK_SIZES[1] if study.quick else ROWS_AT_ONCE)
-    for n_ranks in (n for n in range(1, comm.size + 1) if comm.size % n == 0):
+    for n_ranks in (n for n in range(1, study.ranks + 1) if study.ranks % n == 0):
         run = study.folder / f"run-on-{n_ranks}"
-        study.once(f"train psbml on {n_ranks} of the ranks", partial(train_on, study, n_ranks, path, run))
+        study.run("train", "psbml", path, "-o", run, *OPTIONS, cycles, ranks=n_ranks)
         found[n_ranks] = per_cycle(study, run)
     numbers = {plural(n, "rank"): {"seconds per cycle": seconds, "speed-up": found[1] / seconds} for n, seconds in found.items()}
     return Finding(numbers, pictures=drawn(study, "ranks", [*found], "seconds per cycle", [*found.values()]))
-
-
-def train_on(study: PaperStudy, n_ranks: int, path: Path, run: Path) -> None:
-    """Collective. Train on the first n ranks; the others sleep."""
-    from hpcml.methods.psbml.train import train
-
-    session = study.session
-    options = PsbmlOptions(base=("tree",), cycles=2 if study.quick else 10)
-    with mpi.divided(session.comm, n_ranks) as group, mpi.agreed(session.comm, "training", sleep=True):
-        if session.comm.rank < n_ranks:
-            train(Session(group, session.log, session.signals), path, Target(run, force=True), options)
 
 
 def faster_by_ranks(numbers: Numbers) -> bool:
@@ -123,19 +106,19 @@ SLOW = ("--slow-rank", 0, "--slow-factor", 2)
 
 
 def has_gpu() -> bool:
-    """Whether there is a CUDA device with a driver. Local."""
+    """Return whether there is a CUDA device with a driver."""
     try:
-        from hpcml.kernels import device
-    except ImportError:  # numba without CUDA
+        from numba import cuda
+    except ImportError:
         return False
-    return device.count() > 0
+    return bool(cuda.is_available())
 
 
 def table_6(study: PaperStudy) -> Finding:
     """Areas of synchronous and asynchronous runs, and of those on a GPU if there is one; the time
     that they save where one rank is slow.
     """
-    modes = MODES if study.root(has_gpu) else {mode: MODES[mode] for mode in (SYNC, ASYNC)}
+    modes = MODES if has_gpu() else {mode: MODES[mode] for mode in (SYNC, ASYNC)}
     numbers: dict[str, dict[str, float]] = {name: {} for name in (*modes, "p", "p, GPU", "Async Speedup", "GPU Speedup")}
     seeds, cycles = (2, 2) if study.quick else (5, 20)
     for rows in study.datasets(most=ASYNCHRONOUS_ROWS):
@@ -145,7 +128,7 @@ def table_6(study: PaperStudy) -> Finding:
             for mode, flags in modes.items():
                 run = study.folder / f"{rows.train.stem}-{mode.split()[1]}-{seed}"
                 options = ("--seed", seed, "--cycles", cycles, *SLOW, *flags)
-                seconds[mode].append(study.run("train", "psbml", rows.train, "-o", run, *options))
+                seconds[mode].append(study.run("train", "psbml", rows.train, "-o", run, *options).seconds)
                 areas[mode].append(100 * study.measures(run, rows.test)["micro"]["auc"])
         for mode in modes:
             numbers[mode][rows.name] = fmean(areas[mode])
@@ -153,7 +136,7 @@ def table_6(study: PaperStudy) -> Finding:
         if GPU in modes:
             numbers["p, GPU"][rows.name] = p_value(areas[SYNC], areas[GPU])
             numbers["GPU Speedup"][rows.name] = median(map(truediv, seconds[SYNC], seconds[GPU]))
-        if study.session.comm.size > 1:
+        if study.ranks > 1:
             numbers["Async Speedup"][rows.name] = 1 - median(map(truediv, seconds[ASYNC], seconds[SYNC]))
     alone = () if numbers["Async Speedup"] else ("on one rank no node waits for another: it takes two to save time",)
     return Finding({name: row for name, row in numbers.items() if row}, alone)

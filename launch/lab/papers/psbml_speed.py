@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from hpcml.data.dataset import DataFile
-from hpcml.data.shard import read_rows
-from hpcml.papers.exhibit import Claim, Finding, Numbers
-from hpcml.papers.study import PaperStudy
+import hpcml
+from launch.lab.core.exhibit import Claim, Finding, Numbers
+from launch.lab.core.study import PaperStudy
 
 OURS = "PSBML (C4.5)"
 MACHINES: dict[str, tuple[str, ...]] = {
@@ -31,7 +30,7 @@ def trained(study: PaperStudy, who: str, train: Path, test: Path) -> tuple[float
     """Seconds of a command that trains, and what `evaluate` says of the model."""
     method, *options = MACHINES[who]
     run = study.folder / f"{train.stem}-{method}"
-    seconds = study.run("train", method, train, "-o", run, *options)
+    seconds = study.run("train", method, train, "-o", run, *options).seconds
     return seconds, study.measures(run, test)
 
 
@@ -56,10 +55,10 @@ def rbf_svc(path: Path) -> dict[str, float]:
     """scikit-learn's RBF SVC on SVC_ROWS training rows; C, γ by a tenth of them. Local."""
     from sklearn.svm import SVC
 
-    with DataFile(path) as data:
-        y = np.diff(data.map("Y/indptr"))
+    with hpcml.Dataset(path) as data:
+        y, every = np.diff(data.labels().indptr), data.matrix()
         rows, test = np.array(data.split("train")[:SVC_ROWS]), np.array(data.split("test")[:20_000])
-        X, X_test = read_rows(data, rows, True), read_rows(data, test, True)
+    X, X_test = every[rows].toarray(), every[test].toarray()
     n, y_train = rows.size // 10, y[rows]
     tried = [
         (SVC(C=C, gamma=gamma).fit(X[:n], y_train[:n]).score(X[n : 3 * n], y_train[n : 3 * n]), C, gamma)
