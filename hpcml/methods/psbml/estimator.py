@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import NoneType
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +24,8 @@ from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.pocket import margin_data
 from hpcml.methods.psbml.problem import RowsInMemory, TorusProblem
 from hpcml.methods.psbml.selection import validation_sizes
-from hpcml.methods.psbml.synchronous import cycles_of
+from hpcml.methods.psbml.snapshot import Snapshot
+from hpcml.methods.psbml.synchronous import Synchronous, cycles_of
 from hpcml.methods.psbml.torus import Placement, Torus, grid_for, parse_grid
 from hpcml.methods.psbml.train import lay_out
 from hpcml.model import learner as learners
@@ -38,6 +40,24 @@ def _tokens(base: str | tuple[str, ...]) -> tuple[str, ...]:
 
 BASE = Parameter((str, tuple, list), "a string or a tuple of strings", _tokens)
 GRID = Parameter((str, NoneType), "a string or None", lambda grid: PsbmlOptions.grid if grid is None else grid)
+
+
+class PsbmlCycle(NamedTuple):
+    """The rows of this rank's nodes after a cycle of PSBML.
+
+    Attributes
+    ----------
+    cycle : int
+        Number of the cycle, from 1.
+    rows : dict of int to ndarray (n_slots,), int64
+        For each node the rows in its slots: positions in X, counted over all ranks. A row may fill several slots.
+    weights : dict of int to ndarray (n_slots,), float32
+        The selection weight of each of them: 1 for the hardest row of the grid, 0 for the easiest.
+    """
+
+    cycle: int
+    rows: Mapping[int, np.ndarray]
+    weights: Mapping[int, np.ndarray]
 
 
 class ProblemInMemory(TorusProblem):
@@ -147,6 +167,49 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         """The base learner as it is trained. Raises ConfigError if it has nothing for a GPU."""
         return self._learner().moved_to_gpu() if options.device == "gpu" else self._learner()
 
+    def fit(self, X: Any, y: Any, on_cycle: Callable[[PsbmlCycle], None] | None = None) -> Self:
+        """Train on this rank's rows. Collective over `comm`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix (n, n_features)
+            The rows; values are taken as float32.
+        y : array-like (n,)
+            The class of each row.
+        on_cycle : callable, optional
+            Called on each rank after each cycle with a `PsbmlCycle`: the rows of the rank's nodes and their selection
+            weights. An error that it raises ends the training on all ranks.
+
+        Returns
+        -------
+        PsbmlClassifier
+            The classifier itself.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows, classes or parameters that do not fit.
+
+        Examples
+        --------
+        >>> weights = []
+        >>> model = hpcml.PsbmlClassifier(cycles=5).fit(X, y, on_cycle=lambda cycle: weights.append(cycle.weights))
+        """
+        self._on_cycle = on_cycle
+        try:
+            return super().fit(X, y)
+        finally:
+            del self._on_cycle
+
+    def _report_cycle(self, grid: Synchronous, snapshot: Snapshot) -> None:
+        if self._on_cycle is None:
+            return
+        weights = {}
+        for node, slots in grid.slots.items():
+            entries = snapshot.entries[snapshot.entries["node"] == node]
+            weights[node] = entries["weight"][np.searchsorted(entries["place"], slots)]
+        self._on_cycle(PsbmlCycle(snapshot.cycle, {node: np.array(slots, np.int64) for node, slots in grid.slots.items()}, weights))
+
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: PsbmlOptions) -> None:
         """Collective over `comm`. Gather the rows, do the cycles, take over the best classifier."""
         if labels.kind != CLASSES:
@@ -178,7 +241,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
                 check_savable(learner, classes.n_classes, dense, save=False)
             placement = Placement(torus, nodes.size, nodes.rank)
             problem = ProblemInMemory(nodes, rows, "", classes, start, placement, learner, dense, options)
-            *_, last = cycles_of(problem)
+            *_, last = cycles_of(problem, on_step=self._report_cycle)
             pocket = last.pocket
             mine = (*margin_data(pocket), on_cpu(pocket.classifier)) if nodes.rank == pocket.owner else None
             self.margin_rows_, self.margin_weights_, self.classifier_ = nodes.bcast(mine, root=pocket.owner)

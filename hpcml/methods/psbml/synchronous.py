@@ -145,10 +145,12 @@ class Synchronous:
         return {node: selection.population(slots, fitness) for node, (slots, fitness) in new.items()}
 
 
-def cycles_of(problem: TorusProblem, look: Look = never_stop) -> Iterator[Assessor]:
+def cycles_of(
+    problem: TorusProblem, look: Look = never_stop, on_step: Callable[[Synchronous, Snapshot], None] = lambda grid, snapshot: None
+) -> Iterator[Assessor]:
     """Collective. Do the cycles; yields the assessor each time it has judged some, 0 first.
 
-    What `look` raises between two nodes or assessments, on any rank, all ranks raise.
+    What `look` raises between two nodes or assessments, on any rank, all ranks raise. `on_step` is called after each cycle.
     """
     comm, cycles = problem.comm, problem.options.cycles
     with mpi.agreed(comm, "reading the rows"):
@@ -156,7 +158,11 @@ def cycles_of(problem: TorusProblem, look: Look = never_stop) -> Iterator[Assess
     waiting = [all_rows(problem.first_slots)]
     while (waiting or grid.cycle < cycles) and not assessor.at_plateau:
         n_steps = min(comm.size - len(waiting), cycles - grid.cycle)
-        taken, waiting = waiting + [grid.step(look=look) for _ in range(n_steps)], []  # one for each rank to assess
+        taken, waiting = waiting, []
+        for _ in range(n_steps):  # one for each rank to assess
+            taken.append(grid.step(look=look))
+            with mpi.agreed(comm, "calling on_cycle"):
+                on_step(grid, taken[-1])
         assessor.hand_out(taken, [1.0] * comm.size)
         with mpi.agreed(comm, "assessing the grid"):
             assessor.work(look)
