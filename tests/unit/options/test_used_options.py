@@ -214,7 +214,7 @@ def test_one_set_of_options_trains_several_methods(data, tmp_path):
 def test_what_needs_another_option():
     with pytest.raises(ConfigError, match=r"--slow-factor 3.0 has no effect without --slow-rank"):
         PsbmlOptions(slow_factor=3.0).validate()
-    with pytest.raises(ConfigError, match="--seed 3 has no effect without --test-share or --label-noise"):
+    with pytest.raises(ConfigError, match="--seed 3 has no effect without --test-share"):
         check_options("docstrings", [], ConvertOptions(seed=3))
     PsbmlOptions(slow_factor=3.0, slow_rank=0).validate()
     AdaboostOptions(seed=3).validate()
