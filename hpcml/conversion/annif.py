@@ -188,9 +188,11 @@ def read_annif(task: Conversion) -> Part:
     options, comm = task.options, task.comm
     if options.language is not None and options.vocabulary is None:
         raise ConfigError(f"--language {options.language} has no effect without --vocabulary; leave it out")
-    subjects = read_subjects(comm, options.vocabulary, options.language)
+    subjects, path = None, options.vocabulary
+    if path is not None:
+        subjects = mpi.run_on_root(comm, f"reading {path}", lambda: read_subjects(path, options.language))
     corpus = new_corpus(task)
-    parts = task.from_root(lambda: divided(task.inputs, comm.size, task.max_line))
+    parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: divided(task.inputs, comm.size, task.max_line))
     documents = Documents(corpus, subjects, options.unindexed)
     with task.reading():
         for piece in parts[comm.rank]:

@@ -18,7 +18,7 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Labels, Part, RowIds, WaitingRows
 from hpcml.conversion.sources import SOURCES
 from hpcml.data.dataset import NAMES_OF, UNKNOWN
-from hpcml.data.descriptors import share_descriptors
+from hpcml.data.descriptors import read_descriptors
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.hdf5 import (
     NAME_CHUNK,
@@ -102,7 +102,9 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
     files = [options.like, options.stop_words, options.vocabulary, options.feature_names, options.label_names]
     files += [*task.inputs, options.descriptors, *rename_files(options.renamed)]
     with new_file(comm, output, force, files) as out:
-        task = replace(task, like=read_like(task), scratch=out.path.parent)
+        task = replace(task, scratch=out.path.parent)
+        if options.like is not None:
+            task = replace(task, like=mpi.run_on_root(comm, f"reading {options.like}", lambda: read_like(options.like, task)))
         part = read(task)
         with task.reading():
             _check_names(task.what, part)
@@ -160,7 +162,7 @@ def _label_titles(task: Conversion, names: list[str]) -> list[str] | None:
     path = task.options.descriptors
     if path is None:
         return None if task.like is None else task.like.titles(len(names))
-    titles = share_descriptors(task.comm, path).titles(names)
+    titles = mpi.run_on_root(task.comm, f"reading {path}", lambda: read_descriptors(path)).titles(names)
     if names and not any(titles):
         raise ConfigError(
             f"--descriptors {path}: it has none of the labels, such as {named(names[0])!r}; leave it out, or "

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
 from hpcml.conversion.options import ConvertOptions
@@ -133,7 +134,7 @@ def _describe(path: Path, labels_path: Path | None, options: ConvertOptions) -> 
 def read_npz(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError with the row."""
     path, labels_path, options = task.inputs[0], task.inputs[1] if len(task.inputs) > 1 else None, task.options
-    found = task.from_root(lambda: _describe(path, labels_path, options))
+    found = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _describe(path, labels_path, options))
     labels, (n_rows, n_features) = found.labels, found.X.shape
     feature_names = read_names(task.comm, options.feature_names, n_features, "features") or found.feature_names
     n_labels = 0 if labels.layout is None else labels.layout.shape[1]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
 from hpcml.conversion.table import import_pyarrow, read_table, wanted
@@ -68,7 +69,7 @@ def read_parquet(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError that names the row."""
     with task.reading():
         import_pyarrow("parquet")
-    files = task.from_root(lambda: _all_described(task.inputs))
+    files = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _all_described(task.inputs))
     begin, end = task.share(sum(sum(file.groups) for file in files))
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
