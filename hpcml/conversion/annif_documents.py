@@ -42,9 +42,7 @@ def of_tsv(line: str) -> AnnifDocument:
 
 
 def of_csv(names: Sequence[str], values: Sequence[str]) -> AnnifDocument:
-    """The document in a row of CSV: text, subject_uris, document_id, others. Raises ValueError."""
-    if len(values) != len(names):
-        raise ValueError(f"{len(values)} values, but the header names {len(names)} columns")
+    """The document in a row of CSV: text, subject_uris, document_id, others."""
     row = dict(zip(names, values, strict=True))
     subjects = [(bare(uri), "") for uri in row.pop(SUBJECTS, "").split()]
     return AnnifDocument(row.pop(TEXT, ""), subjects, row, row.pop(NAME, ""))

@@ -369,7 +369,7 @@ def test_a_split_with_a_comma_in_its_name_is_that_split(tmp_path):
             data.split("c,d")
 
 
-@pytest.mark.parametrize(("source", "module"), [("csv", "pyarrow"), ("parquet", "pyarrow"), ("arff", "arff")])
+@pytest.mark.parametrize(("source", "module"), [("parquet", "pyarrow"), ("arff", "arff")])
 def test_a_package_that_is_missing_is_named(tmp_path, source, module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)  # its import fails
     (tmp_path / "in").write_text("a,l\n1,x\n")
