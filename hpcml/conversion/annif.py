@@ -130,7 +130,6 @@ def _of_file(path: Path, text: str, max_line: int) -> AnnifDocument:
 
 
 def _read_rows(piece: Piece, take: Take, max_line: int) -> None:
-    """Rows of CSV; see `read_piece`."""
     segment = Segment(piece.path, piece.begin, piece.end, piece.lines)
     for _, line, values in read_rows(segment, piece.names, DIALECT, max_line):
         with placed(f"{piece.path}: line {line}"):
@@ -140,7 +139,6 @@ def _read_rows(piece: Piece, take: Take, max_line: int) -> None:
 
 
 def _read_lines(piece: Piece, take: Take, task: Conversion) -> None:
-    """Lines of TSV or JSON; see `read_piece`."""
     for place, line in lines_of(task, piece.path, piece.begin, piece.end):
         if line.isspace():
             continue

@@ -191,7 +191,6 @@ def _left_out(attribute: Attribute) -> Any:
 
 
 def _columns(rows: Decoded, attributes: Sequence[Attribute], roles: Roles) -> dict[str, Any]:
-    """The columns of labels, names and splits; indicators as numbers."""
     found: dict[str, Any] = {}
     wanted = {*roles.labels, *roles.indicators, roles.id, roles.split}
     for number, attribute in enumerate(attributes):
