@@ -6,8 +6,6 @@ many bytes as others.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -28,14 +26,14 @@ from hpcml.conversion.annif_documents import (
     read_subjects,
 )
 from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.csv_rows import Dialect, Segment, divide, read_header, read_rows
 from hpcml.conversion.folder import read_text
 from hpcml.conversion.jsonl import Seen, check_fields, string_of, values_of
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import lines_of, placed
+from hpcml.conversion.source_lines import decoded, lines_of, placed
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import plain_size
-from hpcml.files.records import Dialect, Segment, divide, read_header, record_blocks
 from hpcml.log import is_unicode, named, plural
 from hpcml.partition import even_bounds
 
@@ -100,7 +98,7 @@ def divided(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[list[Pi
                 part += [Piece(file.suffix[1:], file, 0, sizes[file] - 1) for file in files[path][begin:end]]
         elif kind == "csv":
             table = tables[path]
-            places = divide(table, length, DIALECT, [max(0, target - table.begin) for target in targets])
+            places = divide(table, length, DIALECT, [max(0, target - table.begin) for target in targets], max_line)
             for part, ((begin, lines), (end, _)) in zip(parts, pairwise(places), strict=True):
                 part += [Piece(kind, path, begin, end, lines, tuple(table.names))] if begin < end else []
         else:
@@ -132,22 +130,15 @@ def _of_file(path: Path, text: str, max_line: int) -> AnnifDocument:
 
 
 def _read_rows(piece: Piece, take: Take, max_line: int) -> None:
-    """Rows of CSV; see `read_piece`."""
-    csv.field_size_limit(1 << 40)
-    for lines, block in record_blocks(Segment(piece.path, piece.begin, piece.end, piece.lines), DIALECT, max_line):
-        place = lines + 1
-        try:
-            rows = csv.reader(io.StringIO(decoded(block), newline=""))
-            for values in rows:
-                if values:
-                    take(of_csv(piece.names, values))
-                place = lines + rows.line_num + 1
-        except (ValueError, csv.Error) as error:
-            raise DataError(f"{piece.path}: line {place}: {error}") from None
+    segment = Segment(piece.path, piece.begin, piece.end, piece.lines)
+    for _, line, values in read_rows(segment, piece.names, DIALECT, max_line):
+        with placed(f"{piece.path}: line {line}"):
+            if not is_unicode("".join(values)):
+                raise ValueError("a value is not UTF-8; save the file as UTF-8")
+            take(of_csv(piece.names, values))
 
 
 def _read_lines(piece: Piece, take: Take, task: Conversion) -> None:
-    """Lines of TSV or JSON; see `read_piece`."""
     for place, line in lines_of(task, piece.path, piece.begin, piece.end):
         if line.isspace():
             continue
@@ -188,9 +179,11 @@ def read_annif(task: Conversion) -> Part:
     options, comm = task.options, task.comm
     if options.language is not None and options.vocabulary is None:
         raise ConfigError(f"--language {options.language} has no effect without --vocabulary; leave it out")
-    subjects = read_subjects(comm, options.vocabulary, options.language)
+    subjects, path = None, options.vocabulary
+    if path is not None:
+        subjects = mpi.run_on_root(comm, f"reading {path}", lambda: read_subjects(path, options.language))
     corpus = new_corpus(task)
-    parts = task.from_root(lambda: divided(task.inputs, comm.size, task.max_line))
+    parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: divided(task.inputs, comm.size, task.max_line))
     documents = Documents(corpus, subjects, options.unindexed)
     with task.reading():
         for piece in parts[comm.rank]:
@@ -207,14 +200,3 @@ def read_annif(task: Conversion) -> Part:
     if subjects is not None:
         part.label_titles = [subjects.titles.get(name, "") for name in part.labels.names]
     return part
-
-
-def decoded(text: bytes) -> str:
-    """Text as UTF-8. Raises ValueError."""
-    try:
-        return text.decode()
-    except UnicodeDecodeError as error:
-        line = text.count(b"\n", 0, error.start)
-        raise ValueError(
-            f"{f'{line} lines below, ' if line else ''}byte {error.start + 1} is not UTF-8; save the file as UTF-8"
-        ) from None

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpcml import mpi
 from hpcml.conversion.jsonl import loaded
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.files.lines import open_plain
@@ -43,9 +42,7 @@ def of_tsv(line: str) -> AnnifDocument:
 
 
 def of_csv(names: Sequence[str], values: Sequence[str]) -> AnnifDocument:
-    """The document in a row of CSV: text, subject_uris, document_id, others. Raises ValueError."""
-    if len(values) != len(names):
-        raise ValueError(f"{len(values)} values, but the header names {len(names)} columns")
+    """The document in a row of CSV: text, subject_uris, document_id, others."""
     row = dict(zip(names, values, strict=True))
     subjects = [(bare(uri), "") for uri in row.pop(SUBJECTS, "").split()]
     return AnnifDocument(row.pop(TEXT, ""), subjects, row, row.pop(NAME, ""))
@@ -116,13 +113,8 @@ def bare(uri: str) -> str:
     return uri[1:-1] if uri.startswith("<") and uri.endswith(">") else uri
 
 
-def read_subjects(comm: mpi.Comm, path: Path | None, language: str | None) -> Subjects | None:
-    """Collective over `comm`. The subjects in a file, if given. Raises ConfigError, DataError."""
-    return None if path is None else mpi.run_on_root(comm, f"reading {path}", lambda: _read(path, language))
-
-
-def _read(path: Path, language: str | None) -> Subjects:
-    """See `read_subjects`. Local."""
+def read_subjects(path: Path, language: str | None) -> Subjects:
+    """Return the subjects in a file. Local; raises ConfigError, DataError."""
     is_csv = ".csv" in path.suffixes[-2:] or ".CSV" in path.suffixes[-2:]
     if language is not None and not is_csv:
         raise ConfigError(f"--language {language}: {path} has one language; leave it out")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, find_unfit, finish
@@ -108,7 +109,7 @@ def read_arff(task: Conversion) -> Part:
     (path,) = task.inputs
     with task.reading():
         _import()
-    header, size = task.from_root(lambda: (read_header(path, task.max_line), plain_size(path)))
+    header, size = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: (read_header(path, task.max_line), plain_size(path)))
     begin, end = (header.begin + place for place in task.share(size - header.begin))
     roles, names = Roles.of(task.options, PLAIN), [attribute.name for attribute in header.attributes]
     with task.reading():
@@ -190,7 +191,6 @@ def _left_out(attribute: Attribute) -> Any:
 
 
 def _columns(rows: Decoded, attributes: Sequence[Attribute], roles: Roles) -> dict[str, Any]:
-    """The columns of labels, names and splits; indicators as numbers."""
     found: dict[str, Any] = {}
     wanted = {*roles.labels, *roles.indicators, roles.id, roles.split}
     for number, attribute in enumerate(attributes):

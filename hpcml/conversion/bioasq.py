@@ -18,7 +18,7 @@ from hpcml.conversion.jsonl import document_of, loaded
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import lines_of, placed
 from hpcml.conversion.text import new_corpus, vectorise
-from hpcml.data.descriptors import Descriptors, share_descriptors
+from hpcml.data.descriptors import Descriptors, read_descriptors
 from hpcml.errors import DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, open_plain, plain_size
 from hpcml.log import named
@@ -35,11 +35,11 @@ def read_bioasq(task: Conversion) -> Part:
     """Collective. Read this rank's articles. Raises DataError that names article or line."""
     (path,) = task.inputs
     comm, names = task.comm, task.options.descriptors
-    descriptors = None if names is None else share_descriptors(comm, names)
+    descriptors = None if names is None else mpi.run_on_root(comm, f"reading {names}", lambda: read_descriptors(names))
     unknown: set[str] = set()
     closed: list[bool] = []
     corpus = new_corpus(task)
-    is_small = task.from_root(lambda: plain_size(path)) <= WHOLE_BYTES
+    is_small = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: plain_size(path)) <= WHOLE_BYTES
     begin, end = (0, 0) if is_small else byte_range(comm, path)
     with task.reading():
         for where, article in _whole(path, task) if is_small else _by_line(task, path, begin, end, closed):

@@ -30,8 +30,8 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
     check_common(source, of_text(found.is_text, options), options)
     if found.check is not None:
         found.check(str(inputs[0]), options)
-    if options.seed and not found.names and options.test_share is None and options.label_noise is None:
-        raise ConfigError(f"--seed {options.seed} has no effect without --test-share or --label-noise; leave it out")
+    if options.seed and not found.names and options.test_share is None:
+        raise ConfigError(f"--seed {options.seed} has no effect without --test-share; leave it out")
     return found
 
 
@@ -79,8 +79,6 @@ def check_common(source: str, is_text: bool | None, options: ConvertOptions) -> 
         check_share(options.test_share)
     if options.test_share is not None and options.split_column is not None:
         raise ConfigError(f"--test-share {options.test_share}: --split-column names splits already; leave one out")
-    if options.label_noise is not None:
-        check_share(options.label_noise, "--label-noise")
     for flag, given in {"--new-labels": options.new_labels, "--renamed": bool(options.renamed)}.items():
         if given and options.like is None:
             raise ConfigError(f"{flag} has no effect without --like; leave it out, or name the dataset whose words are used again")
@@ -96,8 +94,6 @@ def check_common(source: str, is_text: bool | None, options: ConvertOptions) -> 
             raise ConfigError(f"{flag} is for text, but {source} has numbers{without}; leave it out")
         if used and options.like is not None:
             raise ConfigError(f"{flag} does not go with --like, which takes it from {options.like}; leave it out")
-    if options.headings_as_features and options.label_noise is not None:
-        raise ConfigError("--label-noise changes labels, but --headings-as-features would tell the true ones; leave one out")
     if options.fields and source == "folder":
         raise ConfigError(
             f"--fields {','.join(options.fields)}: a file is one text, so there is nothing to tell apart; leave it out"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from hpcml import mpi
 from hpcml.conversion.options import ConvertOptions
@@ -18,7 +17,6 @@ from hpcml.files.opening import read_small
 from hpcml.log import Log
 from hpcml.partition import bounds_by_weight, even_bounds, offsets
 
-T = TypeVar("T")
 PAIR = "the old and the new name of a label, with a tab between"
 
 
@@ -68,10 +66,6 @@ class Conversion:
         """Collective. Local reading: if it fails on a rank, all raise why."""
         return mpi.agreed(self.comm, f"reading {self.what}")
 
-    def from_root(self, read: Callable[[], T]) -> T:
-        """Collective. What `read` gives on rank 0. Raises what it raises."""
-        return mpi.run_on_root(self.comm, f"reading {self.what}", read)
-
     def share(self, n: int) -> tuple[int, int]:
         """This rank's even share of so many rows: begin, end."""
         begin, end = even_bounds(n, self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
@@ -83,14 +77,8 @@ class Conversion:
         return begin, end
 
 
-def read_like(task: Conversion) -> Like | None:
-    """Collective. Read --like, if given. Raises ConfigError if it does not fit, DataError."""
-    path = task.options.like
-    return None if path is None else mpi.run_on_root(task.comm, f"reading {path}", lambda: _read(path, task))
-
-
-def _read(path: Path, task: Conversion) -> Like:
-    """What a conversion uses again. Local; raises ConfigError or DataError."""
+def read_like(path: Path, task: Conversion) -> Like:
+    """Return what a conversion takes from the dataset `path`. Local; raises ConfigError or DataError."""
     with DataFile(path) as dataset:
         of_text = "text" in dataset.file
         if task.is_text not in (None, of_text):

@@ -14,12 +14,11 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.checks import check_options, of_text
 from hpcml.conversion.conversion import Conversion, read_like, rename_files
-from hpcml.conversion.noise import add_label_noise
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Labels, Part, RowIds, WaitingRows
 from hpcml.conversion.sources import SOURCES
 from hpcml.data.dataset import NAMES_OF, UNKNOWN
-from hpcml.data.descriptors import share_descriptors
+from hpcml.data.descriptors import read_descriptors
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.hdf5 import (
     NAME_CHUNK,
@@ -50,7 +49,6 @@ class ConvertReport:
     dropped_values: int  # that --like lacks
     unknown_labels: int
     unknown_entries: int  # pairs of a row and an unknown label
-    changed: int | None  # rows that --label-noise gave another class; None without
     seconds: float
 
     def __str__(self) -> str:
@@ -66,8 +64,6 @@ class ConvertReport:
                 f"  unknown: {plural(self.unknown_entries, 'entry', 'entries')} of {plural(self.unknown_labels, 'label')} that the "
                 "--like file does not have; `hpcml evaluate` counts them as missed, --new-labels makes labels of them"
             )
-        if self.changed is not None:
-            lines.append(f"  label noise: {self.changed:,} {'training ' if self.splits else ''}rows have another class")
         return joined(lines)
 
 
@@ -106,13 +102,14 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
     files = [options.like, options.stop_words, options.vocabulary, options.feature_names, options.label_names]
     files += [*task.inputs, options.descriptors, *rename_files(options.renamed)]
     with new_file(comm, output, force, files) as out:
-        task = replace(task, like=read_like(task), scratch=out.path.parent)
+        task = replace(task, scratch=out.path.parent)
+        if options.like is not None:
+            task = replace(task, like=mpi.run_on_root(comm, f"reading {options.like}", lambda: read_like(options.like, task)))
         part = read(task)
         with task.reading():
             _check_names(task.what, part)
         if part.label_titles is None:
             part.label_titles = _label_titles(task, part.labels.names)
-        changed = None if options.label_noise is None else add_label_noise(comm, part, options)
         sizes = _sizes(comm, part)
         _check_sizes(task, part, sizes)
         size = f"{plural(part.n_features, 'feature')} × {plural(len(part.labels.names), 'label')}"
@@ -128,7 +125,6 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
         dropped_values=sizes.total["dropped"],
         unknown_labels=0 if part.labels.unknown is None else len(part.labels.unknown.names),
         unknown_entries=sizes.total.get(UNKNOWN, 0),
-        changed=changed,
         seconds=time.monotonic() - begin,
     )
 
@@ -166,7 +162,7 @@ def _label_titles(task: Conversion, names: list[str]) -> list[str] | None:
     path = task.options.descriptors
     if path is None:
         return None if task.like is None else task.like.titles(len(names))
-    titles = share_descriptors(task.comm, path).titles(names)
+    titles = mpi.run_on_root(task.comm, f"reading {path}", lambda: read_descriptors(path)).titles(names)
     if names and not any(titles):
         raise ConfigError(
             f"--descriptors {path}: it has none of the labels, such as {named(names[0])!r}; leave it out, or "

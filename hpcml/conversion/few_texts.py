@@ -59,7 +59,6 @@ class FewTexts:
         return out
 
     def _cut(self, value: str, field: Field) -> Iterable[str]:
-        """The words of a value, or the value as it is."""
         if field.whole:
             return [" ".join(value.split())] if value.strip() else []
         found: list[str] = self.find(value.lower())

@@ -50,7 +50,6 @@ def parse_fields(given: Iterable[str], whole: Iterable[str] = ()) -> tuple[Field
 
 
 def _parts(given: Iterable[str]) -> list[str]:
-    """The parts between commas."""
     return [part.strip() for text in given for part in text.split(",")]
 
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import placed
@@ -82,7 +83,7 @@ def read_folder(task: Conversion) -> Part:
     """Collective. Read this rank's files, by name. Raises ConfigError, DataError."""
     (folder,) = task.inputs
     encoding = task.options.encoding or DEFAULT_ENCODING
-    files = task.from_root(lambda: find_files(folder, encoding))
+    files = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: find_files(folder, encoding))
     corpus = new_corpus(task)
     begin, end = task.share_by_weight([file.size + 1 for file in files])
     with task.reading():

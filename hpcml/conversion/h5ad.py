@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
+from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
@@ -135,7 +136,7 @@ def _numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray:
 def read_h5ad(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError with the row."""
     (path,) = task.inputs
-    found, roles = task.from_root(lambda: _describe(path)), Roles.of(task.options, PLAIN)
+    found, roles = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _describe(path)), Roles.of(task.options, PLAIN)
     begin, end = task.share(found.n_rows)
     with task.reading():
         if not roles.labels and not roles.indicators and task.like is None:

@@ -98,7 +98,6 @@ def values_of(value: object, field: Field) -> list[str]:
 
 
 def _kind(value: object) -> str:
-    """The type of a JSON value, in words."""
     names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
 

@@ -8,13 +8,17 @@ names, or dense as `X`), the labels as `y` (one of each row), as `Y` (rows × la
 
 from __future__ import annotations
 
+import shutil
+import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
 from hpcml.conversion.options import ConvertOptions
@@ -24,46 +28,121 @@ from hpcml.conversion.split import check_split_name
 from hpcml.data.svmlight import label_name
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import line_limit, open_plain
-from hpcml.files.npz import NPY, ZIP, Arrays
 from hpcml.files.opening import open_regular
+from hpcml.files.temporary import scratch_folder
 from hpcml.log import is_unicode
 
 CSR = ("data", "indices", "indptr", "shape")
+MATRICES = [f"{prefix}{part}" for prefix in ("", "X_", "Y_") for part in (*CSR, "format")]
+KNOWN = {*MATRICES, "X", "Y", "y", "feature_names", "label_names", "row_ids", "splits"}  # other arrays are not read
+DAMAGE = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, KeyError, SyntaxError)
+NPY, ZIP = b"\x93NUMPY", b"PK"
 SOME = 1 << 20  # entries of a list that are looked at together
 
 
-class MatrixParts(NamedTuple):
-    """Where a matrix lies in a file: the names of its CSR parts, or of a dense array."""
+class Arrays(NamedTuple):
+    """The arrays of a .npz file, memory-mapped, by name; or the one of a .npy file, named ""."""
+
+    path: Path
+    of: dict[str, np.ndarray]
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn errors of numpy and zipfile about a damaged file into a DataError."""
+    try:
+        yield
+    except DataError:
+        raise
+    except DAMAGE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise DataError(f"{path}: cannot be read: {reason or type(error).__name__}; get or make it again") from None
+
+
+def _unpack(path: Path, folder: Path, may_be_text: bool) -> dict[str, Path] | None:
+    """Return the .npy files of a file's arrays; those of a .npz file are copied to `folder`. None for a text."""
+    with open_regular(path) as raw:
+        head = raw.read(len(NPY))
+        if head == NPY:
+            return {"": path}
+        if head.startswith(ZIP):
+            with _readable(path), zipfile.ZipFile(raw) as archive:
+                found = {name: f"{name}.npy" for name in sorted(KNOWN) if f"{name}.npy" in archive.namelist()}
+                for member in found.values():
+                    with archive.open(member) as source, (folder / member).open("wb") as target:
+                        shutil.copyfileobj(source, target, 1 << 22)
+            return {name: folder / member for name, member in found.items()}
+    if may_be_text:
+        return None
+    if not head:
+        raise DataError(f"{path}: the file is empty; expected arrays of numpy (.npz or .npy)")
+    raise DataError(f"{path}: no arrays of numpy; expected a .npz file (or .npy), as scipy.sparse.save_npz and numpy.save make")
+
+
+def _mapped(path: Path, name: str, file: Path) -> np.ndarray:
+    """Return an array, memory-mapped. Raises DataError."""
+    what = f"array {name}" if name else "the array"
+    with _readable(path):
+        try:
+            found = np.lib.format.open_memmap(file, "r")
+        except ValueError as error:
+            if "Python objects" not in str(error):
+                raise
+            raise ValueError(f"{what} holds Python objects, which could be anything; save numbers, or strings") from None
+        if found.ndim > 2 or found.dtype.kind not in "biufSU":
+            raise ValueError(f"{what} is no list or table of numbers or strings")
+    return found.view(np.ndarray)
+
+
+@contextmanager
+def _opened(task: Conversion) -> Iterator[list[Arrays | None]]:
+    """Collective. In the body, the arrays of each input; None for a text. No rank may leave it before all have read."""
+    with ExitStack() as stack:
+
+        def unpack() -> list[dict[str, Path] | None]:
+            folders = [stack.enter_context(scratch_folder(f"{path.name}.unpacked", task.scratch)) for path in task.inputs]
+            return [_unpack(path, folder, k > 0) for k, (path, folder) in enumerate(zip(task.inputs, folders, strict=True))]
+
+        files = mpi.run_on_root(task.comm, f"reading {task.what}", unpack)
+        with task.reading():
+            arrays = [
+                None if some is None else Arrays(path, {name: _mapped(path, name, file) for name, file in some.items()})
+                for path, some in zip(task.inputs, files, strict=True)
+            ]
+        yield arrays
+
+
+class Matrix(NamedTuple):
+    """A matrix: the arrays of its CSR parts by their names in a file, or a dense one."""
 
     parts: dict[str, str]
     dense: str | None
     shape: tuple[int, int]
 
 
-def find_matrix(arrays: Arrays, name: str) -> MatrixParts | None:
-    """The matrix `name` ("X", "Y") of a file, None without. Raises DataError for other forms."""
-    names = arrays.names
+def find_matrix(arrays: Arrays, name: str) -> Matrix | None:
+    """Return the matrix `name` ("X", "Y") of a file, None without. Raises DataError for other forms."""
+    path, of = arrays
     for prefix in (f"{name}_", ""):
         parts = {part: f"{prefix}{part}" for part in CSR}
-        if parts["indptr"] in names and parts["indices"] in names and (prefix or name == "X"):
-            if f"{prefix}format" in names and (form := _text(arrays.whole(f"{prefix}format"))) != "csr":
-                raise DataError(f"{arrays.path}: a matrix in {form} format, but expected CSR; save it as .tocsr()")
-            if parts["shape"] not in names:
-                raise DataError(f"{arrays.path}: array {parts['shape']} is missing; expected the numbers of rows and columns")
-            return MatrixParts(parts, None, _shape(arrays, parts["shape"]))
-    if "format" in names and name == "X":
-        raise DataError(f"{arrays.path}: a matrix in {_text(arrays.whole('format'))} format, but expected CSR; save it as .tocsr()")
-    dense = "" if names == [""] else name
-    if dense not in names:
+        if parts["indptr"] in of and parts["indices"] in of and (prefix or name == "X"):
+            if f"{prefix}format" in of and (form := _text(of[f"{prefix}format"])) != "csr":
+                raise DataError(f"{path}: a matrix in {form} format, but expected CSR; save it as .tocsr()")
+            if parts["shape"] not in of:
+                raise DataError(f"{path}: array {parts['shape']} is missing; expected the numbers of rows and columns")
+            return Matrix(parts, None, _shape(arrays, parts["shape"]))
+    if "format" in of and name == "X":
+        raise DataError(f"{path}: a matrix in {_text(of['format'])} format, but expected CSR; save it as .tocsr()")
+    dense = "" if [*of] == [""] else name
+    if dense not in of or of[dense].ndim != 2:
         return None
-    with arrays.open(dense) as stream:
-        if len(stream.shape) != 2:
-            return None
-        return MatrixParts({}, dense, (stream.shape[0], stream.shape[1]))
+    return Matrix({}, dense, (of[dense].shape[0], of[dense].shape[1]))
 
 
 def _shape(arrays: Arrays, name: str) -> tuple[int, int]:
-    found = arrays.whole(name)
+    found = arrays.of[name]
     if found.shape != (2,) or found.dtype.kind not in "iu" or (found < 0).any() or (found.astype(object) >= 2**40).any():
         raise DataError(f"{arrays.path}: array {name}: expected the numbers of rows and columns")
     return int(found[0]), int(found[1])
@@ -74,116 +153,106 @@ def _text(value: np.ndarray) -> str:
     return found.decode("ascii", "backslashreplace") if isinstance(found, bytes) else str(found)
 
 
-def matrix_blocks(arrays: Arrays, layout: MatrixParts, begin: int, end: int, zero: bool) -> Iterator[NumberSlice]:
-    """Rows begin..end of a matrix. Raises DataError that names the row."""
-    path, n_columns = arrays.path, layout.shape[1]
-    with ExitStack() as stack:
-        if layout.dense is not None:
-            stream = stack.enter_context(arrays.open(layout.dense))
-            if stream.dtype.kind not in "biuf":
-                raise DataError(f"{path}: {stream.name} holds no numbers")
+def matrix_blocks(arrays: Arrays, matrix: Matrix, begin: int, end: int, zero: bool) -> Iterator[NumberSlice]:
+    """Yield rows begin..end of a matrix. Raises DataError that names the row."""
+    path, n_columns = arrays.path, matrix.shape[1]
+    if matrix.dense is not None:
+        dense = arrays.of[matrix.dense]
+        if dense.dtype.kind not in "biuf":
+            raise DataError(f"{path}: array {matrix.dense or 'of the file'} holds no numbers")
 
-            def wrong(row: int, column: int, value: float) -> str:
-                return f"{path}: row {row + 1}: column {column + 1}: value {value:g}, {FINITE}"
+        def wrong(row: int, column: int, value: float) -> str:
+            return f"{path}: row {row + 1}: column {column + 1}: value {value:g}, {FINITE}"
 
-            yield from dense_blocks(stream.read, (begin, end), n_columns, zero, wrong)
-            return
-        streams = {part: stack.enter_context(arrays.open(layout.parts[part])) for part in ("indptr", "indices")}
-        if layout.parts["data"] in arrays.names:
-            streams["data"] = stack.enter_context(arrays.open(layout.parts["data"]))
-        indptr, n_rows = streams["indptr"], layout.shape[0]
-        if indptr.shape != (n_rows + 1,) or indptr.dtype.kind not in "iu":
-            raise DataError(f"{path}: {indptr.name} has {indptr.n_rows} entries, but expected {n_rows + 1} whole numbers")
-        ends = indptr.read(begin, end + 1).astype(np.int64)
-        if ends[0] < 0:
-            raise DataError(f"{path}: row {begin + 1}: indptr is negative")
+        yield from dense_blocks(lambda low, high: dense[low:high], (begin, end), n_columns, zero, wrong)
+        return
+    of = {part: arrays.of[name] for part, name in matrix.parts.items() if name in arrays.of}
+    indptr, n_rows = of["indptr"], matrix.shape[0]
+    if indptr.shape != (n_rows + 1,) or indptr.dtype.kind not in "iu":
+        raise DataError(
+            f"{path}: array {matrix.parts['indptr']} has {indptr.size} entries, but expected {n_rows + 1} whole numbers"
+        )
+    ends = indptr[begin : end + 1].astype(np.int64)
+    if ends[0] < 0:
+        raise DataError(f"{path}: row {begin + 1}: indptr is negative")
+    for part in {*of} & {"indices", "data"}:
+        if of[part].ndim != 1 or of[part].size < ends.max():
+            raise DataError(f"{path}: array {matrix.parts[part]} has {of[part].size} entries, but indptr {int(ends.max())}")
 
-        def take(part: str, first: int, last: int) -> np.ndarray:
-            return streams[part].read(first, last) if part in streams else np.ones(last - first)
+    def take(part: str, first: int, last: int) -> np.ndarray:
+        return of[part][first:last] if part in of else np.ones(last - first)
 
-        yield from csr_blocks(take, ends, begin, n_columns, str(path), zero)
+    yield from csr_blocks(take, ends, begin, n_columns, str(path), zero)
 
 
 class _Labels(NamedTuple):
-    """Where labels are: in the matrix `layout`, in the list `listed`, or (neither) in a text."""
+    """Where labels are: in the matrix `layout` or the list `listed` of `arrays`, or (neither) in a text."""
 
-    layout: MatrixParts | None = None
-    listed: str | None = None
-
-
-class _Layout(NamedTuple):
-    """Where the parts of a file are, and the names that it has of features and labels."""
-
-    X: MatrixParts
-    labels: _Labels
-    feature_names: list[str] | None
-    label_names: list[str] | None
-
-
-def _describe(path: Path, labels_path: Path | None, options: ConvertOptions) -> _Layout:
-    """Where what is. Raises ConfigError, DataError, OSError."""
-    with Arrays(path) as arrays:
-        found = find_matrix(arrays, "X")
-        if found is None:
-            raise DataError(f"{path}: no matrix X; expected what scipy.sparse.save_npz makes, or a dense array of rows × features")
-        names = [_strings(arrays, name) for name in ("feature_names", "label_names")]
-        return _Layout(found, _find_labels(path, labels_path, arrays, options), *names)
+    arrays: Arrays | None = None
+    layout: Matrix | None = None
+    listed: str = ""
 
 
 def read_npz(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError with the row."""
-    path, labels_path, options = task.inputs[0], task.inputs[1] if len(task.inputs) > 1 else None, task.options
-    found = task.from_root(lambda: _describe(path, labels_path, options))
-    labels, (n_rows, n_features) = found.labels, found.X.shape
-    feature_names = read_names(task.comm, options.feature_names, n_features, "features") or found.feature_names
-    n_labels = 0 if labels.layout is None else labels.layout.shape[1]
-    if options.label_names is not None and labels.layout is None:
-        raise ConfigError(f"--label-names {options.label_names}: the labels have names of their own; leave it out")
-    label_names = read_names(task.comm, options.label_names, n_labels, "labels") or found.label_names
-    begin, end = task.share(n_rows)
-    with task.reading(), Arrays(path) as arrays:
-        _check_names(path, feature_names, n_features, label_names, n_labels)
-        rows = NumberRows(task, feature_names, n_features, with_ids="row_ids" in arrays.names)
-        for block in matrix_blocks(arrays, found.X, begin, end, options.missing_as_zero):
-            rows.add(block)
-        _add_names(arrays, rows, begin, end, n_rows)
-        if labels == _Labels():
-            for some in _text_labels(labels_path, begin, end, n_rows, options):
-                rows.add_named(some)
-        else:
-            _add_labels(labels_path or path, labels, rows, begin, end, n_rows)
+    path, options = task.inputs[0], task.options
+    with _opened(task) as (arrays, *others):
+        with task.reading():
+            X = find_matrix(arrays, "X")
+            if X is None:
+                raise DataError(
+                    f"{path}: no matrix X; expected what scipy.sparse.save_npz makes, or a dense array of rows × features"
+                )
+            own_features, own_labels = (_strings(arrays, name) for name in ("feature_names", "label_names"))
+            labels = _find_labels(task.inputs, arrays, others, options)
+            if options.label_names is not None and labels.layout is None:
+                raise ConfigError(f"--label-names {options.label_names}: the labels have names of their own; leave it out")
+        n_rows, n_features = X.shape
+        n_labels = 0 if labels.layout is None else labels.layout.shape[1]
+        feature_names = read_names(task.comm, options.feature_names, n_features, "features") or own_features
+        label_names = read_names(task.comm, options.label_names, n_labels, "labels") or own_labels
+        begin, end = task.share(n_rows)
+        with task.reading():
+            _check_names(path, feature_names, n_features, label_names, n_labels)
+            rows = NumberRows(task, feature_names, n_features, with_ids="row_ids" in arrays.of)
+            for block in matrix_blocks(arrays, X, begin, end, options.missing_as_zero):
+                rows.add(block)
+            _add_names(arrays, rows, begin, end, n_rows)
+            if labels.arrays is None:
+                for some in _text_labels(task.inputs[1], begin, end, n_rows, options):
+                    rows.add_named(some)
+            else:
+                _add_labels(labels.arrays, labels, rows, begin, end, n_rows)
     task.log(f"{path}: read")
     return finish(task, rows, None if labels.layout is None else label_names or [str(label) for label in range(n_labels)])
 
 
-def _find_labels(path: Path, labels_path: Path | None, arrays: Arrays, options: ConvertOptions) -> _Labels:
-    """Where the labels are. Raises ConfigError, DataError, OSError."""
-    if labels_path is None:
+def _find_labels(paths: Sequence[Path], arrays: Arrays, others: Sequence[Arrays | None], options: ConvertOptions) -> _Labels:
+    """Where the labels are. Raises ConfigError, DataError."""
+    path = paths[0]
+    if not others:
         if (found := find_matrix(arrays, "Y")) is not None:
-            return _Labels(found)
-        if "y" not in arrays.names:
+            return _Labels(arrays, found)
+        if "y" not in arrays.of:
             raise DataError(f"{path}: no labels (y, or Y); name a second file that has them: hpcml convert npz {path.name} LABELS")
-        return _Labels(listed="y")
-    with open_regular(labels_path) as file:
-        head = file.read(6)
-    if head != NPY and not head.startswith(ZIP):
+        return _Labels(arrays, listed="y")
+    if (of_labels := others[0]) is None:
         return _Labels()
     if options.label_separator is not None:
-        raise ConfigError(f"--label-separator is for labels in a text file, but {labels_path} has an array; leave it out")
-    with Arrays(labels_path) as others:
-        if (found := find_matrix(others, "Y") or find_matrix(others, "X")) is not None:
-            return _Labels(found)
-        for name in ("", "y"):
-            if name in others.names:
-                return _Labels(listed=name)
-    raise DataError(f"{labels_path}: no labels; expected a matrix of rows × labels, or y with one label of each row")
+        raise ConfigError(f"--label-separator is for labels in a text file, but {paths[1]} has an array; leave it out")
+    if (found := find_matrix(of_labels, "Y") or find_matrix(of_labels, "X")) is not None:
+        return _Labels(of_labels, found)
+    for name in ("", "y"):
+        if name in of_labels.of:
+            return _Labels(of_labels, listed=name)
+    raise DataError(f"{paths[1]}: no labels; expected a matrix of rows × labels, or y with one label of each row")
 
 
 def _strings(arrays: Arrays, name: str) -> list[str] | None:
     """The strings of an array, None without it. Raises DataError."""
-    if name not in arrays.names:
+    if name not in arrays.of:
         return None
-    found = arrays.whole(name)
+    found = arrays.of[name]
     if found.ndim != 1 or found.dtype.kind not in "US":
         raise DataError(f"{arrays.path}: array {name}: expected a list of strings")
     return _decoded(arrays.path, name, found)
@@ -212,44 +281,44 @@ def _check_names(path: Path, features: Sequence[str] | None, n_features: int, la
 def _add_names(arrays: Arrays, rows: NumberRows, begin: int, end: int, n_rows: int) -> None:
     """The names and the splits of rows begin..end, if there are any. Raises DataError, OSError."""
     for name in ("row_ids", "splits"):
-        if name not in arrays.names:
+        if name not in arrays.of:
             continue
-        with arrays.open(name) as stream:
-            if stream.shape != (n_rows,):
-                raise DataError(f"{arrays.path}: array {name} has {stream.n_rows} entries, but X has {n_rows} rows")
-            for low in range(begin, end, SOME):
-                found = stream.read(low, min(low + SOME, end))
-                if name == "row_ids" and found.dtype.kind in "iu":
-                    found = found.astype(str)
-                values = _decoded(arrays.path, name, found)
-                if name == "row_ids":
-                    rows.add_ids(values)
-                else:
-                    for number, value in enumerate(values):
-                        with placed(f"{arrays.path}: row {low + number + 1}"):
-                            check_split_name(value)
-                    rows.add_splits(values)
+        array = arrays.of[name]
+        if array.shape != (n_rows,):
+            raise DataError(f"{arrays.path}: array {name} has {array.size} entries, but X has {n_rows} rows")
+        for low in range(begin, end, SOME):
+            found = array[low : min(low + SOME, end)]
+            if name == "row_ids" and found.dtype.kind in "iu":
+                found = found.astype(str)
+            values = _decoded(arrays.path, name, found)
+            if name == "row_ids":
+                rows.add_ids(values)
+            else:
+                for number, value in enumerate(values):
+                    with placed(f"{arrays.path}: row {low + number + 1}"):
+                        check_split_name(value)
+                rows.add_splits(values)
 
 
-def _add_labels(path: Path, labels: _Labels, rows: NumberRows, begin: int, end: int, n_rows: int) -> None:
+def _add_labels(arrays: Arrays, labels: _Labels, rows: NumberRows, begin: int, end: int, n_rows: int) -> None:
     """The labels of rows begin..end: columns of the matrix, or names. Raises DataError, OSError."""
-    with Arrays(path) as arrays:
-        if labels.layout is None:
-            with arrays.open(labels.listed) as stream:
-                if stream.shape != (n_rows,):
-                    raise DataError(f"{path}: the labels are {' × '.join(map(str, stream.shape))}, but X has {n_rows} rows")
-                for low in range(begin, end, SOME):
-                    names = _names(path, stream.read(low, min(low + SOME, end)), low)
-                    rows.add_named([[name] if name else [] for name in names])
-            return
-        if labels.layout.shape[0] != n_rows:
-            raise DataError(f"{path}: the labels have {labels.layout.shape[0]} rows, but X has {n_rows}")
-        for block in matrix_blocks(arrays, labels.layout, begin, end, False):
-            if (block.data != 1).any():
-                wrong = int(np.argmax(block.data != 1))
-                row = begin + rows.labels.n_rows + int(np.searchsorted(np.cumsum(block.lengths), wrong, side="right"))
-                raise DataError(f"{path}: row {row + 1}: {block.data[wrong]:g} as a label, but expected 0 or 1")
-            rows.labels.add(block.lengths, block.indices)
+    path = arrays.path
+    if labels.layout is None:
+        array = arrays.of[labels.listed]
+        if array.shape != (n_rows,):
+            raise DataError(f"{path}: the labels are {' × '.join(map(str, array.shape))}, but X has {n_rows} rows")
+        for low in range(begin, end, SOME):
+            names = _names(path, array[low : min(low + SOME, end)], low)
+            rows.add_named([[name] if name else [] for name in names])
+        return
+    if labels.layout.shape[0] != n_rows:
+        raise DataError(f"{path}: the labels have {labels.layout.shape[0]} rows, but X has {n_rows}")
+    for block in matrix_blocks(arrays, labels.layout, begin, end, False):
+        if (block.data != 1).any():
+            wrong = int(np.argmax(block.data != 1))
+            row = begin + rows.labels.n_rows + int(np.searchsorted(np.cumsum(block.lengths), wrong, side="right"))
+            raise DataError(f"{path}: row {row + 1}: {block.data[wrong]:g} as a label, but expected 0 or 1")
+        rows.labels.add(block.lengths, block.indices)
 
 
 def _names(path: Path, values: np.ndarray, first: int) -> list[str]:

@@ -128,9 +128,5 @@ class ConvertOptions:
     """synthetic text: no label is expected in fewer rows than so many; may be a fraction.
     Default: the rarest may be in none.
     """
-    label_noise: float | None = None
-    """For experiments: give this random share of the training rows (of all rows without splits)
-    another class.
-    """
     seed: int = 0
-    """Another seed gives another random split, other synthetic rows and other label noise."""
+    """Random seed for the split of --test-share and for synthetic rows. Default: 0."""

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
-from hpcml.conversion.table import import_pyarrow, read_table, wanted
+from hpcml.conversion.table import read_table, wanted
 from hpcml.conversion.table_rows import Batch, Roles, numbered
-from hpcml.errors import DataError, repeated
+from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.opening import open_regular
 
 ROWS = 2048  # that are looked at together
@@ -67,8 +68,11 @@ def _described(path: Path) -> _ParquetFile:
 def read_parquet(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError that names the row."""
     with task.reading():
-        import_pyarrow("parquet")
-    files = task.from_root(lambda: _all_described(task.inputs))
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            raise ConfigError("parquet needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
+    files = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _all_described(task.inputs))
     begin, end = task.share(sum(sum(file.groups) for file in files))
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:

@@ -25,7 +25,7 @@ from hpcml.conversion.revisions import Revisions, rows_that_stay
 from hpcml.conversion.source_lines import placed
 from hpcml.conversion.split import check_sizes, drawn_test
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
-from hpcml.data.descriptors import Descriptors, share_descriptors
+from hpcml.data.descriptors import Descriptors, read_descriptors
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Progress, plural
 
@@ -138,7 +138,7 @@ def read_pubmed(task: Conversion) -> Part:
     """Collective. Read consecutive files, about as many bytes. Raises ConfigError, DataError."""
     corpus, comm, names = new_corpus(task), task.comm, task.options.descriptors
     _check_fields(corpus.fields, f"--like {task.options.like}")
-    descriptors = None if names is None else share_descriptors(comm, names)
+    descriptors = None if names is None else mpi.run_on_root(comm, f"reading {names}", lambda: read_descriptors(names))
     reader = _Reader(task, corpus, descriptors)
     sizes = mpi.run_on_root(comm, "looking for the files", lambda: [path.stat().st_size for path in task.inputs])
     begin, end = task.share_by_weight(sizes)

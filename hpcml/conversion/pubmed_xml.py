@@ -124,7 +124,6 @@ def _read(file: object, done: _Progress) -> bytes:
 
 
 def _reason(error: SyntaxError, done: _Progress) -> str:
-    """The error of a file that is no XML, in words."""
     if not done.has_root and not done.unread:
         return f"the file is empty; {WRONG_ROOT}"
     return f"not XML that can be read: {error.msg}; get or make the file again"

@@ -57,7 +57,6 @@ def _stored(values: np.ndarray) -> np.ndarray:
 
 
 def _rectangle(draw: Draw, x_range: tuple[float, float], y_range: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
-    """Points uniform in a rectangle."""
     x, y = (_stored(low + (high - low) * draw(axis)) for axis, (low, high) in (("x", x_range), ("y", y_range)))
     return x, y
 

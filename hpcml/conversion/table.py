@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.csv_rows import Dialect, Segment, read_header, read_rows, segments
 from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.part import Part
 from hpcml.conversion.table_rows import Batch, Roles, TableRows
 from hpcml.conversion.text import Corpus, new_corpus
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import plain_size
+from hpcml.log import is_unicode
 
-if TYPE_CHECKING:
-    from hpcml.files.records import Dialect, Segment
-
-CSV_BLOCK = 1 << 22  # bytes that are looked at together
-COLUMN_BYTES = 256  # and at least so many for each column: what a block costs grows with the columns
-
-
-def import_pyarrow(what: str) -> Any:
-    """The module pyarrow. Raises ConfigError without it."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise ConfigError(f"{what} needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
-    return pyarrow
+CSV_BLOCK = 1 << 20  # bytes of rows that become one batch
 
 
 def corpus_and_roles(task: Conversion) -> tuple[Corpus | None, Roles]:
@@ -88,14 +80,8 @@ def read_tsv(task: Conversion) -> Part:
 
 def _read_separated(task: Conversion, delimiter: str) -> Part:
     """Collective. Rank 0 finds where rows end, then each rank reads its own."""
-    from hpcml.files.records import Dialect
-
     dialect = Dialect(delimiter, "" if task.options.no_quotes else '"')
-    with task.reading():
-        import_pyarrow("csv")
-    with mpi.node_first(task.comm):
-        _compile()
-    of_file, parts = task.from_root(lambda: _divided(task, dialect))
+    of_file, parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _divided(task, dialect))
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
         columns = wanted(roles, features)
@@ -107,8 +93,6 @@ def _read_separated(task: Conversion, delimiter: str) -> Part:
 
 def _divided(task: Conversion, dialect: Dialect) -> tuple[dict[Path, list[str]], list[list[Segment]]]:
     """The columns of each file, and what each rank reads. Raises ConfigError, DataError."""
-    from hpcml.files.records import read_header, segments
-
     what, tables = task.what, [read_header(path, dialect, task.max_line) for path in task.inputs]
     names = tables[0].names
     for table in tables:
@@ -118,7 +102,7 @@ def _divided(task: Conversion, dialect: Dialect) -> tuple[dict[Path, list[str]],
             )
     check_delimiter(what, names, dialect.delimiter)
     Roles.of(task.options, PLAIN).check(str(what), names)
-    parts = segments(tables, [plain_size(table.path) for table in tables], dialect, task.comm.size)
+    parts = segments(tables, [plain_size(table.path) for table in tables], dialect, task.comm.size, task.max_line)
     return {table.path: table.names for table in tables}, parts
 
 
@@ -133,93 +117,71 @@ def check_delimiter(what: object, names: Sequence[str], delimiter: str) -> None:
             )
 
 
-def _compile() -> None:
-    """Compile, or load, what finds the ends of rows."""
-    from hpcml.files.records import codes
-    from hpcml.kernels import row_ends as kernels
-
-    kernels.last_end(codes(b"a\n"), 44, 34)
-
-
 def _csv_batches(
     segment: Segment, names: list[str], dialect: Dialect, columns: tuple[list[str], list[str]], max_line: int
 ) -> Iterator[Batch]:
-    """The rows of a segment. Raises DataError, OSError."""
-    import pyarrow
-    from pyarrow import csv
+    """Yield the rows of a segment. Raises DataError, OSError."""
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    begin = segment.begin
+    for end, line, values in read_rows(segment, names, dialect, max_line):
+        rows.append(values)
+        lines.append(line)
+        if end - begin >= CSV_BLOCK:
+            yield _csv_batch(segment.path, rows, lines, names, columns)
+            rows, lines, begin = [], [], end
+    if rows:
+        yield _csv_batch(segment.path, rows, lines, names, columns)
 
-    from hpcml.files.records import record_blocks
 
-    numbers, others = columns
-    types = dict.fromkeys(numbers, pyarrow.float64()) | dict.fromkeys(others, pyarrow.string())
-    convert = csv.ConvertOptions(column_types=types, include_columns=list(types), null_values=[""], strings_can_be_null=False)
-    parse = csv.ParseOptions(delimiter=dialect.delimiter, quote_char=dialect.quote or False, newlines_in_values=True)
-    for lines, text in record_blocks(segment, dialect, max_line, max(CSV_BLOCK, COLUMN_BYTES * len(names))):
-        if text.isspace():
-            continue
-        block = _CsvBlock(segment.path, lines, text, dialect)
-        read = csv.ReadOptions(use_threads=False, column_names=names, block_size=len(text) + 1)
+def _csv_batch(
+    path: Path, rows: list[list[str]], lines: list[int], names: list[str], columns: tuple[list[str], list[str]]
+) -> Batch:
+    """Return rows as a batch. Raises DataError that names line and column."""
+
+    def place(row: int) -> str:
+        return f"{path}: line {lines[row]}"
+
+    numbers, others = ([names.index(name) for name in some] for some in columns)
+    found: dict[str, Any] = {}
+    if numbers:
+        of_row = itemgetter(*numbers) if len(numbers) > 1 else lambda row: (row[numbers[0]],)
+        values = list(chain.from_iterable(map(of_row, rows)))
         try:
-            table = csv.read_csv(pyarrow.BufferReader(text), read, parse, convert)
-        except pyarrow.ArrowInvalid as error:
-            raise DataError(block.problem(names, columns, str(error))) from None
-        found = {name: table.column(name).to_numpy() for name in numbers}
-        yield Batch(table.num_rows, found | {name: table.column(name).to_pylist() for name in others}, block.place)
-
-
-class _CsvBlock(NamedTuple):
-    """Whole rows of a file, behind so many lines."""
-
-    path: Path
-    lines: int
-    text: bytes
-    dialect: Dialect
-
-    def row(self, number: int) -> tuple[str, list[bytes]]:
-        """Where a row is, and its values. Raises ValueError."""
-        from hpcml.files.records import row_at
-
-        before, values = row_at(self.text, self.dialect, number)
-        return f"{self.path}: line {self.lines + before + 1}", values
-
-    def place(self, number: int) -> str:
-        """Where a row is."""
-        return self.row(number)[0]
-
-    def problem(self, names: list[str], columns: tuple[list[str], list[str]], said: str) -> str:
-        """The sentence about a row that pyarrow refuses; it is looked at again."""
-        found = re.search(r"Row #(\d+): (.*)", said, re.DOTALL)
-        if found is None:
-            return f"{self.path}: line {self.lines + 1} or below: {said}"
-        try:
-            place, values = self.row(int(found[1]) - 1)
+            table = _as_numbers(values)
         except ValueError:
-            return f"{self.path}: line {self.lines + 1} or below: {found[2]}"
-        if len(values) != len(names):
-            return f"{place}: {len(values)} values, but the header names {len(names)} columns"
-        of_numbers, of_others = map(set, columns)
-        for name, value in zip(names, values, strict=True):
-            shown = value[:100].decode("utf-8", "backslashreplace")
-            if name in of_numbers and not _is_number(value):
-                return (
-                    f"{place}: column {name!r}: {shown!r}, but expected a number; name columns with --features, --labels or --text"
-                )
-            if name in of_others and not _is_utf8(value):
-                return f"{place}: column {name!r}: {shown!r} is not UTF-8; save the file as UTF-8"
-        return f"{place}: {found[2]}"
+            wrong = next(number for number, value in enumerate(values) if not _is_number(value))
+            row, column = divmod(wrong, len(numbers))
+            shown = values[wrong][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            raise DataError(
+                f"{place(row)}: column {columns[0][column]!r}: {shown!r}, but expected a number; name columns with --features, "
+                "--labels or --text"
+            ) from None
+        found = dict(zip(columns[0], table.reshape(len(rows), len(numbers)).T, strict=True))
+    for name, column in zip(columns[1], others, strict=True):
+        texts = [row[column] for row in rows]
+        if not is_unicode("".join(texts)):
+            row = next(row for row, text in enumerate(texts) if not is_unicode(text))
+            shown = texts[row][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            raise DataError(f"{place(row)}: column {name!r}: {shown!r} is not UTF-8; save the file as UTF-8")
+        found[name] = texts
+    return Batch(len(rows), found, place)
 
 
-def _is_number(value: bytes) -> bool:
+def _as_numbers(values: list[str]) -> np.ndarray:
+    """Return float64, NaN for "". Raises ValueError."""
     try:
-        float(value or b"0")
+        found = np.fromiter(map(float, values), np.float64, len(values))
+    except ValueError:
+        found = np.fromiter((float(value or "nan") for value in values), np.float64, len(values))
+    if "_" in (together := "".join(values)) or not together.isascii():
+        raise ValueError("float() takes underscores and the digits of other scripts")
+    return found
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value or "0")
     except ValueError:
         return False
-    return b"_" not in value
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return "_" not in value and value.isascii()

@@ -183,7 +183,6 @@ def add_labels(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOpt
 
 
 def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None) -> list[str]:
-    """The labels of a row by the columns of labels."""
     found: list[str] = []
     for name in columns:
         value = batch.columns[name][row]

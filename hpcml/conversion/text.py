@@ -149,7 +149,6 @@ class Corpus:
             self.close_block()
 
     def _add_tokens(self, words: _Words, tokens: list[str]) -> None:
-        """Append tokens."""
         self.tokens += np.fromiter(map(words.__getitem__, tokens), dtype=TOKEN, count=len(tokens)).data
 
     def _add_text(self, words: _Words, text: str) -> None:

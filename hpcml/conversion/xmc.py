@@ -47,7 +47,7 @@ def read_xmc(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError that names the line."""
     (path,) = task.inputs
     begin, end = byte_range(task.comm, path)
-    header = task.from_root(lambda: read_header(path))
+    header = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: read_header(path))
     feature_names = read_names(task.comm, task.options.feature_names, header.n_features, "features")
     label_names = read_names(task.comm, task.options.label_names, header.n_labels, "labels")
     with task.reading():

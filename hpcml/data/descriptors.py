@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, open_plain
 from hpcml.log import is_unicode
@@ -59,11 +58,6 @@ class Descriptors:
             for term in descriptor.terms:
                 of_terms.setdefault(term, set()).add(ui)
         return {term: ui for term, (ui, *others) in of_terms.items() if not others} | found
-
-
-def share_descriptors(comm: mpi.Comm, path: Path) -> Descriptors:
-    """Collective over `comm`. As `read_descriptors`, by rank 0."""
-    return mpi.run_on_root(comm, f"reading {path}", lambda: read_descriptors(path))
 
 
 def read_descriptors(path: Path) -> Descriptors:

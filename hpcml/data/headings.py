@@ -43,11 +43,6 @@ class Headings:
         return np.asarray((columns == self.own[label]) | np.isin(columns, self.excluded))
 
 
-def heading_features(comm: mpi.Comm, dataset: DataFile, exclude: Sequence[str]) -> Headings | None:
-    """Collective over `comm`. As `find_headings`, by rank 0."""
-    return mpi.run_on_root(comm, f"reading the headings of {dataset.path}", lambda: find_headings(dataset, exclude))
-
-
 def find_headings(dataset: DataFile, exclude: Sequence[str] = ()) -> Headings | None:
     """The features that are headings; None where none are. Raises ConfigError. Local."""
     if not has_headings(dataset):

@@ -161,7 +161,6 @@ def _span(pair: tuple[int, int]) -> str:
 
 
 def _label_table(found: DatasetInfo) -> list[str]:
-    """The most frequent labels with their rows in each split, and how many more there are."""
     order = np.argsort(-found.counts["all"], kind="stable")[:SHOWN_LABELS].tolist()
     names = [named(entitled(found.label_names[label], found.label_titles, label)) for label in order]
     width = max([5, *map(len, names)])

@@ -30,12 +30,8 @@ class Wanted(Protocol):
         """Only labels with at least so many positive rows."""
 
 
-def count_unused(comm: mpi.Comm, dataset: DataFile) -> tuple[int, int]:
-    """Collective over `comm`. How many rows of a file with splits are in none, in several."""
-    return mpi.run_on_root(comm, f"reading the splits of {dataset.path}", lambda: _count_unused(dataset))
-
-
-def _count_unused(dataset: DataFile) -> tuple[int, int]:
+def count_unused(dataset: DataFile) -> tuple[int, int]:
+    """Return the numbers of rows in no split and in several; of a file without splits 0, 0. Raises DataError."""
     used, n_shared = np.zeros(dataset.n_rows, dtype=np.bool_), 0
     for name in dataset.split_names():
         rows = dataset.split(name)
@@ -48,7 +44,7 @@ def _count_unused(dataset: DataFile) -> tuple[int, int]:
 
 def tell_unused(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None:
     """Collective over `comm`. Say how many rows are in no split, and warn of those in several."""
-    n_unused, n_shared = count_unused(comm, dataset)
+    n_unused, n_shared = mpi.run_on_root(comm, f"reading the splits of {dataset.path}", lambda: count_unused(dataset))
     if n_shared:
         names = ", ".join(dataset.split_names())
         log(

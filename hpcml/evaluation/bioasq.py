@@ -17,7 +17,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.descriptors import share_descriptors
+from hpcml.data.descriptors import read_descriptors
 from hpcml.data.shard import Shard
 from hpcml.data.unknown_labels import all_label_names, load_with_unknown
 from hpcml.errors import ConfigError
@@ -145,7 +145,8 @@ def evaluate_bioasq(
 
 def _places(comm: mpi.Comm, descriptors: Path) -> dict[str, tuple[str, ...]]:
     """Collective over `comm`. The tree numbers of each descriptor; raises ConfigError without."""
-    places = {ui: each.tree_numbers for ui, each in share_descriptors(comm, descriptors).of.items()}
+    known = mpi.run_on_root(comm, f"reading {descriptors}", lambda: read_descriptors(descriptors))
+    places = {ui: each.tree_numbers for ui, each in known.of.items()}
     if not any(places.values()):
         raise ConfigError(
             f"--descriptors {descriptors}: it has no tree numbers; give NLM's descriptors (desc2026.xml) or leave it out"

@@ -96,7 +96,8 @@ def evaluate(
     """
     judged = judge(comm, model, dataset, split, labels)
     result = _begun(judged, split)
-    result.n_seen, result.n_unused = count_seen(comm, model, dataset, split), count_unused(comm, dataset)[0]
+    result.n_seen = count_seen(comm, model, dataset, split)
+    result.n_unused = mpi.run_on_root(comm, f"reading the splits of {dataset.path}", lambda: count_unused(dataset))[0]
     frequencies, pool = _frequencies(judged, result), judged.pool()
     thresholds, n_local, n_labels = model.thresholds[judged.numbers], judged.shard.n_local, judged.n_labels
     by_row, takers = None, list[ScoreTaker](watches)

@@ -56,7 +56,6 @@ def check_outputs(outputs: Mapping[str, Path | None], force: bool, data: Path) -
 
 
 def _base_rates(found: Duplicates) -> np.ndarray:
-    """The share of the rows that have each label."""
     return found.labels.n_rows / max(1, found.n_rows)
 
 
@@ -92,7 +91,6 @@ def format_duplicates(found: Duplicates, top: int = 10) -> str:
 
 
 def _steps(found: Duplicates) -> str:
-    """How many pairs there are of each similarity."""
     shown = [
         f"{count:,} of {low:g}{'' if low == 1 else f' to {high:g}'}"
         for low, high, count in zip(found.steps, [*found.steps[1:], 1.0], found.by_similarity, strict=True)

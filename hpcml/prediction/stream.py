@@ -91,7 +91,6 @@ def _format(output: Path, text_format: str | None) -> str:
 
 
 def _name_of(output: Path) -> str:
-    """The name of an output in messages."""
     return "standard output" if str(output) == STANDARD_OUTPUT else str(output)
 
 

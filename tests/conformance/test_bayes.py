@@ -250,8 +250,6 @@ def test_what_headings_refuse(documents, tmp_path):
         train("bernoulli-nb", None, data, tmp_path / "no", {"exclude": ("Rodent",)})
     with pytest.raises(ConfigError, match="are no headings; convert with --headings-as-features"):
         train("bernoulli-nb", None, plain, tmp_path / "no", {"exclude": ("Mice, Inbred",)})
-    with pytest.raises(ConfigError, match="--headings-as-features would tell the true ones"):
-        converted("jsonl", documents, tmp_path / "no.h5", headings_as_features=True, label_noise=0.1)
     with pytest.raises(ConfigError, match="headings have that tag"):
         converted("jsonl", documents, tmp_path / "no.h5", fields=("text=(heading)",))
     few = tmp_path / "few.h5"

@@ -86,10 +86,6 @@ CASES = {
     "fields, pairs": ("jsonl", fields_text(8, 50), {"fields": ("title", "text", "names"), "pairs": True, "min_df": 2}),
     "one document": ("jsonl", jsonl_text(5, 1, splits=False), {"binary": True}),
     "equal documents": ("jsonl", documents_text(9), {}),
-    "noise": ("svmlight", svmlight_text(6, 77, True), {"label_noise": 0.3, "test_share": 0.3}),
-    "noise, classes": ("svmlight", "".join(f"{row % 3} 1:{row}\n" for row in range(50)), {"label_noise": 0.5, "seed": 3}),
-    "noise, few rows": ("svmlight", "1 1:1\n2 1:1\n", {"label_noise": 0.9}),
-    "noise, text": ("jsonl", documents_text(20), {"label_noise": 0.4}),
 }
 
 
@@ -104,7 +100,7 @@ def write(comm, path, text):
 def both(comm, source, inputs, folder, **options):
     """Convert on `comm`, and on rank 0 alone; the report, which but for time and place is the same, and the path of the first."""
     report, expected, together = converted_alike(comm, source, inputs, folder, **options)
-    for name in ("rows", "features", "labels", "nnz", "splits", "dropped_values", "unknown_entries", "changed"):
+    for name in ("rows", "features", "labels", "nnz", "splits", "dropped_values", "unknown_entries"):
         assert getattr(report, name) == getattr(expected, name)
     return report, together
 
@@ -134,7 +130,7 @@ def test_same_bytes_on_any_number_of_ranks(comm, mpi_tmp_path, case, monkeypatch
 @pytest.mark.parametrize("rows", [1, 101])
 def test_synthetic_rows_do_not_depend_on_the_ranks(comm, mpi_tmp_path, name, rows):
     seed = next(seed for seed in range(99) if make_points(name, seed, np.arange(1)).positive.all())
-    options = {"test_share": 0.3, "label_noise": 0.2} if rows > 1 else {}
+    options = {"test_share": 0.3} if rows > 1 else {}
     report, path = both(comm, "synthetic", [Path(name)], mpi_tmp_path, rows=rows, seed=seed, **options)
     found = info(comm, path, [1])
     assert (found.n_rows, found.n_features, found.n_labels) == (report.rows, 2, 1) == (rows, 2, 1)
@@ -201,15 +197,6 @@ def test_every_rank_raises_the_same_sentence(comm, mpi_tmp_path, case):
     comm.Barrier()
 
 
-def test_every_rank_names_the_first_row_that_cannot_have_noise(comm, mpi_tmp_path):
-    path = write(comm, mpi_tmp_path / "in", "1 1:1\n2 1:1\n" * 9 + "3,4 1:1\n" + "2 1:1\n" * 20 + "1:1\n")
-    with pytest.raises(ConfigError, match=r"^--label-noise 0.5: row 18 \(from 0\) has 2 of 4 labels, but expected exactly one"):
-        convert_on(comm, "svmlight", [path], mpi_tmp_path / "out.h5", label_noise=0.5)
-    comm.Barrier()  # rank 0 removes what it had begun
-    assert [entry.name for entry in mpi_tmp_path.iterdir()] == ["in"]
-    comm.Barrier()
-
-
 def test_a_file_that_one_rank_cannot_read(comm, mpi_tmp_path):
     path = write(comm, mpi_tmp_path / "in", documents_text(9))
     if comm.rank == comm.size - 1:
@@ -238,7 +225,6 @@ BAD_OPTIONS = {
     "--pairs is for text, but svmlight has numbers": ("svmlight", 1, {"pairs": True}),
     "--zero-based is for svmlight, but jsonl has no indices": ("jsonl", 1, {"zero_based": True}),
     "--rows is for synthetic, but jsonl has rows of its own": ("jsonl", 1, {"rows": 9}),
-    "--label-noise 1: expected a number between 0 and 1": ("svmlight", 1, {"label_noise": 1}),
     "synthetic takes one of checkerboard, circle, gaussians, sine, text, but got none": ("synthetic", 0, {"rows": 9}),
 }
 

@@ -10,7 +10,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
 from hpcml.data.dataset import DataFile, default_split
-from hpcml.data.headings import heading_features
+from hpcml.data.headings import find_headings
 from hpcml.data.labels import choose_labels, count_positives, fingerprint, tell_unused
 from hpcml.data.shard import Shard, load_shard
 from hpcml.data.shared_rows import node_rows, own_rows
@@ -63,7 +63,7 @@ def load(
         shard = load_shard(comm, dataset, split)
         warm_up(comm, shard)
         labels, names = choose_labels(comm, dataset, options, count_positives(comm, shard))
-        headings = heading_features(comm, dataset, options.exclude)
+        headings = mpi.run_on_root(comm, f"reading the headings of {dataset.path}", lambda: find_headings(dataset, options.exclude))
         shards = choose_shards(comm, dataset, shard, labels.size, options, method.sharding)
         exact = method.sharding is Sharding.EXACT
         needed = check_loading(comm, shard, shards, labels.size, options, method.memory) if exact else 0

@@ -369,10 +369,38 @@ def test_a_split_with_a_comma_in_its_name_is_that_split(tmp_path):
             data.split("c,d")
 
 
-@pytest.mark.parametrize(("source", "module"), [("csv", "pyarrow"), ("parquet", "pyarrow"), ("arff", "arff")])
+@pytest.mark.parametrize(("source", "module"), [("parquet", "pyarrow"), ("arff", "arff")])
 def test_a_package_that_is_missing_is_named(tmp_path, source, module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)  # its import fails
     (tmp_path / "in").write_text("a,l\n1,x\n")
     with pytest.raises(ConfigError, match=r"needs the package .*; install it: pip install 'hpcml\[tables\]'"):
         make(tmp_path, source, tmp_path / "in", labels=("l",))
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('a,l\n1,x\n2,"x"y\n', r"line 3: text behind the quotation mark that closes a value"),
+        ("a,l\n1,x\n1_0,y\n", r"line 3: column 'a': '1_0', but expected a number"),
+        ("a,l\n1,x\n\u0663,y\n", r"line 3: column 'a': .*, but expected a number"),
+        ("a,l\n1,x\n2,y\rz\n", r"line 3: a carriage return without a line feed"),
+        ('a,l\n\n1,"x\n\ny"\n,z\n', r"line 6: column 'a': no number"),
+    ],
+)
+def test_rows_of_csv_that_are_refused(tmp_path, text, message):
+    (tmp_path / "in").write_bytes(text.encode())
+    with pytest.raises(DataError, match=rf"in: {message}"):
+        make(tmp_path, "csv", tmp_path / "in", labels=("l",))
+
+
+def test_a_quotation_mark_in_the_middle_of_a_value_is_a_character(tmp_path):
+    (tmp_path / "in").write_text('a,l\n1,5" disk\n2,"say ""so"""\n')
+    assert label_sets(make(tmp_path, "csv", tmp_path / "in", labels=("l",))) == [['5" disk'], ['say "so"']]
+
+
+def test_an_array_by_columns(tmp_path):
+    X, _ = matrices(2)
+    np.save(tmp_path / "X.npy", np.asfortranarray(X.toarray()))
+    np.save(tmp_path / "y.npy", np.arange(X.shape[0]) % 2)
+    assert np.array_equal(matrix(make(tmp_path, "npz", tmp_path / "X.npy", tmp_path / "y.npy")), X.toarray())

@@ -1,4 +1,4 @@
-"""Points made by a formula, and wrong labels on purpose."""
+"""Points made by a formula."""
 
 import math
 from pathlib import Path
@@ -10,7 +10,6 @@ from anndata.io import read_elem
 from scipy.spatial.distance import pdist
 from support.converted import converted
 
-from hpcml.conversion.noise import noisy_rows, other_label
 from hpcml.conversion.synthetic import GAP, GAUSSIANS, GENERATORS, make_points
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
@@ -49,7 +48,7 @@ BOXES = {
 @pytest.mark.parametrize("name", sorted(GENERATORS))
 def test_classes_of_the_stored_points(tmp_path, name):
     report, X, Y, path = make(tmp_path, name, rows=3000, seed=2)
-    assert (report.rows, report.features, report.labels, report.changed) == (3000, 2, 1, None)
+    assert (report.rows, report.features, report.labels) == (3000, 2, 1)
     assert X.dtype == np.float32
     assert Y[:, 0].tolist() == [textbook(name, *point) for point in X.astype(float).tolist()]
     with DataFile(path) as dataset:
@@ -99,87 +98,11 @@ def test_gaussians_have_equal_areas_and_one_is_the_nearest():
         assert along.mean() == pytest.approx((mean_x - mean_y).mean() / math.sqrt(2) * sign, abs=0.01)
 
 
-def test_noise_changes_the_class_of_those_training_rows(tmp_path):
-    _, X, clean, _ = make(tmp_path, "circle", rows=5000, seed=4, test_share=0.4)
-    report, same, noisy, path = make(tmp_path, "circle", rows=5000, seed=4, test_share=0.4, label_noise=0.2)
-    train = np.zeros(5000, dtype=bool)
-    with DataFile(path) as dataset:
-        train[dataset.split("train")] = True
-    changed = (clean != noisy)[:, 0]
-    assert (same == X).all()
-    assert (changed == train & noisy_rows(4, 0.2, np.arange(5000))).all()
-    assert {(old, new) for old, new in zip(clean[changed, 0], noisy[changed, 0], strict=True)} == {(0, 1), (1, 0)}
-    assert report.changed == np.count_nonzero(changed)
-    assert f"label noise: {report.changed} training rows have another class" in str(report)
-
-
-@pytest.mark.parametrize("share", [0.1, 0.2, 0.75])
-def test_share_of_noise_without_splits(tmp_path, share):
-    report, *_ = make(tmp_path, "sine", rows=10_000, seed=1, label_noise=share)
-    assert abs(report.changed - 10_000 * share) < 5 * math.sqrt(10_000 * share * (1 - share))
-    assert f"label noise: {report.changed:,} rows have" in str(report)
-    more = noisy_rows(1, share + 0.1, ROWS)
-    assert (more >= noisy_rows(1, share, ROWS)).all()
-
-
-def test_noise_among_several_labels(tmp_path):
-    text = "".join(f"{row % 4} 1:1\n" for row in range(4000))
-    (tmp_path / "in").write_text(text)
-    _, _, clean, _ = make(tmp_path, tmp_path / "in", "svmlight")
-    report, _, noisy, _ = make(tmp_path, tmp_path / "in", "svmlight", label_noise=0.6, seed=8)
-    assert (noisy.sum(axis=1) == 1).all()
-    changed = (clean != noisy).any(axis=1)
-    assert (changed == noisy_rows(8, 0.6, np.arange(4000))).all()
-    assert report.changed == np.count_nonzero(changed)
-    table = clean[changed].T @ noisy[changed]
-    assert table.diagonal().tolist() == [0] * 4
-    assert (np.abs(table - table.sum(axis=1, keepdims=True) / 3)[~np.eye(4, dtype=bool)] < 60).all()  # about 200 ± 12 each
-
-
-@pytest.mark.parametrize("n_labels", [2, 3, 7])
-def test_another_label_is_never_the_same(n_labels):
-    labels = ROWS % n_labels
-    others = other_label(0, n_labels, labels, ROWS)
-    assert (others != labels).all()
-    assert np.unique((others - labels) % n_labels).tolist() == list(range(1, n_labels))
-
-
-def test_noise_in_text(tmp_path):
-    splits = ["train", "test", ""]
-    (tmp_path / "in").write_text(
-        "".join(f'{{"text": "w{row % 5}", "labels": ["l{row % 2}"], "split": "{splits[row % 3]}"}}\n' for row in range(300))
-    )
-    _, X, clean, _ = make(tmp_path, tmp_path / "in", "jsonl", min_df=1)
-    _, same, noisy, _ = make(tmp_path, tmp_path / "in", "jsonl", label_noise=0.5)
-    assert (same == X).all()
-    changed = (clean != noisy).any(axis=1)
-    assert (changed == noisy_rows(0, 0.5, np.arange(300)) & (np.arange(300) % 3 == 0)).all()
-
-
-WRONG_LABELS = {
-    "two": ("svmlight", "1 1:1\n2 1:1\n1,2 1:1\n", r"row 2 \(from 0\) has 2 of 2 labels, but expected exactly one"),
-    "none": ("svmlight", "1 1:1\n2:1\n2 1:1\n", r"row 1 \(from 0\) has 0 of 2 labels, but expected exactly one"),
-    "no train": ("jsonl", '{"text": "a", "labels": ["x"], "split": "odd"}\n', r"of the splits \(odd\) none is train"),
-}
-
-
-@pytest.mark.parametrize("case", sorted(WRONG_LABELS))
-def test_labels_that_cannot_have_noise(tmp_path, case):
-    source, text, message = WRONG_LABELS[case]
-    (tmp_path / "in").write_text(text)
-    with pytest.raises(ConfigError, match=f"^--label-noise 0.5: {message}"):
-        make(tmp_path, tmp_path / "in", source, label_noise=0.5)
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
-
-
 BAD = [
     ({}, r"synthetic needs --rows"),
     ({"rows": 0}, r"--rows 0: expected at least 1"),
     ({"rows": 2**63}, r"--rows 9223372036854775808: expected .* at most"),
     ({"rows": 3, "like": "other.h5"}, r"--like other\.h5: synthetic has features and labels of its own"),
-    ({"rows": 3, "label_noise": 0.0}, r"--label-noise 0\.0: expected a number between 0 and 1"),
-    ({"rows": 3, "label_noise": 1.0}, r"--label-noise 1\.0: expected"),
-    ({"rows": 3, "label_noise": math.nan}, r"--label-noise nan: expected"),
 ]
 
 
@@ -206,5 +129,3 @@ def test_no_point_of_the_positive_class(tmp_path):
     seed = next(seed for seed in range(99) if not make_points("circle", seed, ROWS[:1]).positive.any())
     with pytest.raises(DataError, match=r"^synthetic: no label in any row; expected at least one \(or make more rows\)"):
         make(tmp_path, "circle", rows=1, seed=seed)
-    report, _, Y, _ = make(tmp_path, "circle", rows=1, seed=seed, label_noise=1 - 1e-9)
-    assert (report.changed, Y.tolist()) == (1, [[1]])

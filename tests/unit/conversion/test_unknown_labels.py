@@ -102,15 +102,6 @@ def test_every_source_keeps_them(tmp_path, source):
     assert (found, unknown) == ([["b", "x"], ["z"], ["b", "x", "y"], [], ["y"]], None)
 
 
-def test_label_noise_leaves_them(tmp_path):
-    make = command("csv", table, labels=("topics",), label_separator=";")
-    like = make(tmp_path, "like", [["a"], ["b"]] * 10)
-    noisy = make(tmp_path, "noisy", [["a", "x"], ["b"]] * 10, like=like, label_noise=0.5)
-    found, unknown = rows_of(noisy)
-    assert unknown == [["x"], []] * 10
-    assert found != [["a"], ["b"]] * 10
-
-
 def test_rows_have_both_kinds_in_order(tmp_path):
     rng = np.random.default_rng(0)
     sets = [[name for name in "abcdefgh" if rng.random() < 0.4] for _ in range(50)]

@@ -4,8 +4,7 @@ import gzip
 
 import pytest
 
-from hpcml import mpi
-from hpcml.data.descriptors import Descriptor, read_descriptors, share_descriptors
+from hpcml.data.descriptors import Descriptor, read_descriptors
 from hpcml.errors import DataError
 
 XML = """<?xml version="1.0"?>
@@ -65,7 +64,6 @@ def test_mapping_and_table(tmp_path):
         "http://x/2": Descriptor("Apples"),
         "D3": Descriptor("Pears"),
     }
-    assert share_descriptors(mpi.self_comm(), table.path).of == table.of
 
 
 @pytest.mark.parametrize(

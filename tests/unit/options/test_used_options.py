@@ -129,7 +129,7 @@ def test_run_goes_on_with_the_options_it_was_begun_with(data, tmp_path):
 def test_what_needs_another_option():
     with pytest.raises(ConfigError, match=r"--slow-factor 3.0 has no effect without --slow-rank"):
         PsbmlOptions(slow_factor=3.0).validate()
-    with pytest.raises(ConfigError, match="--seed 3 has no effect without --test-share or --label-noise"):
+    with pytest.raises(ConfigError, match="--seed 3 has no effect without --test-share"):
         check_options("docstrings", [], ConvertOptions(seed=3))
     PsbmlOptions(slow_factor=3.0, slow_rank=0).validate()
     AdaboostOptions(seed=3).validate()
