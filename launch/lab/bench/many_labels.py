@@ -29,22 +29,23 @@ from hpcml.data.dataset import DataFile
 from hpcml.files.slabs import new_file
 from hpcml.model.linear import Model, about_of, describe_model, model_slabs
 from hpcml.partition import offsets
+from launch.lab.bench._common import parser_of
 
 WEIGHTS = 50  # of a label at most
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Make what is missing, run, and print."""
     if sys.argv[1:2] == ["--rank"]:
         as_rank(Path(sys.argv[2]), sys.argv[3:])
         return
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of("many_labels", __doc__)
     parser.add_argument("folder", type=Path)
     for name, default in (("rows", 100_000), ("features", 135_909), ("labels", 670_091), ("judged", 1000), ("seconds", 3600)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--only", nargs="+", help="of the commands below")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     given.folder.mkdir(exist_ok=True)
     if not (given.folder / "run").exists():
         make(given)
@@ -160,7 +161,3 @@ def write_run(one: Path, folder: Path, data: Path, names: list[str], labels: ran
     lines = ["label = []\n" if line.startswith("label =") else line for line in lines]
     (folder / "config.toml").write_text("".join(lines) + part)
     (folder / "history.csv").write_text("label,step\n" + "".join(f"{name},1\n" for name in own))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Seconds that `dual` takes for a panel of 16 labels, frequent ones and rare ones, on one core.
 
-usage: python launch/bench/panels.py DATA.h5 [LOSS:FIRST ...]
+usage: python -m launch.lab bench panels DATA.h5 [LOSS:FIRST ...]
 
 LOSS:FIRST names a loss and the first of 16 labels in order of frequency, from 0. Without them: the squared hinge from 900, 150 and
 0 on, and the hinge from 900 and 0 on. With an intercept, tolerance 0.1. Prints for each the rows of the labels, seconds of the
@@ -53,9 +53,3 @@ def main(path: str, panels: tuple[str, ...] = PANELS) -> None:
         counts = f"{rows.n_positive[labels].min()}–{rows.n_positive[labels].max()}"
         numbers = f"{seconds:>14.2f} {np.mean([each.steps for each in done]):>14.1f} {gaps.mean():>14.3f} {gaps.max():>14.3f}"
         print(f"{loss:>14} {counts:>14} {numbers}", flush=True)
-
-
-if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit("usage: python launch/bench/panels.py DATA.h5 [LOSS:FIRST ...]")
-    main(sys.argv[1], tuple(sys.argv[2:]) or PANELS)

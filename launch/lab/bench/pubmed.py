@@ -1,6 +1,6 @@
 """Sparse models of many labels on a generated corpus of PubMed's shape: memory of a rank, sparsity, and hours for all headings.
 
-usage: python launch/bench/pubmed.py [--rows 500000] [--words 300000] [--labels 1000] [--ranks 2]
+usage: python -m launch.lab bench pubmed [--rows 500000] [--words 300000] [--labels 1000] [--ranks 2]
            [--method elastic-net] [-- OPTIONS]
 
 A row has 50 Zipf-distributed words. Every label has a topic, 300 of the words, of which a row with the label has eight more; a
@@ -12,7 +12,6 @@ of weights that are not 0; and the hours that training takes for 25,380 labels a
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -23,11 +22,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 import scipy.sparse as sp
-from elastic_net import LENGTH, text_rows, zipf
+from launch.lab.bench.elastic_net import LENGTH, text_rows, zipf
 
 from hpcml import mpi
 from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest
 from hpcml.files.slabs import new_file
+from launch.lab.bench._common import parser_of
 
 HEADINGS, A_ROW, EXPONENT = 25_380, 12, 0.9
 TOPIC, WORDS_OF_TOPIC, NOISE = 300, 8, 0.2
@@ -85,13 +85,13 @@ def peak(command: list[str]) -> int:
     return int(subprocess.run([sys.executable, "-c", watch, *command], check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """See the top."""
-    arguments = argparse.ArgumentParser(usage=__doc__)
+    arguments = parser_of("pubmed", __doc__)
     for name, default in (("rows", 500_000), ("words", 300_000), ("labels", 1000), ("ranks", 2)):
         arguments.add_argument(f"--{name}", type=int, default=default)
     arguments.add_argument("--method", default="elastic-net")
-    given, more = arguments.parse_known_args()
+    given, more = arguments.parse_known_args(words)
     more = [word for word in more if word != "--"]
     with tempfile.TemporaryDirectory() as folder:
         data, run = Path(folder, "data.h5"), Path(folder, "run")
@@ -111,7 +111,3 @@ def main() -> None:
         line["hours_for_all"] = round(trained * HEADINGS / given.labels / 3600, 3)
         line["gb_a_rank"] = round(kilobytes / 1e6, 2)
         print(json.dumps(vars(given) | line))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """One training by slurm/run.sbatch that is disturbed again and again on a private Slurm: preempted by another job, signalled, its
 node set DOWN, a rank or its slurmstepd killed, or both. Does it end with the bits of an undisturbed run? Prints one JSON line.
 
-usage: python launch/bench/slurm_rounds.py [--rounds 100] [--seed 0]
+usage: python -m launch.lab bench slurm_rounds [--rounds 100] [--seed 0]
 """
 
 import argparse
@@ -14,7 +14,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests"))
 
 from support.make import dataset, random_data
 from support.private_slurm import (
@@ -64,11 +64,3 @@ def main(rounds: int, seed: int) -> None:
         same = (folder / "run" / "model.h5").read_bytes() == (folder / "undisturbed" / "model.h5").read_bytes()
         resumed, seconds = slurm.printed(job).count("resuming from"), round(time.monotonic() - begin)
         print(json.dumps({"rounds": kinds, "resumed": resumed, "exit_code": codes, "same_bits": same, "seconds": seconds}))
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    main(arguments.rounds, arguments.seed)

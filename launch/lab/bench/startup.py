@@ -1,6 +1,6 @@
 """How long `hpcml` takes to start: from the launch of the ranks to the first word of training, and to the end of a tiny command.
 
-usage: python launch/bench/startup.py [REPEATS [COMMAND [RANKS...]]]
+usage: python -m launch.lab bench startup [REPEATS [COMMAND [RANKS...]]]
 
 REPEATS: of each measurement (3); COMMAND: info, a method of `hpcml train`, or all (all); RANKS: 1 2 4. Prints JSON lines with the
 medians: `seconds` to the end, `first_step` to the line that says what is trained on how many rows, `cpu` of all ranks together.
@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from hpcml.methods.registry import METHODS
 
-TOP = Path(__file__).resolve().parents[2]
+TOP = Path(__file__).resolve().parents[3]
 RANKS = (1, 2, 4)
 BEGINS = ("training ", "learning ")  # what a training run says first
 
@@ -102,7 +102,3 @@ def main(repeats: int = 3, command: str = "all", *ranks: int) -> None:
         for method in METHODS if command == "all" else {command} - {"info"}:
             train = ["-m", "hpcml", "train", method, str(data), "-o", str(folder / "run"), "--force"]
             measure(f"train {method}", train, folder, repeats, ranks or RANKS, cold=method == "probe")
-
-
-if __name__ == "__main__":
-    main(*(int(word) if word.isdecimal() else word for word in sys.argv[1:]))
