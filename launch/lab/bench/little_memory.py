@@ -190,7 +190,7 @@ def main(words: list[str]) -> None:
     arguments.add_argument("--methods", nargs="+", choices=sorted(METHODS), default=["dual"])
     arguments.add_argument("--limits", type=int, nargs="+", default=[900, 500])
     arguments.add_argument("--shares", type=float, nargs="+")
-    own, more = (sys.argv[1:], [])
+    own, more = (words, [])
     if "--" in own:
         own, more = own[: own.index("--")], own[own.index("--") + 1 :]
     options = arguments.parse_args(own)

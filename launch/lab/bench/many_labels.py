@@ -36,8 +36,8 @@ WEIGHTS = 50  # of a label at most
 
 def main(words: list[str]) -> None:
     """Make what is missing, run, and print."""
-    if sys.argv[1:2] == ["--rank"]:
-        as_rank(Path(sys.argv[2]), sys.argv[3:])
+    if words[:1] == ["--rank"]:
+        as_rank(Path(words[1]), words[2:])
         return
     parser = parser_of("many_labels", __doc__)
     parser.add_argument("folder", type=Path)
@@ -81,7 +81,7 @@ def measured(given: argparse.Namespace, n_ranks: int, arguments: list[str]) -> d
     peaks.mkdir()
     launcher = ["mpirun", "-n", str(n_ranks)] if n_ranks > 1 else []
     began, quiet = time.monotonic(), {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    command = ["timeout", str(given.seconds), *launcher, sys.executable, __file__, "--rank", str(peaks), *arguments]
+    command = ["timeout", str(given.seconds), *launcher, sys.executable, "-m", "launch.lab", "bench", "many_labels", "--rank", str(peaks), *arguments]
     code = subprocess.run(command, check=False, **quiet).returncode
     found = [json.loads(path.read_text()) for path in peaks.iterdir()]
     cpu, peak = (sorted(each[name] for each in found) for name in ("cpu", "peak"))

@@ -22,15 +22,30 @@ from pathlib import Path
 import h5py
 import numpy as np
 import scipy.sparse as sp
-from launch.lab.bench.elastic_net import LENGTH, text_rows, zipf
 
 from hpcml import mpi
 from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest
 from hpcml.files.slabs import new_file
-from launch.lab.bench._common import parser_of
+from launch.lab.bench._common import ROOT, parser_of
 
 HEADINGS, A_ROW, EXPONENT = 25_380, 12, 0.9
 TOPIC, WORDS_OF_TOPIC, NOISE = 300, 8, 0.2
+LENGTH = 50  # words of a row
+
+
+def zipf(rng: np.random.Generator, n_words: int, n: int) -> np.ndarray:
+    """Words whose frequency falls as their number."""
+    return np.minimum(np.exp(rng.uniform(0, np.log(n_words), n)).astype(np.int32) - 1, n_words - 1)
+
+
+def text_rows(rows: np.ndarray, words: np.ndarray, shape: tuple[int, int]) -> sp.csr_matrix:
+    """Rows of unit length, of log(tf + 1) · idf, from the words of each."""
+    X = sp.csr_matrix((np.ones(rows.size, np.float32), (rows, words)), shape)
+    X.sort_indices()
+    frequency = np.bincount(X.indices, minlength=shape[1])
+    X.data = (np.log1p(X.data) * np.log(shape[0] / np.maximum(1, frequency))[X.indices]).astype(np.float32)
+    X.data /= np.repeat(np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1])), np.diff(X.indptr))
+    return X
 
 
 def sizes(n_rows: int, n_labels: int) -> list[int]:
@@ -96,9 +111,9 @@ def main(words: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         data, run = Path(folder, "data.h5"), Path(folder, "run")
         make = (
-            f"import pubmed, pathlib; pubmed.write_rows(pathlib.Path({str(data)!r}), {given.rows}, {given.words}, {given.labels})"
+            f"import pathlib; from launch.lab.bench import pubmed; pubmed.write_rows(pathlib.Path({str(data)!r}), {given.rows}, {given.words}, {given.labels})"
         )
-        subprocess.run([sys.executable, "-c", make], cwd=Path(__file__).parent, check=True)
+        subprocess.run([sys.executable, "-c", make], cwd=ROOT, check=True)
         command = [sys.executable, "-m", "hpcml", "train", given.method, str(data), "-o", str(run), *more]
         begin = time.perf_counter()
         kilobytes = peak(["mpirun", "-n", str(given.ranks), *command])

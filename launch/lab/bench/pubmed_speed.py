@@ -69,8 +69,8 @@ def main(words: list[str]) -> None:
     parser.add_argument("options", nargs="*")
     options = parser.parse_args(words)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        maker = Path(__file__).with_name("pubmed_xml.py")
-        made = timed([sys.executable, maker, f"{folder}/xml", "--records", options.records, "--files", options.files])[2]
+        maker = [sys.executable, "-m", "launch.lab", "bench", "pubmed_xml"]
+        made = timed([*maker, f"{folder}/xml", "--records", options.records, "--files", options.files])[2]
         print(made.stdout.strip(), flush=True)
         files = sorted(Path(folder, "xml").iterdir())
         if not options.no_peer:

@@ -1,10 +1,8 @@
 """One training by slurm/run.sbatch that is disturbed again and again on a private Slurm: preempted by another job, signalled, its
 node set DOWN, a rank or its slurmstepd killed, or both. Does it end with the bits of an undisturbed run? Prints one JSON line.
 
-usage: python -m launch.lab bench slurm_rounds [--rounds 100] [--seed 0]
 """
 
-import argparse
 import json
 import random
 import sys
@@ -29,10 +27,12 @@ from support.private_slurm import (
     signal_script,
 )
 
+from launch.lab.bench._common import parser_of
+
 DISTURBANCES = (preempt, signal, signal_script, node_down, kill_rank, kill_slurmstepd, kill_both)
 
 
-def main(rounds: int, seed: int) -> None:
+def disturb_run(rounds: int, seed: int) -> None:
     """Run the rounds."""
     draw = random.Random(seed)
     with tempfile.TemporaryDirectory() as name, private_slurm(Path(name)) as slurm:
@@ -64,3 +64,12 @@ def main(rounds: int, seed: int) -> None:
         same = (folder / "run" / "model.h5").read_bytes() == (folder / "undisturbed" / "model.h5").read_bytes()
         resumed, seconds = slurm.printed(job).count("resuming from"), round(time.monotonic() - begin)
         print(json.dumps({"rounds": kinds, "resumed": resumed, "exit_code": codes, "same_bits": same, "seconds": seconds}))
+
+
+def main(words: list[str]) -> None:
+    """Run the benchmark."""
+    parser = parser_of("slurm_rounds", __doc__)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args(words)
+    disturb_run(given.rounds, given.seed)
