@@ -1,7 +1,5 @@
 """What a rule for thresholds, and for probabilities, is worth: chosen on out-of-fold scores of the training rows, judged on others.
 
-usage: python -m launch.lab bench decisions DATA.h5 [--min-positives 1] [--positive-weight 1] [--folds 5] [--seed 0]
-
 The split train trains and test judges; of data without splits three quarters of the rows train. Each fold of the training rows is
 scored by classifiers (dual coordinate descent, squared hinge) of the other folds. The rules see these scores alone, and are then
 judged by the scores that the classifiers of all training rows give to the test rows. Prints JSON lines, then tables for people:
@@ -21,9 +19,9 @@ import scipy.sparse as sp
 
 import hpcml
 from hpcml.evaluation.decision import Summary, decide, own_threshold, summarise
-from hpcml.files.table import table
 from hpcml.rng import uniform
 from launch.lab.bench._common import parser_of
+from launch.lab.core.tables import table
 
 RANGES = ((1, 4), (5, 9), (10, 29), (30, 99), (100, 2**62))
 

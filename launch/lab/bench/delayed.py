@@ -29,7 +29,8 @@ def main(words: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         extra = ("--solver", given["solver"], "--rate", given["rate"])
         descent, exact = (
-            train("elastic-net", given["data"], Path(folder, name), *options, *more) for name, more in (("sgd", extra), ("exact", ()))
+            train("elastic-net", given["data"], Path(folder, name), *options, *more)
+            for name, more in (("sgd", extra), ("exact", ()))
         )
         models = [hpcml.Model(each.model) for each in (descent, exact)]
         excess = 100 * (models[0].labels["f_min"] / models[1].labels["f_min"] - 1)

@@ -1,9 +1,9 @@
 """The exact elastic net beside LIBLINEAR's L1 logistic regression, both on one core. Prints JSON lines.
 
-`elastic-net` trains all labels with λ₂ = 0; LIBLINEAR (scikit-learn's, C = 1 / (λ₁ m), its default tolerance) trains a sample of the
-labels of each size (1 to 9 positive rows, 10 to 99, and so on). `seconds` of a size is what LIBLINEAR takes for a label, `excess`
-the largest relative difference of its objective from ours (it regularises the intercept, which `intercept_scaling` makes small). The last line
-has the seconds of all labels: ours as the command reports them, LIBLINEAR's estimated from the samples.
+`elastic-net` trains all labels with λ₂ = 0; LIBLINEAR (scikit-learn's, C = 1 / (λ₁ m), its default tolerance) trains a sample of
+the labels of each size (1 to 9 positive rows, 10 to 99, and so on). `seconds` of a size is what LIBLINEAR takes for a label,
+`excess` the largest relative difference of its objective from ours (it regularises the intercept, which `intercept_scaling` makes
+small). The last line has the seconds of all labels: ours as the command reports them, LIBLINEAR's estimated from the samples.
 """
 
 from __future__ import annotations
@@ -47,13 +47,17 @@ def main(words: list[str]) -> None:
             for label in rng.permutation(labels)[: given.sample]:
                 y = np.where(Y[:, [label]].toarray().ravel() > 0, 1.0, -1.0)
                 f = [np.logaddexp(0, -y * (X @ W[label].toarray().ravel() + model.bias[label])).mean() + l1 * abs(W[label]).sum()]
-                solver = LogisticRegression(penalty="l1", C=1 / (l1 * m), solver="liblinear", intercept_scaling=100.0, random_state=0)
+                solver = LogisticRegression(
+                    penalty="l1", C=1 / (l1 * m), solver="liblinear", intercept_scaling=100.0, random_state=0
+                )
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # how far it converged; how newer versions name the penalty
                     began = time.perf_counter()
                     solver.fit(X, y)
                 seconds.append(time.perf_counter() - began)
-                f.append(np.logaddexp(0, -y * (X @ solver.coef_[0] + solver.intercept_[0])).mean() + l1 * np.abs(solver.coef_).sum())
+                f.append(
+                    np.logaddexp(0, -y * (X @ solver.coef_[0] + solver.intercept_[0])).mean() + l1 * np.abs(solver.coef_).sum()
+                )
                 excess.append(f[1] / f[0] - 1)
             line = {"positives": f"{10**power} to {10 ** (power + 1) - 1}", "labels": labels.size, "sample": len(seconds)}
             if seconds:

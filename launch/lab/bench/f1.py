@@ -1,8 +1,6 @@
 """F1 with and without thresholds of elastic-net (λ₁ = 0.1/m, λ₂ = 0.01/m), dual and probe --loss logistic. Prints JSON lines, and
 two tables for people.
 
-usage: python -m launch.lab bench f1 DATA.h5 [--min-positives 3] [--seed 0] [--work FOLDER]
-
 Of a dataset with the splits train and test a quarter of the training rows becomes the split valid; of another a fifth of all rows,
 and another fifth the split test. Each method trains on the rest with its defaults, thresholds are found on valid for each measure,
 and test judges. The first table has F1 over all labels, with the mean number of features that a label has weights for; the second
@@ -24,9 +22,9 @@ import numpy as np
 import hpcml
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.files.slabs import editing
-from hpcml.files.table import table
 from hpcml.rng import uniform
 from launch.lab.bench._common import parser_of
+from launch.lab.core.tables import table
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "elastic-net": ("elastic-net", {"l1": "0.1/m", "lam": "0.01/m"}),

@@ -29,7 +29,7 @@ from support import interrupts  # noqa: E402
 from support.make import dataset, random_data  # noqa: E402
 
 from hpcml import train  # noqa: E402
-from launch.lab.bench._common import parser_of
+from launch.lab.bench._common import parser_of  # noqa: E402
 
 MEMORY = (0, 1, 2, 5, 10, 20, 50, 100, 200, 400)  # MiB besides what the libraries take
 LABELS = 600  # of --rounds: more than so many rounds can train

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """What commands take with very many labels: python many_labels.py FOLDER [--rows N] [--features N] [--labels N] [--judged N]
            [--ranks N ...] [--only COMMAND ...] [--seconds N]
 
@@ -81,7 +80,19 @@ def measured(given: argparse.Namespace, n_ranks: int, arguments: list[str]) -> d
     peaks.mkdir()
     launcher = ["mpirun", "-n", str(n_ranks)] if n_ranks > 1 else []
     began, quiet = time.monotonic(), {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    command = ["timeout", str(given.seconds), *launcher, sys.executable, "-m", "launch.lab", "bench", "many_labels", "--rank", str(peaks), *arguments]
+    command = [
+        "timeout",
+        str(given.seconds),
+        *launcher,
+        sys.executable,
+        "-m",
+        "launch.lab",
+        "bench",
+        "many_labels",
+        "--rank",
+        str(peaks),
+        *arguments,
+    ]
     code = subprocess.run(command, check=False, **quiet).returncode
     found = [json.loads(path.read_text()) for path in peaks.iterdir()]
     cpu, peak = (sorted(each[name] for each in found) for name in ("cpu", "peak"))

@@ -1,8 +1,8 @@
 """Seconds of a label of naive Bayes and other METHODs, beside scikit-learn's BernoulliNB. Prints JSON lines.
 
-Each METHOD (default: bernoulli-nb) trains all labels; scikit-learn's OneVsRestClassifier(BernoulliNB()) trains a random sample of the
-labels with as many processes as there are ranks. They take turns, and the least seconds count. `seconds` are those of training, `wall`
-those of the command, `ratio` that of the seconds of a label.
+Each METHOD (default: bernoulli-nb) trains all labels; scikit-learn's OneVsRestClassifier(BernoulliNB()) trains a random sample of
+the labels with as many processes as there are ranks. They take turns, and the least seconds count. `seconds` are those of
+training, `wall` those of the command, `ratio` that of the seconds of a label.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Single-pass learners beside Vowpal Wabbit and river: examples per second on one core, and 2 ranks against 1. Prints JSON lines.
 
-usage: python -m launch.lab bench online WORDS.h5 TOPICS.h5 [--label NAME] [--split train] [--repeats 5]
-
 Vowpal Wabbit and river are compared with where they are installed (pip install vowpalwabbit river).
 
 WORDS.h5: one label of the rows of a split is learnt, in random order (both get the same order), for instance IMDB's words and pairs

@@ -1,8 +1,5 @@
 """The same bits on every processor: what all methods make of tiny data, on made-up processors × ranks × MPI libraries.
 
-usage: python -m launch.lab bench processors OUT.json [--processors NAME ...] [--ranks 1 2 3] [--methods METHOD ...]
-       [--python PYTHON ...] [--against EARLIER.json] [--keep FOLDER]
-
 A made-up processor is this one, with less: numba compiles for another (NUMBA_CPU_NAME, NUMBA_CPU_FEATURES), and NumPy, OpenBLAS
 and glibc take other code than they would (NPY_DISABLE_CPU_FEATURES, OPENBLAS_CORETYPE, GLIBC_TUNABLES). On each, `hpcml check
 --bits` runs under mpirun, of every PYTHON that is named: environments with another MPI library, or other versions, than this one's.
@@ -29,8 +26,8 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[3]))
 from hpcml.check.bits import OTHERS, package_of
+from launch.lab.bench._common import parser_of
 
 LIMIT = 900  # seconds of a run: the first on a target compiles all kernels
 # More ranks than cores: MPICH's that wait let others compute, Open MPI starts them; the working folder's hpcml is not preferred.

@@ -1,8 +1,5 @@
 """Sparse models of many labels on a generated corpus of PubMed's shape: memory of a rank, sparsity, and hours for all headings.
 
-usage: python -m launch.lab bench pubmed [--rows 500000] [--words 300000] [--labels 1000] [--ranks 2]
-           [--method elastic-net] [-- OPTIONS]
-
 A row has 50 Zipf-distributed words. Every label has a topic, 300 of the words, of which a row with the label has eight more; a
 fifth of these rows do not, and as many others do. PubMed has 25,380 headings, 12 of them a row, and the frequency of the r-th
 falls as r^-0.9: the labels are taken from this list at even distances. OPTIONS go to `hpcml train METHOD`. Prints a JSON line:
@@ -111,7 +108,8 @@ def main(words: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         data, run = Path(folder, "data.h5"), Path(folder, "run")
         make = (
-            f"import pathlib; from launch.lab.bench import pubmed; pubmed.write_rows(pathlib.Path({str(data)!r}), {given.rows}, {given.words}, {given.labels})"
+            "import pathlib; from launch.lab.bench import pubmed; "
+            f"pubmed.write_rows(pathlib.Path({str(data)!r}), {given.rows}, {given.words}, {given.labels})"
         )
         subprocess.run([sys.executable, "-c", make], cwd=ROOT, check=True)
         command = [sys.executable, "-m", "hpcml", "train", given.method, str(data), "-o", str(run), *more]

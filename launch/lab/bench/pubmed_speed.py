@@ -1,8 +1,5 @@
 """The speed of `hpcml convert pubmed` on files of `launch.lab bench pubmed_xml`, beside pubmed_parser's reading of the same files.
 
-usage: python -m launch.lab bench pubmed_speed [--records 20000] [--files 10] [--ranks 1 2] [--no-peer] [--folder DIR]
-           [--peer-files N] [-- OPTIONS]
-
 pubmed_parser (pip install pubmed_parser) reads with `parse_medline_xml`; it makes no rows. OPTIONS go to convert. Prints a JSON
 line for the files, one for the peer (its first N files, default all) and one for each number of ranks: wall and CPU seconds (of all
 ranks, start included), records a second and rank of both, and the peak of memory (MiB) of the largest rank. `hours` is the time
@@ -18,6 +15,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from launch.lab.bench._common import parser_of
 
 PUBMED = 36_000_000
 PEER = """

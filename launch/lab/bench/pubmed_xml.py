@@ -1,8 +1,5 @@
 """PubMed-shaped XML of any size, made from real records: baseline and update files as NLM's, the same for the same seed.
 
-usage: python -m launch.lab bench pubmed_xml FOLDER [--records 30000] [--files 10] [--updates 2] [--seed 0] [--plain]
-       python -m launch.lab bench pubmed_xml FILE.xml.gz --mesh [--first N]
-
 The real records are those of $HPCML_DATA (--data): pubmed_sample.xml.xz gives authors, journals, references and all else that a
 record holds; mesh.jsonl.xz gives titles, abstracts and headings. A record has the title and the headings of one document, and its
 abstract with a fifth of the sentences from another. Abstracts whose sections have labels are structured. Some words stand in <i>,
@@ -34,6 +31,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from lxml import etree
+
 from launch.lab.bench._common import parser_of
 
 DOCTYPE = (

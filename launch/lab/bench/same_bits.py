@@ -1,8 +1,5 @@
 """Whether two versions of hpcml train the same models: a digest of every model, to be compared with an earlier list of them.
 
-usage: python -m launch.lab bench same_bits OUT.json [--against EARLIER.json] [--data FOLDER|tiny] [--sets SET ...]
-       [--methods METHOD ...] [--ranks 1 3] [--processor NAME]
-
 Every method is trained on three sets at 1 and 3 ranks, by `mpirun … python -m hpcml`, whichever hpcml this Python finds (PYTHONPATH
 says which); what is imported here (what is trained, and how digests are made) is this clone's. The sets are reuters (labels of at
 least 300 rows; where there is one classifier for all rows, earn against all others), a9a and chess of FOLDER (by default
@@ -28,11 +25,11 @@ import time
 from pathlib import Path
 
 import numpy as np
-from launch.lab.bench.processors import SETTINGS, processors, with_kernels  # which also makes sure of this clone's hpcml
 
 from hpcml.check.bits import OF_CLASSES, TRAININGS, words
 from hpcml.check.digest import digest
 from launch.lab.bench._common import parser_of
+from launch.lab.bench.processors import SETTINGS, processors, with_kernels  # which also makes sure of this clone's hpcml
 
 REAL = {
     "reuters": ("jsonl", "reuters21578.jsonl.xz", "--min-df", "5"),

@@ -1,6 +1,5 @@
 """One training by slurm/run.sbatch that is disturbed again and again on a private Slurm: preempted by another job, signalled, its
 node set DOWN, a rank or its slurmstepd killed, or both. Does it end with the bits of an undisturbed run? Prints one JSON line.
-
 """
 
 import json
