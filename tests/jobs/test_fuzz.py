@@ -1,6 +1,6 @@
 """Damaged inputs: refused in one sentence or read soundly, never a traceback, a hang or memory that only a header asks for.
 
-`launch/bench/fuzz.py` does the same with thousands of inputs.
+`python -m launch.lab bench fuzz` does the same with thousands of inputs.
 """
 
 import json

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # The same bits on ARM: `hpcml check --bits` under an emulator of that processor, with Debian's Python and the packages' aarch64 wheels, in
 # the versions that this Python has. FOLDER gets all of it (1.2 GB); nothing is installed outside. Needs Debian's apt, and mpirun of MPICH.
-# usage: [RANKS="1 2"] [QEMU_CPU=…] [NUMBA_CPU_NAME=…] ./launch/bench/arm.sh FOLDER [METHOD ...]
+# usage: [RANKS="1 2"] [QEMU_CPU=…] [NUMBA_CPU_NAME=…] ./launch/lab/bench/arm.sh FOLDER [METHOD ...]
 #   QEMU_CPU: the processor that is emulated (by default one that has everything; cortex-a72 has no SVE); NUMBA_CPU_NAME: the one for
 #   which kernels are compiled (by default any ARMv8; neoverse-v1 for SVE). The first run compiles all kernels, under the emulator: 20 min.
 set -euo pipefail
-folder=$(realpath -m -- "${1:?usage: [RANKS=\"1 2\"] ./launch/bench/arm.sh FOLDER [METHOD ...]}")
+folder=$(realpath -m -- "${1:?usage: [RANKS=\"1 2\"] ./launch/lab/bench/arm.sh FOLDER [METHOD ...]}")
 methods=("${@:2}")
-repository=$(realpath -- "$(dirname "$0")/../..")
+repository=$(realpath -- "$(dirname "$0")/../../..")
 
 unpack() {  # unpack INTO ARCHITECTURE apt-get-arguments...: packages of an architecture with what they need, not installed
   local into=$1 state=$folder/apt/$2

@@ -1,7 +1,5 @@
 """What a rule for thresholds, and for probabilities, is worth: chosen on out-of-fold scores of the training rows, judged on others.
 
-usage: python launch/bench/decisions.py DATA.h5 [--min-positives 1] [--positive-weight 1] [--folds 5] [--seed 0]
-
 The split train trains and test judges; of data without splits three quarters of the rows train. Each fold of the training rows is
 scored by classifiers (dual coordinate descent, squared hinge) of the other folds. The rules see these scores alone, and are then
 judged by the scores that the classifiers of all training rows give to the test rows. Prints JSON lines, then tables for people:
@@ -21,8 +19,9 @@ import scipy.sparse as sp
 
 import hpcml
 from hpcml.evaluation.decision import Summary, decide, own_threshold, summarise
-from hpcml.files.table import table
 from hpcml.rng import uniform
+from launch.lab.bench._common import parser_of
+from launch.lab.core.tables import table
 
 RANGES = ((1, 4), (5, 9), (10, 29), (30, 99), (100, 2**62))
 
@@ -123,15 +122,15 @@ def sigmoid(scores: np.ndarray, sigmoids: np.ndarray) -> np.ndarray:
     return p
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Score, decide by each rule, judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("decisions", __doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--min-positives", type=int, default=1, help="take labels that so many training rows have")
     parser.add_argument("--positive-weight", default="1", help="of the rows that have the label")
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0, help="another one draws other folds")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     scores, test, truth, judged = scores_of(given)
     summaries = [
         summarise(np.ascontiguousarray(column), np.flatnonzero(own)) for column, own in zip(scores.T, truth.T, strict=True)
@@ -169,7 +168,3 @@ def main() -> None:
             print(json.dumps(about | {"probabilities": name, "positives": group} | values))
             lines.append([name, group, *(f"{values[key]:.3f}" for key in head[2:])])
     print("\n" + "\n".join(table([head, *lines])))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,6 @@
 """F1 with and without thresholds of elastic-net (λ₁ = 0.1/m, λ₂ = 0.01/m), dual and probe --loss logistic. Prints JSON lines, and
 two tables for people.
 
-usage: python launch/bench/f1.py DATA.h5 [--min-positives 3] [--seed 0] [--work FOLDER]
-
 Of a dataset with the splits train and test a quarter of the training rows becomes the split valid; of another a fifth of all rows,
 and another fifth the split test. Each method trains on the rest with its defaults, thresholds are found on valid for each measure,
 and test judges. The first table has F1 over all labels, with the mean number of features that a label has weights for; the second
@@ -11,7 +9,6 @@ one F1 per row over the most frequent labels alone.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import tempfile
@@ -25,8 +22,9 @@ import numpy as np
 import hpcml
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.files.slabs import editing
-from hpcml.files.table import table
 from hpcml.rng import uniform
+from launch.lab.bench._common import parser_of
+from launch.lab.core.tables import table
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "elastic-net": ("elastic-net", {"l1": "0.1/m", "lam": "0.01/m"}),
@@ -81,14 +79,14 @@ def f1_of(evaluation: Evaluation) -> dict[str, Any]:
     return {name: round(value, 3) for name, value in means.items()} | {"by_percent": of_rows}
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Train, find thresholds, judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("f1", __doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--min-positives", type=int, default=3, help="train labels that so many training rows have")
     parser.add_argument("--seed", type=int, default=0, help="another one draws other splits")
     parser.add_argument("--work", type=Path, help="a folder for models and thresholds. Default: one that is removed again")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     lines = []
     with tempfile.TemporaryDirectory() if given.work is None else nullcontext(given.work) as folder:
         work = Path(folder)
@@ -105,7 +103,3 @@ def main() -> None:
     shares = [[f"{value:.3f}" for value in line["by_percent"].values()] for line in lines]
     for title, columns in ((["macro", "micro", "per row"], means), ([f"{each} %" for each in percent], shares)):
         print("\n" + "\n".join(table([head + title, *(a + b for a, b in zip(rows, columns, strict=True))])))
-
-
-if __name__ == "__main__":
-    main()

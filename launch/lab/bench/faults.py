@@ -1,6 +1,6 @@
 """What becomes of a run that something befalls: the table of tests/support/faults.py, measured. Prints a line for each fault.
 
-usage: python launch/bench/faults.py [-k PART_OF_A_NAME] [--memory] [--commands] [--rounds N [--seed 0]]
+usage: python -m launch.lab bench faults [-k PART_OF_A_NAME] [--memory] [--commands] [--rounds N [--seed 0]]
 
 --commands: every command stopped in every phase (tests/support/interrupts.py), with the seconds to its end and what is left.
 --memory: rank 1 with less and less memory, instead of the table. --rounds: one run that is preempted N times (SIGTERM, SIGUSR1 or
@@ -9,7 +9,6 @@ kill -9, of one rank or all, at a random moment, on one to three ranks) and resu
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 import os
@@ -20,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tests" / "jobs"), str(ROOT / "tests")]
 
 import pytest  # noqa: E402
@@ -30,6 +29,7 @@ from support import interrupts  # noqa: E402
 from support.make import dataset, random_data  # noqa: E402
 
 from hpcml import train  # noqa: E402
+from launch.lab.bench._common import parser_of  # noqa: E402
 
 MEMORY = (0, 1, 2, 5, 10, 20, 50, 100, 200, 400)  # MiB besides what the libraries take
 LABELS = 600  # of --rounds: more than so many rounds can train
@@ -125,15 +125,15 @@ def preempt(rounds: int, seed: int, folder: Path) -> bool:
     return same
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Parse the options and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("faults", __doc__)
     parser.add_argument("-k", default="", help="only faults with this in their name")
     parser.add_argument("--memory", action="store_true", help="sweep of memory limits")
     parser.add_argument("--commands", action="store_true", help="every command, stopped in every phase")
     parser.add_argument("--rounds", type=int, default=0, help="preempt one run so often")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
         if given.rounds:
             sys.exit(not preempt(given.rounds, given.seed, Path(folder)))
@@ -144,7 +144,3 @@ def main() -> None:
             limits = [(f"{size} MiB", table.little_memory(size, wide=False)) for size in MEMORY]
             faults = [table.Fault(name, inject, 2, methods=("probe", "psbml")) for name, inject in limits]
         walk(faults, Path(folder))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Damaged inputs given to the commands: none may end in a traceback, hang, take what memory a header claims, or be called sound.
 
-usage: python launch/bench/fuzz.py [--inputs 10500] [--first 0] [--seed 0] [--kind KIND...] [--only KIND:NUMBER] [--workers 2]
-       python launch/bench/fuzz.py --variants 5000 [--class PART-OF-A-PATH...]
+usage: python -m launch.lab bench fuzz [--inputs 10500] [--first 0] [--seed 0] [--kind KIND...] [--only KIND:NUMBER] [--workers 2]
+       python -m launch.lab bench fuzz --variants 5000 [--class PART-OF-A-PATH...]
 
 `tests/support/damage.py` makes the inputs: svmlight, JSON lines, datasets, linear models (dense, sparse, of single passes),
 classifiers, TOML files, and run folders of several methods to be resumed; --first goes on with later numbers, so that slices add
@@ -16,7 +16,6 @@ does.
 # ruff: noqa: E402 - what is set before an import must be set before it
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import multiprocessing
@@ -40,7 +39,7 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
 import mpi4py
 
 mpi4py.rc.initialize = False  # each forked process starts MPI for itself
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
 import numpy as np
 import skops.io  # noqa: F401 - so that it need not be imported again and again
 from mpi4py import MPI
@@ -63,6 +62,7 @@ from hpcml.data.shard import slab_of
 from hpcml.errors import DataError
 from hpcml.evaluation.scoring import scorer_of, warm_up_counts
 from hpcml.model.open import open_model
+from launch.lab.bench._common import parser_of
 
 SECONDS = 120  # for a command; they take less than one on a quiet machine
 ADDRESS_SPACE = 1 << 30  # that a command may take beyond what this process has
@@ -237,9 +237,9 @@ def try_classifiers(n_variants: int, parts: list[str], workers: int) -> bool:
     return bad
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Parse the command line, try the inputs, tell what came."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("fuzz", __doc__)
     parser.add_argument("--inputs", type=int, default=10_500)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
@@ -248,7 +248,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--variants", type=int, help="of each class of classifiers, instead of other inputs")
     parser.add_argument("--class", action="append", dest="classes", help="only classes with this in their path (may be repeated)")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     if arguments.variants:
         sys.exit(try_classifiers(arguments.variants, arguments.classes or [""], arguments.workers))
     begin, kinds = time.monotonic(), arguments.kind or list(damage.KINDS)
@@ -275,7 +275,3 @@ def main() -> None:
         line = {"kind": kind or "all", "inputs": len(mine), **counts, "slowest": slowest, "resident_mib": largest >> 20}
         print(json.dumps(line | ({} if kind else {"seed": arguments.seed, "wall": round(time.monotonic() - begin, 1)})), flush=True)
     sys.exit(any(result["outcome"] == "defect" for result in results))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Training where memory is scarce: seconds inside control groups with small limits, and with a larger one or none.
 
-usage: python launch/bench/little_memory.py [--rows N ...] [--per-row N] [--features N] [--labels N] [--ranks N]
+usage: python -m launch.lab bench little_memory [--rows N ...] [--per-row N] [--features N] [--labels N] [--ranks N]
            [--methods NAME ...] [--limits MB ... | --shares X ...] [-- OPTIONS]
 
 Makes rows at random, trains on them with `mpirun` under every limit, and prints a JSON line for each: seconds, processor seconds,
@@ -38,6 +38,7 @@ from hpcml.files.slabs import new_file
 from hpcml.methods.dual import train as dual
 from hpcml.methods.linear.layout import PROGRAM_BYTES
 from hpcml.methods.probe import train as probe
+from launch.lab.bench._common import parser_of
 
 NO_GROUP = 3
 METHODS = {"dual": dual.METHOD, "probe": probe.METHOD}
@@ -180,16 +181,16 @@ def limits_of(options: argparse.Namespace, n_rows: int, method: str) -> list[tup
     return [(None, None), *((share, int(others + share * size)) for share in options.shares)]
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """See the top."""
-    arguments = argparse.ArgumentParser(usage=__doc__)
+    arguments = parser_of("little_memory", __doc__)
     for name, default in (("per-row", 70), ("features", 1_000_000), ("labels", 16), ("ranks", 2)):
         arguments.add_argument(f"--{name}", type=int, default=default)
     arguments.add_argument("--rows", type=int, nargs="+", default=[200_000])
     arguments.add_argument("--methods", nargs="+", choices=sorted(METHODS), default=["dual"])
     arguments.add_argument("--limits", type=int, nargs="+", default=[900, 500])
     arguments.add_argument("--shares", type=float, nargs="+")
-    own, more = (sys.argv[1:], [])
+    own, more = (words, [])
     if "--" in own:
         own, more = own[: own.index("--")], own[own.index("--") + 1 :]
     options = arguments.parse_args(own)
@@ -218,7 +219,3 @@ def measure(options: argparse.Namespace, n_rows: int, method: str, data: Path, m
         print(json.dumps(line), flush=True)
         if number == 0 and facts["model"] is None:
             sys.exit(1)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,4 @@
-#!/usr/bin/env python3
-"""What commands take with very many labels: python many_labels.py FOLDER [--rows N] [--features N] [--labels N] [--judged N]
-           [--ranks N ...] [--only COMMAND ...] [--seconds N]
+"""What commands take with very many labels: seconds, CPU seconds, and the peak memory of each rank, as JSON lines.
 
 Makes a dataset (`hpcml convert synthetic text`) in FOLDER, and a model of all its labels that nobody has trained: the weights of a
 label are random, at the features of one of its rows. Then every command is run with them, on so many of the test rows, on every
@@ -29,22 +27,23 @@ from hpcml.data.dataset import DataFile
 from hpcml.files.slabs import new_file
 from hpcml.model.linear import Model, about_of, describe_model, model_slabs
 from hpcml.partition import offsets
+from launch.lab.bench._common import parser_of
 
 WEIGHTS = 50  # of a label at most
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Make what is missing, run, and print."""
-    if sys.argv[1:2] == ["--rank"]:
-        as_rank(Path(sys.argv[2]), sys.argv[3:])
+    if words[:1] == ["--rank"]:
+        as_rank(Path(words[1]), words[2:])
         return
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of("many_labels", __doc__)
     parser.add_argument("folder", type=Path)
     for name, default in (("rows", 100_000), ("features", 135_909), ("labels", 670_091), ("judged", 1000), ("seconds", 3600)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--only", nargs="+", help="of the commands below")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     given.folder.mkdir(exist_ok=True)
     if not (given.folder / "run").exists():
         make(given)
@@ -80,7 +79,19 @@ def measured(given: argparse.Namespace, n_ranks: int, arguments: list[str]) -> d
     peaks.mkdir()
     launcher = ["mpirun", "-n", str(n_ranks)] if n_ranks > 1 else []
     began, quiet = time.monotonic(), {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    command = ["timeout", str(given.seconds), *launcher, sys.executable, __file__, "--rank", str(peaks), *arguments]
+    command = [
+        "timeout",
+        str(given.seconds),
+        *launcher,
+        sys.executable,
+        "-m",
+        "launch.lab",
+        "bench",
+        "many_labels",
+        "--rank",
+        str(peaks),
+        *arguments,
+    ]
     code = subprocess.run(command, check=False, **quiet).returncode
     found = [json.loads(path.read_text()) for path in peaks.iterdir()]
     cpu, peak = (sorted(each[name] for each in found) for name in ("cpu", "peak"))
@@ -160,7 +171,3 @@ def write_run(one: Path, folder: Path, data: Path, names: list[str], labels: ran
     lines = ["label = []\n" if line.startswith("label =") else line for line in lines]
     (folder / "config.toml").write_text("".join(lines) + part)
     (folder / "history.csv").write_text("label,step\n" + "".join(f"{name},1\n" for name in own))
-
-
-if __name__ == "__main__":
-    main()

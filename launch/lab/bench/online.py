@@ -1,7 +1,5 @@
 """Single-pass learners beside Vowpal Wabbit and river: examples per second on one core, and 2 ranks against 1. Prints JSON lines.
 
-usage: python launch/bench/online.py WORDS.h5 TOPICS.h5 [--label NAME] [--split train] [--repeats 5]
-
 Vowpal Wabbit and river are compared with where they are installed (pip install vowpalwabbit river).
 
 WORDS.h5: one label of the rows of a split is learnt, in random order (both get the same order), for instance IMDB's words and pairs
@@ -13,7 +11,6 @@ repeats of all take turns.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
@@ -35,6 +32,7 @@ from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.source import DatasetSource, TextSource
 from hpcml.methods.online.state import LearnerState
 from hpcml.methods.registry import METHODS
+from launch.lab.bench._common import parser_of
 
 RIVER_ROWS = 5000
 
@@ -124,15 +122,15 @@ def ranks(data: Path, method: str, folder: Path, repeats: int) -> dict[str, floa
     return {"seconds_1_rank": best[1], "seconds_2_ranks": best[2], "speed_up": best[1] / best[2]}
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Run everything."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("online", __doc__)
     parser.add_argument("words", type=Path)
     parser.add_argument("topics", type=Path)
     parser.add_argument("--label", default="pos")
     parser.add_argument("--split", default="train")
     parser.add_argument("--repeats", type=int, default=5)
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         n_rows, nnz = write_texts(given.words, given.split, given.label, folder)
@@ -169,7 +167,3 @@ def main() -> None:
         os.sched_setaffinity(0, cores)
         for method in ("mbw", "perceptron"):
             print(json.dumps({"labels": 20, "method": method, **ranks(given.topics, method, folder, given.repeats)}), flush=True)
-
-
-if __name__ == "__main__":
-    main()

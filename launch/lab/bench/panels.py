@@ -1,15 +1,13 @@
 """Seconds that `dual` takes for a panel of 16 labels, frequent ones and rare ones, on one core.
 
-usage: python launch/bench/panels.py DATA.h5 [LOSS:FIRST ...]
-
 LOSS:FIRST names a loss and the first of 16 labels in order of frequency, from 0. Without them: the squared hinge from 900, 150 and
 0 on, and the hinge from 900 and 0 on. With an intercept, tolerance 0.1. Prints for each the rows of the labels, seconds of the
 processor, passes of a label (most are over its support vectors only), and the mean and the largest gap. The start that all labels
 share is not timed, nor the index of labels that are trained alone.
 """
 
-import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -22,13 +20,19 @@ from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
+from launch.lab.bench._common import parser_of
 
 WIDTH = 16
 PANELS = ("squared-hinge:900", "squared-hinge:150", "squared-hinge:0", "hinge:900", "hinge:0")
 
 
-def main(path: str, panels: tuple[str, ...] = PANELS) -> None:
+def main(words: list[str]) -> None:
     """Print a table."""
+    parser = parser_of("panels", __doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("panels", nargs="*", default=PANELS, metavar="LOSS:FIRST")
+    given = parser.parse_args(words)
+    path, panels = given.data, given.panels
     with DataFile(path) as data:
         split = "train" if "train" in data.split_names() else "all"
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, split), True)
@@ -40,7 +44,7 @@ def main(path: str, panels: tuple[str, ...] = PANELS) -> None:
         loss, first = panel.split(":")
         labels = np.sort(by_frequency[int(first) : int(first) + WIDTH])
         if not labels.size:
-            sys.exit(f"{panel}: there are only {by_frequency.size} labels")
+            parser.error(f"{panel}: there are only {by_frequency.size} labels")
         options = DualOptions(loss=loss, bias=True, dual_tol=0.1)
         solver = dual(Risk(rows, options, Profile()), labels, WIDTH, options)
         solver.warm_up()
@@ -53,9 +57,3 @@ def main(path: str, panels: tuple[str, ...] = PANELS) -> None:
         counts = f"{rows.n_positive[labels].min()}–{rows.n_positive[labels].max()}"
         numbers = f"{seconds:>14.2f} {np.mean([each.steps for each in done]):>14.1f} {gaps.mean():>14.3f} {gaps.max():>14.3f}"
         print(f"{loss:>14} {counts:>14} {numbers}", flush=True)
-
-
-if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit("usage: python launch/bench/panels.py DATA.h5 [LOSS:FIRST ...]")
-    main(sys.argv[1], tuple(sys.argv[2:]) or PANELS)

@@ -1,10 +1,10 @@
 """Plans beside runs: what `hpcml plan` says, and what training then takes; and how labels are labels_of_group to many ranks.
 
-usage: python launch/bench/plan.py [--machine FILE] [--ranks N...] [--data FILE.h5...] [--method METHOD...]
-       python launch/bench/plan.py [--machine FILE] --checks
-       python launch/bench/plan.py [--machine FILE] --simulate FILE.h5...
-       python launch/bench/plan.py [--machine FILE] --medline
-       python launch/bench/plan.py --table FILE.h5
+usage: python -m launch.lab bench plan [--machine FILE] [--ranks N...] [--data FILE.h5...] [--method METHOD...]
+       python -m launch.lab bench plan [--machine FILE] --checks
+       python -m launch.lab bench plan [--machine FILE] --simulate FILE.h5...
+       python -m launch.lab bench plan [--machine FILE] --medline
+       python -m launch.lab bench plan --table FILE.h5
 
 The first one plans, then trains. --checks does so with `dual` on three corpora and `probe` on the first one, on 1 and 2 ranks, and
 prints the table of docs/evidence/time-and-memory.md. --simulate deals labels to 16, 64 and 256 ranks, without training.
@@ -26,7 +26,6 @@ have, and the seconds of the slowest group beside the mean (1: balance).
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -57,8 +56,9 @@ from hpcml.planning.measure import processor_seconds
 from hpcml.planning.plan import Plan
 from hpcml.planning.report import duration, size
 from hpcml.planning.sizes import samples_of, sizes_from, sizes_of
+from launch.lab.bench._common import parser_of
 
-TOP = Path(__file__).resolve().parents[2]
+TOP = Path(__file__).resolve().parents[3]
 SIZES = ((50_000, 200_000, 400), (100_000, 500_000, 400), (300_000, 2_000_000, 200))  # rows, features, labels
 RUNS = {
     "dual": (),
@@ -221,9 +221,9 @@ def simulate(machine: Path, files: list[Path]) -> None:
             print(json.dumps({"data": file.name} | simulated(sizes, constants, ranks, shards)), flush=True)
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Take the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("plan", __doc__)
     parser.add_argument("--machine", type=Path)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1])
     parser.add_argument("--checks", action="store_true")
@@ -233,7 +233,7 @@ def main() -> None:
     parser.add_argument("--table", type=Path)
     parser.add_argument("--medline", action="store_true")
     parser.add_argument("--simulate", type=Path, nargs="+", default=[])
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     if given.checks:
         given.ranks, given.method = [1, 2], list(CHECKED)
     if given.table is not None:
@@ -258,7 +258,3 @@ def main() -> None:
                         continue
                     line = beside(folder, machine, ranks, data, method, *RUNS[method])
                     print(markdown(line) if given.checks else json.dumps(line), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,5 @@
 """The same bits on every processor: what all methods make of tiny data, on made-up processors × ranks × MPI libraries.
 
-usage: python launch/bench/processors.py OUT.json [--processors NAME ...] [--ranks 1 2 3] [--methods METHOD ...]
-       [--python PYTHON ...] [--against EARLIER.json] [--keep FOLDER]
-
 A made-up processor is this one, with less: numba compiles for another (NUMBA_CPU_NAME, NUMBA_CPU_FEATURES), and NumPy, OpenBLAS
 and glibc take other code than they would (NPY_DISABLE_CPU_FEATURES, OPENBLAS_CORETYPE, GLIBC_TUNABLES). On each, `hpcml check
 --bits` runs under mpirun, of every PYTHON that is named: environments with another MPI library, or other versions, than this one's.
@@ -29,8 +26,8 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from hpcml.check.bits import OTHERS, package_of
+from launch.lab.bench._common import parser_of
 
 LIMIT = 900  # seconds of a run: the first on a target compiles all kernels
 # More ranks than cores: MPICH's that wait let others compute, Open MPI starts them; the working folder's hpcml is not preferred.
@@ -46,6 +43,7 @@ NO_FMA = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4,-AVX2_Usable,-FMA
 # What the switches change, in one process: digests of functions by library.
 FUNCTIONS = """
 import ctypes, hashlib, json, numpy
+from launch.lab.bench._common import parser_of
 x, libm, found = numpy.linspace(0.001, 30, 20001), ctypes.CDLL("libm.so.6"), {}
 def add(name, values): found[name] = hashlib.sha256(numpy.asarray(values).tobytes()).hexdigest()[:16]
 for name in ("exp", "log", "log1p"):
@@ -195,9 +193,9 @@ def matrix(given: argparse.Namespace, caches: Path) -> tuple[dict[str, dict], di
     return runs, bites
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Parse the options and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("processors", __doc__)
     parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("--processors", nargs="+", choices=list(processors()), metavar="NAME")
     parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2, 3], metavar="N")
@@ -205,7 +203,7 @@ def main() -> None:
     parser.add_argument("--python", nargs="+", default=[sys.executable], metavar="PYTHON")
     parser.add_argument("--against", type=Path, metavar="EARLIER.json")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep compiled kernels there, for the next time")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     earlier = json.loads(given.against.read_text(encoding="utf-8"))["runs"] if given.against else {}
     with tempfile.TemporaryDirectory() as name:
         runs, bites = matrix(given, given.keep or Path(name))
@@ -214,7 +212,3 @@ def main() -> None:
     wrong = problems(runs, earlier)
     print("\n".join([*wrong, f"{given.out}: {len(runs)} runs, {len(by_digest(runs))} digests each, {len(wrong)} problem(s)"]))
     sys.exit(bool(wrong))
-
-
-if __name__ == "__main__":
-    main()

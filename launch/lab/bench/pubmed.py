@@ -1,8 +1,5 @@
 """Sparse models of many labels on a generated corpus of PubMed's shape: memory of a rank, sparsity, and hours for all headings.
 
-usage: python launch/bench/pubmed.py [--rows 500000] [--words 300000] [--labels 1000] [--ranks 2]
-           [--method elastic-net] [-- OPTIONS]
-
 A row has 50 Zipf-distributed words. Every label has a topic, 300 of the words, of which a row with the label has eight more; a
 fifth of these rows do not, and as many others do. PubMed has 25,380 headings, 12 of them a row, and the frequency of the r-th
 falls as r^-0.9: the labels are taken from this list at even distances. OPTIONS go to `hpcml train METHOD`. Prints a JSON line:
@@ -12,7 +9,6 @@ of weights that are not 0; and the hours that training takes for 25,380 labels a
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -23,14 +19,30 @@ from pathlib import Path
 import h5py
 import numpy as np
 import scipy.sparse as sp
-from elastic_net import LENGTH, text_rows, zipf
 
 from hpcml import mpi
 from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest
 from hpcml.files.slabs import new_file
+from launch.lab.bench._common import ROOT, parser_of
 
 HEADINGS, A_ROW, EXPONENT = 25_380, 12, 0.9
 TOPIC, WORDS_OF_TOPIC, NOISE = 300, 8, 0.2
+LENGTH = 50  # words of a row
+
+
+def zipf(rng: np.random.Generator, n_words: int, n: int) -> np.ndarray:
+    """Words whose frequency falls as their number."""
+    return np.minimum(np.exp(rng.uniform(0, np.log(n_words), n)).astype(np.int32) - 1, n_words - 1)
+
+
+def text_rows(rows: np.ndarray, words: np.ndarray, shape: tuple[int, int]) -> sp.csr_matrix:
+    """Rows of unit length, of log(tf + 1) · idf, from the words of each."""
+    X = sp.csr_matrix((np.ones(rows.size, np.float32), (rows, words)), shape)
+    X.sort_indices()
+    frequency = np.bincount(X.indices, minlength=shape[1])
+    X.data = (np.log1p(X.data) * np.log(shape[0] / np.maximum(1, frequency))[X.indices]).astype(np.float32)
+    X.data /= np.repeat(np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1])), np.diff(X.indptr))
+    return X
 
 
 def sizes(n_rows: int, n_labels: int) -> list[int]:
@@ -85,20 +97,21 @@ def peak(command: list[str]) -> int:
     return int(subprocess.run([sys.executable, "-c", watch, *command], check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """See the top."""
-    arguments = argparse.ArgumentParser(usage=__doc__)
+    arguments = parser_of("pubmed", __doc__)
     for name, default in (("rows", 500_000), ("words", 300_000), ("labels", 1000), ("ranks", 2)):
         arguments.add_argument(f"--{name}", type=int, default=default)
     arguments.add_argument("--method", default="elastic-net")
-    given, more = arguments.parse_known_args()
+    given, more = arguments.parse_known_args(words)
     more = [word for word in more if word != "--"]
     with tempfile.TemporaryDirectory() as folder:
         data, run = Path(folder, "data.h5"), Path(folder, "run")
         make = (
-            f"import pubmed, pathlib; pubmed.write_rows(pathlib.Path({str(data)!r}), {given.rows}, {given.words}, {given.labels})"
+            "import pathlib; from launch.lab.bench import pubmed; "
+            f"pubmed.write_rows(pathlib.Path({str(data)!r}), {given.rows}, {given.words}, {given.labels})"
         )
-        subprocess.run([sys.executable, "-c", make], cwd=Path(__file__).parent, check=True)
+        subprocess.run([sys.executable, "-c", make], cwd=ROOT, check=True)
         command = [sys.executable, "-m", "hpcml", "train", given.method, str(data), "-o", str(run), *more]
         begin = time.perf_counter()
         kilobytes = peak(["mpirun", "-n", str(given.ranks), *command])
@@ -111,7 +124,3 @@ def main() -> None:
         line["hours_for_all"] = round(trained * HEADINGS / given.labels / 3600, 3)
         line["gb_a_rank"] = round(kilobytes / 1e6, 2)
         print(json.dumps(vars(given) | line))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,4 @@
-"""The speed of `hpcml convert pubmed` on files of launch/bench/pubmed_xml.py, beside pubmed_parser's reading of the same files.
-
-usage: python launch/bench/pubmed_speed.py [--records 20000] [--files 10] [--ranks 1 2] [--no-peer] [--folder DIR]
-           [--peer-files N] [-- OPTIONS]
+"""The speed of `hpcml convert pubmed` on files of `launch.lab bench pubmed_xml`, beside pubmed_parser's reading of the same files.
 
 pubmed_parser (pip install pubmed_parser) reads with `parse_medline_xml`; it makes no rows. OPTIONS go to convert. Prints a JSON
 line for the files, one for the peer (its first N files, default all) and one for each number of ranks: wall and CPU seconds (of all
@@ -11,7 +8,6 @@ that 36 million records would take at that wall rate.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -19,6 +15,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from launch.lab.bench._common import parser_of
 
 PUBMED = 36_000_000
 PEER = """
@@ -28,6 +26,7 @@ print(sum(1 for path in sys.argv[1:] for _ in pubmed_parser.parse_medline_xml(pa
 OURS = """
 import resource, sys
 from hpcml.__main__ import main
+from launch.lab.bench._common import parser_of
 try:
     main()
 finally:
@@ -57,9 +56,9 @@ def rates(records: int, wall: float, cpu: float, ranks: int) -> dict:
     }
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Make the files, and time both."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("pubmed_speed", __doc__)
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--files", type=int, default=10)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
@@ -67,10 +66,10 @@ def main() -> None:
     parser.add_argument("--peer-files", type=int)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("options", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        maker = Path(__file__).with_name("pubmed_xml.py")
-        made = timed([sys.executable, maker, f"{folder}/xml", "--records", options.records, "--files", options.files])[2]
+        maker = [sys.executable, "-m", "launch.lab", "bench", "pubmed_xml"]
+        made = timed([*maker, f"{folder}/xml", "--records", options.records, "--files", options.files])[2]
         print(made.stdout.strip(), flush=True)
         files = sorted(Path(folder, "xml").iterdir())
         if not options.no_peer:
@@ -87,7 +86,3 @@ def main() -> None:
                 json.loads(made.stdout)["records"], wall, cpu, ranks
             )
             print(json.dumps(line), flush=True)
-
-
-if __name__ == "__main__":
-    main()

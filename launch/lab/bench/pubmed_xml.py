@@ -1,8 +1,5 @@
 """PubMed-shaped XML of any size, made from real records: baseline and update files as NLM's, the same for the same seed.
 
-usage: python launch/bench/pubmed_xml.py FOLDER [--records 30000] [--files 10] [--updates 2] [--seed 0] [--plain]
-       python launch/bench/pubmed_xml.py FILE.xml.gz --mesh [--first N]
-
 The real records are those of $HPCML_DATA (--data): pubmed_sample.xml.xz gives authors, journals, references and all else that a
 record holds; mesh.jsonl.xz gives titles, abstracts and headings. A record has the title and the headings of one document, and its
 abstract with a fifth of the sentences from another. Abstracts whose sections have labels are structured. Some words stand in <i>,
@@ -20,7 +17,6 @@ Prints a JSON line: files, records (all that stand in the files), deletions, row
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import json
@@ -35,6 +31,8 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from lxml import etree
+
+from launch.lab.bench._common import parser_of
 
 DOCTYPE = (
     '<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2024//EN" '
@@ -255,9 +253,9 @@ def write(path: Path, text: str, encoding: str = "utf-8") -> int:
     return len(raw)
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Make the files."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("pubmed_xml", __doc__)
     parser.add_argument("output", type=Path)
     parser.add_argument("--records", type=int, default=30_000, help="of all files together")
     parser.add_argument("--files", type=int, default=10)
@@ -267,7 +265,7 @@ def main() -> None:
     parser.add_argument("--mesh", action="store_true")
     parser.add_argument("--first", type=int)
     parser.add_argument("--data", type=Path, default=os.environ.get("HPCML_DATA", "../shared/data"))
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.mesh:
         text, n_records = mesh_text(options.data, options.first)
         size = write(options.output, text)
@@ -286,7 +284,3 @@ def main() -> None:
             {"files": options.files, "records": stock.records, "deletions": stock.deletions, "rows": stock.rows, "bytes": size}
         )
     )
-
-
-if __name__ == "__main__":
-    main()

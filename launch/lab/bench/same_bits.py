@@ -1,8 +1,5 @@
 """Whether two versions of hpcml train the same models: a digest of every model, to be compared with an earlier list of them.
 
-usage: python launch/bench/same_bits.py OUT.json [--against EARLIER.json] [--data FOLDER|tiny] [--sets SET ...]
-       [--methods METHOD ...] [--ranks 1 3] [--processor NAME]
-
 Every method is trained on three sets at 1 and 3 ranks, by `mpirun … python -m hpcml`, whichever hpcml this Python finds (PYTHONPATH
 says which); what is imported here (what is trained, and how digests are made) is this clone's. The sets are reuters (labels of at
 least 300 rows; where there is one classifier for all rows, earn against all others), a9a and chess of FOLDER (by default
@@ -28,10 +25,11 @@ import time
 from pathlib import Path
 
 import numpy as np
-from processors import SETTINGS, processors, with_kernels  # which also makes sure of this clone's hpcml
 
 from hpcml.check.bits import OF_CLASSES, TRAININGS, words
 from hpcml.check.digest import digest
+from launch.lab.bench._common import parser_of
+from launch.lab.bench.processors import SETTINGS, processors, with_kernels  # which also makes sure of this clone's hpcml
 
 REAL = {
     "reuters": ("jsonl", "reuters21578.jsonl.xz", "--min-df", "5"),
@@ -110,9 +108,9 @@ def problems(found: dict[str, str], earlier: dict[str, str] | None) -> list[str]
     return wrong
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Parse the options and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("same_bits", __doc__)
     parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("--against", type=Path, metavar="EARLIER.json")
     parser.add_argument("--data", default=os.environ.get("HPCML_DATA", "tiny"), metavar="FOLDER|tiny")
@@ -120,7 +118,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS, metavar="METHOD")
     parser.add_argument("--ranks", nargs="+", type=int, default=[1, 3], metavar="N")
     parser.add_argument("--processor", choices=list(processors()), metavar="NAME")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     earlier = json.loads(given.against.read_text()) if given.against else None
     where = "import hpcml; print(f'hpcml {hpcml.__version__} in {hpcml.__path__[0]}', flush=True)"
     subprocess.run([sys.executable, "-c", where], env=SETTINGS | os.environ, check=True, timeout=LIMIT)
@@ -138,7 +136,3 @@ def main() -> None:
     wrong = problems(found, earlier)
     print("\n".join([*wrong, f"{given.out}: {len(found)} digests, {len(wrong)} problem(s)"]))
     sys.exit(bool(wrong))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """`hpcml serve` under load and under Annif: requests a second, 99th percentile, bad requests, the headings of `hpcml predict`.
 
-usage: python launch/bench/serve.py RUN DATA --texts FILE.jsonl [--requests N] [--clients N...] [--bad N] [--annif PROGRAM]
+usage: python -m launch.lab bench serve RUN DATA --texts FILE.jsonl [--requests N] [--clients N...] [--bad N] [--annif PROGRAM]
 
 RUN is a run with probabilities, DATA the dataset of its texts (with the model's features), FILE the JSON lines that it was made of
 (plain or compressed). The server is a process of its own; the clients are threads of this one. With --annif, the program of an
@@ -11,7 +11,6 @@ server by the backend `http`. The headings and scores of `suggest`, to Annif's f
 
 from __future__ import annotations
 
-import argparse
 import csv
 import http.client
 import json
@@ -33,6 +32,7 @@ import numpy as np
 
 from hpcml.data.dataset import DataFile
 from hpcml.files.lines import open_plain
+from launch.lab.bench._common import parser_of
 
 SUGGEST = "/v1/projects/hpcml/suggest"
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -248,9 +248,9 @@ def annif(program: Path, served: Served, run: Path, data: Path, found: list[tupl
         raise SystemExit("Annif's headings are not those of hpcml predict")
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Run what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("serve", __doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("data", type=Path)
     parser.add_argument("--texts", type=Path, required=True)
@@ -259,7 +259,7 @@ def main() -> None:
     parser.add_argument("--bad", type=int, default=10_000)
     parser.add_argument("--annif", type=Path)
     parser.add_argument("--documents", type=int, default=200)
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     found = documents(options.texts, options.documents)
     texts = [text for _, text, _ in found]
     with tempfile.TemporaryDirectory() as folder:
@@ -278,7 +278,3 @@ def main() -> None:
         finally:
             seconds, code = served.end()
         say(what="end", seconds=seconds, exit_code=code)
-
-
-if __name__ == "__main__":
-    main()

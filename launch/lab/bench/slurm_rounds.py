@@ -1,10 +1,7 @@
 """One training by slurm/run.sbatch that is disturbed again and again on a private Slurm: preempted by another job, signalled, its
 node set DOWN, a rank or its slurmstepd killed, or both. Does it end with the bits of an undisturbed run? Prints one JSON line.
-
-usage: python launch/bench/slurm_rounds.py [--rounds 100] [--seed 0]
 """
 
-import argparse
 import json
 import random
 import sys
@@ -14,7 +11,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests"))
 
 from support.make import dataset, random_data
 from support.private_slurm import (
@@ -29,10 +26,12 @@ from support.private_slurm import (
     signal_script,
 )
 
+from launch.lab.bench._common import parser_of
+
 DISTURBANCES = (preempt, signal, signal_script, node_down, kill_rank, kill_slurmstepd, kill_both)
 
 
-def main(rounds: int, seed: int) -> None:
+def disturb_run(rounds: int, seed: int) -> None:
     """Run the rounds."""
     draw = random.Random(seed)
     with tempfile.TemporaryDirectory() as name, private_slurm(Path(name)) as slurm:
@@ -66,9 +65,10 @@ def main(rounds: int, seed: int) -> None:
         print(json.dumps({"rounds": kinds, "resumed": resumed, "exit_code": codes, "same_bits": same, "seconds": seconds}))
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(words: list[str]) -> None:
+    """Run the benchmark."""
+    parser = parser_of("slurm_rounds", __doc__)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    main(arguments.rounds, arguments.seed)
+    given = parser.parse_args(words)
+    disturb_run(given.rounds, given.seed)

@@ -1,7 +1,5 @@
 """How long `hpcml` takes to start: from the launch of the ranks to the first word of training, and to the end of a tiny command.
 
-usage: python launch/bench/startup.py [REPEATS [COMMAND [RANKS...]]]
-
 REPEATS: of each measurement (3); COMMAND: info, a method of `hpcml train`, or all (all); RANKS: 1 2 4. Prints JSON lines with the
 medians: `seconds` to the end, `first_step` to the line that says what is trained on how many rows, `cpu` of all ranks together.
 
@@ -25,8 +23,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpcml.methods.registry import METHODS
+from launch.lab.bench._common import parser_of
 
-TOP = Path(__file__).resolve().parents[2]
+TOP = Path(__file__).resolve().parents[3]
 RANKS = (1, 2, 4)
 BEGINS = ("training ", "learning ")  # what a training run says first
 
@@ -88,8 +87,14 @@ def measure(name: str, program: list[str], folder: Path, repeats: int, all_ranks
             print(json.dumps(line), flush=True)
 
 
-def main(repeats: int = 3, command: str = "all", *ranks: int) -> None:
+def main(words: list[str]) -> None:
     """Make a tiny dataset and measure on it."""
+    parser = parser_of("startup", __doc__)
+    parser.add_argument("repeats", type=int, nargs="?", default=3)
+    parser.add_argument("command", nargs="?", default="all")
+    parser.add_argument("ranks", type=int, nargs="*")
+    given = parser.parse_args(words)
+    repeats, command, ranks = given.repeats, given.command, given.ranks
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         data = folder / "data.h5"
@@ -102,7 +107,3 @@ def main(repeats: int = 3, command: str = "all", *ranks: int) -> None:
         for method in METHODS if command == "all" else {command} - {"info"}:
             train = ["-m", "hpcml", "train", method, str(data), "-o", str(folder / "run"), "--force"]
             measure(f"train {method}", train, folder, repeats, ranks or RANKS, cold=method == "probe")
-
-
-if __name__ == "__main__":
-    main(*(int(word) if word.isdecimal() else word for word in sys.argv[1:]))

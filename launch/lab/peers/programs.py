@@ -1,9 +1,8 @@
 """Other trainers of one-versus-rest models, as programs: `python programs.py NAME FOLDER`.
 
-It needs nothing of hpcml, for the Python that has a trainer need not have us. FOLDER holds X.npz
-and Y.npz (training rows; Y has a column for each label to train), X_test.npz and problem.json;
-result.json comes to it, and weights.npz (labels × features), scores.npy (test rows × labels) or
-best.npy (test rows × 5 labels, best first, −1 where there is none). Seconds are those from the
+It imports nothing of hpcml, since the Python that has a trainer need not have hpcml. FOLDER has X.npz and Y.npz (training rows; Y
+has a column for each label to train), X_test.npz and problem.json. The program writes result.json, and weights.npz (labels ×
+features), scores.npy (test rows × labels) or best.npy (test rows × 5 labels, best first, −1 for none). Seconds are those from the
 matrices in memory to the model in memory or on disk.
 """
 

@@ -18,7 +18,7 @@ from hpcml.model.estimator_checks import KEPT, class_path, kept_classifiers
 from hpcml.model.learner import fit, parse_learner, scores
 from hpcml.model.open import open_model
 
-VARIANTS = 80  # of each class; launch/bench/fuzz.py --variants tries thousands
+VARIANTS = 80  # of each class; launch/lab/bench/fuzz.py --variants tries thousands
 # Options that give other attributes.
 MORE = """
 ensemble.AdaBoostClassifier n_estimators=3

@@ -1,4 +1,4 @@
-"""`hpcml bench`: our kernels beside a library's, timed in turn in one run, as ratios."""
+"""One pass over the rows for B labels beside scipy's products, on one core. Prints JSON lines: seconds a value, and ratios."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from hpcml.methods.probe.options import ProbeOptions
 from hpcml.methods.probe.train import probe
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
+from launch.lab.bench._common import parser_of
+from launch.lab.core.timing import print_json
 
 LABELS = (1, 4, 8, 16, 32, 64)
 LATER = 20  # steps of PROBE, when most rows no longer violate
@@ -99,3 +101,14 @@ def bench_pass(path: Path, labels_per_pass: tuple[int, ...] = LABELS, repeats: i
 def _products(X: Any, W: np.ndarray, R: np.ndarray) -> object:
     """The two products of a pass, as scipy computes them."""
     return X @ W, X.T @ R
+
+
+def main(words: list[str]) -> None:
+    """Run the benchmark."""
+    parser = parser_of("one_pass", __doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--labels-per-pass", type=int, nargs="+", default=list(LABELS))
+    parser.add_argument("--repeats", type=int, default=7)
+    given = parser.parse_args(words)
+    for line in bench_pass(given.data, tuple(given.labels_per_pass), given.repeats):
+        print_json(**line)

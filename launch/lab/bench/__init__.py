@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m launch.lab bench NAME`. Each module without a leading underscore has a function main(words)."""
