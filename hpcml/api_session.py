@@ -44,14 +44,12 @@ def options_of(kind: type[Any], given: Mapping[str, Value], what: str, listed_by
     """The options of that kind by their names; one may stand for several, and a number for the
     text that a flag takes. Raises ConfigError.
     """
-    from hpcml.earlier_names import OPTIONS, refuse_earlier
     from hpcml.options import default_of
 
     known, hints = {option.name: option for option in fields(kind)}, get_type_hints(kind)
     found: dict[str, Any] = {}
     for name, value in given.items():
         if name not in known:
-            refuse_earlier(name, {old: new.replace("-", "_") for old, new in OPTIONS.items()}, "the option ")
             raise ConfigError(f"{what} has no option {name!r}; {nearest(str(name), known, listed_by)}")
         several = isinstance(default_of(known[name]), tuple)
         values = (value,) if several and isinstance(value, (str, int, float)) else value

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcml import mpi
+from hpcml.check.digest import digest
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.evaluation.calibrate import calibrate
@@ -24,7 +25,6 @@ from hpcml.evaluation.report import write_json
 from hpcml.evaluation.store_thresholds import threshold
 from hpcml.evaluation.thresholds import ThresholdSearch
 from hpcml.files.atomic import write_whole
-from hpcml.check.digest import digest
 from hpcml.kernels.processor import computed_by
 from hpcml.log import Log
 from hpcml.methods.registry import METHODS, train

@@ -20,7 +20,6 @@ from hpcml.cli.plan import check_method, plan_app
 from hpcml.cli.plot import plot_app
 from hpcml.cli.serve import serve
 from hpcml.cli.train import explain, retrain, train_app, tune
-from hpcml.earlier_names import OPTIONS, refuse_earlier
 from hpcml.errors import ConfigError
 from hpcml.log import Log
 from hpcml.signals import StopSignals
@@ -108,8 +107,6 @@ def parsed(tokens: list[str]) -> tuple[Callable[..., Any], BoundArguments, dict[
         tokens, train.config = config_files(tokens)
         return app.parse_args(tokens, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
-        for token in tokens:
-            refuse_earlier(token.partition("=")[0], {f"--{old}": f"--{new}" for old, new in OPTIONS.items()})
         if tokens[:1] == ["train"]:
             explain(tokens)
         text = shortened(str(error))

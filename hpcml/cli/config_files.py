@@ -13,8 +13,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import cyclopts
 
-from hpcml.earlier_names import METHODS as EARLIER
-from hpcml.earlier_names import OPTIONS, refuse_earlier, with_names_of_now
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.opening import read_small
 from hpcml.methods.registry import METHODS, Method
@@ -22,7 +20,6 @@ from hpcml.options import default_of, flag_of
 
 SHOWN = 60  # characters of a value in a message
 LARGEST = 2**63
-WRITTEN = "# hpcml "  # how the config.toml of a run begins
 TEXTS = {"data": str, "output": str}  # the keys that every method has
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", Path: "a text", tuple: "a list of texts"}
 
@@ -48,7 +45,6 @@ def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dic
         keys.pop("method", None)
         if method is not None and named != method and not _share_options(method, named or method):
             raise ConfigError(f"{path}: it is for the method {shortened(named or '')!r}, not {method!r}")
-        refuse_earlier(named, EARLIER, f"{path}: the method ")
         if named is not None and named not in METHODS:
             raise ConfigError(f"{path}: no method {shortened(named)!r}; {nearest(shortened(named), METHODS, 'hpcml train --help')}")
         method = given or named
@@ -71,7 +67,6 @@ def _check_keys(path: Path, keys: dict[str, object], method: Method) -> None:
     flags = [(key, key.replace("_", "-"), value) for key, value in keys.items()]
     old = any(flag not in known and flag != "bias" and _written_before(flag, value) for _, flag, value in flags)
     for key, flag, value in flags:
-        refuse_earlier(flag, OPTIONS, f"{path}: ")
         if flag in known:
             _check_value(path, key, value, known[flag])
         elif flag == "bias" and hasattr(method.options, "bias"):  # it always has an intercept
@@ -96,7 +91,7 @@ def _written_before(flag: str, value: object) -> bool:
 
 
 def _read(path: Path) -> dict[str, object]:
-    """The keys of a TOML file, with their names of now in an earlier run's. Raises HpcmlError."""
+    """The keys of a TOML file. Raises HpcmlError."""
     text = read_small(path)
     try:
         values = tomllib.loads(text)
@@ -106,7 +101,7 @@ def _read(path: Path) -> dict[str, object]:
         raise ConfigError(f"{path}: a number of thousands of digits, or a date that is none; mend it") from None
     except RecursionError:
         raise ConfigError(f"{path}: nested too deeply; expected lines KEY = VALUE") from None
-    return with_names_of_now(values) if text.startswith(WRITTEN) else values
+    return values
 
 
 def kinds_of(options: type) -> dict[str, type]:

@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hpcml.earlier_names import COMPARED, refuse_earlier
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.methods.registry import METHODS, Method
 from hpcml.model.learner import LEARNERS, Learner, parse_learner
@@ -88,7 +87,6 @@ def method_of(name: str) -> CvMethod:
     """
     if name in methods():
         return methods()[name]
-    refuse_earlier(name, COMPARED, "the method ")
     if name not in LEARNERS and not _is_dotted(name):
         raise ConfigError(f"no method {name!r}; {_nearest(name)}")
     try:
@@ -115,7 +113,6 @@ def divide_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
         elif "/" in name or ".h5" in name:
             raise DataError(f"{name}: there is no such file")
         else:
-            refuse_earlier(name, COMPARED, "the method ")
             raise ConfigError(f"{name!r} is neither a file nor a method; {_nearest(name)}")
     return chosen, data
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from hpcml.crossval.top_table import top_csv_text
 from support.make import class_data, dataset
 
 from hpcml import mpi
 from hpcml.crossval import cross_validate, cross_validate_top
-from hpcml.crossval.top_table import top_csv_text
 from hpcml.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.mpi

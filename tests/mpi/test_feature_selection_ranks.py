@@ -3,6 +3,7 @@
 import h5py
 import numpy as np
 import pytest
+from hpcml.plots.selection import curves
 from support import make
 
 from hpcml import mpi
@@ -10,7 +11,6 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
-from hpcml.plots.selection import curves
 from hpcml.reduce.dataset import reduce_dataset
 from hpcml.reduce.options import OVER, CurveOptions, SelectOptions
 from hpcml.reduce.scores import SCORES, feature_scores

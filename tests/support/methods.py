@@ -7,7 +7,7 @@ import pytest
 
 from hpcml.errors import Interrupted
 from hpcml.methods.registry import METHODS
-from hpcml.model.classifier import dump_classifier
+from support import make
 from support.make import dataset, random_data
 from support.training import train
 
@@ -79,7 +79,7 @@ def learnt(classifier):
     if hasattr(classifier, "coef_"):
         coef = getattr(classifier, "part_coef_", classifier.coef_)
         return coef.tobytes() + classifier.intercept_.tobytes()
-    return dump_classifier(classifier.classifier_) + classifier.margin_rows_.tobytes() + bytes([classifier.cycle_])
+    return make.classifier_bytes(classifier.classifier_) + classifier.margin_rows_.tobytes() + bytes([classifier.cycle_])
 
 
 class AtLook:

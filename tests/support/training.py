@@ -3,10 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-from hpcml.api_session import options_of
 from hpcml.bench import compare as compare_module
 from hpcml.bench import ovr as ovr_module
 from hpcml.bench.shared_options import shared_options
+
+from hpcml.api_session import options_of
 from hpcml.log import Log
 from hpcml.methods import registry
 from hpcml.run.merge import merge_models

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from hpcml.bench.ovr import OvrOptions
+from hpcml.bench.shared_options import minimisers
+from hpcml.plots.convergence import open_run
 from support.make import dataset, random_data
 from support.training import bench_ovr, compare, train
 
 from hpcml import OnlineClassifier, ProbeClassifier
-from hpcml.bench.ovr import OvrOptions
-from hpcml.bench.shared_options import minimisers
 from hpcml.cli import app as cli
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.log import Log
@@ -17,7 +18,6 @@ from hpcml.methods.probe.options import ProbeOptions
 from hpcml.methods.registry import METHODS
 from hpcml.model.linear import Model
 from hpcml.mpi import self_comm
-from hpcml.plots.convergence import open_run
 from hpcml.run.folder import RunFolder, read_config
 
 QUIET = Log(1)

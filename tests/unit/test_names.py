@@ -11,13 +11,18 @@ import h5py
 import numpy as np
 import pandas
 import pytest
+from hpcml.bench import compare
+from hpcml.bench import ovr_table as ovr
+from hpcml.methods.probe.convergence import Trace
+from hpcml.plots import convergence as analysis
+from hpcml.plots.differences import plot_differences
+from hpcml.plots.figure import plot_convergence, told, write_traces_csv
+from hpcml.plots.selection import ErrorCurves, plot_curves, write_curves
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hpcml import log as logs
 from hpcml import mpi
-from hpcml.bench import compare
-from hpcml.bench import ovr_table as ovr
 from hpcml.check.check import Findings
 from hpcml.conversion.convert import ConvertReport
 from hpcml.conversion.fields import Field
@@ -38,7 +43,6 @@ from hpcml.log import Log, Progress, joined, named, say, visible
 from hpcml.methods.linear import report
 from hpcml.methods.online import run as online
 from hpcml.methods.online.train import OnlineReport
-from hpcml.methods.probe.convergence import Trace
 from hpcml.methods.psbml.train import PsbmlReport
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model
@@ -47,10 +51,6 @@ from hpcml.near_duplicates.banding import Bands
 from hpcml.near_duplicates.consistency import Consistency, PairLabels
 from hpcml.near_duplicates.pairs import Pairs
 from hpcml.near_duplicates.search import Duplicates, _write_pairs
-from hpcml.plots import convergence as analysis
-from hpcml.plots.differences import plot_differences
-from hpcml.plots.figure import plot_convergence, told, write_traces_csv
-from hpcml.plots.selection import ErrorCurves, plot_curves, write_curves
 from hpcml.prediction.predict import Prediction
 from hpcml.prediction.texts import ScoredRows, csv_lines
 from hpcml.reduce import select

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hpcml.bench.shared_options import choose_methods, minimisers
 from support.make import dataset, random_data
 from support.toy import TOY, ToyClassifier
 from support.training import compare, shared
 
 import hpcml
 from hpcml import mpi
-from hpcml.bench.shared_options import choose_methods, minimisers
 from hpcml.cli import app as cli
 from hpcml.errors import ConfigError
 from hpcml.methods.registry import METHODS

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hpcml.earlier_names import LOSSES, refuse_earlier
 from hpcml.errors import ConfigError, nearest
 from hpcml.methods.linear.options import with_defaults
 from hpcml.methods.registry import METHODS, Method, users_of
@@ -111,7 +110,6 @@ def _copied(option: Field) -> Field:
 
 def _validate(shared: Any) -> None:
     """Raise ConfigError for a loss that no method minimises; the rest is for the methods to say."""
-    refuse_earlier(shared.loss, LOSSES, "--loss ")
     if shared.loss is not None and shared.loss not in shared.losses:
         raise ConfigError(f"--loss {shared.loss}: expected {' or '.join(sorted(shared.losses))}")
 

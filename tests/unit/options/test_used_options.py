@@ -7,12 +7,12 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from hpcml.bench.ovr import OvrOptions
+from hpcml.bench.shared_options import choose_methods, minimisers
 from support import make
 from support.training import asked, bench_ovr, shared, train
 
 from hpcml import mpi
-from hpcml.bench.ovr import OvrOptions
-from hpcml.bench.shared_options import choose_methods, minimisers
 from hpcml.cli import app as cli
 from hpcml.cli.config_files import config_files
 from hpcml.cli.train import explain

@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hpcml.plots.selection import curves, plot_selection
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
@@ -26,7 +27,6 @@ from hpcml.log import Log
 from hpcml.methods.online.live import best, extremal, n_from_the_top
 from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
-from hpcml.plots.selection import curves, plot_selection
 from hpcml.reduce import dataset as reduction
 from hpcml.reduce import scores as counting
 from hpcml.reduce.dataset import reduce_dataset

@@ -3,12 +3,12 @@
 import h5py
 import numpy as np
 import pytest
+from hpcml.bench.shared_options import minimisers
 from support import make
 from support.training import asked, merge
 from support.training import train as train_method
 
 from hpcml import mpi
-from hpcml.bench.shared_options import minimisers
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
