@@ -176,7 +176,7 @@ def check_dump(dump: ReadableBuffer, n_features: int) -> None:
     with zipfile.ZipFile(_Bytes(content)) as archive:
         sizes = _sizes(archive, len(content))
         nodes = list(_checked_nodes(json.loads(archive.read("schema.json"))))
-        files = [node["file"] for node in nodes if node["__loader__"] == "NdArrayNode"]
+        files = [node["file"] for node in nodes if node["__loader__"] == "NdArrayNode" and node["type"] == "numpy"]
         total = sum(sizes[name] for name in files)
         if total > max(SMALL, MAX_SHARED * len(content)):
             raise ValueError(f"its arrays take {total} bytes, far more than the archive")
@@ -232,8 +232,8 @@ def _checked_nodes(root: Any) -> Iterator[dict[str, Any]]:
                 raise DataError(f"it holds a {name} ({loader}), which is not supported")
             if part.get("__id__"):  # skops would put it in the place of other nodes
                 raise ValueError("a part of it has an identity")
-            if loader == "NdArrayNode" and (part["type"] != "numpy" or not isinstance(part["file"], str)):
-                raise ValueError("it holds an array of objects")
+            if loader == "NdArrayNode" and part["type"] == "numpy" and not isinstance(part["file"], str):
+                raise ValueError("its description is damaged")
             if loader == "LossNode" and part["content"]["content"]:
                 raise ValueError("a loss has a state")
             yield part
@@ -244,8 +244,8 @@ def _checked_nodes(root: Any) -> Iterator[dict[str, Any]]:
 def _is_known(loader: str, name: str) -> bool:
     if loader == "ObjectNode":
         return name.startswith(SAVABLE)
-    if loader == "LossNode":  # of SGDClassifier and Perceptron
-        return name.rpartition(".")[0] == "sklearn.linear_model._sgd_fast"
+    if loader == "LossNode":  # of SGDClassifier and Perceptron; prediction does not use it
+        return name.rpartition(".")[0] in ("sklearn.linear_model._sgd_fast", "sklearn._loss._loss")
     return loader in LOADERS and name in LOADERS[loader]
 
 

@@ -68,7 +68,7 @@ def test_what_is_written_is_read(tmp_path, base, n_classes):
 
 @pytest.mark.parametrize("base", SAVED)
 def test_bytes_depend_on_the_classifier_alone(base):
-    classifier, X = fitted(base)
+    classifier, _ = fitted(base)
     same = [pickle.loads(pickle.dumps(classifier, 5)), fitted(base)[0]]
     assert {make.classifier_bytes(each) for each in same} == {make.classifier_bytes(classifier)}
     assert make.classifier_bytes(fitted(base, seed=1)[0]) != make.classifier_bytes(classifier)
@@ -94,7 +94,7 @@ def test_our_classifiers_are_read_where_skops_is_not_installed(tmp_path, monkeyp
 
 
 OWN_DAMAGE = {
-    "array short": replace("classifier/value_log_", lambda values: values[:-1]),
+    "array short": replace("classifier/bandwidth_", lambda values: values[:-1]),
     "array of another type": replace("classifier/table_start_", lambda values: values.astype("<i4")),
     "starts out of the array": replace("classifier/table_start_", lambda values: values + 1000),
     "array missing": remove("classifier/precision_"),
@@ -156,9 +156,7 @@ def test_learners_that_cannot_be_saved_are_refused_before_training():
     bases = [f"sklearn.ensemble.{kind}" for kind in kinds]
     for base in (*bases, "sklearn.neighbors.KNeighborsClassifier", "sklearn.svm.SVC", "sklearn.svm.NuSVC"):
         learner = parse_learner(base.split())
-        with pytest.raises(
-            ConfigError, match=r"--base sklearn.*: its classifiers cannot be saved; choose one of the linear"
-        ) as raised:
+        with pytest.raises(ConfigError, match=r"--base sklearn.*its classifiers cannot be saved; choose one") as raised:
             check_savable(learner)
         assert "\n" not in str(raised.value)
     check_savable(learner, save=False)
