@@ -56,7 +56,7 @@ def _read_own(path: Path, group: h5py.Group) -> Any:
     classes = values["classes_"]
     if classes.dtype.kind != "i" or classes.ndim != 1:
         raise ValueError("its classes are damaged")
-    classifier = object.__new__(own_class(kind))
+    classifier: Any = object.__new__(own_class(kind))
     vars(classifier).update(values)
     if kind != "constant":
         if type(classifier.n_features_in_) is not int:
