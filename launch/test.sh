@@ -12,7 +12,7 @@ GROUPS_OF_RANKS=(test_{collectives,memory,neighbours,node_rows,psbml}.py test_du
   test_methods_ranks.py::test_ranks_that_share_the_rows)
 # with the lowest versions, beside `hpcml check --bits`, which trains, tunes, scores, judges and calibrates by every method: what reads,
 # converts and saves, and the estimators
-LOWEST_VERSIONS=(tests/unit/{conversion/test_{formats,split},data/test_shard,files/test_open_elsewhere,model/test_own_dump}.py
+LOWEST_VERSIONS=(tests/unit/{conversion/test_{formats,split},data/test_shard,files/test_open_elsewhere,model/test_skops_file}.py
   tests/conformance/test_estimators.py::test_{classes,label_sets_where_they_can_be_learnt})
 scratch=$(mktemp -d)
 # in memory, if there is room, for the tests of many ranks, which would mostly wait for the disk; the other parts use that

@@ -101,9 +101,9 @@ set_command() {  # set_command COMMAND ARGUMENTS...: sets ARGUMENTS, of a job ar
     HOW="to resume"
     [[ " ${ARGUMENTS[*]} " == *" --resume "* ]] || ARGUMENTS+=(--resume)
   else
-    # what an earlier start of this job found free, and maybe wrote, this one may replace
+    # outputs not older than this file are of an earlier start of this job, which this one may replace
     export HPCML_OUTPUTS=$PWD/.hpcml-outputs-$SLURM_JOB_ID
-    [[ ${SLURM_RESTART_COUNT:-0} != 0 ]] || rm -f "$HPCML_OUTPUTS"
+    [[ ${SLURM_RESTART_COUNT:-0} != 0 ]] || : >"$HPCML_OUTPUTS"
   fi
 }
 

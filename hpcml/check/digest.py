@@ -2,10 +2,8 @@
 
 It is the SHA-256 of names, types, shapes and values of all datasets and attributes in sorted order,
 not of the file's bytes. Left out are attributes that do not say what was computed: `hpcml-version`
-(the number of the format) and `made-on` (the processor and the libraries); and, in a saved
-classifier and in the attribute `base`, the version of skops and the modules where hpcml keeps its
-classes (`hpcml.psbml.naive_bayes.KernelNB` counts as `hpcml.KernelNB`). No other attribute holds a
-time, a version or a path.
+(the number of the format) and `made-on` (the processor and the libraries); and the version of skops in a
+classifier that it saved. No other attribute holds a time, a version or a path.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 import zipfile
 from pathlib import Path
 
@@ -44,16 +41,11 @@ def digest_of(parts: dict[str, str]) -> str:
     return hashlib.sha256("".join(f"{name} {part}\n" for name, part in sorted(parts.items())).encode()).hexdigest()
 
 
-def _without_modules(text: str) -> str:
-    """A text in which hpcml's classes have no modules."""
-    return re.sub(r"\bhpcml(\.[a-z_0-9]+)+\b", "hpcml", text)
-
-
-def _classifier_parts(dump: bytes) -> bytes:
-    """What a classifier saved by skops is made of: a ZIP archive of arrays and a description."""
+def _dump_parts(dump: bytes) -> bytes:
+    """Return the content of a classifier that skops saved, without the version of skops."""
     with zipfile.ZipFile(io.BytesIO(dump)) as archive:
         parts = {name: archive.read(name) for name in sorted(archive.namelist())}
-    description = json.loads(_without_modules(parts["schema.json"].decode()))
+    description = json.loads(parts["schema.json"])
     description.pop("_skops_version", None)
     parts["schema.json"] = json.dumps(description, sort_keys=True).encode()
     return b"".join(f"{name} {len(part)}\n".encode() + part for name, part in parts.items())
@@ -63,8 +55,8 @@ def _content(name: str, value: object) -> bytes:
     """Type, shape and values of a dataset or attribute."""
     array = np.asarray(value)
     if name == "/classifier":
-        return _classifier_parts(array.tobytes())
+        return _dump_parts(array.tobytes())
     if array.dtype == object or array.dtype.kind in "SU":  # texts
         texts = [each.decode() if isinstance(each, bytes) else str(each) for each in array.reshape(-1).tolist()]
-        return json.dumps([array.shape, [_without_modules(text) for text in texts] if name == "/@base" else texts]).encode()
+        return json.dumps([array.shape, texts]).encode()
     return f"{array.dtype.str} {array.shape} ".encode() + array.tobytes()

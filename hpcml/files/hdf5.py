@@ -23,11 +23,10 @@ from hpcml.errors import DataError, file_error, is_in_use, is_of_the_system, is_
 from hpcml.files.opening import open_regular
 from hpcml.files.slabs import Slab
 from hpcml.files.untrusted import check_parts
-from hpcml.log import is_unicode, named
+from hpcml.log import is_unicode, named, visible
 
-# Of each kind of file, the format that is written.
-VERSIONS = {"dataset": 1, "model": 4, "classifier": 1, "checkpoint": 1, "scores": 1}
-OLDEST = VERSIONS | {"model": 2}  # that is still read
+# Format version of each kind of file. Only this version is read.
+VERSIONS = {"dataset": 2, "model": 5, "classifier": 2, "checkpoint": 2, "scores": 2}
 MADE_ON = "made-on"  # of a model: processor and libraries, in JSON; no part of what it holds
 NAME_CHUNK = 1 << 16  # names are read and written so many at a time
 TYPES = {"indptr": ("<i8",), "indices": ("<i4", "<i8"), "data": ("<f4",)}  # of the parts of a matrix
@@ -136,12 +135,13 @@ def open_hdf5(path: Path | str) -> h5py.File:
 
 
 def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
-    """Open an HDF5 file of ours read-only. Raises DataError: damaged, foreign, too new or old."""
+    """Open an hpcml file of that kind read-only. Raises DataError if it is damaged or another file."""
     path = Path(path)
+    again = f"make it again with `{made_by}`"
     try:
         with open_regular(path) as probe:
             if not probe.read(1):
-                raise DataError(f"{path}: the file is empty; make it with `{made_by}`")
+                raise DataError(f"{path}: the file is empty; {again}")
         if not h5py.is_hdf5(path):
             raise DataError(f"{path}: not an HDF5 file (or damaged); expected one made with `{made_by}`")
         file = open_hdf5(path)
@@ -151,16 +151,19 @@ def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
         if error.strerror and error.filename:
             raise DataError(f"{path}: cannot read: {error.strerror}; check the name and its permissions") from None
         if is_in_use(error):
-            raise DataError(
-                f"{path}: another program has it open to write; wait until it closes the file (if it was killed before it could, "
-                f"make the file again with `{made_by}`)"
-            ) from None
-        raise DataError(f"{path}: truncated or damaged HDF5 file; make it again with `{made_by}`") from None
+            raise DataError(f"{path}: another program has it open to write; wait until it closes the file, or {again}") from None
+        raise DataError(f"{path}: truncated or damaged HDF5 file; {again}") from None
     try:
         with readable(path, made_by):
             if "hpcml-format" in file.attrs:  # else it is not ours
                 check_parts(file)
-        _check_stamp(path, file, kind, made_by)
+            found, version = file.attrs.get("hpcml-format"), file.attrs.get("hpcml-version")
+        if not isinstance(found, str) or found != kind:
+            what = f"an hpcml {found}" if isinstance(found, str) and found in VERSIONS else "an HDF5 file, but not made by hpcml"
+            raise DataError(f"{path}: this is {what}; expected a {kind} made with `{made_by}`")
+        if not isinstance(version, (int, np.integer)) or version != VERSIONS[kind]:
+            other = f"format {visible(str(version)[:40])}; this version reads format {VERSIONS[kind]}"
+            raise DataError(f"{path}: was written by another version of hpcml ({other}); {again}")
     except DataError:
         file.close()
         raise
@@ -179,24 +182,6 @@ def readable(path: Path | str, made_by: str, what: str = "file") -> Iterator[Non
             raise file_error(path, "read", error) from None
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{path}: damaged {what}: {reason or type(error).__name__}; make it again with `{made_by}`") from None
-
-
-def _check_stamp(path: Path, file: h5py.File, kind: str, made_by: str) -> None:
-    """Raise DataError unless the file is of that kind and of the version that is read."""
-    try:
-        found, version = file.attrs.get("hpcml-format"), file.attrs.get("hpcml-version", 0)
-    except DAMAGE:
-        raise DataError(f"{path}: truncated or damaged HDF5 file; make it again with `{made_by}`") from None
-    if not isinstance(found, str) or found != kind:
-        what = f"an hpcml {found}" if isinstance(found, str) and found in VERSIONS else "an HDF5 file, but not made by hpcml"
-        raise DataError(f"{path}: this is {what}; expected a {kind} made with `{made_by}`")
-    if not isinstance(version, (int, np.integer)):
-        raise DataError(f"{path}: damaged file: its format version is no number; make it again with `{made_by}`")
-    if version > VERSIONS[kind]:
-        raise DataError(f"{path}: format version {version} is newer than this hpcml reads (up to {VERSIONS[kind]}); update hpcml")
-    if version < OLDEST[kind]:
-        again = f"{'train' if kind == 'model' else 'make'} it again with `{made_by}`"
-        raise DataError(f"{path}: format version {version} is older than this hpcml reads ({OLDEST[kind]}); {again}")
 
 
 def changed_in_use(path: Path | str) -> DataError:

@@ -14,6 +14,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 from hpcml.files.atomic import write_whole
 from hpcml.files.opening import read_small
@@ -31,20 +32,12 @@ def table(rows: list[list[str]]) -> list[str]:
     return ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells]
 
 
-class _CsvLines(io.StringIO):
-    r"""A file for the lines of the module csv. It quotes the letters of its end of line, so that
-    is "\r\n"; "\n" of it is kept.
-    """
-
-    def write(self, line: str) -> int:
-        return super().write(line[:-2] + "\n")
-
-
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """The lines of a CSV file; a cell that is None is empty."""
-    lines = _CsvLines()
-    csv.writer(lines, lineterminator="\r\n").writerows(rows)
-    text = lines.getvalue()
+    lines: list[str] = []
+    # csv quotes only the characters of its own line end; "\r\n" makes it quote both
+    csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(rows)
+    text = "".join(line[:-2] + "\n" for line in lines)
     if text.isascii() and "\0" not in text:
         return text
     return _NOT_STORABLE.sub(lambda found: visible(found[0]), text)

@@ -1,13 +1,13 @@
 """Kernel density estimates of one feature in one class: the mass P(v | c) of the cell of width δ
 around a value v.
 
-Where `rounds` says so, v is first rounded to a multiple of δ, and P is divided by δ.
+v is first rounded to a multiple of δ, and P is divided by δ.
 
 A feature with few distinct values keeps them with their weights, and P is their sum. For the others
 P is tabulated: the axis is cut into cells of width h/3 from the class's lowest value on, the
 training values of a cell are replaced by their moments about its centre, and each cell has a
 polynomial in the place t ∈ [−½, ½] within the cell, the double Taylor series of the Gaussian (a
-fast Gauss transform in one dimension). Pairs of cells more than far · h + δ/2 apart are left out.
+fast Gauss transform in one dimension). Pairs of cells more than FAR · h + δ/2 apart are left out.
 
 Columns are those of a CSC matrix (`indptr, rows, data`); what it does not store is 0. No index is
 checked here.
@@ -23,6 +23,7 @@ from hpcml.kernels.elementary import erfc, exp, log
 
 ORDER = 10  # terms of the series in either variable; relative error of P near values below 1e-8 (with 8 terms 1e-6, with 12 1e-11)
 PER_BANDWIDTH = 3  # cells in a bandwidth
+FAR = 19.3  # bandwidths at which tables take the Gaussian for 0: it is below the least P' times the least δ
 NEGLIGIBLE = 1e-11  # share of P that far cells may add unseen
 _BLOCK = 1024  # rows that stay in the caches while the features pass
 PRODUCT = 4  # probabilities of which a product is above the least number
@@ -44,9 +45,7 @@ class Density(NamedTuple):
     logs: np.ndarray  # (values, K) log P'
     table_starts: np.ndarray  # (d K + 1) the cells of feature j and class c begin at table_starts[j K + c]
     tables: np.ndarray  # (cells, ORDER)
-    floor: float  # the least P; 0 for (n P + 1/m) / (n + 1) in its place
-    rounds: bool  # whether v is rounded, and P divided by δ
-    far: float  # bandwidths at which tables take the Gaussian for 0
+    floor: float  # the least P'
 
 
 @njit
@@ -131,21 +130,15 @@ def cell_mass(distance, precision, bandwidth):
 
 @njit
 def _judged(density, j, v):
-    """The value that is judged in the place of v."""
-    return np.rint(v / density.precisions[j]) * density.precisions[j] if density.rounds else v
+    """v, rounded to a multiple of δ."""
+    return np.rint(v / density.precisions[j]) * density.precisions[j]
 
 
 @njit
-def _width(density, j):
-    """The divisor of P."""
-    return density.precisions[j] if density.rounds else 1.0
-
-
-@njit
-def _cell_masses(values, v, rounded, precision, bandwidth, out):
-    """out[i] = the mass of v's cell under a Gaussian at values[i], or at that `rounded`."""
+def _cell_masses(values, v, precision, bandwidth, out):
+    """out[i] = the mass of v's cell under a Gaussian at values[i], rounded to a multiple of δ."""
     for i in range(values.size):
-        value = np.rint(values[i] / precision) * precision if rounded else values[i]
+        value = np.rint(values[i] / precision) * precision
         out[i] = cell_mass(v - value, precision, bandwidth)
 
 
@@ -155,7 +148,7 @@ def _sum_values(density, j, c, v):
     begin, end = density.starts[j], density.starts[j + 1]
     total, masses = 0.0, np.empty(end - begin)
     v = _judged(density, j, v)
-    _cell_masses(density.values[begin:end], v, density.floor > 0, density.precisions[j], density.bandwidths[j, c], masses)
+    _cell_masses(density.values[begin:end], v, density.precisions[j], density.bandwidths[j, c], masses)
     for i in range(begin, end):
         if density.masses[i, c] > 0:
             total += density.masses[i, c] * masses[i - begin]
@@ -163,11 +156,9 @@ def _sum_values(density, j, c, v):
 
 
 @njit
-def _smoothed_log(density, j, c, mass):
-    """log P' = log max(P, floor); without a floor log((n P + 1/m) / (n + 1))."""
-    if density.floor > 0:
-        return log(max(mass / _width(density, j), density.floor))
-    return log((density.sizes[c] * mass + 1.0 / density.counts[j]) / (density.sizes[c] + 1.0))
+def _floored_log(density, j, mass):
+    """log P' = log max(P / δ, floor)."""
+    return log(max(mass / density.precisions[j], density.floor))
 
 
 @njit
@@ -176,13 +167,13 @@ def log_values(density, out):
     for j in range(density.counts.size):
         for i in range(density.starts[j], density.starts[j + 1]):
             for c in range(density.sizes.size):
-                out[i, c] = _smoothed_log(density, j, c, _sum_values(density, j, c, density.values[i]))
+                out[i, c] = _floored_log(density, j, _sum_values(density, j, c, density.values[i]))
 
 
 @njit
-def reach(ratio, far):
-    """Cells on either side of a cell that it is felt in, up to `far` bandwidths; `ratio` is δ/h."""
-    return np.int64(math.ceil((far + 0.5 * ratio) * PER_BANDWIDTH)) + 1
+def reach(ratio):
+    """Cells on either side of a cell that it is felt in, up to FAR bandwidths; `ratio` is δ/h."""
+    return np.int64(math.ceil((FAR + 0.5 * ratio) * PER_BANDWIDTH)) + 1
 
 
 @njit
@@ -283,9 +274,7 @@ def _look_up(density, j, c, v):
     """P(v | c) of a feature with tables."""
     k = j * density.sizes.size + c
     bandwidth = density.bandwidths[j, c]
-    place = (_judged(density, j, v) - density.lows[j, c]) * (PER_BANDWIDTH / bandwidth) + reach(
-        density.precisions[j] / bandwidth, density.far
-    )
+    place = (_judged(density, j, v) - density.lows[j, c]) * (PER_BANDWIDTH / bandwidth) + reach(density.precisions[j] / bandwidth)
     begin, end = density.table_starts[k], density.table_starts[k + 1]
     if not 0 <= place < end - begin:
         return 0.0
@@ -306,7 +295,7 @@ def _add_logs(density, j, v, out):
     begin, end = density.starts[j], density.starts[j + 1]
     if begin == end:
         for c in range(out.size):
-            out[c] += _smoothed_log(density, j, c, _look_up(density, j, c, v))
+            out[c] += _floored_log(density, j, _look_up(density, j, c, v))
         return
     i = first_at_least(density.values, begin, end, v)
     if i < end and density.values[i] == v:
@@ -314,7 +303,7 @@ def _add_logs(density, j, v, out):
             out[c] += density.logs[i, c]
     else:
         for c in range(out.size):
-            out[c] += _smoothed_log(density, j, c, _sum_values(density, j, c, v))
+            out[c] += _floored_log(density, j, _sum_values(density, j, c, v))
 
 
 @njit
@@ -330,10 +319,10 @@ def _multiply_by_tables(density, j, c, values, product):
     k = j * density.sizes.size + c
     begin, end = density.table_starts[k], density.table_starts[k + 1]
     low, scale = density.lows[j, c], PER_BANDWIDTH / density.bandwidths[j, c]
-    shift, n_cells = np.float64(reach(density.precisions[j] / density.bandwidths[j, c], density.far)), np.float64(end - begin)
-    floor, size, spread, width = density.floor, density.sizes[c], 1.0 / density.counts[j], _width(density, j)
+    shift, n_cells = np.float64(reach(density.precisions[j] / density.bandwidths[j, c])), np.float64(end - begin)
+    floor, width = density.floor, density.precisions[j]
     if begin == end:  # only of a damaged file
-        product[:] *= floor if floor > 0 else spread / (size + 1.0)
+        product[:] *= floor
         return
     for i in range(values.size):
         place = (values[i] - low) * scale + shift
@@ -345,7 +334,7 @@ def _multiply_by_tables(density, j, c, values, product):
         for q in range(ORDER - 2, -1, -1):
             total = total * t + row[q]
         mass = max(total, 0.0) if inside else 0.0
-        product[i] *= max(mass / width, floor) if floor > 0 else (size * mass + spread) / (size + 1.0)
+        product[i] *= max(mass / width, floor)
 
 
 @njit

@@ -8,6 +8,5 @@
     sure = confidence(classifier, X)
 
 A `Model` has a weight vector for each label, or several with a rule (`combination`). Nothing is
-unpickled: the dump of a classifier is checked, attribute by attribute (`untrusted_dump`,
-`estimator_checks`). Begin with `open`, `linear` and `classifier`.
+unpickled: classifiers of scikit-learn are checked by `skops_file`. Begin with `open`, `linear` and `classifier`.
 """

@@ -33,7 +33,7 @@ class DecisionTree:
     rows.
     """
 
-    filed_as = "hpcml.model.decision_tree.DecisionTree"
+    kind = "tree"  # in files
 
     def __init__(self, max_depth: int | None = None, min_samples_leaf: int = 1) -> None:
         self.max_depth, self.min_samples_leaf = max_depth, min_samples_leaf

@@ -16,7 +16,7 @@ _PRECISION = 0.01  # of a feature with one value
 class GaussianDensities(JointBayes):
     """The estimates of `hpcml.model.gaussian_bayes.GaussianNB`, for sound rows."""
 
-    filed_as = "hpcml.model.gaussian_bayes.GaussianNB"
+    kind = "gaussian-nb"  # in files
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GaussianDensities:
         """Estimate the Gaussians of X (n_samples × n_features), with labels y (n_samples); itself.

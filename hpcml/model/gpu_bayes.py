@@ -119,8 +119,6 @@ class _OnGpu(JointBayes):
 class KernelDensitiesOnGpu(_OnGpu, KernelDensities):
     """`KernelDensities` that scores on a GPU."""
 
-    filed_as = KernelDensities.filed_as
-
     def _sent(self) -> tuple[Any, ...]:
         from hpcml.kernels import device
 
@@ -135,8 +133,6 @@ class KernelDensitiesOnGpu(_OnGpu, KernelDensities):
 
 class GaussianDensitiesOnGpu(_OnGpu, GaussianDensities):
     """`GaussianDensities` that scores on a GPU."""
-
-    filed_as = GaussianDensities.filed_as
 
     def _sent(self) -> tuple[Any, ...]:
         from hpcml.kernels import device

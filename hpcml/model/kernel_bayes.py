@@ -63,10 +63,6 @@ class KernelNB(JointNaiveBayes, KernelDensities):
     row does not depend on their number. The prediction for a row has the same bits whatever the
     other rows given; that for a sparse matrix and for the same one dense may differ by rounding.
 
-    Classifiers of files from before version 0.12 have no rounds_: v is not rounded and P' = max(P,
-    1e-75), as in Weka before December 2019 (3.6). Those from before version 0.9 have floor_ = 0:
-    raw values, n_c = (Σ w)² / Σ w² and P' = (n_c P + 1/m_j) / (n_c + 1).
-
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
@@ -90,10 +86,6 @@ class KernelNB(JointNaiveBayes, KernelDensities):
         The tables of the other features.
     zero_log_ : ndarray of shape (n_features_in_, n_classes)
         log P'(0 | c).
-    floor_ : float
-        1e-75.
-    rounds_ : bool
-        True.
 
     References
     ----------

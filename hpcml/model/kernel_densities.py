@@ -12,9 +12,6 @@ from hpcml.kernels import density as kernels
 from hpcml.model.joint_bayes import FEW, FLOOR, JointBayes, by_column, canonical, check_precisions, count_values, rounded
 from hpcml.partition import offsets
 
-_FAR = 19.3  # bandwidths at which a Gaussian is below FLOOR · LEAST_PRECISION
-_FAR_BEFORE = 18.6  # of files that do not round
-_FAR_FIRST = 9.0  # of files that have no floor
 LEAST_PRECISION = 1e-6  # of a feature, Weka's
 
 
@@ -31,8 +28,7 @@ class _Columns(NamedTuple):
 class KernelDensities(JointBayes):
     """The estimates of `hpcml.model.kernel_bayes.KernelNB`, for rows that are known to be sound."""
 
-    filed_as = "hpcml.model.kernel_bayes.KernelNB"
-    floor_, rounds_ = 0.0, False  # of files that do not say
+    kind = "kernel-nb"  # in files
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Estimate the densities of X (n_samples × n_features), with labels y; itself.
@@ -41,7 +37,7 @@ class KernelDensities(JointBayes):
         arguments, or if a feature's range or its values' mean gap is not a normal number.
         """
         X, labels, weights, totals = self._prepare(X, y, sample_weight)
-        self.class_size_, self.floor_, self.rounds_ = totals, FLOOR, True
+        self.class_size_ = totals
         shares = weights / totals[labels]  # of each row in its class
         self._fit_densities(_Columns(*by_column(X), labels, shares))
         return self
@@ -92,9 +88,7 @@ class KernelDensities(JointBayes):
         sources[many] = (ranges[many] * (kernels.PER_BANDWIDTH / self.bandwidth_[many])).astype(np.int64) + 1
         cells = np.zeros_like(sources)
         for j in np.flatnonzero(many).tolist():
-            cells[j] = [
-                n + 2 * kernels.reach(self.precision_[j] / h, _FAR) for n, h in zip(sources[j], self.bandwidth_[j], strict=True)
-            ]
+            cells[j] = [n + 2 * kernels.reach(self.precision_[j] / h) for n, h in zip(sources[j], self.bandwidth_[j], strict=True)]
         self.table_start_ = offsets(cells)
         self.table_ = np.empty((self.table_start_[-1], kernels.ORDER))
         for j in np.flatnonzero(many).tolist():
@@ -102,7 +96,7 @@ class KernelDensities(JointBayes):
             moments = self._moments(columns, zero_masses[j], j, starts)
             for c in range(n_classes):
                 ratio = self.precision_[j] / self.bandwidth_[j, c]
-                derivatives = np.empty((2 * kernels.reach(ratio, _FAR) + 1, 2 * kernels.ORDER - 1))
+                derivatives = np.empty((2 * kernels.reach(ratio) + 1, 2 * kernels.ORDER - 1))
                 kernels.tabulate_derivatives(ratio, derivatives)
                 first, last = self.table_start_[j * n_classes + c : j * n_classes + c + 2]
                 kernels.tabulate(moments[starts[c] : starts[c + 1]], derivatives, self.table_[first:last])
@@ -131,15 +125,13 @@ class KernelDensities(JointBayes):
             logs=self.value_log_,
             table_starts=self.table_start_,
             tables=self.table_,
-            floor=self.floor_,
-            rounds=self.rounds_,
-            far=_FAR if self.rounds_ else _FAR_BEFORE if self.floor_ > 0 else _FAR_FIRST,
+            floor=FLOOR,
         )
 
     def _shifts(self) -> np.ndarray:
         """How many cells a table begins before the lowest value (n_features × n_classes)."""
         ratios = self.precision_[:, None] / np.where(self.bandwidth_ > 0, self.bandwidth_, 1.0)
-        return np.array([[float(kernels.reach(ratio, _FAR)) for ratio in of] for of in ratios.tolist()]).reshape(ratios.shape)
+        return np.array([[float(kernels.reach(ratio)) for ratio in of] for of in ratios.tolist()]).reshape(ratios.shape)
 
     def check_arrays(self) -> None:
         """Raise ValueError unless the arrays fit: kernels must be sure of a file's."""
@@ -155,10 +147,6 @@ class KernelDensities(JointBayes):
             array = getattr(self, name)
             if array.shape != shape or array.dtype != (np.int64 if name in whole else np.float64):
                 raise ValueError(f"{name} is damaged")
-        if type(self.floor_) is not float or self.floor_ not in (0.0, FLOOR):
-            raise ValueError("floor_ is damaged")
-        if type(self.rounds_) is not bool or self.rounds_ > (self.floor_ > 0):
-            raise ValueError("rounds_ is damaged")
         for starts, end in ((self.value_start_, n_values), (self.table_start_, len(self.table_))):
             if starts[0] != 0 or starts[-1] != end or (starts[1:] < starts[:-1]).any():
                 raise ValueError("starts are damaged")

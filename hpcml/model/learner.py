@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from hpcml.earlier_names import BASES, refuse_earlier
 from hpcml.errors import ConfigError, DataError, NonFiniteError, nearest
 
 # A CSR non-zero takes 8 bytes, a dense entry 4: from this density on dense rows take no more memory.
@@ -45,7 +44,7 @@ class KnownLearner:
     prefers_dense: bool = False
 
 
-SKLEARN_TREE, TREE = "sklearn.tree.DecisionTreeClassifier", "hpcml.model.decision_tree.DecisionTree"
+SKLEARN_TREE = "sklearn.tree.DecisionTreeClassifier"
 KERNEL_NB, GAUSSIAN_NB = "hpcml.model.kernel_bayes.KernelNB", "hpcml.model.gaussian_bayes.GaussianNB"
 C45, STUMP = {"criterion": "entropy", "min_samples_leaf": 2}, {"criterion": "entropy", "max_depth": 1}
 LEARNERS: dict[str, KnownLearner] = {
@@ -56,22 +55,22 @@ LEARNERS: dict[str, KnownLearner] = {
     "gaussian-nb": KnownLearner(GAUSSIAN_NB, {}, "naive Bayes with a Gaussian per feature and class, as Weka's"),
 }
 
-# Learners of ours that have a twin without scikit-learn, which takes a second to import: the class that trains in its place.
-PLAIN = {
-    KERNEL_NB: "hpcml.model.kernel_densities.KernelDensities",
-    GAUSSIAN_NB: "hpcml.model.gaussian_densities.GaussianDensities",
-    **{path: path for path in ("hpcml.model.learner.Constant", TREE)},
+# Our own classes of classifiers, by their kind in files. None imports scikit-learn, which takes a second.
+OWN = {
+    "constant": "hpcml.model.learner.Constant",
+    "gaussian-nb": "hpcml.model.gaussian_densities.GaussianDensities",
+    "kernel-nb": "hpcml.model.kernel_densities.KernelDensities",
+    "tree": "hpcml.model.decision_tree.DecisionTree",
 }
 
-# Of scikit-learn's learners, by short name: those in whose place TREE trains on dense rows, if it has the options.
-ON_DENSE_ROWS = ("tree", "stump")
+# Options with which our own tree trains on dense rows in place of scikit-learn's.
 _TREE_OPTIONS: dict[str, Callable[[Any], bool]] = {
     "criterion": lambda value: bool(value == "entropy"),
     "max_depth": lambda value: value is None or (type(value) is int and value > 0),
     "min_samples_leaf": lambda value: type(value) is int and value > 0,
 }
 
-# Learners of PLAIN that have a twin which scores rows on a GPU.
+# Learners that can score rows on a GPU.
 ON_GPU = {
     KERNEL_NB: "hpcml.model.gpu_bayes.KernelDensitiesOnGpu",
     GAUSSIAN_NB: "hpcml.model.gpu_bayes.GaussianDensitiesOnGpu",
@@ -79,18 +78,18 @@ ON_GPU = {
 
 
 def on_cpu(classifier: Any) -> Any:
-    """The classifier, or, of one that scores on a GPU, what scores like it on the CPU."""
-    own = vars(type(classifier)).get("filed_as")
-    if own not in ON_GPU:
+    """Return the CPU version of a classifier that scores on a GPU, or the classifier itself."""
+    kind = getattr(classifier, "kind", None)
+    if kind not in ("kernel-nb", "gaussian-nb"):
         return classifier
-    twin = plain_class(own)()
+    twin = own_class(kind)()
     vars(twin).update(vars(classifier))
     return twin
 
 
-def plain_class(path: str) -> type:
-    """The class that PLAIN has for a path."""
-    return _named(PLAIN[path])
+def own_class(kind: str) -> type:
+    """Return the class of OWN with that kind. Raises KeyError."""
+    return _named(OWN[kind])
 
 
 def _named(path: str) -> type:
@@ -124,24 +123,21 @@ class Learner:
         return classifier
 
     @property
-    def has_twin(self) -> bool:
-        """Whether a class of PLAIN trains in its place; a tree's only on dense rows."""
-        return (PLAIN.get(self.path, self.path) != self.path and not self.options) or self._has_tree
-
-    @property
-    def _has_tree(self) -> bool:
-        """Whether our decision tree has all its options; else scikit-learn's trains."""
-        known = all(name in _TREE_OPTIONS and _TREE_OPTIONS[name](value) for name, value in self.options)
-        return self.name in ON_DENSE_ROWS and known
+    def own_kind(self) -> str | None:
+        """The kind of our own class that trains for this learner, a tree only on dense rows; None for scikit-learn's."""
+        if self.name in ("tree", "stump"):
+            known = all(name in _TREE_OPTIONS and _TREE_OPTIONS[name](value) for name, value in self.options)
+            return "tree" if known else None
+        return None if self.options else {KERNEL_NB: "kernel-nb", GAUSSIAN_NB: "gaussian-nb"}.get(self.path)
 
     def unfitted(self, seed: int, dense: bool = True) -> Any:
-        """A classifier to train, on dense rows or on sparse ones: that of `make`, or its twin."""
+        """A classifier to train, on dense rows or on sparse ones: ours, or that of `make`."""
+        kind = self.own_kind
         if self.on_gpu:
             return _named(ON_GPU[self.path])()
-        if self._has_tree:
-            options = {name: value for name, value in self.options if name != "criterion"}
-            return plain_class(TREE)(**options) if dense else self.make(seed)
-        return plain_class(self.path)() if self.has_twin else self.make(seed)
+        if kind is None or (kind == "tree" and not dense):
+            return self.make(seed)
+        return own_class(kind)(**{name: value for name, value in self.options if name != "criterion"})
 
     def moved_to_gpu(self) -> Learner:
         """The learner whose classifiers score on a GPU. Raises ConfigError if none."""
@@ -158,7 +154,7 @@ class Learner:
     @property
     def accepts_sparse(self) -> bool:
         """Whether it can be fitted to CSR rows."""
-        if self.has_twin:
+        if self.own_kind is not None:
             return True
         from sklearn.utils import get_tags
 
@@ -173,7 +169,7 @@ class Learner:
 class Constant:
     """The classifier of rows of one class: that class, always."""
 
-    filed_as = "hpcml.model.learner.Constant"
+    kind = "constant"  # in files
 
     def __init__(self, label: int) -> None:
         self.classes_ = np.array([label], dtype=np.int64)
@@ -191,14 +187,13 @@ def parse_learner(tokens: Sequence[str]) -> Learner:
     if not tokens:
         raise ConfigError(f"--base: name a learner: {', '.join(sorted(LEARNERS))}, or the path of a scikit-learn classifier")
     name, *rest = tokens
-    refuse_earlier(name, BASES, "--base ")
     if name not in LEARNERS and "." not in name:
         near = nearest(name, LEARNERS)
         raise ConfigError(f"--base {name}: no such learner; {near} (or the dotted path of a scikit-learn classifier)")
     known = LEARNERS.get(name, KnownLearner(name, {}, ""))
     options = known.options | _options(name, rest)
     learner = Learner(name, known.path, tuple(options.items()), known.prefers_dense)
-    if not learner.has_twin:
+    if learner.own_kind is None:
         _check(learner)
     return learner
 
@@ -299,22 +294,22 @@ def confidence(classifier: Any, X: Any) -> np.ndarray:
     return np.asarray(first - second)
 
 
-def scores(classifier: Any, X: Any, n_classes: int, log_odds: bool = True) -> np.ndarray:
+def scores(classifier: Any, X: Any, n_classes: int) -> np.ndarray:
     """Scores of X (n_rows × n_labels float64): one label for two classes (is it 1), else each.
 
     Two classes: the decision function, the log-odds, or 2 p₁ − 1. More: the class's value (see
     `class_values`) minus the largest value of another class; LOWEST for a class that the classifier
     has not seen. A score is positive exactly for the class with the largest value, the first of
-    several. `log_odds` as of `class_values`. Raises NonFiniteError.
+    several. Raises NonFiniteError.
     """
-    values = class_values(classifier, X, log_odds)
+    values = class_values(classifier, X)
     classes = np.asarray(classifier.classes_, dtype=np.int64)
     predicted = values.argmax(axis=1)
     if n_classes == 2:
         out = np.full((values.shape[0], 1), -1.0)
         if classes.size == 1:
             out[:] = 2.0 * classes[0] - 1.0
-        elif hasattr(classifier, "decision_function") or _has_joint(classifier, log_odds):
+        elif hasattr(classifier, "decision_function") or hasattr(classifier, "predict_joint_log_proba"):
             out[:, 0] = values[:, 1] - values[:, 0]
         else:
             out[:, 0] = 2.0 * values[:, 1] - 1.0
@@ -337,30 +332,25 @@ def _signed(out: np.ndarray, has: np.ndarray) -> np.ndarray:
     return out
 
 
-def _has_joint(classifier: Any, log_odds: bool) -> bool:
-    return log_odds and hasattr(classifier, "predict_joint_log_proba")
-
-
-def class_values(classifier: Any, X: Any, log_odds: bool = True) -> np.ndarray:
+def class_values(classifier: Any, X: Any) -> np.ndarray:
     """A value for each class seen (n_rows × classes float64).
 
     The decision function ((0, d) for two classes), the logarithm of the joint probability of row
     and class, or else the probability: those near 0 and 1 are as good as equal, their logarithms
-    are not. Without `log_odds` (classifiers of files from before version 0.9) joint probabilities
-    are not asked for, and rows stay in single precision.
+    are not.
     """
     if isinstance(classifier, Constant):
         return np.ones((X.shape[0], 1))
     if not hasattr(classifier, "decision_function"):
-        joint = _has_joint(classifier, log_odds)
-        return _numbers(classifier, "predict_joint_log_proba" if joint else "predict_proba", X, log_odds)
-    values = _numbers(classifier, "decision_function", X, log_odds)
+        joint = hasattr(classifier, "predict_joint_log_proba")
+        return _numbers(classifier, "predict_joint_log_proba" if joint else "predict_proba", X)
+    values = _numbers(classifier, "decision_function", X)
     if values.ndim == 1:
         return np.column_stack([np.zeros(values.size), values])
     if values.shape[1] == len(classifier.classes_):
         return values
     if hasattr(classifier, "predict_proba"):
-        return _numbers(classifier, "predict_proba", X, log_odds)
+        return _numbers(classifier, "predict_proba", X)
     raise ConfigError(f"{type(classifier).__name__}: its decision function has no value for each class; choose other options")
 
 
@@ -370,7 +360,7 @@ def _as_taken(classifier: Any, X: Any) -> Any:
     return X if kind.__module__.startswith(("sklearn.tree.", "hpcml.")) else X.astype(np.float64)
 
 
-def _numbers(classifier: Any, method: str, X: Any, double: bool = True) -> np.ndarray:
+def _numbers(classifier: Any, method: str, X: Any) -> np.ndarray:
     """A classifier's method for X, as float64. Raises NonFiniteError, DataError if it refuses X."""
     function = getattr(classifier, method)
     linear = sys.modules.get("sklearn.linear_model._base")  # whoever has a linear classifier has imported it
@@ -382,7 +372,7 @@ def _numbers(classifier: Any, method: str, X: Any, double: bool = True) -> np.nd
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            values = np.asarray(function(_as_taken(classifier, X) if double else X), dtype=np.float64)
+            values = np.asarray(function(_as_taken(classifier, X)), dtype=np.float64)
         except _REFUSALS as error:
             raise DataError(
                 f"{type(classifier).__name__}: it refuses the rows: {one_line(error)}; give it rows like its own"

@@ -45,7 +45,6 @@ import numpy as np
 
 from hpcml.data.dataset import DataFile
 from hpcml.data.row_checks import row_of, unordered
-from hpcml.earlier_names import with_names_of_now
 from hpcml.errors import ConfigError, DataError, NonFiniteError, file_error, is_of_the_system
 from hpcml.files.hdf5 import (
     DAMAGE,
@@ -99,7 +98,6 @@ OBJECTIVE = ("loss", "lambda", "epsilon", "dormant", "positive_weight")  # of AB
 THRESHOLDS = ("threshold_measure", "threshold_method", "threshold_split")  # what a model with thresholds says of them
 CALIBRATION = ("calibration_method", "calibration_split")  # what a model with probabilities says of them
 LOG_ODDS = "logistic"  # the loss whose scores are the log-odds of probabilities
-SINCE_4 = {"positive_weight": "1"}  # of ABOUT, what models of older formats do not say
 _STAMP = ("hpcml-format", "hpcml-version", MADE_ON)
 
 
@@ -265,7 +263,7 @@ class Model(Trained):
         self.path = Path(path)
         with open_stamped(path, "model", "hpcml train") as file:
             try:
-                self.attrs = with_names_of_now(attributes(file))
+                self.attrs = attributes(file)
                 self.vocabulary = text_of(file, "vocabulary")
                 self.normalised = bool(self.attrs.get("normalised", False))
                 self.binary = bool(self.attrs.get("binary", False))

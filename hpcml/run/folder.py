@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from hpcml import __version__, mpi
-from hpcml.earlier_names import with_names_of_now
 from hpcml.errors import ConfigError, DataError, HpcmlError
-from hpcml.files.atomic import sync, write_whole
-from hpcml.files.earlier_start import made_earlier, note_free
+from hpcml.files.atomic import made_by_this_job, sync, write_whole
 from hpcml.files.opening import read_small
 from hpcml.files.temporary import claimed, remove, temporary_name
 from hpcml.log import Log, is_unicode
@@ -199,13 +197,14 @@ class RunFolder:
             raise ConfigError("--force starts anew and --resume continues; give only one of them")
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file; --output must name a folder")
-        if not present:
-            note_free(self.path)
-        elif not (force or resume or made_earlier(self.path)):
+        if present and not (force or resume or self._is_of_this_job()):
             raise ConfigError(f"{self.path} exists already; choose another --output, or use --resume or --force")
         if present and not (self.path / CONFIG).exists():
             raise ConfigError(f"{self.path} holds other files and no run of ours (no {CONFIG}); choose another --output")
         return present
+
+    def _is_of_this_job(self) -> bool:
+        return (self.path / CONFIG).exists() and made_by_this_job(self.path / CONFIG)
 
     def _clear(self) -> None:
         """Remove what runs write, and nothing else."""
@@ -288,8 +287,8 @@ def write_config(file: Path, config: dict[str, object]) -> None:
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """The entries of `config.toml`, with the names of now. Local; OSError, DataError."""
+    """The entries of `config.toml`. Local; OSError, DataError."""
     try:
-        return with_names_of_now(tomllib.loads(read_small(file)))
+        return tomllib.loads(read_small(file))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{file}: damaged ({error}); start again with --force") from None

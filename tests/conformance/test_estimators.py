@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from support.make import class_data, dataset
+from support.make import class_data, classifier_bytes, dataset
 from support.methods import ESTIMATORS, SHORT, learnt, make
 
 from hpcml import ClassifierModel, DualClassifier, PsbmlClassifier, cross_validate, open_model, train
@@ -22,7 +22,6 @@ from hpcml.kernels import device
 from hpcml.methods.linear.solver import STEP_LIMIT
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.registry import METHODS
-from hpcml.model.classifier import dump_classifier
 
 WORDS = np.array(["ant", "bee", "caterpillar"])
 
@@ -63,7 +62,7 @@ def test_the_model_is_that_of_the_command(name, n_classes, tmp_path):
     model = open_model(train(name, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", **options).model)
     found = make(name).fit(X, y)
     if isinstance(model, ClassifierModel):
-        assert dump_classifier(found.classifier_) == dump_classifier(model.classifier)
+        assert classifier_bytes(found.classifier_) == classifier_bytes(model.classifier)
         assert (found.margin_rows_ == model.margin_rows).all() and (found.margin_weights_ == model.margin_weights).all()
         assert (found.cycle_, found.validation_error_) == (model.cycle, model.attrs["validation_error"])
     else:
@@ -385,7 +384,7 @@ def test_psbml_takes_base_learners_as_the_command_does(base, gives, tmp_path):
     model = open_model(run.model)
     found = PsbmlClassifier(**{**options, "base": base}, random_state=3)
     assert hasattr(found, "predict_proba") == gives
-    assert dump_classifier(found.fit(X, y).classifier_) == dump_classifier(model.classifier) and found.cycle_ == model.cycle
+    assert classifier_bytes(found.fit(X, y).classifier_) == classifier_bytes(model.classifier) and found.cycle_ == model.cycle
     if not gives:
         with pytest.raises(AttributeError, match="predict_proba"):
             found.predict_proba(X)
@@ -400,7 +399,7 @@ def test_psbml_loses_patience_when_the_command_does(tmp_path, monkeypatch):
     monkeypatch.setattr(Synchronous, "step", lambda *given, **named: (steps.append(1), step(*given, **named))[1])
     found = PsbmlClassifier(**options, random_state=3).fit(X, y)
     assert len(steps) == n_cycles < 60 and found.cycle_ in (0, n_cycles - 3)
-    assert dump_classifier(found.classifier_) == dump_classifier(open_model(run.model).classifier)
+    assert classifier_bytes(found.classifier_) == classifier_bytes(open_model(run.model).classifier)
 
 
 def test_psbml_says_if_there_is_no_device(monkeypatch):

@@ -76,7 +76,7 @@ def damage(kind, path, good):
         ("empty", "empty"),
         ("text", "not an HDF5 file"),
         ("foreign", "not made by hpcml"),
-        ("newer", "version 99 is newer"),
+        ("newer", "another version of hpcml .format 99"),
         ("absent", "No such file"),
     ],
 )

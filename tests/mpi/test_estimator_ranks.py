@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from support import make
 from support.make import random_data
 
 from hpcml import DualClassifier, ProbeClassifier, PsbmlClassifier
-from hpcml.model.classifier import dump_classifier
 
 pytestmark = pytest.mark.mpi
 SHORT = {"epsilon": 0.25}  # three cycles or so
@@ -164,7 +164,7 @@ def test_psbml_keeps_the_same_classifier_on_any_number_of_ranks(comm, mine, X):
     for target, base, grid in ((words, "tree", "2x1"), (words == "ant", "linear-svm", "3x2"), (words, "stump", "1x1")):
         alone = PsbmlClassifier(base, grid, cycles=5).fit(X, target)
         model = PsbmlClassifier(base, grid, cycles=5, comm=comm).fit(X[mine], target[mine])
-        assert dump_classifier(model.classifier_) == dump_classifier(alone.classifier_)
+        assert make.classifier_bytes(model.classifier_) == make.classifier_bytes(alone.classifier_)
         assert model.margin_rows_.tolist() == alone.margin_rows_.tolist()
         assert model.margin_weights_.tobytes() == alone.margin_weights_.tobytes()
         assert (model.cycle_, model.validation_error_) == (alone.cycle_, alone.validation_error_)

@@ -15,9 +15,11 @@ from hpcml import PsbmlClassifier, mpi
 from hpcml.cli import app as cli
 from hpcml.kernels import device
 from hpcml.model import gpu_bayes
-from hpcml.model.classifier import ClassifierModel, dump_classifier, load_classifier
+from hpcml.model.classifier import ClassifierModel
 from hpcml.model.gaussian_densities import GaussianDensities
 from hpcml.model.kernel_densities import KernelDensities
+from hpcml.model.learner import on_cpu
+from support import make
 
 TWINS = {KernelDensities: gpu_bayes.KernelDensitiesOnGpu, GaussianDensities: gpu_bayes.GaussianDensitiesOnGpu}
 
@@ -49,12 +51,12 @@ def differences(folder):
                     one, other = cpu().fit(how(X), y), gpu().fit(how(X), y)
                     test = how(unseen)
                     logs, expected = other.predict_joint_log_proba(test), one.predict_joint_log_proba(test)
-                    saved = load_classifier(dump_classifier(other), 7)
+                    saved = on_cpu(other)
                     found[f"{cpu.__name__} {n_classes} {kind.__name__} {how.__name__}"] = {
                         "confidence": float(np.abs(other.confidence(test) - one.confidence(test)).max()),
                         "logs": float((np.abs(logs - expected) / np.maximum(1, np.abs(expected))).max()),
                         "spread": float(np.ptp(one.confidence(test))),
-                        "same_model": dump_classifier(other) == dump_classifier(one),
+                        "same_model": make.classifier_bytes(other) == make.classifier_bytes(one),
                         "saved": type(saved).__name__,
                         "same_scores": bool((saved.predict_joint_log_proba(test) == expected).all()),
                     }

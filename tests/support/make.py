@@ -10,7 +10,8 @@ import scipy.sparse as sp
 from hpcml import mpi
 from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_label_titles, write_strings
 from hpcml.files.slabs import new_file
-from hpcml.model.classifier import MarginData, Origin, write_classifier
+from hpcml.model import skops_file
+from hpcml.model.classifier import MarginData, Origin, fitted_attributes, is_own, write_classifier
 from hpcml.model.learner import fit, parse_learner
 from hpcml.model.linear import STATUS, model_slabs
 
@@ -165,6 +166,16 @@ def classifier(path, base, X, y, label_names=("class 1",), feature_names=None, d
     margin = MarginData(np.array(margin_rows), np.ones(len(margin_rows)), 3)
     write_classifier(path, fit(learner, X.toarray() if dense else X, np.asarray(y), seed), origin, margin)
     return Path(path)
+
+
+def classifier_bytes(classifier):
+    """All that a file holds of a classifier, as bytes."""
+    if not is_own(classifier):
+        return skops_file.dump(classifier)
+    values = {
+        name: (np.asarray(value).dtype.str, np.asarray(value).tobytes()) for name, value in fitted_attributes(classifier).items()
+    }
+    return repr((classifier.kind, values)).encode()
 
 
 def class_data(seed, n_rows, n_features, n_classes, density=0.4):

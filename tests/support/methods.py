@@ -7,8 +7,7 @@ import pytest
 
 from hpcml.errors import Interrupted
 from hpcml.methods.registry import METHODS
-from hpcml.model.classifier import dump_classifier
-from support.make import dataset, random_data
+from support.make import classifier_bytes, dataset, random_data
 from support.training import train
 
 # Options beside the defaults that take another way through a method.
@@ -79,7 +78,7 @@ def learnt(classifier):
     if hasattr(classifier, "coef_"):
         coef = getattr(classifier, "part_coef_", classifier.coef_)
         return coef.tobytes() + classifier.intercept_.tobytes()
-    return dump_classifier(classifier.classifier_) + classifier.margin_rows_.tobytes() + bytes([classifier.cycle_])
+    return classifier_bytes(classifier.classifier_) + classifier.margin_rows_.tobytes() + bytes([classifier.cycle_])
 
 
 class AtLook:

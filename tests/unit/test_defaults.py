@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from hpcml.bench.ovr import OvrOptions
+from hpcml.bench.shared_options import minimisers
+from hpcml.plots.convergence import open_run
 from support.make import dataset, random_data
 from support.training import minimisers, train
 

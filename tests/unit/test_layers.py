@@ -11,7 +11,7 @@ import hpcml
 
 TOP = Path(hpcml.__file__).parent
 ORDER = [
-    {"errors", "earlier_names", "log", "rng", "partition", "slices", "undo", "signals", "deferred", "loading"},
+    {"errors", "log", "rng", "partition", "slices", "undo", "signals", "deferred", "loading"},
     *({name} for name in ("mpi", "kernels", "options", "files", "data", "conversion", "model", "run", "evaluation", "prediction")),
     *(
         {name}

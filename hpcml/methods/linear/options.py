@@ -6,7 +6,6 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from cyclopts import Parameter
 
-from hpcml.earlier_names import LOSSES, refuse_earlier
 from hpcml.errors import ConfigError
 from hpcml.options import FREE, Flag, Several, check_magnitude, check_range, check_times, flag_of, parse_part
 
@@ -86,7 +85,6 @@ class LinearOptions:
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local, before the first collective."""
-        refuse_earlier(self.loss, LOSSES, "--loss ")
         if self.loss is not None and self.loss not in self.losses:
             raise ConfigError(f"--loss {self.loss}: expected {' or '.join(sorted(self.losses))}")
         if self.precision not in ("single", "double"):

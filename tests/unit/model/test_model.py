@@ -174,20 +174,16 @@ def test_rewritten_by_other_programs_it_is_the_same_model(tmp_path, tables):
                 Model(path)
 
 
-@pytest.mark.parametrize(("version", "message"), [(1, "older than .*train it again"), (99, "newer than")])
-def test_other_versions_are_refused(tmp_path, tables, version, message):
+@pytest.mark.parametrize("version", [1, 4, 99, "x"])
+def test_other_versions_are_refused(tmp_path, tables, version):
     path = edit(compact(tmp_path / "model.h5", tables), attributes({"hpcml-version": version}))
-    with pytest.raises(DataError, match=f"format version {version} is {message}"):
+    said = rf"was written by another version of hpcml \(format {version}; this version reads format 5\); make it again with"
+    with pytest.raises(DataError, match=said):
         Model(path)
 
 
 def test_the_version_of_datasets_is_their_own(tmp_path):
     with h5py.File(make.dataset(tmp_path / "data.h5", np.eye(2), np.eye(2))) as data:
-        assert data.attrs["hpcml-version"] == 1
+        assert data.attrs["hpcml-version"] == 2
     with h5py.File(make.model(tmp_path / "model.h5", np.eye(2))) as model:
-        assert model.attrs["hpcml-version"] == 4
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_models_of_the_formats_before_are_read(tmp_path, tables, version):
-    assert not Model(edit(compact(tmp_path / "model.h5", tables), attributes({"hpcml-version": version}))).normalised
+        assert model.attrs["hpcml-version"] == 5

@@ -88,18 +88,6 @@ def test_a_value_far_away_has_the_least_probability(kind):
     np.testing.assert_allclose(got, [[np.log(4 / 6) + np.log(1e-75), np.log(2 / 6) + np.log(1e-75)]])
 
 
-def test_files_without_a_floor_score_as_before():
-    """A classifier as version 0.8 fitted it: 1/m rows more, spread evenly; values not rounded."""
-    X, y = np.array([[0.0], [0.0], [0.0], [1.0], [1.0]]), np.array([0, 0, 0, 0, 1])
-    model = KernelNB().fit(X, y)
-    del model.floor_, model.rounds_
-    joint = model.predict_joint_log_proba([[0.5]])
-    h = 1 / 2
-    first = (4 * (ndtr(1 / h) - ndtr(0 / h)) + 0.5) / 5
-    second = (ndtr(0 * 6) - ndtr(-1 * 6) + 0.5) / 2
-    np.testing.assert_allclose(np.exp(joint), [[5 / 7 * first, 2 / 7 * second]], rtol=1e-12)
-
-
 def test_a_value_between_is_judged_as_the_nearest_one():
     """Weka since December 2019: the value that is judged is rounded as well, and the mass of its cell divided by the width."""
     X, y = np.array([[0.0], [0.0], [4.0], [4.0], [2.0], [2.0]]), np.array([0, 0, 0, 1, 1, 1])
@@ -109,19 +97,6 @@ def test_a_value_between_is_judged_as_the_nearest_one():
     h = 4 / np.sqrt(3)  # class 0: 0, 0, 4 with δ = 2
     mass = (2 * (ndtr(3 / h) - ndtr(1 / h)) + ndtr(-1 / h) - ndtr(-3 / h)) / 3
     np.testing.assert_allclose(np.exp(between[0, 0]), 0.5 * mass / 2, rtol=1e-9)
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_files_that_do_not_round_score_as_before(sparse):
-    """A classifier as version 0.11 fitted it."""
-    X, y = np.array([[0.0], [0.0], [0.0], [2.0], [2.0]]), np.array([0, 0, 0, 0, 1])
-    model = KernelNB().fit(X, y)
-    del model.rounds_
-    query = np.array([[0.5]])
-    joint = model.predict_joint_log_proba(sp.csr_array(query) if sparse else query)
-    first = (3 * (ndtr(1.5) - ndtr(-0.5)) + ndtr(-0.5) - ndtr(-2.5)) / 4  # h = 1
-    second = ndtr(-0.5 / (1 / 3)) - ndtr(-2.5 / (1 / 3))
-    np.testing.assert_allclose(np.exp(joint), [[5 / 7 * first, 2 / 7 * second]], rtol=1e-12)
 
 
 def test_mass_of_two_values_by_hand():
