@@ -1,0 +1,48 @@
+"""A plugin: tests marked `more("PART")` run only when HPCML_PARTS names that part, as test.sh does (support/parts.py says which).
+
+Without HPCML_PARTS they run if they are named one by one (`tests/jobs/test_fuzz.py::test_…`), and are left out else. How many were
+left out is added to the file HPCML_LEFT_OUT.
+"""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from support.parts import PARTS
+
+RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", f"more(part): runs only when HPCML_PARTS names the part: {', '.join(PARTS)}")
+
+
+def asked_for(config):
+    """The parts whose tests run."""
+    if "HPCML_PARTS" in os.environ:
+        return {*os.environ["HPCML_PARTS"].split()}
+    return {*PARTS} if any("::" in name for name in config.args) else set()
+
+
+@pytest.hookimpl(trylast=True)  # of those that -k and -m have left
+def pytest_collection_modifyitems(config, items):
+    """Deselect the tests of parts that nobody asked for; of processes that do the same, one counts them."""
+    asked, kept, left, counts = asked_for(config), [], [], Counter()
+    for item in items:
+        parts = [mark.args[0] for mark in item.iter_markers("more")]
+        if unknown := {*parts} - PARTS.keys():
+            raise pytest.UsageError(f"{item.nodeid}: more({min(unknown)!r}): known parts: {', '.join(PARTS)}")
+        if not parts or asked.intersection(parts):
+            kept.append(item)
+        else:
+            left.append(item)
+            counts[parts[0]] += 1
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
+    first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0" and all(os.environ.get(name, "0") == "0" for name in RANKS)
+    if counts and first and "HPCML_LEFT_OUT" in os.environ:
+        with Path(os.environ["HPCML_LEFT_OUT"]).open("a", encoding="utf-8") as out:
+            out.write("".join(f"{part} {number}\n" for part, number in counts.items()))
