@@ -27,7 +27,7 @@ from support.dual_problems import (
 )
 from support.make import dataset, random_data
 from support.oracles_dual import CLOSE, order, shuffled
-from support.training import compare, merge, train
+from support.training import merge, train
 
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.methods.dual import by_loss, dual, kernels, lanes
@@ -379,12 +379,6 @@ def test_options_that_make_no_sense_are_named(data, tmp_path, method, wrong, mes
     assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
-
-
-def test_compare_refuses_options_of_other_methods_before_it_trains(data, tmp_path):
-    with pytest.raises(ConfigError, match="--show-gaps has no effect on svmperf, probe"):
-        compare(None, data, tmp_path / "out", ("svmperf", "probe"), {"show_gaps": True})
-    assert not (tmp_path / "out").exists()
 
 
 def test_step_limit_is_a_status(data, tmp_path):

@@ -1,6 +1,6 @@
 """Damaged inputs of every kind that hpcml reads, by number: the same seed and number give the same files.
 
-`launch/bench/fuzz.py` gives them to the commands and judges what comes.
+`launch/lab/bench/fuzz.py` gives them to the commands and judges what comes.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""What may befall a run, as a table: `tests/jobs/test_faults.py` walks it, and `launch/bench/faults.py`, which measures."""
+"""What may befall a run, as a table: `tests/jobs/test_faults.py` walks it, and `launch/lab/bench/faults.py`, which measures."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""Every command stopped in every phase, as a table: `test_interrupts.py` walks a part of it, `launch/bench/faults.py` all."""
+"""Every command stopped in every phase, as a table: `test_interrupts.py` walks a part of it, `launch/lab/bench/faults.py` all."""
 
 import re
 import shutil
@@ -32,7 +32,6 @@ COMMANDS = {
     "train psbml": "train psbml S/classes.h5 -o O/run --grid 2x1 --cycles 3 --checkpoint-every 0.001",
     "train adaboost": "train adaboost S/classes.h5 -o O/run",
     "train mbw": "train mbw S/data.h5 -o O/run --checkpoint-every 0.001",
-    "compare": "compare S/data.h5 -o O/runs --bias --method probe --method svmperf --checkpoint-every 0.001",
     "merge": "merge S/probe S/probe2 -o O/table.csv",
     "evaluate": "evaluate S/probe/model.h5 S/data.h5 --json O/measures.json",
     "predict h5": "predict S/probe/model.h5 S/data.h5 -o O/out.h5",
@@ -42,24 +41,17 @@ COMMANDS = {
     "predict text": "predict S/probe/model.h5 S/rows.svm -o O/out.csv",
     "prune": "prune S/probe/model.h5 S/data.h5 --below 0.01 -o O/out.h5",
     "check": "check O/check",
-    "bench pass": "bench pass S/data.h5",
-    "bench ovr": "bench ovr S/data.h5 -o O/runs --method dual --peer none",
     "cv": "cv multinomial-nb S/data.h5 -o O/table.csv",
-    "plot convergence": "plot convergence S/probe -o O/out.png",
-    "plot psbml": "plot psbml S/psbml -o O/out.png",
-    "plot selection": "plot selection S/data.h5 -o O/out.png",
-    "plot sparsity": "plot sparsity S/elastic -o O/out.png",
     "train elastic-net": "train elastic-net S/data.h5 -o O/run --checkpoint-every 0.001",
     "threshold": "threshold S/probe/model.h5 S/data.h5 --split test --measure label -o O/out.h5",
     "explain": "explain S/probe/model.h5 S/data.h5 --json O/out.json",
     "duplicates": "duplicates S/data.h5 -o O/out.csv",
-    "paper": "paper probe table-3 --quick -o O/study",
 }
-ALONE = {"bench pass", "plot convergence", "plot psbml", "plot sparsity", "train adaboost"}  # on one rank here
-QUIET = {"info", "bench pass"}
+ALONE = {"train adaboost"}  # on one rank here
+QUIET = {"info"}
 CHECKPOINTED = {name for name in COMMANDS if "--checkpoint-every" in COMMANDS[name]}
 RESUMED = {"train probe", "train dual", "train psbml", "train mbw"}  # in S/NAME there is an unfinished run
-FOLDERS = {"train liblinear", "train adaboost", "check", "paper"} | CHECKPOINTED  # no file of theirs shows that they write
+FOLDERS = {"train liblinear", "train adaboost", "check"} | CHECKPOINTED  # no file of theirs shows that they write
 
 PHASES = ("import", "start", "work", "compile", "write", "checkpoint", "resume", "end")
 SIGNALS = ("TERM", "INT", "TERM of rank 0", "TERM of rank 1", "TERM of mpirun", "KILL of mpirun", "KILL of its proxy")
@@ -182,9 +174,7 @@ def make_samples(folder):
     (folder / "rows.jsonl").write_text("".join(f'{{"text": "word{n % 7} of row", "labels": ["l{n % 3}"]}}\n' for n in range(90)))
     train("probe", None, file, folder / "probe", {})
     train("probe", None, file, folder / "probe2", {"bias": True})
-    train("elastic-net", None, file, folder / "elastic", {})
     psbml = PsbmlOptions(grid="2x1", cycles=3)
-    train("psbml", None, classes, folder / "psbml", psbml)
     unfinished = {
         "train probe": lambda run: train("probe", None, file, run, {"time_limit": 1e-9}),
         "train dual": lambda run: train("dual", None, file, run, {"time_limit": 1e-9}),

@@ -1,5 +1,8 @@
 """A plugin: tests marked `more("PART")` run only when HPCML_PARTS names that part, as test.sh does (support/parts.py says which).
 
+`more("PART", one_in=3)` leaves the test one of three of its cases: those whose indices of parameters (`of` some; all but `comm`) add
+up to `keep`, 0 by default, modulo 3. So cases that differ in two parameters stay in all combinations of any two.
+
 Without HPCML_PARTS they run if they are named one by one (`tests/jobs/test_fuzz.py::test_…`), and are left out else. How many were
 left out is added to the file HPCML_LEFT_OUT.
 """
@@ -26,15 +29,25 @@ def asked_for(config):
     return {*PARTS} if any("::" in name for name in config.args) else set()
 
 
+def stays(item, mark):
+    """Whether a case is one of those that run always."""
+    if "one_in" not in mark.kwargs:
+        return False
+    indices = item.callspec.indices
+    number = sum(indices[name] for name in mark.kwargs.get("of", indices.keys() - {"comm"}))
+    return number % mark.kwargs["one_in"] == mark.kwargs.get("keep", 0)
+
+
 @pytest.hookimpl(trylast=True)  # of those that -k and -m have left
 def pytest_collection_modifyitems(config, items):
     """Deselect the tests of parts that nobody asked for; of processes that do the same, one counts them."""
     asked, kept, left, counts = asked_for(config), [], [], Counter()
     for item in items:
-        parts = [mark.args[0] for mark in item.iter_markers("more")]
+        marks = list(item.iter_markers("more"))
+        parts = [mark.args[0] for mark in marks]
         if unknown := {*parts} - PARTS.keys():
             raise pytest.UsageError(f"{item.nodeid}: more({min(unknown)!r}): known parts: {', '.join(PARTS)}")
-        if not parts or asked.intersection(parts):
+        if not parts or asked.intersection(parts) or any(stays(item, mark) for mark in marks):
             kept.append(item)
         else:
             left.append(item)

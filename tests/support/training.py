@@ -1,12 +1,9 @@
-"""Training, joining and comparing in few words; `comm` None is this process alone. Options are an object of them or a dict."""
+"""Training and joining in few words; `comm` None is this process alone. Options are an object of them or a dict."""
 
 from dataclasses import replace
 from pathlib import Path
 
 from hpcml.api_session import options_of
-from hpcml.bench import compare as compare_module
-from hpcml.bench import ovr as ovr_module
-from hpcml.bench.shared_options import shared_options
 from hpcml.log import Log
 from hpcml.methods import registry
 from hpcml.run.merge import merge_models
@@ -18,11 +15,6 @@ def asked(method, **given):
     """The options of a method; None is what nobody gave. Raises ConfigError for one that it does not have."""
     given = {name: value for name, value in given.items() if value is not None}
     return options_of(registry.method_named(method).options, given, method, f"hpcml train {method} --help")
-
-
-def shared(**given):
-    """The options of all methods that can be compared."""
-    return shared_options()(**given)
 
 
 def _session(comm, log, signals=None):
@@ -50,20 +42,6 @@ def merge(comm, runs, output, force=False, log=None):
         return merge_models(
             session, list(runs), Target(Path(output), force), lambda method: registry.method_named(method).free_keys
         )
-
-
-def compare(comm, data, output, methods=(), options=None, test_split=None, force=False, resume=False, log=None, signals=None):
-    """Collective over `comm`. Train several methods and judge them."""
-    found = shared(**options or {}) if options is None or isinstance(options, dict) else options
-    with _session(comm, log, signals) as session:
-        return compare_module.compare(session, Path(data), Target(Path(output), force, resume), methods, found, test_split)
-
-
-def bench_ovr(comm, data, output, plan, options=None, test_split=None, force=False, log=None, signals=None):
-    """Collective over `comm`. Train with our methods and with others' programs."""
-    found = shared(**options or {}) if options is None or isinstance(options, dict) else options
-    with _session(comm, log, signals) as session:
-        return ovr_module.bench_ovr(session, Path(data), Target(Path(output), force), plan, found, test_split)
 
 
 def changed(options, **more):
