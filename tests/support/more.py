@@ -1,7 +1,7 @@
 """A plugin: tests marked `more("PART")` run only when HPCML_PARTS names that part, as test.sh does (support/parts.py says which).
 
-`more("PART", one_in=3)` leaves the test one of three of its cases: those whose indices of parameters (`of` some; all but `comm`) add
-up to `keep`, 0 by default, modulo 3. So cases that differ in two parameters stay in all combinations of any two.
+With `more("PART", one_in=3)` one of three cases of a test runs always: those whose indices of parameters add up to `keep` (0)
+modulo 3. `of` names the parameters; by default all but `comm`.
 
 Without HPCML_PARTS they run if they are named one by one (`tests/jobs/test_fuzz.py::test_…`), and are left out else. How many were
 left out is added to the file HPCML_LEFT_OUT.
