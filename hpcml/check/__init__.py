@@ -1,1 +1,1 @@
-"""`hpcml check`: tests of the machine, the launcher and the file system; and digests of what every method computes."""
+"""Tests of the machine, the launcher and the file system, and digests of what every method computes. Begin with `bits`."""

@@ -21,13 +21,11 @@ LIBRARIES = {"math", "np", "numpy", "cmath"}
 PACKAGES = ("scipy.special", "scipy.stats", "scipy.optimize", "scipy.linalg", "scipy.integrate", "scipy.interpolate", "daqp")
 
 SECONDS = "forecasts of seconds"
-BESIDE = "programs and libraries that are compared with ours"
 DEVICE = "the device's own, whose last bits are not the CPU's"
 SHOWN = "drawn or shown, not read again"
-FOLDERS = {"bench": BESIDE, "plots": SHOWN, "papers": SHOWN, "planning": SECONDS}
+FOLDERS = {"planning": SECONDS}
 EXCEPTIONS = {
     "crossval/table.py": {"scipy.stats": "p of t-tests, which nothing is decided by"},
-    "crossval/top_table.py": {"@": "compared with a tolerance that is greater than the rounding errors"},
     "evaluation/rows.py": {"@": "whole numbers, which are exact in any order"},
     "evaluation/unlearnt.py": {"@": "whole numbers, which are exact in any order"},
     "kernels/__init__.py": {"scipy.linalg": "imported in time, not used"},
@@ -101,22 +99,15 @@ def test_libraries_functions_are_used_only_where_it_is_said_why():
 @pytest.mark.parametrize(
     ("source", "found"),
     [
-        ("import numpy as np\nnp.log(x)", {"np.log"}),
         ("from math import exp, sqrt", {"math.exp"}),
         ("import math\nf = math.pow", {"math.pow"}),
-        ("w @ x", {"@"}),
         ("w @= x", {"@"}),
         ("X.dot(w)", {"dot"}),
         ("np.linalg.norm(w)", {"np.linalg"}),
-        ("from scipy.special import expit", {"scipy.special"}),
         ("from scipy import stats", {"scipy.stats"}),
-        ("import scipy.stats", {"scipy.stats"}),
-        ("import scipy.sparse as sp", set()),
         ("x**0.5", {"**"}),
-        ("x**2", {"**"}),
         ("x **= 3", {"**"}),
-        ("2.0**k + 10**k - (-1) ** k + math.sqrt(x)", set()),
-        ("elementwise.log(x)", set()),
+        ("2.0**k + 10**k - (-1) ** k + math.sqrt(x) + elementwise.log(x)", set()),
     ],
 )
 def test_each_of_them_is_found(source, found):
