@@ -34,7 +34,7 @@ def samples(tmp_path_factory):
     return make_samples(tmp_path_factory.mktemp("faults"))
 
 
-@pytest.mark.parametrize(("fault", "method"), cases())
+@pytest.mark.parametrize(("fault", "method"), list(cases()))
 def test_fault(mpirun, samples, tmp_path, fault, method):
     case = Case(mpirun, method, *samples[method], tmp_path)
     with case.stack:

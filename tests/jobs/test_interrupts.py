@@ -40,7 +40,7 @@ def cases():
     yield from MORE
 
 
-@pytest.mark.parametrize(("name", "phase", "how"), cases())
+@pytest.mark.parametrize(("name", "phase", "how"), list(cases()))
 def test_command_ends(mpirun, samples, tmp_path, name, phase, how):
     outcome = interrupt(mpirun, samples, tmp_path, name, phase, how)
     assert not problems(outcome, name, phase, how), outcome
