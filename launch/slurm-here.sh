@@ -9,12 +9,12 @@
 #   launch/slurm-here.sh down                 take it down
 #
 # Partitions: batch (the default), urgent (its jobs preempt those of batch, which are requeued). It uses the Slurm and munge that are
-# installed; where there are none, it fetches Debian's packages with apt into its folder and installs nothing.
-# HPCML_SLURM: that folder; default /tmp/hpcml-slurm-USERID. HPCML_SLURM_CPUS: cores that each node claims to have; default 4.
+# installed; where there are none, it fetches Debian's packages with apt into ~/.cache/hpcml/slurm, once, and installs nothing.
+# HPCML_SLURM: its folder; default /tmp/hpcml-slurm-USERID. HPCML_SLURM_CPUS: cores that each node claims to have; default 4.
 set -euo pipefail
 
 STATE=${HPCML_SLURM:-/tmp/hpcml-slurm-$UID}
-SOFTWARE=$STATE/software
+SOFTWARE=${XDG_CACHE_HOME:-${HOME:-$STATE}/.cache}/hpcml/slurm
 CONF=$STATE/slurm.conf
 PACKAGES=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge)
 
@@ -41,14 +41,19 @@ can() {  # ends with 3 and a reason where no Slurm can run
   command -v apt-get dpkg >/dev/null || cannot "slurmctld, slurmd or munged is missing, and there is no apt to fetch them with"
 }
 
-fetch() {  # Debian's packages, unpacked in our folder; apt's own folders stay as they are
-  local apt=(-qq -o "Dir::State=$SOFTWARE/apt" -o Dir::State::status=/var/lib/dpkg/status -o "Dir::Cache=$SOFTWARE/cache"
-    -o Debug::NoLocking=1 -o "APT::Sandbox::User=$(id -un)" -o Acquire::Retries=3)
-  rm -rf "$SOFTWARE" && mkdir -p "$SOFTWARE"/apt/lists/partial "$SOFTWARE"/cache/archives/partial
-  { apt-get "${apt[@]}" update && apt-get "${apt[@]}" install --yes --no-install-recommends --download-only "${PACKAGES[@]}"; } \
-    >"$STATE/apt.log" 2>&1 </dev/null || cannot "apt cannot fetch ${PACKAGES[*]}: $(tail -n 1 "$STATE/apt.log")"
-  for deb in "$SOFTWARE"/cache/archives/*.deb; do dpkg -x "$deb" "$SOFTWARE"; done
-  touch "$SOFTWARE/complete"
+fetch() {  # Debian's packages, unpacked in a folder that is kept; apt's own folders stay as they are
+  local part=$SOFTWARE.part apt
+  mkdir -p "${SOFTWARE%/*}" && exec 8>>"$SOFTWARE.lock" && flock 8  # who comes second finds them
+  if [[ ! -f $SOFTWARE/complete ]]; then
+    apt=(-qq -o "Dir::State=$part/apt" -o Dir::State::status=/var/lib/dpkg/status -o "Dir::Cache=$part/cache"
+      -o Debug::NoLocking=1 -o "APT::Sandbox::User=$(id -un)" -o Acquire::Retries=3)
+    rm -rf "$part" "$SOFTWARE" && mkdir -m 700 "$part" && mkdir -p "$part"/apt/lists/partial "$part"/cache/archives/partial
+    { apt-get "${apt[@]}" update && apt-get "${apt[@]}" install --yes --no-install-recommends --download-only "${PACKAGES[@]}"; } \
+      >"$STATE/apt.log" 2>&1 </dev/null || cannot "apt cannot fetch ${PACKAGES[*]}: $(tail -n 1 "$STATE/apt.log")"
+    for deb in "$part"/cache/archives/*.deb; do dpkg -x "$deb" "$part"; done
+    rm -rf "$part"/{apt,cache} && touch "$part/complete" && mv "$part" "$SOFTWARE"
+  fi
+  exec 8>&-
 }
 
 is_ours() { [[ -d $STATE && ! -L $STATE && -O $STATE && -f $STATE/.slurm-here ]]; }
@@ -110,7 +115,7 @@ PreemptMode=REQUEUE
 MpiDefault=none
 JobRequeue=0
 ReturnToService=2
-KillWait=5
+KillWait=2
 SlurmdTimeout=120
 MessageTimeout=30
 BatchStartTimeout=120
@@ -159,7 +164,7 @@ left_of_jobs() {  # the processes of its jobs
   grep -lszxF "SLURM_CONF=$CONF" /proc/[0-9]*/environ | xargs -r grep -lsz '^SLURM_JOB_ID=' | tr -dc '0-9\n'
 }
 
-down() {  # ends jobs, daemons and what they left, and forgets all but the software
+down() {  # ends jobs, daemons and what they left, and forgets them
   local file pid pids=()
   is_ours || return 0
   if running && find_software; then
@@ -174,7 +179,7 @@ down() {  # ends jobs, daemons and what they left, and forgets all but the softw
     for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
     ! kill -0 "$pid" 2>/dev/null || kill -9 "$pid" 2>/dev/null || true
   done
-  find "$STATE" -mindepth 1 -maxdepth 1 ! -name software ! -name .slurm-here -exec rm -rf {} +
+  find "$STATE" -mindepth 1 -maxdepth 1 ! -name .slurm-here -exec rm -rf {} +
 }
 
 CPUS=${HPCML_SLURM_CPUS:-4}

@@ -1,11 +1,28 @@
 #!/usr/bin/env bash
 # All checks: style, tests without MPI, tests of whole jobs, tests on 1 to 4 ranks, the documentation, and the commands in it.
-# Three rows of parts run beside each other: those that mostly wait for other programs, those whose ranks wait for each other, and
-# those that compute. A part that fails ends those behind it.
-# usage: ./launch/test.sh [PYTEST-ARGUMENTS]      for instance: ./launch/test.sh -k probe
+# Four rows of parts run beside each other: jobs under Slurm, what has one process, ranks that wait for each other, and the rest.
+# A part that fails ends those behind it in its row.
+#
+# Tests that change rarely matter belong to parts (tests/support/parts.py). A part runs if its inputs have changed since the commit
+# in .ci/all-passed, and with --all. The last lines say what was left out. When --all passes with real data (HPCML_DATA) on a tree
+# without changes, it writes that commit to .ci/all-passed.
+#
+# What can be kept is kept in ~/.cache/hpcml: compiled kernels, Slurm's packages, environments of other versions, types that mypy
+# knows. HPCML_FRESH=1 makes the environments anew.
+# usage: ./launch/test.sh [--all] [PYTEST-ARGUMENTS]      for instance: ./launch/test.sh -k probe
 set -euo pipefail
 source "$(dirname "$0")/setup.sh" mpi,test,docs
 source launch/env.sh
+everything=""
+if [[ ${1:-} == --all ]]; then
+  everything=--all
+  shift
+  export HPCML_NEEDS_SLURM=1 HPCML_NEEDS_BROWSER=1 HPCML_NEEDS_LOWEST_VERSIONS=1
+fi
+kept=${XDG_CACHE_HOME:-${HOME:?}/.cache}/hpcml
+mkdir -p "$kept"
+HPCML_PARTS=$(python tests/support/parts.py run $everything)
+export HPCML_PARTS
 # of tests/mpi, those that divide ranks into groups of two, lay them out as a torus, or have each talk to its neighbours; to all
 # others 2 and 4 ranks are what 3 are
 GROUPS_OF_RANKS=(test_{collectives,memory,neighbours,node_rows,psbml}.py test_dual_ranks.py::test_groups_of_two_that_share_the_rows
@@ -17,6 +34,7 @@ LOWEST_VERSIONS=(tests/unit/{conversion/test_{formats,split},data/test_shard,fil
 scratch=$(mktemp -d)
 # in memory, if there is room, for the tests of many ranks, which would mostly wait for the disk; the other parts use that
 in_memory=$scratch
+export HPCML_LEFT_OUT=$scratch/left_out
 free=$(df --output=avail /dev/shm 2>/dev/null | tail -n 1) || free=0
 if ((free > 2 ** 21)); then in_memory=$(mktemp -d /dev/shm/hpcml-tests-XXXXXX); fi
 # some thousand processes start: each would compile again what none may keep
@@ -24,6 +42,7 @@ unset PYTHONDONTWRITEBYTECODE
 # one folder of compiled kernels for all parts; jobs under Slurm would have one of their own
 NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$(python -c "from hpcml.kernels.cache import cache_folder; print(cache_folder())")}
 export NUMBA_CACHE_DIR
+has_part() { [[ " $HPCML_PARTS " == *" $1 "* ]]; }
 beside=()
 trap 'for row in "${beside[@]}"; do kill -INT -- "-$row" 2>/dev/null && wait "$row" || true; done; rm -rf "$scratch" "$in_memory"' EXIT
 
@@ -73,39 +92,54 @@ slurm_tests() {  # slurm_tests PYTEST-ARGUMENTS...: skipped, with the reason, wh
 EXTRAS=mpi,plot,tables,pubmed,serve,report,sklearn,svmperf
 TOOLS=(pytest pytest-mpi pytest-timeout hypothesis anndata 'pandas<3' mpmath setuptools)
 
-make_environment() {  # make_environment FOLDER PYTHON REQUIREMENTS...: a virtual environment, and the packages of hpcml that are in it
-  local pip=("$1/bin/python" -m pip --disable-pip-version-check)
-  "$2" -m venv "$1" && "${pip[@]}" install --quiet --no-compile "${@:3}" && "${pip[@]}" list --format freeze |
+make_environment() {  # make_environment NAME PYTHON REQUIREMENTS...: a virtual environment with these, into $environment; prints versions
+  # kept by what it is made of. Not made elsewhere and renamed, since its programs hold its path: `complete` says that it is whole
+  local digest
+  digest=$(printf '%s\n' "$("$2" -VV)" "${@:3}" "${TOOLS[@]}" | sha256sum | cut -c 1-12)
+  environment=$kept/environments/$1-$digest
+  mkdir -p "$kept/environments"
+  (
+    exec 9>>"$kept/environments/lock"
+    flock 9
+    if [[ -n ${HPCML_FRESH:-} ]]; then rm -rf "$environment"; fi
+    if [[ ! -f $environment/complete ]]; then
+      find "$kept/environments" -mindepth 1 -maxdepth 1 -type d -mtime +14 -exec rm -rf {} +
+      rm -rf "$environment" && "$2" -m venv "$environment" &&
+        "$environment/bin/python" -m pip --disable-pip-version-check install --quiet "${@:3}" && touch "$environment/complete" || exit 1
+    fi
+    touch "$environment"
+  ) || return 1
+  "$environment/bin/python" -m pip --disable-pip-version-check list --format freeze |
     grep -iE "^($(python tests/support/lowest.py $EXTRAS | sed 's/=.*//' | paste -sd '|'))=" | paste -sd ' '
 }
 
-within() (  # within FOLDER COMMAND...: a command in this environment
-  export PATH=$1/bin:$PATH VIRTUAL_ENV=$1 PYTHONPATH=$PWD NUMBA_CACHE_DIR=$1/cache
-  exec timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-20m}" "${@:2}"
+within() (  # within COMMAND...: a command in $environment, with this hpcml
+  export PATH=$environment/bin:$PATH VIRTUAL_ENV=$environment PYTHONPATH=$PWD
+  unset PYTEST_ADDOPTS
+  exec timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-20m}" "$@"
 )
 
-same_bits() (  # same_bits FOLDER: a short run in this environment gives the numbers that it gives in the one of all other parts
+same_bits() (  # a short run in $environment gives the numbers that it gives in the one of all other parts
   [[ -f $scratch/digest ]] || python tests/support/short_run.py >"$scratch/digest" || exit 1
-  found=$(within "$1" python tests/support/short_run.py) || exit 1
+  found=$(within python tests/support/short_run.py) || exit 1
   echo "digest of a short run: $found, expected: $(cat "$scratch/digest")"
   [[ $found == "$(cat "$scratch/digest")" ]]
 )
 
 lowest_versions_tests() {  # the bits of the newest versions, which all other parts have, and some tests
-  local folder=$scratch/lowest code=0 pins
+  local code=0 pins
   mapfile -t pins < <(python tests/support/lowest.py $EXTRAS)
-  make_environment "$folder" python "${pins[@]}" "${TOOLS[@]}" &&
-    within "$folder" mpirun -n 2 python -m hpcml check "$folder/tried" --bits </dev/null || return 1
-  within "$folder" python -m pytest -p no:cacheprovider "${LOWEST_VERSIONS[@]}" "$@" || code=$?
+  make_environment lowest python "${pins[@]}" "${TOOLS[@]}" &&
+    within mpirun -n 2 python -m hpcml check "$scratch/tried" --bits </dev/null || return 1
+  within python -m pytest -p no:cacheprovider "${LOWEST_VERSIONS[@]}" "$@" || code=$?
   return $((code == 5 ? 0 : code))
 }
 
-other_python_run() {  # other_python_run PYTHON: from texts to measures with this Python and the newest versions
-  local folder=$scratch/other code=0
+other_python_run() {  # other_python_run PYTHON: from texts to measures with this Python and the versions that are newest this week
+  local admitted
   "$1" --version
-  make_environment "$folder" "$1" '.[mpi]' && same_bits "$folder" || code=$?
-  rm -rf "$folder"
-  return "$code"
+  mapfile -t admitted < <(python tests/support/lowest.py --admitted mpi)
+  make_environment "newest-$(date +%G-%V)" "$1" "${admitted[@]}" && same_bits
 }
 
 versions_parts() {
@@ -116,19 +150,52 @@ versions_parts() {
   done
 }
 
-waiting_parts() {  # what mostly waits for other programs, and what has one process
-  part "types: mypy" mypy hpcml &&
-    part "job scripts on a private Slurm" slurm_tests "$@" &&
-    part "the commands of README.md and docs" python tests/support/document_commands.py &&
-    part "the documentation: mkdocs build" env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+slurm_parts() { part "job scripts and pages on a private Slurm" slurm_tests "$@"; }
+
+lab_tests() (  # the laboratory's own tests, in one process
+  code=0
+  timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-20m}" python -m pytest -p no:cacheprovider launch/lab/tests "$@" || code=$?
+  exit $((code == 5 ? 0 : code))
+)
+
+documents() {  # by ranks that stand by; all commands as processes of their own if the pages have changed
+  local flags=()
+  ! has_part documents || flags=(--processes)
+  python tests/support/document_commands.py "${flags[@]}"
+}
+
+single_parts() {  # what has one process
+  part "types: mypy" mypy --cache-dir "$kept/mypy" hpcml &&
+    part "the documentation: mkdocs build" env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet &&
+    part "the commands of README.md and docs" documents &&
+    { ! has_part lab || part "tests of the laboratory" lab_tests "$@"; }
 }
 
 parts_of_ranks() {  # 3 ranks divide nothing evenly, and one is neither the first nor the last
-  local groups=("${GROUPS_OF_RANKS[@]/#/tests/mpi/}")
+  local groups=("${GROUPS_OF_RANKS[@]/#/tests/mpi/}") of_two=(tests/mpi/test_{collectives,neighbours}.py)
+  ! has_part ranks || of_two=("${groups[@]}")
   part "tests on 3 ranks" tests 3 tests/mpi --with-mpi -m mpi "$@" &&
-    part "tests of groups on 2 ranks" tests 2 "${groups[@]}" --with-mpi -m mpi "$@" &&
+    part "tests of groups on 2 ranks" tests 2 "${of_two[@]}" --with-mpi -m mpi "$@" &&
     part "tests of groups on 4 ranks" tests 4 "${groups[@]}" --with-mpi -m mpi "$@" &&
-    { [[ -z ${HPCML_NEEDS_LOWEST_VERSIONS:-} ]] || versions_parts; }
+    { [[ -z ${HPCML_NEEDS_LOWEST_VERSIONS:-} ]] || ! has_part versions || versions_parts; }
+}
+
+compile_kernels() {  # all methods once on one rank, if no run has done so with these sources: else many ranks would wait for each kernel
+  local stamp
+  stamp=$NUMBA_CACHE_DIR/tested-$(find hpcml -path '*kernel*' -name '*.py' -print0 | sort -z | xargs -0 cat | cat - <(python -VV) requirements.lock | sha256sum | cut -c 1-16)
+  if [[ ! -f $stamp ]]; then
+    part "compiling kernels: the bits of all methods" run_ranks 1 python -m hpcml check "$scratch/compiled" --bits && touch "$stamp"
+  fi
+}
+
+all_passed() {  # all parts ran and passed: note the commit, if the tests were of a commit, and all that they need was there
+  local commit
+  commit=$(git rev-parse HEAD 2>/dev/null) && [[ $commit == "$begun_at" && -z $(git status --porcelain) && -n ${HPCML_DATA:-} ]] || {
+    echo ".ci/all-passed stays as it is: that needs a tree without changes, and real data (HPCML_DATA)"
+    return 0
+  }
+  echo "$commit" >.ci/all-passed
+  echo "wrote $commit to .ci/all-passed; commit that file alone"
 }
 
 begin_row() {  # begin_row FUNCTION PYTEST-ARGUMENTS...: its parts, in a group of their own, which Ctrl-C ends through the trap. What they
@@ -147,17 +214,20 @@ begin_row() {  # begin_row FUNCTION PYTEST-ARGUMENTS...: its parts, in a group o
 
 what_failed() {  # the tests that failed and why, in short: what they printed may be far above
   grep -hE '^(\[rank [0-9]+\] )?(FAILED|ERROR|E  ) |^\[rank [0-9]+\] .* end here:' \
-    "$scratch"/{waiting_parts,parts_of_ranks,spread_tests} 2>/dev/null | cut -c 1-250 | head -n 40 || true
+    "$scratch"/{slurm_parts,single_parts,parts_of_ranks,spread_tests} 2>/dev/null | cut -c 1-250 | head -n 40 || true
 }
 
+begun_at=$(git rev-parse HEAD 2>/dev/null || true)
+echo "== on two idle cores this takes about 15 minutes, with all parts about 30; parts besides the usual: ${HPCML_PARTS:-none}"
 code=0
-(($# > 0)) || python tests/support/how_long.py
 part "style: ruff check" ruff check --quiet || code=$?
 part "style: ruff format" ruff format --check --quiet || code=$?
 if ((code == 0)); then
   # more processes than cores from here on: MPICH's ranks that wait let others compute
   export MPIR_CVAR_ENABLE_HEAVY_YIELD=${MPIR_CVAR_ENABLE_HEAVY_YIELD:-1}
-  begin_row waiting_parts "$@"
+  begin_row slurm_parts "$@"
+  begin_row single_parts "$@"
+  compile_kernels || code=$?
   begin_row parts_of_ranks "$@"
   part "tests on 1 rank, and of whole jobs" spread_tests tests --ignore=tests/{slurm,mpi} "$@" | tee "$scratch/spread_tests" || code=$?
   echo "waiting for the parts that run beside these"
@@ -167,5 +237,7 @@ fi
 processor_seconds
 printf '\n%s\n%6d s %6d CPU s  in all\n' "$(cat "$scratch/summary")" "$SECONDS" "$used"
 ((code == 0)) || what_failed
+((code == 0)) && [[ -n $everything && $# == 0 ]] && all_passed
 ((code == 0)) && echo "all checks passed" || echo "FAILED: see above"
+python tests/support/parts.py left "$HPCML_LEFT_OUT"
 exit "$code"

@@ -7,7 +7,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-pytest_plugins = ["support.rendezvous", "support.browser"]
+pytest_plugins = ["support.rendezvous", "support.browser", "support.more"]
 gc.set_threshold(20_000)  # as hpcml's own processes have it
 
 hypothesis.settings.register_profile(

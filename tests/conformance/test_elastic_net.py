@@ -192,6 +192,7 @@ def test_rare_label_visits_few_rows(tmp_path):
     assert report.gaps[0][2] <= 1e-6 and report.visited < 0.01
 
 
+@pytest.mark.more("methods", one_in=3)
 @pytest.mark.parametrize("solver", ["fobos", "sgd"])
 @pytest.mark.parametrize("rate", ["decaying", "constant", "adagrad"])
 @pytest.mark.parametrize("loss", ["logistic", "squared"])

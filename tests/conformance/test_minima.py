@@ -63,6 +63,7 @@ def test_the_independent_objectives_are_those_of_the_table():
             assert oracles.VALUES[loss](z) == pytest.approx(oracles.LOSSES[loss](z)[0])
 
 
+@pytest.mark.more("methods")
 @pytest.mark.parametrize("dormant", [True, False])
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 def test_minimum_is_that_of_an_independent_solver(corpus, tmp_path, loss, dormant):

@@ -640,6 +640,7 @@ def test_pass_of_weights_that_had_died_goes_on():
 # real data
 
 
+@pytest.mark.more("files")
 @pytest.mark.parametrize("name", ["vote", "breast_w"])
 def test_real_data(data_dir, tmp_path, name):
     data, comm = tmp_path / f"{name}.h5", mpi.self_comm()

@@ -3,7 +3,8 @@
 usage: mpirun -n N python tests/jobs/standing.py FOLDER PROCESS
 
 They end when the process of that number, which sends the commands, has ended. The arguments of command K are put into FOLDER/K.json
-(null: end). What its ranks print is then in FOLDER/K.RANK.out and .err, and their exit codes in FOLDER/K.codes.
+(null: end), or {"arguments": …, "folder": …} for a command that is run in another folder. What its
+ranks print is then in FOLDER/K.RANK.out and .err, and their exit codes in FOLDER/K.codes.
 """
 
 import json
@@ -43,6 +44,10 @@ def stand(folder, sender, comm):
             pause = min(0.1, 1.1 * pause)  # ranks that have waited for long leave the cores to others
         if (tokens := json.loads(command.read_text())) is None:
             return
+        begun_in = Path.cwd()
+        if isinstance(tokens, dict):
+            os.chdir(tokens["folder"])
+            tokens = tokens["arguments"]
         for descriptor, name in ((1, "out"), (2, "err")):
             file = os.open(folder / f"{number}.{comm.rank}.{name}", os.O_WRONLY | os.O_CREAT)
             os.dup2(file, descriptor)
@@ -50,6 +55,7 @@ def stand(folder, sender, comm):
         code = run(tokens)
         sys.stdout.flush()
         sys.stderr.flush()
+        os.chdir(begun_in)
         codes = comm.gather(code)
         if comm.rank == 0:
             part = folder / "part"

@@ -43,6 +43,19 @@ def test_blocks_of_python_run(run):
     assert "said" in done.stdout
 
 
+STANDING = "hpcml --version > version\nmkdir -p in && cd in\nmpirun -n 2 hpcml convert synthetic gaussians --rows 50 -o rows.h5\n"
+
+
+def test_ranks_that_stand_by_run_a_block_in_its_folder_and_fail_as_processes_do(run):
+    assert run(f"```bash\n{STANDING}```\n```bash\ntest -f in/rows.h5 && grep -q [0-9] version\n```\n").returncode == 0
+    codes, said = [], []
+    for more in ("", " | cat"):  # the second has processes of its own
+        done = run(f"```bash\nmpirun -n 2 hpcml info absent.h5{more}\n```\n")
+        codes.append(done.returncode)
+        said.append([line for line in done.stdout.splitlines() if line.startswith("hpcml: ")])
+    assert codes == [1, 1] and said[0] == said[1] and len(said[0]) == 1
+
+
 def test_a_marked_block_is_listed_and_not_run(run):
     done = run(GOOD + "<!-- not run: takes a cluster -->\n```bash\nfalse\n```\n\n```bash\ntrue\n```\n")
     assert done.returncode == 0

@@ -53,6 +53,7 @@ def test_a_page_has_the_text_and_code_of_its_script(pages, name, monkeypatch, tm
         assert not pages.is_current(name, page)
 
 
+@pytest.mark.more("documents")
 @pytest.mark.timeout(320)
 @pytest.mark.parametrize("name", NEEDS)
 def test_an_example_runs(name, tmp_path):

@@ -5,24 +5,27 @@ import re
 import pytest
 from support.faults import FAULTS, KILLED, Case, make_samples
 
-# Only the bench lets these happen, to save the tests' time.
-RARE = {
-    *((name, "psbml") for name in ("kill -9 of rank 0", "kill -9 in a checkpoint", "clock jumps", "no room for the log")),
-    *((name, "psbml") for name in ("rank 1 stopped for a while",)),
-    *((name, "probe") for name in ("disk too small for a checkpoint", "data truncated after the rows were copied")),
-    # What they would show of `probe` another fault in the table shows, or another test that is named here.
-    ("SIGTERM to all", "probe"),  # "newest checkpoint truncated" begins with it
-    ("SIGTERM to rank 1", "probe"),  # SIGUSR1 to rank 1
-    ("kill -9 of rank 1", "probe"),  # test_sparse.py: killed, and resumed on other ranks
-    ("newest checkpoint corrupted", "probe"),  # truncated
-    ("data replaced, then deleted", "probe"),  # test_bench_scripts.py: even truncated, after the rows were copied
-    ("disk full", "probe"),  # test_bad_input.py: the checkpoint does not fit
-    ("little memory on rank 1", "probe"),  # `dual` shares this code
-    ("SIGUSR1 to all", "probe"),  # SIGUSR1 to rank 1, SIGTERM to all
-    # and what they would show of `dual`
-    ("SIGTERM to rank 1", "dual"),  # `probe` shares this code: SIGUSR1 to rank 1
-    ("kill -9 of rank 1", "dual"),  # the same; test_processors.py: killed, and resumed
+# Each kind of fault once. Another fault, or another method with the same code, shows what the others would.
+ALWAYS = {
+    *((name, "probe") for name in ("kill -9 of rank 0", "kill -9 in a checkpoint", "kill -9 before the model has its name")),
+    *((name, "probe") for name in ("SIGUSR1 to rank 1", "newest checkpoint truncated", "rank 1 stopped for a while")),
+    *((name, "psbml") for name in ("kill -9 of rank 1", "kill -9 of rank 0, asynchronous", "SIGTERM to all", "disk full")),
+    *((name, "psbml") for name in ("data replaced, then deleted", "no memory on rank 1 in a checkpoint")),
+    *((name, "dual") for name in ("little memory on rank 1", "rank 1 fails alone")),
+    ("two jobs on one folder", "probe"),
 }
+
+
+def cases():
+    """Every fault with every method that it may befall."""
+    for fault in FAULTS:
+        for method in fault.methods:
+            more = [] if (fault.name, method) in ALWAYS else pytest.mark.more("disturbances")
+            yield pytest.param(fault, method, id=f"{fault.name} ({method})", marks=more)
+
+
+def test_what_is_always_tried_is_in_the_table():
+    assert {(fault.name, method) for fault in FAULTS for method in fault.methods} >= ALWAYS
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +34,7 @@ def samples(tmp_path_factory):
     return make_samples(tmp_path_factory.mktemp("faults"))
 
 
-@pytest.mark.parametrize(
-    ("fault", "method"),
-    [
-        pytest.param(fault, method, id=f"{fault.name} ({method})")
-        for fault in FAULTS
-        for method in fault.methods
-        if (fault.name, method) not in RARE
-    ],
-)
+@pytest.mark.parametrize(("fault", "method"), list(cases()))
 def test_fault(mpirun, samples, tmp_path, fault, method):
     case = Case(mpirun, method, *samples[method], tmp_path)
     with case.stack:

@@ -24,7 +24,7 @@ from hpcml.data.info import info
 from hpcml.errors import HpcmlError
 from hpcml.log import Log
 
-FUZZ = Path(__file__).parents[2] / "launch" / "bench" / "fuzz.py"
+FUZZ = Path(__file__).parents[2] / "launch" / "lab" / "bench" / "fuzz.py"
 INPUTS = 63  # a multiple of the number of kinds
 
 
@@ -38,6 +38,7 @@ def fuzz(*options):
     return lines
 
 
+@pytest.mark.more("files")
 def test_damaged_inputs_are_refused_or_sound():
     lines = fuzz("--inputs", INPUTS, "--seed", 0)
     assert [line for line in lines if line.get("outcome") == "defect"] == []

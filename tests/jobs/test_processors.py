@@ -12,24 +12,24 @@ from support import make
 from support.jobs import done
 
 from hpcml.check.digest import digest
-from hpcml.kernels.cache import cache_folder
 
 TOP = Path(__file__).parents[2]
-MADE_UP = SimpleNamespace(**runpy.run_path(str(TOP / "launch" / "bench" / "processors.py")))
+MADE_UP = SimpleNamespace(**runpy.run_path(str(TOP / "launch" / "lab" / "bench" / "processors.py")))
 METHODS = ("dual", "elastic-net", "boosted-bayes", "psbml")  # whose numbers come from exp, log and densities
+
+MORE = pytest.mark.more("kernels")
 
 
 @cache
 def variables(name):
-    """Those of a made-up processor, with kernels that are kept from one time to the next."""
+    """Those of a made-up processor. Its kernels are kept beside this one's, under its name."""
     made_up = MADE_UP.processors()
     if name not in made_up:
         pytest.skip(f"no {name} can be made of this architecture")
-    kept = Path(os.environ.get("NUMBA_CACHE_DIR") or cache_folder())
-    return MADE_UP.with_kernels(made_up[name], kept.with_name(f"{kept.name}-processors"))
+    return made_up[name]
 
 
-@pytest.mark.parametrize("processor", ["native", "nehalem"])
+@pytest.mark.parametrize("processor", ["native", pytest.param("nehalem", marks=MORE)])
 def test_what_methods_make_has_the_bits_that_ship(mpirun, tmp_path, processor):
     """The second has the switches of all libraries at once; bench/processors.py has them one by one. The first run compiles."""
     command = ("check", tmp_path / "tried", "--bits", "--json", tmp_path / "found.json", "--methods", *METHODS)
@@ -42,6 +42,7 @@ def test_what_methods_make_has_the_bits_that_ship(mpirun, tmp_path, processor):
     assert by["target"] == variables(processor).get("NUMBA_CPU_NAME", by["target"])
 
 
+@pytest.mark.more("kernels")
 @pytest.mark.parametrize(
     ("processor", "features", "libraries"),
     [
@@ -75,7 +76,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("method", [("dual", "--loss", "logistic"), ("elastic-net",)])
+@pytest.mark.parametrize("method", [("dual", "--loss", "logistic"), pytest.param(("elastic-net",), marks=MORE)])
 def test_a_run_that_moves_to_another_processor(mpirun, tmp_path, method):
     """Killed on one, resumed on the other and stopped, and resumed on the first: the bits of a run that stays."""
     data = make.dataset(tmp_path / "data.h5", *make.random_data(8, 120, 40, 3, density=0.3))

@@ -144,6 +144,7 @@ main()
 """
 
 
+@pytest.mark.more("kernels")
 def test_one_rank_of_a_node_compiles_for_all(mpirun, tmp_path):
     data = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4))
     env = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_OPT": "0"}  # the fastest way to compile

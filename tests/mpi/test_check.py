@@ -17,6 +17,7 @@ from hpcml.run.environment import environment
 pytestmark = pytest.mark.mpi
 
 
+@pytest.mark.more("ranks", of=("comm",), one_in=2, keep=1)
 def test_everything_is_tried_and_removed(comm, mpi_tmp_path, monkeypatch):
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         monkeypatch.setenv(name, "1")
@@ -64,6 +65,7 @@ def test_folder_that_exists_is_not_touched(comm, mpi_tmp_path):
     assert (mpi_tmp_path / "mine" / "file").read_text() == "mine"
 
 
+@pytest.mark.more("ranks", of=("comm",), one_in=2, keep=1)
 def test_bits_that_differ_are_bad_unless_others_compute_them(comm, mpi_tmp_path, monkeypatch):
     """Two trainings of one method: one as it ships, one that was changed; the changed one of another package is a note."""
     shipped = check.bits.shipped()

@@ -36,6 +36,7 @@ def X():
     return random_data(4, 60, 30, 1, density=0.15)[0]  # some features lie in one row only, some in none
 
 
+@pytest.mark.more("ranks", one_in=2)
 def test_classes(comm, mine, X):
     y = np.sort(np.arange(60) % 3)  # the first ranks lack the last classes
     words = np.array(["ant", "bee", "caterpillar"])[y]
@@ -55,6 +56,7 @@ def test_classes(comm, mine, X):
         assert (model.predict(X) == alone.predict(X)).all()
 
 
+@pytest.mark.more("ranks", one_in=2)
 def test_label_sets(comm, mine, X):
     Y = (random_data(5, 60, 5, 7, density=0.3)[1] != 0).astype(int).tolil()
     Y[:, 1], Y[:, 2], Y[:30, 3] = 0, 1, 0
@@ -66,6 +68,7 @@ def test_label_sets(comm, mine, X):
         assert sp.issparse(model.predict(X)) == sp.issparse(target)
 
 
+@pytest.mark.more("ranks", one_in=2)
 def test_lists_of_names_of_labels(comm, mine, X):
     Y = (random_data(5, 60, 3, 7, density=0.3)[0] != 0).toarray()
     Y[:, 2] = np.arange(60) > 40  # a name that the first ranks do not know
@@ -144,6 +147,7 @@ def test_dual_has_the_same_bits_on_any_number_of_ranks(comm, mine, X):
         assert sp.issparse(model.predict(X)) == sp.issparse(target)
 
 
+@pytest.mark.more("ranks", one_in=2)
 def test_dual_weighs_rows_and_classes_alike_on_any_number_of_ranks(comm, mine, X):
     y, weights = np.arange(60) % 3, np.arange(60) % 4 * 0.7 * (np.arange(60) > 12)  # the first ranks have rows of weight 0 only
     for parameters in ({}, {"class_weight": {2: 3.0}}, {"class_weight": "balanced"}):
@@ -159,6 +163,7 @@ def test_dual_weighs_rows_and_classes_alike_on_any_number_of_ranks(comm, mine, X
             DualClassifier(class_weight={0: 1 + odd}, comm=comm).fit(X, y)
 
 
+@pytest.mark.more("ranks", one_in=2)
 def test_psbml_keeps_the_same_classifier_on_any_number_of_ranks(comm, mine, X):
     words = np.array(["ant", "bee", "caterpillar"])[np.sort(np.arange(60) % 3)]
     for target, base, grid in ((words, "tree", "2x1"), (words == "ant", "linear-svm", "3x2"), (words, "stump", "1x1")):

@@ -62,6 +62,7 @@ def make_classifier(comm, folder, base, n_classes, n_rows, dense):
     return folder / "data.h5", open_model(folder / "model.h5")
 
 
+@pytest.mark.more("ranks", one_in=3)
 @pytest.mark.parametrize("n_rows", [121, 1])
 @pytest.mark.parametrize("base", list(LEARNERS))
 @pytest.mark.parametrize("dense", [False, True])

@@ -87,6 +87,7 @@ def test_ranks_that_share_the_rows(comm, mpi_tmp_path, data, short_slices, metho
     assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "whole")
 
 
+@pytest.mark.more("ranks", one_in=2)
 @pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @pytest.mark.parametrize("shape", [(2, 15), (40, 4 * CHUNK)])
 @pytest.mark.parametrize("method", LINEAR)

@@ -447,6 +447,7 @@ def test_letters_never_name_a_row_that_did_not_arrive(comm, mpi_tmp_path, monkey
     assert bool(opened_letters) == (comm.size > 1)
 
 
+@pytest.mark.more("ranks", one_in=2)
 @pytest.mark.usefixtures("in_step")  # else one rank may do all cycles before it hears of the stop
 @pytest.mark.parametrize("size", ["2x2", "2x1"])
 def test_asynchronous_run_is_interrupted_and_finishes(comm, mpi_tmp_path, monkeypatch, size):

@@ -107,6 +107,7 @@ def test_parts_of_any_ranks_are_joined(comm, mpi_tmp_path):
         assert np.array_equal(file["W/data"][:], W[W != 0])
 
 
+@pytest.mark.more("ranks", one_in=2)
 @pytest.mark.usefixtures("in_step")
 @pytest.mark.parametrize("method", ["probe", "liblinear", "dual"])
 @pytest.mark.parametrize("shards", [None, 1])

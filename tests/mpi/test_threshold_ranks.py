@@ -35,6 +35,7 @@ def make_files(comm, folder, n_rows, ties=True, poison=False):
     return folder / "data.h5", Model(folder / "model.h5")
 
 
+@pytest.mark.more("ranks", of=("method", "ties", "n_rows"), one_in=3)
 @pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @pytest.mark.parametrize("n_rows", [121, 2])
 @pytest.mark.parametrize("ties", [False, True])

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.mpi
 METHODS = {"dual": {"weights": (1.0, 3.0)}, "probe": {"loss": "logistic"}, "elastic-net": {}}
 
 
+@pytest.mark.more("ranks", of=("comm",), one_in=2, keep=1)
 @pytest.mark.usefixtures("in_step")
 @pytest.mark.parametrize("method", METHODS)
 def test_same_bits_also_through_an_interruption(comm, mpi_tmp_path, monkeypatch, method):

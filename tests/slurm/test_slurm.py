@@ -12,6 +12,8 @@ from hpcml.run.lock import LOCK
 
 OPTIONS = ("--epsilon", "0.01", "--no-dormant", "--checkpoint-every", "0.1")  # long enough to be disturbed
 
+MORE = pytest.mark.more("disturbances")
+
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
@@ -46,15 +48,15 @@ def test_cluster_is_found_sound(slurm):
     ("disturb", "launch", "said"),
     [
         (signal, "auto", "interrupted; queued again, to resume"),
-        (signal_script, "mpirun", "interrupted; queued again, to resume"),
+        pytest.param(signal_script, "mpirun", "interrupted; queued again, to resume", marks=MORE),
         (kill_rank, "auto", "failure 1 of at most 3; queued again, to resume"),
-        (kill_slurmstepd, "auto", "; it is ended now"),
+        pytest.param(kill_slurmstepd, "auto", "; it is ended now", marks=MORE),
         (kill_both, "auto", " a slurmstepd was killed, or a node is lost; it is ended now"),
     ],
 )
 def test_disturbed_job_is_queued_again_and_resumes(slurm, data, undisturbed, tmp_path, disturb, launch, said):
     run = tmp_path / "run"
-    script = slurm.script("run.sbatch", LAUNCH=launch, LINGER=10, CHECK_STEP=2)
+    script = slurm.script("run.sbatch", LAUNCH=launch, LINGER=4, CHECK_STEP=1)
     job = slurm.submit(
         script, "train", "probe", data, "-o", run, *OPTIONS, options=("--nodes=2", "--ntasks-per-node=1", "--exclusive")
     )
@@ -73,6 +75,7 @@ def test_disturbed_job_is_queued_again_and_resumes(slurm, data, undisturbed, tmp
     assert later[-1]["variables"]["SLURM_RESTART_COUNT"] == str(len(later))
 
 
+@pytest.mark.more("disturbances")
 def test_cancelled_job_stays_cancelled_and_can_be_resumed(slurm, data, undisturbed, tmp_path):
     run = tmp_path / "run"
     command = ("slurm/run.sbatch", "train", "probe", data, "-o", run, *OPTIONS)
@@ -141,6 +144,7 @@ def test_array_of_label_parts_makes_the_model_of_one_run(slurm, data, undisturbe
     assert (tmp_path / "whole" / "model.h5").read_bytes() == undisturbed
 
 
+@pytest.mark.more("disturbances")
 def test_array_of_options_makes_a_table(slurm, data, tmp_path):
     (tmp_path / "sweep.txt").write_text("--lambda X/10\n--lambda X/100 --loss huber\n")
     command = ("slurm/run.sbatch", "train", "probe", data, "-o", tmp_path / "sweep-%t", f"@{tmp_path / 'sweep.txt'}")

@@ -1,4 +1,7 @@
-"""The lowest versions that pyproject.toml admits, as pins for pip: `python tests/support/lowest.py EXTRA,EXTRA`."""
+"""The lowest versions that pyproject.toml admits, as pins for pip: `python tests/support/lowest.py EXTRA,EXTRA`.
+
+With `--admitted` before the extras: all that it admits, as in "numba>=0.62,<0.69".
+"""
 
 import re
 import sys
@@ -30,4 +33,7 @@ def pins(extras):
 
 
 if __name__ == "__main__":
-    print("\n".join(pins(sys.argv[1].split(",") if len(sys.argv) > 1 else [])))
+    words = [word for word in sys.argv[1:] if word != "--admitted"]
+    extras = words[0].split(",") if words else []
+    found = [name + admitted for name, admitted in requirements(extras).items()] if "--admitted" in sys.argv else pins(extras)
+    print("\n".join(found))

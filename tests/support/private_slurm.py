@@ -113,7 +113,7 @@ def private_slurm(folder):
     finally:
         down = here("down")
         assert down.returncode == 0, down.stderr
-        assert {path.name for path in (folder / "here").iterdir()} <= {".slurm-here", "software"}
+        assert {path.name for path in (folder / "here").iterdir()} <= {".slurm-here", ".cache"}
 
 
 def preempt(slurm, job):

@@ -7,12 +7,8 @@ from pathlib import Path
 import pytest
 
 from hpcml import ElasticNetClassifier
-from hpcml.methods.dual.train import METHOD as DUAL
 from hpcml.methods.elastic_net.judge import MAX_GAP
 from hpcml.methods.elastic_net.options import ElasticNetOptions
-from hpcml.methods.elastic_net.train import METHOD as ELASTIC_NET
-from hpcml.methods.probe.train import METHOD as PROBE
-from hpcml.model.linear import LOG_ODDS
 
 TOP = Path(__file__).parents[2]
 README, PAGES = TOP / "README.md", sorted((TOP / "docs").rglob("*.md"))
@@ -74,15 +70,6 @@ def test_sentences_say_what_the_measurements_they_name_say():
         assert fractions <= numbers(known[evidence][anchor]), (page, evidence, anchor, sentence)
 
 
-def test_log_odds_are_of_every_loss_that_has_them():
-    every = "(--loss {LOG_ODDS})", f"(--loss {LOG_ODDS})"
-    for path in sorted((TOP / "hpcml").rglob("*.py")):
-        flat = " ".join(path.read_text().split())
-        for end in re.finditer(r"log-odds \(", flat):
-            assert flat[end.end() - 1 :].startswith(("(n", *every)), path  # or a shape
-    assert "models of --loss logistic" in " ".join((TOP / "hpcml" / "cli" / "score.py").read_text().split())
-
-
 def test_elastic_net_says_its_own_defaults():
     text, page = ElasticNetClassifier.__doc__, (TOP / "docs" / "methods" / "elastic-net.md").read_text()
     (gap,) = re.findall(r"max_gap : float or None, default None\n.* Default: ([\d.e-]+)\.\n", text)
@@ -90,8 +77,3 @@ def test_elastic_net_says_its_own_defaults():
     assert f"The defaults, {ElasticNetOptions.l1} and {ElasticNetOptions.lam}, " in page
     made = ElasticNetClassifier()
     assert (made.l1, made.lam) == (ElasticNetOptions.l1, ElasticNetOptions.lam)
-
-
-def test_formats_names_every_certified_method():
-    (row,) = re.findall(r"^\| `labels/gap` \|.*$", (TOP / "docs" / "lookup" / "formats.md").read_text(), re.MULTILINE)
-    assert all((f"`{method.name}`" in row) == method.certified for method in (DUAL, ELASTIC_NET, PROBE))

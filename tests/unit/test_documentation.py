@@ -1,4 +1,4 @@
-"""The pages: for whom and how long, how many words, what is made from the code, and no earlier version outside of the notebook."""
+"""The pages: for whom and how long, how many words, and what is made from the code."""
 
 import importlib.util
 import math
@@ -16,11 +16,6 @@ NOTEBOOK = DOCS / "notebook.md"
 PAPERS = DOCS / "papers.md"  # made of outcomes: tables of numbers
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page != NOTEBOOK]
 IN_A_RECIPE, IN_ALL = 600, 30_000
-EARLIER = re.compile(
-    r"\b(?:(?:until|before|since) (?:version )?0\.\d+\b(?! s\b| %)|versions? 0\.\d|earlier versions?\b"
-    r"|used to be\b|tried and not\b)",
-    re.IGNORECASE,
-)
 
 
 @pytest.fixture(scope="module")
@@ -56,31 +51,6 @@ def test_a_recipe_is_short_and_the_whole_has_an_end():
     assert len(recipes) > 15
     assert not {page: words for page, words in recipes.items() if words > IN_A_RECIPE}
     assert sum(count(page.read_text()) for page in PAGES if page != PAPERS) <= IN_ALL
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_no_page_but_the_notebook_says_how_an_earlier_version_was(page):
-    flat = " ".join(page.read_text().split())
-    assert not [flat[max(0, found.start() - 40) : found.end() + 20] for found in EARLIER.finditer(flat)]
-
-
-def test_what_earlier_versions_are_called_is_found():
-    for text in (
-        "until version 0.11 it was",
-        "Since 0.12 they count",
-        "versions 0.8.0 and older",
-        "an earlier version",
-        "before 0.12 it",
-    ):
-        assert EARLIER.search(text), text
-    for text in (
-        "numbers from 0.1 to 10",
-        "Omikuji 0.5.2",
-        "a name that it had",
-        "rose from 0.52 over all",
-        "before 0.5 s are over",
-    ):
-        assert not EARLIER.search(text), text
 
 
 def test_every_page_has_a_place_in_the_navigation():

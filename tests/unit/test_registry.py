@@ -102,6 +102,7 @@ def test_the_pages_take_it():
     assert "::: support.toy.ToyClassifier" in shown and "| `zeal` | float, default 1.0 | How eagerly it plays. |" in shown
 
 
+@pytest.mark.more("methods")
 def test_the_conformance_tests_take_it():
     """In a process of their own, for they ask the registry for its methods when they are imported."""
     files = [str(TESTS / "conformance" / f"test_{name}.py") for name in ("methods", "estimators")]
@@ -113,7 +114,7 @@ from support.toy import TOY, ToyClassifier
 METHODS["toy"] = TOY
 sys.exit(pytest.main({arguments}))
 """
-    where = {"env": {**os.environ, "PYTHONPATH": str(TESTS)}, "cwd": TESTS.parent}
+    where = {"env": {**os.environ, "PYTHONPATH": str(TESTS), "HPCML_PARTS": "methods"}, "cwd": TESTS.parent}
     done = subprocess.run([sys.executable, "-c", code], **where, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-3000:]
     assert done.stdout.splitlines()[0].count(".") > 25

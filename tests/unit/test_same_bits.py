@@ -99,22 +99,15 @@ def test_libraries_functions_are_used_only_where_it_is_said_why():
 @pytest.mark.parametrize(
     ("source", "found"),
     [
-        ("import numpy as np\nnp.log(x)", {"np.log"}),
         ("from math import exp, sqrt", {"math.exp"}),
         ("import math\nf = math.pow", {"math.pow"}),
-        ("w @ x", {"@"}),
         ("w @= x", {"@"}),
         ("X.dot(w)", {"dot"}),
         ("np.linalg.norm(w)", {"np.linalg"}),
-        ("from scipy.special import expit", {"scipy.special"}),
         ("from scipy import stats", {"scipy.stats"}),
-        ("import scipy.stats", {"scipy.stats"}),
-        ("import scipy.sparse as sp", set()),
         ("x**0.5", {"**"}),
-        ("x**2", {"**"}),
         ("x **= 3", {"**"}),
-        ("2.0**k + 10**k - (-1) ** k + math.sqrt(x)", set()),
-        ("elementwise.log(x)", set()),
+        ("2.0**k + 10**k - (-1) ** k + math.sqrt(x) + elementwise.log(x)", set()),
     ],
 )
 def test_each_of_them_is_found(source, found):

@@ -86,6 +86,7 @@ def client(tmp_path):
     return tmp_path
 
 
+@pytest.mark.more("types")
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_a_program_that_uses_the_package_is_checked(checker, client):
     pytest.importorskip(checker, reason=f"{checker} is missing (pip install 'hpcml[test]')")

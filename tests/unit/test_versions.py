@@ -109,10 +109,3 @@ def test_the_licence_of_every_file_is_the_one_that_is_there():
     (annotation,) = tomllib.loads(text("REUSE.toml"))["annotations"]
     assert annotation["path"] == "**" and annotation["SPDX-License-Identifier"] == project()["license"]
     assert text(f"LICENSES/{project()['license']}.txt") == text("LICENSE")
-
-
-def test_a_package_without_a_lowest_version_is_told(monkeypatch, tmp_path):
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["a<2"]\n[project.optional-dependencies]\n')
-    monkeypatch.setattr("support.lowest.PROJECT", tmp_path / "pyproject.toml")
-    with pytest.raises(ValueError, match="gives no lowest version of a: '<2'"):
-        pins([])

@@ -57,11 +57,13 @@ def made(function, **options):
     return module
 
 
+@pytest.mark.more("kernels")
 def test_nothing_may_be_fused_or_reordered(kernels):
     assert len(kernels) > 80
     assert {name: found for name, module in kernels.items() if (found := flags(module))} == {}
 
 
+@pytest.mark.more("kernels")
 @pytest.mark.parametrize("processor", ["ARM", "x86"])
 def test_what_is_fused_is_written_so(kernels, processor):
     counts = {name: fused(module, processor) for name, module in kernels.items()}
@@ -69,6 +71,7 @@ def test_what_is_fused_is_written_so(kernels, processor):
     assert sum(found for found, _ in counts.values()) > 300  # and the search finds those that are
 
 
+@pytest.mark.more("kernels")
 def test_functions_of_libraries(kernels):
     assert set().union(*map(library_functions, kernels.values())) <= LEFT
 

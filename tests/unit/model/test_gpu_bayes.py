@@ -28,6 +28,7 @@ def found(tmp_path_factory):
     return json.loads((folder / "found.json").read_text())
 
 
+@pytest.mark.more("kernels")
 def test_rows_are_scored_as_by_the_cpu(found):
     assert len(found["differences"]) == 16
     for name, one in found["differences"].items():
@@ -36,6 +37,7 @@ def test_rows_are_scored_as_by_the_cpu(found):
         assert one["logs"] < 1e-12, name
 
 
+@pytest.mark.more("kernels")
 def test_models_are_those_of_the_cpu(found):
     for name, one in found["differences"].items():
         assert one["same_model"], name
@@ -43,11 +45,13 @@ def test_models_are_those_of_the_cpu(found):
         assert one["same_scores"], name
 
 
+@pytest.mark.more("kernels")
 def test_every_kernel_ran(found):
     kernels = {name for name in ("density", "gaussian") for name in (f"{name}_dense", f"{name}_sparse")}
     assert set(found["launches"]) == kernels | {"gaps"}
 
 
+@pytest.mark.more("kernels")
 def test_a_run_selects_the_same_rows(found):
     assert sorted(found["runs"]) == ["gaussian-nb", "kernel-nb"]
     for run in found["runs"].values():
@@ -59,6 +63,7 @@ def test_a_run_selects_the_same_rows(found):
         assert run["history"] < 1e-9
 
 
+@pytest.mark.more("kernels")
 def test_the_estimator_learns_on_the_device_what_scores_on_the_cpu(found):
     assert found["launches of estimators"] > 0
     assert len(found["estimators"]) == 2

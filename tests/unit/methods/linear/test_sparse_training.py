@@ -66,6 +66,7 @@ def train(method, data, run, **options):
     return train_method(method, None, data, run, dict(min_positives=0, **options), log=QUIET)
 
 
+@pytest.mark.more("methods", one_in=2)
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("method", minimisers())
 def test_training_sparse_is_training_and_pruning(data, tmp_path, method, precision):

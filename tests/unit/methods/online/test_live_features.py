@@ -146,6 +146,7 @@ def test_a_negative_value_is_refused_with_its_row(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.more("methods", one_in=2)
 @pytest.mark.parametrize("voted", [False, True])
 def test_a_continued_pass_has_the_bits_of_one_that_never_stopped(tmp_path, monkeypatch, voted):
     """From an initial model, from checkpoints, from both: of fewer live features, too, than the initial model had."""

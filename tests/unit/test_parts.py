@@ -1,0 +1,128 @@
+"""What `./launch/test.sh` leaves out: only tests of what has not changed, and it says so."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import parts
+
+TOP = Path(__file__).parents[2]
+TESTS = """
+import pytest
+pytest_plugins = ["support.more"]
+
+def test_always():
+    pass
+
+@pytest.mark.more("files")
+def test_files():
+    pass
+
+@pytest.mark.parametrize("x", [1, pytest.param(2, marks=pytest.mark.more("kernels"))])
+def test_one_case(x):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("hpcml/kernels/lanes/unrolled.py", {"kernels", "versions"}),
+        ("hpcml/methods/dual/kernels.py", {"kernels", "versions", "methods"}),
+        ("hpcml/methods/dual/options.py", {"methods"}),
+        ("hpcml/conversion/formats/svmlight.py", {"files"}),
+        ("pyproject.toml", {"kernels", "versions", "types", "lab"}),
+        ("slurm/common.sh", {"disturbances"}),
+        ("launch/lab/tests/test_runs.py", {"lab"}),
+        ("docs/do/explain.md", {"documents"}),
+        ("tests/jobs/test_given.py", {"ranks", "files"}),  # by its marks
+        ("CHANGELOG.md", set()),
+        (".ci/all-passed", set()),
+    ],
+)
+def test_a_file_starts_the_parts_that_test_it(file, expected):
+    assert parts.parts_of({file}, lambda name: '@pytest.mark.more("ranks") more("files")') == expected
+
+
+def test_every_input_exists():
+    """A pattern that nothing matches any more would leave tests out for ever."""
+    files = [path.relative_to(TOP).as_posix() for folder in ("hpcml", "launch", "slurm", "docs", "examples", "tests")
+             for path in (TOP / folder).rglob("*")]  # fmt: skip
+    files += ["README.md", *parts.REQUIREMENTS]
+    later = {"hpcml/engine/*"}
+    inputs = {pattern for inputs in parts.PARTS.values() for pattern in inputs} - later
+    assert [pattern for pattern in sorted(inputs) if not any(parts.fnmatch(name, pattern) for name in files)] == []
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """A repository with one commit, as `parts` sees it; returns a function that runs git in it."""
+    monkeypatch.setattr(parts, "TOP", tmp_path)
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def git(*words):
+        who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+        return subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "--quiet")
+    (tmp_path / "README.md").write_text("a\n")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "first")
+    return git
+
+
+def test_a_commit_that_is_not_known_starts_all(clone, tmp_path):
+    passed = tmp_path / ".ci" / "all-passed"
+    passed.parent.mkdir()
+    assert parts.parts_to_run() == [*parts.PARTS]
+    for text in ("", "HEAD", "0" * 40, clone("commit-tree", "HEAD^{tree}", "-m", "not before HEAD")):
+        passed.write_text(text)
+        assert parts.parts_to_run() == [*parts.PARTS]
+
+
+def test_only_what_has_changed_is_started(clone, tmp_path):
+    passed = tmp_path / ".ci" / "all-passed"
+    passed.parent.mkdir()
+    passed.write_text(clone("rev-parse", "HEAD") + "\n")
+    assert parts.parts_to_run() == []
+    clone("add", ".")
+    clone("commit", "--quiet", "-m", "only that file")
+    assert parts.parts_to_run() == []
+    assert parts.parts_to_run(everything=True) == [*parts.PARTS]
+    (tmp_path / "README.md").write_text("b\n")
+    assert parts.parts_to_run() == ["documents"]
+    clone("commit", "--quiet", "-a", "-m", "second")
+    assert parts.parts_to_run() == ["documents"]
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "slurm" / "new.sh").touch()
+    assert parts.parts_to_run() == ["disturbances", "documents"]
+
+
+def test_tests_of_parts_run_when_asked_for_and_are_counted(tmp_path, monkeypatch):
+    (tmp_path / "test_x.py").write_text(TESTS)
+    monkeypatch.setenv("PYTHONPATH", str(TOP / "tests"))
+    monkeypatch.setenv("HPCML_LEFT_OUT", str(tmp_path / "left"))
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+
+    def passed(asked, *names):
+        monkeypatch.delenv("HPCML_PARTS", raising=False)
+        if asked is not None:
+            monkeypatch.setenv("HPCML_PARTS", asked)
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir=.", *names]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, done.stdout
+        return done.stdout.splitlines()[-1]
+
+    assert "2 passed, 2 deselected" in passed("", "test_x.py")
+    assert "3 passed, 1 deselected" in passed("kernels types", "test_x.py")
+    assert "3 passed, 1 deselected" in passed("files", "test_x.py")
+    assert "2 passed, 2 deselected" in passed(None, "test_x.py")
+    assert "1 passed" in passed(None, "test_x.py::test_files")
+    lines = (tmp_path / "left").read_text().splitlines()
+    assert lines[:3] == ["files 1", "kernels 1", "files 1"]
+    said = parts.left_out(lines[:2], ["versions"])
+    assert said.startswith("left out: 2 tests of kernels (1), types, ") and "files (1)" in said and "versions" not in said
+    assert parts.left_out([], [*parts.PARTS]) == "nothing was left out"
