@@ -26,7 +26,7 @@ from hpcml.files.untrusted import check_parts
 from hpcml.log import is_unicode, named
 
 # Of each kind of file, the format that is written.
-VERSIONS = {"dataset": 1, "model": 4, "classifier": 1, "checkpoint": 1, "scores": 1}
+VERSIONS = {"dataset": 1, "model": 4, "classifier": 1, "checkpoint": 2, "scores": 1}
 OLDEST = VERSIONS | {"model": 2}  # that is still read
 MADE_ON = "made-on"  # of a model: processor and libraries, in JSON; no part of what it holds
 NAME_CHUNK = 1 << 16  # names are read and written so many at a time

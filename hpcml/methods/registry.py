@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hpcml.earlier_names import METHODS as EARLIER
-from hpcml.earlier_names import refuse_earlier
 from hpcml.errors import ConfigError, nearest
 from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.dual.options import DualOptions
@@ -268,7 +266,6 @@ METHODS: dict[str, Method] = {
 
 def method_named(name: str) -> Method:
     """The method of that name. Raises ConfigError."""
-    refuse_earlier(name, EARLIER, "the method ")
     if name not in METHODS:
         raise ConfigError(f"no method {name!r}; {nearest(name, METHODS, 'hpcml train --help')}")
     return METHODS[name]

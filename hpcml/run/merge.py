@@ -22,7 +22,6 @@ from hpcml.model.linear import (
     OBJECTIVE,
     OPTIONAL,
     SIGMOID,
-    SINCE_4,
     THRESHOLDS,
     Model,
     SparseRows,
@@ -111,7 +110,7 @@ class _Part:
         self.label_titles = model.label_titles or [""] * model.n_labels
         self.n_weights, self.sparse = model.n_weights, model.sparse
         counted = OBJECTIVE if model.attrs.keys().isdisjoint(OBJECTIVE) else ()  # a model of a method that minimises nothing
-        known = {name: model.attrs.get(name, SINCE_4.get(name)) for name in ABOUT if name not in counted} | about_of(model.attrs)
+        known = {name: model.attrs.get(name) for name in ABOUT if name not in counted} | about_of(model.attrs)
         self.about: dict[str, Any] = {name: value for name, value in known.items() if name not in (*THRESHOLDS, *CALIBRATION)}
         self.tables = {name: hashlib.sha256(getattr(model, name)).digest() for name in ("columns", "factors")}
         self.n_features, self.certified = model.n_features, "gap" in model.labels

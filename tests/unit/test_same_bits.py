@@ -39,7 +39,6 @@ EXCEPTIONS = {
     "methods/online/bound.py": {"np.log2": SHOWN},
     "methods/online/estimator.py": {"safe_sparse_dot": "scores in memory, for scikit-learn"},
     "methods/probe/forecast.py": dict.fromkeys(("**", "@", "math.log", "np.interp"), SECONDS),
-    "methods/psbml/seeds.py": {"scipy.stats": "p of t-tests, which nothing is decided by"},
     "methods/svmperf/cutting.py": {"daqp": "the solver of the quadratic program, which has no other"},
     "reporting/gather.py": {"np.log": SHOWN},
     "reporting/statistics.py": dict.fromkeys(("**", "np.exp", "np.log"), SHOWN),
