@@ -26,6 +26,7 @@ DEVICE = "the device's own, whose last bits are not the CPU's"
 SHOWN = "drawn or shown, not read again"
 FOLDERS = {"bench": BESIDE, "plots": SHOWN, "papers": SHOWN, "planning": SECONDS}
 EXCEPTIONS = {
+    "crossval/corrected.py": {"scipy.stats": "p of a t-test, which nothing is decided by"},
     "crossval/table.py": {"scipy.stats": "p of t-tests, which nothing is decided by"},
     "crossval/top_table.py": {"@": "compared with a tolerance that is greater than the rounding errors"},
     "evaluation/rows.py": {"@": "whole numbers, which are exact in any order"},
