@@ -114,7 +114,7 @@ def _default(name: str, kind: Any, hint: Any) -> Any:
     option = OPTION_OF.get(name, name)
     value = next(default_of(field) for field in fields(kind) if field.name == option)
     if value is None and NoneType not in get_args(hint):
-        return kind.losses[0] if option == "loss" else {"bias": True, "max_steps": getattr(kind, "steps", None)}[option]
+        return {"bias": True, "max_steps": getattr(kind, "steps", None)}[option]
     return value
 
 

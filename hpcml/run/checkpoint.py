@@ -118,16 +118,20 @@ class Checkpoints:
         return mpi.run_on_root(self.comm, f"reading {self.folder}", self._newest)
 
     def _newest(self) -> Path | None:
-        present = self._generations()
-        found = next((path for path in present if self._sound(path)), None)
-        if present and found is None:
-            raise DataError(f"{self.folder}: every checkpoint is damaged; start again with --force")
+        present, found, reason = self._generations(), None, ""
+        for path in present:
+            if not (reason := self._damage(path)):
+                found = path
+                break
+            self.log(f"checkpoint {path.name} is damaged ({reason}); using an older one")
+        if reason and found is None:
+            raise DataError(f"{self.folder}: no checkpoint can be used ({reason}); start again with --force")
         for damaged in present[: present.index(found)] if found is not None else []:
             damaged.unlink()  # else it would count as one of the generations kept
         return found
 
-    def _sound(self, path: Path) -> bool:
-        """Whether every row of the file agrees with its CRC."""
+    def _damage(self, path: Path) -> str:
+        """Return why the file cannot be used (its version, or a row that does not have its CRC), or ""."""
         try:
             with open_stamped(path, "checkpoint", "hpcml train") as file:
                 names: list[str] = []
@@ -137,6 +141,5 @@ class Checkpoints:
                         if zlib.crc32(values.data) != crc:
                             raise DataError(f"{path}: {name}, row {row}: the checksum is wrong")
         except (DataError, *DAMAGE) as error:
-            self.log(f"checkpoint {path.name} is damaged ({error}); using an older one")
-            return False
-        return True
+            return str(error)
+        return ""

@@ -27,10 +27,8 @@ from hpcml.undo import undone
 CONFIG = "config.toml"
 MEASURES = "measures.json"  # what `hpcml evaluate --json` may leave there; `hpcml merge` reads it
 ENVIRONMENT = "environment.jsonl"
-SEEDS = "seeds.csv"  # of a run of several seeds
-FILES = (CONFIG, "history.csv", SEEDS, "tuning.csv", "choice.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
+FILES = (CONFIG, "history.csv", "tuning.csv", "choice.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
-_UNSET = {"ranks-per-group": 1, "bias": False, "device": "cpu"}  # what it is, where it matters, if config.toml does not say
 Kind = TypeVar("Kind", bound="Options")
 
 
@@ -110,9 +108,9 @@ class RunFolder:
         config = self.path / CONFIG
         if not config.exists():
             raise ConfigError(f"{self.path} is no run folder (it has no {CONFIG}); name the --output of an `hpcml train {method}`")
-        values = {"method": "probe"} | read_config(config)  # the first versions had no other, and did not say it
-        if values["method"] != method:
-            raise ConfigError(f"{self.path} is a run of {values['method']}; {hint}")
+        values = read_config(config)
+        if values.get("method") != method:
+            raise ConfigError(f"{self.path} is a run of {values.get('method')}; {hint}")
         try:
             found = options_of(values), Path(values["data"])
         except (KeyError, TypeError, ValueError, ConfigError) as error:
@@ -219,7 +217,7 @@ class RunFolder:
 
     def drop_checkpoints(self) -> None:
         """Remove the checkpoints and the unfinished model. Local; raises OSError."""
-        for pattern in ("state-*.h5", "seed-*.csv", "tuning-*.h5", "model.part.h5", "weights-*.part", ".*.part-*"):
+        for pattern in ("state-*.h5", "tuning-*.h5", "model.part.h5", "weights-*.part", ".*.part-*"):
             for old in self.checkpoints.glob(pattern):
                 old.unlink()
         with suppress(OSError):  # absent, or the user's own files are in it
@@ -241,22 +239,19 @@ class RunFolder:
         self._clear()
 
     def _check_same(self, config: RunConfig, before: dict[str, object]) -> None:
-        """Raise ConfigError naming the first option that a continued run had otherwise.
-
-        Earlier versions wrote the options of other methods, too: these do not matter.
-        """
+        """Raise ConfigError naming the first option that a continued run had otherwise."""
         known = config.values()
         if known["retrained-from"] != before.get("retrained-from"):
-            command = "hpcml retrain" if before.get("retrained-from") else f"hpcml train {before.get('method', 'probe')}"
+            command = "hpcml retrain" if before.get("retrained-from") else f"hpcml train {before.get('method')}"
             raise ConfigError(
                 f"{self.path}: this is a run of {command}, from {before.get('retrained-from', 'no other run')}; resume it so"
             )
         if ("folds" in known) != ("folds" in before):
-            command = "hpcml tune" if "folds" in before else f"hpcml train {before.get('method', 'probe')}"
+            command = "hpcml tune" if "folds" in before else f"hpcml train {before.get('method')}"
             raise ConfigError(f"{self.path}: this is a run of {command}; resume it with that")
         now = tomllib.loads(to_toml(known))
         for key in sorted((now.keys() | (before.keys() & known.keys())) - config.free()):
-            if now.get(key, _UNSET.get(key)) != before.get(key, _UNSET.get(key)):
+            if now.get(key) != before.get(key):
                 raise ConfigError(
                     f"{self.path}: this run had {key} = {before.get(key)!r}, not {now.get(key)!r}; resume with the same options"
                 )
@@ -273,12 +268,6 @@ def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
     options = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
     options.validate()
     return options
-
-
-def config_before(comm: mpi.Comm, target: Target) -> dict[str, object]:
-    """Collective over `comm`. The config.toml of a run to be continued, or {}. DataError."""
-    file = target.output / CONFIG
-    return mpi.run_on_root(comm, f"reading {target.output}", lambda: read_config(file) if target.resume and file.is_file() else {})
 
 
 def write_config(file: Path, config: dict[str, object]) -> None:

@@ -25,6 +25,7 @@ DEVICE = "the device's own, whose last bits are not the CPU's"
 SHOWN = "drawn or shown, not read again"
 FOLDERS = {"planning": SECONDS}
 EXCEPTIONS = {
+    "crossval/corrected.py": {"scipy.stats": "p of a t-test, which nothing is decided by"},
     "crossval/table.py": {"scipy.stats": "p of t-tests, which nothing is decided by"},
     "evaluation/rows.py": {"@": "whole numbers, which are exact in any order"},
     "evaluation/unlearnt.py": {"@": "whole numbers, which are exact in any order"},
@@ -37,7 +38,6 @@ EXCEPTIONS = {
     "methods/online/bound.py": {"np.log2": SHOWN},
     "methods/online/estimator.py": {"safe_sparse_dot": "scores in memory, for scikit-learn"},
     "methods/probe/forecast.py": dict.fromkeys(("**", "@", "math.log", "np.interp"), SECONDS),
-    "methods/psbml/seeds.py": {"scipy.stats": "p of t-tests, which nothing is decided by"},
     "methods/svmperf/cutting.py": {"daqp": "the solver of the quadratic program, which has no other"},
     "reporting/gather.py": {"np.log": SHOWN},
     "reporting/statistics.py": dict.fromkeys(("**", "np.exp", "np.log"), SHOWN),

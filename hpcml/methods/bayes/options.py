@@ -22,9 +22,9 @@ class BernoulliNBOptions(LinearOptions):
     losses: ClassVar[tuple[str, ...]] = ()  # counts minimise nothing
     steps: ClassVar[int] = 1
     smallest_lambda: ClassVar[float] = 0.0
-    loss: ClassVar[str | None] = None
+    loss: ClassVar[str] = ""
     lam: ClassVar[str] = "0"
-    bias: ClassVar[bool | None] = False  # the intercept is no column of the rows
+    bias: ClassVar[bool] = False  # the intercept is no column of the rows
     precision: ClassVar[str] = "double"
     drop: ClassVar[float | None] = 0.0
     labels_per_pass: ClassVar[int | None] = None  # labels are trained one by one

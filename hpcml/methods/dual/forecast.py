@@ -31,7 +31,6 @@ from hpcml.methods.linear import forecast as linear
 from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.losses import DUAL_LOSSES
 from hpcml.methods.linear.objective import Risk
-from hpcml.methods.linear.options import with_defaults
 from hpcml.methods.linear.solver import Finished
 from hpcml.options import flag_of
 from hpcml.run.profile import Profile
@@ -111,7 +110,6 @@ class DualForecaster:
 
     def pilot(self, samples: Sequence[CompactRows], options: DualOptions, timer: Timer) -> Work:
         """Panels of labels of five frequencies on each sample, the smallest first."""
-        options = with_defaults(options, {})
         samples = linear.with_labels(samples)
         found = [np.array(list(_panels_of(rows, options, timer))) for rows in samples[-2:]]
         tables, seconds = [each[:, :-1] for each in found], float(found[-1][:, -1].sum())
@@ -127,14 +125,13 @@ class DualForecaster:
 
     def forecast(self, sizes: Sizes, cluster: Cluster, options: DualOptions, machine: Machine, pilot: Work | None) -> Forecast:
         """Raises NoForecast."""
-        options = with_defaults(options, {})
         if options.precision != "single":
             raise NoForecast(f"no time model for dual with --precision {options.precision}: constants are of single precision")
         layout = linear.layout_of(METHOD, sizes, cluster, options)
         found = linear.begin(METHOD, sizes, cluster, options, machine, layout)
         found.own_bytes["orders of rows"] = min(ORDER_BYTES, 4 * sizes.n_rows // layout.shards * 3 * SWEEPS)  # of two rounds
         work, n = pilot or DEFAULT, sizes.n_values + sizes.n_rows * bool(options.bias)
-        usual = with_defaults(DualOptions(), {})
+        usual = DualOptions()
         other = [flag_of(name) for name in OF_PATH if getattr(options, name) != getattr(usual, name)]
         if pilot is None and other:
             raise NoForecast(f"no time model for dual with --{other[0]}, unless the data are at hand: add --pilot")

@@ -23,8 +23,8 @@ class DualOptions(InterceptOptions):
     tolerance: ClassVar[str] = "dual_tol"
     free: ClassVar[frozenset[str]] = InterceptOptions.free - {"ranks_per_group"} | {"show_gaps"}
 
-    loss: str | None = None
-    """Convex loss ℓ: squared-hinge (default), hinge or logistic."""
+    loss: str = "squared-hinge"
+    """Convex loss ℓ: squared-hinge, hinge or logistic."""
     dual_tol: float = 0.1
     """The stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows."""
     max_gap: float | None = None

@@ -19,7 +19,6 @@ from hpcml.methods.elastic_net.train import METHOD
 from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer
 from hpcml.methods.linear import forecast as linear
 from hpcml.methods.linear.layout import LANES
-from hpcml.methods.linear.options import with_defaults
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 
@@ -53,7 +52,7 @@ class ElasticForecaster:
             )
         if options.rate == "adagrad" or options.precision != "single":
             raise NoForecast("no time model for elastic-net with --rate adagrad or --precision double")
-        options, sizes = with_defaults(options, {}), replace(sizes, n_columns=sizes.n_used)  # no two features share a column
+        sizes = replace(sizes, n_columns=sizes.n_used)  # no two features share a column
         layout = linear.layout_of(METHOD, sizes, cluster, options)
         found = linear.begin(METHOD, sizes, cluster, options, machine, layout)
         busy, d = cluster.ranks_per_node, sizes.n_columns

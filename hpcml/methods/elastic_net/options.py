@@ -1,10 +1,9 @@
 """The options of `hpcml train elastic-net`."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
@@ -23,14 +22,12 @@ class ElasticNetOptions(LinearOptions):
     losses: ClassVar[tuple[str, ...]] = ("logistic", "squared")
     steps: ClassVar[int] = 100
     smallest_lambda: ClassVar[float] = 0.0
-    bias: ClassVar[bool | None] = False  # the intercept is no column of the rows: it is not regularised
+    bias: ClassVar[bool] = False  # the intercept is no column of the rows: it is not regularised
     labels_per_pass: ClassVar[int | None] = None  # labels are trained one by one
-    earlier: ClassVar[Mapping[str, Any]] = {"l1": "0.1/m", "lam": "0.01/m"}  # of 0.11 and older
     free: ClassVar[frozenset[str]] = LinearOptions.free - {"ranks_per_group", "labels_per_pass"} | {"show_gaps"}
 
-    loss: str | None = None
-    """Convex loss ℓ of the score z, for y = ±1: logistic, log(1 + exp(−y z)) (default), or
-    squared, ½ (z − y)².
+    loss: str = "logistic"
+    """Convex loss ℓ of the score z, for y = ±1: logistic, log(1 + exp(−y z)), or squared, ½ (z − y)².
     """
     lam: Annotated[str, Parameter(name="--lambda")] = "0.01X/m"
     """λ₂, the strength of ‖w‖²/2: X/m, 0.1X/m, X/NUMBER, NUMBER/m or NUMBER, where X = N² and m

@@ -1,8 +1,7 @@
 """The options that methods with a weight vector for each label share; each method adds its own."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, TypeVar
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
@@ -17,13 +16,13 @@ SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
 class LinearOptions:
     """The options of every method. What only some can choose is a constant here."""
 
-    losses: ClassVar[tuple[str, ...]] = ("hinge",)  # that the method minimises; the first is its default
+    losses: ClassVar[tuple[str, ...]] = ("hinge",)  # that the method minimises
     steps: ClassVar[int]  # the default of max_steps
     tolerance: ClassVar[str] = ""  # the option that says how exact the minimum must be, with LIBLINEAR's meaning
     of_objective: ClassVar[tuple[str, ...]] = ("positive_weight",)  # what only some have and what changes the objective
     free: ClassVar[frozenset[str]] = FREE | {"labels_per_pass", "ranks_per_group"}  # may differ between a run and its continuation
     smallest_lambda: ClassVar[float] = SMALLEST_LAMBDA
-    bias: ClassVar[bool | None] = True
+    bias: ClassVar[bool] = True
     epsilon: ClassVar[float] = 0.05
     dormant: ClassVar[bool] = False
     seed: ClassVar[int] = 0
@@ -32,10 +31,9 @@ class LinearOptions:
     show_gaps: ClassVar[bool] = False
     ranks_per_group: ClassVar[int | None] = None
     exclude: ClassVar[tuple[str, ...]] = ()
-    earlier: ClassVar[Mapping[str, Any]] = {}  # defaults of earlier versions, which runs that were begun with them keep
 
-    loss: str | None = None
-    """Convex loss ℓ. Default: hinge."""
+    loss: str = "hinge"
+    """Convex loss ℓ: hinge."""
     lam: Annotated[str, Parameter(name="--lambda")] = "X/m"
     """Regularisation λ: X/m, 0.1X/m, X/NUMBER, NUMBER/m or NUMBER, where X = (mean norm of the
     training rows)² and m is their number.
@@ -85,7 +83,7 @@ class LinearOptions:
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local, before the first collective."""
-        if self.loss is not None and self.loss not in self.losses:
+        if self.losses and self.loss not in self.losses:
             raise ConfigError(f"--loss {self.loss}: expected {' or '.join(sorted(self.losses))}")
         if self.precision not in ("single", "double"):
             raise ConfigError(f"--precision {self.precision}: expected single or double")
@@ -105,25 +103,8 @@ class LinearOptions:
 class InterceptOptions(LinearOptions):
     """Of methods that can do without an intercept."""
 
-    bias: Annotated[bool | None, Parameter(negative="--no-bias")] = None
+    bias: Annotated[bool, Parameter(negative="--no-bias")] = True
     """The rows have a constant feature 1 (regularised like the others), whose weight is the
-    intercept. This is the default; --no-bias is the protocol of the PROBE paper; it costs much of
+    intercept. --no-bias is the protocol of the PROBE paper; it costs much of
     the quality, of rare labels above all.
     """
-
-
-Options = TypeVar("Options", bound=LinearOptions)
-
-
-def with_defaults(options: Options, before: dict[str, Any]) -> Options:
-    """The options with a loss and a bias, where nobody gave them: as in the run's own config.toml
-    (`before`), which keeps defaults of earlier versions, too; else the first loss, an intercept.
-    """
-    if options.loss is None and options.losses:
-        loss = str(before["loss"]) if before.get("loss") in options.losses else options.losses[0]
-        options = replace(options, loss=loss)
-    if options.bias is None:
-        given: dict[str, Any] = {"bias": before.get("bias") is not False}
-        options = replace(options, **given)
-    kept = {name: value for name, value in options.earlier.items() if before.get(flag_of(name)) == value}
-    return replace(options, **{name: kept[name] for name in kept if getattr(options, name) == getattr(type(options), name)})

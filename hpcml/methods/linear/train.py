@@ -14,7 +14,7 @@ from hpcml.methods.linear.layout import lanes_per_group
 from hpcml.methods.linear.load import LabelProblem, load
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.model_file import check_disk, finish, open_model
-from hpcml.methods.linear.options import LinearOptions, with_defaults
+from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
 from hpcml.methods.linear.settings import Chooser, Chosen, SettingsSolver
@@ -22,7 +22,7 @@ from hpcml.methods.linear.solver import Solver
 from hpcml.methods.linear.streaming import plan_chunks, plan_streaming
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.driver import Driver
-from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder, config_before
+from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder
 from hpcml.run.session import Session, Target
 from hpcml.run.sparse_weights import complete_model
 from hpcml.slices import stop_at
@@ -45,7 +45,6 @@ def train(
     """
     options.validate()
     comm, log = session.comm, session.log
-    options = with_defaults(options, config_before(comm, target))
     with mpi.agreed(comm, f"opening {data}"):
         dataset = DataFile(data)
     with dataset, ExitStack() as stack:

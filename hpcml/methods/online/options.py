@@ -76,9 +76,6 @@ class OnlineOptions:
         check_range(self, "seed", 0, 2**32 - 1)
         check_range(self, "live_features", 1, 2**31 - 2)
         check_times(self)
-
-    def check_effects(self) -> None:
-        """Raise ConfigError for options that have no effect without another one. Local."""
         if self.live_features is None and self.share != OnlineOptions.share:
             raise ConfigError(f"--share {self.share} has no effect without --live-features; leave it out")
         if self.seed and not self.shuffle:

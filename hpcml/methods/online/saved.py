@@ -89,7 +89,7 @@ class Snapshots:
         with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
             n_rows, n_points, n_features, *digest = file["pass"][0].tolist()
             same = file["origin"].shape == (1, self._origin.size) and (file["origin"][0] == self._origin).all()
-            if self.source.n_rows is not None and any(digest):  # checkpoints of version 0.11 have none of a dataset
+            if self.source.n_rows is not None:
                 same = same and tuple(digest) == self.source.digest
             if not same:
                 raise DataError(f"{self.source.name}: this run was started on other data; resume with the same file")
@@ -97,7 +97,7 @@ class Snapshots:
             restore_state(self.state, self.mine, n_rows, n_features, file["features"][0], lambda name, place: file[name][place])
             history = file["history"][self.mine[0] : self.mine[-1] + 1] if self.mine.size else np.empty((0, HISTORY_POINTS * 5))
             elapsed = float(file["elapsed"][0, 0])
-            if ORDER in file and self.mine.size:  # checkpoints of version 0.6 have none: the order is that of the rows to come
+            if self.mine.size:
                 self.order.restore(file[ORDER][self.mine[0] : self.mine[-1] + 1])
         self.written = True
         self.log(f"resuming from {path.name}: {plural(n_rows, 'row')} done")

@@ -26,7 +26,7 @@ from hpcml.methods.online.source import DatasetSource, RowStream, TextSource, la
 from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
 from hpcml.model.open import model_file
-from hpcml.run.folder import FINISHED, RunConfig, RunFolder, config_before
+from hpcml.run.folder import FINISHED, RunConfig, RunFolder
 from hpcml.run.session import Session, Target
 from hpcml.signals import StopSignals
 
@@ -63,8 +63,8 @@ def train(method: str, session: Session, data: Path | str, target: Target, optio
     """Collective over the session. One pass of a learner, for each label against the rest.
 
     `data` is a dataset, or svmlight text: a file or "-" for standard input (rank 0's). The labels
-    are divided over the ranks; every rank sees all rows. An intercept that is not given is that of
-    the run or model which is continued, else there is one. Raises ConfigError, DataError,
+    are divided over the ranks; every rank sees all rows. Without --bias and --no-bias there is an
+    intercept, unless --initial-model has none. Raises ConfigError, DataError,
     NonFiniteError; Interrupted after a signal or the time limit.
     """
     options.validate()
@@ -72,21 +72,15 @@ def train(method: str, session: Session, data: Path | str, target: Target, optio
     if str(output) == "-":
         raise ConfigError("--output -: expected a folder for the run")
     with ExitStack() as stack:
-        before = config_before(comm, target)
-        if not before:  # a run goes on with the options that it was begun with
-            options.check_effects()
-        additive = not LEARNERS[method].winnow  # a Winnow always has an intercept
-        if options.bias is None and isinstance(before.get("bias"), bool) and additive:
-            options = with_bias(options, bool(before["bias"]))
         with mpi.agreed(comm, f"opening {options.initial_model}"):
             initial = _initial(options.initial_model, method, options, Path(output, "model.h5"))
         options = options if initial is None else initial.options
-        if options.bias is None and additive:
+        if options.bias is None and not LEARNERS[method].winnow:  # a Winnow always has an intercept
             options = with_bias(options, True)
         source = _open(comm, Path(data), options, initial, stack)
         if isinstance(source, DatasetSource):
             for flag, given in (("--max-line-mb", options.max_line_mb is not None), ("--zero-based", options.zero_based)):
-                if given and not before:
+                if given:
                     raise ConfigError(f"{flag} has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
             tell_unused(comm, source.dataset, source.split, log)
         folder = stack.enter_context(RunFolder(comm, output, log))

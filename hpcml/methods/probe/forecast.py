@@ -22,7 +22,7 @@ from hpcml.methods.linear import forecast as linear
 from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Objective, panel_widths
-from hpcml.methods.linear.options import LinearOptions, with_defaults
+from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.panel import Panel
 from hpcml.methods.linear.solver import Finished
 from hpcml.methods.probe.options import ProbeOptions
@@ -121,7 +121,7 @@ class ProbeForecaster:
 
     def _steps_of(self, rows: CompactRows, options: Any, timer: Timer) -> Steps:
         """Of some labels of a sample. Local."""
-        objective, options = Objective(rows, with_defaults(options, {}), Profile()), with_defaults(options, {})
+        objective = Objective(rows, options, Profile())
         labels = linear.trainable(rows)
         chosen = labels[np.linspace(0, labels.size - 1, min(PILOT_LABELS, labels.size)).astype(int)]
         solver = probe(objective, chosen, LANES, options)
@@ -149,7 +149,6 @@ class ProbeForecaster:
 
     def forecast(self, sizes: Sizes, cluster: Cluster, options: LinearOptions, machine: Machine, pilot: Steps | None) -> Forecast:
         """Raises NoForecast."""
-        options = with_defaults(options, {})
         if options.precision != "single":
             raise NoForecast(f"no time model for --precision {options.precision}: constants are of single precision")
         layout = linear.layout_of(self.method, sizes, cluster, options)
@@ -180,7 +179,7 @@ class ProbeForecaster:
                 f"{pilot.source}"
             )
             return pilot
-        usual = with_defaults(ProbeOptions(), {})
+        usual = ProbeOptions()
         other = [flag_of(name) for name in OF_PATH if getattr(options, name) != getattr(usual, name)]
         if other:
             raise NoForecast(f"no time model for probe with --{other[0]}, unless the data are at hand: add --pilot")

@@ -18,8 +18,8 @@ class ProbeOptions(InterceptOptions):
     losses: ClassVar[tuple[str, ...]] = tuple(LOSSES)
     steps: ClassVar[int] = 5000
 
-    loss: str | None = None
-    """Convex loss ℓ: hinge (default), huber (modified Huber) or logistic."""
+    loss: str = "hinge"
+    """Convex loss ℓ: hinge, huber (modified Huber) or logistic."""
     epsilon: float = 0.05
     """A label is done when φ, the share of the objective that is still aimed for, falls below this.
     It is no bound on the distance from the minimum, which can be several times as large.

@@ -8,5 +8,5 @@ What comes in are a split with one class for each row, a torus (`torus`) and a b
 (`hpcml.model.learner`). `run` goes through the cycles, each followed by an assessment (`snapshot`):
 one classifier of all rows that are left, judged by rows set aside. The best is kept (`pocket`) and
 becomes the model. Begin with `train`, `synchronous` and `selection`; `asynchronous` is the other
-mode, `seeds` compares several runs with the base learner.
+mode.
 """

@@ -38,13 +38,6 @@ class PsbmlOptions:
     patience: int | None = None
     """Stop after so many cycles that are no better than the best one before them. Default: do all
     --cycles."""
-    seeds: int | None = None
-    """Do so many runs, of --seed and the seeds that follow it, divided among the ranks; then rows
-    that neither trained nor chose compare the chosen cycles with cycle 0. The model is that of the
-    first seed."""
-    test_split: str | None = None
-    """With --seeds: the rows that compare. Default: as many rows to train on as validate, others
-    for each seed."""
     asynchronous: Flag = False
     """Let no node wait for its neighbours. Faster where ranks differ in speed; then no two runs are
     the same."""
@@ -89,42 +82,12 @@ class PsbmlOptions:
         if self.patience is not None and self.patience >= self.cycles:
             raise ConfigError(f"--patience {self.patience} has no effect on {self.cycles} cycles; lower it, or raise --cycles")
         check_range(self, "seed", 0, 2**32 - 1)
-        self._check_seeds()
         check_range(self, "slow_rank", 0, 2**31 - 1)
         if not 1 <= self.slow_factor < math.inf:
             raise ConfigError(f"--slow-factor {self.slow_factor}: expected a number of at least 1")
         if self.slow_rank is None and self.slow_factor != PsbmlOptions.slow_factor:
             raise ConfigError(f"--slow-factor {self.slow_factor} has no effect without --slow-rank; leave it out")
         check_times(self)
-
-    @property
-    def parts_aside(self) -> int:
-        """How many parts of `validation_share` are not trained on: to validate, to compare."""
-        return 2 if self.seeds is not None and self.test_split is None else 1
-
-    def _check_seeds(self) -> None:
-        """Raise ConfigError for values that make no sense with --seeds, or without."""
-        if self.seeds is None:
-            if self.test_split is not None:
-                raise ConfigError(f"--test-split {self.test_split} has no effect without --seeds; leave it out")
-            return
-        check_range(self, "seeds", 2, 2**20)
-        if self.seed + self.seeds > 2**32:
-            raise ConfigError(f"--seeds {self.seeds}: from --seed {self.seed} on there are only {2**32 - self.seed:,}")
-        alone = f"has no effect with --seeds {self.seeds}"
-        if self.asynchronous:
-            raise ConfigError(f"--asynchronous {alone}: each run is on one rank, which waits for nobody; leave it out")
-        if self.slow_rank is not None:
-            raise ConfigError(f"--slow-rank {self.slow_rank} {alone}: ranks do not wait for each other; leave it out")
-        if self.profile:
-            raise ConfigError(f"--profile {alone}; leave it out")
-        if self.checkpoint_every != PsbmlOptions.checkpoint_every:
-            raise ConfigError(f"--checkpoint-every {self.checkpoint_every} {alone}: each run that ends is kept; leave it out")
-        if self.parts_aside * self.validation_share >= 1:
-            raise ConfigError(
-                f"--validation-share {self.validation_share}: with --seeds as many rows compare as validate, so expected "
-                "below 0.5; or name those that compare with --test-split"
-            )
 
 
 @Parameter(name="*")

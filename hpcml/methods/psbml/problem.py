@@ -18,7 +18,7 @@ from hpcml.data.classes import Classes
 from hpcml.data.shard import Rows, read_rows
 from hpcml.log import plural
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.selection import TEST, VALIDATION
+from hpcml.methods.psbml.selection import VALIDATION
 from hpcml.methods.psbml.torus import Placement
 from hpcml.model import learner as learners
 from hpcml.run.profile import Profile
@@ -40,7 +40,7 @@ class TorusProblem:
     dataset: Any  # a DataFile or RowsInMemory
     split: str
     classes: Classes
-    start: np.ndarray  # the node on which each row begins, VALIDATION or TEST
+    start: np.ndarray  # the node on which each row begins, or VALIDATION
     placement: Placement
     learner: learners.Learner
     dense: bool
@@ -70,9 +70,9 @@ class TorusProblem:
     @property
     def about(self) -> str:
         """The learner and the rows it is trained on, for people."""
-        n_validation, n_test = (int(np.count_nonzero(self.start == part)) for part in (VALIDATION, TEST))
+        n_validation = int(np.count_nonzero(self.start == VALIDATION))
         return (
-            f"{self.learner} on {plural(self.start.size - n_validation - n_test, 'row')} "
+            f"{self.learner} on {plural(self.start.size - n_validation, 'row')} "
             f"× {plural(self.dataset.n_features, 'feature')} ({'dense' if self.dense else 'sparse'}), "
             f"{plural(n_validation, 'row')} to validate; torus {self.options.grid}, {self.options.neighbourhood}"
         )

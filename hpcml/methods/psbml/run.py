@@ -228,10 +228,6 @@ class TorusRun(Job):
         with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
             if file["origin"][0].tobytes() != self.problem.origin:
                 raise DataError("this run was started on other data; resume with the same file")
-            lines = [file[name][:, 0] for name in ("history", "taken_cycles") if name in file]
-            if not any((cycles == 0).any() for cycles in lines):  # as there is since version 0.9
-                begun = f"{self.folder.path} was begun by version 0.8, which judges otherwise"
-                raise DataError(f"{begun}; resume with that version, or start again with --force")
             self.driver.before, self.cycles = float(file["elapsed"][0, 0]), file["cycles"][0]
             for node, slots in self.slots.items():
                 self.slots[node] = file["places"][node, : slots.size].astype(slots.dtype)
@@ -243,9 +239,9 @@ class TorusRun(Job):
                 facts = CycleFacts(*line) if self.comm.rank == 0 else CycleFacts()
                 self.taken.append(Snapshot(int(file["taken_cycles"][number, 0]), entries, facts))
             if "judged" in file:
-                cycle, error, auc, *threshold = file["judged"][0].tolist()  # no threshold in those of version 0.11
+                cycle, error, auc, threshold = file["judged"][0].tolist()
                 entries = _read_entries(file, "pocket", 0, list(range(n_nodes))) if self.comm.rank == 0 else None
-                self.assessor.pocket = Pocket(int(cycle), error, auc, (threshold or [0.0])[0], entries=entries)
+                self.assessor.pocket = Pocket(int(cycle), error, auc, threshold, entries=entries)
             if self.comm.rank == 0 and not self.options.asynchronous:  # whose cycles are others when they are done again
                 self.told = _last_cycle(self.folder.history)
         again = f"; done again, for they were not saved: up to cycle {self.told}" if self.told > self.n_taken else ""

@@ -9,7 +9,7 @@ import numpy as np
 from hpcml import rng
 from hpcml.partition import offsets
 
-VALIDATION, TEST = -1, -2  # in the place of the node on which a row begins, if it is not trained on
+VALIDATION = -1  # in the place of the node on which a row begins, if it is not trained on
 
 
 class Population(NamedTuple):
@@ -83,21 +83,17 @@ def validation_sizes(sizes: np.ndarray, validation_share: float) -> np.ndarray:
     return np.floor(validation_share * sizes + 0.5).astype(np.int64)
 
 
-def spread(
-    classes: np.ndarray, rows: np.ndarray, n_nodes: int, validation_share: float, seed: int, parts_aside: int = 1
-) -> np.ndarray:
-    """Where each row begins: its node, or VALIDATION, or in a second part aside TEST; by class.
+def spread(classes: np.ndarray, rows: np.ndarray, n_nodes: int, validation_share: float, seed: int) -> np.ndarray:
+    """Where each row begins: its node, or VALIDATION; by class.
 
     Within a class the rows stand in the order of random bits keyed by their numbers in the file;
-    the first ones (`validation_sizes`) validate, with two parts aside as many test, and the others
-    are dealt to the nodes in turn: node sizes differ by one at most.
+    the first ones (`validation_sizes`) validate, and the others are dealt to the nodes in turn: node sizes differ by one at most.
     """
     order = np.lexsort((rng.bits(seed, "psbml spread", rows), classes))
     sizes = np.bincount(classes)
     place = np.arange(classes.size) - np.repeat(offsets(sizes)[:-1], sizes)
     aside = np.repeat(validation_sizes(sizes, validation_share), sizes)
     node = np.full(classes.size, VALIDATION, dtype=np.int32)
-    dealt = order[place >= parts_aside * aside]
+    dealt = order[place >= aside]
     node[dealt] = np.arange(dealt.size) % n_nodes
-    node[order[(place >= aside) & (place < parts_aside * aside)]] = TEST
     return node

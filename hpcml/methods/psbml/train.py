@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.pocket import quality, write_pocket
 from hpcml.methods.psbml.problem import RowsInMemory, TorusProblem
 from hpcml.methods.psbml.run import TorusRun
-from hpcml.methods.psbml.seeds import SeedsReport, train_seeds
 from hpcml.methods.psbml.selection import VALIDATION, spread
 from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
 from hpcml.model import learner as learners
@@ -37,7 +35,7 @@ class PsbmlReport:
     cycle: int  # the one that the classifier is of; 0: the base learner on all rows
     validation_error: float
     validation_auc: float  # NaN for more than two classes
-    base_error: float  # of cycle 0, by the same validation rows; NaN where a file of version 0.8 does not say
+    base_error: float  # of cycle 0, by the same validation rows
     base_auc: float
     judge: str  # the option
     n_margin_rows: int
@@ -57,12 +55,11 @@ class PsbmlReport:
         return joined(lines)
 
     def _beside_base(self) -> str:
-        known = self.cycle > 0 and not math.isnan(self.base_error)
         base = f"{100 * self.base_error:.2f} %" if self.judge == "error" else quality(self.judge, self.base_error, self.base_auc)
-        return f" (all rows: {base})" if known else ""
+        return f" (all rows: {base})" if self.cycle > 0 else ""
 
 
-def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -> PsbmlReport | SeedsReport:
+def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -> PsbmlReport:
     """Collective over the session. Train one classifier of all classes into the target's folder.
 
     Synchronous runs give the same model on any number of ranks. Raises ConfigError, DataError;
@@ -88,8 +85,6 @@ def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -
             with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
                 check_savable(learner, problem.classes.n_classes, problem.dense, save=comm.rank == 0)
             with RunFolder(comm, target.output, log) as folder:
-                if options.seeds is not None:
-                    return train_seeds(problem, folder, target, session.signals)
                 return _train(problem, folder, target, session.signals)
 
 
@@ -108,7 +103,7 @@ def lay_out(
     if options.judge == "auc" and classes.n_classes > 2:
         raise ConfigError(f"--judge auc: the data have {classes.n_classes} classes, but expected two; use --judge error")
     with mpi.agreed(comm, "spreading the rows"):
-        start = spread(classes.of, classes.rows, torus.n_nodes, options.validation_share, options.seed, options.parts_aside)
+        start = spread(classes.of, classes.rows, torus.n_nodes, options.validation_share, options.seed)
         n_train = int(np.count_nonzero(start >= 0))
         if n_train < torus.n_nodes:
             raise ConfigError(
@@ -173,6 +168,6 @@ def _report(comm: mpi.Comm, folder: RunFolder, judge: str, seconds: float, profi
         if comm.rank == 0:
             model = ClassifierModel(folder.model)
             names = ("validation_error", "validation_auc", "base_error", "base_auc")
-            told = model.cycle, [float(model.attrs.get(name, math.nan)) for name in names], model.margin_rows.size
+            told = model.cycle, [float(model.attrs[name]) for name in names], model.margin_rows.size
     cycle, (error, auc, base_error, base_auc), n_rows = comm.bcast(told)
     return PsbmlReport(folder.model, cycle, error, auc, base_error, base_auc, judge, n_rows, seconds, profile)
