@@ -6,7 +6,7 @@ import ast
 import inspect
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
 from itertools import pairwise
 from pathlib import Path
@@ -52,16 +52,6 @@ def help_of(kind: type) -> dict[str, str]:
     for each in reversed(kind.__mro__):
         found |= texts_behind(each) if "__dataclass_fields__" in vars(each) else {}
     return {option.name: found[option.name] for option in fields(kind)}
-
-
-def check_used(options: Any, methods: Sequence[str], users_of: Callable[[str], Sequence[str]]) -> None:
-    """Raise ConfigError for an option with another value than its default that no method has."""
-    for option in fields(options):
-        users, value = users_of(option.name), getattr(options, option.name)
-        if not set(users) & set(methods) and value != default_of(option):
-            flag = f"--no-{flag_of(option.name)}" if value is False else f"--{flag_of(option.name)}"
-            shown = flag if isinstance(value, bool) else f"{flag} {value}"
-            raise ConfigError(f"{shown} has no effect on {', '.join(methods)}, it is for {', '.join(users)}; leave it out")
 
 
 def default_of(option: Field) -> object:

@@ -224,7 +224,7 @@ def duplicates(
     Rows are the same by the features that they have. So one sees how consistent those were who gave
     the labels, for a document that is there twice has been labelled twice.
     """
-    from hpcml.mpi import agreed
+    from hpcml.mpi import run_on_root
     from hpcml.near_duplicates.report import check_outputs, format_duplicates, write_csv, write_json
     from hpcml.near_duplicates.search import find_duplicates
     from hpcml.run.session import opened_dataset
@@ -235,9 +235,8 @@ def duplicates(
     if force and not (output or csv or json):
         raise ConfigError("--force has no effect without --output, --csv or --json; leave it out")
     with opened_dataset(session, data) as dataset:
-        with agreed(session.comm, f"opening {data}"):
-            if session.comm.rank == 0:
-                check_outputs({"--output": output, "--csv": csv, "--json": json}, force, data)
+        outputs = {"--output": output, "--csv": csv, "--json": json}
+        run_on_root(session.comm, f"opening {data}", lambda: check_outputs(outputs, force, data))
         found = find_duplicates(session.comm, dataset, options.split, options.similarity, output, session.log)
     say_once(session, format_duplicates(found, options.top))
     write_files(session, "the consistency of the labels", found, (csv, write_csv), (json, write_json))

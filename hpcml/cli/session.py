@@ -41,19 +41,23 @@ def say_once(session: Here, text: str) -> None:
 def check_files(session: Here, opening: Path, force: bool, inputs: Sequence[Path | None], *outputs: Path | None) -> None:
     """Raise ConfigError, on all ranks, unless those of the outputs that are wanted can be made."""
     from hpcml.files.atomic import check_output
-    from hpcml.mpi import agreed
+    from hpcml.mpi import run_on_root
 
-    with agreed(session.comm, f"opening {opening}"):
-        for path in outputs if session.comm.rank == 0 else ():
+    def check() -> None:
+        for path in outputs:
             if path is not None:
                 check_output(path, force, inputs)
+
+    run_on_root(session.comm, f"opening {opening}", check)
 
 
 def write_files(session: Here, what: str, found: Any, *files: tuple[Path | None, Callable[[Path, Any], None]]) -> None:
     """Write what rank 0 has found to those of the files that are wanted, on all ranks or none."""
-    from hpcml.mpi import agreed
+    from hpcml.mpi import run_on_root
 
-    with agreed(session.comm, f"writing {what}"):
-        for path, write in files if session.comm.rank == 0 else ():
+    def write_all() -> None:
+        for path, write in files:
             if path is not None:
                 write(path, found)
+
+    run_on_root(session.comm, f"writing {what}", write_all)
