@@ -343,5 +343,3 @@ def cross_validate(
     with python_session(comm, log) as session:
         shared = {"label": label, "split": split, "seed": seed, "in_order": in_order, "bias": bias}
         return work(session.comm, methods, data, folds, baseline, session.log, **shared)
-
-

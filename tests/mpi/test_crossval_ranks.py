@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from hpcml.crossval.top_table import top_csv_text
 from support.make import class_data, dataset
 
 from hpcml import mpi

@@ -3,7 +3,6 @@
 import h5py
 import numpy as np
 import pytest
-from hpcml.plots.selection import curves
 from support import make
 
 from hpcml import mpi

@@ -1,4 +1,4 @@
-"""What may befall a run, as a table: `tests/jobs/test_faults.py` walks it, and `python -m launch.lab bench faults`, which measures."""
+"""Faults of a run, as a table: `tests/jobs/test_faults.py` walks it; `python -m launch.lab bench faults` measures."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""Every command stopped in every phase, as a table: `test_interrupts.py` walks a part of it, `python -m launch.lab bench faults` all."""
+"""Every command stopped in every phase, as a table: `test_interrupts.py` walks a part, `python -m launch.lab bench faults` all."""
 
 import re
 import shutil

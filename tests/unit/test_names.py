@@ -11,13 +11,6 @@ import h5py
 import numpy as np
 import pandas
 import pytest
-from hpcml.bench import compare
-from hpcml.bench import ovr_table as ovr
-from hpcml.methods.probe.convergence import Trace
-from hpcml.plots import convergence as analysis
-from hpcml.plots.differences import plot_differences
-from hpcml.plots.figure import plot_convergence, told, write_traces_csv
-from hpcml.plots.selection import ErrorCurves, plot_curves, write_curves
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hpcml.bench.shared_options import choose_methods, minimisers
 from support.make import dataset, random_data
 from support.toy import TOY, ToyClassifier
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hpcml.crossval.top_table import LEVEL, shift_test, top_csv_text
+from hpcml.plots.differences import cv_with_picture
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.naive_bayes import MultinomialNB
@@ -19,12 +21,10 @@ from hpcml.crossval import cross_validate_top
 from hpcml.crossval.command import cv
 from hpcml.crossval.methods import methods
 from hpcml.crossval.protocols import TopRanks, precision_at, ranking_scores, training_order
-from hpcml.crossval.top_table import LEVEL, shift_test, top_csv_text
 from hpcml.errors import ConfigError
 from hpcml.evaluation.ranking import break_even
 from hpcml.log import Log
 from hpcml.mpi import self_comm
-from hpcml.plots.differences import cv_with_picture
 from hpcml.rng import bits
 
 

@@ -7,8 +7,6 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from hpcml.bench.ovr import OvrOptions
-from hpcml.bench.shared_options import choose_methods, minimisers
 from support import make
 from support.training import asked, train
 

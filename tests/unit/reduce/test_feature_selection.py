@@ -6,7 +6,6 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hpcml.plots.selection import curves, plot_selection
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency

@@ -8,14 +8,14 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hpcml.papers import bayes
+from hpcml.papers.exhibit import Exhibit
+from hpcml.papers.study import PaperStudy
 from support import make
 
 from hpcml import mpi
 from hpcml.cli.app import _run_in
 from hpcml.log import Log
-from hpcml.papers import bayes
-from hpcml.papers.exhibit import Exhibit
-from hpcml.papers.study import PaperStudy
 from hpcml.run.session import Session
 
 EXHIBITS = {exhibit.name: exhibit for exhibit in bayes.PAPER.exhibits}

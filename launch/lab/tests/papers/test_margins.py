@@ -4,12 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from hpcml.papers import large_margin, margins, overlap
+from hpcml.papers.mean_shift import Mixture, Weighting, climb, log_density, modes
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import SVC
 from support.converted import converted
-
-from hpcml.papers import large_margin, margins, overlap
-from hpcml.papers.mean_shift import Mixture, Weighting, climb, log_density, modes
 
 
 def mixture(seed, n, d=2, spread=1.0):

@@ -8,17 +8,17 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from hpcml.papers import psbml, psbml_noise, psbml_quality, psbml_scale
+from hpcml.papers.overlap import Overlap
+from hpcml.papers.psbml_margin import AT_THE_MARGIN, BAND_NAMES, overlap_row
+from hpcml.papers.registry import published
+from hpcml.papers.study import PaperStudy
 from scipy.stats import ttest_rel
 from sklearn.metrics import roc_auc_score
 from support.converted import converted
 
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import read_rows
-from hpcml.papers import psbml, psbml_noise, psbml_quality, psbml_scale
-from hpcml.papers.overlap import Overlap
-from hpcml.papers.psbml_margin import AT_THE_MARGIN, BAND_NAMES, overlap_row
-from hpcml.papers.registry import published
-from hpcml.papers.study import PaperStudy
 from hpcml.run.session import session_of
 
 EXHIBITS = {exhibit.name: exhibit for exhibit in psbml.PAPER.exhibits}

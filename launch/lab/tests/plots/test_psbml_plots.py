@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from hpcml.plots import psbml as analysis
 from support.make import class_data, dataset
 from support.tables import table
 from support.training import train
@@ -10,7 +11,6 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.plots import psbml as analysis
 
 START = {".pdf": b"%PDF", ".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml"}
 QUIET = Log(1)

@@ -3,7 +3,6 @@
 import h5py
 import numpy as np
 import pytest
-from hpcml.bench.shared_options import minimisers
 from support import make
 from support.training import asked, merge, minimisers
 from support.training import train as train_method
