@@ -39,7 +39,8 @@ from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver,
 from hpcml.run.stop import Stop
 
 # The constants of a round, measured by `python -m launch.lab bench panels` with the hinge and tolerance 0.1: the largest gap of
-# the 150th to 165th labels of MeSH, and the passes of the 16 most frequent labels of 100,000 generated rows (`convert synthetic text`).
+# the 150th to 165th labels of MeSH, and the passes of the 16 most frequent labels of 100,000 generated rows
+# (`convert synthetic text`).
 # A pass has the gradients at each visit; the certificate has those at the last weights, which may be larger: so less is asked.
 # INNER = 0.3: gap 0.5 % instead of 0.8 % on MeSH, 26 passes instead of 25 on generated rows; 1: 2.5 %, and 20 passes.
 INNER = 0.6  # of the tolerance: what a pass over all rows, or those that are still looked at, must come to

@@ -21,9 +21,9 @@ from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
 from hpcml.run.stop import NEVER, Stop
 
-# By `python -m launch.lab bench panels`, as for the constants of `dual`: IGNORED = 0.1 has gaps of 1.2 % instead of 0.8 % on MeSH,
-# 0 takes 26 passes instead of 25 on generated rows. IGNORED_SQUARED = 0.001: gap 0.02 % instead of 0.05 %, small beside what the tolerance
-# admits, for more rows that change the weights.
+# By `python -m launch.lab bench panels`, as for the constants of `dual`: IGNORED = 0.1 has gaps of 1.2 % instead of 0.8 % on
+# MeSH, 0 takes 26 passes instead of 25 on generated rows. IGNORED_SQUARED = 0.001: gap 0.02 % instead of 0.05 %, small beside
+# what the tolerance admits, for more rows that change the weights.
 IGNORED = 0.001  # of the tolerance: projected gradients up to it, such as differ from 0 by rounding, cause no step
 IGNORED_SQUARED = 0.1  # the same for the squared hinge, where the gap grows with their squares only
 MOVES = np.sort(
