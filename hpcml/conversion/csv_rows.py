@@ -47,7 +47,7 @@ class Table(NamedTuple):
     lines: int
 
 
-class _Reader:
+class _CsvReader:
     """Rows of raw lines; `at` is the byte behind the last row, `line` the line of its beginning, from 1."""
 
     def __init__(self, path: Path, raw: Iterable[bytes], begin: int, lines: int, dialect: Dialect, max_line: int) -> None:
@@ -96,7 +96,7 @@ def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
         if first.startswith(UTF_16):
             raise DataError(f"{path}: UTF-16, but expected UTF-8; save the file as UTF-8")
         text = first.removeprefix(BYTE_ORDER_MARK)
-        rows = _Reader(path, chain([text], _lines(file, max_line)), len(first) - len(text), 0, dialect, max_line)
+        rows = _CsvReader(path, chain([text], _lines(file, max_line)), len(first) - len(text), 0, dialect, max_line)
         names = rows.next_row()
     if not names or not any(names):
         raise DataError(f"{path}: line 1: no names of columns; expected a line with them")
@@ -128,7 +128,10 @@ def divide(table: Table, size: int, dialect: Dialect, targets: Sequence[int], ma
             if not block.endswith(b"\n"):
                 block += file.readline(max_line + 1)
             if quote and quote in block:
-                rows, end = _Reader(table.path, chain(io.BytesIO(block), _lines(file, max_line)), at, lines, dialect, max_line), at
+                rows, end = (
+                    _CsvReader(table.path, chain(io.BytesIO(block), _lines(file, max_line)), at, lines, dialect, max_line),
+                    at,
+                )
                 while rows.at < end + len(block) and rows.next_row() is not None:
                     take(rows.at, rows.lines_read)
                 at, lines = rows.at, rows.lines_read
@@ -163,7 +166,7 @@ def read_rows(segment: Segment, names: Sequence[str], dialect: Dialect, max_line
     path, begin, end, lines = segment
     with open_plain(path) as file:
         go_to(file, begin)
-        rows = _Reader(path, _lines(file, max_line), begin, lines, dialect, max_line)
+        rows = _CsvReader(path, _lines(file, max_line), begin, lines, dialect, max_line)
         while rows.at < end:
             if (values := rows.next_row()) is None:
                 raise DataError(f"{path}: ends too early; it must not change while it is read")

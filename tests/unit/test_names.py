@@ -309,7 +309,7 @@ TEXTS = {
     "threshold": lambda names: str(thresholded(names)),
     "info, model": lambda names: format_model(described(names)),
     "info": lambda names: info.format_info(dataset_info(names)),
-    "convert": lambda names: str(ConvertReport(Path(names[0]), 1, 1, 1, 1, dict.fromkeys(names, 1), 1, 1, 1, 1, 1.0)),
+    "convert": lambda names: str(ConvertReport(Path(names[0]), 1, 1, 1, 1, dict.fromkeys(names, 1), 1, 1, 1, 1.0)),
     "check": lambda names: str(findings(names)),
     "errors": lambda names: str(DataError(f"{names[0]}: no label; {nearest('a', names)}")),
     "log": logged,

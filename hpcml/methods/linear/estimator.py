@@ -60,7 +60,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         risk = self._risk(rows, labels, options)
         self._train(comm, risk, columns, options)
         for text in self._shortfalls(options) if comm.rank == 0 else ():
-            warnings.warn(text, ConvergenceWarning, stacklevel=9)  # where `fit` was called
+            warnings.warn(text, ConvergenceWarning, stacklevel=5)  # where `fit` was called
 
     def _spread(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, bias: bool) -> tuple[CompactRows, ColumnMap]:
         """Collective over `comm`. The rows as they lie, or all on every rank."""

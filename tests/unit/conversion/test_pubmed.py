@@ -25,7 +25,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 
 DATA = os.environ.get("HPCML_DATA")
-SCRIPT = Path(__file__).parents[3] / "launch" / "bench" / "pubmed_xml.py"
+TOP = Path(__file__).parents[3]
 real = pytest.mark.skipif(not DATA, reason="HPCML_DATA names no folder with real data")
 
 
@@ -307,13 +307,26 @@ def test_damaged(tmp_path, case):
 @real
 def test_generated_files(tmp_path):
     """A script makes files of any size: the same for the same seed, and what stays is what it says."""
-    command = [sys.executable, SCRIPT, tmp_path / "a", "--records", "240", "--files", "8", "--updates", "3"]
-    line = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=100).stdout)
+    command = [
+        sys.executable,
+        "-m",
+        "launch.lab",
+        "bench",
+        "pubmed_xml",
+        tmp_path / "a",
+        "--records",
+        "240",
+        "--files",
+        "8",
+        "--updates",
+        "3",
+    ]
+    line = json.loads(subprocess.run(command, cwd=TOP, check=True, capture_output=True, text=True, timeout=100).stdout)
     paths = sorted((tmp_path / "a").iterdir())
     assert (line["records"], len(paths)) == (240, 8) and line["deletions"] > 0
     with DataFile(convert(tmp_path, paths)) as data:
         assert data.n_rows == line["rows"] < 240 and data.split_names() == ["automated", "train", "unindexed"]
-    maker = runpy.run_path(str(SCRIPT))
+    maker = runpy.run_path(str(TOP / "launch" / "lab" / "bench" / "pubmed_xml.py"))
     made, stock = maker["Maker"](Path(DATA)), maker["Stock"]()
     assert gzip.decompress(paths[0].read_bytes()).decode() == maker["file_text"](made, stock, 0, 30, False, 0)
 
@@ -321,7 +334,7 @@ def test_generated_files(tmp_path):
 @real
 def test_mesh_as_xml_is_mesh_as_json_lines(tmp_path):
     """The same rows and features, bit for bit, from XML that the script makes of JSON lines."""
-    maker = runpy.run_path(str(SCRIPT))
+    maker = runpy.run_path(str(TOP / "launch" / "lab" / "bench" / "pubmed_xml.py"))
     text, n_records = maker["mesh_text"](Path(DATA), 400)
     with lzma.open(Path(DATA) / "mesh.jsonl.xz", "rt", encoding="utf-8") as lines:
         (tmp_path / "some.jsonl").write_text("".join(next(lines) for _ in range(400)), encoding="utf-8")

@@ -7,11 +7,8 @@ from support.make import dataset, random_data
 from support.training import train
 
 from hpcml import ElasticNetClassifier
-from hpcml.errors import ConfigError, Interrupted
-from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
-from hpcml.model.linear import Model
-from hpcml.options import flag_of
-from hpcml.run.folder import CONFIG, read_config
+from hpcml.errors import ConfigError
+from hpcml.methods.elastic_net.options import parse_l1
 
 
 @pytest.mark.parametrize(("text", "value"), [("N/m", 0.03), ("0.1N/m", 0.003), ("2/m", 0.02), ("0.5", 0.5), ("0", 0.0)])
@@ -32,21 +29,6 @@ def test_default_strengths_do_not_depend_on_the_scale_of_the_rows():
     assert np.count_nonzero(once.coef_)
     np.testing.assert_allclose(64 * large.coef_, once.coef_, atol=1e-5)
     np.testing.assert_allclose(large.intercept_, once.intercept_, atol=1e-5)
-
-
-def test_a_run_of_an_earlier_version_goes_on_with_its_strengths(tmp_path):
-    X, Y = random_data(6, 200, 40, 6, density=0.1)
-    data, run = dataset(tmp_path / "data.h5", abs(sp.csr_matrix(X)), Y), tmp_path / "run"
-    earlier = dict(ElasticNetOptions.earlier)
-    whole = train("elastic-net", None, data, tmp_path / "whole", earlier).model
-    with pytest.raises(Interrupted):
-        train("elastic-net", None, data, run, earlier | {"time_limit": 1e-9})
-    assert train("elastic-net", None, data, run, {}, resume=True).model.read_bytes() == whole.read_bytes()
-    assert {name: read_config(run / CONFIG)[flag_of(name)] for name in earlier} == earlier
-    new = Model(train("elastic-net", None, data, tmp_path / "new", {}).model)
-    assert new.attrs["l1"] != Model(whole).attrs["l1"] and new.attrs["lambda"] != Model(whole).attrs["lambda"]
-    with pytest.raises(ConfigError, match="l1"):
-        train("elastic-net", None, data, run, {"l1": "0.5/m"}, resume=True)
 
 
 @pytest.mark.parametrize(("density", "warns"), [(0.5, True), (0.005, False)])
