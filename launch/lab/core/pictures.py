@@ -38,7 +38,7 @@ def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
         import matplotlib.style
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ConfigError(f"{path}: drawing needs matplotlib ({error}); install it with: pip install 'hpcml[plot]'") from None
+        raise ConfigError(f"{path}: drawing needs matplotlib ({error}); install it with: pip install 'hpcml[report]'") from None
     picture = io.BytesIO()
     with matplotlib.style.context(["default", SETTINGS]), warnings.catch_warnings():  # whatever the user's matplotlibrc says
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of a name: a box is drawn for it
