@@ -65,7 +65,6 @@ class CompiledOnce(FunctionCache):
         return found
 
     def _kept_form(self, sig: Any, target_context: Any) -> Any:
-        """The form that is kept for a signature, if there is one."""
         try:
             return super().load_overload(sig, target_context)
         except (AttributeError, ImportError):  # an earlier version's, of arguments whose class has another name or place now

@@ -46,7 +46,6 @@ _T_LOW = -4.380740109718452e-17  # what _T[0] lacks
 
 @njit(forceinline=True)
 def _bits(x):
-    """The bits of a float as a whole number."""
     return np.float64(x).view(np.int64)
 
 

@@ -24,7 +24,6 @@ def value_of(score, label, slope, offset):
 
 @njit
 def _is_worse(score, label, than_score, than_label, slope, offset):
-    """Whether an entry comes after another one."""
     value, than_value = value_of(score, label, slope, offset), value_of(than_score, than_label, slope, offset)
     return value < than_value or (value == than_value and label > than_label)
 

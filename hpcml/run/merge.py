@@ -209,7 +209,7 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
 
 
 def _copy(source: Model, target: SlabFile, place: int, first: int) -> None:
-    """Write the labels of `source` from row `place`, weight `first`, on. Local; raises OSError."""
+    """Write the labels of `source` from row `place`, weight `first`, on."""
     if isinstance(source.W, SparseRows):
         target.write("W/indptr", place + 1, source.W.indptr[1:] + first)
         target.write("W/indices", first, source.W.indices)
@@ -224,7 +224,7 @@ def _copy(source: Model, target: SlabFile, place: int, first: int) -> None:
 
 
 def _join_tables(sources: list[Path], target: Path) -> None:
-    """One header, then the lines of all. Local; raises OSError."""
+    """One header, then the lines of all."""
     with target.open("wb") as out:
         for number, source in enumerate(sources):
             with source.open("rb") as lines:

@@ -85,7 +85,7 @@ class SparseWeights:
                 self._cut()
 
     def _cut(self) -> None:
-        """Shorten all parts to what the index knows. Local; raises DataError, OSError."""
+        """Shorten all parts to what the index knows."""
         part, offset, count = self.index.T
         ends = offset + count * (_COLUMN.itemsize + self.weight_type.itemsize)
         if (part < -1).any() or (offset < 0).any() or not ((count >= 0) & (count <= self.n_columns)).all():
@@ -125,9 +125,7 @@ class SparseWeights:
                     file.close()
 
     def _copy(self, part: BinaryIO, offset: int, dtype: np.dtype, count: int, out: SlabFile, name: str, first: int) -> None:
-        """Copy `count` numbers of a part to their place in a dataset. Local; raises DataError,
-        OSError.
-        """
+        """Copy `count` numbers of a part to their place in a dataset."""
         part.seek(offset)
         for begin in range(0, count, _COPIED):
             size = min(_COPIED, count - begin)

@@ -57,7 +57,6 @@ def write_csv(path: Path, sweep: Sweep) -> None:
 
 
 def _sweep(runs: list[Path], free: Callable[[str], Collection[str]]) -> Sweep:
-    """Read the runs. Local; raises ConfigError, DataError and OSError."""
     for run in runs:
         if not (run / CONFIG).is_file():
             raise ConfigError(f"{run}: not a run folder (no {CONFIG})")

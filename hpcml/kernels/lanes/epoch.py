@@ -195,7 +195,6 @@ def _visit_of(step):
 
     @by_width(types.int64, of=2)
     def visit(lanes, csr, i, norms, state, bits, tables):
-        """The visit of a row."""
         return step(Row(lanes, csr, i, norms, state, bits, tables))
 
     return visit

@@ -78,7 +78,6 @@ def _add(lanes, values, span, slopes, at, g, line, rounded=lambda index, addend:
 
 @by_width(of=4)
 def _add_line(lanes, values, span, slopes, at, g, line):
-    """`_add` as it is."""
     _add(lanes, values, span, slopes, at, g, line)
 
 

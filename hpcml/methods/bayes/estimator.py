@@ -31,7 +31,7 @@ class BayesClassifier(LinearClassifier):
         return tags
 
     def _train(self, comm: mpi.Comm, risk: Risk, columns: ColumnMap, options: LinearOptions) -> None:
-        """Collective over `comm`. Train every label and set what was learnt. Raises ConfigError."""
+        """Collective over `comm`. Train every label and set what was learnt."""
         rows, n = risk.rows, risk.rows.n_labels
         assert isinstance(risk, BayesRisk)
         table, factors = columns.tables(rows.comm)

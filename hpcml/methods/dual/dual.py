@@ -119,7 +119,7 @@ class DualSolver(DualPanel, Solver):
 
     def _next(self, waiting: deque[int], between: dict[int, list[Training]]) -> tuple[int, list[Training]]:
         """Labels of one round, if they fill a panel or become many, else new ones, else as many
-        as there are. Local.
+        as there are.
         """
         number = max(between, key=lambda number: len(between[number]), default=0)
         full = number and len(between[number]) >= self.n_lanes

@@ -130,7 +130,7 @@ class DualClassifier(LinearClassifier):
         return risk
 
     def _class_weights(self, rows: CompactRows, labels: LabelSets) -> np.ndarray:
-        """The weights (n_classes) that `class_weight` gives the classes. Raises ConfigError."""
+        """The weights (n_classes) that `class_weight` gives the classes."""
         given, classes = self.class_weight, labels.classes.tolist()
         if isinstance(given, str) and given == BALANCED:
             if labels.kind != CLASSES:

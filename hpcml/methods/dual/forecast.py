@@ -296,20 +296,17 @@ class _Counted(DualSolver):
         return self._share_of_lanes * float(self.sizes[rows.reshape(self.sizes.size, -1).any(axis=1)].sum())
 
     def begin(self, lanes: list[Training], costs: list[np.ndarray], start: State | None = None, number: int = 0) -> None:
-        """See `DualPanel`."""
         self.lanes = lanes
         self.n_lanes_at_first = len(lanes) if number == 0 else self.n_lanes_at_first
         self._timed(partial(super().begin, lanes, costs, start, number))
 
     def epoch(self) -> None:
-        """See `DualSolver`."""
         self.total[0] += self._values(self.full_next | (self.active != 0))
         before = self.alpha.copy()
         self._timed(super().epoch)
         self.total[1] += self._values(self.alpha != before)
 
     def certify(self) -> tuple[list[Finished], list[Training]]:
-        """See `DualSolver`."""
         self.total[2:] += self._values(self.alpha != 0), self._share_of_lanes
         return self._timed(super().certify)
 

@@ -130,7 +130,7 @@ class DualPanel:
 
     def _visits(self, order: np.ndarray, kept: Wanted) -> Iterator[tuple[Chunk, np.ndarray]]:
         """The active rows in this order, slice by slice: a chunk, and rows of it. `kept`: see
-        `StreamedRows`. Local.
+        `StreamedRows`.
         """
         rows = self.risk.rows
         step = slices.rows_in_slice(rows.n_local, rows.data.size)
@@ -189,7 +189,7 @@ class DualPanel:
         self.active &= lanes
 
     def _restore(self) -> None:
-        """Put the labels' states into the lanes. Local."""
+        """Put the labels' states into the lanes."""
         for lane, label in enumerate(self.lanes):
             self.w.reshape(-1, self.width)[:, lane] = label.state.w
             self.alpha.reshape(-1, self.width)[:, lane] = label.state.alpha
@@ -217,12 +217,12 @@ class DualPanel:
 
     @property
     def _ahead(self) -> bool:
-        """Whether weights are worth being asked for ahead. Local."""
+        """Whether weights are worth being asked for ahead."""
         return self.w.nbytes > CACHE_BYTES
 
     def _positive_rows(self, label: int, own: slice) -> Iterator[np.ndarray]:
         """Those of this rank's rows `own` that have a label, counted from the first of them, in
-        slices. Local.
+        slices.
         """
         rows = self.risk.rows
         some, step = rows.rows_of(label), slices.rows_in_slice(rows.n_local, rows.data.size)
@@ -231,7 +231,7 @@ class DualPanel:
             yield some[begin : min(begin + step, last)] - own.start
 
     def _support(self, own: slice) -> np.ndarray:
-        """Of which of these rows (bool) any dual is not 0. Local."""
+        """Of which of these rows (bool) any dual is not 0."""
         bits = np.empty(own.stop - own.start, np.uint16)
         support(self.alpha[own.start * self.width : own.stop * self.width], self.width, len(self.lanes), bits)
         return bits != 0
@@ -250,7 +250,7 @@ class DualPanel:
             yield some, slice(some.start * self.width, some.stop * self.width)
 
     def _before(self) -> np.ndarray | None:
-        """A copy of the weights, if other ranks change them as well. Local."""
+        """A copy of the weights, if other ranks change them as well."""
         return self.w.copy() if self.risk.comm.size > 1 else None
 
     def _share(self, before: np.ndarray | None, sigma: float) -> None:
@@ -340,13 +340,13 @@ class DualPanel:
 
     def _losses(self, sums: np.ndarray, row: int) -> np.ndarray:
         """Σ C ℓ of the lanes (float64), from a certificate's sums: with the intercepts as they
-        are, or moved. Local.
+        are, or moved.
         """
         short, squared = sums[row : row + 2], sums[row + certify.SHORT_SQUARED :][:2]
         return self.cost_of.loss.losses(self.costs, short, squared)
 
     def _intercepts(self) -> np.ndarray:
-        """The lanes' weights of the constant feature in float64, 0 without. Local."""
+        """The lanes' weights of the constant feature in float64, 0 without."""
         return self.w.reshape(-1, self.width)[-1].astype(np.float64) if self.risk.rows.bias else np.zeros(self.width)
 
     def _shifts(self, scores: np.ndarray) -> np.ndarray:

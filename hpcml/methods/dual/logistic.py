@@ -62,7 +62,7 @@ class LogisticSolver(DualSolver):
         self.look_at(lanes)
 
     def _support(self, own: slice) -> np.ndarray:
-        """Of which of these rows (bool) any dual is not 0: all. Local."""
+        """Of which of these rows (bool) any dual is not 0: all."""
         return np.ones(own.stop - own.start, np.bool_)
 
     def _start_from(self, start: State) -> None:

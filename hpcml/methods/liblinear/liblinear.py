@@ -63,7 +63,7 @@ class LiblinearSolver(Solver):
             yield [Finished(label, w, f, status, steps, 1.0, [line])]
 
     def _fit(self, number: int) -> tuple[np.ndarray, int]:
-        """w (n_columns), and passes over the rows (shrinking not counted). Local."""
+        """w (n_columns), and passes over the rows (shrinking not counted)."""
         from sklearn.exceptions import ConvergenceWarning
 
         rows = self.objective.rows

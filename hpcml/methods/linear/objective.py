@@ -201,7 +201,7 @@ class Objective(Risk):
         return list(slices.row_slices(n_rows, self.rows.data.size)) if stop.long else [slice(0, n_rows)]
 
     def _read_ahead(self, parts: list[slice]) -> Iterator[slice]:
-        """These parts of this rank's rows; mapped rows are asked for one part ahead. Local."""
+        """These parts of this rank's rows; mapped rows are asked for one part ahead."""
         rows = self.rows
         for some, after in zip(parts, [*parts[1:], slice(0, 0)], strict=True):
             if rows.mapped:

@@ -121,7 +121,7 @@ class Panel:
         return self.lane(self._g_own, lane)
 
     def _squares(self, decay: float, scale: float) -> np.ndarray:
-        """‖decay w + scale Σ ∂ℓ‖² per chunk of own columns and lane. Local."""
+        """‖decay w + scale Σ ∂ℓ‖² per chunk of own columns and lane."""
         out = self._chunks()
         blocks.gradient_squares(self.w[self.own], self._g_own, self.width, decay, scale, out)
         return out

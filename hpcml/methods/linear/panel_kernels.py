@@ -126,7 +126,6 @@ _hinge, _huber, _logistic = _slopes_of(HINGE), _slopes_of(HUBER), _slopes_of(LOG
 
 @njit
 def _slopes(code, state, wake, z, values, slopes):
-    """The loop of the loss with this code."""
     if code == HINGE:
         _hinge(state, wake, z, values, slopes)
     elif code == HUBER:

@@ -106,7 +106,6 @@ class PanelSolver(Solver):
         self._settle()
 
     def _fill(self, waiting: deque[int]) -> None:
-        """Let waiting labels enter idle lanes."""
         for p, panel in enumerate(self.panels):
             for lane in np.flatnonzero(panel.labels < 0).tolist():
                 if waiting:
@@ -120,7 +119,7 @@ class PanelSolver(Solver):
             panel.wait_for_weights()
 
     def _begin(self, panel: Panel, label: int) -> Any:
-        """The state in which a label enters a lane. Local."""
+        """The state in which a label enters a lane."""
         raise AssertionError("a subclass says")
 
     def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
@@ -184,7 +183,7 @@ class FirstOrderSolver(PanelSolver):
             return w, self.objective.value(w, int(panel.labels[lane]), stop)
 
     def _record(self, training: LabelInLane, panel: Panel, lane: int, advance: Advance, seconds: float) -> None:
-        """Take a label's step, and add it to the label's history. Local."""
+        """Take a label's step, and add it to the label's history."""
         visited, violators = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
         training.visited += visited
         training.progress = progress = advance.progress

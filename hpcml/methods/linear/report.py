@@ -66,7 +66,6 @@ class TrainReport:
         return joined(lines)
 
     def _what_was_trained(self) -> str:
-        """How many labels, how long it took, and how many were taken over."""
         n_new = self.n_labels - self.n_kept
         if not n_new:
             return f"{plural(self.n_labels, 'label')} taken over from the earlier run, none trained"
@@ -110,7 +109,6 @@ def read_report(
 
 
 def _report(model: Model, problem: LabelProblem, options: LinearOptions, kept: Collection[int]) -> TrainReport:
-    """See `read_report`. Local."""
     status, steps = model.labels["status"], model.labels["steps"]
     named = {text: [model.label_names[k] for k in np.flatnonzero(status == code)] for code, text in enumerate(STATUS)}
     learnt = status != STATUS.index("degenerate")
@@ -139,5 +137,5 @@ def _report(model: Model, problem: LabelProblem, options: LinearOptions, kept: C
 
 
 def _emptied(model: Model, learnt: np.ndarray) -> int:
-    """How many labels that are no constant have no weight in a sparse model. Local."""
+    """How many labels that are no constant have no weight in a sparse model."""
     return int(np.count_nonzero(learnt & (np.diff(model.W.indptr) == 0))) if isinstance(model.W, SparseRows) else 0

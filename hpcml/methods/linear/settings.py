@@ -106,7 +106,6 @@ class OneByOne:
 
 
 def _as_lanes(done: Sequence[Finished], setting: int, n_columns: int) -> Fitted:
-    """Labels that are done as the lanes of a panel."""
     width = min(each for each in WIDTHS if each >= len(done))
     w, intercepts = np.zeros((n_columns, width), np.float32), np.zeros(len(done))
     for lane, label in enumerate(done):
@@ -127,7 +126,6 @@ class SettingsSolver(Solver):
         self.options, self.chosen = options, chosen
 
     def _at(self, setting: int) -> Solver:
-        """The solver of one setting. Raises MemoryError, ConfigError."""
         options = at_setting(self.options, self.chosen.settings[setting])
         solver: Solver = self.method.solver(self.risk.at(options), self.labels, self.n_lanes, options)
         return solver

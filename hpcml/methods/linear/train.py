@@ -129,7 +129,6 @@ def make_solver(
 
 
 def _say_what_begins(run: LabelRun, n_lanes: int, chosen: Chosen | None, earlier: Earlier | None) -> None:
-    """Say what is trained on what. Local."""
     problem, rows, log = run.problem, run.problem.rows, run.folder.log
     objective_is = f", λ = {problem.objective.lam:.4g}" if run.options.losses and chosen is None else ""
     n_new = len(problem.names) - (0 if earlier is None else len(earlier.kept))

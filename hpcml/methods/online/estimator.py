@@ -128,7 +128,6 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         return self._learn(X, labels, np.arange(X.shape[0]))
 
     def _options(self) -> OnlineOptions:
-        """The parameters as options of training. Raises ValueError, TypeError."""
         if self.method not in LEARNERS:
             raise ValueError(f"method={self.method!r}: expected one of {', '.join(LEARNERS)}")
         kind = _OPTIONS[self.method]
@@ -143,7 +142,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         return options
 
     def _rows(self, X: Any, reset: bool) -> sp.csr_matrix:
-        """X as CSR float32 without zeros. Raises ValueError, TypeError."""
+        """X as CSR float32 without zeros."""
         X = sp.csr_matrix(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))
         if LEARNERS[self.method].winnow:
             check_non_negative(X, f"{type(self).__name__}(method={self.method!r})")
@@ -154,7 +153,6 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         return X
 
     def _labels(self, X: sp.csr_matrix, y: Any, classes: np.ndarray | None) -> LabelSets:
-        """The label sets of the rows, by `classes` if given. Raises ValueError, TypeError."""
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         kind, y = check_target(y)
@@ -174,7 +172,6 @@ class OnlineClassifier(LabelScores, BaseEstimator):
             raise ValueError(str(error)) from None
 
     def _begin(self, options: OnlineOptions, labels: LabelSets, n_features: int) -> None:
-        """Know nothing yet."""
         self._state = LearnerState(options, self.method, labels.n_labels, n_features)
         self._order, self._warned = RowOrder(self._state.lane_of, labels.n_labels), set[str]()
 

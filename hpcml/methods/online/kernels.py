@@ -118,7 +118,6 @@ def _count(counters, lane, positive, predicted):
 
 @njit
 def _limited(weight):
-    """A Winnow's weight within its limits."""
     return min(max(weight, LEAST), MOST)
 
 

@@ -86,14 +86,12 @@ class Pass:
         return time.monotonic() - begin
 
     def _announce(self) -> None:
-        """Say what is about to be learnt."""
         rows = "rows as they come" if self.source.n_rows is None else plural(self.source.n_rows, "row")
         live = f", at most {self.options.live_features:,} at a time" if self.options.live_features else ""
         width = f" × {plural(self.source.n_features, 'feature')}" if self.source.n_features else ""
         self.folder.log(f"learning {plural(len(self.source.names), 'label')} from {rows}{width}{live}; ranks: {self.comm.size}")
 
     def _next(self, pieces: Iterator[Piece]) -> Piece | None:
-        """The next piece; None at the end."""
         with self.profile("read"):
             return next(pieces, None)
 

@@ -154,7 +154,7 @@ def write_model(
 
 
 def _write_features(out: SlabFile, state: LearnerState, numbers: np.ndarray) -> None:
-    """The columns of the features; of a stream these may have huge numbers. Local."""
+    """The columns of the features; of a stream these may have huge numbers."""
     for begin in range(0, state.n_features, TABLE_CHUNK):
         size = min(TABLE_CHUNK, state.n_features - begin)
         columns, factors = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.float32)

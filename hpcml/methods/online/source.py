@@ -82,7 +82,6 @@ class DatasetSource(RowStream):
         self.order = np.argsort(rng.bits(options.seed, "shuffle", self.rows), kind="stable") if options.shuffle else None
 
     def _count_positives(self, rows: np.ndarray) -> np.ndarray:
-        """How many of `rows` have each label. Local; raises DataError."""
         y_indptr, y_indices = self.dataset.map("Y/indptr"), self.dataset.map("Y/indices")
         counts = np.zeros(self.n_labels, dtype=np.int64)
         if y_indices.size and not 0 <= y_indices.min() <= y_indices.max() < self.n_labels:
@@ -179,7 +178,7 @@ class TextSource(RowStream):
         return self.initial[0] if self.initial and n_features == self.initial[1] else vocabulary_digest(None, n_features)
 
     def _labels(self, block: TextRows) -> tuple[np.ndarray, np.ndarray]:
-        """The label sets (indptr, numbers) of a block of rows. Raises DataError."""
+        """The label sets (indptr, numbers) of a block of rows."""
         if self.binary:
             sizes = np.diff(block.y_indptr)
             bad = np.flatnonzero(sizes != 1) if (sizes != 1).any() else np.flatnonzero(np.abs(block.labels) != 1)

@@ -93,7 +93,7 @@ def train(method: str, session: Session, data: Path | str, target: Target, optio
 
 
 def _initial(path: Path | None, method: str, options: OnlineOptions, ours: Path) -> Initial | None:
-    """The model to continue, if any; `ours` is to be written. Raises ConfigError, DataError."""
+    """The model to continue, if any; `ours` is to be written."""
     if path is None:
         return None
     if ours.exists() and ours.samefile(model_file(path)):
@@ -102,7 +102,7 @@ def _initial(path: Path | None, method: str, options: OnlineOptions, ours: Path)
 
 
 def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial | None, stack: ExitStack) -> RowStream:
-    """Collective over `comm`. The rows; `stack` closes the file. Raises ConfigError, DataError."""
+    """Collective over `comm`. The rows; `stack` closes the file."""
     if initial is not None:
         if options.label and sorted(set(options.label)) != sorted(initial.names):
             raise ConfigError(
@@ -125,7 +125,6 @@ def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial |
 
 
 def _train(run: Pass, method: str, target: Target, signals: StopSignals) -> OnlineReport:
-    """Collective. See `train`."""
     comm, folder, source = run.comm, run.folder, run.source
     if folder.prepare(RunConfig(method, source.path, run.options), target) == FINISHED:
         folder.log(f"{folder.path} is finished already; nothing to resume")

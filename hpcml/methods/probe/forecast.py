@@ -120,7 +120,7 @@ class ProbeForecaster:
         return replace(found, power=float(np.clip(power, 0.0, STEEPEST)), spread=found.spread + before.spread)
 
     def _steps_of(self, rows: CompactRows, options: Any, timer: Timer) -> Steps:
-        """Of some labels of a sample. Local."""
+        """Of some labels of a sample."""
         objective = Objective(rows, options, Profile())
         labels = linear.trainable(rows)
         chosen = labels[np.linspace(0, labels.size - 1, min(PILOT_LABELS, labels.size)).astype(int)]

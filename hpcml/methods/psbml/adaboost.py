@@ -81,7 +81,7 @@ def train(session: Session, data: Path, target: Target, options: AdaboostOptions
 
 
 def _check(comm: mpi.Comm, dataset: DataFile, booster: learners.Learner, classes: Classes) -> bool:
-    """Collective over `comm`. Whether the rows are to be dense. Raises ConfigError."""
+    """Collective over `comm`. Whether the rows are to be dense."""
     dense = booster.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
     if dense:
         check_room(comm, booster.name, classes.rows.size, dataset.n_features, copies=4)

@@ -151,7 +151,6 @@ class Asynchronous:
         return arrays
 
     def _read(self, rank: int, arrays: mpi.Arrays) -> None:
-        """Take in a letter."""
         table, nodes, told = arrays[0].reshape(self.table.shape), arrays[1].tolist(), arrays[2].reshape(-1, 2).tolist()
         newer = table[:, CYCLES] > self.table[:, CYCLES]
         self.table[newer] = table[newer]

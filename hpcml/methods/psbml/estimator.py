@@ -154,11 +154,9 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         return tags
 
     def _learner(self) -> learners.Learner:
-        """The base learner. Raises ConfigError."""
         return learners.parse_learner(BASE.as_option(self.base))
 
     def _options(self) -> PsbmlOptions:
-        """The parameters as options of training. Raises ConfigError."""
         options = super()._options()
         self._trained_learner(options)
         return options
@@ -249,7 +247,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         self.cycle_, self.validation_error_, self.threshold_ = pocket.cycle, pocket.error, pocket.threshold
 
     def _rows(self, X: Any) -> Rows:
-        """Rows as the base learner takes them. Raises ValueError, TypeError."""
+        """Rows as the base learner takes them."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
         if self._dense:
@@ -257,7 +255,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         return sp.csr_matrix(X)
 
     def _scores(self, X: Any) -> np.ndarray:
-        """The scores (n, 1), or (n, n_classes), as of `hpcml predict`. Raises ValueError."""
+        """The scores (n, 1), or (n, n_classes), as of `hpcml predict`."""
         rows = self._rows(X)
         try:
             return learners.scores(self.classifier_, rows, len(self.classes_))

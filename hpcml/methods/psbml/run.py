@@ -219,7 +219,7 @@ class TorusRun(Job):
         self.saving = False
 
     def _restore(self) -> bool:
-        """Collective. Take up the newest checkpoint: whether there is one. Raises DataError."""
+        """Collective. Take up the newest checkpoint: whether there is one."""
         path = self.checkpoints.newest()
         if path is None:
             self.log("no checkpoint was written yet; starting from the beginning")
@@ -250,7 +250,7 @@ class TorusRun(Job):
 
 
 def _last_cycle(history: Path) -> int:
-    """The last cycle of history.csv; −1 if it says nothing. Local."""
+    """The last cycle of history.csv; −1 if it says nothing."""
     try:
         return max((int(line["cycle"]) for line in read_csv(history)), default=-1)
     except (OSError, DataError, KeyError, TypeError, ValueError, csv.Error):

@@ -142,7 +142,7 @@ class Assessor:
         return handed
 
     def _assess(self, cycle: int, entries: np.ndarray, look: Look) -> Pocket:
-        """Train on the unique rows of a cycle and judge by the validation set. Local."""
+        """Train on the unique rows of a cycle and judge by the validation set."""
         classifier = self.train(cycle, entries)
         look()
         if self._validation is None:

@@ -47,7 +47,6 @@ class Synchronous:
             raise
 
     def _step(self, first: Callable[[], None], look: Look) -> Snapshot:
-        """Collective. See `step`."""
         problem, comm, begin = self.problem, self.problem.comm, time.monotonic()
         self.sent = self.without_ids = 0
         with mpi.agreed(comm, "training the nodes"):
