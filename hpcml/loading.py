@@ -22,7 +22,6 @@ in_program = False  # whether the process is ours to end
 
 
 def _threads() -> int:
-    """The threads that OpenBLAS will start."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"):
         with suppress(ValueError):

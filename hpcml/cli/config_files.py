@@ -75,7 +75,6 @@ def _check_keys(path: Path, keys: dict[str, object], method: Method) -> None:
 
 
 def _read(path: Path) -> dict[str, object]:
-    """Return the keys of a TOML file."""
     text = read_small(path)
     try:
         values = tomllib.loads(text)
@@ -119,7 +118,6 @@ def _check_value(path: Path, key: str, value: object, kind: type) -> None:
 
 
 def _shown(value: Any) -> str:
-    """A value as messages show it."""
     if isinstance(value, int) and abs(value) >= LARGEST:
         return f"a number of {value.bit_length()} bits"
     return str(value).lower() if isinstance(value, bool) else shortened(str(value))

@@ -56,7 +56,7 @@ def _siblings() -> list[int]:
 
 
 def _begun(run: Path) -> list[Path]:
-    """The run folders at or in `run` that can be resumed. Local."""
+    """The run folders at or in `run` that can be resumed."""
     with suppress(OSError):
         if (run / "config.toml").exists():
             return [] if (run / "model.h5").exists() else [run]
@@ -65,7 +65,7 @@ def _begun(run: Path) -> list[Path]:
 
 
 def _resumed_from(folders: list[Path]) -> str:
-    """Where `--resume` goes on. Local."""
+    """Where `--resume` goes on."""
     with suppress(OSError):
         times = [path.stat().st_mtime for folder in folders for path in folder.glob("checkpoint/state-*.h5")]
         if times:

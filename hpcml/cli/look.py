@@ -137,7 +137,6 @@ def explain(
 
 
 def _say(session: Here, data: Path | None, found: Any) -> None:
-    """Show an answer."""
     from hpcml.evaluation.explain import Explanation, format_explanation
 
     if isinstance(found, Explanation) and data is not None and found.names is None:
@@ -146,7 +145,6 @@ def _say(session: Here, data: Path | None, found: Any) -> None:
 
 
 def _write(path: Path, found: Any) -> None:
-    """Write an answer with everything that it says."""
     from json import dumps
 
     from hpcml.evaluation.explain import Explanation, write_json

@@ -15,8 +15,6 @@ from hpcml.planning.options import PlanOptions
 
 
 def _command(method: Method) -> Callable[..., None]:
-    """The command that plans a training with one method."""
-
     def plan(
         data: Path | None = None,
         /,

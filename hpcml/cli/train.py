@@ -16,8 +16,6 @@ from hpcml.tuning.options import TuneOptions
 
 
 def _command(method: Method) -> Callable[..., None]:
-    """The command that trains with one method."""
-
     def command(
         data: Annotated[Path, Parameter(help=method.takes)],
         *,

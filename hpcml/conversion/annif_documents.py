@@ -146,7 +146,7 @@ def _tsv_lines(text: io.TextIOBase) -> Iterator[tuple[int, str, str]]:
 
 
 def _csv_lines(path: Path, text: io.TextIOBase, language: str | None) -> Iterator[tuple[int, str, str]]:
-    """(number of the line, URI, label or ""). Raises ConfigError, DataError."""
+    """(number of the line, URI, label or "")."""
     rows = csv.reader(text)
     names = next(rows, [])
     languages = [name.removeprefix(LABEL) for name in names if name.startswith(LABEL)]

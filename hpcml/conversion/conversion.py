@@ -121,7 +121,7 @@ def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> di
 
 
 def _pairs_of(value: str) -> list[tuple[str, str, str]]:
-    """(where, old name, new name) of a value of --renamed. Raises ConfigError or DataError."""
+    """(where, old name, new name) of a value of --renamed."""
     if "=" in value:
         return [(f"--renamed {value}", *_divided(value, "=", f"--renamed {value}: expected OLD=NEW, or a file for names with ="))]
     pairs = []

@@ -116,7 +116,7 @@ def _blocks(matrix: Any, what: str, zero: bool) -> Iterator[NumberSlice]:
 
 
 def _label_names(labels: Any, given: Sequence[str] | None, n_rows: int) -> list[str] | None:
-    """The names of the columns of Y; None without columns. Raises ConfigError, DataError."""
+    """The names of the columns of Y; None without columns."""
     if labels is None:
         if given is not None:
             raise ConfigError("label_names has no effect where Y has names of labels; leave it out")
@@ -129,7 +129,7 @@ def _label_names(labels: Any, given: Sequence[str] | None, n_rows: int) -> list[
 
 
 def _describe(rows: NumberRows, n_rows: int, given: Mapping[str, Sequence[Any] | None], options: ConvertOptions) -> None:
-    """Add labels that have names, ids and splits of all rows. Raises ConfigError, DataError."""
+    """Add labels that have names, ids and splits of all rows."""
     columns = {name: list(values) for name, values in given.items() if values is not None}
     for name, values in columns.items():
         if len(values) != n_rows:

@@ -228,7 +228,6 @@ def read_npz(task: Conversion) -> Part:
 
 
 def _find_labels(paths: Sequence[Path], arrays: Arrays, others: Sequence[Arrays | None], options: ConvertOptions) -> _Labels:
-    """Where the labels are. Raises ConfigError, DataError."""
     path = paths[0]
     if not others:
         if (found := find_matrix(arrays, "Y")) is not None:

@@ -175,7 +175,7 @@ def _tell(task: Conversion, reader: _Reader, n_rows: int) -> None:
 
 
 def _with_splits(task: Conversion, corpus: Corpus) -> Conversion:
-    """Collective. Draw --test-share; what is left to do. Raises ConfigError, DataError."""
+    """Collective. Draw --test-share; what is left to do."""
     comm, share = task.comm, task.options.test_share
     if share is not None:
         (first,), _ = mpi.exclusive_sum(comm, [corpus.n_rows])

@@ -191,7 +191,6 @@ def _text(element: Element | None) -> str:
 
 
 def _section(element: Element) -> str:
-    """A section of an abstract, behind its label."""
     text, label = _text(element), element.get("Label", "").strip()
     return f"{label}: {text}" if label and text.strip() and label.upper() not in WITHOUT_LABEL else text.strip() and text
 

@@ -52,7 +52,6 @@ class Points(NamedTuple):
 
 
 def _stored(values: np.ndarray) -> np.ndarray:
-    """The values that the file will hold."""
     return values.astype(np.float32).astype(np.float64)
 
 

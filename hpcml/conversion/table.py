@@ -92,7 +92,7 @@ def _read_separated(task: Conversion, delimiter: str) -> Part:
 
 
 def _divided(task: Conversion, dialect: Dialect) -> tuple[dict[Path, list[str]], list[list[Segment]]]:
-    """The columns of each file, and what each rank reads. Raises ConfigError, DataError."""
+    """The columns of each file, and what each rank reads."""
     what, tables = task.what, [read_header(path, dialect, task.max_line) for path in task.inputs]
     names = tables[0].names
     for table in tables:

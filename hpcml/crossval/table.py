@@ -91,7 +91,6 @@ class CrossValidation:
         return joined([*self._legend(), "", *format_table(self.names(), self.methods, self.scores())])
 
     def _legend(self) -> list[str]:
-        """The meaning of the cells."""
         legend = [f"F1 in per cent, mean ± standard error of {self.folds} folds (seed {self.seed})"]
         if len(self.methods) > 1:
             legend.append(f"* p ≤ 0.05, ** p ≤ 0.01: differs from {self.baseline} (two-tailed paired t-test over the folds)")

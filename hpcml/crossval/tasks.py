@@ -76,7 +76,6 @@ class CvTasks(Job):
         self.found: list[TaskResult] = []  # of this rank's tasks
 
     def _dense(self, problem: CvProblem) -> list[bool]:
-        """Which methods take dense rows."""
         return [method.wants_dense(problem.n_rows, problem.n_features, problem.nnz) for method in self.methods]
 
     def _costs(self, problem: CvProblem) -> np.ndarray:

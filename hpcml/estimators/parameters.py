@@ -119,7 +119,6 @@ def _default(name: str, kind: Any, hint: Any) -> Any:
 
 
 def _described(cls: type, kinds: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:
-    """Name, type with default, and text of each parameter of a classifier."""
     own = texts_behind(cls)
     for name, parameter in inspect.signature(cls).parameters.items():
         text = own[name] if name in own else about_parameters(help_of(_kind_with(name, kinds))[OPTION_OF.get(name, name)])

@@ -206,7 +206,7 @@ def _of_labels(n_true: np.ndarray, n_given: np.ndarray, n_hits: np.ndarray) -> d
 
 
 def _of_hierarchy(pairs: _Pairs, hierarchy: Hierarchy, log: Log) -> dict[str, np.ndarray]:
-    """LCA-P, LCA-R and LCA-F of this rank's rows with a true or a given label. Local."""
+    """LCA-P, LCA-R and LCA-F of this rank's rows with a true or a given label."""
     width, found = len(pairs.names), []
     bounds = [np.searchsorted(each, np.arange(pairs.n_rows + 1) * width).tolist() for each in (pairs.true, pairs.given)]
     with closing(Progress(log, "common ancestors, rows (rank 0)", pairs.n_rows)) as progress:

@@ -12,7 +12,6 @@ _STIRLING = 32.0  # from here on Stirling's series is exact in float64
 
 @njit
 def _log_factorial(n):
-    """log n!"""
     if n < _STIRLING:
         product = 1.0
         for k in range(2, np.int64(n) + 1):

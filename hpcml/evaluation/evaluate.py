@@ -144,7 +144,6 @@ def _measured(ranking: Ranking, of_none: dict[int, list[float]]) -> list[float]:
 
 
 def _begun(judged: JudgedRows, split: str) -> Evaluation:
-    """An evaluation without values."""
     model, dataset, matched = judged.scorer.model, judged.dataset, judged.matched
     return Evaluation(
         model=str(model.path),

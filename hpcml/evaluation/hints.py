@@ -67,5 +67,4 @@ def _say(log: Log, what: str, model: Trained, dataset: DataFile | None) -> None:
 
 
 def _quoted(path: Path | str) -> str:
-    """A path as shells take it."""
     return shlex.quote(str(path))

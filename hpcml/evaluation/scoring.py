@@ -108,7 +108,7 @@ class Scorer:
         return self.model.rows(labels), np.arange(labels.size), self.model.bias[labels]
 
     def _inverted(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The weights of some labels that are not 0, column by column. Local."""
+        """The weights of some labels that are not 0, column by column."""
         W = self.model.W
         if self.model.below:
             W, labels = sparse_rows(self.model, labels), np.arange(labels.size)

@@ -54,7 +54,6 @@ def split_to_judge(dataset: DataFile, wanted: str | None, log: Log) -> str:
 
 
 def _count_seen(model: Trained, dataset: DataFile, split: str) -> int:
-    """See `count_seen`. Local."""
     trained_on = model.attrs.get("split")
     if not isinstance(trained_on, str) or not dataset.has_split(trained_on):
         return 0
@@ -85,7 +84,7 @@ def file_of_run(model: Path) -> Path | None:
 
 
 def _same_arrays(path: Path, dataset: DataFile) -> bool:
-    """Whether a readable dataset has this one's rows and label sets. Local; raises DataError."""
+    """Whether a readable dataset has this one's rows and label sets. Raises DataError."""
     try:
         other = DataFile(path)
     except DataError:

@@ -40,7 +40,6 @@ def titles_of(comm: mpi.Comm, path: Path | None, ids: Collection[str]) -> dict[s
 
 
 def _read(path: Path, wanted: set[str]) -> dict[str, str]:
-    """See `titles_of`. Local."""
     found: dict[str, str] = {}
     with open_plain(path) as file:
         number = 0

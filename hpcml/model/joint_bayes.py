@@ -96,7 +96,6 @@ class JointBayes:
 
 
 def _filled(kernel: Callable[[np.ndarray, np.ndarray], None], joint: np.ndarray) -> np.ndarray:
-    """What a kernel makes of every joint probability."""
     out = np.empty_like(joint)
     kernel(joint, out)
     return out

@@ -112,7 +112,6 @@ class KernelDensities(JointBayes):
         return place[-1]
 
     def _density(self) -> kernels.Density:
-        """The attributes as the kernels take them."""
         return kernels.Density(
             sizes=self.class_size_,
             counts=self.value_count_,

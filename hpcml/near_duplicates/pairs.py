@@ -193,7 +193,6 @@ def _banded(search: PairSearch, chosen: np.ndarray, bands: Bands, log: Log) -> N
 
 
 def _warm_up(shard: Shard) -> None:
-    """Compile the kernels for the types of a shard's arrays."""
     none, numbers, keys = shard.rows[:0], np.zeros(0, np.uint32), np.zeros((1, 0), np.uint64)
     features, functions = (shard.indptr, shard.indices), (numbers, numbers)
     kernels.set_keys(features, none, np.uint64(0), keys[0])

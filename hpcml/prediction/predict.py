@@ -189,7 +189,6 @@ def predict(
 
 
 def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:
-    """Write what a file of predictions holds beside the numbers."""
     stamp(file, "scores")
     file.attrs["split"] = prediction.split
     write_strings(file, "label_names", prediction.model.label_names)

@@ -99,7 +99,7 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
 def _write_labels(
     comm: mpi.Comm, out: SlabFile, name: str, first_row: int, matrix: tuple[np.ndarray, np.ndarray], first: int
 ) -> None:
-    """This rank's rows of a matrix of label sets (indptr, indices). Local; raises OSError."""
+    """This rank's rows of a matrix of label sets (indptr, indices). Raises OSError."""
     begin = min(comm.rank, 1)  # entry 0 of indptr is rank 0's
     indptr, indices = matrix
     out.write(f"{name}/indptr", first_row + begin, first + indptr[begin:])
@@ -109,7 +109,7 @@ def _write_labels(
 def _write_values(
     comm: mpi.Comm, out: SlabFile, shard: Shard, columns: _KeptColumns, sizes: np.ndarray, first: int, ones: bool
 ) -> None:
-    """This rank's rows of X, in the new columns. Local; raises OSError."""
+    """This rank's rows of X, in the new columns. Raises OSError."""
     if comm.rank == 0:
         out.write("X/indptr", 0, np.zeros(1))
     out.write("X/indptr", shard.first_row + 1, first + np.cumsum(sizes))

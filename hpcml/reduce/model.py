@@ -130,7 +130,7 @@ def reduce_model(comm: mpi.Comm, weights: SeenFeatures, features: np.ndarray, ou
 
 
 def _describe(file: h5py.File, source: h5py.File) -> None:
-    """Attributes, groups, names and single numbers as they are. Local."""
+    """Attributes, groups, names and single numbers as they are."""
     for name, value in attributes(source).items():
         file.attrs[name] = value
     for part in _parts(source):
@@ -147,7 +147,7 @@ def _describe(file: h5py.File, source: h5py.File) -> None:
 
 
 def _copy(comm: mpi.Comm, out: SlabFile, name: str, part: h5py.Dataset, path: Path, reduction: _Reduction) -> None:
-    """This rank's rows of a dataset, reduced. Local; raises OSError."""
+    """This rank's rows of a dataset, reduced. Raises OSError."""
     table, columns = reduction.tables.get(name), reduction.columns(part)
     values = map_dataset(path, part) if table is None else table
     begin, end = (int(bound) for bound in even_bounds(values.shape[0], comm.size)[comm.rank : comm.rank + 2])

@@ -144,7 +144,6 @@ def _slabs(model: Model, n_weights: int | None) -> dict[str, Slab]:
 
 
 def _own(comm: mpi.Comm, model: Model) -> range:
-    """The labels that this rank looks at."""
     return range(*even_bounds(model.n_labels, comm.size)[comm.rank : comm.rank + 2].tolist())
 
 

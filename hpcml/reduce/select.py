@@ -91,7 +91,7 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
 
 
 def _is_model(path: Path) -> bool:
-    """Whether a file says it is a model; who reads it says what else is wrong with it. Local."""
+    """Whether a file says it is a model; who reads it says what else is wrong with it."""
     check_regular(path)
     try:
         with open_hdf5(path) as file:
@@ -203,7 +203,7 @@ def _select_alike(comm: mpi.Comm, path: Path, output: Path, like: Path, force: b
 
 
 def _features_like(dataset: DataFile, like: Path) -> np.ndarray:
-    """The numbers of a reduced dataset's features, in order. Raises ConfigError or DataError."""
+    """The numbers of a reduced dataset's features, in order."""
     with DataFile(like) as reduced:
         names = reduced.strings("feature_names")
     for file in [like] * (names is None) + [dataset.path] * ("feature_names" not in dataset.file):

@@ -144,7 +144,6 @@ def reliability(axes: Axes, bins: Sequence[Bin]) -> None:
 
 
 def _short(n: int) -> str:
-    """A number of pairs in a few letters."""
     for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if n >= size:
             return f"{n / size:.3g}{letter}"

@@ -112,7 +112,6 @@ class Suggester:
         return [found if size else None for found, size in zip(self._scored(shard, questions), sizes, strict=True)]
 
     def _scored(self, shard: Shard, questions: Sequence[Question]) -> list[list[Suggestion]]:
-        """The headings of each row of a shard."""
         out = []
         scorer = scorer_of(self.model, shard, self.labels)
         for begin, rows in blocks_of(shard.rows, self.model.n_labels):
@@ -170,7 +169,6 @@ class Suggester:
     def _headings(
         self, scorer: Scorer | ClassifierScorer, row: int, labels: np.ndarray, scores: np.ndarray, question: Question
     ) -> list[Suggestion]:
-        """The headings of one row, of its labels and their scores."""
         shown, given = probabilities(scores[None], *self.sigmoids, labels[None])[0], scores > self.model.thresholds[labels]
         return [
             Suggestion(label, probability, above, self._words(scorer, row, label, score, question.n_words))

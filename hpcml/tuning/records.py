@@ -60,7 +60,7 @@ class Records:
         return known
 
     def _look(self) -> tuple[dict[str, tuple[int, Slab]], np.ndarray]:
-        """Where the slabs are, and which labels are written and sound. Local; raises DataError."""
+        """Where the slabs are, and which labels are written and sound. Raises DataError."""
         try:
             with open_stamped(self.path, "checkpoint", "hpcml tune") as file:
                 if any(file.attrs[name] != value for name, value in self.about.items()):
