@@ -1,7 +1,6 @@
 """Damaged inputs given to the commands: none may end in a traceback, hang, take what memory a header claims, or be called sound.
 
 usage: python -m launch.lab bench fuzz [--inputs 10500] [--first 0] [--seed 0] [--kind KIND...] [--only KIND:NUMBER] [--workers 2]
-       python -m launch.lab bench fuzz --variants 5000 [--class PART-OF-A-PATH...]
 
 `tests/support/damage.py` makes the inputs: svmlight, JSON lines, datasets, linear models (dense, sparse, of single passes),
 classifiers, TOML files, and run folders of several methods to be resumed; --first goes on with later numbers, so that slices add
@@ -9,8 +8,6 @@ up. Each command line runs as `hpcml` would, in a process of its own that is for
 started, under limits of time and memory. Good ends: code 0 with a sound result, and code 2 with exactly one line of ours. Prints
 a JSON line for each defect and for each kind, and the total; ends with code 1 if there is a defect. --only shows what one input
 does.
-
---variants opens so many variants of a saved classifier of each class that files may hold (`tests/support/damage_classifier.py`).
 """
 
 # ruff: noqa: E402 - what is set before an import must be set before it
@@ -44,7 +41,7 @@ import numpy as np
 import skops.io  # noqa: F401 - so that it need not be imported again and again
 from mpi4py import MPI
 from sklearn.datasets import load_svmlight_file  # noqa: F401
-from support import damage, damage_classifier
+from support import damage
 
 import hpcml.conversion.convert
 import hpcml.conversion.split
@@ -217,26 +214,6 @@ def load_kernels(folder: Path) -> None:
                 scorer.pairs_scores(rows[:3], rows[:3])
 
 
-def try_class(path: str, n_variants: int) -> tuple[dict[str, object], list[dict[str, object]]]:
-    """Open variants of a classifier of one class: what came, and the defects."""
-    with tempfile.TemporaryDirectory(prefix="hpcml-fuzz-") as folder:
-        return damage_classifier.sweep(path, n_variants, folder)
-
-
-def try_classifiers(n_variants: int, parts: list[str], workers: int) -> bool:
-    """Open variants of classifiers of the classes with one of `parts` in their paths; whether there is a defect."""
-    paths = [path for path in damage_classifier.CLASSES if any(part in path for part in parts)]
-    if not paths:
-        sys.exit(f"no class has {' or '.join(parts)} in its path")
-    bad = False
-    with multiprocessing.get_context("fork").Pool(workers, MPI.Init) as pool:
-        for line, defects in pool.imap(partial(try_class, n_variants=n_variants), paths):
-            for defect in (*defects, line):
-                print(json.dumps(defect), flush=True)
-            bad |= bool(defects)
-    return bad
-
-
 def main(words: list[str]) -> None:
     """Parse the command line, try the inputs, tell what came."""
     parser = parser_of("fuzz", __doc__)
@@ -246,11 +223,7 @@ def main(words: list[str]) -> None:
     parser.add_argument("--kind", action="append", choices=sorted(damage.KINDS), help="only this kind (may be repeated)")
     parser.add_argument("--only", help="KIND:NUMBER, one input; its files are kept")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--variants", type=int, help="of each class of classifiers, instead of other inputs")
-    parser.add_argument("--class", action="append", dest="classes", help="only classes with this in their path (may be repeated)")
     arguments = parser.parse_args(words)
-    if arguments.variants:
-        sys.exit(try_classifiers(arguments.variants, arguments.classes or [""], arguments.workers))
     begin, kinds = time.monotonic(), arguments.kind or list(damage.KINDS)
     gc.freeze()  # so that forked processes do not copy what they only look at
     top = Path(tempfile.mkdtemp(prefix="hpcml-fuzz-"))

@@ -49,7 +49,6 @@ from hpcml import mpi
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.forecast import Cluster, Machine, Sizes
 from hpcml.methods.linear.layout import labels_of_group
-from hpcml.methods.linear.options import with_defaults
 from hpcml.methods.registry import method_named
 from hpcml.planning.machine import read_machine
 from hpcml.planning.measure import processor_seconds
@@ -205,7 +204,7 @@ def simulated(sizes: Sizes, machine: Machine, ranks: int, shards: int) -> dict[s
 
 def table(file: Path) -> None:
     """Print what a pilot of `dual` finds on all rows of a file."""
-    options = with_defaults(DualOptions(), {})
+    options = DualOptions()
     *_, rows = samples_of(mpi.self_comm(), file, options, 1 << 60)
     work = method_named("dual").load(method_named("dual").forecast).pilot([rows], options, processor_seconds)
     for line in work.table:

@@ -41,6 +41,13 @@ def test_the_page_is_current():
     assert page.page(registry.all_papers(), page.outcomes(ROOT / "docs" / "papers")) == (ROOT / "docs" / "papers.md").read_text()
 
 
+def test_verdicts_on_the_page_follow_from_its_numbers():
+    for path in (ROOT / "docs" / "papers").glob("*.json"):
+        said = json.loads(path.read_text())
+        claims = registry.paper_named(said["paper"]).exhibit(said["exhibit"]).claims
+        assert judged(claims, Finding(said["numbers"]), said["quick"]) == said["claims"], path
+
+
 @pytest.mark.parametrize(
     ("claims", "quick", "verdict"),
     [
