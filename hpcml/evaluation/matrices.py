@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,7 +41,7 @@ class ScoreMeasures:
         return float(chosen.mean()) if chosen.size else float("nan")
 
 
-def evaluate_scores(scores: Any, Y: Any, *, threshold: float = 0.0) -> ScoreMeasures:
+def evaluate_scores(scores: object, Y: object, *, threshold: float = 0.0) -> ScoreMeasures:
     """Return the measures of scores, the same numbers as `evaluate` gives for a model with these scores.
 
     Parameters

@@ -29,6 +29,7 @@ MEASURES = "measures.json"  # what `hpcml evaluate --json` may leave there; `hpc
 ENVIRONMENT = "environment.jsonl"
 FILES = (CONFIG, "history.csv", "tuning.csv", "choice.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
+IF_NONE = {"ranks-per-group": 1}  # options that are None are not in config.toml; then this value is used
 Kind = TypeVar("Kind", bound="Options")
 
 
@@ -251,7 +252,7 @@ class RunFolder:
             raise ConfigError(f"{self.path}: this is a run of {command}; resume it with that")
         now = tomllib.loads(to_toml(known))
         for key in sorted((now.keys() | (before.keys() & known.keys())) - config.free()):
-            if now.get(key) != before.get(key):
+            if now.get(key, IF_NONE.get(key)) != before.get(key, IF_NONE.get(key)):
                 raise ConfigError(
                     f"{self.path}: this run had {key} = {before.get(key)!r}, not {now.get(key)!r}; resume with the same options"
                 )

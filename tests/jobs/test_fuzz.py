@@ -24,14 +24,14 @@ from hpcml.data.info import info
 from hpcml.errors import HpcmlError
 from hpcml.log import Log
 
-FUZZ = Path(__file__).parents[2] / "launch" / "lab" / "bench" / "fuzz.py"
+TOP = Path(__file__).parents[2]
 INPUTS = 63  # a multiple of the number of kinds
 
 
 def fuzz(*options):
     """The lines that the benchmark prints."""
-    command = [sys.executable, str(FUZZ), *map(str, options)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    command = [sys.executable, "-m", "launch.lab", "bench", "fuzz", *map(str, options)]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=280, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert lines, done.stderr
     assert done.returncode == any(line.get("outcome") == "defect" for line in lines), done.stderr

@@ -106,7 +106,7 @@ def test_damaged_checkpoints_and_other_runs(standing, data, undisturbed, tmp_pat
     foreign = ("train", "psbml", other, "-o", run, *OPTIONS, "--resume")
     refused(standing(2, *foreign), "this run was started on other data; resume with the same file")
     damaged = ("train", "psbml", data, "-o", worse, *OPTIONS, "--resume")
-    refused(standing(2, *damaged), "no checkpoint can be used .*; start again with --force")
+    refused(standing(2, *damaged), "no checkpoint can be used (")
     refused(standing(2, "train", "probe", data, "-o", run, "--resume"), "resume with the same options")
     assert checkpoints(run) == [older, newest]
 

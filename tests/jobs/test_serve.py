@@ -44,10 +44,11 @@ def test_the_script_that_measures_it(tmp_path):
     data, run = run_of(tmp_path)
     documents = tmp_path / "docs.jsonl"
     documents.write_text("".join(json.dumps({"text": text, "labels": uris}) + "\n" for text, uris in texts(40)))
-    script = [sys.executable, TOP / "launch" / "lab" / "bench" / "serve.py", run, data, "--texts", documents]
+    script = [sys.executable, "-m", "launch.lab", "bench", "serve", run, data, "--texts", documents]
     found = done(
         subprocess.run(
             [*map(str, script), "--requests", "64", "--clients", "2", "--bad", "60"],
+            cwd=TOP,
             env=os.environ | {"PYTHONPATH": str(TOP)},
             capture_output=True,
             text=True,

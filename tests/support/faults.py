@@ -417,6 +417,7 @@ PROBE, PSBML, CONVEX, ALL = ("probe",), ("psbml",), ("probe", "dual"), ("probe",
 STOPPED = r"hpcml: a signal arrived: checkpoint written; continue with --resume"
 FULL = r"hpcml: .*No space left on device.*; free some space or choose another folder"
 NO_MEMORY = r"hpcml: rank 1 ran out of memory .*; use fewer ranks on a node, or more nodes"
+LITTLE = "hpcml: memory is too short: .* fewer ranks on a node"  # before an array is made
 CHANGED = r"hpcml: .+data\.h5: the file was changed while it was in use; restore it"
 SHORTER = r"hpcml: rank \d: .+data\.h5 became shorter while it was in use"
 FAULTS = [
@@ -454,7 +455,7 @@ FAULTS = [
     Fault("data of another run", data_of_another_run, 2, "hpcml: .*this run was started on other data", PROBE, model=False),
     Fault("two jobs on one folder", two_jobs, 73, r"run is in use by process \d+ on \S+ since [\d-]+ [\d:]+; wait for it", PROBE),
     Fault("launcher of another MPI", other_launcher, 2, r"hpcml: the launcher started 2 ranks", PROBE, model=False),
-    Fault("little memory on rank 1", little_memory(300), 2, NO_MEMORY, CONVEX, model=False),
+    Fault("little memory on rank 1", little_memory(300), 2, f"{NO_MEMORY}|{LITTLE}", CONVEX, model=False),
     Fault("no memory on rank 1 in a checkpoint", goes_wrong(FAILS_ALONE.format("bytearray(2**60)")), 2, NO_MEMORY, resumes=True),
     Fault(
         "rank 1 fails alone", goes_wrong(FAILS_ALONE.format("raise DataError('alone')")), 2, "hpcml: rank 1: alone", CONVEX, True

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from hpcml import PsbmlClassifier, mpi
 from hpcml.cli import app as cli
 from hpcml.kernels import device
