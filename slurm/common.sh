@@ -101,9 +101,9 @@ set_command() {  # set_command COMMAND ARGUMENTS...: sets ARGUMENTS, of a job ar
     HOW="to resume"
     [[ " ${ARGUMENTS[*]} " == *" --resume "* ]] || ARGUMENTS+=(--resume)
   else
-    # outputs not older than this file are of an earlier start of this job, which this one may replace
-    export HPCML_OUTPUTS=$PWD/.hpcml-outputs-$SLURM_JOB_ID
-    [[ ${SLURM_RESTART_COUNT:-0} != 0 ]] || : >"$HPCML_OUTPUTS"
+    # the first start of a job makes this file and replaces nothing; a later start may replace outputs that are not older than it
+    MARKER=$PWD/.hpcml-outputs-$SLURM_JOB_ID
+    if [[ ${SLURM_RESTART_COUNT:-0} == 0 ]]; then : >"$MARKER"; else export HPCML_OUTPUTS=$MARKER; fi
   fi
 }
 
@@ -250,7 +250,7 @@ end() {  # end CODE: the job ends with it; but one that was interrupted, or lost
   if lost_its_slurmstepd; then  # and could not be started again on this node, where Slurm finds its old files
     note "exit code $code, but Slurm cannot hear it, for the slurmstepd of this script was killed: the job is cancelled;" \
       "$( ((code == 0)) && echo "its work is done" || echo "submit the same again $HOW")"
-    rm -f "${HPCML_OUTPUTS:-}"
+    rm -f "${MARKER:-}"
     limited 60 scancel "$TASK"
     exit "$code"
   fi
@@ -276,7 +276,7 @@ end() {  # end CODE: the job ends with it; but one that was interrupted, or lost
       ;;
     *) fail "exit code $code" "submit the same again $HOW" ;;
   esac
-  [[ -n ${QUEUED:-} ]] || rm -f "${HPCML_OUTPUTS:-}"
+  [[ -n ${QUEUED:-} ]] || rm -f "${MARKER:-}"
   exit "$code"
 }
 

@@ -128,11 +128,9 @@ def divide(table: Table, size: int, dialect: Dialect, targets: Sequence[int], ma
             if not block.endswith(b"\n"):
                 block += file.readline(max_line + 1)
             if quote and quote in block:
-                rows, end = (
-                    _CsvReader(table.path, chain(io.BytesIO(block), _lines(file, max_line)), at, lines, dialect, max_line),
-                    at,
-                )
-                while rows.at < end + len(block) and rows.next_row() is not None:
+                raw, end = chain(io.BytesIO(block), _lines(file, max_line)), at + len(block)
+                rows = _CsvReader(table.path, raw, at, lines, dialect, max_line)
+                while rows.at < end and rows.next_row() is not None:
                     take(rows.at, rows.lines_read)
                 at, lines = rows.at, rows.lines_read
                 continue
