@@ -56,6 +56,7 @@ LOADERS: dict[str, frozenset[str]] = {
     "TupleNode": frozenset({"builtins.tuple"}),
     "TypeNode": frozenset({"builtins.str", "builtins.int", "numpy.int64"}),  # of the keys of a dict
 }
+LOSSES = ("sklearn.linear_model._sgd_fast", "sklearn._loss._loss", "_loss")  # modules; the last is the name in scikit-learn 1.6
 _SILENT = {"n_jobs": None, "verbose": 0}  # ranks do the work, so a file sets no threads and no output
 
 
@@ -245,7 +246,7 @@ def _is_known(loader: str, name: str) -> bool:
     if loader == "ObjectNode":
         return name.startswith(SAVABLE)
     if loader == "LossNode":  # of SGDClassifier and Perceptron; prediction does not use it
-        return name.rpartition(".")[0] in ("sklearn.linear_model._sgd_fast", "sklearn._loss._loss")
+        return name.rpartition(".")[0] in LOSSES
     return loader in LOADERS and name in LOADERS[loader]
 
 
