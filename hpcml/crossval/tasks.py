@@ -32,7 +32,7 @@ Parts = tuple[sp.csr_matrix, np.ndarray, sp.csr_matrix, np.ndarray]  # X and y t
 
 @dataclass(frozen=True)
 class JudgedOptions:
-    """What `cross_validate` takes besides methods, data and folds."""
+    """Options of `cross_validate` besides methods, data and folds."""
 
     label: Sequence[str] = ()  # of a file that is named without a label: the ones to judge, else all
     split: str = "all"  # the rows of the files that take part

@@ -16,7 +16,7 @@ def chosen():
         yield name, phases[number * 5 % len(phases)], ("TERM", "INT")[number % 2]
 
 
-# What others show, too: they write by the same code.
+# Other commands write by the same code.
 TWINS = {"train pegasos", "train svmperf", "predict labels", "predict csv", "predict svm"}
 
 # What only several ranks show, or one phase.

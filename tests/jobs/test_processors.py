@@ -22,7 +22,7 @@ MORE = pytest.mark.more("kernels")
 
 @cache
 def variables(name):
-    """Those of a made-up processor. Its kernels are kept beside this one's, under its name."""
+    """Return the environment variables of a made-up processor. Its kernels are kept in the same folder, under its name."""
     made_up = MADE_UP.processors()
     if name not in made_up:
         pytest.skip(f"no {name} can be made of this architecture")

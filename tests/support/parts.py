@@ -40,7 +40,7 @@ MARK = re.compile(r"\bmore\(\s*\"([\w-]+)\"")
 
 
 def git(*words):
-    """What git prints; None if it fails or there is none."""
+    """Return the output of git; None if it fails or is not installed."""
     try:
         done = subprocess.run(["git", *words], cwd=TOP, capture_output=True, text=True, check=False)
     except OSError:

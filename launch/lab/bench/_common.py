@@ -1,4 +1,4 @@
-"""What the benchmarks share: the parser, training as a subprocess, rows and labels in memory."""
+"""Shared code of the benchmarks: the parser, training as a subprocess, rows and labels in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands take with very many labels: seconds, CPU seconds, and the peak memory of each rank, as JSON lines.
+"""Measure commands with very many labels: seconds, CPU seconds, and the peak memory of each rank, as JSON lines.
 
 Makes a dataset (`hpcml convert synthetic text`) in FOLDER, and a model of all its labels that nobody has trained: the weights of a
 label are random, at the features of one of its rows. Then every command is run with them, on so many of the test rows, on every

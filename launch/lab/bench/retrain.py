@@ -1,4 +1,4 @@
-"""What `hpcml retrain` saves: CPU seconds of it, and of training anew, after some labels have changed. Prints a JSON line.
+"""Compare the CPU seconds of `hpcml retrain` and of training anew, after some labels have changed. Prints a JSON line.
 
 Of a share of the labels (at random) every second row loses the label. A run on the data as they were is retrained on the new data,
 beside a model that is trained on them anew. Seconds are those of the commands, without those of `hpcml --version`.

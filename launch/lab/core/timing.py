@@ -24,7 +24,7 @@ GRACE = 10.0  # seconds that a subprocess has to end after SIGTERM, before it is
 
 
 class Usage(NamedTuple):
-    """What a command took. With mpirun `cpu_seconds` is the sum of the ranks, `peak_mib` that of the largest process."""
+    """Time and memory of a command. With mpirun `cpu_seconds` is the sum of the ranks, `peak_mib` that of the largest process."""
 
     seconds: float
     cpu_seconds: float
