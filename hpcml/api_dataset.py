@@ -37,6 +37,7 @@ class Dataset(dataset.DataFile):
         label_names: Sequence[str] | None = None,
         ids: Sequence[str] | None = None,
         splits: Sequence[str] | Mapping[str, ArrayLike] | None = None,
+        groups: Sequence[str] | None = None,
         comm: Comm | None = None,
         force: bool = False,
         log: Log | None = None,
@@ -58,6 +59,8 @@ class Dataset(dataset.DataFile):
             The names of the rows.
         splits : sequence of str, mapping or None
             The split of each row, "" for none; or of each split this rank's rows (or a mask).
+        groups : sequence of str or None
+            The group of each row, "" for none. No split, fold or sample divides a group.
         comm : mpi4py communicator or None
             The ranks that take part; None: this process alone.
         force : bool
@@ -78,7 +81,7 @@ class Dataset(dataset.DataFile):
 
         with python_session(comm, log) as session:
             found = options_of(ConvertOptions, options, "from_sparse", "hpcml convert --help")
-            given = Matrices(X, Y, feature_names, label_names, ids, splits)
+            given = Matrices(X, Y, feature_names, label_names, ids, splits, groups)
             work(session.comm, given, Path(path), found, force, session.log)
             return cls(path)
 

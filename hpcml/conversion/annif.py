@@ -28,7 +28,7 @@ from hpcml.conversion.annif_documents import (
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.csv_rows import Dialect, Segment, divide, read_header, read_rows
 from hpcml.conversion.folder import read_text
-from hpcml.conversion.jsonl import Seen, check_fields, string_of, values_of
+from hpcml.conversion.jsonl import Seen, check_fields, check_group, string_of, values_of
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import decoded, lines_of, placed
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
@@ -149,8 +149,8 @@ def _read_lines(piece: Piece, take: Take, task: Conversion) -> None:
 class Documents:
     """Takes this rank's documents into a corpus, and counts what it leaves out."""
 
-    def __init__(self, corpus: Corpus, subjects: Subjects | None, unindexed: bool) -> None:
-        self.corpus, self.subjects, self.unindexed = corpus, subjects, unindexed
+    def __init__(self, corpus: Corpus, subjects: Subjects | None, unindexed: bool, group: str | None) -> None:
+        self.corpus, self.subjects, self.unindexed, self.group = corpus, subjects, unindexed, group
         self.seen = Seen(corpus.fields)
         self.n_left_out = self.n_unknown = 0
 
@@ -164,7 +164,8 @@ class Documents:
         content = {"text": document.text, **document.metadata}
         values = [values_of(content.get(field.name), field) for field in self.corpus.fields]
         self.seen.add(content, values)
-        self.corpus.add(string_of(document.name, "document_id"), values, labels, "", line=self.corpus.n_rows)
+        group = "" if self.group is None else string_of(content.get(self.group), self.group)
+        self.corpus.add(string_of(document.name, "document_id"), values, labels, "", self.corpus.n_rows, group)
 
     def _label(self, subject: tuple[str, str]) -> str:
         """The label of a subject (URI, label): its URI; "" if the vocabulary lacks it."""
@@ -184,13 +185,14 @@ def read_annif(task: Conversion) -> Part:
         subjects = mpi.run_on_root(comm, f"reading {path}", lambda: read_subjects(path, options.language))
     corpus = new_corpus(task)
     parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: divided(task.inputs, comm.size, task.max_line))
-    documents = Documents(corpus, subjects, options.unindexed)
+    documents = Documents(corpus, subjects, options.unindexed, options.group)
     with task.reading():
         for piece in parts[comm.rank]:
             read_piece(piece, documents.add, task)
     (rows_above, *_), (_, left_out, unknown) = mpi.exclusive_sum(comm, [corpus.n_rows, documents.n_left_out, documents.n_unknown])
     corpus.row_ids.lines_above = int(rows_above)
     check_fields(task, corpus, documents.seen)
+    check_group(task, corpus)
     if left_out:
         task.log(f"left out: {plural(left_out, 'document')} without subjects (--unindexed keeps them)")
     if unknown:

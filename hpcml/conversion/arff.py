@@ -192,7 +192,7 @@ def _left_out(attribute: Attribute) -> Any:
 
 def _columns(rows: Decoded, attributes: Sequence[Attribute], roles: Roles) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    wanted = {*roles.labels, *roles.indicators, roles.id, roles.split}
+    wanted = {*roles.labels, *roles.indicators, roles.id, roles.split, roles.group}
     for number, attribute in enumerate(attributes):
         if attribute.name in wanted:
             values = [row.get(number, _left_out(attribute)) for row in rows]

@@ -47,7 +47,7 @@ def read_bioasq(task: Conversion) -> Part:
                 document = document_of(_as_document(article, descriptors, unknown), corpus.fields)
                 if not document.row_id:
                     raise ValueError("no pmid; expected the number of the article")
-            corpus.add(*document)
+            corpus.add(*document[:4])
     if not is_small and not mpi.agreed_any(comm, bool(closed)):
         raise DataError(f"{path}: it ends before its list of articles does; get it again")
     missing = sorted(set().union(*comm.allgather(unknown)))

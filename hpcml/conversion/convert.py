@@ -209,6 +209,8 @@ def _write(task: Conversion, out: SlabFile, part: Part, sizes: _Sizes) -> None:
         slabs |= matrix_slabs(name, total["rows"], total[name], len(labels.names), None)
     slabs |= {f"splits/{name}": Slab((total[f"splits/{name}"],), "<i8") for name in part.splits.names}
     slabs |= {f"rows/{name}": Slab((total["rows"],), numbers.dtype.str) for name, numbers in part.row_numbers.items()}
+    keys = {"row_keys": part.keys} | ({} if part.groups is None else {"row_groups": part.groups})
+    slabs |= {name: Slab((total["rows"],), "<u8") for name in keys}
     out.layout(slabs, lambda file: _describe(file, part, sizes, task.source))
     if part.row_ids is not None:
         _write_row_ids(comm, out, part.row_ids, total["rows"])
@@ -224,8 +226,8 @@ def _write(task: Conversion, out: SlabFile, part: Part, sizes: _Sizes) -> None:
         for some in slices(0 if sizes.ones else part.rows.indices.size):
             data = np.ones(some.stop - some.start, dtype=np.float32) if part.rows.data is None else part.rows.data[some]
             out.write("X/data", first["X"] + some.start, data)
-        for name, numbers in part.row_numbers.items():
-            out.write(f"rows/{name}", first["rows"], numbers)
+        for name, numbers in (keys | {f"rows/{name}": numbers for name, numbers in part.row_numbers.items()}).items():
+            out.write(name, first["rows"], numbers)
         for number, name in enumerate(part.splits.names):
             place = first[f"splits/{name}"]
             for some in slices(part.rows.n_rows):

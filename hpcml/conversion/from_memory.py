@@ -76,6 +76,7 @@ class Matrices(NamedTuple):
     label_names: Sequence[str] | None = None
     ids: Sequence[str] | None = None
     splits: Sequence[str] | Mapping[str, ArrayLike] | None = None
+    groups: Sequence[str] | None = None
 
 
 def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
@@ -99,7 +100,7 @@ def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertO
                 if (block.data != 1).any():
                     raise DataError(f"Y: {block.data[block.data != 1][0]:g} as a label, but expected 0 or 1")
                 rows.labels.add(block.lengths, block.indices)
-            _describe(rows, n_rows, {"Y": listed, "ids": given.ids, "splits": split_of_rows(given.splits, n_rows)}, options)
+            _describe(rows, n_rows, {"Y": listed, "ids": given.ids, "splits": split_of_rows(given.splits, n_rows), "groups": given.groups}, options)
         shared = comm.allgather((n_features, numbered, names))
         if any(each != shared[0] for each in shared):
             raise ConfigError("the ranks have other features or labels; give all ranks the same names and numbers of columns")
@@ -134,14 +135,16 @@ def _describe(rows: NumberRows, n_rows: int, given: Mapping[str, Sequence[Any] |
     for name, values in columns.items():
         if len(values) != n_rows:
             raise ConfigError(f"{name} has {len(values)} entries, but X has {n_rows} rows")
-    labels, id_, split = (name if name in columns else None for name in given)
-    roles = Roles(labels=() if labels is None else (labels,), id=id_, split=split)
-    named, ids, splits = described(Batch(n_rows, columns, lambda row: f"row {row + 1}"), roles, options)
+    labels, id_, split, group = (name if name in columns else None for name in given)
+    roles = Roles(labels=() if labels is None else (labels,), id=id_, split=split, group=group)
+    named, ids, splits, groups = described(Batch(n_rows, columns, lambda row: f"row {row + 1}"), roles, options)
     if labels is not None:
         rows.add_named(named)
     rows.add_ids(ids)
     if split is not None:
         rows.add_splits(splits)
+    if group is not None:
+        rows.add_groups(groups)
 
 
 def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:

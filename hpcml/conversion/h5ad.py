@@ -159,7 +159,7 @@ def read_h5ad(task: Conversion) -> Part:
 
 def _columns(obs: h5py.Group, roles: Roles, begin: int, end: int, n_rows: int) -> dict[str, Any]:
     """Labels, names and splits of rows begin..end. Raises ValueError, or what h5py raises."""
-    names = {*roles.labels, roles.id, *([roles.split] if roles.split else [])}
+    names = {*roles.labels, roles.id, *([roles.split] if roles.split else []), *([roles.group] if roles.group else [])}
     columns: dict[str, Any] = {name: _column(obs, name, begin, end, n_rows) for name in names}
     for name in roles.indicators:
         columns[name] = _numbers(_column(obs, name, begin, end, n_rows))

@@ -47,6 +47,7 @@ class Document(NamedTuple):
     values: list[list[str]]
     labels: list[str]
     split: str
+    group: str = ""
 
 
 def loaded(text: bytes, expected: str = "expected one object a line") -> Any:
@@ -63,17 +64,14 @@ def loaded(text: bytes, expected: str = "expected one object a line") -> Any:
         raise ValueError(f"a number of more than {sys.get_int_max_str_digits():,} digits; write it as a string") from None
 
 
-def document_of(value: Any, fields: Sequence[Field] = PLAIN) -> Document:
-    """The document that a value of JSON is. Raises ValueError with the reason."""
+def document_of(value: Any, fields: Sequence[Field] = PLAIN, group: str | None = None) -> Document:
+    """The document that a value of JSON is; `group` is the key of its group. Raises ValueError with the reason."""
     if not isinstance(value, dict):
         expected = "text or title" if fields == PLAIN else " or ".join(field.name for field in fields)
         raise ValueError(f"{_kind(value)}, but expected an object with the key {expected}")
     if all(value.get(field.name) is None for field in fields):
         missing = "neither text nor title" if fields == PLAIN else f"none of {', '.join(field.name for field in fields)}"
         raise ValueError(f"{missing}; expected at least one of them")
-    row_id = value.get("id")
-    if isinstance(row_id, int) and not isinstance(row_id, bool):
-        row_id = str(row_id)
     if "label" in value and "labels" not in value and "label" not in (field.name for field in fields):
         raise ValueError('it has a key label, but labels stand under labels: "labels": ["Sea", "Trade"]; rename it')
     labels = [] if value.get("labels") is None else value["labels"]
@@ -84,7 +82,13 @@ def document_of(value: Any, fields: Sequence[Field] = PLAIN) -> Document:
             raise ValueError("a label is empty; expected a name")
     split = check_split_name(string_of(value.get("split"), "split"))
     values = [values_of(value.get(field.name), field) for field in fields]
-    return Document(string_of(row_id, "id"), values, labels, split)
+    return Document(_name_of(value, "id"), values, labels, split, "" if group is None else _name_of(value, group))
+
+
+def _name_of(value: dict[str, Any], key: str) -> str:
+    """The string or whole number of a key, "" without one. Raises ValueError."""
+    found = value.get(key)
+    return string_of(str(found) if isinstance(found, int) and not isinstance(found, bool) else found, key)
 
 
 def values_of(value: object, field: Field) -> list[str]:
@@ -126,12 +130,13 @@ def read_jsonl(task: Conversion) -> Part:
                 continue
             with placed(place):
                 value = loaded(line.removesuffix(b"\n"))
-                document = document_of(value, corpus.fields)
-            corpus.add(*document, line=place.of_rank)
+                document = document_of(value, corpus.fields, task.options.group)
+            corpus.add(*document[:4], line=place.of_rank, group=document.group)
             seen.add(value, document.values)
     (lines_above,), _ = mpi.exclusive_sum(task.comm, [n_lines])
     corpus.row_ids.lines_above = int(lines_above)
     check_fields(task, corpus, seen)
+    check_group(task, corpus)
     task.log(f"{path}: read; making rows")
     return vectorise(task, corpus)
 
@@ -146,3 +151,9 @@ def check_fields(task: Conversion, corpus: Corpus, seen: Seen) -> None:
         known = set().union(*task.comm.allgather(seen.keys)) - set(OTHER_KEYS) - set(missing)
         hint = nearest(missing[0], sorted(known)[:SOME_KEYS])
         raise DataError(f"{task.what}: --fields {missing[0]}: no document has a value of it; {hint}".rstrip("; "))
+
+
+def check_group(task: Conversion, corpus: Corpus) -> None:
+    """Collective. Raises DataError for a field of --group that no document has."""
+    if task.options.group is not None and not mpi.agreed_any(task.comm, corpus.has_groups):
+        raise DataError(f"{task.what}: --group {task.options.group}: no document has a value of it")

@@ -14,6 +14,7 @@ from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.label_sets import LabelColumns, label_columns, numbering, waiting_label_sets
 from hpcml.conversion.part import Part, RowIds, WaitingRows
 from hpcml.conversion.split import row_splits
+from hpcml.data.row_keys import GROUP, ID, content_keys, feature_keys, string_keys
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.hdf5 import Strings
 from hpcml.files.spool import Spool, slices
@@ -131,10 +132,13 @@ class NumberRows:
         self.row_ids = RowIds(task.scratch) if with_ids else None
         self.dropped = 0
         self.splits: list[str] | None = None
+        self.feature_keys, self.keys = feature_keys(names), Spool(task.scratch, np.uint64)
+        self.id_keys, self.groups = Spool(task.scratch, np.uint64), Spool(task.scratch, np.uint64)
 
     def add(self, block: NumberSlice) -> None:
         """Append rows. Raises OSError."""
         lengths, indices, data = block
+        self.keys.append(content_keys(lengths, indices, data, self.feature_keys))
         if self.column_of is not None:
             rows, columns = np.repeat(np.arange(lengths.size), lengths), self.column_of(indices)
             keep = columns >= 0
@@ -153,6 +157,21 @@ class NumberRows:
         """Append the names of rows; "" is the number of the row, from 1. Raises OSError."""
         if self.row_ids is not None:
             self.row_ids.extend(ids, range(len(self.row_ids), len(self.row_ids) + len(ids)))
+            self.id_keys.append(string_keys(ID, ids))
+
+    def add_groups(self, groups: Sequence[str]) -> None:
+        """Append the groups of rows; "" for none: of all rows, or never. Raises OSError."""
+        self.groups.append(string_keys(GROUP, groups))
+
+    def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
+        """Collective over `comm`. The keys of the rows, and those of their groups if any rank has some."""
+        keys = self.keys[:]
+        if self.id_keys.size:
+            of_ids = self.id_keys[:]
+            keys = np.where(of_ids != 0, of_ids, keys)
+        groups = self.groups[:] if self.groups.size else np.zeros(keys.size, np.uint64)
+        has_groups = mpi.agreed_any(comm, bool(groups.any()))
+        return keys, np.where(groups != 0, groups, keys) if has_groups else None
 
     def add_splits(self, splits: Iterable[str]) -> None:
         """Append the splits of rows, "" for none: of all rows, or never."""
@@ -210,7 +229,8 @@ def finish(
         columns = LabelColumns(found if task.like is None else _in_use(task.comm, rows.labels.indices, found), task.like)
     with mpi.agreed(task.comm, "dividing the rows by labels"):
         labels = waiting_label_sets(columns, rows.labels, found)
-    splits = row_splits(task, rows.X.n_rows, rows.splits)
+    keys, groups = rows.row_keys(task.comm)
+    splits = row_splits(task, keys, groups, rows.splits)
     (first,), _ = mpi.exclusive_sum(task.comm, [rows.X.n_rows])
     if rows.row_ids is not None:
         rows.row_ids.lines_above = int(first)
@@ -219,6 +239,8 @@ def finish(
         labels=labels,
         n_features=rows.n_features,
         splits=splits,
+        keys=keys,
+        groups=groups,
         row_ids=rows.row_ids,
         feature_names=rows.feature_names,
         dropped=rows.dropped,

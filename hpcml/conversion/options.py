@@ -50,6 +50,11 @@ class ConvertOptions:
     """csv, tsv, parquet, h5ad, arff: the column that says the split of each row, such as train
     or test.
     """
+    group: str | None = None
+    """csv, tsv, parquet, h5ad, arff: the column, jsonl: the key, annif: the field of the metadata,
+    that names the group of each row, such as the work of an edition or the patient of a sample.
+    No split, fold or sample divides a group. Rows without a value are groups of their own.
+    """
     missing_as_zero: Flag = False
     """csv, tsv, parquet, arff, h5ad, npz: take a missing number for 0. Default: it is an error."""
     delimiter: str | None = None

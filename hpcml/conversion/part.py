@@ -83,6 +83,8 @@ class Part:
     labels: Labels
     n_features: int
     splits: RowSplits
+    keys: np.ndarray  # (n_rows) uint64: see hpcml.data.row_keys
+    groups: np.ndarray | None = None  # (n_rows) uint64: the key of each row's group
     row_ids: RowIds | None = None
     feature_names: Strings | None = None
     text: TextSettings | None = None

@@ -44,20 +44,20 @@ class Source(NamedTuple):
 
 
 ANY = 1 << 16  # files, at most
-COLUMNS = ("descriptors", "labels", "indicators", "label_separator", "id", "split_column", "missing_as_zero")
+COLUMNS = ("descriptors", "labels", "indicators", "label_separator", "id", "split_column", "group", "missing_as_zero")
 TABLE = (*COLUMNS, "text", "features")
 NAMES = ("descriptors", "feature_names", "label_names")
 PUBMED = ("descriptors", "major_topics", "max_line_mb", "no_check_tags", "test_years")
 
 SOURCES = {
-    "annif": Source(read_annif, (1, ANY), True, ("vocabulary", "language", "unindexed", "max_line_mb")),
+    "annif": Source(read_annif, (1, ANY), True, ("vocabulary", "language", "unindexed", "group", "max_line_mb")),
     "arff": Source(read_arff, (1, 1), False, (*COLUMNS, "features", "max_line_mb")),
     "bioasq": Source(read_bioasq, (1, 1), True, ("descriptors", "max_line_mb")),
     "csv": Source(read_csv, (1, ANY), None, (*TABLE, "delimiter", "no_quotes", "max_line_mb")),
     "docstrings": Source(read_docstrings, (0, 0), True),
     "folder": Source(read_folder, (1, 1), True, ("folder_splits", "encoding", "max_line_mb")),
     "h5ad": Source(read_h5ad, (1, 1), False, COLUMNS),
-    "jsonl": Source(read_jsonl, (1, 1), True, ("descriptors", "max_line_mb")),
+    "jsonl": Source(read_jsonl, (1, 1), True, ("descriptors", "group", "max_line_mb")),
     "npz": Source(read_npz, (1, 2), False, ("missing_as_zero", "label_separator", *NAMES)),
     "parquet": Source(read_parquet, (1, ANY), None, TABLE),
     "pubmed": Source(read_pubmed, (1, ANY), True, PUBMED, check=check_pubmed, by_file=True),

@@ -1,4 +1,4 @@
-"""Rows to train and to test on, drawn by the global row: the same on any number of ranks."""
+"""Rows to train and to test on, drawn by the keys of rows or groups: adding other rows moves none."""
 
 from __future__ import annotations
 
@@ -13,26 +13,18 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.data.dataset import DataFile
+from hpcml.data.row_keys import draw_keys, look_up
+from hpcml.data.stratify import divide
 from hpcml.errors import ConfigError
 from hpcml.files.atomic import temporary_path
 from hpcml.files.slabs import editing, group_in
-from hpcml.files.spool import slices
-from hpcml.log import Log
-from hpcml.partition import offsets
-from hpcml.rng import bits, uniform
+from hpcml.log import Log, plural
+from hpcml.rng import uniform
 
 
-def random_test(seed: int, share: float, rows: np.ndarray) -> np.ndarray:
-    """Which of these global rows are in a random test split of about this share."""
-    return uniform(seed, "split", rows) < share
-
-
-def drawn_test(seed: int, share: float, first: int, n_rows: int) -> np.ndarray:
-    """Test flags of so many rows, of which the first is global row `first`."""
-    flags = np.empty(n_rows, dtype=bool)
-    for some in slices(n_rows):
-        flags[some] = random_test(seed, share, np.arange(first + some.start, first + some.stop))
-    return flags
+def drawn_test(seed: int, share: float, keys: np.ndarray) -> np.ndarray:
+    """Return which rows, by their keys (`draw_keys`), are in a random test split of about this share."""
+    return uniform(seed, "split", keys) < share
 
 
 def check_share(share: float, option: str = "--test-share") -> None:
@@ -60,21 +52,54 @@ class RowSplits(NamedTuple):
         return np.ones(self.of_rows.size, dtype=bool) if "train" not in self.names else self.of_rows == self.names.index("train")
 
 
-def row_splits(task: Conversion, n_local: int, own: list[str] | None) -> RowSplits:
-    """Collective. The rows' splits: their own ("": none), or drawn. Raises ConfigError."""
+def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, own: list[str] | None) -> RowSplits:
+    """Collective. The rows' splits: their own ("": none), or drawn by `keys` and `groups`.
+
+    Rows of the --like dataset, and rows of its groups, keep its splits. Raises ConfigError.
+    """
     comm, share = task.comm, task.options.test_share
     names = sorted(set().union(*comm.allgather({name for name in own or [] if name})))
     if share is None:
         number = {name: n for n, name in enumerate(names)}
-        places = (number.get(name, -1) for name in own or repeat("", n_local))
-        return RowSplits(names, np.fromiter(places, dtype=np.int32, count=n_local))
+        places = (number.get(name, -1) for name in own or repeat("", keys.size))
+        return RowSplits(names, np.fromiter(places, dtype=np.int32, count=keys.size))
     if names:
         raise ConfigError(f"--test-share {share}: the rows have splits already ({', '.join(names)}); leave it out")
-    (first,), _ = mpi.exclusive_sum(comm, [n_local])
-    test = drawn_test(task.options.seed, share, int(first), n_local)
-    _, (n_test, n_rows) = mpi.exclusive_sum(comm, [int(np.count_nonzero(test)), n_local])
-    check_sizes(int(n_test), int(n_rows), share)
-    return RowSplits(["test", "train"], np.subtract(1, test, dtype=np.int32))
+    test = drawn_test(task.options.seed, share, keys if groups is None else groups)
+    names, of_rows = ["test", "train"], np.subtract(1, test, dtype=np.int32)
+    if task.options.like is not None:
+        names, of_rows = _splits_of_like(task, keys, groups, names, of_rows)
+    _, (n_test, n_train, *_) = mpi.exclusive_sum(comm, np.bincount(of_rows, minlength=len(names)))
+    check_sizes(int(n_test), int(n_test + n_train), share)
+    task.log(f"--test-share {share}: {n_test / (n_test + n_train):.3f} of the rows are test rows")
+    return RowSplits(names, of_rows)
+
+
+def _splits_of_like(
+    task: Conversion, keys: np.ndarray, groups: np.ndarray | None, names: list[str], places: np.ndarray
+) -> tuple[list[str], np.ndarray]:
+    """Collective. Splits by name, and of each row the place of its split: that of --like, if it is there."""
+    comm, path = task.comm, task.options.like
+    with task.reading(), DataFile(path) as dataset:
+        there = dataset.split_names()
+        names = [*names, *(name for name in there if name not in names)]
+        split = np.full(dataset.n_rows, -1, np.int32)
+        for name in there:
+            split[dataset.split(name)] = names.index(name)
+        begin, end = task.share(dataset.n_rows)
+        split = split[begin:end]
+        known = [(np.array(dataset.map("row_keys", begin, end)), keys)]
+        if dataset.has_groups and groups is not None:
+            known.insert(0, (np.array(dataset.map("row_groups", begin, end)), groups))
+    n_known = 0
+    for of_like, own in known:  # a row's own split comes last, since it must not change
+        found = look_up(comm, of_like[split >= 0], split[split >= 0], own)
+        places = np.where(found >= 0, found, places)
+        n_known = int(np.count_nonzero(found >= 0))
+    _, (n_known,) = mpi.exclusive_sum(comm, [n_known])
+    if n_known:
+        task.log(f"{plural(int(n_known), 'row')} of {path} keep their splits")
+    return names, places.astype(np.int32)
 
 
 def check_sizes(n_test: int, n_rows: int, share: float) -> None:
@@ -84,45 +109,19 @@ def check_sizes(n_test: int, n_rows: int, share: float) -> None:
         raise ConfigError(f"--test-share {share}: the split {name} of {n_rows} rows would be empty; choose another share or seed")
 
 
-def stratified_test(seed: int, share: float, n_labels: int, y_indptr: np.ndarray, y_indices: np.ndarray) -> np.ndarray:
-    """Test flags (m) with the share kept within strata: a row's rarest label, or none.
-
-    In each stratum the first rows in the order of their random bits are test rows (rounded).
-    """
-    n_rows = y_indptr.size - 1
-    order = np.argsort(np.bincount(y_indices, minlength=n_labels), kind="stable")
-    rarity = np.empty(n_labels + 1, dtype=np.int64)
-    rarity[order] = np.arange(n_labels)
-    rarity[n_labels] = n_labels
-    stratum = np.full(n_rows, n_labels, dtype=np.int64)
-    labelled = np.flatnonzero(np.diff(y_indptr))
-    if labelled.size:
-        stratum[labelled] = np.minimum.reduceat(rarity[y_indices], y_indptr[labelled])
-    by_stratum = np.lexsort((bits(seed, "split", np.arange(n_rows)), stratum))
-    sizes = np.bincount(stratum, minlength=n_labels + 1)
-    place = np.arange(n_rows) - np.repeat(offsets(sizes)[:-1], sizes)
-    wanted = np.floor(share * sizes + 0.5)
-    test = np.empty(n_rows, dtype=bool)
-    test[by_stratum] = place < np.repeat(wanted, sizes)
-    return test
-
-
-def _test_flags(dataset: DataFile, share: float, stratified: bool, seed: int) -> np.ndarray:
-    """Test flags (m) of a dataset's rows."""
-    if stratified:
-        return stratified_test(seed, share, dataset.n_labels, np.array(dataset.map("Y/indptr")), dataset.map("Y/indices"))
-    return drawn_test(seed, share, 0, dataset.n_rows)
-
-
 def _drawn(dataset: DataFile, test_share: float, valid_share: float | None, stratified: bool, seed: int) -> dict[str, np.ndarray]:
     """The flags of each split's rows. Raises ConfigError if one would be empty."""
-    test = held = _test_flags(dataset, test_share, stratified, seed)
-    check_sizes(int(np.count_nonzero(test)), test.size, test_share)
-    if valid_share is not None:
-        held = _test_flags(dataset, test_share + valid_share, stratified, seed)
-    parts = {"test": test, "train": ~held} | ({} if valid_share is None else {"valid": held & ~test})
+    shares = {"test": test_share} | ({} if valid_share is None else {"valid": valid_share})
+    keys = draw_keys(dataset, np.arange(dataset.n_rows))
+    if stratified:
+        of_parts = np.array([*shares.values(), 1 - sum(shares.values())])
+        part = divide(dataset.n_labels, np.array(dataset.map("Y/indptr")), dataset.map("Y/indices"), of_parts, keys, seed)
+    else:
+        part = np.searchsorted(np.cumsum([*shares.values()]), uniform(seed, "split", keys), side="right")
+    parts = {name: part == number for number, name in enumerate([*shares, "train"])}
+    check_sizes(int(np.count_nonzero(parts["test"])), part.size, test_share)
     if empty := [name for name, flags in parts.items() if not flags.any()]:
-        raise ConfigError(f"--valid-share {valid_share}: the split {empty[0]} of {test.size} rows would be empty; choose another")
+        raise ConfigError(f"--valid-share {valid_share}: the split {empty[0]} of {part.size} rows would be empty; choose another")
     return parts
 
 
@@ -158,8 +157,10 @@ def split(
             shutil.copyfile(path, temporary)
             _write_splits(temporary, parts)
     if comm.rank == 0:
-        valid = f", {counts['valid']} rows of the split valid" if "valid" in counts else ""
-        log(f"{output or path}: {counts['train']} training rows, {counts['test']} test rows{valid}")
+        n_rows, asked, shares = sum(counts.values()), {"test": test_share, "valid": valid_share}, list[str]()
+        for name in ("test", "valid") if valid_share is not None else ("test",):
+            shares.append(f"{plural(counts[name], 'row')} of the split {name} ({counts[name] / n_rows:.3f}; asked: {asked[name]})")
+        log(f"{output or path}: {plural(counts['train'], 'training row')}, {', '.join(shares)}")
     if learned:
         log("note: the words' weights were made before this split; `hpcml convert --test-share` makes them from training rows only")
 

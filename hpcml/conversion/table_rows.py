@@ -37,6 +37,7 @@ class Roles:
     indicators: tuple[str, ...] = ()
     id: str | None = None
     split: str | None = None
+    group: str | None = None
     features: tuple[str, ...] | None = None  # the columns of numbers; None: all that nothing else names
 
     @classmethod
@@ -49,6 +50,7 @@ class Roles:
             indicators=listed(options.indicators),
             id=options.id,
             split=options.split_column,
+            group=options.group,
             features=listed(options.features) or None,
         )
 
@@ -68,6 +70,7 @@ class Roles:
         found += [("--labels", name) for name in self.labels] + [("--indicators", name) for name in self.indicators]
         found += [("--id", self.id)] if self.id is not None else []
         found += [("--split-column", self.split)] if self.split is not None else []
+        found += [("--group", self.group)] if self.group is not None else []
         return found + [("--features", name) for name in self.features or ()]
 
     def numbers(self, names: Sequence[str]) -> list[str]:
@@ -85,7 +88,7 @@ class Roles:
             if name not in known:
                 hint = nearest(name, names) or f"it has {len(names)} columns"
                 raise ConfigError(f"{where}: {option} {name}: no such column; {hint}")
-            if name in seen and {option, seen[name]} != {"--id", "--features"}:
+            if name in seen and {option, seen[name]} not in ({"--id", "--features"}, {"--id", "--group"}):
                 also = "is named twice" if seen[name] == option else f"is named by {seen[name]}, too"
                 raise ConfigError(f"{where}: {option} {name}: the column {also}; a column is for one thing")
             seen[name] = option
@@ -124,7 +127,7 @@ class TableRows:
         else:
             self._add_texts(batch, *described(batch, self.roles, self.task.options))
 
-    def _add_texts(self, batch: Batch, labels: list[list[str]], ids: list[str], splits: list[str]) -> None:
+    def _add_texts(self, batch: Batch, labels: list[list[str]], ids: list[str], splits: list[str], groups: list[str]) -> None:
         told_apart = not self.roles.text
         whole = [told_apart and field.whole for field in self.roles.fields]
         names = self.roles.texts
@@ -134,7 +137,7 @@ class TableRows:
                 if stored and any("\0" in text for text in texts):
                     raise DataError(f"{batch.place(row)}: column {name!r}: a value with a NUL, which cannot be stored; remove it")
             of_fields = values if told_apart else [[], [text for texts in values for text in texts]]
-            self.corpus.add(ids[row], of_fields, labels[row], splits[row], line=self.corpus.n_rows)
+            self.corpus.add(ids[row], of_fields, labels[row], splits[row], line=self.corpus.n_rows, group=groups[row])
 
     def _add_numbers(self, batch: Batch) -> None:
         def take(begin: int, end: int) -> np.ndarray:
@@ -155,8 +158,8 @@ class TableRows:
         return vectorise(self.task, self.corpus)
 
 
-def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list[list[str]], list[str], list[str]]:
-    """The labels of each row, its name and its split, "" for none. Raises DataError."""
+def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list[list[str]], list[str], list[str], list[str]]:
+    """The labels of each row, its name, its split and its group, "" for none. Raises DataError."""
     labels = [_labels(batch, row, roles.labels, options.label_separator) for row in range(batch.n_rows)]
     for name in roles.indicators:
         values = batch.columns[name]
@@ -170,16 +173,18 @@ def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list
     if roles.split is not None:
         for row, split in enumerate(splits):
             _checked(batch, row, roles.split, split, check_split_name)
-    return labels, ids, splits
+    return labels, ids, splits, _names(batch, roles.group)
 
 
 def add_labels(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions) -> None:
     """Append labels, names and splits of rows. Raises DataError, OSError."""
-    labels, ids, splits = described(batch, roles, options)
+    labels, ids, splits, groups = described(batch, roles, options)
     rows.add_named(labels)
     rows.add_ids(ids)
     if roles.split is not None:
         rows.add_splits(splits)
+    if roles.group is not None:
+        rows.add_groups(groups)
 
 
 def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None) -> list[str]:

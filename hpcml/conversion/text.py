@@ -23,6 +23,7 @@ from hpcml.conversion.split import row_splits
 from hpcml.conversion.vocabulary import TextSettings, Vocabulary
 from hpcml.conversion.words import RUN_WORDS, Runs, merge_runs
 from hpcml.data.headings import TAG
+from hpcml.data.row_keys import GROUP, ID, TEXT, string_key
 from hpcml.errors import DataError
 from hpcml.files.opening import read_small
 from hpcml.files.spool import ArraySpool, slices
@@ -116,14 +117,27 @@ class Corpus:
         self.new_ids: list[str] = []
         self.new_lines = array("q")
         self.splits: list[str] = []
+        self.keys, self.groups = array("Q"), array("Q")  # of all rows; a row without a group has its own key there
+        self.has_groups = False
 
     @property
     def n_rows(self) -> int:
         """The number of documents."""
         return len(self.splits)
 
-    def add(self, row_id: str, values: Iterable[Sequence[str]], labels: Iterable[str], split: str, line: int = 0) -> None:
+    def add(
+        self,
+        row_id: str,
+        values: Sequence[Sequence[str]],
+        labels: Iterable[str],
+        split: str,
+        line: int = 0,
+        group: str = "",
+    ) -> None:
         """Append a document; without `row_id` its line names it. Raises OSError."""
+        self.keys.append(string_key(ID, row_id) if row_id else string_key(TEXT, *("\x01".join(of_field) for of_field in values)))
+        self.groups.append(string_key(GROUP, group) if group else self.keys[-1])
+        self.has_groups |= bool(group)
         size = len(self.tokens)
         for words, of_field in zip(self.words, values, strict=True):
             for value in of_field:
@@ -189,6 +203,11 @@ class Corpus:
         if self.in_run:
             self._end_run()
 
+    def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
+        """Collective over `comm`. The keys of the rows, and those of their groups if any rank has some."""
+        has_groups = mpi.agreed_any(comm, self.has_groups)
+        return np.array(self.keys, np.uint64), np.array(self.groups, np.uint64) if has_groups else None
+
     def blocks(self) -> Iterator[TokenSlice]:
         """The documents of closed blocks. Raises OSError."""
         return map(TokenSlice.of, self.closed)
@@ -211,6 +230,7 @@ class Corpus:
             labels.add(np.diff(ends)[some], found)
             first = end
         self.closed, self.row_ids, self.splits = closed, row_ids, list(compress(self.splits, keep))
+        self.keys, self.groups = array("Q", compress(self.keys, keep)), array("Q", compress(self.groups, keep))
         names, numbers = list(compress(self.label_numbers, in_use)), np.cumsum(in_use) - 1
         for part in slices(labels.indices.size):
             labels.indices.put(part.start, numbers[labels.indices[part]])
@@ -245,7 +265,8 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
     comm, like, dropped = task.comm, task.like, 0
     with mpi.agreed(comm, "making rows"):
         corpus.close()
-    splits = row_splits(task, corpus.n_rows, corpus.splits)
+    keys, groups = corpus.row_keys(comm)
+    splits = row_splits(task, keys, groups, corpus.splits)
     columns = label_columns(comm, list(corpus.label_numbers), like)
     with mpi.agreed(comm, "dividing the rows by labels"):
         labels = waiting_label_sets(columns, corpus.labels, corpus.label_numbers)
@@ -265,6 +286,8 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
         labels=labels,
         n_features=len(settings.vocabulary),
         splits=splits,
+        keys=keys,
+        groups=groups,
         row_ids=corpus.row_ids,
         feature_names=settings.vocabulary,
         text=settings,

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from hpcml.crossval.protocols import Folds
 from hpcml.data.dataset import DataFile
 from hpcml.data.headings import find_headings
+from hpcml.data.row_keys import draw_keys
 from hpcml.data.shard import Shard, read_rows, rows_of, slab_of
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.hdf5 import changed_in_use
@@ -55,6 +56,7 @@ class Loaded:
             self.X = read_rows(dataset, self.rows, dense=False)
             self.Y = _label_sets(slab_of(dataset, self.rows, 0, self.rows.size)).tocsc()
             self.headings = find_headings(dataset)
+            self.keys, self.row_keys = draw_keys(dataset, self.rows), np.array(dataset.map("row_keys"))[self.rows]
             dataset.check_unchanged()
         if (*self.X.shape, self.X.nnz) != (problem.n_rows, problem.n_features, problem.nnz):
             raise changed_in_use(problem.path)

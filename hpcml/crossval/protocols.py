@@ -1,7 +1,7 @@
 """Stratified folds and F1 in them.
 
-The fold of a row is drawn from the seed by the row's number in the file, so it does not depend on
-the number of ranks.
+The fold of a row is drawn from the seed by the key of the row or its group, so it does not depend on
+the number of ranks, nor on the order of the rows.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcml.data import stratify
 from hpcml.errors import ConfigError
 from hpcml.rng import bits
 
@@ -35,30 +36,27 @@ class Folds:
         """Which labels can be judged, by the numbers of rows with and without them."""
         return np.minimum(n_positive, n_negative) >= self.n_parts
 
-    def judged(self, seed: int, part: int, rows: np.ndarray, has: np.ndarray) -> np.ndarray:
+    def judged(self, seed: int, part: int, keys: np.ndarray, has: np.ndarray) -> np.ndarray:
         """Which rows are judged (n_rows, bool); the others are trained on."""
-        return folds_of(seed, rows, has, self.n_parts) == part
+        return folds_of(seed, keys, has, self.n_parts) == part
 
     def measure(self, classifier: Any, X: Any, y: np.ndarray) -> float:
         """F1 of class 1 in per cent."""
         return f1_score(np.asarray(classifier.predict(X)) == 1, y == 1)
 
 
-def folds_of(seed: int, rows: np.ndarray, has: np.ndarray, n_folds: int) -> np.ndarray:
-    """The fold (n_rows) of each row, drawn by its number in the file; `has` is its class.
+def folds_of(seed: int, keys: np.ndarray, has: np.ndarray, n_folds: int) -> np.ndarray:
+    """The fold (n_rows) of each row, by the keys of rows or groups; `has` is its class.
 
-    The rows of each class are dealt out in turn, in the order of their random bits, so that folds
-    differ by at most one row, and by at most one row of each class (stratified).
+    Folds have even shares of each class, as far as groups allow (`hpcml.data.stratify`).
     """
-    order = np.lexsort((rows, bits(seed, "fold", rows), has))
-    fold = np.empty(rows.size, dtype=np.int64)
-    fold[order] = np.arange(rows.size) % n_folds
-    return fold
+    indptr, rows = stratify.by_label(2, np.arange(has.size + 1), has)
+    return stratify.deal(indptr, rows, np.arange(2), n_folds, keys, bits(seed, "fold", keys)).astype(np.int64)
 
 
-def training_order(seed: int, rows: np.ndarray) -> np.ndarray:
-    """Positions in `rows`, drawn: single-pass learners depend on order, files may be sorted."""
-    return np.lexsort((rows, bits(seed, "order", rows)))
+def training_order(seed: int, keys: np.ndarray) -> np.ndarray:
+    """Positions in `keys`, drawn: single-pass learners depend on order, files may be sorted."""
+    return np.lexsort((np.arange(keys.size), bits(seed, "order", keys)))
 
 
 def f1_score(predicted: np.ndarray, true: np.ndarray) -> float:

@@ -117,7 +117,7 @@ class CvTasks(Job):
                 loaded = parts = order = None  # not two files in memory
                 loaded = Loaded(problem)
             if order is None:
-                order = np.arange(problem.n_rows) if self.in_order else training_order(self.seed, loaded.rows)
+                order = np.arange(problem.n_rows) if self.in_order else training_order(self.seed, loaded.row_keys)
             if task[:3] != before[:3]:
                 parts = self._parts(loaded, number, task.part, order)
             before = task
@@ -134,7 +134,7 @@ class CvTasks(Job):
     def _parts(self, loaded: Loaded, label: int, part: int, order: np.ndarray) -> Parts:
         """The rows of a fold, and the others in `order`, to train on."""
         y = loaded.has(label)
-        judged = self.protocol.judged(self.seed, part, loaded.rows, y)
+        judged = self.protocol.judged(self.seed, part, loaded.keys, y)
         train = order[~judged[order]]
         return loaded.rows_for(label, train), y[train], loaded.rows_for(label, judged), y[judged]
 

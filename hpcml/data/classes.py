@@ -23,6 +23,8 @@ class Classes(NamedTuple):
     names: list[str]
     rows: np.ndarray  # (n,) row numbers of the file, ascending, int64
     of: np.ndarray  # (n,) the class of each, int32
+    keys: np.ndarray  # (n,) the keys of the rows, uint64
+    groups: np.ndarray | None = None  # (n,) those of their groups, uint64
 
     @property
     def n_classes(self) -> int:
@@ -51,7 +53,10 @@ def read_classes(comm: mpi.Comm, dataset: DataFile, split: str, label: str | Non
     rows = np.concatenate(mpi.allgather_arrays(comm, shard.first_row + shard.rows))
     if np.count_nonzero(np.bincount(of)) < 2:
         raise DataError(f"{dataset.path}: all {of.size} rows of the split {split} are of one class; expected at least two classes")
-    return Classes(names, rows, of)
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        keys = np.array(dataset.map("row_keys"))[rows]
+        groups = np.array(dataset.map("row_groups"))[rows] if dataset.has_groups else None
+    return Classes(names, rows, of, keys, groups)
 
 
 def _has(shard: Shard, label: int) -> np.ndarray:

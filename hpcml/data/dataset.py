@@ -63,9 +63,10 @@ class DataFile:
                 sizes |= {f"{name}/indices": self.file[f"{name}/indices"].size}  # so it has one dimension
                 sizes |= {f"{name}/data": self.file[f"{name}/indices"].size}
         sizes |= {f"rows/{name}": self.n_rows for name in self.row_numbers()}
+        sizes |= dict.fromkeys(("row_keys", *(("row_groups",) if self.has_groups else ())), self.n_rows)
         sizes |= {f"splits/{name}": self.file["splits"][name].size for name in self.split_names()}
         for name, size in sizes.items():
-            if ("/" in name or name == NAMES_OF[UNKNOWN]) and name not in self.file:
+            if ("/" in name or name in ("row_keys", NAMES_OF[UNKNOWN])) and name not in self.file:
                 raise self.bad(f"{name} is missing", "the file")
             if name in self.file and self.file[name].shape != (size,):
                 shape, what = self.file[name].shape, "entries" if "/" in name else "names"
@@ -81,6 +82,7 @@ class DataFile:
         """The kernels are given the mapped bytes of these parts. Raises DataError."""
         types = {f"{name}/{part}": known for name in self.matrices for part, known in TYPES.items()}
         types |= {f"splits/{name}": ("<i8",) for name in self.split_names()}
+        types |= dict.fromkeys(("row_keys", *(("row_groups",) if self.has_groups else ())), ("<u8",))
         for name, known in types.items():
             found = self.file[name].dtype.str
             if found not in known:
@@ -133,6 +135,11 @@ class DataFile:
         if (name := repeated(names)) is not None:
             raise DataError(f"{self.path}: two labels have the name {name!r}; make the file again with names that differ")
         return names
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether rows have groups, which no split, fold or sample divides."""
+        return "row_groups" in self.file
 
     @property
     def n_unknown(self) -> int:

@@ -17,23 +17,19 @@ from hpcml.log import Log, plural
 from hpcml.model.linear import Model, Trained
 from hpcml.run.folder import CONFIG
 
-BLOCK = 1 << 24  # values of X that are looked at together
-ARRAYS = ("X/indptr", "X/indices", "X/data", "Y/indptr", "Y/indices")
-
 
 def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> int:
-    """Collective over `comm`. How many rows of a split the model was trained on, as far as known.
+    """Collective over `comm`. Return how many rows of a split the model was trained on.
 
-    The dataset must have the training split, and be the file that the run folder names, or a copy
-    of it. If there is no such file any more, the split must have as many rows as the training rows,
-    as many of each label, and the same features. Raises DataError for a damaged file.
+    They are known by the keys that the model stores, in whichever file they are; above 10^6 training
+    rows the number is an estimate. 0 for a model whose rows had no keys. Raises DataError.
     """
-    n_seen = 0
-    with mpi.agreed(comm, f"reading {dataset.path}"):
-        if comm.rank == 0:
-            with readable(dataset.path, "hpcml convert", "dataset"):
-                n_seen = _count_seen(model, dataset, split)
-    return comm.bcast(n_seen)
+
+    def count() -> int:
+        with readable(dataset.path, "hpcml convert", "dataset"):
+            return model.training_keys.count(dataset.map("row_keys")[dataset.split(split)])
+
+    return 0 if model.training_keys is None else mpi.run_on_root(comm, f"reading {dataset.path}", count)
 
 
 def seen_note(n_seen: int, n_rows: int, rest: str = "") -> str:
@@ -42,7 +38,7 @@ def seen_note(n_seen: int, n_rows: int, rest: str = "") -> str:
         return ""
     which = "all" if n_seen == n_rows else f"{n_seen:,} of the"
     rest = rest or ", so these measures do not hold for other rows; judge on a split that was held out"
-    return f"warning: {which} {n_rows:,} rows are training rows, as far as the model tells{rest}"
+    return f"warning: {which} {n_rows:,} rows are training rows of the model{rest}"
 
 
 def split_to_judge(dataset: DataFile, wanted: str | None, log: Log) -> str:
@@ -53,27 +49,6 @@ def split_to_judge(dataset: DataFile, wanted: str | None, log: Log) -> str:
     return split
 
 
-def _count_seen(model: Trained, dataset: DataFile, split: str) -> int:
-    trained_on = model.attrs.get("split")
-    if not isinstance(trained_on, str) or not dataset.has_split(trained_on):
-        return 0
-    rows, judged = dataset.split(trained_on), dataset.split(split)
-    n_common = judged.size if trained_on in (split, "all") else int(np.intersect1d(rows, judged, assume_unique=True).size)
-    n_trained = model.attrs.get("n_rows", rows.size)
-    if not n_common or n_trained < rows.size:
-        return 0
-    trained_file = file_of_run(model.path)
-    if trained_file is not None:
-        same = trained_file.samefile(dataset.path) or _same_arrays(trained_file, dataset)
-    elif n_trained != rows.size:
-        same = False
-    elif isinstance(model, Model):
-        same = _same_counts(model, dataset, rows) and _same_features(model, dataset, rows)
-    else:
-        same = np.array_equal(model.attrs.get("data_sizes", []), dataset.sizes)
-    return n_common if same else 0
-
-
 def file_of_run(model: Path) -> Path | None:
     """The dataset that the model's run folder was trained on, if it is still there. Local."""
     try:
@@ -81,42 +56,3 @@ def file_of_run(model: Path) -> Path | None:
         return path if path.is_file() and not is_text(path) else None
     except (DataError, OSError, ValueError, KeyError):
         return None
-
-
-def _same_arrays(path: Path, dataset: DataFile) -> bool:
-    """Whether a readable dataset has this one's rows and label sets. Raises DataError."""
-    try:
-        other = DataFile(path)
-    except DataError:
-        return False
-    with other:
-        if any(other.file[name].shape != dataset.file[name].shape for name in ARRAYS):
-            return False
-        parts = ((name, begin) for name in ARRAYS for begin in range(0, dataset.file[name].shape[0], BLOCK))
-        pairs = ((dataset.map(name)[begin : begin + BLOCK], other.map(name)[begin : begin + BLOCK]) for name, begin in parts)
-        return all(np.array_equal(one, another) for one, another in pairs)
-
-
-def _same_counts(model: Model, dataset: DataFile, rows: np.ndarray) -> bool:
-    """Whether each label of the model has as many of these rows as it had in training."""
-    number = {name: k for k, name in enumerate(dataset.label_names())}
-    if not set(model.label_names) <= number.keys():
-        return False
-    chosen = np.zeros(dataset.n_rows, dtype=np.bool_)
-    chosen[rows] = True
-    of_chosen = np.repeat(chosen, np.diff(dataset.map("Y/indptr")))
-    counts = np.bincount(dataset.map("Y/indices")[of_chosen], minlength=dataset.n_labels)
-    return np.array_equal(counts[[number[name] for name in model.label_names]], model.labels["n_positive"])
-
-
-def _same_features(model: Model, dataset: DataFile, rows: np.ndarray) -> bool:
-    """Whether these rows have every feature that a training row had: a factor that is not 0."""
-    indptr, indices, found = dataset.map("X/indptr"), dataset.map("X/indices"), np.zeros(dataset.n_features, dtype=np.bool_)
-    chosen = np.zeros(dataset.n_rows, dtype=np.bool_)
-    chosen[rows] = True
-    step = max(1, BLOCK * dataset.n_rows // max(1, indices.size))
-    for begin in range(0, dataset.n_rows, step):
-        end = min(begin + step, dataset.n_rows)
-        mine = np.repeat(chosen[begin:end], np.diff(indptr[begin : end + 1]))
-        found[indices[indptr[begin] : indptr[end]][mine]] = True
-    return bool(found[np.flatnonzero(model.factors)].all())

@@ -5,6 +5,7 @@ Groups `X` (m × d float32) and `Y` (m × L, the label sets) use AnnData's encod
 Beside them may stand `feature_names`, `label_names`, `label_titles` (what people call the labels,
 "" for none), `row_ids` (variable-length UTF-8), `splits/NAME` (sorted row numbers, int64),
 `rows/NAME` (another number of each row, such as the year) and `text` (how words became features).
+`row_keys`, and `row_groups` if rows have groups, identify them (uint64; `hpcml.data.row_keys`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from hpcml.files.untrusted import check_parts
 from hpcml.log import is_unicode, named, visible
 
 # Format version of each kind of file. Only this version is read.
-VERSIONS = {"dataset": 2, "model": 5, "classifier": 2, "checkpoint": 2, "scores": 2}
+VERSIONS = {"dataset": 3, "model": 6, "classifier": 3, "checkpoint": 2, "scores": 2}
 MADE_ON = "made-on"  # of a model: processor and libraries, in JSON; no part of what it holds
 NAME_CHUNK = 1 << 16  # names are read and written so many at a time
 TYPES = {"indptr": ("<i8",), "indices": ("<i4", "<i8"), "data": ("<f4",)}  # of the parts of a matrix

@@ -24,6 +24,7 @@ from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model import skops_file
 from hpcml.model.learner import OWN, Constant, Learner, confidence, fit, one_line, own_class, scores
 from hpcml.model.linear import THRESHOLDS, Trained, check_labels
+from hpcml.model.training_keys import TrainingKeys, read_training_keys, write_training_keys
 
 
 def is_own(classifier: Any) -> bool:
@@ -122,6 +123,7 @@ class Origin(NamedTuple):
     vocabulary: str
     dense: bool
     more: Mapping[str, Any]  # attributes of the method (validation_error, ...)
+    keys: TrainingKeys | None = None
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -146,6 +148,7 @@ def write_classifier(
             stamp(file, "classifier")
             file.attrs.update(attrs)
             write_strings(file, "label_names", list(origin.label_names))
+            write_training_keys(file, origin.keys)
             if dump is None:
                 _write_own(file, classifier)
             else:
@@ -185,6 +188,7 @@ class ClassifierModel(Trained):
         self.base: dict[str, Any] = json.loads(text_of(file, "base"))
         self.dense, self.cycle = bool(file.attrs["dense"]), int(file["margin"].attrs["cycle"])
         self.label_names = read_strings(file["label_names"])
+        self.training_keys = read_training_keys(self.path, file)
         self.n_labels = len(self.label_names)
         self.n_classes = max(2, self.n_labels)
         self.labels = {"steps": np.zeros(self.n_labels, dtype=np.int32)}

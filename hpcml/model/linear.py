@@ -60,6 +60,7 @@ from hpcml.files.hdf5 import (
 from hpcml.files.slabs import Slab
 from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model.combination import Combination, Rule
+from hpcml.model.training_keys import TrainingKeys, read_training_keys, write_training_keys
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -113,6 +114,7 @@ def describe_model(
     label_names: Sequence[str],
     n_columns: int | None = None,
     label_titles: Sequence[str] | None = None,
+    keys: TrainingKeys | None = None,
 ) -> None:
     """Stamp, names, attributes of a new model, in one order; `n_columns` of a sparse `W`."""
     stamp(file, "model")
@@ -122,6 +124,7 @@ def describe_model(
         file.attrs[name] = value
     write_strings(file, "label_names", label_names)
     write_label_titles(file, label_titles)
+    write_training_keys(file, keys)
 
 
 def check_labels(labels: Mapping[str, np.ndarray]) -> None:
@@ -171,6 +174,7 @@ class Trained:
     label_titles: list[str] | None = None  # what people call the labels ("" where one has no title), if the file says so
     labels: dict[str, np.ndarray]  # of each label, how its training ended; at least `steps`
     threshold: float | None = None  # of all labels, in place of the stored ones
+    training_keys: TrainingKeys | None = None  # which rows it was trained on, if these have keys
 
     @property
     def thresholds(self) -> np.ndarray:
@@ -313,6 +317,7 @@ class Model(Trained):
             if file["label_titles"].shape != (self.n_labels,):
                 raise ValueError("as many titles as labels")
             self.label_titles = read_strings(file["label_titles"])
+        self.training_keys = read_training_keys(self.path, file)
         check_labels(self.labels)
         if self.n_features and not 0 <= self.columns.min() <= self.columns.max() < self.width:
             raise self._damaged(f"columns {self.columns.min()} to {self.columns.max()}, but W has columns 0 to {self.width - 1}")

@@ -81,7 +81,7 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
         for name, n in n_of.items():
             slabs |= matrix_slabs(name, dataset.n_rows, n, dataset.matrices[name], None)
         slabs |= {f"splits/{name}": Slab(dataset.file[f"splits/{name}"].shape, "<i8") for name in dataset.split_names()}
-        numbers = [f"rows/{name}" for name in dataset.row_numbers()]
+        numbers = [*(f"rows/{name}" for name in dataset.row_numbers()), "row_keys", *(["row_groups"] if dataset.has_groups else [])]
         slabs |= {name: Slab((dataset.n_rows,), dataset.file[name].dtype.str) for name in numbers}
         out.layout(slabs, lambda file: _describe(file, dataset, features, int(nnz), n_of, ones))
         with mpi.agreed(comm, f"writing {output}"):

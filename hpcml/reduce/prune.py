@@ -104,7 +104,7 @@ def _write(comm: mpi.Comm, model: Model, below: float, out: SlabFile, output: Pa
     indptr, about = offsets(_counts(comm, few)), about_of(model.attrs)
 
     def describe(file: h5py.File) -> None:
-        describe_model(file, about, model.label_names, model.n_columns, model.label_titles)
+        describe_model(file, about, model.label_names, model.n_columns, model.label_titles, model.training_keys)
 
     out.layout(_slabs(model, int(indptr[-1])), describe)
     with mpi.agreed(comm, f"writing {output}"):

@@ -108,7 +108,7 @@ class _Part:
         model = Model(run / "model.h5")  # not kept: there may be more parts than files that a process may open
         self.label_names, self.n_columns, self.precision = model.label_names, model.n_columns, model.precision
         self.label_titles = model.label_titles or [""] * model.n_labels
-        self.n_weights, self.sparse = model.n_weights, model.sparse
+        self.n_weights, self.sparse, self.training_keys = model.n_weights, model.sparse, model.training_keys
         counted = OBJECTIVE if model.attrs.keys().isdisjoint(OBJECTIVE) else ()  # a model of a method that minimises nothing
         known = {name: model.attrs.get(name) for name in ABOUT if name not in counted} | about_of(model.attrs)
         self.about: dict[str, Any] = {name: value for name, value in known.items() if name not in (*THRESHOLDS, *CALIBRATION)}
@@ -186,7 +186,7 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
         names = [name for part in parts for name in part.label_names]
         about = parts[0].about | plan.thresholds | plan.calibration
         titles = [title for part in parts for title in part.label_titles]
-        describe_model(file, about, names, plan.shape[1] if plan.weights else None, titles)
+        describe_model(file, about, names, plan.shape[1] if plan.weights else None, titles, parts[0].training_keys)
 
     with new_file(comm, target / "model.h5") as model:
         n_weights = plan.weights[-1] if plan.weights else None

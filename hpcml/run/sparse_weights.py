@@ -19,6 +19,7 @@ from hpcml.errors import DataError
 from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped
 from hpcml.files.slabs import SlabFile, new_file
 from hpcml.model.linear import OPTIONAL, about_of, describe_model, kept, model_slabs
+from hpcml.model.training_keys import read_training_keys
 from hpcml.partition import bounds_by_weight, offsets
 
 PARTS = "weights-*.part"
@@ -140,7 +141,7 @@ def complete_model(comm: mpi.Comm, path: Path, weights: SparseWeights) -> None:
     index = weights.gathered()
     n_labels, n_columns = index.shape[0], weights.n_columns
     indptr = offsets(index[:, 2])
-    about, names, titles, tables, sizes, optional = {}, [], None, {}, None, []
+    about, names, titles, keys, tables, sizes, optional = {}, [], None, None, {}, None, []
     with mpi.agreed(comm, f"reading {path}"):
         if comm.rank == 0:
             try:
@@ -148,6 +149,7 @@ def complete_model(comm: mpi.Comm, path: Path, weights: SparseWeights) -> None:
                     about = about_of(file.attrs)
                     names = list(file["label_names"].asstr()[:])
                     titles = list(file["label_titles"].asstr()[:]) if "label_titles" in file else None
+                    keys = read_training_keys(path, file)
                     optional = [name for name in OPTIONAL if f"labels/{name}" in file]
                     sizes = (n_labels, file["columns"].size, n_columns, weights.weight_type.str, "labels/gap" in file)
                     small = [name for name in model_slabs(*sizes, optional=optional) if name != "W"]
@@ -157,7 +159,7 @@ def complete_model(comm: mpi.Comm, path: Path, weights: SparseWeights) -> None:
     (n_labels, n_features, n_columns, precision, certified), optional = comm.bcast((sizes, optional))
     slabs = model_slabs(n_labels, n_features, n_columns, precision, certified, int(indptr[-1]), optional)
     with new_file(comm, path, overwrite=True) as out:
-        out.layout(slabs, lambda file: describe_model(file, about, names, n_columns, titles))
+        out.layout(slabs, lambda file: describe_model(file, about, names, n_columns, titles, keys))
         with mpi.agreed(comm, f"writing {path}"):
             for name, values in tables.items():
                 out.write(name, 0, values)

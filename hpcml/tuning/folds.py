@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi, rng
+from hpcml.data import stratify
 from hpcml.data.compact import CompactRows
 from hpcml.data.shared_rows import shared_array
 from hpcml.errors import ConfigError
@@ -41,18 +42,17 @@ class Fold(NamedTuple):
     numbers: np.ndarray
 
 
-def deal(rows: CompactRows, labels: np.ndarray, n_folds: int, seed: int) -> np.ndarray:
-    """The fold (n int8) of every row: each fold has an even share of each of the `labels`.
+def deal(rows: CompactRows, labels: np.ndarray, n_folds: int, seed: int, keys: np.ndarray) -> np.ndarray:
+    """Return the fold (n int8) of every row: each fold has an even share of each of the `labels`.
 
-    The same for the same rows, labels and seed. Local: every rank has all rows. Raises ConfigError
-    if there are fewer rows than folds.
+    `keys` (n uint64) are those of the rows, or of their groups, which are not divided. Local: every
+    rank has all rows. Raises ConfigError if there are fewer rows, or groups, than folds.
     """
     if rows.n_global < n_folds:
         raise ConfigError(f"--folds {n_folds}: there are only {rows.n_global} rows to train on")
-    fold = np.full(rows.n_global, -1, np.int8)
-    by_frequency = labels[np.argsort(rows.n_positive[labels], kind="stable")].astype(np.int64)
-    draws = rng.bits(seed, "folds", np.arange(rows.n_global))
-    kernels.deal(rows.label_indptr, rows.label_rows, by_frequency, draws, n_folds, fold)
+    fold = stratify.deal(rows.label_indptr, rows.label_rows, labels, n_folds, keys, rng.bits(seed, "folds", keys))
+    if not np.bincount(fold, minlength=n_folds).all():
+        raise ConfigError(f"--folds {n_folds}: there are only {np.unique(keys).size} groups of rows to train on")
     return fold
 
 

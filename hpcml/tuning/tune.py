@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
+from hpcml.data.row_keys import draw_keys
 from hpcml.data.unknown_labels import load_with_unknown
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluation.decision import Decision, Summary, decide, decide_together
@@ -203,7 +204,9 @@ class Choice:
         """Collective over `comm`. The folds, and what trains this rank's labels outside each."""
         comm, problem, method, n_folds = self.comm, self.problem, self.problem.method, self.wanted.folds
         if not self.folds:
-            fold = deal(problem.rows, problem.labels, n_folds, self.wanted.seed)
+            with mpi.agreed(comm, "dealing the rows to folds"):
+                keys = draw_keys(problem.dataset, problem.dataset.split(problem.split))
+                fold = deal(problem.rows, problem.labels, n_folds, self.wanted.seed, keys)
             with mpi.groups_agreed(comm):
                 for each in fold_rows(problem.loaded_by, problem.rows, fold, n_folds):
                     self.folds.append((each, method.risk(each.training, self.options, problem.objective.profile)))

@@ -21,6 +21,7 @@ from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.settings import Chosen
 from hpcml.model.linear import OBJECTIVE, describe_model, model_slabs
+from hpcml.model.training_keys import training_keys
 from hpcml.run.folder import RunFolder
 from hpcml.run.sparse_weights import SparseWeights
 from hpcml.slices import Look
@@ -97,7 +98,8 @@ def _describe(
     if not options.losses:  # there is no objective
         about = {name: value for name, value in about.items() if name not in OBJECTIVE}
     about |= {**origin, **risk.about, **({} if chosen is None else chosen.about)}
-    describe_model(file, about, problem.names, label_titles=problem.dataset.label_titles(problem.labels))
+    titles, keys = problem.dataset.label_titles(problem.labels), training_keys(problem.dataset, problem.split)
+    describe_model(file, about, problem.names, label_titles=titles, keys=keys)
 
 
 def model_offsets(path: Path, origin: dict[str, object], slabs: dict[str, Slab]) -> dict[str, tuple[int, Slab]]:

@@ -142,7 +142,9 @@ def write_model(
     about |= learning(state.options) | more | ({"zero_based": True} if source.zero_based else {})
     about["vocabulary"] = source.vocabulary_of(state.n_features)
     with new_file(comm, folder.model, overwrite=True) as out:
-        out.layout(slabs, lambda file: describe_model(file, about, source.names, label_titles=source.titles))
+        out.layout(
+            slabs, lambda file: describe_model(file, about, source.names, label_titles=source.titles, keys=source.training_keys())
+        )
         with mpi.agreed(comm, f"writing {folder.model}"):
             if comm.rank == 0:
                 _write_features(out, state, numbers)

@@ -17,6 +17,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.files.hdf5 import vocabulary_digest
 from hpcml.kernels import rows as kernels
 from hpcml.methods.online.options import OnlineOptions
+from hpcml.model.training_keys import TrainingKeys, training_keys
 from hpcml.partition import offsets
 
 PIECE_NNZ = 1 << 22  # values that are read of a dataset at a time
@@ -47,6 +48,10 @@ class RowStream:
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. The rows from number `begin` of the pass on, a short time's work each."""
         raise AssertionError("a subclass says")
+
+    def training_keys(self) -> TrainingKeys | None:
+        """The keys of the rows, if they have any. Local; raises DataError."""
+        return None
 
     def vocabulary_of(self, n_features: int) -> str:
         """The vocabulary of a model with so many features."""
@@ -114,6 +119,10 @@ class DatasetSource(RowStream):
             n_values = int((shard.indptr[rows + 1] - shard.indptr[rows]).sum())
             for some in piece_slices(rows.size, n_values, len(self.names), self.comm.size):
                 yield shard, rows[some]
+
+    def training_keys(self) -> TrainingKeys | None:
+        """See `RowStream.training_keys`."""
+        return training_keys(self.dataset, self.split)
 
 
 class TextSource(RowStream):

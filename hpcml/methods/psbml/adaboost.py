@@ -17,6 +17,7 @@ from hpcml.log import plural, visible
 from hpcml.methods.psbml.options import AdaboostOptions
 from hpcml.model import learner as learners
 from hpcml.model.classifier import ClassifierModel, MarginData, Origin, check_savable, write_classifier
+from hpcml.model.training_keys import training_keys
 from hpcml.mpi.memory import check_room
 from hpcml.run.folder import FINISHED, RunConfig, RunFolder
 from hpcml.run.session import Session, Target
@@ -74,7 +75,7 @@ def train(session: Session, data: Path, target: Target, options: AdaboostOptions
         with mpi.agreed(comm, f"writing {folder.model}"):
             if comm.rank == 0:
                 facts = (classes.names, dataset.n_features, dataset.vocabulary, dense)
-                origin = Origin("adaboost", learner, split, *facts, {"rounds": n_rounds})
+                origin = Origin("adaboost", learner, split, *facts, {"rounds": n_rounds}, training_keys(dataset, split))
                 write_classifier(folder.model, classifier, origin, MarginData())
                 folder.drop_checkpoints()
     return AdaboostReport(folder.model, n_rounds, learner.name, seconds)

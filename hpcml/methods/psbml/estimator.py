@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hpcml import mpi
 from hpcml.data.classes import Classes
+from hpcml.data.row_keys import content_keys, feature_keys
 from hpcml.data.shard import Rows
 from hpcml.errors import DataError, HpcmlError
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
@@ -233,7 +234,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
                 from hpcml.model.gpu_bayes import choose_device
 
                 choose_device(nodes)
-            rows, classes = RowsInMemory(X), Classes(names, np.arange(X.shape[0]), of.astype(np.int32))
+            rows, classes = RowsInMemory(X), _classes(X, names, of)
             start, dense = lay_out(nodes, rows, classes, torus, learner, options)
             with mpi.agreed(nodes, f"preparing the base learner {learner.name}"), mpi.node_first(nodes):
                 check_savable(learner, classes.n_classes, dense, save=False)
@@ -277,3 +278,9 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         constant = isinstance(self.classifier_, learners.Constant)
         out[:, self.classifier_.classes_] = 1.0 if constant else self.classifier_.predict_proba(rows)
         return out
+
+
+def _classes(X: Any, names: list[str], of: np.ndarray) -> Classes:
+    """Rows in memory, with the keys that a dataset of them without ids would have."""
+    keys = content_keys(np.diff(X.indptr), X.indices, X.data, feature_keys(None))
+    return Classes(names, np.arange(X.shape[0]), of.astype(np.int32), keys)

@@ -10,6 +10,7 @@ import numpy as np
 
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.model.classifier import FoundThreshold, MarginData, Origin, write_classifier
+from hpcml.model.training_keys import training_keys
 
 
 def loss_of(judge: str, error: float, auc: float) -> float:
@@ -62,7 +63,8 @@ def write_pocket(path: Path, problem: TorusProblem, pocket: Pocket, base: tuple[
         **{"node_rows": counts, "node_weights": weights / np.maximum(counts, 1)},
     }
     data = (problem.classes.names, problem.dataset.n_features, problem.dataset.vocabulary, problem.dense)
-    origin = Origin("psbml", problem.learner, problem.split, *data, about)
+    keys = training_keys(problem.dataset, problem.split)
+    origin = Origin("psbml", problem.learner, problem.split, *data, about, keys)
     margin = MarginData(problem.classes.rows[places], greatest, pocket.cycle)
     threshold = FoundThreshold(pocket.threshold, "error", "validation", problem.split)
     write_classifier(path, pocket.classifier, origin, margin, threshold if problem.options.judge == "auc" else None)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import rng
+from hpcml.data.classes import Classes
+from hpcml.data.stratify import divide
 from hpcml.partition import offsets
 
 VALIDATION = -1  # in the place of the node on which a row begins, if it is not trained on
@@ -83,17 +85,24 @@ def validation_sizes(sizes: np.ndarray, validation_share: float) -> np.ndarray:
     return np.floor(validation_share * sizes + 0.5).astype(np.int64)
 
 
-def spread(classes: np.ndarray, rows: np.ndarray, n_nodes: int, validation_share: float, seed: int) -> np.ndarray:
+def spread(classes: Classes, n_nodes: int, validation_share: float, seed: int) -> np.ndarray:
     """Where each row begins: its node, or VALIDATION; by class.
 
-    Within a class the rows stand in the order of random bits keyed by their numbers in the file;
-    the first ones (`validation_sizes`) validate, and the others are dealt to the nodes in turn: node sizes differ by one at most.
+    Within a class the rows stand in the order of random bits keyed by the keys of the rows. The
+    first ones (`validation_sizes`) validate, or, of rows with groups, whole groups with about as
+    many rows of each class. The others are dealt to the nodes in turn: node sizes differ by one at most.
     """
-    order = np.lexsort((rng.bits(seed, "psbml spread", rows), classes))
-    sizes = np.bincount(classes)
-    place = np.arange(classes.size) - np.repeat(offsets(sizes)[:-1], sizes)
-    aside = np.repeat(validation_sizes(sizes, validation_share), sizes)
-    node = np.full(classes.size, VALIDATION, dtype=np.int32)
-    dealt = order[place >= aside]
+    draws = rng.bits(seed, "psbml spread", classes.keys)
+    order = np.lexsort((classes.rows, draws, classes.of))
+    sizes = np.bincount(classes.of)
+    validates = np.empty(order.size, dtype=np.bool_)
+    if classes.groups is None:
+        place = np.arange(order.size) - np.repeat(offsets(sizes)[:-1], sizes)
+        validates[order] = place < np.repeat(validation_sizes(sizes, validation_share), sizes)
+    else:
+        shares = np.array([validation_share, 1 - validation_share])
+        validates[:] = divide(sizes.size, np.arange(order.size + 1), classes.of, shares, classes.groups, seed) == 0
+    node = np.full(order.size, VALIDATION, dtype=np.int32)
+    dealt = order[~validates[order]]
     node[dealt] = np.arange(dealt.size) % n_nodes
     return node

@@ -103,7 +103,7 @@ def lay_out(
     if options.judge == "auc" and classes.n_classes > 2:
         raise ConfigError(f"--judge auc: the data have {classes.n_classes} classes, but expected two; use --judge error")
     with mpi.agreed(comm, "spreading the rows"):
-        start = spread(classes.of, classes.rows, torus.n_nodes, options.validation_share, options.seed)
+        start = spread(classes, torus.n_nodes, options.validation_share, options.seed)
         n_train = int(np.count_nonzero(start >= 0))
         if n_train < torus.n_nodes:
             raise ConfigError(
