@@ -100,7 +100,12 @@ def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertO
                 if (block.data != 1).any():
                     raise DataError(f"Y: {block.data[block.data != 1][0]:g} as a label, but expected 0 or 1")
                 rows.labels.add(block.lengths, block.indices)
-            _describe(rows, n_rows, {"Y": listed, "ids": given.ids, "splits": split_of_rows(given.splits, n_rows), "groups": given.groups}, options)
+            _describe(
+                rows,
+                n_rows,
+                {"Y": listed, "ids": given.ids, "splits": split_of_rows(given.splits, n_rows), "groups": given.groups},
+                options,
+            )
         shared = comm.allgather((n_features, numbered, names))
         if any(each != shared[0] for each in shared):
             raise ConfigError("the ranks have other features or labels; give all ranks the same names and numbers of columns")

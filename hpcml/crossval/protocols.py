@@ -50,8 +50,7 @@ def folds_of(seed: int, keys: np.ndarray, has: np.ndarray, n_folds: int) -> np.n
 
     Folds have even shares of each class, as far as groups allow (`hpcml.data.stratify`).
     """
-    indptr, rows = stratify.by_label(2, np.arange(has.size + 1), has)
-    return stratify.deal(indptr, rows, np.arange(2), n_folds, keys, bits(seed, "fold", keys)).astype(np.int64)
+    return stratify.deal(2, np.arange(has.size + 1), has, n_folds, keys, bits(seed, "fold", keys)).astype(np.int64)
 
 
 def training_order(seed: int, keys: np.ndarray) -> np.ndarray:

@@ -57,25 +57,14 @@ def draw_keys(dataset: DataFile, rows: np.ndarray) -> np.ndarray:
     return keys
 
 
-def groups_of(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return rows by group.
+def groups_of(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows by group: where each group begins (n_groups + 1), and the rows, group after group.
 
-    Parameters
-    ----------
-    keys : ndarray of uint64 (n_rows,)
-        Equal keys are one group.
-
-    Returns
-    -------
-    group : ndarray of int64 (n_rows,)
-        The group of each row.
-    indptr : ndarray of int64 (n_groups + 1,)
-        Where the rows of each group begin in `rows`.
-    rows : ndarray of int64 (n_rows,)
-        The rows, group after group.
+    Rows with equal `keys` (uint64) are one group.
     """
-    _, group, sizes = np.unique(keys, return_inverse=True, return_counts=True)
-    return group, np.concatenate([[0], np.cumsum(sizes)]), np.argsort(group, kind="stable")
+    order = np.argsort(keys, kind="stable")
+    first = np.flatnonzero(np.append(True, keys[order][1:] != keys[order][:-1])) if keys.size else np.zeros(0, np.int64)
+    return np.append(first, keys.size), order
 
 
 def look_up(comm: mpi.Comm, known: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:

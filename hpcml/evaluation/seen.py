@@ -5,8 +5,6 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-import numpy as np
-
 from hpcml import mpi
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.svmlight_stream import is_text
@@ -14,7 +12,7 @@ from hpcml.errors import DataError
 from hpcml.files.hdf5 import readable
 from hpcml.files.opening import read_small
 from hpcml.log import Log, plural
-from hpcml.model.linear import Model, Trained
+from hpcml.model.linear import Trained
 from hpcml.run.folder import CONFIG
 
 

@@ -5,6 +5,7 @@ import numpy as np
 from hpcml.kernels import njit
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+EVERYTHING = 0.02  # the weight of the number of rows in a part, beside that of a row's labels
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
@@ -33,54 +34,57 @@ def hash_rows(lengths, indices, values, features, out):
 
 
 @njit
-def assign(label_indptr, label_rows, order, wanted, capacity, draws, group, group_indptr, group_rows, part):
-    """part[i] (int8, -1 at first) = the part of row i, by iterative stratification.
+def assign(indptr, labels, weights, shares, room, draws, order, group_indptr, group_rows, deviations, part):
+    """part[i] (int8) = the part of row i, so that every part gets its share of the rows of each label.
 
-    Sechidis, Tsoumakas & Vlahavas 2011, for groups of rows. Labels are taken in the given `order`
-    (rarest first). A row of the label goes to the part that lacks most of the label's `wanted`
-    rows (labels x parts, float64); of several, to the one with most room left (`capacity`, rows);
-    then to the one that the row's draw (uint64) points at. The rows of its group go with it. A part
-    without room for the group is not chosen while another has room. Rows with none of the labels
-    come last. Rows of a label are taken in the given order.
+    Groups of rows (group_indptr, group_rows) are taken in the given `order`. Each goes to the part that adds
+    least to the sum over labels (indptr, labels: the label sets of rows) of `weights` times the
+    squares of `deviations` (labels + 1, parts; 0 at first): the rows that a part has of a label,
+    less its share (`shares`) of those assigned. The last line is of all rows. Of several parts it
+    is the one with most `room` (rows, the capacities at first), then the one that the draw of the
+    first row points at. A part without room for the group is not chosen while another has room.
     """
-    n_parts = capacity.size
-    room, lack = capacity.copy(), np.zeros(n_parts)
-    for label in order:
-        begin, end = label_indptr[label], label_indptr[label + 1]
-        lack[:] = wanted[label]
-        for k in range(begin, end):
-            if part[label_rows[k]] >= 0:
-                lack[part[label_rows[k]]] -= 1.0
-        for k in range(begin, end):
-            i = label_rows[k]
-            if part[i] < 0:
-                _give(i, draws[i], lack, room, group, group_indptr, group_rows, part)
-                lack[part[i]] -= 1.0
-    lack[:] = 0.0
-    for i in range(part.size):
-        if part[i] < 0:
-            _give(i, draws[i], lack, room, group, group_indptr, group_rows, part)
-
-
-@njit
-def _give(i, draw, lack, room, group, group_indptr, group_rows, part):
-    """Put row i and its group into a part."""
-    n_parts, best, fits = room.size, -1, False
-    begin, end = group_indptr[group[i]], group_indptr[group[i] + 1]
-    first = np.int64(draw % np.uint64(n_parts))
-    for step in range(n_parts):
-        k = (first + step) % n_parts
-        has_room = room[k] >= end - begin
-        if best < 0 or (has_room and not fits):
-            better = True
-        elif fits and not has_room:
-            better = False
-        elif not has_room:
-            better = room[k] > room[best]
-        else:
-            better = lack[k] > lack[best] or (lack[k] == lack[best] and room[k] > room[best])
-        if better:
-            best, fits = k, has_room
-    for r in range(begin, end):
-        part[group_rows[r]] = best
-    room[best] -= end - begin
+    n_parts, everything = shares.size, deviations.shape[0] - 1
+    inside, cost = np.zeros(everything + 1), np.empty(n_parts)
+    for g in order:
+        begin, end = group_indptr[g], group_indptr[g + 1]
+        size, total, squares = end - begin, 0.0, 0.0
+        cost[:] = 0.0
+        for r in range(begin, end):
+            i = group_rows[r]
+            for k in range(indptr[i], indptr[i + 1]):
+                label = labels[k]
+                total += weights[label]
+                squares += weights[label] * (2.0 * inside[label] + 1.0)
+                inside[label] += 1.0
+                for p in range(n_parts):
+                    cost[p] += weights[label] * deviations[label, p]
+        of_all = EVERYTHING * total / size if total > 0.0 else 1.0
+        best, fits = -1, False
+        first = np.int64(draws[group_rows[begin]] % np.uint64(n_parts))
+        for step in range(n_parts):
+            p = (first + step) % n_parts
+            cost[p] += of_all * size * deviations[everything, p] - shares[p] * (squares + of_all * size * size)
+            has_room = room[p] >= size
+            if best < 0 or (has_room and not fits):
+                better = True
+            elif fits and not has_room:
+                better = False
+            elif not has_room:
+                better = room[p] > room[best]
+            else:
+                better = cost[p] < cost[best] or (cost[p] == cost[best] and room[p] > room[best])
+            if better:
+                best, fits = p, has_room
+        for r in range(begin, end):
+            i = group_rows[r]
+            part[i] = best
+            for k in range(indptr[i], indptr[i + 1]):
+                inside[labels[k]] = 0.0
+                for p in range(n_parts):
+                    deviations[labels[k], p] -= shares[p]
+                deviations[labels[k], best] += 1.0
+        for p in range(n_parts):
+            deviations[everything, p] -= shares[p] * size
+        deviations[everything, best] += size
+        room[best] -= size

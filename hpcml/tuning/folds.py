@@ -50,7 +50,10 @@ def deal(rows: CompactRows, labels: np.ndarray, n_folds: int, seed: int, keys: n
     """
     if rows.n_global < n_folds:
         raise ConfigError(f"--folds {n_folds}: there are only {rows.n_global} rows to train on")
-    fold = stratify.deal(rows.label_indptr, rows.label_rows, labels, n_folds, keys, rng.bits(seed, "folds", keys))
+    sizes = np.diff(rows.label_indptr)[labels]
+    chosen = np.concatenate([rows.rows_of(label) for label in labels.tolist()])
+    indptr, indices = stratify.transposed(rows.n_global, offsets(sizes), chosen)
+    fold = stratify.deal(labels.size, indptr, indices, n_folds, keys, rng.bits(seed, "folds", keys))
     if not np.bincount(fold, minlength=n_folds).all():
         raise ConfigError(f"--folds {n_folds}: there are only {np.unique(keys).size} groups of rows to train on")
     return fold

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
+from hpcml.data.row_keys import ID, content_keys, feature_keys, string_keys
 from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_label_titles, write_strings
 from hpcml.files.slabs import new_file
 from hpcml.model import skops_file
@@ -62,8 +63,13 @@ def conflicts():
     return sp.vstack([X, X]), sp.vstack([Y, sp.csr_matrix(Y.toarray() == 0)])
 
 
-def dataset(path, X, Y, feature_names=None, label_names=None, row_ids=None, splits=None, ones=False, label_titles=None):
-    """Write X and Y (dense or sparse) as a dataset; `ones` leaves X's values out (they are all 1). Returns the path."""
+def dataset(
+    path, X, Y, feature_names=None, label_names=None, row_ids=None, splits=None, ones=False, label_titles=None, groups=None
+):
+    """Write X and Y (dense or sparse) as a dataset; `ones` leaves X's values out (they are all 1). Returns the path.
+
+    `groups` are the keys of the rows' groups.
+    """
     matrices = {"X": (sp.csr_matrix(X), ones), "Y": (sp.csr_matrix(Y), True)}
     slabs = {}
     for name, (matrix, all_ones) in matrices.items():
@@ -82,6 +88,11 @@ def dataset(path, X, Y, feature_names=None, label_names=None, row_ids=None, spli
         write_label_titles(file, label_titles)
         for name, rows in (splits or {}).items():
             file[f"splits/{name}"] = np.asarray(rows, dtype=np.int64)
+        rows = matrices["X"][0]
+        keys = content_keys(np.diff(rows.indptr), rows.indices, rows.data, feature_keys(feature_names))
+        file["row_keys"] = keys if row_ids is None else string_keys(ID, row_ids)
+        if groups is not None:
+            file["row_groups"] = np.asarray(groups, dtype=np.uint64)
 
     with new_file(mpi.self_comm(), path) as out:
         out.layout(slabs, describe)

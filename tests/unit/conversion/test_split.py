@@ -12,8 +12,9 @@ from support.converted import converted
 from support.make import dataset, random_data
 
 from hpcml import mpi
-from hpcml.conversion.split import random_test, split, stratified_test
+from hpcml.conversion.split import drawn_test, split
 from hpcml.data.dataset import DataFile
+from hpcml.data.stratify import deal, divide
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 
@@ -31,8 +32,8 @@ def test_random_split_of_a_file_in_place(path):
     with h5py.File(path) as file:
         before = {name: file[name][:] for name in ("X/indptr", "X/indices", "X/data", "Y/indptr", "Y/indices", "row_ids")}
     run(path, seed=3)
-    expected = random_test(3, 0.3, np.arange(200))
     with DataFile(path) as data:
+        expected = drawn_test(3, 0.3, data.map("row_keys"))
         assert data.split("test").tolist() == np.flatnonzero(expected).tolist()
         assert data.split("train").tolist() == np.flatnonzero(~expected).tolist()
         assert all((data.file[name][:] == values).all() for name, values in before.items())
@@ -46,7 +47,7 @@ def test_rows_to_choose_thresholds_by(path, tmp_path, stratified):
     run(path, tmp_path / "three.h5", stratified=stratified, valid_share=0.25)
     with DataFile(tmp_path / "two.h5") as two, DataFile(tmp_path / "three.h5") as three:
         parts = {name: three.split(name).tolist() for name in ("train", "valid", "test")}
-        assert parts["test"] == two.split("test").tolist()
+        assert stratified or parts["test"] == two.split("test").tolist()
         assert sorted(row for rows in parts.values() for row in rows) == list(range(200))
         assert 30 < len(parts["valid"]) < 70
 
@@ -69,9 +70,9 @@ def test_shares_that_leave_a_split_empty(path, shares, message):
 
 
 def test_a_draw_belongs_to_the_row_not_to_the_call():
-    whole = random_test(1, 0.5, np.arange(100))
-    assert (random_test(1, 0.5, np.arange(40, 70)) == whole[40:70]).all()
-    assert (random_test(2, 0.5, np.arange(100)) != whole).any()
+    whole = drawn_test(1, 0.5, np.arange(100))
+    assert (drawn_test(1, 0.5, np.arange(40, 70)) == whole[40:70]).all()
+    assert (drawn_test(2, 0.5, np.arange(100)) != whole).any()
 
 
 def test_convert_makes_the_same_split(tmp_path):
@@ -85,26 +86,68 @@ def test_convert_makes_the_same_split(tmp_path):
             assert a.split(name).tolist() == c.split(name).tolist()
 
 
-@given(
-    sets=st.lists(st.sets(st.integers(0, 4), max_size=3), min_size=1, max_size=40),
-    share=st.floats(0.01, 0.99),
-    seed=st.integers(0, 5),
-)
-def test_strata_keep_the_share(sets, share, seed):
-    Y = sp.csr_matrix([[label in labels for label in range(6)] for labels in sets], dtype=bool)
-    test = stratified_test(seed, share, 6, Y.indptr.astype(np.int64), Y.indices)
-    frequency = Y.toarray().sum(axis=0)
-    strata = {}
-    for row, labels in enumerate(sets):
-        strata.setdefault(min(labels, key=lambda label: (frequency[label], label), default=None), []).append(row)
-    for rows in strata.values():
-        assert test[rows].sum() == np.floor(share * len(rows) + 0.5)
+@st.composite
+def label_sets(draw):
+    n_labels = draw(st.integers(1, 30))
+    sets = draw(st.lists(st.sets(st.integers(0, n_labels - 1), max_size=4), min_size=2, max_size=80))
+    Y = sp.csr_matrix([[label in labels for label in range(n_labels)] for labels in sets], dtype=bool)
+    return n_labels, Y.indptr.astype(np.int64), Y.indices
+
+
+@given(label_sets(), st.floats(0.02, 0.5), st.floats(0.02, 0.4), st.integers(0, 5))
+def test_stratified_parts_keep_their_shares_to_one_row(rows, test_share, valid_share, seed):
+    n_labels, indptr, indices = rows
+    shares = np.array([test_share, valid_share, 1 - test_share - valid_share])
+    part = divide(n_labels, indptr, indices, shares, np.arange(indptr.size - 1, dtype=np.uint64), seed)
+    assert (np.abs(np.bincount(part, minlength=3) - shares * part.size) <= 1).all()
+
+
+def test_long_tailed_labels_keep_the_share():
+    rng = np.random.default_rng(0)
+    chances = np.arange(1, 20001) ** -0.8
+    Y = np.sort(np.stack([rng.choice(20000, 5, replace=False, p=chances / chances.sum()) for _ in range(2000)]), axis=1)
+    indptr, keys = np.arange(0, Y.size + 1, 5), rng.integers(0, 2**63, len(Y)).astype(np.uint64)
+    for share in (0.1, 0.2, 0.3, 0.5):
+        test = divide(20000, indptr, Y.ravel(), np.array([share, 1 - share]), keys, 0) == 0
+        assert abs(test.sum() - share * len(Y)) <= 1
+        frequent = np.flatnonzero(np.bincount(Y.ravel(), minlength=20000) > 50)
+        shares = np.array([test[(label == Y).any(axis=1)].mean() for label in frequent])
+        assert np.abs(shares - share).max() < 0.06
+
+
+def test_labels_of_one_row_do_not_decide():
+    indptr = np.arange(0, 201, 2)
+    indices = np.stack([np.zeros(100, int), np.arange(1, 101)], axis=1).ravel()  # `all`, and one of its own
+    test = divide(101, indptr, indices, np.array([0.2, 0.8]), np.arange(100, dtype=np.uint64), 0) == 0
+    assert test.sum() == 20
+
+
+@given(label_sets(), st.integers(1, 12), st.integers(0, 3))
+def test_parts_and_folds_do_not_divide_groups(rows, n_groups, seed):
+    n_labels, indptr, indices = rows
+    keys = np.random.default_rng(seed).integers(0, n_groups, indptr.size - 1).astype(np.uint64)
+    part = divide(n_labels, indptr, indices, np.array([0.3, 0.7]), keys, seed)
+    fold = deal(n_labels, indptr, indices, 3, keys, keys)
+    for group in np.unique(keys):
+        assert len(set(part[keys == group])) == len(set(fold[keys == group])) == 1
+    assert abs((part == 0).sum() - 0.3 * part.size) <= np.bincount(keys.astype(int)).max()
+
+
+def test_parts_do_not_depend_on_the_order_of_rows():
+    rng = np.random.default_rng(1)
+    Y = sp.random(300, 40, 0.05, random_state=1, format="csr").astype(bool)
+    keys, order = rng.integers(0, 2**62, 300).astype(np.uint64), rng.permutation(300)
+    shares = np.array([0.25, 0.75])
+    rows = Y[order].sorted_indices()
+    part = divide(40, Y.indptr.astype(np.int64), Y.indices, shares, keys, 7)
+    other = divide(40, rows.indptr.astype(np.int64), rows.indices, shares, keys[order], 7)
+    assert np.array_equal(part[order], other)
 
 
 def test_stratified_file(path):
     run(path, test_share=0.25, stratified=True)
     with DataFile(path) as data:
-        assert abs(data.split("test").size - 50) <= 5
+        assert data.split("test").size == 50
         assert sorted([*data.split("test"), *data.split("train")]) == list(range(200))
 
 
@@ -115,7 +158,7 @@ def test_splits_are_replaced_only_with_force(path, tmp_path):
             run(path, output, seed=1)
     run(path, seed=1, force=True)
     with DataFile(path) as data:
-        assert data.split("test").tolist() == np.flatnonzero(random_test(1, 0.3, np.arange(200))).tolist()
+        assert data.split("test").tolist() == np.flatnonzero(drawn_test(1, 0.3, data.map("row_keys"))).tolist()
 
 
 def test_bytes_do_not_depend_on_the_time(path, tmp_path):

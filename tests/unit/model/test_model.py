@@ -177,13 +177,13 @@ def test_rewritten_by_other_programs_it_is_the_same_model(tmp_path, tables):
 @pytest.mark.parametrize("version", [1, 4, 99, "x"])
 def test_other_versions_are_refused(tmp_path, tables, version):
     path = edit(compact(tmp_path / "model.h5", tables), attributes({"hpcml-version": version}))
-    said = rf"was written by another version of hpcml \(format {version}; this version reads format 5\); make it again with"
+    said = rf"was written by another version of hpcml \(format {version}; this version reads format 6\); make it again with"
     with pytest.raises(DataError, match=said):
         Model(path)
 
 
 def test_the_version_of_datasets_is_their_own(tmp_path):
     with h5py.File(make.dataset(tmp_path / "data.h5", np.eye(2), np.eye(2))) as data:
-        assert data.attrs["hpcml-version"] == 2
+        assert data.attrs["hpcml-version"] == 3
     with h5py.File(make.model(tmp_path / "model.h5", np.eye(2))) as model:
-        assert model.attrs["hpcml-version"] == 5
+        assert model.attrs["hpcml-version"] == 6

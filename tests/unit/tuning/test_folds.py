@@ -13,6 +13,8 @@ from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError
 from hpcml.tuning.folds import deal, fold_rows
 
+KEYS = np.arange(60, dtype=np.uint64)
+
 
 def rows_of(tmp_path, seed=0, n=60, n_labels=8):
     path = dataset(tmp_path / f"{seed}-{n}.h5", *random_data(seed, n, 12, n_labels))
@@ -25,11 +27,8 @@ def rows_of(tmp_path, seed=0, n=60, n_labels=8):
 def test_labels_are_dealt_evenly(tmp_path_factory, seed, n_folds):
     rows = rows_of(tmp_path_factory.mktemp("folds"), seed % 7)
     labels = np.arange(rows.n_labels)
-    fold = deal(rows, labels, n_folds, seed)
-    assert np.array_equal(fold, deal(rows, labels, n_folds, seed)) and set(fold) == set(range(n_folds))
-    rarest = min((label for label in labels if rows.n_positive[label]), key=lambda label: (rows.n_positive[label], label))
-    counts = np.bincount(fold[rows.rows_of(rarest)], minlength=n_folds)
-    assert counts.max() - counts.min() <= 1  # nothing was dealt before it
+    fold = deal(rows, labels, n_folds, seed, KEYS)
+    assert np.array_equal(fold, deal(rows, labels, n_folds, seed, KEYS)) and set(fold) == set(range(n_folds))
     blind = np.random.default_rng(seed).permutation(fold)
     uneven = [sum(np.bincount(each[rows.rows_of(k)], minlength=n_folds).var() for k in labels) for each in (fold, blind)]
     assert uneven[0] < uneven[1]
@@ -37,7 +36,7 @@ def test_labels_are_dealt_evenly(tmp_path_factory, seed, n_folds):
 
 def test_one_label_is_stratified_exactly(tmp_path):
     rows = rows_of(tmp_path, n_labels=1)
-    fold = deal(rows, np.array([0]), 5, 3)
+    fold = deal(rows, np.array([0]), 5, 3, KEYS)
     sizes, positives = np.bincount(fold, minlength=5), np.bincount(fold[rows.rows_of(0)], minlength=5)
     assert sizes.max() - sizes.min() <= 1 and positives.max() - positives.min() <= 1
 
@@ -45,7 +44,7 @@ def test_one_label_is_stratified_exactly(tmp_path):
 @pytest.mark.parametrize("n_folds", [3, 5])
 def test_rows_outside_a_fold(tmp_path, n_folds):
     rows = rows_of(tmp_path)
-    fold = deal(rows, np.arange(rows.n_labels), n_folds, 0)
+    fold = deal(rows, np.arange(rows.n_labels), n_folds, 0, KEYS)
     order = np.argsort(fold, kind="stable")
 
     def line(arrays, i):
@@ -70,4 +69,15 @@ def test_rows_outside_a_fold(tmp_path, n_folds):
 
 def test_too_few_rows(tmp_path):
     with pytest.raises(ConfigError, match="only 4 rows"):
-        deal(rows_of(tmp_path, n=4), np.arange(8), 5, 0)
+        deal(rows_of(tmp_path, n=4), np.arange(8), 5, 0, KEYS[:4])
+
+
+def test_groups_are_not_divided(tmp_path):
+    rows = rows_of(tmp_path)
+    groups = KEYS // 4
+    fold = deal(rows, np.arange(8), 5, 0, groups)
+    assert all(len(set(fold[groups == group])) == 1 for group in range(15))
+    sizes = np.bincount(fold)
+    assert sizes.max() - sizes.min() <= 8
+    with pytest.raises(ConfigError, match="only 2 groups of rows"):
+        deal(rows, np.arange(8), 5, 0, KEYS // 30)

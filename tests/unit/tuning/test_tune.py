@@ -97,7 +97,7 @@ def test_scores_of_folds_are_those_of_liblinear(tmp_path, monkeypatch):
     data, X, Y = learnable(tmp_path / "data.h5")
     comm = mpi.self_comm()
     rows = compact_rows(comm, load_shard(comm, DataFile(data), "all"), True)[0]
-    fold = deal(rows, np.arange(5), 3, 0)
+    fold = deal(rows, np.arange(5), 3, 0, np.array(DataFile(data).map("row_keys")))
     hpcml.tune(data, tmp_path / "run", folds=3, lambdas=(2.0,), weights=(3.0,))
     found = float(read(tmp_path / "run" / "tuning.csv")[0]["map"])
 

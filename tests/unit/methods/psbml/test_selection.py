@@ -6,9 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
+from hpcml.data.classes import Classes
 from hpcml.methods.psbml.selection import Population, finite_range, population, replace, selection_weights, spread
 
 RNG = np.random.default_rng(5)
+
+
+def spread_rows(classes, keys, n_nodes, share, seed, groups=None):
+    """Where rows of these classes and keys begin."""
+    rows = Classes([], np.arange(len(keys)), np.asarray(classes), np.asarray(keys, dtype=np.uint64), groups)
+    return spread(rows, n_nodes, share, seed)
 
 
 def places(*values):
@@ -28,7 +35,7 @@ def rows(row_places, fitness, counts=None):
 )
 def test_spread_is_stratified(classes, n_nodes, share, seed):
     classes = np.array(classes)
-    node = spread(classes, np.arange(classes.size), n_nodes, share, seed)
+    node = spread_rows(classes, np.arange(classes.size), n_nodes, share, seed)
     assert node.shape == classes.shape
     assert node.min() >= -1
     assert node.max() < n_nodes
@@ -44,37 +51,46 @@ def test_spread_is_stratified(classes, n_nodes, share, seed):
 
 def test_spread_rounds_the_share_of_a_class():
     classes = np.repeat([0, 1, 2], [25, 24, 4])
-    node = spread(classes, np.arange(53), 3, 0.1, 0)
+    node = spread_rows(classes, np.arange(53), 3, 0.1, 0)
     assert np.bincount(classes[node < 0], minlength=3).tolist() == [3, 2, 0]
 
 
 def test_spread_depends_on_the_numbers_of_the_rows_not_on_their_order():
     classes, numbers = RNG.integers(0, 3, 200), np.sort(RNG.choice(10_000, 200, replace=False))
-    node = spread(classes, numbers, 5, 0.2, 7)
+    node = spread_rows(classes, numbers, 5, 0.2, 7)
     order = RNG.permutation(200)
-    np.testing.assert_array_equal(spread(classes[order], numbers[order], 5, 0.2, 7), node[order])
-    assert (spread(classes, numbers + 1, 5, 0.2, 7) != node).any()  # other rows, another spread
-    np.testing.assert_array_equal(spread(classes, numbers, 5, 0.2, 7), node)
+    np.testing.assert_array_equal(spread_rows(classes[order], numbers[order], 5, 0.2, 7), node[order])
+    assert (spread_rows(classes, numbers + 1, 5, 0.2, 7) != node).any()  # other rows, another spread
+    np.testing.assert_array_equal(spread_rows(classes, numbers, 5, 0.2, 7), node)
 
 
 def test_rows_of_a_later_class_do_not_move_those_of_an_earlier_one():
     classes, numbers = RNG.integers(0, 2, 100), np.arange(100)
-    more = spread(np.append(classes, np.full(50, 2)), np.arange(150), 4, 0.2, 3)
-    np.testing.assert_array_equal(more[:100], spread(classes, numbers, 4, 0.2, 3))
+    more = spread_rows(np.append(classes, np.full(50, 2)), np.arange(150), 4, 0.2, 3)
+    np.testing.assert_array_equal(more[:100], spread_rows(classes, numbers, 4, 0.2, 3))
 
 
 def test_another_seed_spreads_otherwise():
     classes, numbers = np.zeros(200, dtype=int), np.arange(200)
-    one, other = (spread(classes, numbers, 4, 0.25, seed) for seed in (0, 1))
+    one, other = (spread_rows(classes, numbers, 4, 0.25, seed) for seed in (0, 1))
     assert np.count_nonzero(one == other) < 120  # 5 sets of 40 or 50 rows: some 40 agree by chance
     assert set(np.flatnonzero(one < 0)) != set(np.flatnonzero(other < 0))
 
 
 def test_spread_takes_no_notice_of_the_place_in_the_file():
-    node = spread(np.zeros(4000, dtype=int), np.arange(4000), 2, 0.5, 0)
+    node = spread_rows(np.zeros(4000, dtype=int), np.arange(4000), 2, 0.5, 0)
     halves = np.count_nonzero(node[:2000] < 0), np.count_nonzero(node[:2000] == 0)
     assert abs(halves[0] - 1000) < 5 * np.sqrt(500)
     assert abs(halves[1] - 500) < 5 * np.sqrt(375)
+
+
+def test_a_group_validates_as_a_whole():
+    classes, groups = RNG.integers(0, 2, 300), np.repeat(np.arange(60, dtype=np.uint64), 5)
+    node = spread_rows(classes, np.arange(300), 4, 0.2, 0, groups)
+    validates = (node < 0).reshape(60, 5)
+    assert (validates.all(axis=1) | ~validates.any(axis=1)).all()
+    shares = [(node[classes == one] < 0).mean() for one in (0, 1)]
+    assert max(abs(share - 0.2) for share in shares) < 0.06
 
 
 def test_weights_are_one_minus_the_normalised_fitness_and_one_if_all_are_alike():
