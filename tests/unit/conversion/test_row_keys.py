@@ -1,0 +1,201 @@
+"""Keys of rows: a record keeps its split when other records are added, and groups stay together."""
+
+import json
+
+import anndata
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from support.converted import converted
+from support.training import train
+
+import hpcml
+from hpcml import mpi
+from hpcml.conversion.split import split
+from hpcml.data.dataset import DataFile
+from hpcml.data.row_keys import look_up, string_keys
+from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
+from hpcml.model import training_keys
+from hpcml.model.open import open_model
+
+RNG = np.random.default_rng(3)
+WORDS = [f"word{n}" for n in range(60)]
+
+
+def document(number, **more):
+    draw = np.random.default_rng(number)
+    return {"text": " ".join(draw.choice(WORDS, 12)), "labels": [f"label{number % 3}"], **more}
+
+
+def write_jsonl(path, documents):
+    path.write_text("".join(json.dumps(each) + "\n" for each in documents))
+    return path
+
+
+def write_csv(path, documents):
+    table = pd.DataFrame([{"id": each.get("id"), "text": each["text"], "label": each["labels"][0]} for each in documents])
+    table.to_csv(path, index=False)
+    return path
+
+
+def write_svmlight(path, documents):
+    lines = []
+    for each in documents:
+        words = sorted({int(word.removeprefix("word")) + 1 for word in each["text"].split()})
+        lines.append(f"{each['labels'][0].removeprefix('label')} {' '.join(f'{word}:1' for word in words)}\n")
+    path.write_text("".join(lines))
+    return path
+
+
+def divided(path, test_share, valid_share=None, stratified=False, seed=0):
+    split(mpi.self_comm(), path, None, test_share, stratified, seed, True, Log(1), valid_share)
+
+
+def sides(path):
+    """The split of each row by its key."""
+    with DataFile(path) as data:
+        keys, out = data.map("row_keys").tolist(), {}
+        for name in data.split_names():
+            out |= {keys[row]: name for row in data.split(name).tolist()}
+        return out
+
+
+SOURCES = {
+    "jsonl": (write_jsonl, {}),
+    "csv": (write_csv, {"text": ["text"], "labels": ["label"], "id": "id"}),
+    "svmlight": (write_svmlight, {}),
+}
+
+
+@pytest.mark.parametrize("with_ids", [True, False])
+@pytest.mark.parametrize("source", SOURCES)
+def test_no_row_moves_when_others_are_inserted_before_it(tmp_path, source, with_ids):
+    write, options = SOURCES[source]
+    if source == "csv" and not with_ids:
+        options = {name: value for name, value in options.items() if name != "id"}
+    old = [document(n, **({"id": f"d{n}"} if with_ids else {})) for n in range(120)]
+    new = [document(1000 + n, **({"id": f"n{n}"} if with_ids else {})) for n in range(40)]
+    for name, documents in {"old": old, "both": new + old[::-1]}.items():
+        converted(source, write(tmp_path / f"{name}.txt", documents), tmp_path / f"{name}.h5", test_share=0.3, seed=5, **options)
+    before, after = sides(tmp_path / "old.h5"), sides(tmp_path / "both.h5")
+    assert before.items() <= after.items() and len(after) > len(before) > 100
+    assert 0.15 < list(before.values()).count("test") / len(before) < 0.45
+
+
+def test_a_row_with_an_id_has_the_same_key_in_every_format(tmp_path):
+    documents = [document(n, id=f"d{n}") for n in range(10)]
+    converted("jsonl", write_jsonl(tmp_path / "a.jsonl", documents), tmp_path / "a.h5")
+    converted("csv", write_csv(tmp_path / "a.csv", documents), tmp_path / "b.h5", text=["text"], labels=["label"], id="id")
+    with DataFile(tmp_path / "a.h5") as a, DataFile(tmp_path / "b.h5") as b:
+        assert np.array_equal(a.map("row_keys"), b.map("row_keys"))
+
+
+def test_rows_of_the_like_dataset_keep_its_splits(tmp_path):
+    old = write_jsonl(tmp_path / "old.jsonl", [document(n, id=f"d{n}") for n in range(200)])
+    converted("jsonl", old, tmp_path / "old.h5")
+    divided(tmp_path / "old.h5", 0.4, 0.2, stratified=True, seed=9)
+    both = write_jsonl(tmp_path / "both.jsonl", [document(n, id=f"d{n}") for n in [*range(900, 950), *range(200)]])
+    converted("jsonl", both, tmp_path / "both.h5", like=tmp_path / "old.h5", test_share=0.1, seed=1)
+    before, after = sides(tmp_path / "old.h5"), sides(tmp_path / "both.h5")
+    assert before.items() <= after.items()
+    new = [side for key, side in after.items() if key not in before]
+    assert len(new) == 50 and 0 < new.count("test") < 15 and "valid" not in new
+
+
+def grouped():
+    return [document(n, id=f"d{n}", work=f"w{n // 4}") for n in range(200)]
+
+
+def write_grouped(tmp_path, source):
+    """The input and the options of a source whose rows have groups of four."""
+    documents, path = grouped(), tmp_path / f"grouped.{source}"
+    frame = pd.DataFrame([{"text": d["text"], "label": d["labels"][0], "work": d["work"], "x": n} for n, d in enumerate(documents)])
+    of_table = {"text": ["text"], "labels": ["label"], "group": "work"}
+    if source == "jsonl":
+        return write_jsonl(path, documents), {"group": "work"}
+    if source in ("csv", "tsv"):
+        frame.to_csv(path, index=False, sep="," if source == "csv" else "\t")
+        return path, of_table
+    if source == "parquet":
+        frame.to_parquet(path)
+        return path, of_table
+    if source == "annif":
+        path = path.with_suffix(".jsonl")
+        each = [{"text": d["text"], "subjects": [{"uri": d["labels"][0]}], "metadata": {"work": d["work"]}} for d in documents]
+        return write_jsonl(path, each), {"group": "work"}
+    obs = frame[["label", "work"]].set_index(pd.Index([d["id"] for d in documents]))
+    anndata.AnnData(X=sp.csr_matrix(RNG.random((200, 5)).astype(np.float32)), obs=obs).write_h5ad(path)
+    return path, {"labels": ["label"], "group": "work"}
+
+
+@pytest.mark.parametrize("source", ["jsonl", "csv", "tsv", "parquet", "annif", "h5ad"])
+def test_groups_stay_together(tmp_path, source):
+    path, options = write_grouped(tmp_path, source)
+    converted(source, path, tmp_path / "data.h5", test_share=0.3, **options)
+    for again in ({}, {"stratified": True}):
+        with DataFile(tmp_path / "data.h5") as data:
+            assert data.has_groups
+            test = np.zeros(200, bool)
+            test[data.split("test")] = True
+            assert (test.reshape(50, 4).sum(axis=1) % 4 == 0).all()
+            assert 0.1 < test.mean() < 0.5
+            assert np.unique(data.map("row_groups")).size == 50
+        divided(tmp_path / "data.h5", 0.25, seed=2, **again)
+
+
+def test_groups_of_rows_in_memory(tmp_path):
+    X, Y = sp.random(60, 8, 0.5, random_state=0, format="csr"), [["a"], ["b"]] * 30
+    groups = [f"g{n // 3}" for n in range(60)]
+    with hpcml.Dataset.from_sparse(X, Y, tmp_path / "data.h5", groups=groups, test_share=0.4) as data:
+        assert (np.bincount(data.split("test") // 3, minlength=20) % 3 == 0).all()
+
+
+def test_a_group_that_no_row_has_is_an_error(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [document(n) for n in range(10)])
+    with pytest.raises(DataError, match="--group work: no document has a value of it"):
+        converted("jsonl", path, tmp_path / "a.h5", group="work")
+    with pytest.raises(ConfigError, match="--group work is for annif, arff, csv, .* and tsv, but this is svmlight"):
+        converted("svmlight", write_svmlight(tmp_path / "a.svm", [document(1)]), tmp_path / "a.h5", group="work")
+
+
+def test_a_model_knows_its_training_rows_in_any_file(tmp_path, monkeypatch):
+    documents = [document(n, id=f"d{n}") for n in range(300)]
+    converted("jsonl", write_jsonl(tmp_path / "a.jsonl", documents[:200]), tmp_path / "a.h5", test_share=0.3)
+    other = [*[document(n, id=f"n{n}") for n in range(500, 550)], *documents[100:]]
+    converted("jsonl", write_jsonl(tmp_path / "b.jsonl", other), tmp_path / "b.h5", like=tmp_path / "a.h5")
+    with DataFile(tmp_path / "a.h5") as data:
+        trained_on = set(data.map("row_keys")[data.split("train")].tolist())
+    with DataFile(tmp_path / "b.h5") as data:
+        expected = len(trained_on & set(data.map("row_keys").tolist()))
+    assert 50 < expected < 100
+    model = open_model(train("dual", None, tmp_path / "a.h5", tmp_path / "run", {}).model)
+    assert hpcml.evaluate(tmp_path / "run", tmp_path / "b.h5", split="all").n_seen == expected
+    assert model.training_keys.complete and set(model.training_keys.keys.tolist()) == trained_on
+    monkeypatch.setattr(training_keys, "LIMIT", 60)
+    train("dual", None, tmp_path / "a.h5", tmp_path / "few", {})
+    few = open_model(tmp_path / "few" / "model.h5").training_keys
+    assert few.keys.size == 60 and not few.complete and few.keys.tolist() == sorted(trained_on)[:60]
+    assert abs(hpcml.evaluate(tmp_path / "few", tmp_path / "b.h5", split="all").n_seen - expected) < 40
+
+
+def test_keys_are_looked_up():
+    known, wanted = string_keys(b"id", ["a", "b", "b", "c"]), string_keys(b"id", ["c", "b", "x", "a"])
+    found = look_up(mpi.self_comm(), known, np.array([0, 1, 2, 0], np.int32), wanted)
+    assert found.tolist() == [0, 2, -1, 0]
+    assert look_up(mpi.self_comm(), known[:0], np.zeros(0, np.int32), wanted).tolist() == [-1] * 4
+
+
+def test_a_damaged_key_table_is_refused(tmp_path):
+    converted("jsonl", write_jsonl(tmp_path / "a.jsonl", [document(n) for n in range(20)]), tmp_path / "a.h5")
+    train("dual", None, tmp_path / "a.h5", tmp_path / "run", {})
+    with h5py.File(tmp_path / "run" / "model.h5", "r+") as file:
+        file["training_keys"][:] = file["training_keys"][:][::-1]
+    with pytest.raises(DataError, match="damaged model"):
+        open_model(tmp_path / "run" / "model.h5")
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        del file["row_keys"]
+    with pytest.raises(DataError, match="row_keys is missing"):
+        DataFile(tmp_path / "a.h5")
