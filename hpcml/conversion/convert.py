@@ -17,7 +17,7 @@ from hpcml.conversion.conversion import Conversion, read_like, rename_files
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Labels, Part, RowIds, WaitingRows
 from hpcml.conversion.sources import SOURCES
-from hpcml.data.dataset import NAMES_OF, UNKNOWN
+from hpcml.data.dataset import NAMES_OF, UNKNOWN, checked_slabs
 from hpcml.data.descriptors import read_descriptors
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.hdf5 import (
@@ -211,7 +211,7 @@ def _write(task: Conversion, out: SlabFile, part: Part, sizes: _Sizes) -> None:
     slabs |= {f"rows/{name}": Slab((total["rows"],), numbers.dtype.str) for name, numbers in part.row_numbers.items()}
     keys = {"row_keys": part.keys} | ({} if part.groups is None else {"row_groups": part.groups})
     slabs |= {name: Slab((total["rows"],), "<u8") for name in keys}
-    out.layout(slabs, lambda file: _describe(file, part, sizes, task.source))
+    out.layout_checked(slabs, checked_slabs(slabs), lambda file: _describe(file, part, sizes, task.source))
     if part.row_ids is not None:
         _write_row_ids(comm, out, part.row_ids, total["rows"])
     with mpi.agreed(comm, f"writing {out.target}"):
@@ -234,6 +234,7 @@ def _write(task: Conversion, out: SlabFile, part: Part, sizes: _Sizes) -> None:
                 rows = some.start + np.flatnonzero(part.splits.of_rows[some] == number)
                 out.write(f"splits/{name}", place, first["rows"] + rows)
                 place += rows.size
+    out.write_checksums()
 
 
 def _write_row_ids(comm: mpi.Comm, out: SlabFile, row_ids: RowIds, n_rows: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -10,6 +12,7 @@ import h5py
 import numpy as np
 
 from hpcml.errors import ConfigError, DataError, repeated
+from hpcml.files import checksums
 from hpcml.files.hdf5 import TYPES, changed_in_use, map_dataset, open_stamped, readable
 from hpcml.files.untrusted import read_strings, text_of
 
@@ -136,6 +139,16 @@ class DataFile:
             raise DataError(f"{self.path}: two labels have the name {name!r}; make the file again with names that differ")
         return names
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of all values, label sets and keys by their checksums, and of the names of features and labels."""
+        with readable(self.path, "hpcml convert", "dataset"):
+            return checksums.fingerprint(self.file, "\n".join([self.vocabulary, *self.label_names()]))
+
+    def verify(self, name: str, begin: int, end: int) -> None:
+        """Raise DataError unless entries begin..end of an array are those that were written. Local."""
+        checksums.verify(self.path, self.file[name], begin, end)
+
     @property
     def has_groups(self) -> bool:
         """Whether rows have groups, which no split, fold or sample divides."""
@@ -189,6 +202,11 @@ class DataFile:
             return np.arange(self.n_rows, dtype=np.int64)
         parts = [self.map(f"splits/{each}") for each in names]
         return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+
+
+def checked_slabs(slabs: Collection[str]) -> list[str]:
+    """Return those of the arrays of a dataset file that have checksums: all but splits, which `hpcml split` changes, and `rows`."""
+    return [name for name in slabs if not name.startswith(("splits/", "rows/"))]
 
 
 def default_split(dataset: DataFile, wanted: str) -> str:

@@ -126,6 +126,16 @@ def slab_of(dataset: DataFile, split_rows: np.ndarray, begin: int, end: int) -> 
     )
 
 
+def verify(dataset: DataFile, shard: Shard) -> None:
+    """Raise DataError unless the values and label sets of a shard are those that were written. Local."""
+    first, last = shard.first_row, shard.first_row + shard.indptr.size - 1
+    for name in ("X", "Y"):
+        dataset.verify(f"{name}/indptr", first, last + 1)
+        begin, end = (int(place) for place in dataset.map(f"{name}/indptr", first, last + 1)[[0, -1]])
+        for part in ("indices", "data") if name == "X" else ("indices",):
+            dataset.verify(f"{name}/{part}", begin, end)
+
+
 def load_shard(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
     """Collective over `comm`. This rank's shard of a split. Raises ConfigError, DataError."""
     bounds, parts = None, [np.empty(0, dtype=np.int64)] * comm.size
@@ -140,6 +150,7 @@ def load_shard(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
     own = np.arange(begin, end) if split == "all" else mpi.exchange(comm, parts)[0]
     with mpi.agreed(comm, f"reading {dataset.path}"):
         shard = replace(slab_of(dataset, own, 0, own.size), n_global=int(bounds[-1]), first_local=begin)
+        verify(dataset, shard)
         dataset.check_unchanged()
     return shard
 

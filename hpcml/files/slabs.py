@@ -41,6 +41,7 @@ class SlabFile:
         """`target` is the name that messages give the file; by default `path`."""
         self.comm, self.path, self.target = comm, path, target or path
         self.offsets: dict[str, tuple[int, Slab]] = {}
+        self.sums: dict[str, np.ndarray] = {}  # of the arrays with checksums, what this rank has written
         self.descriptor = -1
 
     def layout(self, slabs: dict[str, Slab], describe: Callable[[h5py.File], None] | None = None) -> None:
@@ -56,6 +57,24 @@ class SlabFile:
                     offsets = {name: (file[name].id.get_offset() or 0, slab) for name, slab in slabs.items()}
         self.attach(offsets)
 
+    def layout_checked(self, slabs: dict[str, Slab], checked: Iterable[str], describe: Callable[[h5py.File], None]) -> None:
+        """Collective. As `layout`, with checksums of the slabs `checked` (of one dimension), for `write_checksums`."""
+        from hpcml.files.checksums import GROUP, n_blocks
+
+        sizes = {name: n_blocks(slabs[name].shape[0] * (np.dtype(slabs[name].dtype).itemsize // 4)) for name in checked}
+        self.layout(slabs | {f"{GROUP}/{name}": Slab((size,), "<u8") for name, size in sizes.items()}, describe)
+        self.sums = {name: np.zeros(size, np.uint64) for name, size in sizes.items()}
+
+    def write_checksums(self) -> None:
+        """Collective. Write the checksums of what all ranks have written."""
+        from hpcml.files.checksums import GROUP
+
+        sums, self.sums = self.sums, {}
+        for name, found in sums.items():
+            mpi.allreduce_sum(self.comm, found.view(np.int64))
+            if self.comm.rank == 0:
+                self.write(f"{GROUP}/{name}", 0, found)
+
     def attach(self, offsets: dict[str, tuple[int, Slab]]) -> None:
         """Collective. Take rank 0's table of offsets and open the file for `write`."""
         self.offsets = self.comm.bcast(offsets)
@@ -69,6 +88,10 @@ class SlabFile:
         width = math.prod(slab.shape[1:])
         if first < 0 or first * width + values.size > math.prod(slab.shape):
             raise IndexError(f"{name}: rows {first} + {values.size} do not fit {slab.shape}")
+        if name in self.sums:
+            from hpcml.files.checksums import add_sums
+
+            add_sums(values, first, self.sums[name])
         write_at(self.descriptor, values.reshape(-1).data.cast("B"), offset + first * width * values.itemsize, self.target)
 
     def flush(self) -> None:
@@ -152,9 +175,11 @@ def _new(raw: _Tolerant) -> h5py.h5f.FileID:
 def group_in(file: h5py.File, name: str) -> h5py.Group:
     """The group of this name. One that is made here does not hold the time, with any HDF5."""
     if name not in file:
+        above, _, last = name.rpartition("/")
+        parent = group_in(file, above) if above else file
         creation = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
         creation.set_obj_track_times(False)
-        h5py.h5g.create(file.id, name.encode(), gcpl=creation)
+        h5py.h5g.create(parent.id, last.encode(), gcpl=creation)
     return file[name]
 
 

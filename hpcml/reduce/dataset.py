@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import NAMES_OF, UNKNOWN, DataFile
+from hpcml.data.dataset import NAMES_OF, UNKNOWN, DataFile, checked_slabs
 from hpcml.data.names import names_of
 from hpcml.data.shard import Shard, load_shard
 from hpcml.data.unknown_labels import label_sets_of
@@ -83,7 +83,7 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
         slabs |= {f"splits/{name}": Slab(dataset.file[f"splits/{name}"].shape, "<i8") for name in dataset.split_names()}
         numbers = [*(f"rows/{name}" for name in dataset.row_numbers()), "row_keys", *(["row_groups"] if dataset.has_groups else [])]
         slabs |= {name: Slab((dataset.n_rows,), dataset.file[name].dtype.str) for name in numbers}
-        out.layout(slabs, lambda file: _describe(file, dataset, features, int(nnz), n_of, ones))
+        out.layout_checked(slabs, checked_slabs(slabs), lambda file: _describe(file, dataset, features, int(nnz), n_of, ones))
         with mpi.agreed(comm, f"writing {output}"):
             for (name, matrix), first in zip(sets.items(), first_entries, strict=True):
                 _write_labels(comm, out, name, shard.first_row, matrix, int(first))
@@ -94,6 +94,7 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
                 for name in numbers:
                     out.write(name, 0, dataset.map(name))
             dataset.check_unchanged()
+        out.write_checksums()
 
 
 def _write_labels(

@@ -72,7 +72,7 @@ class Earlier:
         with dataset:
             shard = load_shard(comm, dataset, split)
             old = digests(comm, shard)
-            found = fingerprint(comm, shard, f"{problem.rows.scale!r} {problem.objective.lam!r}")
+            found = fingerprint(comm, shard, f"{dataset.fingerprint} {problem.rows.scale!r} {problem.objective.lam!r}")
             names = dataset.label_names()
         if old[0] != new[0]:
             return None, "documents came or went"

@@ -40,10 +40,11 @@ class LabelProblem:
 
     def origin(self) -> dict[str, object]:
         """Collective over the group. What a run shares with its continuation or initial model."""
+        more = f"{self.dataset.fingerprint} {self.rows.scale!r} {self.objective.lam!r}"
         return {
             "vocabulary": self.dataset.vocabulary,
             "n_rows": self.rows.n_global,
-            "fingerprint": fingerprint(self.loaded_by, self.shard, f"{self.rows.scale!r} {self.objective.lam!r}"),
+            "fingerprint": fingerprint(self.loaded_by, self.shard, more),
         }
 
 

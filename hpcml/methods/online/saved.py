@@ -52,7 +52,7 @@ class Snapshots:
         self.comm, self.source, self.state, self.mine, self.order = comm, source, state, mine, order
         self.log, self.written = folder.log, False
         self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
-        names = "\n".join([source.vocabulary or "", *source.names])
+        names = "\n".join([source.fingerprint, source.vocabulary or "", *source.names])
         self._origin = np.array([*source.sizes, zlib.crc32(names.encode("utf-8", "surrogatepass"))], dtype=np.int64)
 
     def save(self, history: np.ndarray, n_points: int, elapsed: float) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from hpcml import mpi, rng, slices
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import choose_labels
-from hpcml.data.shard import Shard, slab_of, split_bounds
+from hpcml.data.shard import Shard, slab_of, split_bounds, verify
 from hpcml.data.svmlight import BINARY, label_name
 from hpcml.data.svmlight_stream import SvmlightStream, TextRows
 from hpcml.errors import ConfigError, DataError
@@ -40,6 +40,7 @@ class RowStream:
     n_features: int  # as far as known before the first row
     n_rows: int | None = None  # None: not known before the end
     vocabulary: str | None = None  # None: it depends on the width, known at the end
+    fingerprint: str = ""  # of a dataset
     split: str
     sizes: tuple[int, ...] = ()  # what two sources that are not the same hardly have in common
     digest: tuple[int, ...]  # of the rows: of a dataset's, or, where they cannot be looked at again, of those given so far
@@ -65,6 +66,7 @@ class DatasetSource(RowStream):
         """Collective over `comm`. Raises ConfigError for a missing split or label, DataError."""
         self.comm, self.dataset, self.name, self.path = comm, dataset, str(dataset.path), str(dataset.path.resolve())
         self.n_features, self.n_labels, self.vocabulary = dataset.n_features, dataset.n_labels, dataset.vocabulary
+        self.fingerprint = mpi.run_on_root(comm, f"reading {dataset.path}", lambda: dataset.fingerprint)
         self.split = options.split or default_split(dataset, "train")
         rows, bounds, n_positive, digest = None, None, None, None
         with mpi.agreed(comm, f"reading {dataset.path}"):
@@ -105,6 +107,8 @@ class DatasetSource(RowStream):
         """Collective. See `RowStream`. Raises DataError for a damaged or changed file."""
         with mpi.agreed(self.comm, f"reading {self.name}"):
             whole = None if self.order is None else slab_of(self.dataset, self.rows, 0, self.rows.size)
+            if whole is not None:
+                verify(self.dataset, whole)
         for first, last in zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True):
             if last <= max(begin, first):
                 continue
@@ -112,6 +116,7 @@ class DatasetSource(RowStream):
             with mpi.agreed(self.comm, f"reading {self.name}"):
                 if whole is None:
                     shard = slab_of(self.dataset, self.rows, first, last)
+                    verify(self.dataset, shard)
                     rows = shard.rows
                 else:
                     shard, rows = whole, whole.rows[self.order[first:last]]

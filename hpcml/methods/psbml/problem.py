@@ -80,7 +80,7 @@ class TorusProblem:
     @cached_property
     def origin(self) -> bytes:
         """A digest that a continued run must have in common with its beginning (32 bytes)."""
-        text = f"{self.dataset.vocabulary} {self.dataset.nnz} {self.dataset.n_features} {self.classes.names}"
+        text = f"{self.dataset.fingerprint} {self.classes.names}"
         return hashlib.sha256(text.encode() + self.classes.rows.tobytes() + self.classes.of.tobytes()).digest()
 
     @property

@@ -157,7 +157,7 @@ def test_a_group_that_no_row_has_is_an_error(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", [document(n) for n in range(10)])
     with pytest.raises(DataError, match="--group work: no document has a value of it"):
         converted("jsonl", path, tmp_path / "a.h5", group="work")
-    with pytest.raises(ConfigError, match="--group work is for annif, arff, csv, .* and tsv, but this is svmlight"):
+    with pytest.raises(ConfigError, match=r"--group work is for annif, arff, csv, .* and tsv, but this is svmlight"):
         converted("svmlight", write_svmlight(tmp_path / "a.svm", [document(1)]), tmp_path / "a.h5", group="work")
 
 

@@ -1,0 +1,66 @@
+"""Checksums of the arrays of a file, in blocks: written with the values, verified while they are read.
+
+The checksum of a block is the sum modulo 2^64 of its 32-bit words, each times an odd factor that
+depends on its place. So the change of a single word always shows, and ranks that write parts of a
+block add their sums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcml.errors import DataError
+from hpcml.files.hdf5 import map_dataset
+from hpcml.kernels import checksums as kernels
+
+GROUP = "checksums"
+BLOCK = 1 << 16  # 32-bit words that have a checksum in common
+
+
+def n_blocks(n_words: int) -> int:
+    """Return the number of blocks of an array."""
+    return -(-n_words // BLOCK)
+
+
+def add_sums(values: np.ndarray, first: int, sums: np.ndarray) -> None:
+    """Add the entries from number `first` of an array to the checksums (uint64) of its blocks."""
+    words = np.ascontiguousarray(values).view(np.uint32)
+    at = first * (values.itemsize // 4)
+    if words.size:
+        kernels.add_sums(words, at, BLOCK, sums[at // BLOCK :])
+
+
+def verify(path: Path, data: h5py.Dataset, begin: int, end: int) -> None:
+    """Raise DataError unless the blocks that begin in entries begin..end have their checksums. Local.
+
+    Without stored checksums nothing is verified.
+    """
+    name = f"{GROUP}{data.name}"
+    if name not in data.file or begin >= end:
+        return
+    per_block = BLOCK // (data.dtype.itemsize // 4)
+    first, last = -(-begin // per_block), -(-end // per_block)
+    if first == last:
+        return
+    values = map_dataset(path, data, first * per_block, min(last * per_block, data.shape[0]))
+    expected, sums = data.file[name][first:last], np.zeros(last - first, np.uint64)
+    kernels.add_sums(values.view(np.uint32), first * BLOCK, BLOCK, sums)
+    if not np.array_equal(sums, expected):
+        raise DataError(f"{path}: {data.name[1:]} does not have its checksum: the file was changed or damaged; make it again")
+
+
+def fingerprint(file: h5py.File, more: str) -> str:
+    """Return a digest of the checksums of all arrays, and of `more`. Raises what h5py raises."""
+    digest = hashlib.sha256(more.encode("utf-8", "surrogatepass"))
+
+    def add(name: str, part: h5py.Group | h5py.Dataset) -> None:
+        if isinstance(part, h5py.Dataset):
+            digest.update(name.encode() + part[()].tobytes())
+
+    if GROUP in file:
+        file[GROUP].visititems(add)
+    return digest.hexdigest()

@@ -1,0 +1,104 @@
+"""Values that are not those that were written, and a dataset that changed between a stop and its resumption."""
+
+from itertools import pairwise
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hpcml
+from hpcml import mpi
+from hpcml.data.dataset import DataFile
+from hpcml.data.shard import load_shard
+from hpcml.errors import DataError, Interrupted
+from hpcml.files.checksums import BLOCK, add_sums, n_blocks
+
+
+def made(path, m=4000, seed=0, **more):
+    X = sp.random(m, 40, 0.5, random_state=seed, format="csr", dtype=np.float32)
+    Y = sp.csr_matrix(np.random.default_rng(seed).random((m, 3)) < 0.3)
+    hpcml.Dataset.from_sparse(X, Y, path, force=True, **more).__exit__()
+    return path
+
+
+@given(st.integers(1, 5), st.integers(0, 2**31), st.sampled_from(["<i4", "<f4", "<i8", "<u8"]))
+def test_parts_add_up(n_parts, seed, dtype):
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 2**31, 3 * BLOCK // 2).astype(dtype)
+    size = n_blocks(values.size * (values.itemsize // 4))
+    whole, parts = np.zeros(size, np.uint64), np.zeros(size, np.uint64)
+    add_sums(values, 0, whole)
+    bounds = np.sort(np.concatenate([[0, values.size], rng.integers(0, values.size + 1, n_parts)]))
+    for begin, end in pairwise(bounds.tolist()):
+        add_sums(values[begin:end], begin, parts)
+    assert np.array_equal(whole, parts)
+    changed = values.copy()
+    changed[rng.integers(values.size)] += 1
+    other = np.zeros(size, np.uint64)
+    add_sums(changed, 0, other)
+    assert np.count_nonzero(other != whole) == 1 or np.array_equal(changed, values)
+
+
+@pytest.mark.parametrize("place", [0, 1, 70_000, -1])
+def test_a_changed_value_is_found_by_who_reads_it(tmp_path, place):
+    path = made(tmp_path / "data.h5")
+    with DataFile(path) as data:
+        load_shard(mpi.self_comm(), data, "all")
+    with h5py.File(path, "r+") as file:
+        file["X/data"][place] = np.nextafter(file["X/data"][place], np.float32(2))
+    with (
+        DataFile(path) as data,
+        pytest.raises(DataError, match="X/data does not have its checksum: the file was changed or damaged"),
+    ):
+        load_shard(mpi.self_comm(), data, "all")
+
+
+def test_labels_that_move_to_another_row_are_found(tmp_path):
+    path = made(tmp_path / "data.h5")
+    with h5py.File(path, "r+") as file:
+        row = int(np.flatnonzero(np.diff(file["Y/indptr"][:]) == 1)[0])
+        place = int(file["Y/indptr"][row])
+        file["Y/indices"][place] = (int(file["Y/indices"][place]) + 1) % 3
+    with DataFile(path) as data, pytest.raises(DataError, match="Y/indices does not have its checksum"):
+        load_shard(mpi.self_comm(), data, "all")
+
+
+def test_the_fingerprint_is_that_of_the_content(tmp_path):
+    prints = []
+    for name, seed, more in (
+        ("a", 0, {}),
+        ("b", 0, {"splits": {"train": np.arange(9)}}),
+        ("c", 1, {}),
+        ("d", 0, {"ids": [f"r{n}" for n in range(4000)]}),
+    ):
+        with DataFile(made(tmp_path / f"{name}.h5", seed=seed, **more)) as data:
+            prints.append(data.fingerprint)
+    assert prints[0] == prints[1] and len(set(prints)) == 3
+
+
+METHODS = {
+    "dual": {},
+    "probe": {},
+    "elastic-net": {},
+    "mbw": {"checkpoint_every": 1e-9},
+    "psbml": {"label": "0", "base": "gaussian-nb", "cycles": 50, "checkpoint_every": 1e-9},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_dataset_that_changed_is_not_resumed_on(tmp_path, method):
+    path, run = made(tmp_path / "data.h5"), tmp_path / "run"
+    with pytest.raises(Interrupted):
+        hpcml.train(method, path, output=run, time_limit="0:00:00", **METHODS[method])
+    before = sorted(each.name for each in run.rglob("*"))
+    X = hpcml.Dataset(path).matrix()
+    X.data[-1] += 1
+    with hpcml.Dataset(path) as data:
+        Y = data.labels()
+    hpcml.Dataset.from_sparse(X, Y, path, force=True).__exit__()
+    with pytest.raises(DataError, match="was started on other data"):
+        hpcml.train(method, path, output=run, resume=True, **METHODS[method])
+    assert sorted(each.name for each in run.rglob("*")) == before
