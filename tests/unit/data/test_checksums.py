@@ -51,7 +51,7 @@ def test_a_changed_value_is_found_by_who_reads_it(tmp_path, place):
         file["X/data"][place] = np.nextafter(file["X/data"][place], np.float32(2))
     with (
         DataFile(path) as data,
-        pytest.raises(DataError, match="X/data does not have its checksum: the file was changed or damaged"),
+        pytest.raises(DataError, match="X/data does not have its checksum"),
     ):
         load_shard(mpi.self_comm(), data, "all")
 
@@ -92,7 +92,7 @@ METHODS = {
 def test_a_dataset_that_changed_is_not_resumed_on(tmp_path, method):
     path, run = made(tmp_path / "data.h5"), tmp_path / "run"
     with pytest.raises(Interrupted):
-        hpcml.train(method, path, output=run, time_limit="0:00:00", **METHODS[method])
+        hpcml.train(method, path, output=run, time_limit=1e-9, **METHODS[method])
     before = sorted(each.name for each in run.rglob("*"))
     X = hpcml.Dataset(path).matrix()
     X.data[-1] += 1
