@@ -169,8 +169,8 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
     }
     if e.calibration:
         content["probabilities"] = {"from": e.probabilities, "by_positives": [asdict(line) for line in e.calibration]}
-    labels = ([dict(zip(columns, line, strict=True)) for line in lines] for lines in _lines_of(e))
-    atomic.write_json_list(path, content, "labels", labels)
+    content["labels"] = atomic.ListInParts(dict(zip(columns, line, strict=True)) for lines in _lines_of(e) for line in lines)
+    atomic.write_json(path, content)
 
 
 def _of_rows(e: Evaluation) -> dict[str, Any]:
