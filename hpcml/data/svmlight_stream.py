@@ -23,7 +23,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.svmlight import PADDING, padded, parse_lines
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import BYTE_ORDER_MARK, DAMAGE, HEAD_BYTES, LINE_MIB, damaged, find_long, kind_of, long_line, unpacked
+from hpcml.files.lines import BYTE_ORDER_MARK, DAMAGE, HEAD_BYTES, LINE_MIB, damaged, kind_of, long_line, unpacked
 from hpcml.files.opening import open_stream
 from hpcml.kernels import text as kernels
 from hpcml.partition import even_bounds, offsets
@@ -93,7 +93,7 @@ class _LineReader:
     """Whole lines of a stream, a block at a time. Local; raises DataError and OSError."""
 
     def __init__(self, source: str | Path, block_bytes: int, max_line: int) -> None:
-        self.name, self.block_bytes, self.max_line, self.n_lines = name_of(source), block_bytes, max_line, 0
+        self.name, self.block_bytes, self.max_line, self.n_lines = name_of(source), min(block_bytes, max_line), max_line, 0
         self.raw, head = (_standard_input(), b"") if str(source) == STANDARD_INPUT else open_stream(source)
         self.poll = select.poll()
         self.poll.register(self.raw, select.POLLIN)
@@ -138,8 +138,8 @@ class _LineReader:
         self.tail = chunks[-1][end:] if end else b""
         chunks[-1] = chunks[-1][: end or None]
         lines = padded(*chunks)
-        if (begin := find_long(lines, len(lines) - len(PADDING), self.max_line)) >= 0:
-            raise long_line(self.name, self.n_lines + lines.count(b"\n", 0, begin) + 1, self.max_line)
+        if lines.find(b"\n") > self.max_line:  # a later line lies in one chunk
+            raise long_line(self.name, self.n_lines + 1, self.max_line)
         return lines
 
     def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
