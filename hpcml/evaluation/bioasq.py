@@ -18,8 +18,8 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.descriptors import read_descriptors
+from hpcml.data.labels import all_label_names, load_with_unknown
 from hpcml.data.shard import Shard
-from hpcml.data.unknown_labels import all_label_names, load_with_unknown
 from hpcml.errors import ConfigError
 from hpcml.evaluation.counts import positive_pairs
 from hpcml.evaluation.hierarchy import Hierarchy

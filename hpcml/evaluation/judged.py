@@ -10,8 +10,8 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
+from hpcml.data.labels import all_label_names, load_with_unknown
 from hpcml.data.shard import Shard
-from hpcml.data.unknown_labels import all_label_names, load_with_unknown
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.counts import Counts, block_counts, positive_pairs, sum_tallies

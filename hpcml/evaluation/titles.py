@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
-from hpcml.data.names import names_of
+from hpcml.data.dataset import DataFile, names_of
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import readable
 from hpcml.files.lines import LINE_MIB, open_plain

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
-from hpcml.data.names import names_of
+from hpcml.data.dataset import DataFile, names_of
 from hpcml.data.shard import load_shard
 from hpcml.files.table import write_table
 from hpcml.log import Log, plural

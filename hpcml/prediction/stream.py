@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-
 from hpcml import mpi
 from hpcml.data.shard import Shard
 from hpcml.data.svmlight_stream import BLOCK_BYTES, STANDARD_INPUT, SvmlightStream, TextRows
@@ -131,21 +129,9 @@ def _score(prediction: Prediction, stream: SvmlightStream, lines: Lines, file: B
 
 def _shard(rows: TextRows, model: Trained) -> Shard:
     """The rows, without labels and without the features that the model does not have."""
-    n_rows, indptr, indices, data = rows.n_rows, rows.indptr, rows.indices, rows.data
+    indptr, indices, data = rows.indptr, rows.indices, rows.data
     known = indices < model.n_features
     if not known.all():
         indptr = offsets(known)[indptr]
         indices, data = indices[known], data[known]
-    return Shard(
-        first_row=rows.first_row,
-        rows=np.arange(n_rows),
-        indptr=indptr,
-        indices=indices,
-        data=data,
-        y_indptr=np.zeros(n_rows + 1, dtype=np.int64),
-        y_indices=np.empty(0, dtype=np.int32),
-        n_global=n_rows,
-        first_local=rows.first_row,
-        n_features=model.n_features,
-        n_labels=model.n_labels,
-    )
+    return Shard.of_csr((indptr, indices, data), model.n_features, model.n_labels, first_row=rows.first_row)

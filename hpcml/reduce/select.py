@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile, default_split
+from hpcml.data.dataset import DataFile, default_split, names_of, numbers_of
 from hpcml.data.labels import choose_labels
-from hpcml.data.names import names_of, numbers_of
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.files.atomic import check_output

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.unknown_labels import load_with_unknown
+from hpcml.data.labels import load_with_unknown
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluation.decision import Decision, Summary, decide, decide_together
 from hpcml.evaluation.missed import NOT_JUDGED, NOT_KNOWN, count_missed
