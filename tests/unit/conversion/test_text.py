@@ -157,7 +157,7 @@ def test_stop_words_are_cut_like_text(tmp_path):
     (tmp_path / "stop").write_text("Don't\n\nÜBER\n", encoding="utf-8")
     assert text_module.stop_words(tmp_path / "stop") == ["don", "t", "über"]
     (tmp_path / "stop").write_bytes(b"a\n\xff\n")
-    with pytest.raises(DataError, match=r"stop: byte 2 is not UTF-8"):
+    with pytest.raises(DataError, match=r"stop: byte 3 is not UTF-8"):
         make(tmp_path, DOCUMENTS, stop_words=tmp_path / "stop")
 
 
