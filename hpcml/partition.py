@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -34,6 +36,13 @@ def bounds_by_weight(cumulative: np.ndarray, n_parts: int) -> np.ndarray:
     bounds = np.searchsorted(cumulative, targets).astype(np.int64)
     bounds[0], bounds[-1] = 0, n
     return bounds
+
+
+def bounds_in_items(sizes: Sequence[int], n_parts: int) -> list[list[int]]:
+    """Return, for each of consecutive items of these sizes, the bounds (n_parts + 1) in it of an even division of all."""
+    bounds, begins = even_bounds(sum(sizes), n_parts), offsets(sizes)[:-1]
+    found: list[list[int]] = np.clip(bounds - begins[:, None], 0, np.reshape(sizes, (-1, 1))).tolist()
+    return found
 
 
 def owner(label: int, n_ranks: int) -> int:
