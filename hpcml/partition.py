@@ -45,6 +45,13 @@ def bounds_in_items(sizes: Sequence[int], n_parts: int) -> list[list[int]]:
     return found
 
 
+def entries_of(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of entries of each of these rows of a CSR matrix, and the places of all of them, row after row."""
+    sizes = indptr[rows + 1] - indptr[rows]
+    ends = offsets(sizes)
+    return sizes, np.arange(ends[-1]) + np.repeat(indptr[rows] - ends[:-1], sizes)
+
+
 def owner(label: int, n_ranks: int) -> int:
     """The rank that owns a label: round robin, so that neighbours have different owners."""
     return label % n_ranks

@@ -98,15 +98,15 @@ def documents_of(piece: Piece, task: Conversion) -> Iterator[tuple[object, Annif
             document = of_json(text.encode()) if piece.kind == ".json" else AnnifDocument(text, _subjects_beside(path, task), {})
         yield path, document if document.name else document._replace(name=path.name)
     elif piece.kind == ".csv":
-        for _, line, values in read_rows(piece.segment, piece.names, DIALECT, task.max_line):
+        for _, number, values in read_rows(piece.segment, piece.names, DIALECT, task.max_line):
             if not is_unicode("".join(values)):
-                raise DataError(f"{path}: line {line}: a value is not UTF-8; save the file as UTF-8")
-            yield f"{path}: line {line}", of_csv(piece.names, values)
+                raise DataError(f"{path}: line {number}: a value is not UTF-8; save the file as UTF-8")
+            yield f"{path}: line {number}", of_csv(piece.names, values)
     else:
-        for place, text in lines_of(task, path, begin, end):
-            if not text.isspace():
+        for place, line in lines_of(task, path, begin, end):
+            if not line.isspace():
                 with placed(place):
-                    document = of_json(text) if piece.kind == ".jsonl" else of_tsv(decoded(text))
+                    document = of_json(line) if piece.kind == ".jsonl" else of_tsv(decoded(line))
                 yield place, document
 
 

@@ -50,8 +50,12 @@ def of_csv(names: Sequence[str], values: Sequence[str]) -> AnnifDocument:
 
 
 def of_json(content: bytes) -> AnnifDocument:
-    """Return the document of {"text", "metadata", "subjects", "document_id"}. Raises ValueError with the reason."""
-    value = loaded(content, "")
+    """Return the document that a JSON object describes. Raises ValueError with the reason."""
+    return document(loaded(content, ""))
+
+
+def document(value: object) -> AnnifDocument:
+    """Return the document of {"text", "metadata", "subjects", "document_id"}. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError("no object, but expected one with the key text or metadata")
     if "text" not in value and "metadata" not in value:
