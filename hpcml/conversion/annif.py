@@ -146,9 +146,8 @@ def read_annif(task: Conversion) -> Part:
                 content = {"text": document.text, **document.metadata}
                 values = [values_of(content.get(field.name), field) for field in corpus.fields]
                 seen.add(content, values)
-                corpus.add(string_of(document.name, "document_id"), values, labels, "", line=corpus.n_rows)
-    (rows_above, *_), (_, left_out, unknown) = mpi.exclusive_sum(comm, [corpus.n_rows, n_left_out, n_unknown])
-    corpus.row_ids.lines_above = int(rows_above)
+                corpus.add(string_of(document.name, "document_id"), values, labels, "")
+    _, (left_out, unknown) = mpi.exclusive_sum(comm, [n_left_out, n_unknown])
     check_fields(task, corpus, seen)
     if left_out:
         task.log(f"left out: {plural(left_out, 'document')} without subjects (--unindexed keeps them)")

@@ -9,9 +9,8 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.label_sets import LabelColumns
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
-from hpcml.conversion.part import Part
+from hpcml.conversion.part import LabelColumns, Part
 from hpcml.data.svmlight import BINARY, Rows, as_text, check_lines, label_name, parse_text
 from hpcml.errors import DataError
 from hpcml.files.lines import byte_range, line_blocks, lines_before

@@ -14,9 +14,10 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.csv_rows import Dialect, Segment, divide, read_header, read_rows
 from hpcml.conversion.fields import PLAIN
+from hpcml.conversion.number_rows import NumberRows, finish
 from hpcml.conversion.part import Part
-from hpcml.conversion.table_rows import Batch, Roles, TableRows
-from hpcml.conversion.text import Corpus, new_corpus
+from hpcml.conversion.table_rows import Batch, Roles, add_numbers, add_texts, describe_rows
+from hpcml.conversion.text import Corpus, new_corpus, vectorise
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import plain_size
 from hpcml.log import is_unicode
@@ -56,11 +57,15 @@ def read_table(task: Conversion, names: Sequence[str], batches: Callable[[Roles,
             task.log(f"warning: {what}: the column split is not taken for the splits of the rows; --split-column split takes it")
         if corpus is None and not features:
             raise ConfigError(f"{what}: no column is left for features; name columns of texts (--text) or of numbers (--features)")
-        rows = TableRows(task, roles, features, corpus)
+        rows = None if corpus is not None else NumberRows(task, features, len(features), with_ids=roles.id is not None)
         for batch in batches(roles, features):
-            rows.add(batch)
+            if corpus is not None:
+                add_texts(corpus, batch, roles, task.options)
+            else:
+                add_numbers(rows, batch, features, task.options)
+                describe_rows(rows, batch, roles, task.options)
     task.log(f"{what}: read; making rows")
-    return rows.finish()
+    return finish(task, rows) if corpus is None else vectorise(task, corpus)
 
 
 def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]:
