@@ -11,9 +11,9 @@ from __future__ import annotations
 import shutil
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import repeat
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,7 +38,7 @@ MATRICES = [f"{prefix}{part}" for prefix in ("", "X_", "Y_") for part in (*CSR, 
 KNOWN = {*MATRICES, "X", "Y", "y", "feature_names", "label_names", "row_ids", "splits"}  # other arrays are not read
 DAMAGE = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, KeyError, SyntaxError)
 NPY, ZIP = b"\x93NUMPY", b"PK"
-SOME = 1 << 20  # entries of a list that are looked at together
+SOME = 1 << 16  # entries of a list that are looked at together
 
 
 class Arrays(NamedTuple):
@@ -218,18 +218,20 @@ def read_npz(task: Conversion) -> Part:
             rows = NumberRows(task, feature_names, n_features, with_ids="row_ids" in arrays.of)
             for block in matrix_blocks(arrays, X, begin, end, options.missing_as_zero):
                 rows.add(block)
-            by_name: Iterable[list[str] | None] = repeat(None)
             if labels.layout is not None:
                 _add_labels(labels.arrays, labels.layout, rows, begin, end, n_rows)
             elif labels.arrays is None:
                 by_name = _text_labels(task.inputs[1], begin, end, n_rows, options)
             else:
                 by_name = _listed_labels(labels.arrays, labels.listed, begin, end, n_rows)
-            ids = _of_rows(arrays, "row_ids", begin, end, n_rows) if "row_ids" in arrays.of else repeat("")
-            splits = _splits(arrays, begin, end, n_rows) if "splits" in arrays.of else repeat(None)
-            if labels.layout is None or {"row_ids", "splits"} & arrays.of.keys():
-                for described in zip(by_name, ids, splits, strict=False):
-                    rows.describe(*described)
+            ids = _of_rows(arrays, "row_ids", begin, end, n_rows) if "row_ids" in arrays.of else iter(())
+            splits = _splits(arrays, begin, end, n_rows) if "splits" in arrays.of else iter(())
+            for low in range(begin, end, SOME):
+                n = min(SOME, end - low)
+                named = None if labels.layout is not None else list(islice(by_name, n))
+                rows.describe(named, list(islice(ids, n)), list(islice(splits, n)))
+            if labels.layout is None:
+                next(by_name, None)  # looks at what is behind this rank's rows
     task.log(f"{path}: read")
     return finish(task, rows, None if labels.layout is None else label_names or [str(label) for label in range(n_labels)])
 

@@ -12,7 +12,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
@@ -82,16 +82,18 @@ class LabelledRows:
         self.n_lines: int | None = None  # that this rank has read, where lines name rows without an id; None: rows are counted
         self._labels, self._lengths, self._ids, self._lines = array("i"), array("q"), list[str](), array("q")
 
-    def describe(self, labels: Sequence[str] | None, row_id: str, split: str | None, line: int | None = None) -> None:
-        """Append what is known of a row; None: its labels are added by number, or no row has a split."""
+    def describe(
+        self, labels: Sequence[Sequence[str]] | None, ids: Sequence[str], splits: Sequence[str], lines: Sequence[int] | None = None
+    ) -> None:
+        """Append what is known of rows; labels None: they are added by number; no splits: rows have none, here and later."""
         if labels is not None:
-            self._labels.extend(map(self.label_numbers.__getitem__, labels))
-            self._lengths.append(len(labels))
+            self._labels.extend(map(self.label_numbers.__getitem__, chain.from_iterable(labels)))
+            self._lengths.extend(map(len, labels))
         if self.row_ids is not None:
-            self._lines.append(len(self.row_ids) + len(self._ids) if line is None else line)
-            self._ids.append(row_id)
-        if split is not None:
-            self.splits.append(sys.intern(split))
+            first = len(self.row_ids) + len(self._ids)
+            self._lines.extend(range(first, first + len(ids)) if lines is None else lines)
+            self._ids += ids
+        self.splits.extend(map(sys.intern, splits))
         if len(self._labels) + len(self._lengths) + len(self._ids) >= WAITING:
             self.flush()
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,12 +108,14 @@ def numbered(what: object, first: int) -> Callable[[int], str]:
 def add_texts(corpus: Corpus, batch: Batch, roles: Roles, options: ConvertOptions) -> None:
     """Append rows that are made from texts. Raises DataError that names the row, OSError."""
     told_apart = not roles.text
-    for row, (labels, row_id, split) in enumerate(described(batch, roles, options)):
+    labels, ids, splits = described(batch, roles, options)
+    for row in range(batch.n_rows):
         values = [_checked(batch, row, name, batch.columns[name][row], _texts) for name in roles.texts]
         for field, texts in zip(roles.fields if told_apart else (), values, strict=False):
             if field.whole and any("\0" in text for text in texts):
                 raise DataError(f"{batch.place(row)}: column {field.name!r}: a value with a NUL, which cannot be stored; remove it")
-        corpus.add(row_id, values if told_apart else [[], [text for texts in values for text in texts]], labels, split or "")
+        of_fields = values if told_apart else [[], [text for texts in values for text in texts]]
+        corpus.add(ids[row], of_fields, labels[row], splits[row])
 
 
 def add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], options: ConvertOptions) -> None:
@@ -132,12 +133,12 @@ def add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], options
 
 def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions) -> None:
     """Append labels, ids and splits of rows. Raises DataError that names the row, OSError."""
-    for labels, row_id, split in described(batch, roles, options):
-        rows.describe(labels, row_id, split)
+    labels, ids, splits = described(batch, roles, options)
+    rows.describe(labels, ids, splits if roles.split is not None else ())
 
 
-def described(batch: Batch, roles: Roles, options: ConvertOptions) -> Iterator[tuple[list[str], str, str | None]]:
-    """Return the labels of each row, its name ("": none) and its split (None: no column has it). Raises DataError."""
+def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list[list[str]], list[str], list[str]]:
+    """Return the labels of each row, its name and its split, "" for none. Raises DataError."""
     labels = [_labels(batch, row, roles.labels, options.label_separator) for row in range(batch.n_rows)]
     for name in roles.indicators:
         values = batch.columns[name]
@@ -147,13 +148,11 @@ def described(batch: Batch, roles: Roles, options: ConvertOptions) -> Iterator[t
             raise DataError(f"{batch.place(row)}: column {name!r}: {_number(values[row])}, but expected 0 or 1 (--indicators)")
         for row in np.flatnonzero(values).tolist():
             labels[row].append(name)
-    ids = repeat("") if roles.id is None else _names(batch, roles.id)
-    if roles.split is None:
-        return zip(labels, ids, repeat(None), strict=False)
-    splits = _names(batch, roles.split)
-    for row, split in enumerate(splits):
-        _checked(batch, row, roles.split, split, check_split_name)
-    return zip(labels, ids, splits, strict=False)
+    ids, splits = _names(batch, roles.id), _names(batch, roles.split)
+    if roles.split is not None:
+        for row, split in enumerate(splits):
+            _checked(batch, row, roles.split, split, check_split_name)
+    return labels, ids, splits
 
 
 def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None) -> list[str]:
@@ -167,8 +166,10 @@ def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | Non
     return found
 
 
-def _names(batch: Batch, column: str) -> list[str]:
+def _names(batch: Batch, column: str | None) -> list[str]:
     """Return the values of a column that names rows, or splits; "" for none."""
+    if column is None:
+        return [""] * batch.n_rows
     return [_checked(batch, row, column, value, _label) for row, value in enumerate(batch.columns[column])]
 
 

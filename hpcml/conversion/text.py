@@ -118,7 +118,7 @@ class Corpus(LabelledRows):
                     self.tokens += BREAK
                 self._add_tokens(self.headings, [label])
         self.lengths.append((len(self.tokens) - size) // TOKEN.itemsize)
-        self.describe(labels, row_id, split, line)
+        self.describe([labels], [row_id], [split], None if line is None else [line])
         if len(self.tokens) >= BLOCK_TOKENS * TOKEN.itemsize or len(self.lengths) >= BLOCK_ROWS:
             self.close_block()
 
