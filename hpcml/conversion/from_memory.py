@@ -136,12 +136,8 @@ def _describe(rows: NumberRows, n_rows: int, given: Mapping[str, Sequence[Any] |
             raise ConfigError(f"{name} has {len(values)} entries, but X has {n_rows} rows")
     labels, id_, split = (name if name in columns else None for name in given)
     roles = Roles(labels=() if labels is None else (labels,), id=id_, split=split)
-    named, ids, splits = described(Batch(n_rows, columns, lambda row: f"row {row + 1}"), roles, options)
-    if labels is not None:
-        rows.add_named(named)
-    rows.add_ids(ids)
-    if split is not None:
-        rows.add_splits(splits)
+    by_name, ids, splits = described(Batch(n_rows, columns, lambda row: f"row {row + 1}"), roles, options)
+    rows.describe(None if labels is None else by_name, ids, () if split is None else splits)
 
 
 def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:

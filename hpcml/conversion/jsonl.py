@@ -116,12 +116,13 @@ def string_of(value: object, key: str, stored: bool = True) -> str:
 def read_jsonl(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError with the line."""
     (path,) = task.inputs
-    corpus, n_lines = new_corpus(task), 0
+    corpus = new_corpus(task)
+    corpus.n_lines = 0
     seen = Seen(corpus.fields)
     begin, end = byte_range(task.comm, path)
     with task.reading():
         for place, line in lines_of(task, path, begin, end):
-            n_lines += 1
+            corpus.n_lines += 1
             if line.isspace():
                 continue
             with placed(place):
@@ -129,8 +130,6 @@ def read_jsonl(task: Conversion) -> Part:
                 document = document_of(value, corpus.fields)
             corpus.add(*document, line=place.of_rank)
             seen.add(value, document.values)
-    (lines_above,), _ = mpi.exclusive_sum(task.comm, [n_lines])
-    corpus.row_ids.lines_above = int(lines_above)
     check_fields(task, corpus, seen)
     task.log(f"{path}: read; making rows")
     return vectorise(task, corpus)

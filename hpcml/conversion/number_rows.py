@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.label_sets import LabelColumns, label_columns, numbering, waiting_label_sets
-from hpcml.conversion.part import Part, RowIds, WaitingRows
+from hpcml.conversion.part import LabelColumns, LabelledRows, Part, WaitingRows, make_part
 from hpcml.conversion.split import row_splits
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.hdf5 import Strings
-from hpcml.files.spool import Spool, slices
 
 LARGEST = float(np.finfo(np.float32).max)
 VALUES = 1 << 20  # of a matrix that are looked at together
@@ -118,19 +113,16 @@ def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, w
         yield NumberSlice.of_csr(ends, indices, data)
 
 
-class NumberRows:
+class NumberRows(LabelledRows):
     """This rank's rows: X and labels as CSR, and ids and splits if there are any. Local."""
 
     def __init__(
         self, task: Conversion, names: Sequence[str] | None, n_features: int, with_ids: bool = False, index: type = np.int64
     ) -> None:
         """`names` are those of the source's features, if they have any. Raises as `_columns`."""
+        super().__init__(task.scratch, with_ids)
         self.column_of, self.n_features, self.feature_names = _columns(task, names, n_features)
-        self.X, self.labels = WaitingRows(task.scratch, index, with_data=True), WaitingRows(task.scratch)
-        self.label_numbers = numbering()  # of labels that are given by name
-        self.row_ids = RowIds(task.scratch) if with_ids else None
-        self.dropped = 0
-        self.splits: list[str] | None = None
+        self.X, self.dropped = WaitingRows(task.scratch, index, with_data=True), 0
 
     def add(self, block: NumberSlice) -> None:
         """Append rows. Raises OSError."""
@@ -143,21 +135,6 @@ class NumberRows:
             order = np.lexsort((indices, rows))
             lengths, indices, data = np.bincount(rows, minlength=lengths.size), indices[order], data[order]
         self.X.add(lengths, indices, data)
-
-    def add_named(self, labels: Sequence[Sequence[str]]) -> None:
-        """Append the labels of rows, by name. Raises OSError."""
-        numbers = array("q", (self.label_numbers[name] for names in labels for name in names))
-        self.labels.add(np.fromiter(map(len, labels), np.int64, len(labels)), np.array(numbers, dtype=np.int64))
-
-    def add_ids(self, ids: Sequence[str]) -> None:
-        """Append the names of rows; "" is the number of the row, from 1. Raises OSError."""
-        if self.row_ids is not None:
-            self.row_ids.extend(ids, range(len(self.row_ids), len(self.row_ids) + len(ids)))
-
-    def add_splits(self, splits: Iterable[str]) -> None:
-        """Append the splits of rows, "" for none: of all rows, or never."""
-        self.splits = [] if self.splits is None else self.splits
-        self.splits.extend(map(sys.intern, splits))
 
 
 def _columns(task: Conversion, names: Sequence[str] | None, n_features: int) -> tuple[ColumnOf | None, int, Strings | None]:
@@ -186,40 +163,10 @@ def _columns(task: Conversion, names: Sequence[str] | None, n_features: int) -> 
     return columns.__getitem__, width, known
 
 
-def _in_use(comm: mpi.Comm, labels: Spool, names: list[str]) -> list[str]:
-    """Collective over `comm`. Those of the labels that some row has."""
-    used = np.zeros(len(names), dtype=np.int64)
-    with mpi.agreed(comm, "dividing the rows by labels"):
-        for some in slices(labels.size):
-            used[labels[some]] = 1
-    return [names[number] for number in np.flatnonzero(mpi.allreduce_sum(comm, used)).tolist()]
-
-
 def finish(
     task: Conversion, rows: NumberRows, label_names: Sequence[str] | None = None, columns: LabelColumns | None = None
 ) -> Part:
-    """Collective. The rows as a part of a dataset. Raises ConfigError for two kinds of splits.
-
-    `label_names` are those of labels that were given by number; None: labels were given by name,
-    and get these `columns`, or some in code-point order.
-    """
-    found = list(rows.label_numbers if label_names is None else label_names)
-    if columns is None and label_names is None:
-        columns = label_columns(task.comm, found, task.like)
-    elif columns is None:
-        columns = LabelColumns(found if task.like is None else _in_use(task.comm, rows.labels.indices, found), task.like)
-    with mpi.agreed(task.comm, "dividing the rows by labels"):
-        labels = waiting_label_sets(columns, rows.labels, found)
-    splits = row_splits(task, rows.X.n_rows, rows.splits)
-    (first,), _ = mpi.exclusive_sum(task.comm, [rows.X.n_rows])
-    if rows.row_ids is not None:
-        rows.row_ids.lines_above = int(first)
-    return Part(
-        rows=rows.X,
-        labels=labels,
-        n_features=rows.n_features,
-        splits=splits,
-        row_ids=rows.row_ids,
-        feature_names=rows.feature_names,
-        dropped=rows.dropped,
-    )
+    """Return the rows as `make_part`. Collective. Raises ConfigError for two kinds of splits."""
+    splits = row_splits(task, rows.X.n_rows, rows.splits or None)
+    about = {"n_features": rows.n_features, "feature_names": rows.feature_names, "dropped": rows.dropped}
+    return make_part(task, rows.X, rows, splits, label_names, columns, **about)

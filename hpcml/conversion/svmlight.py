@@ -13,9 +13,8 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.label_sets import LabelColumns
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
-from hpcml.conversion.part import Part
+from hpcml.conversion.part import LabelColumns, Part
 from hpcml.conversion.source_lines import read_names
 from hpcml.data.svmlight import BINARY, MAX_INDEX, Rows, label_name, line_of_row, padded, parse_lines
 from hpcml.errors import DataError

@@ -14,8 +14,8 @@ from hpcml.errors import ConfigError
 from hpcml.files.atomic import check_output, write_whole
 from hpcml.files.table import table, write_table
 from hpcml.log import joined, plural
-from hpcml.near_duplicates.banding import Bands
 from hpcml.near_duplicates.consistency import Consistency
+from hpcml.near_duplicates.pairs import Bands
 
 COLUMNS = ("number", "label", "n_rows", "base_rate", "n_pairs", "n_both", "consistency", "low", "high")
 

@@ -13,9 +13,8 @@ from hpcml.data.dataset import DataFile, names_of
 from hpcml.data.shard import load_shard
 from hpcml.files.table import write_table
 from hpcml.log import Log, plural
-from hpcml.near_duplicates.banding import choose_bands
 from hpcml.near_duplicates.consistency import PairLabels, consistency_of
-from hpcml.near_duplicates.pairs import COMPARED, WINDOW, Pairs, find_pairs
+from hpcml.near_duplicates.pairs import COMPARED, WINDOW, Pairs, choose_bands, find_pairs
 from hpcml.near_duplicates.report import Duplicates
 
 STEPS = np.array([0.5, 0.8, 0.9, 0.95, 1.0])  # similarities between which pairs are counted

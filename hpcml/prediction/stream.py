@@ -12,13 +12,13 @@ from typing import BinaryIO
 from hpcml import mpi
 from hpcml.data.shard import Shard
 from hpcml.data.svmlight_stream import BLOCK_BYTES, STANDARD_INPUT, SvmlightStream, TextRows
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, file_error
 from hpcml.files.atomic import temporary_path
 from hpcml.files.lines import LINE_MIB
 from hpcml.log import Log, plural
 from hpcml.model.linear import Trained
 from hpcml.partition import offsets
-from hpcml.prediction.predict import Prediction, append
+from hpcml.prediction.predict import Prediction
 from hpcml.prediction.texts import TEXT_FORMATS, Lines, What, check_what, what_is_written
 
 STANDARD_OUTPUT = "-"
@@ -116,7 +116,11 @@ def _score(prediction: Prediction, stream: SvmlightStream, lines: Lines, file: B
     comm, dropped = prediction.comm, 0
 
     def write(text: bytes) -> None:
-        append(file, text, _name_of(output))
+        try:
+            file.write(text)
+            file.flush()
+        except OSError as error:
+            raise file_error(_name_of(output), "write", error) from None
 
     mpi.stream_to_root(comm, [lines(prediction, None).encode()] if comm.rank == 0 else [], write)
     for rows in stream.parts():

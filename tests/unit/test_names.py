@@ -39,9 +39,8 @@ from hpcml.methods.psbml.train import PsbmlReport
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model
 from hpcml.near_duplicates import report as duplicates_report
-from hpcml.near_duplicates.banding import Bands
 from hpcml.near_duplicates.consistency import Consistency, PairLabels
-from hpcml.near_duplicates.pairs import Pairs
+from hpcml.near_duplicates.pairs import Bands, Pairs
 from hpcml.near_duplicates.search import Duplicates, _write_pairs
 from hpcml.prediction.predict import Prediction
 from hpcml.prediction.texts import ScoredRows, csv_lines
@@ -122,6 +121,7 @@ def prediction(names, what):
     """A prediction of `names` for rows that are called so, too."""
     made = Prediction.__new__(Prediction)
     made.model, made.what, made.has_ids = SimpleNamespace(label_names=names), what, True
+    made._top = made._sigmoids = None
     made.ids = lambda rows: [names[row] for row in rows]
     return made
 
