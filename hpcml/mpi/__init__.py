@@ -43,7 +43,6 @@ from hpcml.mpi.start import (
     abi,
     divided,
     duplicated,
-    environment_alone,
     finish,
     launcher,
     leave,

@@ -48,13 +48,13 @@ def agreed(comm: MPI.Comm, doing: str, sleep: bool = False) -> Iterator[None]:
     _share_outcome(comm, doing, error)
 
 
-def run_on_root(comm: MPI.Comm, doing: str, call: Callable[[], T]) -> T:
+def run_on_root(comm: MPI.Comm, doing: str, call: Callable[[], T], sleep: bool = False) -> T:
     """Return the result of `call()` on rank 0, on every rank; or raise its error on every rank.
 
-    `doing` is a gerund for the error message. Collective over `comm`.
+    `doing` is a gerund for the error message; `sleep` as in `agreed`. Collective over `comm`.
     """
     result: Any = None
-    with agreed(comm, doing):
+    with agreed(comm, doing, sleep):
         if comm.rank == 0:
             result = call()
     shared: T = comm.bcast(result)
