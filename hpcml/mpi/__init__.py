@@ -37,7 +37,7 @@ from hpcml.mpi.collectives import (
     stream_to_root,
 )
 from hpcml.mpi.exact import SHIFT_OF_LEVEL, exact_sum, grid, grid_levels, lies_on_grid
-from hpcml.mpi.neighbours import Arrays, Mailbox, exchange_with, torus
+from hpcml.mpi.neighbours import Arrays, Mailbox, exchange_with
 from hpcml.mpi.start import (
     Comm,
     abi,
