@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from hpcml.errors import BY_NAME, CollectiveError, DataError, HpcmlError, is_out_of_memory, out_of_memory, reason_and_hint
+from hpcml.errors import CollectiveError, DataError, HpcmlError, is_out_of_memory, out_of_memory, reason_and_hint
 from hpcml.partition import offsets
 
 # No message is larger than this: far below MPI's 2 GiB limit, and it bounds the library's own temporary copies.
@@ -95,13 +95,11 @@ def _share_outcome(comm: MPI.Comm, doing: str, error: Exception | None) -> None:
     first = int(_reduced(comm, comm.rank if error is not None else comm.size, MPI.MIN))
     if first == comm.size:
         return
-    known = isinstance(error, HpcmlError)
-    name, message = comm.bcast((type(error).__name__ if known else "", str(error)), root=first)
-    if error is not None and not known:
+    known = error if isinstance(error, HpcmlError) else None
+    shared, message = comm.bcast((known, str(error)), root=first)
+    if error is not None and known is None:
         raise error
-    if name:
-        raise BY_NAME.get(name, HpcmlError)(message)
-    raise CollectiveError(f"rank {first} failed while {doing}: {message}")
+    raise shared or CollectiveError(f"rank {first} failed while {doing}: {message}")
 
 
 def agreed_any(comm: MPI.Comm, flag: bool) -> bool:

@@ -32,6 +32,7 @@ def same(got, expected):
     assert [array.dtype for array in got] == [array.dtype for array in expected]
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_array_equal(one, other)
+        assert one.flags.aligned and one.flags.writeable
 
 
 def until(condition):
