@@ -199,7 +199,7 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
                 model.write("columns", 0, first.columns)
                 model.write("factors", 0, first.factors)
     for name in ("history.csv", "choice.csv"):
-        mpi.run_on_root(comm, f"writing {target / name}", partial(_join_tables, plan.runs, target, name))
+        mpi.run_on_root(comm, f"writing {target / name}", partial(_join_tables, [run / name for run in plan.runs], target / name))
 
 
 def _copy(source: Model, target: SlabFile, place: int, first: int) -> None:
@@ -217,13 +217,13 @@ def _copy(source: Model, target: SlabFile, place: int, first: int) -> None:
         target.write(f"labels/{name}", place, values)
 
 
-def _join_tables(runs: list[Path], target: Path, name: str) -> None:
-    """Write one header and the lines of all runs; nothing if a run has no choice.csv."""
-    if name == "choice.csv" and not all((run / name).exists() for run in runs):
+def _join_tables(sources: list[Path], target: Path) -> None:
+    """Write one header and the lines of all; nothing unless all are there."""
+    if not all(source.exists() for source in sources):
         return
-    with (target / name).open("wb") as out:
-        for number, run in enumerate(runs):
-            with (run / name).open("rb") as lines:
+    with target.open("wb") as out:
+        for number, source in enumerate(sources):
+            with source.open("rb") as lines:
                 header = lines.readline()
                 if number == 0:
                     out.write(header)

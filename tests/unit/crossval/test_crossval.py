@@ -13,11 +13,10 @@ from support.make import class_data, dataset, random_data
 from support.tables import table
 
 from hpcml.crossval import cross_validate
-from hpcml.crossval.command import cv
 from hpcml.crossval.methods import divide_names, divide_path, method_of, methods
 from hpcml.crossval.protocols import f1_score, folds_of, training_order
 from hpcml.crossval.table import Score, average_ranks, csv_text, format_table, paired_p, score_methods
-from hpcml.crossval.validate import _check_room
+from hpcml.crossval.validate import _check_room, cv
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.model.decision_tree import DecisionTree
