@@ -98,7 +98,7 @@ def cv(
 ) -> None:
     """Cross-validate methods on data.
 
-    F1 in stratified folds, with paired t-tests and ranks.
+    F1 in stratified folds, with corrected t-tests and ranks.
 
     Parameters
     ----------
