@@ -153,21 +153,6 @@ def allgather_arrays(comm: MPI.Comm, array: np.ndarray) -> list[np.ndarray]:
     return [bcast_array(comm, array if comm.rank == root else None, root) for root in range(comm.size)]
 
 
-def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
-    """Collective over `comm`. Send 1-d `parts[r]` to rank r; what each rank sent, in order."""
-    sizes = comm.alltoall([part.size for part in parts])
-    received = [np.empty(size, dtype=part.dtype) for size, part in zip(sizes, parts, strict=True)]
-    received[comm.rank] = parts[comm.rank]
-    requests = []
-    for shift in range(1, comm.size):
-        source, target = (comm.rank - shift) % comm.size, (comm.rank + shift) % comm.size
-        # of tag 0: letters of an open mailbox have another
-        requests += [comm.Irecv(c, source=source, tag=0) for c in chunks(received[source].view(np.uint8))]
-        requests += [comm.Isend(c, dest=target) for c in chunks(np.ascontiguousarray(parts[target]).view(np.uint8))]
-    MPI.Request.Waitall(requests)
-    return received
-
-
 def begin_reduce_scatter(comm: MPI.Comm, buffer: np.ndarray, own: np.ndarray, counts: list[int]) -> MPI.Request:
     """Collective over `comm`. Begin to sum flat `buffer`; rank r's `own` gets counts[r].
 

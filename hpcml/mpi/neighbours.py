@@ -31,6 +31,13 @@ def exchange_with(comm: MPI.Comm, parts: dict[int, Arrays]) -> dict[int, Arrays]
     return received
 
 
+def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
+    """Collective over `comm`. Send `parts[r]` to rank r; return what each rank sent, in order."""
+    received = exchange_with(comm, {rank: [part] for rank, part in enumerate(parts) if rank != comm.rank})
+    received[comm.rank] = [parts[comm.rank]]
+    return [received[rank][0] for rank in range(comm.size)]
+
+
 class Mailbox:
     """Letters between this rank and some others, none of which ever waits for another.
 

@@ -46,7 +46,7 @@ GROWTH = 0.6  # power of the columns by which the time grows that the next numbe
 BUSY = 1.25  # seconds by the clock for a second of the processor, from which on a machine is called busy
 DISK_REPEATS = 3
 DISK_BYTES, QUICK_BYTES = 1 << 27, 1 << 22  # of a rank's test file, all ranks together
-MESSAGE = 1 << 23
+MESSAGE = 1 << 23  # bytes of a large sum
 COLUMN_BYTES = 500  # of a column at most while constants are measured
 PAIRS = 5  # labels of a row
 
@@ -99,7 +99,7 @@ def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Mach
             curves[str(n_busy)] = measure_curves(comm, node, n_busy, QUICK if quick else GRID, until, watch, log)
             disk = measure_disk(comm, node, folder, n_busy, QUICK_BYTES if quick else DISK_BYTES)
             curves[str(n_busy)] |= {name: [[1.0, seconds]] for name, seconds in disk.items()}
-        latency, bandwidth = measure_messages(comm)
+        latency, bandwidth = (None, None) if comm.size == 1 else latency_and_bandwidth(comm.size, *measure_sums(comm))
         n_nodes = comm.allreduce(int(node.rank == 0))
     for each in curves.values():
         each["start"] = [[1.0, started]]
@@ -253,21 +253,19 @@ def _read(path: Path) -> None:
             pass
 
 
-def measure_messages(comm: mpi.Comm) -> tuple[float | None, float | None]:
-    """Collective. α (seconds) and β (bytes a second), from two sums; None for one rank."""
-    if comm.size == 1:
-        return None, None
-    times = []
+def measure_sums(comm: mpi.Comm) -> tuple[float, float]:
+    """Collective over `comm`. The least seconds of a sum of one number over the ranks, and of MESSAGE bytes."""
+    least = []
     for size, repeats in ((1, 50), (MESSAGE // 8, 5)):
         buffer, seconds = np.zeros(size), []
         for _ in range(repeats):
             comm.Barrier()
             seconds.append(clock_seconds(partial(mpi.allreduce_sum, comm, buffer)))
-        times.append(mpi.allreduce_max(comm, min(seconds)))
-    return latency_and_bandwidth(comm.size, times[0], times[1], MESSAGE)
+        least.append(mpi.allreduce_max(comm, min(seconds)))
+    return least[0], least[1]
 
 
-def latency_and_bandwidth(n_ranks: int, small: float, large: float, nbytes: int) -> tuple[float, float]:
+def latency_and_bandwidth(n_ranks: int, small: float, large: float, nbytes: int = MESSAGE) -> tuple[float, float]:
     """α and β of `Cluster.exchange`, from the seconds of a small sum and of one of `nbytes`."""
     rounds, share = 2 * int(np.ceil(np.log2(n_ranks))), 2 * (n_ranks - 1) / n_ranks
     return small / rounds, share * nbytes / max(large - small, 1e-9)
