@@ -64,11 +64,13 @@ class Findings:
 @contextmanager
 def _tried_in(comm: mpi.Comm, folder: Path) -> Iterator[None]:
     """Collective over `comm`. A new folder, which goes at the end. ConfigError if there is one."""
-    with mpi.agreed(comm, f"creating {folder}"):
-        if comm.rank == 0:
-            if folder.exists():
-                raise ConfigError(f"{folder} exists already; name a folder to try things in, it is removed at the end")
-            folder.mkdir()
+
+    def create() -> None:
+        if folder.exists():
+            raise ConfigError(f"{folder} exists already; name a folder to try things in, it is removed at the end")
+        folder.mkdir()
+
+    mpi.run_on_root(comm, f"creating {folder}", create)
     remove = partial(shutil.rmtree, folder, ignore_errors=True)
     with undone(remove):
         try:
@@ -77,9 +79,7 @@ def _tried_in(comm: mpi.Comm, folder: Path) -> Iterator[None]:
             if comm.rank == 0:
                 remove()
             raise
-    with mpi.agreed(comm, f"removing {folder}"):
-        if comm.rank == 0:
-            shutil.rmtree(folder)
+    mpi.run_on_root(comm, f"removing {folder}", lambda: shutil.rmtree(folder))
 
 
 def check(comm: mpi.Comm, folder: Path) -> Findings:
