@@ -341,5 +341,5 @@ def cross_validate(
     from hpcml.crossval import cross_validate as work
 
     with python_session(comm, log) as session:
-        shared = {"label": label, "split": split, "seed": seed, "in_order": in_order, "bias": bias}
-        return work(session.comm, methods, data, folds, baseline, session.log, **shared)
+        options = {"folds": folds, "label": label, "split": split, "seed": seed, "baseline": baseline}
+        return work(session.comm, methods, data, session.log, **options, in_order=in_order, bias=bias)

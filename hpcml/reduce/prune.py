@@ -20,7 +20,7 @@ from hpcml.evaluation.seen import seen_note
 from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.files.table import table
 from hpcml.log import Log, joined, plural
-from hpcml.model.linear import Model, Trained, about_of, describe_model, emptied_warning, kept
+from hpcml.model.linear import Model, Trained, about_of, describe_model, emptied_warning
 from hpcml.options import check_magnitude
 from hpcml.partition import even_bounds, offsets
 
@@ -152,6 +152,5 @@ def _counts(comm: mpi.Comm, model: Model) -> np.ndarray:
     counts = np.zeros(model.n_labels, dtype=np.int64)
     with mpi.agreed(comm, f"reading {model.path}"):
         for label in _own(comm, model):
-            w = model.W[label] if isinstance(model.W, np.ndarray) else model.W.row(label)[1]
-            counts[label] = np.count_nonzero(kept(w, model.below))
+            counts[label] = model.row(label)[1].size
     return mpi.allreduce_sum(comm, counts)

@@ -54,7 +54,7 @@ from hpcml.planning.machine import read_machine
 from hpcml.planning.measure import processor_seconds
 from hpcml.planning.plan import Plan
 from hpcml.planning.report import duration, size
-from hpcml.planning.sizes import samples_of, sizes_from, sizes_of
+from hpcml.planning.sizes import read_samples, sizes_from, sizes_of
 from launch.lab.bench._common import parser_of
 
 TOP = Path(__file__).resolve().parents[3]
@@ -205,7 +205,7 @@ def simulated(sizes: Sizes, machine: Machine, ranks: int, shards: int) -> dict[s
 def table(file: Path) -> None:
     """Print what a pilot of `dual` finds on all rows of a file."""
     options = DualOptions()
-    *_, rows = samples_of(mpi.self_comm(), file, options, 1 << 60)
+    *_, rows = read_samples(file, options, 1 << 60)
     work = method_named("dual").load(method_named("dual").forecast).pilot([rows], options, processor_seconds)
     for line in work.table:
         print(json.dumps({"bench": "plan", "rows": rows.n_global, "table": [float(f"{value:.3g}") for value in line]}))
