@@ -9,7 +9,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import NonFiniteError
 from hpcml.evaluation.decision import Summary, Tally, even_places, warm_up
-from hpcml.evaluation.judged import JudgedRows
+from hpcml.evaluation.judged import JudgedRows, split_by_lane
 from hpcml.log import Log, Progress
 
 
@@ -40,11 +40,10 @@ def _of_block(held_out: JudgedRows, begin: int, end: int, even: int) -> list[Sum
     if endless.size:  # the same on all ranks
         model, label = held_out.scorer.model, int(held_out.scorer.labels[begin + endless[0]])
         raise NonFiniteError(f"{model.path}: a score of label {model.label_names[label]!r} is not finite; train it again")
-    first, last = np.searchsorted(held_out.labels, [begin, end])
-    positives = np.concatenate(mpi.allgather_arrays(comm, held_out.positives[first:last]))
-    lanes = np.concatenate(mpi.allgather_arrays(comm, held_out.labels[first:last])) - begin
+    some = slice(*np.searchsorted(held_out.labels, [begin, end]))
+    positives = split_by_lane(comm, held_out.positives[some], held_out.labels[some] - begin, end - begin)
     with mpi.agreed(comm, "counting scores"):
-        tallies = [Tally(positives[lanes == lane], -ends[0, lane], ends[1, lane], even) for lane in range(end - begin)]
+        tallies = [Tally(own, -low, high, even) for own, low, high in zip(positives, *ends, strict=True)]
         for _, scores in held_out.scores(begin, end):
             for tally, column in zip(tallies, np.ascontiguousarray(scores.T), strict=True):
                 tally.add(column)
