@@ -57,8 +57,7 @@ class BioasqEvaluation:
 
     def __str__(self) -> str:
         lines = [f"{self.model} on {self.data}, split {self.split}: {plural(self.n_rows, 'row')}, {plural(self.n_labels, 'label')}"]
-        if self.n_seen:
-            lines.append(seen_note(self.n_seen, self.n_rows))
+        lines += seen_note(self.n_seen, self.n_rows)
         lines.append(f"thresholds: {self.thresholds or '0 for all labels'}")
         for names in (FLAT, HIERARCHICAL):
             shown = [name for name in names if name in self.values]

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from hpcml import mpi
-from hpcml.evaluation.judged import Counts, JudgedRows, ScoreObserver, split_by_lane, sum_tallies
+from hpcml.evaluation.judged import Counts, JudgedRows, ScoreObserver, reduce_together, split_by_lane
 from hpcml.evaluation.ranking import Ranking, average_precision, f1_of
 
 EDGES = (0, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000)  # the least positives of the labels of each group
@@ -127,7 +127,7 @@ class Curves(ScoreObserver):
     def end(self, pool: Counts, ranking: Ranking) -> None:
         """Collective. Sum over the ranks."""
         self.micro = curve_of("all labels", self._labels.size, pool.values, ranking)
-        sum_tallies(self.comm, self._counts)
+        reduce_together(self.comm, [counts.tally for counts in self._counts])
         n_rows, sizes = ranking.n_items // max(1, self._labels.size), np.bincount(self.groups, minlength=len(self.names))
         for name, counts, size in zip(self.names, self._counts, sizes.tolist(), strict=True):
             if counts.values.size:

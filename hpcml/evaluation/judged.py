@@ -12,7 +12,7 @@ here. Measures of single labels and their means (macro) are of labels that the m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -75,13 +75,14 @@ def split_by_lane(comm: mpi.Comm, values: np.ndarray, lanes: np.ndarray, n_lanes
     return [values[order[begin:end]] for begin, end in pairwise(bounds.tolist())]
 
 
-def sum_tallies(comm: mpi.Comm, counts: list[Counts]) -> None:
-    """Collective over `comm`. Sum tallies over the ranks, in one message."""
-    total = mpi.allreduce_sum(comm, np.concatenate([count.tally for count in counts]))
-    begin = 0
-    for count in counts:
-        count.tally[:] = total[begin : begin + count.tally.size]
-        begin += count.tally.size
+def reduce_together(
+    comm: mpi.Comm, arrays: Sequence[np.ndarray], reduce: Callable[[mpi.Comm, np.ndarray], np.ndarray] = mpi.allreduce_sum
+) -> None:
+    """Collective over `comm`. Sum arrays (or `reduce` them) over the ranks in place, in one message."""
+    total, begin = reduce(comm, np.concatenate([array.reshape(-1) for array in arrays])), 0
+    for array in arrays:
+        array.reshape(-1)[:] = total[begin : begin + array.size]
+        begin += array.size
 
 
 def positive_pairs(shard: Shard, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -235,9 +236,9 @@ class JudgedRows:
                         if counts:
                             counts[label - begin].add(ascending)
             if counts:
-                sum_tallies(self.comm, counts)
+                reduce_together(self.comm, [count.tally for count in counts])
             yield from enumerate(counts, begin)
-        sum_tallies(self.comm, [pool])
+        reduce_together(self.comm, [pool.tally])
 
     def n_positive(self) -> np.ndarray:
         """Collective. The rows of all ranks that have each label."""

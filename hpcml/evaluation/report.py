@@ -44,8 +44,7 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
     """Macro and micro rows, what was left out, the `best` and worst labels by average precision."""
     e, measures = evaluation, list(evaluation.values)
     lines = [f"{e.model} on {e.data}, split {e.split}: {plural(e.n_rows, 'row')}, {plural(len(e.label_names), 'label')}"]
-    if e.n_seen:
-        lines.append(seen_note(e.n_seen, e.n_rows))
+    lines += seen_note(e.n_seen, e.n_rows)
     if e.n_unused:
         lines.append(f"note: {plural(e.n_unused, 'row')} of the data in no split" + (", judged, too" if e.split == "all" else ""))
     if e.steps.any():

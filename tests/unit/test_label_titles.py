@@ -19,7 +19,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation import evaluate
 from hpcml.evaluation.explain import explain, format_explanation
 from hpcml.evaluation.report import format_evaluation, write_csv, write_json
-from hpcml.evaluation.store_thresholds import write_of_labels
+from hpcml.evaluation.thresholds import write_of_labels
 from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.prediction.predict import predict

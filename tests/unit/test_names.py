@@ -26,8 +26,7 @@ from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.evaluation import explain as explanations
 from hpcml.evaluation import report as evaluations
 from hpcml.evaluation.evaluate import Evaluation
-from hpcml.evaluation.store_thresholds import ThresholdReport
-from hpcml.evaluation.thresholds import Found
+from hpcml.evaluation.thresholds import Found, ThresholdReport
 from hpcml.files.hdf5 import write_strings
 from hpcml.files.table import csv_text, joined_names, read_csv, table
 from hpcml.files.untrusted import read_strings

@@ -14,7 +14,7 @@ from support.training import train
 
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
-from hpcml.evaluation.calibrate import calibrate
+from hpcml.evaluation.thresholds import calibrate
 from hpcml.model.open import open_model
 from hpcml.prediction.predict import Prediction
 from hpcml.serving.serve import open_suggester
