@@ -12,9 +12,8 @@ from hpcml.errors import ConfigError
 
 if TYPE_CHECKING:
     from hpcml.crossval import CrossValidation
-    from hpcml.evaluation.contributions import WhyRows
     from hpcml.evaluation.evaluate import Evaluation
-    from hpcml.evaluation.explain import Explanation
+    from hpcml.evaluation.explain import Explanation, WhyRows
     from hpcml.evaluation.thresholds import CalibrationReport, ThresholdReport
     from hpcml.evaluation.unlearnt import Learnability
     from hpcml.evaluation.wrong import MostWrong

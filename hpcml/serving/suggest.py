@@ -15,8 +15,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.contributions import taken_apart
-from hpcml.evaluation.explain import Features
+from hpcml.evaluation.explain import Features, taken_apart
 from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.scoring import ClassifierScorer, Scorer, blocks_of, scorer_of
 from hpcml.evaluation.top import Best, InvertedTop, top_of

@@ -295,7 +295,7 @@ PRUNED = PruneLine(0.1, 1, 2, 0, 3, 0.5, {1: 0.5})
 # Every text of a command for people that has names in it.
 TEXTS = {
     "duplicates": lambda names: duplicates_report.format_duplicates(duplicates(names)),
-    "explain": lambda names: explanations.format_explanation(explanation(names)),
+    "explain": lambda names: str(explanation(names)),
     "evaluate": lambda names: evaluations.format_evaluation(evaluation(names)),
     "merge, runs": lambda names: str(sweep(names)),
     "merge, parts": lambda names: str(merge.MergeReport(Path(names[0]), 1, 2)),
