@@ -64,7 +64,7 @@ def _count_seen(model: Trained, dataset: DataFile, split: str) -> int:
         elif n_trained != rows.size:
             same = False
         elif isinstance(model, Model):
-            same = _same_counts(model, dataset, rows) and _same_features(model, dataset, rows)
+            same = _same_rows(model, dataset, rows)
         else:
             same = np.array_equal(model.attrs.get("data_sizes", []), dataset.sizes)
         return n_common if same else 0
@@ -93,8 +93,10 @@ def _same_arrays(path: Path, dataset: DataFile) -> bool:
         return all(np.array_equal(one, another) for one, another in pairs)
 
 
-def _same_counts(model: Model, dataset: DataFile, rows: np.ndarray) -> bool:
-    """Whether each label of the model has as many of these rows as it had in training."""
+def _same_rows(model: Model, dataset: DataFile, rows: np.ndarray) -> bool:
+    """Whether each label of the model has as many of these rows as it had in training, and these
+    have every feature that a training row had: a factor that is not 0.
+    """
     number = {name: k for k, name in enumerate(dataset.label_names())}
     if not set(model.label_names) <= number.keys():
         return False
@@ -102,17 +104,12 @@ def _same_counts(model: Model, dataset: DataFile, rows: np.ndarray) -> bool:
     chosen[rows] = True
     of_chosen = np.repeat(chosen, np.diff(dataset.map("Y/indptr")))
     counts = np.bincount(dataset.map("Y/indices")[of_chosen], minlength=dataset.n_labels)
-    return np.array_equal(counts[[number[name] for name in model.label_names]], model.labels["n_positive"])
-
-
-def _same_features(model: Model, dataset: DataFile, rows: np.ndarray) -> bool:
-    """Whether these rows have every feature that a training row had: a factor that is not 0."""
-    indptr, indices, found = dataset.map("X/indptr"), dataset.map("X/indices"), np.zeros(dataset.n_features, dtype=np.bool_)
-    chosen = np.zeros(dataset.n_rows, dtype=np.bool_)
-    chosen[rows] = True
+    if not np.array_equal(counts[[number[name] for name in model.label_names]], model.labels["n_positive"]):
+        return False
+    indptr, indices, present = dataset.map("X/indptr"), dataset.map("X/indices"), np.zeros(dataset.n_features, dtype=np.bool_)
     step = max(1, BLOCK * dataset.n_rows // max(1, indices.size))
     for begin in range(0, dataset.n_rows, step):
         end = min(begin + step, dataset.n_rows)
-        mine = np.repeat(chosen[begin:end], np.diff(indptr[begin : end + 1]))
-        found[indices[indptr[begin] : indptr[end]][mine]] = True
-    return bool(found[np.flatnonzero(model.factors)].all())
+        of_chosen = np.repeat(chosen[begin:end], np.diff(indptr[begin : end + 1]))
+        present[indices[indptr[begin] : indptr[end]][of_chosen]] = True
+    return bool(present[np.flatnonzero(model.factors)].all())

@@ -432,35 +432,29 @@ def summaries_of(held_out: JudgedRows, log: Log) -> list[Summary]:
 
     Raises NonFiniteError for a score that is not finite.
     """
-    comm, found, even = held_out.comm, [], even_places(held_out.n_labels)
+    comm, model, summaries, even = held_out.comm, held_out.scorer.model, [], even_places(held_out.n_labels)
     with mpi.node_first(comm):
         warm_up()
     with closing(Progress(log, "looking at the scores of labels", held_out.n_labels)) as progress:
         for begin, end in held_out.scorer.blocks:
-            found += _of_block(held_out, begin, end, even)
+            ends = np.full((2, end - begin), -np.inf)  # −least, largest
+            with mpi.agreed(comm, "scoring rows"):
+                for _, scores in held_out.scores(begin, end):
+                    np.maximum(ends, [-scores.min(axis=0), scores.max(axis=0)], out=ends)
+            mpi.allreduce_maxima(comm, ends)
+            endless = np.flatnonzero(~np.isfinite(ends.sum(axis=0)))
+            if endless.size:  # the same on all ranks
+                name = model.label_names[int(held_out.numbers[begin + endless[0]])]
+                raise NonFiniteError(f"{model.path}: a score of label {name!r} is not finite; train it again")
+            some = slice(*np.searchsorted(held_out.labels, [begin, end]))
+            positives = split_by_lane(comm, held_out.positives[some], held_out.labels[some] - begin, end - begin)
+            with mpi.agreed(comm, "counting scores"):
+                tallies = [Tally(own, -low, high, even) for own, low, high in zip(positives, *ends, strict=True)]
+                for _, scores in held_out.scores(begin, end):
+                    for tally, column in zip(tallies, np.ascontiguousarray(scores.T), strict=True):
+                        tally.add(column)
+            reduce_together(comm, [tally.counts for tally in tallies])
+            reduce_together(comm, [tally.top for tally in tallies], mpi.allreduce_maxima)
+            summaries += [tally.summary() for tally in tallies]
             progress.update(end)
-    return found
-
-
-def _of_block(held_out: JudgedRows, begin: int, end: int, even: int) -> list[Summary]:
-    """Collective over the rows' ranks. The summaries of judged labels begin..end."""
-    comm = held_out.comm
-    ends = np.full((2, end - begin), -np.inf)  # −least, largest
-    with mpi.agreed(comm, "scoring rows"):
-        for _, scores in held_out.scores(begin, end):
-            np.maximum(ends, [-scores.min(axis=0), scores.max(axis=0)], out=ends)
-    mpi.allreduce_maxima(comm, ends)
-    endless = np.flatnonzero(~np.isfinite(ends.sum(axis=0)))
-    if endless.size:  # the same on all ranks
-        model, label = held_out.scorer.model, int(held_out.scorer.labels[begin + endless[0]])
-        raise NonFiniteError(f"{model.path}: a score of label {model.label_names[label]!r} is not finite; train it again")
-    some = slice(*np.searchsorted(held_out.labels, [begin, end]))
-    positives = split_by_lane(comm, held_out.positives[some], held_out.labels[some] - begin, end - begin)
-    with mpi.agreed(comm, "counting scores"):
-        tallies = [Tally(own, -low, high, even) for own, low, high in zip(positives, *ends, strict=True)]
-        for _, scores in held_out.scores(begin, end):
-            for tally, column in zip(tallies, np.ascontiguousarray(scores.T), strict=True):
-                tally.add(column)
-    reduce_together(comm, [tally.counts for tally in tallies])
-    reduce_together(comm, [tally.top for tally in tallies], mpi.allreduce_maxima)
-    return [tally.summary() for tally in tallies]
+    return summaries

@@ -46,18 +46,14 @@ class Unlearnt:
     def reason(self) -> str:
         """The most likely reason, in a few words."""
         if self.n_trained < FEW:
-            return f"only {_rows(self.n_trained, 'positive training')}" if self.n_trained else "no positive training row"
+            return f"only {plural(self.n_trained, 'positive training row')}" if self.n_trained else "no positive training row"
         if not self.features:
             return "its rows share no feature beyond chance"
         if self.twin is not None:
             return f"nearly the rows of {named(self.twin, 40)}"
         if self.n_judged < FEW:
-            return f"features of its own, but only {_rows(self.n_judged, 'judged')} to tell by"
+            return f"features of its own, but only {plural(self.n_judged, 'judged row')} to tell by"
         return "features of its own, but not enough of them"
-
-
-def _rows(n: int, what: str) -> str:
-    return f"{n} {what} row{'s' * (n != 1)}"
 
 
 @dataclass(frozen=True)

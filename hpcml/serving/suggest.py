@@ -76,6 +76,7 @@ class Suggester:
         if "text" not in dataset.file:
             raise ConfigError(f"{dataset.path}: was not made from text, so that nothing says what the words of a text are")
         self.settings = TextSettings.read(dataset)
+        self.fields: tuple[Field, ...] = self.settings.fields
         self.rows_of = FewTexts(self.settings, model.n_labels)
         self.titles = titles_of(model, dataset)
         self.labels = np.arange(model.n_labels)
@@ -83,17 +84,9 @@ class Suggester:
         scorer.warm_up(comm)
         self.top: Any = top_of(comm, scorer, 1, Prediction.room_for_weights(model))
         self.features = Features(model) if isinstance(model, Model) and model.combination is None else None
-        first = [Question(self.empty(), limit=1, n_words=1, only_given=given) for given in (False, True)]
+        nothing: Values = [[] for _ in self.fields]
+        first = [Question(nothing, limit=1, n_words=1, only_given=given) for given in (False, True)]
         self._scored(self.rows_of([question.values for question in first]), first)  # compile what is left
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """The fields of texts."""
-        return self.settings.fields
-
-    def empty(self) -> list[list[str]]:
-        """The values of a text that says nothing."""
-        return [[] for _ in self.fields]
 
     def __call__(self, questions: Sequence[Question]) -> list[list[Suggestion] | None]:
         """The headings of each text, the most probable first, then in the model's order. Local.
