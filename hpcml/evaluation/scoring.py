@@ -294,10 +294,14 @@ def scorer_of(model: Trained, shard: Shard, labels: np.ndarray) -> Scorer | Clas
 
 
 class BlockWeights:
-    """Scores by blocks of labels; where `keeps`, the weights of all are expanded only once."""
+    """Scores by blocks of labels; where `keeps`, the weights of all are expanded only once.
 
-    def __init__(self, keeps: bool) -> None:
-        self.keeps = keeps
+    With `by_pairs`, rows that are few are scored by pairs if weights are not kept. That finds no
+    weight that is no number unless one of the rows has its feature.
+    """
+
+    def __init__(self, keeps: bool, by_pairs: bool = False) -> None:
+        self.keeps, self.by_pairs = keeps, by_pairs
         self._kept: list[tuple[Any, ...]] | None = None
 
     def scores(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
@@ -306,7 +310,7 @@ class BlockWeights:
             return
         if self._kept is None and self.keeps:
             self._kept = [scorer.weights(*block) for block in scorer.blocks]
-        if self._kept is None and isinstance(scorer, Scorer) and scorer.are_few(rows):
+        if self.by_pairs and self._kept is None and isinstance(scorer, Scorer) and scorer.are_few(rows):
             labels = np.tile(scorer.labels, rows.size)
             scores = scorer.pairs_scores(np.repeat(rows, scorer.labels.size), labels).reshape(rows.size, -1)
             scorer.check_numbers(scores.max(axis=0), scorer.labels)

@@ -40,8 +40,8 @@ class Best:
 class BlockwiseTop(BlockWeights):
     """The best `size` labels of any model, block by block."""
 
-    def __init__(self, model: Trained, size: int, keeps: bool) -> None:
-        super().__init__(keeps)
+    def __init__(self, model: Trained, size: int, keeps: bool, by_pairs: bool = False) -> None:
+        super().__init__(keeps, by_pairs)
         self.size, self.comparable = size, Comparable(model, np.arange(model.n_labels))
 
     def best(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray, size: int | None = None) -> Best:
@@ -102,13 +102,15 @@ class InvertedTop:
         return out
 
 
-def top_of(comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: bool) -> BlockwiseTop | InvertedTop:
+def top_of(
+    comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: bool, by_pairs: bool = False
+) -> BlockwiseTop | InvertedTop:
     """Collective over `comm`. What finds the best `size` labels, or all, of the scorer's model."""
     size = min(size, scorer.model.n_labels)
     if not isinstance(scorer, Scorer) or isinstance(scorer, CombinedScorer):
-        return BlockwiseTop(scorer.model, size, keeps)
+        return BlockwiseTop(scorer.model, size, keeps, by_pairs)
     if not isinstance(scorer.model.W, SparseRows) or scorer.model.below:
-        return BlockwiseTop(scorer.model, size, keeps)
+        return BlockwiseTop(scorer.model, size, keeps, by_pairs)
     model, W = scorer.model, scorer.model.W
     nothing, indexed = SparseRows(W.indptr[:1], W.indices[:0], W.data[:0]), False
     with mpi.agreed(comm, f"reading {model.path}"):

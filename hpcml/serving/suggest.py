@@ -82,7 +82,7 @@ class Suggester:
         self.labels = np.arange(model.n_labels)
         scorer = scorer_of(model, self.rows_of([]), self.labels)
         scorer.warm_up(comm)
-        self.top: Any = top_of(comm, scorer, 1, Prediction.room_for_weights(model))
+        self.top: Any = top_of(comm, scorer, 1, Prediction.room_for_weights(model), by_pairs=True)
         self.features = Features(model) if isinstance(model, Model) and model.combination is None else None
         nothing: Values = [[] for _ in self.fields]
         first = [Question(nothing, limit=1, n_words=1, only_given=given) for given in (False, True)]
