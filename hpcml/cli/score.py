@@ -256,8 +256,8 @@ def threshold(
     force:
         Replace the output, or the model's thresholds, if they exist.
     """
-    from hpcml.evaluation.store_thresholds import threshold as work
     from hpcml.evaluation.thresholds import ThresholdSearch
+    from hpcml.evaluation.thresholds import threshold as work
     from hpcml.run.session import opened_both
 
     search = ThresholdSearch(measure, options.method, options.min_positives, options.chance)
@@ -291,7 +291,7 @@ def calibrate(
     force:
         Replace the output, or the model's sigmoids, if they exist.
     """
-    from hpcml.evaluation.calibrate import calibrate as work
+    from hpcml.evaluation.thresholds import calibrate as work
     from hpcml.run.session import opened_both
 
     with opened_both(session, model, data) as (opened, dataset):

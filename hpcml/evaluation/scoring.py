@@ -163,6 +163,12 @@ class Scorer:
             if some.size:
                 yield np.unique(labels[some]), some
 
+    def are_few(self, rows: np.ndarray) -> bool:
+        """Whether `pairs_scores` of rows cost less than expanding weights: they have fewer values than there are features."""
+        # of 1,000 labels and 50,000 features, 10 rows of 100 values take 0.008 s by pairs and 0.100 s else; 500 rows 0.14 and 0.17
+        n_values = int((self.csr[0][rows + 1] - self.csr[0][rows]).sum())
+        return n_values < self.model.n_features and 8 * rows.size * self.labels.size <= SCORE_BYTES
+
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
         """Raise NonFiniteError if scores[i], of label labels[i], is not a finite number."""
         if not (fit := np.isfinite(scores)).all():
@@ -288,16 +294,28 @@ def scorer_of(model: Trained, shard: Shard, labels: np.ndarray) -> Scorer | Clas
 
 
 class BlockWeights:
-    """The weights of blocks of labels; where `keeps`, they are expanded only once."""
+    """Scores by blocks of labels; where `keeps`, the weights of all are expanded only once.
 
-    def __init__(self, keeps: bool) -> None:
-        self.keeps = keeps
+    With `by_pairs`, rows that are few are scored by pairs if weights are not kept. That finds no
+    weight that is no number unless one of the rows has its feature.
+    """
+
+    def __init__(self, keeps: bool, by_pairs: bool = False) -> None:
+        self.keeps, self.by_pairs = keeps, by_pairs
         self._kept: list[tuple[Any, ...]] | None = None
 
     def scores(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """(labels, scores (n, B)), block by block. Local. Raises NonFiniteError."""
+        if not rows.size:
+            return
         if self._kept is None and self.keeps:
             self._kept = [scorer.weights(*block) for block in scorer.blocks]
+        if self.by_pairs and self._kept is None and isinstance(scorer, Scorer) and scorer.are_few(rows):
+            labels = np.tile(scorer.labels, rows.size)
+            scores = scorer.pairs_scores(np.repeat(rows, scorer.labels.size), labels).reshape(rows.size, -1)
+            scorer.check_numbers(scores.max(axis=0), scorer.labels)
+            yield slice(0, scorer.labels.size), scores
+            return
         for number, block in enumerate(scorer.blocks):
             scores = scorer.rows_scores(rows, *(self._kept[number] if self._kept else scorer.weights(*block)))
             scorer.check_numbers(scores.max(axis=0), scorer.labels[slice(*block)])

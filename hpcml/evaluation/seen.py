@@ -28,21 +28,16 @@ def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) ->
     of it. If there is no such file any more, the split must have as many rows as the training rows,
     as many of each label, and the same features. Raises DataError for a damaged file.
     """
-    n_seen = 0
-    with mpi.agreed(comm, f"reading {dataset.path}"):
-        if comm.rank == 0:
-            with readable(dataset.path, "hpcml convert", "dataset"):
-                n_seen = _count_seen(model, dataset, split)
-    return comm.bcast(n_seen)
+    return mpi.run_on_root(comm, f"reading {dataset.path}", lambda: _count_seen(model, dataset, split))
 
 
-def seen_note(n_seen: int, n_rows: int, rest: str = "") -> str:
-    """A sentence about so many rows that a model has seen; "" if there are none."""
+def seen_note(n_seen: int, n_rows: int, rest: str = "") -> list[str]:
+    """A sentence if the model has seen some of the rows, and what follows from that."""
     if not n_seen:
-        return ""
+        return []
     which = "all" if n_seen == n_rows else f"{n_seen:,} of the"
     rest = rest or ", so these measures do not hold for other rows; judge on a split that was held out"
-    return f"warning: {which} {n_rows:,} rows are training rows, as far as the model tells{rest}"
+    return [f"warning: {which} {n_rows:,} rows are training rows, as far as the model tells{rest}"]
 
 
 def split_to_judge(dataset: DataFile, wanted: str | None, log: Log) -> str:
@@ -54,24 +49,25 @@ def split_to_judge(dataset: DataFile, wanted: str | None, log: Log) -> str:
 
 
 def _count_seen(model: Trained, dataset: DataFile, split: str) -> int:
-    trained_on = model.attrs.get("split")
-    if not isinstance(trained_on, str) or not dataset.has_split(trained_on):
-        return 0
-    rows, judged = dataset.split(trained_on), dataset.split(split)
-    n_common = judged.size if trained_on in (split, "all") else int(np.intersect1d(rows, judged, assume_unique=True).size)
-    n_trained = model.attrs.get("n_rows", rows.size)
-    if not n_common or n_trained < rows.size:
-        return 0
-    trained_file = file_of_run(model.path)
-    if trained_file is not None:
-        same = trained_file.samefile(dataset.path) or _same_arrays(trained_file, dataset)
-    elif n_trained != rows.size:
-        same = False
-    elif isinstance(model, Model):
-        same = _same_counts(model, dataset, rows) and _same_features(model, dataset, rows)
-    else:
-        same = np.array_equal(model.attrs.get("data_sizes", []), dataset.sizes)
-    return n_common if same else 0
+    with readable(dataset.path, "hpcml convert", "dataset"):
+        trained_on = model.attrs.get("split")
+        if not isinstance(trained_on, str) or not dataset.has_split(trained_on):
+            return 0
+        rows, judged = dataset.split(trained_on), dataset.split(split)
+        n_common = judged.size if trained_on in (split, "all") else int(np.intersect1d(rows, judged, assume_unique=True).size)
+        n_trained = model.attrs.get("n_rows", rows.size)
+        if not n_common or n_trained < rows.size:
+            return 0
+        trained_file = file_of_run(model.path)
+        if trained_file is not None:
+            same = trained_file.samefile(dataset.path) or _same_arrays(trained_file, dataset)
+        elif n_trained != rows.size:
+            same = False
+        elif isinstance(model, Model):
+            same = _same_rows(model, dataset, rows)
+        else:
+            same = np.array_equal(model.attrs.get("data_sizes", []), dataset.sizes)
+        return n_common if same else 0
 
 
 def file_of_run(model: Path) -> Path | None:
@@ -97,8 +93,10 @@ def _same_arrays(path: Path, dataset: DataFile) -> bool:
         return all(np.array_equal(one, another) for one, another in pairs)
 
 
-def _same_counts(model: Model, dataset: DataFile, rows: np.ndarray) -> bool:
-    """Whether each label of the model has as many of these rows as it had in training."""
+def _same_rows(model: Model, dataset: DataFile, rows: np.ndarray) -> bool:
+    """Whether each label of the model has as many of these rows as it had in training, and these
+    have every feature that a training row had: a factor that is not 0.
+    """
     number = {name: k for k, name in enumerate(dataset.label_names())}
     if not set(model.label_names) <= number.keys():
         return False
@@ -106,17 +104,12 @@ def _same_counts(model: Model, dataset: DataFile, rows: np.ndarray) -> bool:
     chosen[rows] = True
     of_chosen = np.repeat(chosen, np.diff(dataset.map("Y/indptr")))
     counts = np.bincount(dataset.map("Y/indices")[of_chosen], minlength=dataset.n_labels)
-    return np.array_equal(counts[[number[name] for name in model.label_names]], model.labels["n_positive"])
-
-
-def _same_features(model: Model, dataset: DataFile, rows: np.ndarray) -> bool:
-    """Whether these rows have every feature that a training row had: a factor that is not 0."""
-    indptr, indices, found = dataset.map("X/indptr"), dataset.map("X/indices"), np.zeros(dataset.n_features, dtype=np.bool_)
-    chosen = np.zeros(dataset.n_rows, dtype=np.bool_)
-    chosen[rows] = True
+    if not np.array_equal(counts[[number[name] for name in model.label_names]], model.labels["n_positive"]):
+        return False
+    indptr, indices, present = dataset.map("X/indptr"), dataset.map("X/indices"), np.zeros(dataset.n_features, dtype=np.bool_)
     step = max(1, BLOCK * dataset.n_rows // max(1, indices.size))
     for begin in range(0, dataset.n_rows, step):
         end = min(begin + step, dataset.n_rows)
-        mine = np.repeat(chosen[begin:end], np.diff(indptr[begin : end + 1]))
-        found[indices[indptr[begin] : indptr[end]][mine]] = True
-    return bool(found[np.flatnonzero(model.factors)].all())
+        of_chosen = np.repeat(chosen[begin:end], np.diff(indptr[begin : end + 1]))
+        present[indices[indptr[begin] : indptr[end]][of_chosen]] = True
+    return bool(present[np.flatnonzero(model.factors)].all())

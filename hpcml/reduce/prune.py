@@ -60,10 +60,11 @@ class Pruning:
             shares = [f"{100 * line.n_weights / max(1, line.n_all):.2f}", f"{line.n_bytes / 1e6:.3f}", cell(line.macro_map)]
             values = [f"{change:+.4f}" if number and not math.isnan(change) else "-", *map(cell, line.precision_at.values())]
             rows.append([f"{line.below:g}" if number else "as it is", f"{line.n_weights:,}", *shares, *values])
-        seen = [seen_note(self.n_seen, self.n_rows)] if self.n_seen else []
         warned = ((line.below, emptied_warning(line.n_emptied, self.n_labels, "--below")) for line in self.lines if line.n_emptied)
         emptied = [f"below {below:g}: {warning}" for below, warning in warned]
-        return joined([f"{self.model} on {self.data}, split {self.split}:", *seen, "", *table(rows), *emptied])
+        return joined(
+            [f"{self.model} on {self.data}, split {self.split}:", *seen_note(self.n_seen, self.n_rows), "", *table(rows), *emptied]
+        )
 
 
 def prune(

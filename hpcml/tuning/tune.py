@@ -18,7 +18,7 @@ from hpcml import mpi
 from hpcml.data.labels import load_with_unknown
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluation.decision import Decision, Summary, decide, decide_together
-from hpcml.evaluation.missed import NOT_JUDGED, NOT_KNOWN, count_missed
+from hpcml.evaluation.judged import NOT_JUDGED, NOT_KNOWN, count_missed
 from hpcml.files.table import write_table
 from hpcml.log import Progress, plural
 from hpcml.methods import registry

@@ -26,8 +26,7 @@ from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.evaluation import explain as explanations
 from hpcml.evaluation import report as evaluations
 from hpcml.evaluation.evaluate import Evaluation
-from hpcml.evaluation.store_thresholds import ThresholdReport
-from hpcml.evaluation.thresholds import Found
+from hpcml.evaluation.thresholds import Found, ThresholdReport
 from hpcml.files.hdf5 import write_strings
 from hpcml.files.table import csv_text, joined_names, read_csv, table
 from hpcml.files.untrusted import read_strings
@@ -296,7 +295,7 @@ PRUNED = PruneLine(0.1, 1, 2, 0, 3, 0.5, {1: 0.5})
 # Every text of a command for people that has names in it.
 TEXTS = {
     "duplicates": lambda names: duplicates_report.format_duplicates(duplicates(names)),
-    "explain": lambda names: explanations.format_explanation(explanation(names)),
+    "explain": lambda names: str(explanation(names)),
     "evaluate": lambda names: evaluations.format_evaluation(evaluation(names)),
     "merge, runs": lambda names: str(sweep(names)),
     "merge, parts": lambda names: str(merge.MergeReport(Path(names[0]), 1, 2)),

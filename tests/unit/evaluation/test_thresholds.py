@@ -18,8 +18,7 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation import instance_search, scoring
-from hpcml.evaluation.store_thresholds import threshold
-from hpcml.evaluation.thresholds import ThresholdSearch, between, find_thresholds
+from hpcml.evaluation.thresholds import ThresholdSearch, between, find_thresholds, threshold
 from hpcml.log import Log
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model
