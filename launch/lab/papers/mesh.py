@@ -14,6 +14,7 @@ import numpy as np
 
 import hpcml
 from launch.lab.core.study import PaperRows, PaperStudy, flags
+from launch.lab.core.tables import read_csv
 
 RARE = (
     *("rats, wistar", "myocardial infarction", "blood platelets", "serotonin", "state medicine", "urinary bladder"),
@@ -100,7 +101,7 @@ def judged(study: PaperStudy, run: Path, rows: PaperRows) -> dict[str, dict[str,
             "BE": float(line["break_even"] or "nan"),
             "iterations": float(steps[line["label"]]),
         }
-        for line in study.lines(table)
+        for line in read_csv(table)
     }
 
 

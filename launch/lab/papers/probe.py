@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import hpcml
-from launch.lab.core.exhibit import Claim, Exhibit, Finding, Numbers, Paper, ending, means
+from launch.lab.core.exhibit import Finding, Numbers, claim, ending, means
 from launch.lab.core.study import PaperRows, PaperStudy, flags
-from launch.lab.papers import mesh, walks
+from launch.lab.papers import mesh
 
 COLUMNS = {"MAP": "average_precision", "BE": "break_even", "iterations": "iterations"}
 METHODS = {"probe": "PROBE", "pegasos": "Pegasos", "svmperf": "SVMperf"}
@@ -69,19 +69,15 @@ def table_3(study: PaperStudy) -> Finding:
 NOT_INFERIOR = 0.005  # of MAP and break-even, on average
 
 
+@claim("table-3", f"PROBE's mean MAP and BE are at most {NOT_INFERIOR} below those of Pegasos and SVMperf")
 def _not_inferior(numbers: Numbers) -> bool:
     ours, others = numbers["Average, PROBE"], (numbers["Average, Pegasos"], numbers["Average, SVMperf"])
     return all(ours[measure] >= other[measure] - NOT_INFERIOR for other in others for measure in ("MAP", "BE"))
 
 
+@claim("table-3", "PROBE takes no more iterations than Pegasos on average")
 def _no_more_iterations(numbers: Numbers) -> bool:
     return numbers["Average, PROBE"]["iterations"] <= numbers["Average, Pegasos"]["iterations"]
-
-
-TABLE_3 = (
-    Claim(f"PROBE's mean MAP and BE are at most {NOT_INFERIOR} below those of Pegasos and SVMperf", _not_inferior),
-    Claim("PROBE takes no more iterations than Pegasos on average", _no_more_iterations),
-)
 
 
 def with_average(found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -99,6 +95,7 @@ def table_4(study: PaperStudy) -> Finding:
     return Finding(with_average(rows), (f"Pegasos has an intercept, as in the paper; mean MAP of the others with one: {with_one}",))
 
 
+@claim("table-4", "PROBE has the best average: neither Pegasos nor SVMperf has a higher mean MAP or BE")
 def _best_average(numbers: Numbers) -> bool:
     row = numbers[AVERAGE]
     return all(
@@ -110,21 +107,18 @@ def _of_headings(numbers: Numbers) -> list[Mapping[str, float]]:
     return ending(numbers, AVERAGE, otherwise=True)
 
 
+@claim("table-4", "No algorithm is superior on all headings: none has the highest BE, or shares it, on each")
 def _none_always_best(numbers: Numbers) -> bool:
     rows = _of_headings(numbers)
     return not any(all(row[f"{m} BE"] == max(row[f"{o} BE"] for o in METHODS.values()) for row in rows) for m in METHODS.values())
 
 
+@claim("table-4", "PROBE takes no more iterations than Pegasos, and Pegasos no more than SVMperf, on average")
 def _fewest_iterations(numbers: Numbers) -> bool:
     row = numbers[AVERAGE]
     return row["PROBE iterations"] <= row["Pegasos iterations"] <= row["SVMperf iterations"]
 
 
-TABLE_4 = (
-    Claim("PROBE has the best average: neither Pegasos nor SVMperf has a higher mean MAP or BE", _best_average),
-    Claim("No algorithm is superior on all headings: none has the highest BE, or shares it, on each", _none_always_best),
-    Claim("PROBE takes no more iterations than Pegasos, and Pegasos no more than SVMperf, on average", _fewest_iterations),
-)
 LARGE_COLUMNS = {"BE": "break_even", "iterations": "iterations", "seconds": "seconds"}
 
 
@@ -148,14 +142,21 @@ def table_5(study: PaperStudy) -> Finding:
 NEAR = 0.02
 
 
+@claim("table-5", f"PROBE's mean BE is about that of SVMperf: at most {NEAR} apart")
 def _as_good_as_svmperf(numbers: Numbers) -> bool:
     return abs(numbers["Average, PROBE"]["BE"] - numbers["Average, SVMperf"]["BE"]) <= NEAR
 
 
+@claim("table-5", "PROBE's mean BE is higher than LIBLINEAR's")
 def _better_than_liblinear(numbers: Numbers) -> bool:
     return numbers["Average, PROBE"]["BE"] > numbers["Average, LIBLINEAR"]["BE"]
 
 
+@claim(
+    "table-5",
+    "SVMperf's time beside PROBE's grows with the positive rows: for each of the three most frequent headings more than "
+    "for the rarest",
+)
 def _svmperf_slows_with_positives(numbers: Numbers) -> bool:
     ratios = {
         share: numbers[f"{share:g} %, SVMperf"]["seconds"] / numbers[f"{share:g} %, PROBE"]["seconds"] for share in mesh.SHARES
@@ -163,20 +164,11 @@ def _svmperf_slows_with_positives(numbers: Numbers) -> bool:
     return min(ratios[share] for share in mesh.SHARES[:3]) > ratios[mesh.SHARES[-1]]
 
 
+@claim("table-5", "PROBE takes the least memory on average")
 def _least_memory(numbers: Numbers) -> bool:
     return all(numbers["Average, PROBE"]["GB"] < numbers[f"Average, {other}"]["GB"] for other in ("SVMperf", "LIBLINEAR"))
 
 
-TABLE_5 = (
-    Claim(f"PROBE's mean BE is about that of SVMperf: at most {NEAR} apart", _as_good_as_svmperf),
-    Claim("PROBE's mean BE is higher than LIBLINEAR's", _better_than_liblinear),
-    Claim(
-        "SVMperf's time beside PROBE's grows with the positive rows: for each of the three most frequent headings more than "
-        "for the rarest",
-        _svmperf_slows_with_positives,
-    ),
-    Claim("PROBE takes the least memory on average", _least_memory),
-)
 LOSSES = {"hinge": "PROBE (SVM)", "huber": "PROBE (Huber)", "logistic": "PROBE (MaxEnt)"}
 
 
@@ -192,129 +184,13 @@ def table_6(study: PaperStudy) -> Finding:
     return Finding(with_average({label: {name: found[name][label]["BE"] for name in runs} for label in found["SVMperf"]}))
 
 
+@claim("table-6", f"Huber's loss gives the same BE as the hinge: the means are at most {NEAR} apart")
 def _huber_is_as_good(numbers: Numbers) -> bool:
     return abs(numbers[AVERAGE]["PROBE (Huber)"] - numbers[AVERAGE]["PROBE (SVM)"]) <= NEAR
 
 
+@claim("table-6", "Maximum entropy is consistently inferior: a lower BE than the hinge's for nine of ten headings")
 def _maxent_is_worse(numbers: Numbers) -> bool:
     rows = _of_headings(numbers)
     worse = sum(row["PROBE (MaxEnt)"] < row["PROBE (SVM)"] for row in rows)
     return worse >= 0.9 * len(rows)
-
-
-TABLE_6 = (
-    Claim(f"Huber's loss gives the same BE as the hinge: the means are at most {NEAR} apart", _huber_is_as_good),
-    Claim("Maximum entropy is consistently inferior: a lower BE than the hinge's for nine of ten headings", _maxent_is_worse),
-)
-
-SAMPLE = "9,381 articles of MEDLINE, not 19.5 million"
-TWENTY = "the paper's headings where 10 training and 5 test articles have them, else others as rare"
-THREE = "the most frequent, the middle and the rarest of the 20 rare headings"
-PAPER = Paper(
-    name="probe",
-    title="PROBE",
-    source="Smith, Kim & Wilbur 2012",
-    claims="Sub-gradient steps towards a probable minimum train as good SVMs as Pegasos and SVMperf, in about as many passes.",
-    exhibits=(
-        Exhibit(
-            "table-1",
-            0,
-            "The corpora",
-            corpora=("20newsgroups", "reuters21578", "mesh"),
-            make=table_1,
-            main=("MeSH", "features"),
-            lacks="of MEDLINE there are 9,381 articles here",
-        ),
-        Exhibit(
-            "table-2",
-            0,
-            "MeSH headings and how often they occur",
-            corpora=("mesh",),
-            make=table_2,
-            main=("rats, wistar", "percent"),
-            lacks=SAMPLE,
-        ),
-        Exhibit(
-            "table-3",
-            0,
-            "MAP, break-even and iterations of PROBE, Pegasos and SVMperf on small corpora",
-            corpora=("20newsgroups", "reuters21578"),
-            claims=TABLE_3,
-            make=table_3,
-            main=("Average, PROBE", "MAP"),
-            lacks="REBASE, MDR, Industry Sectors and WebKB are not at hand; Pegasos' iterations are chosen on training rows",
-        ),
-        Exhibit(
-            "table-4",
-            0,
-            "MAP, break-even and iterations of the three methods for 20 rare MeSH headings",
-            corpora=("mesh",),
-            claims=TABLE_4,
-            make=table_4,
-            main=("MeSH average", "PROBE MAP"),
-            lacks=f"{SAMPLE}; {TWENTY}; Pegasos' iterations are chosen on training rows",
-        ),
-        Exhibit(
-            "table-5",
-            0,
-            "Break-even, iterations, time and memory of PROBE, SVMperf and LIBLINEAR for frequent MeSH headings",
-            corpora=("mesh",),
-            claims=TABLE_5,
-            make=table_5,
-            main=("Average, PROBE", "BE"),
-            lacks=f"{SAMPLE}; headings of about the same share of the rows; memory is not compared, as it is the program's; much "
-            "of the printed table cannot be read in the scan",
-        ),
-        Exhibit(
-            "table-6",
-            0,
-            "Break-even of PROBE with hinge, Huber's loss and maximum entropy, and of SVMperf",
-            corpora=("mesh",),
-            claims=TABLE_6,
-            make=table_6,
-            main=("MeSH average", "PROBE (MaxEnt)"),
-            lacks=f"{SAMPLE}; {TWENTY}",
-        ),
-        Exhibit(
-            "figure-1",
-            0,
-            "Distance to w* of PROBE, PROBE* and IDEAL",
-            corpora=("mesh",),
-            claims=walks.FIGURE_1,
-            make=walks.figure_1,
-            lacks=f"{SAMPLE}; {THREE}",
-        ),
-        Exhibit(
-            "figure-2",
-            0,
-            "The objective at each step of PROBE",
-            corpora=("mesh",),
-            claims=walks.FIGURE_2,
-            make=walks.figure_2,
-            lacks=f"{SAMPLE}; {THREE}",
-        ),
-        Exhibit(
-            "figure-3",
-            0,
-            "Break-even on test rows at every tenth step of PROBE",
-            corpora=("mesh",),
-            claims=walks.FIGURE_3,
-            make=walks.figure_3,
-            lacks=f"{SAMPLE}; {THREE}",
-        ),
-    ),
-    learnt=(
-        "For rare headings an intercept is worth more than the choice of an algorithm. Without one PROBE and SVMperf have a mean "
-        "MAP of 0.26 and 0.27 (table 4), with one 0.42, as Pegasos has, which has an intercept in the paper, too. So "
-        "Pegasos is ahead in table 3 as well.",
-        "IDEAL is not always nearer to w* than PROBE*: for two of three headings it is farther at 5 and 9 % of the "
-        "steps (figure 1).",
-        "IDEAL ends early, after a third to a half of PROBE's steps, as f falls below f(w*): the w* that it is told is only "
-        "PROBE's own limit (figure 1).",
-        "Of 20 rare headings maximum entropy is worse for 10, as good for 9 and better for 1 (table 6): the mean is lower, as in "
-        "the paper, but not consistently.",
-        "Where 5 to 24 test rows have a heading, its break-even moves by 0.04 to 0.2 for one row: too few for figure 3.",
-        "PROBE takes 203 passes for a frequent heading, SVMperf 80 and LIBLINEAR 12, but 0.7, 0.9 and 0.1 s (table 5): a pass of "
-        "PROBE takes a third of the time of one of theirs.",
-    ),
-)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import hpcml
-from launch.lab.core.exhibit import Claim, Finding, Numbers
+from launch.lab.core.exhibit import Claim, Finding, Numbers, claim
 from launch.lab.core.study import PaperStudy
 from launch.lab.papers.large_margin import SETS
 from launch.lab.papers.margins import QUICK, MarginSizes, band_names, experiments_on
@@ -63,14 +63,15 @@ def pictured(names: Sequence[str]) -> Callable[[PaperStudy], Finding]:
     return make
 
 
-def as_stated(numbers: Numbers) -> bool:
-    """Whether the circle's share is that of its area, within three standard errors."""
+figure_2, figure_5, figure_8 = pictured(("circle",)), pictured(("gaussians",)), pictured(("checkerboard", "sine"))
+
+
+@claim("figure-2", "As many points are positive as lie beyond 0.4 in the square, within 3 standard errors")
+def _as_stated(numbers: Numbers) -> bool:
     row = numbers["circle"]
     share = 1 - np.pi * 0.4**2 / 4
     return abs(row["positive %"] / 100 - share) <= 3 * np.sqrt(share * (1 - share) / row["points"])
 
-
-FIGURE_2 = (Claim("As many points are positive as lie beyond 0.4 in the square, within 3 standard errors", as_stated),)
 
 # Figures 3 and 6
 
@@ -127,6 +128,9 @@ def claims_of(name: str) -> tuple[Claim, ...]:
     )
 
 
+figure_3, FIGURE_3 = near_margin("circle"), claims_of("circle")
+figure_6, FIGURE_6 = near_margin("gaussians"), claims_of("gaussians")
+
 # Figure 4
 
 
@@ -150,22 +154,17 @@ def figure_4(study: PaperStudy) -> Finding:
     return Finding(numbers, ("of the weight of all rows on the grid, per cent",), (study.picture(draw_lines, panels),))
 
 
-def near_grow(numbers: Numbers) -> bool:
-    """Whether the bands at the margin gain weight from each shown cycle to the next."""
+@claim("figure-4", "The share of the weight at a radius of 0.3 to 0.4 and of 0.4 to 0.5 grows, over cycles 1, 10, 25, 50")
+def _near_grow(numbers: Numbers) -> bool:
     rows = [[numbers[f"radius {band}"][f"cycle {cycle}"] for cycle in SHOWN_CYCLES] for band in AT_THE_MARGIN]
     return all(a < b for row in rows for a, b in pairwise(row))
 
 
-def far_decay(numbers: Numbers) -> bool:
-    """Whether all other bands halve their weight between the first and the last cycle."""
+@claim("figure-4", "That of every other radius is at most half as large in cycle 50 as in cycle 1")
+def _far_decay(numbers: Numbers) -> bool:
     rows = [numbers[f"radius {band}"] for band in BAND_NAMES if band not in AT_THE_MARGIN]
     return all(row["cycle 50"] <= row["cycle 1"] / 2 for row in rows)
 
-
-FIGURE_4 = (
-    Claim("The share of the weight at a radius of 0.3 to 0.4 and of 0.4 to 0.5 grows, over cycles 1, 10, 25, 50", near_grow),
-    Claim("That of every other radius is at most half as large in cycle 50 as in cycle 1", far_decay),
-)
 
 # Table 1
 

@@ -17,9 +17,9 @@ import numpy as np
 import hpcml
 from hpcml.methods.psbml.adaboost import boosted
 from hpcml.model import learner as learners
+from hpcml.rng import uniform
 from launch.lab.core.exhibit import Claim, Finding, Numbers
 from launch.lab.core.study import PaperStudy
-from launch.lab.papers.noise import noisy_rows
 from launch.lab.papers.psbml_quality import SEEDS, SIGNIFICANT, p_value
 
 SHARES = (0.0, 0.1, 0.2)
@@ -47,6 +47,11 @@ def table_8(study: PaperStudy) -> Finding:
         ours, theirs = areas[clean, OURS], areas[clean, method]
         numbers[f"{clean}, p of {OURS} and {method}"] = {name: p_value(ours[name], theirs[name]) for name in ours}
     return Finding(numbers)
+
+
+def noisy_rows(seed: int, share: float, rows: np.ndarray) -> np.ndarray:
+    """Return a mask of the rows of the file that get the other class: about `share` of them."""
+    return uniform(seed, "label noise", rows) < share
 
 
 def noise_name(share: float) -> str:

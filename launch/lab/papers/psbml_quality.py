@@ -9,8 +9,9 @@ from statistics import fmean
 import numpy as np
 
 import hpcml
-from launch.lab.core.exhibit import Claim, Finding, Numbers, ending
+from launch.lab.core.exhibit import Claim, Finding, Numbers, claim, ending
 from launch.lab.core.study import PaperRows, PaperStudy
+from launch.lab.core.tables import read_csv
 from launch.lab.papers.psbml_drawing import draw_lines
 from launch.lab.papers.psbml_seeds import areas_of_seed
 
@@ -66,7 +67,7 @@ def course(study: PaperStudy, rows: PaperRows, *options: object) -> np.ndarray:
     run = study.folder / "-".join([rows.train.stem, *map(str, options[1::2])])
     fixed = ("--grid", "5x5", "--split", "all", "--validation-share", 0.3)
     study.run("train", "psbml", rows.train, "-o", run, *fixed, *options)
-    return np.array([(100 * float(line["error"]), float(line["distinct_rows"])) for line in study.lines(run / "history.csv")])
+    return np.array([(100 * float(line["error"]), float(line["distinct_rows"])) for line in read_csv(run / "history.csv")])
 
 
 def course_row(curve: np.ndarray) -> dict[str, float]:
@@ -139,21 +140,16 @@ def with_tests(numbers: Numbers) -> list[str]:
     return names
 
 
-def same_by_size(numbers: Numbers) -> bool:
-    """Whether no size differs from 3x3 significantly."""
+@claim("table-2", f"No grid's area differs significantly from that of 3x3 (paired t-test, p < {SIGNIFICANT})")
+def _same_by_size(numbers: Numbers) -> bool:
     return min(p for name in with_tests(numbers) for p in numbers[f"{name}, p"].values()) >= SIGNIFICANT
 
 
-def near_by_size(numbers: Numbers) -> bool:
-    """Whether the areas of a set are within a point."""
+@claim("table-2", "The areas of all sizes are within 1 point")
+def _near_by_size(numbers: Numbers) -> bool:
     rows = [numbers[name].values() for name in with_tests(numbers)]
     return all(max(row) - min(row) <= 1.0 for row in rows)
 
-
-TABLE_2 = (
-    Claim(f"No grid's area differs significantly from that of 3x3 (paired t-test, p < {SIGNIFICANT})", same_by_size),
-    Claim("The areas of all sizes are within 1 point", near_by_size),
-)
 
 # Table 3
 
@@ -176,13 +172,11 @@ def sizes_of(rows: PaperRows) -> dict[str, float]:
 PAPERS_SIZES = {"Adult": (32560, 123), "W8A": (49749, 300), "ICJNN1": (49990, 22), "Cover": (581012, 54)}
 
 
-def same_sizes(numbers: Numbers) -> bool:
-    """Whether rows (but for one) and features are the paper's."""
+@claim("table-3", "Adult, W8A, ICJNN1 and Cover have the paper's training rows, but for one at most, and features")
+def _same_sizes(numbers: Numbers) -> bool:
     pairs = ((numbers[name], of) for name, of in PAPERS_SIZES.items())
     return all(abs(row["train rows"] - n) <= 1 and row["features"] == d for row, (n, d) in pairs)
 
-
-TABLE_3 = (Claim("Adult, W8A, ICJNN1 and Cover have the paper's training rows, but for one at most, and features", same_sizes),)
 
 # Table 4
 

@@ -10,9 +10,9 @@ from statistics import fmean, median
 
 import numpy as np
 
-from launch.lab.core.exhibit import Claim, Finding, Numbers
+from launch.lab.core.exhibit import Claim, Finding, Numbers, claim
 from launch.lab.core.study import PaperStudy
-from launch.lab.core.tables import plural
+from launch.lab.core.tables import plural, read_csv
 from launch.lab.papers.psbml_drawing import draw_lines
 from launch.lab.papers.psbml_quality import SIGNIFICANT, p_value
 
@@ -31,7 +31,7 @@ def board(study: PaperStudy, rows: int) -> Path:
 
 def per_cycle(study: PaperStudy, run: Path) -> float:
     """The mean seconds of a cycle of the grid, without those of judging it."""
-    return fmean(float(line["seconds"]) for line in study.lines(run / "history.csv") if line["cycle"] != "0")
+    return fmean(float(line["seconds"]) for line in read_csv(run / "history.csv") if line["cycle"] != "0")
 
 
 def drawn(study: PaperStudy, what: str, sizes: Sequence[float], measure: str, values: Sequence[float]) -> tuple[Path]:
@@ -88,15 +88,13 @@ def figure_10(study: PaperStudy) -> Finding:
     return Finding(numbers, pictures=drawn(study, "ranks", [*found], "seconds per cycle", [*found.values()]))
 
 
-def faster_by_ranks(numbers: Numbers) -> bool:
-    """Whether the ranks are used: 0.7 of them at least."""
+@claim("figure-10", "A cycle is faster on n ranks than on one by at least 0.7 n")
+def _faster_by_ranks(numbers: Numbers) -> bool:
     of = {int(name.split()[0]): row["speed-up"] for name, row in numbers.items() if name.endswith((" rank", " ranks"))}
     if max(of, default=1) == 1:
         raise KeyError("ranks")
     return all(speed_up >= 0.7 * n for n, speed_up in of.items())
 
-
-FIGURE_10 = (Claim("A cycle is faster on n ranks than on one by at least 0.7 n", faster_by_ranks),)
 
 # Table 6
 

@@ -37,7 +37,7 @@ INTERNALS = {
     "bench/startup": {"methods"},
     "papers/eager": {"data", "kernels", "methods", "mpi", "run"},
     "papers/margins": {"data", "methods", "model", "mpi", "slices"},
-    "papers/psbml_noise": {"methods", "model"},
+    "papers/psbml_noise": {"methods", "model", "rng"},
     "papers/psbml_seeds": {"data", "methods", "model", "mpi", "rng"},
     "papers/selection": {"rng"},
     "papers/top": {"rng"},
