@@ -1,9 +1,12 @@
 """Quality of the defaults: macro MAP and F1 of `probe` and `dual` by default, and without an intercept and with the hinge loss.
 
-Without SET: every set in the folder that HPCML_DATA names, and the docstrings of the installed packages. λ is X/m in both ways. The
-rows of the set's own test split or file are judged, else a random third (seed 1). Of svmlight files with more than --most-rows rows
-every k-th is taken. Seconds are those of training. --check also trains scikit-learn's LinearSVC on the same rows, a label after
-another. --tiny takes 400 generated rows.
+--at L1,LAMBDA...: instead of these, `elastic-net` at pairs of λ₁ and λ₂, beside `dual` by default. `touched` is the mean share of
+the rows that a round of a label visits, `features` the mean number of weights that are not 0.
+
+SET is a name or a dataset (.h5). Default: every set in the folder that HPCML_DATA names, and the docstrings of the installed
+packages. λ is X/m in both ways. The rows of the set's own test split or file are judged, else a random third (seed 1). Of svmlight
+files with more than --most-rows rows every k-th is taken. `seconds` are those of training, `cpu_seconds` those of the command.
+--check also trains scikit-learn's LinearSVC on the same rows, a label after another. --tiny takes 400 generated rows.
 """
 
 from __future__ import annotations
@@ -81,18 +84,28 @@ def run(
     *,
     check: tuple[str, ...] = (),
     method: tuple[Literal["probe", "dual"], ...] = ("probe", "dual"),
+    at: tuple[str, ...] = (),
     min_positives: int = 10,
     most_rows: int = 60_000,
     ranks: int = 2,
     tiny: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Yield a line for every training."""
+    ways = [(each, way, options) for each in method for way, options in WAYS.items()]
+    if at:
+        if wrong := [pair for pair in at if pair.count(",") != 1]:
+            raise ConfigError(f"--at {wrong[0]}: expected L1,LAMBDA")
+        pairs = [("elastic-net", pair, ("--l1", pair.partition(",")[0], "--lambda", pair.partition(",")[2])) for pair in at]
+        ways = [("dual", "default", ()), *pairs]
     for name in ("synthetic",) if tiny else sets:
-        files = convert_set(name, scratch, most_rows)
-        for each in method:
-            for way, options in WAYS.items():
-                trained = train(each, files[0], scratch / "run", "--min-positives", min_positives, *options, ranks=ranks)
-                model = hpcml.Model(trained.model)
-                line = {"set": name, "labels": model.n_labels, "method": each, "protocol": way}
-                line |= judge(trained.model, files) | {"seconds": trained.seconds}
-                yield line | ({"linear_svc_map": linear_svc(files, model, not options)} if tiny or name in check else {})
+        files = (Path(name),) * 2 if name.endswith(".h5") else convert_set(name, scratch, most_rows)
+        for each, way, options in ways:
+            trained = train(each, files[0], scratch / "run", "--min-positives", min_positives, *options, ranks=ranks)
+            model = hpcml.Model(trained.model)
+            line = {"set": name, "labels": model.n_labels, "method": each, "protocol": way} | judge(trained.model, files)
+            line |= {"seconds": trained.seconds, "cpu_seconds": round(trained.usage.cpu_seconds, 2)}
+            line |= {
+                "features": round(model.n_weights / model.n_labels, 1),
+                "touched": round(float(np.mean(model.labels["visited"])), 3),
+            }
+            yield line | ({"linear_svc_map": linear_svc(files, model, not options)} if tiny or name in check else {})

@@ -15,8 +15,6 @@ import hashlib
 import os
 import resource
 import signal
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -29,7 +27,7 @@ import scipy.sparse as sp
 import hpcml
 from launch.lab.core.bench import Failed
 from launch.lab.core.tables import read_json
-from launch.lab.core.timing import hpcml_command, run_hpcml
+from launch.lab.core.timing import CommandError, hpcml_command, run_command, run_hpcml
 
 PROGRAM = {"dual": 114 * 10**6, "probe": 124 * 10**6}  # bytes of a rank's program and of its orders of rows, in the group
 NOT_COUNTED = (
@@ -76,15 +74,9 @@ class Group:
             time.sleep(0.1)
         self.folder.rmdir()
 
-    def join(self) -> None:
-        """Put the process that calls into the group."""
-        (self.folder / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
-
-    def stat(self, *names: str) -> int:
-        """Return a number of the group's statistics, under the first of these names that there is."""
-        lines = (self.folder / "memory.stat").read_text(encoding="ascii").splitlines()
-        found = {name: int(value) for name, value in (line.split() for line in lines)}
-        return next(found[name] for name in names if name in found)
+    def stat(self, name: str) -> int:
+        """Return a number of the group's statistics."""
+        return int((self.folder / "memory.stat").read_text(encoding="ascii").partition(f"{name} ")[2].split()[0])
 
 
 def make_rows(path: Path, n_rows: int, per_row: int, n_features: int, n_labels: int) -> None:
@@ -112,31 +104,24 @@ def forget(path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def used() -> np.ndarray:
-    """Return processor seconds, and MB read from the disk, of all processes that have ended here (2)."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return np.array([usage.ru_utime + usage.ru_stime, 512 * usage.ru_inblock / 1e6])
-
-
 def train(method: str, data: Path, run: Path, ranks: int, limit: int | None, options: Sequence[str]) -> dict[str, Any]:
     """Train inside a group with this limit (bytes)."""
     forget(data)
+    log, join = run.with_suffix(".log"), 'echo $$ >"$0"; exec "$@"'
     command = hpcml_command(("train", method, data, "-o", run, *options), ranks)
-    with Group(limit) as group, tempfile.TemporaryFile("w+") as messages:
-        begin, before, anonymous = time.perf_counter(), used(), 0
-        streams = {"stdout": messages, "stderr": messages, "stdin": subprocess.DEVNULL}
-        process = subprocess.Popen(command, preexec_fn=group.join, **streams)
-        while process.poll() is None:
-            anonymous = max(anonymous, group.stat("anon", "rss"))
-            time.sleep(0.05)
-        seconds, (cpu, read) = time.perf_counter() - begin, used() - before
+    before, used, error = resource.getrusage(resource.RUSAGE_CHILDREN), None, None
+    with Group(limit) as group:
+        try:
+            used = run_command(("sh", "-c", join, group.folder / "cgroup.procs", *command), log=log)
+        except CommandError as failed:
+            error = failed
         peak, faults = int(group.peak_file.read_text(encoding="ascii")), group.stat("pgmajfault")
-        messages.seek(0)
-        lines = messages.read().strip().splitlines()
-    found = {"mb": limit and limit // 10**6, "seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2), "peak_mb": peak // 10**6}
-    found |= {"anonymous_mb": anonymous // 10**6, "read_mb": round(read), "major_faults": faults}
-    if process.returncode:
-        return found | {"exit_code": process.returncode, "notes": lines[-1:], "model": None}
+    read = 512 * (resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock - before.ru_inblock)
+    found = {"mb": limit and limit // 10**6, "peak_mb": peak // 10**6, "read_mb": read // 10**6, "major_faults": faults}
+    if error:
+        return found | {"exit_code": error.exit_code, "notes": [str(error)], "model": None}
+    found |= {"seconds": round(used.seconds, 2), "cpu_seconds": round(used.cpu_seconds, 2)}
+    lines = (log.read_text(encoding="utf-8", errors="replace") + used.output).splitlines()
     notes = [line for line in lines if "warning" in line.lower() or "a rank has room" in line]
     return found | {"model": hashlib.sha256((run / "model.h5").read_bytes()).hexdigest()[:16], "notes": notes}
 
@@ -178,7 +163,11 @@ def run(
                 found = train(method, data, scratch / f"{n_rows}-{method}-{number}", ranks, limit, options)
                 first = first or found
                 line = {"rows": n_rows, "per_row": per_row, "ranks": ranks, "method": method, "share": share} | found
-                line |= {f"ratio_{name}": round(found[name] / first[name], 2) for name in ("seconds", "cpu_seconds")}
+                line |= {
+                    f"ratio_{name}": round(found[name] / first[name], 2)
+                    for name in ("seconds", "cpu_seconds")
+                    if {name} <= found.keys() & first.keys()
+                }
                 yield line | {"same_bits": found["model"] is not None and found["model"] == first["model"]}
                 if first["model"] is None:
                     raise Failed(f"the first run ended with exit code {first['exit_code']}")

@@ -148,7 +148,7 @@ def test_quality(data, run):
     ways = {line["way"]: line for line in run("tune", data, "--ranks", 1)}
     assert len(ways) == 4 and ways["tune"]["macro_f1"] > 0.6 and ways["train dual"]["ratio_wall"] == 1
     assert ways["train dual"]["lost"] == [] and 0.3 < ways["train dual"]["p1"] <= 1
-    dual, little, much = run("elastic_net_lambda", data, "--at", "0.1/m,0.01/m", "50/m,0.01X/m")
+    dual, little, much = run("defaults", data, "--at", "0.1/m,0.01/m", "50/m,0.01X/m", "--ranks", 1)
     assert dual["map"] > 0.8 and dual["features"] >= little["features"] > much["features"]
     lines = run("defaults", "--tiny", "--ranks", 1, "--method", "dual")
     assert [line["protocol"] for line in lines] == ["no intercept, hinge", "default"]
