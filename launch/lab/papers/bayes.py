@@ -147,25 +147,14 @@ def features(study: PaperStudy) -> Finding:
         for form, path in (("SINGLE", single), ("DOUBLE", double)):
             if path is None:
                 continue
-            n = {}
-            for least in ("0", "1.5"):
+            with hpcml.Dataset(path) as dataset:
+                n = {"features": dataset.n_features}
+            for least, column in (("0", "with a weight"), ("1.5", "weights > 1.5")):
                 run = study.folder / f"{path.stem}-{least}"
                 study.run("train", "bernoulli-nb", path, "-o", run, "--split", "all", "--label", label, "--min-weight", least)
-                n[least] = _n_weights(run)
-            count = _n_features(path)
-            numbers[f"{name}, {form}"] = {"features": count, "with a weight": n["0"], "weights > 1.5": n["1.5"]}
+                n[column] = int(hpcml.open_model(run).n_weights)
+            numbers[f"{name}, {form}"] = n
     return Finding(numbers)
-
-
-def _n_weights(run: Path) -> int:
-    """Weights of a run's model that are stored. Local."""
-    return int(hpcml.open_model(run).n_weights)
-
-
-def _n_features(path: Path) -> int:
-    """Features of a dataset. Local."""
-    with hpcml.Dataset(path) as dataset:
-        return dataset.n_features
 
 
 def sizes(path: Path, label: str) -> tuple[int, int]:

@@ -74,41 +74,25 @@ def indexers(study: PaperStudy) -> Finding:
     return Finding(numbers)
 
 
-def _sizes(path: Path) -> tuple[int, int, int, int]:
-    """Rows, values of X, entries of Y, labels."""
-    with hpcml.Dataset(path) as dataset:
-        return *dataset.sizes, dataset.n_labels
-
-
 def tractability(study: PaperStudy) -> Finding:
     """How sparse rows, labels and models are; what sparse models are worth beside dense ones."""
     numbers = {}
     for rows in study.datasets(text=WORDS):
-        m, values, entries, n_labels = _sizes(rows.train)
+        with hpcml.Dataset(rows.train) as dataset:
+            (m, values, entries), n_labels = dataset.sizes, dataset.n_labels
         sparse = trained(study, rows.train, *FREQUENT)
         dense = trained(study, rows.train, *FREQUENT, method="dual")
-        n_weights, n_models = _weights(sparse / "model.h5")
+        model = hpcml.Model(sparse / "model.h5")
         found = [study.measures(run, rows.test, "test")["macro"] for run in (sparse, dense)]
         numbers[rows.name] = {
             "values a row": values / m,
             "labels a row": entries / m,
             "positives of a label %": 100 * entries / m / n_labels,
-            "features a label": n_weights / n_models,
+            "features a label": model.n_weights / model.n_labels,
             "MAP": found[0]["average_precision"]["value"],
             "MAP of dual": found[1]["average_precision"]["value"],
         }
     return Finding(numbers)
-
-
-def _weights(path: Path) -> tuple[int, int]:
-    """Weights of a model that are stored, and its labels."""
-    model = hpcml.Model(path)
-    return int(model.n_weights), int(model.n_labels)
-
-
-def _probability(path: Path) -> float:
-    """The threshold, in log-odds, that all labels of a model share, as a probability."""
-    return float(1 / (1 + math.exp(-float(hpcml.Model(path).thresholds[0]))))
 
 
 def half_threshold(study: PaperStudy) -> Finding:
@@ -122,7 +106,7 @@ def half_threshold(study: PaperStudy) -> Finding:
             of_labels, of_all = (thresholded(study, run, data, measure, method) for measure in ("label", "micro"))
             row = {"macro F1": study.measures(of_labels, data, "test")["macro"]["f1"]["value"]}
             row["micro F1"] = study.measures(of_all, data, "test")["micro"]["f1"]
-            row["threshold"] = _probability(of_all)
+            row["threshold"] = float(1 / (1 + math.exp(-float(hpcml.Model(of_all).thresholds[0]))))  # log-odds to a probability
             if method == "search":
                 row["half of F1"] = study.measures(of_all, data, "valid")["micro"]["f1"] / 2
             numbers[f"{rows.name}, {name}"] = row
@@ -238,12 +222,6 @@ def timing(study: PaperStudy) -> Finding:
     return Finding(numbers)
 
 
-def _objectives(run: Path) -> list[float]:
-    """f of the labels of a run."""
-    found: list[float] = hpcml.Model(run / "model.h5").labels["f_min"].tolist()
-    return found
-
-
 def training_time(study: PaperStudy) -> Finding:
     """Seconds until all labels are trained, and how far objectives are above their minima then."""
     numbers: dict[str, dict[str, float]] = {}
@@ -253,7 +231,7 @@ def training_time(study: PaperStudy) -> Finding:
             run = study.folder / f"{path.stem}-{passes}"
             words = () if passes == "exact" else ("--solver", "fobos", "--passes", passes)
             usage = study.run("train", "elastic-net", path, "-o", run, "--split", "all", *words, *STRENGTH)
-            f[passes] = _objectives(run)
+            f[passes] = hpcml.Model(run / "model.h5").labels["f_min"].tolist()
             row = "exact" if passes == "exact" else f"{passes} pass" + "es" * (passes != "1")
             excess = 100 * median(now / best - 1 for now, best in zip(f[passes], f["exact"], strict=True))
             numbers[prefix + row] = {"core seconds": usage.cpu_seconds, "excess %": excess}

@@ -91,39 +91,32 @@ def near_margin(name: str) -> Callable[[PaperStudy], Finding]:
     return make
 
 
-def alike(numbers: Numbers) -> bool:
-    """Whether PSBML and mixtures have nearly the same distribution."""
-    return all(numbers["both"][f"distance, cycle {cycle}"] <= ALIKE for cycle in (25, 50))
+MODES = ("modes without weights", "modes, last cycle")
 
 
-def gather(numbers: Numbers) -> bool:
-    """Whether rows gather at the boundary on both grids."""
+def _gather(numbers: Numbers) -> bool:
     shares = [[numbers[grid][f"near, cycle {cycle}"] for cycle in (0, 25, 50)] for grid in ("PSBML", "mixtures")]
     return all(first < half < last and last >= 50 for first, half, last in shares)
-
-
-def modes_move(boundary: float) -> Callable[[Numbers], bool]:
-    """Whether weights move the modes to the boundary."""
-
-    def holds(numbers: Numbers) -> bool:
-        without, last = ([abs(numbers[row][of] - boundary) for of in ("negative", "positive")] for row in MODES)
-        return all(b <= 0.1 and b < a for a, b in zip(without, last, strict=True))
-
-    return holds
-
-
-MODES = ("modes without weights", "modes, last cycle")
 
 
 def claims_of(name: str) -> tuple[Claim, ...]:
     """The claims of figures 3 and 6, and of the text beside them."""
     distance = f"total variation distance of the mean histograms at most {ALIKE}"
+
+    def modes_move(numbers: Numbers) -> bool:
+        boundary = SETS[name].boundary
+        without, last = ([abs(numbers[row][of] - boundary) for of in ("negative", "positive")] for row in MODES)
+        return all(b <= 0.1 and b < a for a, b in zip(without, last, strict=True))
+
     return (
-        Claim(f"PSBML and mixtures have nearly the same distribution after 25 and 50 cycles: {distance}", alike),
-        Claim("On both grids the slots nearer than 0.1 to the boundary grow from cycle to cycle, to half of all or more", gather),
+        Claim(
+            f"PSBML and mixtures have nearly the same distribution after 25 and 50 cycles: {distance}",
+            lambda numbers: all(numbers["both"][f"distance, cycle {cycle}"] <= ALIKE for cycle in (25, 50)),
+        ),
+        Claim("On both grids the slots nearer than 0.1 to the boundary grow from cycle to cycle, to half of all or more", _gather),
         Claim(
             "Weights move the modes to the boundary: within 0.1 after 50 cycles, nearer than without weights, in both classes",
-            modes_move(SETS[name].boundary),
+            modes_move,
         ),
     )
 
@@ -194,15 +187,12 @@ def overlap_row(found: Sequence[Overlap]) -> dict[str, float]:
     }
 
 
-def overlaps(name: str, numbers: Numbers) -> bool:
-    """Whether table 1 holds for a set."""
-    return numbers[f"{name}, least C"]["overlap"] >= LEAST_OVERLAP
-
-
-TABLE_1 = tuple(
-    Claim(
+def overlaps(name: str) -> Claim:
+    """Return the claim about a set."""
+    return Claim(
         f"{name}: of the support vectors of highest α (SVM of least C) at least {LEAST_OVERLAP:.0f} % are hard rows",
-        partial(overlaps, name),
+        lambda numbers: numbers[f"{name}, least C"]["overlap"] >= LEAST_OVERLAP,
     )
-    for name in SETS
-)
+
+
+TABLE_1 = tuple(map(overlaps, SETS))
