@@ -23,7 +23,6 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -65,7 +64,7 @@ SECONDS = 120  # for a command; they take less than one on a quiet machine
 ADDRESS_SPACE = 1 << 30  # that a command may take beyond what this process has
 RESIDENT = 400 << 20
 OUTPUT = 64 << 20  # for a file that it writes
-KINDS = tuple(damage.KINDS)
+KINDS, ORIGINALS = tuple(damage.KINDS), "originals"  # the word for a process that makes the sound files
 GIVEN_UP = ("out of memory", "Unable to allocate", "MemoryError", "File too large", "std::bad_alloc", "Cannot allocate")
 
 
@@ -119,6 +118,9 @@ def _command(command: list[str]) -> int:
     try:
         if command[0] == damage.CHECK:
             damage.check_dataset(command[1])
+            return 0
+        if command[0] == ORIGINALS:
+            damage.originals(Path(command[1]))
             return 0
         sys.argv = ["hpcml", *command]
         hpcml_main()
@@ -177,7 +179,7 @@ def try_input(task: tuple[str, int], seed: int, sound: Path, show: bool = False)
 
 
 def make_originals(folder: Path) -> None:
-    """The sound files, made in a process of its own (it needs MPI)."""
+    """Make the sound files."""
     folder.mkdir()
 
     def command(*words: object, code: int | None = 0) -> None:
@@ -185,18 +187,7 @@ def make_originals(folder: Path) -> None:
         if code is not None and ended.code != code:
             raise RuntimeError(f"{words}: {ended}")
 
-    child = os.fork()
-    if child == 0:
-        try:
-            MPI.Init()
-            mpi.unname_shared_memory()
-            damage.originals(folder)
-            os._exit(0)
-        except BaseException:  # noqa: BLE001
-            traceback.print_exc()
-            os._exit(1)
-    if os.waitpid(child, 0)[1]:
-        sys.exit("the sound files could not be made")
+    command(ORIGINALS, folder)
     damage.runs(folder, command)
     load_kernels(folder)
 

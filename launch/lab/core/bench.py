@@ -24,7 +24,6 @@ from launch.lab.core.timing import Usage, print_json, run_hpcml
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "launch" / "lab" / "bench"
 TRAINED = re.compile(r"(?:trained|learnt?|learned)\b.* in ([\d.e+-]+) s\b")
-OWN = {"scratch": "folder in which the scratch folder is made", "table": "print a table, too"}  # options of every benchmark
 
 
 class Failed(HpcmlError):
@@ -96,8 +95,8 @@ def parser_of(name: str, module: ModuleType) -> tuple[Parser, str]:
             flags = ["-o", flag] if setting.name == "output" else [f"-{setting.name}"] if len(setting.name) == 1 else [flag]
             given = {"required": True} if default is Parameter.empty else {"default": default}
             parser.add_argument(*flags, type=kind, action=_Several if many else "store", **given, **options)
-    parser.add_argument("--scratch", type=Path, help=OWN["scratch"])
-    parser.add_argument("--table", action="store_true", help=OWN["table"])
+    parser.add_argument("--scratch", type=Path, help="folder in which the scratch folder is made")
+    parser.add_argument("--table", action="store_true", help="print a table, too")
     return parser, rest
 
 

@@ -122,7 +122,9 @@ def table_1(study: PaperStudy) -> Finding:
         for before, row in pairwise(precision):
             p = float(shift_test((precision[row] - precision[before])[None, :], 0)[0])
             numbers[row][f"{name}{P}"] = 1.0 if np.isnan(p) else p
-        notes.append(f"{name}: {label}, {' of '.join(map(str, sizes(double, label)))} rows")
+        with hpcml.Dataset(double) as dataset:
+            count = np.count_nonzero(dataset.labels().indices == dataset.label_names().index(label))
+            notes.append(f"{name}: {label}, {count} of {dataset.n_rows} rows")
     return Finding({row: columns for row, columns in numbers.items() if columns}, tuple(notes))
 
 
@@ -155,13 +157,6 @@ def features(study: PaperStudy) -> Finding:
                 n[column] = int(hpcml.open_model(run).n_weights)
             numbers[f"{name}, {form}"] = n
     return Finding(numbers)
-
-
-def sizes(path: Path, label: str) -> tuple[int, int]:
-    """Return the number of rows with a label, and of all rows."""
-    with hpcml.Dataset(path) as dataset:
-        number = dataset.label_names().index(label)
-        return int(np.count_nonzero(dataset.labels().indices == number)), dataset.n_rows
 
 
 @claim("features", "with word pairs there are at least 3 times as many features (the paper: 5.9)")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 from scipy.stats import rankdata
@@ -32,12 +31,6 @@ NLP = ("spamassassin", "reuters21578", "20newsgroups", "movie_reviews")
 OTHER = ("a9a", "vote", "breast_w", "nursery")
 
 
-def is_text(path: Path) -> bool:
-    """Whether rows are as sparse as texts are."""
-    with hpcml.Dataset(path) as dataset:
-        return dataset.nnz < SPARSE * dataset.n_rows * dataset.n_features
-
-
 def f1_table(study: PaperStudy, methods: dict[str, str]) -> Finding:
     """F1 (%) of learners after one pass, in 5 folds; ranks and medians of texts, and of others."""
     rows = list(study.datasets(text=("--binary",)))
@@ -52,7 +45,10 @@ def f1_table(study: PaperStudy, methods: dict[str, str]) -> Finding:
         for line in read_csv(table):
             numbers[names[line["data"]]][methods[line["method"]]] = float(line["f1"])
     numbers = {name: {column: row[column] for column in methods.values()} for name, row in numbers.items()}
-    texts = {each.name: is_text(each.train) for each in rows}
+    texts = {}
+    for each in rows:
+        with hpcml.Dataset(each.train) as dataset:
+            texts[each.name] = dataset.nnz < SPARSE * dataset.n_rows * dataset.n_features
     return Finding(numbers | of_groups(numbers, texts, list(methods.values())))
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import hpcml
 from launch.lab.core.exhibit import Finding, Numbers, claim, ending, means
-from launch.lab.core.study import PaperRows, PaperStudy, flags
+from launch.lab.core.study import PaperStudy, flags
 from launch.lab.papers import mesh
 
-COLUMNS = {"MAP": "average_precision", "BE": "break_even", "iterations": "iterations"}
 METHODS = {"probe": "PROBE", "pegasos": "Pegasos", "svmperf": "SVMperf"}
 LARGE = {"probe": "PROBE", "svmperf": "SVMperf", "liblinear": "LIBLINEAR"}
 TEN_LARGEST = ("earn", "acq", "money-fx", "grain", "crude", "trade", "interest", "wheat", "ship", "corn")
@@ -18,25 +16,15 @@ LABELS: dict[str, Sequence[str]] = {"Reuters": TEN_LARGEST}  # of corpora of whi
 AVERAGE = "MeSH average"
 
 
-def sizes(path: Path) -> list[int]:
-    """Labels, rows, features, training and test rows of a dataset."""
-    with hpcml.Dataset(path) as dataset:
-        return [
-            dataset.n_labels,
-            dataset.n_rows,
-            dataset.n_features,
-            *(int(dataset.split(name).size) for name in ("train", "test")),
-        ]
-
-
 def table_1(study: PaperStudy) -> Finding:
     """The corpora, as they are here."""
     numbers = {}
     for rows in study.datasets():
-        n_labels, *others = sizes(rows.train)
-        some = len(LABELS.get(rows.name, ())) or (len(mesh.RARE) if rows.name == "MeSH" else n_labels)
-        named = zip(("examples", "features", "training", "testing"), others, strict=True)
-        numbers[rows.name] = {"subproblems": float(some)} | {name: float(value) for name, value in named}
+        with hpcml.Dataset(rows.train) as data:
+            some = len(LABELS.get(rows.name, ())) or (len(mesh.RARE) if rows.name == "MeSH" else data.n_labels)
+            splits = {what: float(data.split(name).size) for what, name in (("training", "train"), ("testing", "test"))}
+            row = {"subproblems": float(some), "examples": float(data.n_rows), "features": float(data.n_features)}
+        numbers[rows.name] = row | splits
     return Finding(numbers)
 
 
@@ -48,19 +36,14 @@ def table_2(study: PaperStudy) -> Finding:
     return Finding(numbers, (f"headings of tables 4 and 6: {'; '.join(names)}",))
 
 
-def compared(study: PaperStudy, rows: PaperRows, methods: Sequence[str], *options: str) -> dict[str, mesh.MethodLine]:
-    """Return the means of each method, without an intercept as in the paper."""
-    folder = study.folder / f"{rows.train.stem}-runs"
-    mesh.train_methods(study, rows, folder, methods, "--no-bias", *flags("--label", LABELS.get(rows.name, ())), *options)
-    return {method: mesh.means_of(study, rows, folder / method) for method in methods}
-
-
 def table_3(study: PaperStudy) -> Finding:
     """MAP, break-even and iterations of three methods on every corpus, and their means."""
     numbers: dict[str, dict[str, float]] = {}
-    for rows in study.datasets():
-        for method, line in compared(study, rows, tuple(METHODS)).items():
-            numbers[f"{rows.name}, {METHODS[method]}"] = {short: getattr(line, name) for short, name in COLUMNS.items()}
+    for rows in study.datasets():  # without an intercept, as in the paper
+        folder, labels = study.folder / f"{rows.train.stem}-runs", flags("--label", LABELS.get(rows.name, ()))
+        mesh.train_methods(study, rows, folder, METHODS, "--no-bias", *labels)
+        for method, name in METHODS.items():
+            numbers[f"{rows.name}, {name}"] = mesh.means_of(study, rows, folder / method, "MAP", "BE", "iterations")
     for method in METHODS.values():
         numbers[f"Average, {method}"] = means(ending(numbers, method))
     return Finding(numbers)
@@ -119,9 +102,6 @@ def _fewest_iterations(numbers: Numbers) -> bool:
     return row["PROBE iterations"] <= row["Pegasos iterations"] <= row["SVMperf iterations"]
 
 
-LARGE_COLUMNS = {"BE": "break_even", "iterations": "iterations", "seconds": "seconds"}
-
-
 def table_5(study: PaperStudy) -> Finding:
     """Quality and cost for headings of about the paper's shares, one at a time."""
     rows, counts, _ = mesh.headings(study)
@@ -131,8 +111,7 @@ def table_5(study: PaperStudy) -> Finding:
         folder = study.folder / f"share-{share:g}"
         mesh.train_methods(study, rows, folder, LARGE, "--no-bias", "--lambda", mesh.LAMBDA, "--label", name)
         for method, title in LARGE.items():
-            line = mesh.means_of(study, rows, folder / method)
-            numbers[f"{share:g} %, {title}"] = {short: getattr(line, of) for short, of in LARGE_COLUMNS.items()}
+            numbers[f"{share:g} %, {title}"] = mesh.means_of(study, rows, folder / method, "BE", "iterations", "seconds")
         notes.append(f"{share:g} %: {name}, which {counts.rows[name]:,} of {counts.n_rows:,} rows have")
     for method in LARGE.values():
         numbers[f"Average, {method}"] = means(ending(numbers, method))

@@ -15,8 +15,7 @@ import hpcml
 from launch.lab.core.exhibit import Claim, Finding, Numbers, claim
 from launch.lab.core.study import PaperStudy
 from launch.lab.papers.large_margin import SETS
-from launch.lab.papers.margins import QUICK, MarginSizes, band_names, experiments_on
-from launch.lab.papers.overlap import Overlap
+from launch.lab.papers.margins import QUICK, MarginSizes, Overlap, band_names, experiments_on
 from launch.lab.papers.psbml_drawing import draw_lines, draw_margin, draw_points
 
 RADII = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, np.inf)  # the bands of figure 4

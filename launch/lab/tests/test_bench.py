@@ -36,9 +36,9 @@ INTERNALS = {
     "bench/same_bits": {"check"},
     "bench/startup": {"methods"},
     "papers/eager": {"data", "kernels", "methods", "mpi", "run"},
-    "papers/margins": {"data", "methods", "model", "mpi", "slices"},
+    "papers/margins": {"methods", "model", "mpi", "slices"},
     "papers/psbml_noise": {"methods", "model", "rng"},
-    "papers/psbml_seeds": {"data", "methods", "model", "mpi", "rng"},
+    "papers/psbml_quality": {"methods", "model", "mpi", "rng"},
     "papers/selection": {"rng"},
     "papers/top": {"rng"},
 }
