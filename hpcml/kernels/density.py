@@ -20,6 +20,7 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.elementary import erfc, exp, log
+from hpcml.kernels.rows import first_at_least
 
 ORDER = 10  # terms of the series in either variable; relative error of P near values below 1e-8 (with 8 terms 1e-6, with 12 1e-11)
 PER_BANDWIDTH = 3  # cells in a bandwidth
@@ -59,18 +60,6 @@ def sum_columns(indptr, rows, data, labels, weights, lows, highs, counts, totals
             highs[j, c] = max(highs[j, c], data[k])
             counts[j, c] += 1
             totals[j, c] += weights[row]
-
-
-@njit
-def first_at_least(values, begin, end, v):
-    """The smallest i in [begin, end) with values[i] ≥ v; `end` if none."""
-    while begin < end:
-        middle = (begin + end) >> 1
-        if values[middle] < v:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin
 
 
 @njit

@@ -16,6 +16,7 @@ import numpy as np
 from hpcml.kernels import njit
 from hpcml.kernels.bounds import BLOCK, FULL, LEVELS, MOST_AT_ONCE, TILE, add_rare
 from hpcml.kernels.lanes.levels import add_levels
+from hpcml.kernels.rows import first_at_least
 from hpcml.kernels.scores import add_column
 from hpcml.kernels.top import NONE, keep_one, keep_row, score_inverted, score_inverted_row, value_of
 
@@ -90,15 +91,9 @@ def _sum_searched(indices, weights, values):
     columns, x, factors = values
     total = 0.0
     for k in range(columns.size):
-        low, high = np.uint64(0), np.uint64(indices.size)
-        while low < high:
-            middle = (low + high) >> np.uint64(1)
-            if indices[middle] < columns[k]:
-                low = middle + np.uint64(1)
-            else:
-                high = middle
-        if low < indices.size and indices[low] == columns[k]:
-            total += x[k] * (np.float64(weights[low]) * factors[k])
+        at = first_at_least(indices, 0, indices.size, columns[k])
+        if at < indices.size and indices[at] == columns[k]:
+            total += x[k] * (np.float64(weights[at]) * factors[k])
     return total
 
 

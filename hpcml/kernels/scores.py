@@ -11,6 +11,7 @@ here: `hpcml.model.linear` has.
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.rows import first_at_least
 
 _NEAR = 1 << 12  # so many features at a time, to stay in the caches
 
@@ -58,26 +59,6 @@ def score_rows(indptr, indices, data, rows, Wt, bias, out):
 
 
 @njit
-def invert_rows(indptr, indices, data, chosen, begins, lanes, weights):
-    """Rows `chosen` (B) of a CSR matrix, column by column.
-
-    begins[c] ≤ p < begins[c + 1] (0 before) are the places in lanes (those in `chosen`, ascending)
-    and weights of column c.
-    """
-    for lane in range(chosen.size):
-        for k in range(np.uint64(indptr[chosen[lane]]), np.uint64(indptr[chosen[lane] + 1])):
-            begins[np.uint64(indices[k]) + np.uint64(1)] += 1
-    begins[:] = np.cumsum(begins)
-    after = begins[:-1].copy()
-    for lane in range(chosen.size):
-        for k in range(np.uint64(indptr[chosen[lane]]), np.uint64(indptr[chosen[lane] + 1])):
-            column = np.uint64(indices[k])
-            place = np.uint64(after[column])
-            lanes[place], weights[place] = lane, data[k]
-            after[column] += 1
-
-
-@njit
 def add_column(x, factor, lanes, weights, out):
     """out[lanes[p]] += x (weights[p] factor)."""
     for p in range(lanes.size):
@@ -119,32 +100,16 @@ def score_pairs(indptr, indices, data, rows, labels, W, tables, bias, out):
 
 
 @njit
-def _first_at_least(values, begin, key):
-    """The smallest i ≥ begin with values[i] ≥ key, or values.size, by steps that double."""
-    step = 1
-    high = begin
-    while high < values.size and values[np.uint64(high)] < key:
-        begin = high + 1
-        high += step
-        step *= 2
-    high = min(high, values.size)
-    while begin < high:
-        middle = (begin + high) >> 1
-        if values[np.uint64(middle)] < key:
-            begin = middle + 1
-        else:
-            high = middle
-    return begin
-
-
-@njit
 def count_sorted(scores, values, above, equal):
     """Place ascending `scores` among ascending distinct `values` (n): equal[i] += those equal to
     values[i], above[i] (n + 1) += those above values[i - 1] and not above values[i].
     """
     place = 0
     for i in range(scores.size):
-        place = _first_at_least(values, place, scores[i])
+        step, end = 1, place
+        while end < values.size and values[np.uint64(end)] < scores[i]:  # steps that double: the next place is near
+            place, end, step = end + 1, end + step, 2 * step
+        place = first_at_least(values, place, min(end, values.size), scores[i])
         above[place] += 1
         if place < values.size and values[place] == scores[i]:
             equal[place] += 1

@@ -82,17 +82,6 @@ def sort_best(slope, offset, best_scores, best_labels):
 
 
 @njit
-def invert(indptr, indices, data, next_place, labels, weights):
-    """The weights of a CSR matrix by columns, labels ascending; next_place (c) moves on."""
-    for label in range(indptr.size - 1):
-        for k in range(np.uint64(indptr[label]), np.uint64(indptr[label + 1])):
-            column = np.uint64(indices[k])
-            place = np.uint64(next_place[column])
-            labels[place], weights[place] = label, data[k]
-            next_place[column] += 1
-
-
-@njit
 def score_inverted_row(csr, row, model, total, scores):
     """The scores of a row, over `total`. The first label whose score is not a number, or −1."""
     indptr, indices, data = csr

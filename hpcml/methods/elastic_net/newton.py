@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hpcml.kernels.rows import transpose
 from hpcml.methods.elastic_net import newton_kernels as kernels
 from hpcml.methods.elastic_net.ascent import Ascent
 from hpcml.methods.elastic_net.judge import MAX_GAP, ElasticRisk, Judge, Label, Local, View, local_matrix
@@ -26,6 +27,7 @@ from hpcml.methods.elastic_net.judge_kernels import RowLosses, Vectors, loss_at,
 from hpcml.methods.elastic_net.newton_kernels import Strengths
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.linear.solver import Finished, Solver, Turns
+from hpcml.partition import offsets
 from hpcml.run.stop import Stop
 
 # Seconds of the processor of 5 labels of Reuters and 13 of MeSH, frequent and rare, at the default strengths: 2.2, 4.2 with these
@@ -57,6 +59,14 @@ def keeps_matrix(n_columns: int, n_values: int) -> bool:
     return n_columns <= DENSE or (n_columns <= LARGEST and n_columns * n_columns <= 4 * n_values)
 
 
+def rows_of(local: Local) -> Vectors:
+    """Return a local matrix by rows."""
+    indptr, columns, values = local.matrix
+    rows = Vectors(offsets(np.bincount(columns, minlength=local.touched.size)), np.empty_like(columns), np.empty_like(values))
+    transpose(indptr[:-1], indptr[1:], columns, values, 0, rows.indptr[:-1].copy(), rows.indices, rows.values)
+    return rows
+
+
 class Curvature:
     """The matrix of a label's last step, and the curvature of the rows that it was made from.
 
@@ -77,8 +87,7 @@ class Curvature:
 
     def begin(self, chosen: np.ndarray, local: Local, n_rows: int, l2: float) -> None:
         """Begin a round with these columns."""
-        self.rows = local_matrix(local.touched.size + 1, local.matrix.values.size)
-        kernels.by_rows(local.matrix, self.rows)
+        self.rows = rows_of(local)
         self.known = self._move(chosen)
         if self.known:
             curves = self.of_rows[local.touched]
@@ -127,8 +136,7 @@ class NewtonSolver(Solver):
             RowLosses(0, 1, self.judge.squared),
             Strengths(1.0, 1.0),
         )
-        local, rows = local_matrix(0, 0), local_matrix(1, 0)
-        kernels.by_rows(local, rows)
+        local, rows = local_matrix(0, 0), rows_of(Local(local_matrix(0, 0), np.zeros(0, np.int64)))
         others = kernels.derivatives(local, none, 0.0, losses, none, none, d)
         kernels.violation(d, none, strengths)
         kernels.gram(rows, none, others, 1.0, 0, H)
