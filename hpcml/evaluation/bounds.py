@@ -7,14 +7,12 @@ goes by counts, so that the same model has the same index everywhere.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.scoring import weights_by_column
 from hpcml.kernels import bounds as kernels
-from hpcml.kernels.pruned import LARGEST
+from hpcml.kernels.pruned import LARGEST, Arrays, Index
 from hpcml.kernels.rows import transpose
 from hpcml.model.linear import Model, SparseRows
 
@@ -38,7 +36,7 @@ def bounds_hold(model: Model, comparable: Comparable, W: SparseRows, size: int) 
     return all(np.all(np.abs(some) <= LARGEST) for some in (model.bias, *comparable.sigmoids, *parts))
 
 
-def bound_index(model: Model, comparable: Comparable, W: SparseRows, n_columns: int, size: int) -> tuple[Any, ...]:
+def bound_index(model: Model, comparable: Comparable, W: SparseRows, n_columns: int, size: int) -> Index:
     """The index, as `best_pruned` takes it, for up to `size` labels of a row, of labels with rows
     of W.
     """
@@ -54,7 +52,7 @@ def bound_index(model: Model, comparable: Comparable, W: SparseRows, n_columns: 
     places = np.where(table[0] < 0, begins[:-1], -1)
     transpose(W.indptr[:-1], W.indptr[1:] - np.where(heavy, np.diff(W.indptr), 0), W.indices, W.data, 0, places, *rare[1:], True)
     rare[1][:] //= kernels.BLOCK
-    return table, rare, (labels, weights_by_column(W, labels, n_columns)), *_bases(model, comparable, heavy)
+    return Index(*table, rare, labels, weights_by_column(W, labels, n_columns), *_bases(model, comparable, heavy))
 
 
 def _heavy_labels(n_weights: np.ndarray, size: int) -> np.ndarray:
@@ -64,7 +62,7 @@ def _heavy_labels(n_weights: np.ndarray, size: int) -> np.ndarray:
     return np.sort(order[: max(n, 2 * size + FEW_HEAVY)])
 
 
-def _table(W: SparseRows, heavy: np.ndarray, counts: np.ndarray, largest: np.ndarray) -> tuple[np.ndarray, ...]:
+def _table(W: SparseRows, heavy: np.ndarray, counts: np.ndarray, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(places, scales, table) of the frequent columns."""
     n_tiles = -(-heavy.size // (kernels.BLOCK * kernels.TILE))
     order = np.argsort(-counts, kind="stable")
@@ -78,7 +76,7 @@ def _table(W: SparseRows, heavy: np.ndarray, counts: np.ndarray, largest: np.nda
     return places, scales, table
 
 
-def _bases(model: Model, comparable: Comparable, heavy: np.ndarray) -> tuple[Any, ...]:
+def _bases(model: Model, comparable: Comparable, heavy: np.ndarray) -> tuple[Arrays, Arrays, tuple[float, float]]:
     """(bases, slopes) of blocks and of labels: a value is at most slope · sum + base; and a usual
     base and slope.
 

@@ -133,9 +133,9 @@ class Scorer:
         """The scores (n, B) of `rows` for a block's weights."""
         out = np.empty((rows.size, bias.size))
         if self._by_column:
-            kernels.score_rows_by_column(*self.csr, rows, weights, *self.tables, bias, out)
-        else:
-            kernels.score_rows(*self.csr, rows, weights, bias, out)
+            kernels.score_rows_by_column(self.csr, rows, (weights, *self.tables, bias), self.divisors(rows), out)
+            return out
+        kernels.score_rows(*self.csr, rows, weights, bias, out)
         if self.model.normalised:
             out /= self.divisors(rows)[:, None]
         return out

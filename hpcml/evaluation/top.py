@@ -10,6 +10,7 @@ from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.scoring import BlockWeights, ClassifierScorer, CombinedScorer, Scorer, weights_by_column
 from hpcml.kernels import top as kernels
 from hpcml.kernels.pruned import best_pruned
+from hpcml.kernels.scores import score_rows_by_column
 from hpcml.model.linear import Model, SparseRows
 
 PRECISION_AT = (1, 3, 5)
@@ -80,7 +81,7 @@ class InvertedTop:
     def scores(self, scorer: Scorer, rows: np.ndarray) -> np.ndarray:
         """The scores (n × L) of all labels. Local. Raises NonFiniteError if one is not a number."""
         out, model = np.empty((rows.size, self.model.n_labels)), (self._inverted, *scorer.tables, self.model.bias)
-        bad = kernels.scores_inverted(scorer.csr, rows, model, scorer.divisors(rows), out)
+        bad = score_rows_by_column(scorer.csr, rows, model, scorer.divisors(rows), out)
         if bad >= 0:
             scorer.check_numbers(np.array([np.nan]), np.array([bad]))
         return out

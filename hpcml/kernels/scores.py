@@ -2,7 +2,7 @@
 
 A model stores the weight of feature j for label l as W[l, columns[j]] · factors[j]. `score_rows`
 takes the weights of a block of labels as `expand_weights` makes them, `score_rows_by_column` those
-that are not 0 as `invert_rows` makes them, and `score_pairs` makes each one where it needs it. But
+that are not 0 as `evaluation.scoring.weights_by_column` makes them, and `score_pairs` makes each one where it needs it. But
 for adding 0, all do the same double-precision operations in the same order for a (row, label) pair,
 so they give the same bits, whatever the block of labels or the rows around it. No index is checked
 here: `hpcml.model.linear` has.
@@ -66,18 +66,33 @@ def add_column(x, factor, lanes, weights, out):
 
 
 @njit
-def score_rows_by_column(indptr, indices, data, rows, inverted, columns, factors, bias, out):
-    """As `score_rows`, of the weights (begins, lanes, weights) that `invert_rows` has made."""
-    begins, lanes, weights = inverted
+def score_row_by_column(csr, row, model, divisor, out):
+    """out[l] (B) = score of a row for label l, over `divisor`; returns the first label whose score is NaN, or −1.
+
+    `csr` is (indptr, indices, data); `model` is (by_column, columns, factors, bias), with the weights by column as
+    (begins, lanes, weights): begins[c] ≤ p < begins[c + 1] are the entries of column c.
+    """
+    (indptr, indices, data), ((begins, lanes, weights), columns, factors, bias), n_nan = csr, model, 0
+    out[:] = 0.0
+    for k in range(np.uint64(indptr[row]), np.uint64(indptr[row + 1])):
+        j = np.uint64(indices[k])
+        first, last = begins[np.uint64(columns[j])], begins[np.uint64(columns[j]) + np.uint64(1)]
+        if first < last:
+            add_column(np.float64(data[k]), np.float64(factors[j]), lanes[first:last], weights[first:last], out)
+    for lane in range(out.size):
+        out[lane] = (out[lane] + bias[lane]) / divisor
+        n_nan += np.isnan(out[lane])
+    return -1 if n_nan == 0 else np.isnan(out).argmax()
+
+
+@njit
+def score_rows_by_column(csr, rows, model, divisors, out):
+    """`score_row_by_column` of row rows[i], over divisors[i], into out[i]; returns the first such label, or −1."""
+    bad = -1
     for i in range(rows.size):
-        out[i] = 0.0
-        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
-            j = np.uint64(indices[k])
-            first, last = begins[np.uint64(columns[j])], begins[np.uint64(columns[j]) + np.uint64(1)]
-            if first < last:
-                add_column(np.float64(data[k]), np.float64(factors[j]), lanes[first:last], weights[first:last], out[i])
-        for lane in range(bias.size):
-            out[i, lane] += bias[lane]
+        found = score_row_by_column(csr, rows[i], model, divisors[i], out[i])
+        bad = found if bad < 0 else bad
+    return bad
 
 
 @njit

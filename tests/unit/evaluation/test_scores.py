@@ -92,7 +92,7 @@ def test_weights_by_column_give_the_bits_of_all_weights(labels, index, precision
     assert np.array_equal(by_column.T, W[labels])
     rows = np.array([3, 0, 24, 3])
     found, expected = np.empty((4, labels.size)), np.empty((4, labels.size))
-    score_rows_by_column(*arrays, rows, inverted, columns, factors, bias[labels], found)
+    assert score_rows_by_column(arrays, rows, (inverted, columns, factors, bias[labels]), np.ones(4), found) == -1
     score_rows(*arrays, rows, expanded(W, columns, factors, labels), bias[labels], expected)
     assert found.tobytes() == expected.tobytes()
 
