@@ -258,22 +258,31 @@ def tabulate(moments, derivatives, table):
             factor /= -(q + 1.0)  # the derivatives come with the sign (−1)^(p + q), the series needs (−1)^p
 
 
+@njit(forceinline=True)
+def mass_in_table(tables, begin, end, place):
+    """P(v | c) of the value that lies `place` cells from the lower end of cells begin ≤ cell < end; 0 outside of them.
+
+    A choice, no branch, where there are cells: LLVM makes vectors of a loop over rows.
+    """
+    if begin == end:  # only of a damaged file
+        return 0.0
+    inside = 0 <= place < np.float64(end - begin)
+    cell = np.intp(place if inside else 0.0)
+    t = place - cell - 0.5
+    row = tables[begin + cell]
+    total = row[ORDER - 1]
+    for q in range(ORDER - 2, -1, -1):
+        total = total * t + row[q]
+    return max(total, 0.0) if inside else 0.0
+
+
 @njit
 def _look_up(density, j, c, v):
     """P(v | c) of a feature with tables."""
     k = j * density.sizes.size + c
     bandwidth = density.bandwidths[j, c]
     place = (_judged(density, j, v) - density.lows[j, c]) * (PER_BANDWIDTH / bandwidth) + reach(density.precisions[j] / bandwidth)
-    begin, end = density.table_starts[k], density.table_starts[k + 1]
-    if not 0 <= place < end - begin:
-        return 0.0
-    cell = np.int64(place)
-    t = place - cell - 0.5
-    row = density.tables[begin + cell]
-    total = row[ORDER - 1]
-    for q in range(ORDER - 2, -1, -1):
-        total = total * t + row[q]
-    return max(total, 0.0)
+    return mass_in_table(density.tables, density.table_starts[k], density.table_starts[k + 1], place)
 
 
 @njit
@@ -308,21 +317,10 @@ def _multiply_by_tables(density, j, c, values, product):
     k = j * density.sizes.size + c
     begin, end = density.table_starts[k], density.table_starts[k + 1]
     low, scale = density.lows[j, c], PER_BANDWIDTH / density.bandwidths[j, c]
-    shift, n_cells = np.float64(reach(density.precisions[j] / density.bandwidths[j, c])), np.float64(end - begin)
+    shift = np.float64(reach(density.precisions[j] / density.bandwidths[j, c]))
     floor, width = density.floor, density.precisions[j]
-    if begin == end:  # only of a damaged file
-        product[:] *= floor
-        return
     for i in range(values.size):
-        place = (values[i] - low) * scale + shift
-        inside = 0 <= place < n_cells
-        cell = np.intp(place if inside else 0.0)
-        t = place - cell - 0.5
-        row = density.tables[begin + cell]
-        total = row[ORDER - 1]
-        for q in range(ORDER - 2, -1, -1):
-            total = total * t + row[q]
-        mass = max(total, 0.0) if inside else 0.0
+        mass = mass_in_table(density.tables, begin, end, (values[i] - low) * scale + shift)
         product[i] *= max(mass / width, floor)
 
 
