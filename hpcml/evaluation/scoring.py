@@ -11,6 +11,7 @@ from hpcml import mpi
 from hpcml.data.shard import Shard, rows_of
 from hpcml.errors import DataError
 from hpcml.kernels import scores as kernels
+from hpcml.kernels.rows import count_labels, transpose
 from hpcml.kernels.top import keep_best, sort_best
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model, SparseRows, Trained
@@ -71,6 +72,19 @@ def sparse_rows(model: Model, labels: np.ndarray) -> SparseRows:
     return SparseRows(offsets([columns.size for columns, _ in found]), columns, weights)
 
 
+def weights_by_column(W: SparseRows, labels: np.ndarray, n_columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows `labels` of W column by column, as (begins, lanes, weights).
+
+    begins[c] ≤ p < begins[c + 1] are the entries of column c; lanes[p], ascending, are places in `labels`.
+    """
+    counts = np.zeros(n_columns, np.int64)
+    count_labels(W.indptr, W.indices, labels, counts)
+    begins = offsets(counts)
+    lanes, weights = np.empty(int(begins[-1]), np.int32), np.empty(int(begins[-1]), W.data.dtype)
+    transpose(W.indptr[labels], W.indptr[labels + 1], W.indices, W.data, 0, begins[:-1].copy(), lanes, weights)
+    return begins, lanes, weights
+
+
 class Scorer:
     """The scores of some labels of a model on the rows of a shard."""
 
@@ -89,7 +103,7 @@ class Scorer:
         """The weights of labels[begin:end] as `rows_scores` takes them, and their bias (B).
 
         They are Wt (d, B), those of every feature; or, where few are not 0, what
-        `kernels.invert_rows` makes of these. Raises NonFiniteError if one is not a finite number.
+        `weights_by_column` makes of these. Raises NonFiniteError if one is not a finite number.
         """
         labels = self.labels[begin:end]
         if self._by_column:
@@ -113,18 +127,15 @@ class Scorer:
         if self.model.below:
             W, labels = sparse_rows(self.model, labels), np.arange(labels.size)
         assert isinstance(W, SparseRows)
-        size = int((W.indptr[labels + 1] - W.indptr[labels]).sum())
-        out = np.zeros(self.model.n_columns + 1, np.int64), np.empty(size, np.int32), np.empty(size, W.data.dtype)
-        kernels.invert_rows(*W, labels, *out)
-        return out
+        return weights_by_column(W, labels, self.model.n_columns)
 
     def rows_scores(self, rows: np.ndarray, weights: Any, bias: np.ndarray) -> np.ndarray:
         """The scores (n, B) of `rows` for a block's weights."""
         out = np.empty((rows.size, bias.size))
         if self._by_column:
-            kernels.score_rows_by_column(*self.csr, rows, weights, *self.tables, bias, out)
-        else:
-            kernels.score_rows(*self.csr, rows, weights, bias, out)
+            kernels.score_rows_by_column(self.csr, rows, (weights, *self.tables, bias), self.divisors(rows), out)
+            return out
+        kernels.score_rows(*self.csr, rows, weights, bias, out)
         if self.model.normalised:
             out /= self.divisors(rows)[:, None]
         return out

@@ -7,13 +7,13 @@ import numpy as np
 from hpcml import mpi
 from hpcml.evaluation.bounds import LEAST_A_BEST, bound_index, bounds_hold
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.scoring import BlockWeights, ClassifierScorer, CombinedScorer, Scorer
+from hpcml.evaluation.scoring import BlockWeights, ClassifierScorer, CombinedScorer, Scorer, weights_by_column
 from hpcml.kernels import top as kernels
 from hpcml.kernels.pruned import best_pruned
+from hpcml.kernels.scores import score_rows_by_column
 from hpcml.model.linear import Model, SparseRows, Trained
 
 PRECISION_AT = (1, 3, 5)
-COUNTED = 1 << 22  # weights that are counted at a time
 
 
 class Best:
@@ -67,14 +67,7 @@ class InvertedTop:
     def __init__(self, model: Model, size: int, W: SparseRows, n_columns: int, indexed: bool) -> None:
         """`W` is the model's, with so many columns; `indexed`: with an index for `size` labels."""
         self.model, self.size, self.comparable = model, size, Comparable(model, np.arange(model.n_labels))
-        counts = np.zeros(n_columns + 1, dtype=np.int64)
-        for begin in range(0, W.indices.size, COUNTED):
-            columns, n = np.unique(W.indices[begin : begin + COUNTED], return_counts=True)
-            counts[columns + 1] += n
-        begins = np.cumsum(counts)
-        labels, weights = np.empty(W.indices.size, dtype=np.int32), np.empty(W.data.size, dtype=W.data.dtype)
-        kernels.invert(*W, begins[:-1].copy(), labels, weights)
-        self._inverted, self._by_label = (begins, labels, weights), (W.indptr, W.indices, W.data)
+        self._inverted, self._by_label = weights_by_column(W, np.arange(W.indptr.size - 1), n_columns), tuple(W)
         self._index = bound_index(model, self.comparable, W, n_columns, size) if indexed else None
 
     def best(self, scorer: Scorer, rows: np.ndarray, size: int | None = None) -> Best:
@@ -96,7 +89,7 @@ class InvertedTop:
     def all_scores(self, scorer: Scorer, rows: np.ndarray) -> np.ndarray:
         """The scores (n × L) of all labels. Raises NonFiniteError if one is not a number."""
         out, model = np.empty((rows.size, self.model.n_labels)), (self._inverted, *scorer.tables, self.model.bias)
-        bad = kernels.scores_inverted(scorer.csr, rows, model, scorer.divisors(rows), out)
+        bad = score_rows_by_column(scorer.csr, rows, model, scorer.divisors(rows), out)
         if bad >= 0:
             scorer.check_numbers(np.array([np.nan]), np.array([bad]))
         return out

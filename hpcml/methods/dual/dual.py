@@ -171,7 +171,7 @@ class DualSolver(DualPanel, Solver):
         full = self.full_next
         if full:
             self.full, self.support = self.full + 1, 0
-            self.look_at(np.uint16(sum(1 << lane for lane, label in enumerate(self.lanes) if not label.ready)))
+            self.active[:] = np.uint16(sum(1 << lane for lane, label in enumerate(self.lanes) if not label.ready))
             self.keep_all()
             number = self.full
         else:

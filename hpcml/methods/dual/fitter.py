@@ -74,7 +74,7 @@ class DualFitter:
         """The solution of the label that no row has."""
         solver = self.solver
         solver.begin([Training(NO_POSITIVES, NO_POSITIVES, 0.0)], self._costs(lam, [(NO_POSITIVES, 1.0)]))
-        solver.look_at(solver.all_lanes)
+        solver.active[:] = solver.all_lanes
         for sweep in range(START_SWEEPS):
             solver.visit(sweep)
             solver.set_aside()
@@ -121,7 +121,7 @@ class DualFitter:
         Each lane ends by itself, whatever is beside it.
         """
         for sweep in range(n):
-            self.solver.look_at(going)
+            self.solver.active[:] = going
             violations, _, _ = self.solver.visit(MOST_SWEEPS + sweep)
             self.solver.set_aside()
             for lane in np.flatnonzero(violations[: len(self.solver.lanes)] <= TOLERANCE).tolist():

@@ -152,20 +152,15 @@ class View(NamedTuple):
     visited: int  # rows
 
 
-def gap_asked(options: ElasticNetOptions) -> float:
-    """The relative gap at which a label is done; of stochastic descent any."""
-    if options.solver != "newton":
-        return math.inf
-    return MAX_GAP if options.max_gap is None else options.max_gap
-
-
 class Judge:
     """Looks at one label after the other. Making one is local; raises MemoryError."""
 
     def __init__(self, risk: ElasticRisk, options: ElasticNetOptions) -> None:
         rows = risk.rows
         self.stop: Stop = NEVER  # of the labels that are being trained
-        self.risk, self.squared, self.max_gap = risk, options.loss == "squared", gap_asked(options)
+        self.risk, self.squared = risk, options.loss == "squared"
+        asked = MAX_GAP if options.max_gap is None else options.max_gap
+        self.max_gap = asked if options.solver == "newton" else math.inf  # at which a label is done
         self.n_rows, self.l1, self.l2 = rows.n_global, risk.l1 * rows.n_global, risk.lam * rows.n_global
         self.sums, self.met = np.zeros(rows.n_columns), np.empty(rows.n_columns, np.int64)
         self.slot_of, self.slots = np.full(rows.n_local, -1, np.int32), np.empty(rows.n_local, np.int64)

@@ -73,7 +73,6 @@ def compared(scratch: Path, machine: Path, ranks: int, data: Path, method: str) 
 
 def pilot_table(data: Path) -> Iterator[dict[str, Any]]:
     """Yield what a pilot of `dual` finds on all rows of a file."""
-    from hpcml import mpi
     from hpcml.methods.dual.options import DualOptions
     from hpcml.methods.registry import method_named
     from hpcml.planning.measure import processor_seconds
