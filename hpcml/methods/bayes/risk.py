@@ -94,15 +94,6 @@ class Counter:
         self.sums = np.zeros(n_columns)
         self.place = np.full(n_columns, -1, np.int64)
 
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        none, nothing = np.zeros(0, np.int64), np.zeros(0)
-        self.count(none)
-        self.weights(0, none, nothing, nothing, 0.0, 0.0)
-        self.matrix(none, none)
-        kernels.add_weights(self.rows.indptr, self.rows.indices, none, nothing, self.sums)
-        kernels.score(self.rows.indptr, self.rows.indices, none, self.sums, nothing)
-
     def count(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The columns (ascending) that some rows have, and how many of the rows have each."""
         indptr, indices = self.rows.indptr, self.rows.indices

@@ -46,10 +46,6 @@ class LiblinearSolver(Solver):
         indptr = rows.indptr.astype(np.int32)
         self.matrix = sp.csr_matrix((rows.data.astype(np.float64), rows.indices, indptr), (rows.n_local, rows.n_columns))
 
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        self.objective.warm_up()
-
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group, which is one rank. A turn is one whole label."""
         for label in labels:

@@ -89,10 +89,6 @@ class PanelSolver(Solver):
         self.panels = [Panel(objective, width) for width in widths]
         self.training: dict[tuple[int, int], Any] = {}
 
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        self.objective.warm_up()
-
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group; see `Solver`. A turn is a pass, and a step of all labels."""
         waiting = deque(labels)

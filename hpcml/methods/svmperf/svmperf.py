@@ -59,13 +59,6 @@ class SvmperfSolver(PanelSolver):
         super().__init__(objective, panel_widths(n_lanes, options.precision), labels)
         self.limit, self.max_steps = violation_limit(options.svmperf_epsilon), options.step_limit
 
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        super().warm_up()
-        w = np.zeros(0, self.objective.weight_type)
-        kernels.products(w.reshape(1, 0), w, np.zeros((0, 2)))
-        kernels.combine(w.reshape(1, 0), np.zeros(1), w)
-
     def _begin(self, panel: Panel, label: int) -> Cutting:
         vectors = np.empty((0, panel.counts[self.objective.comm.rank] // panel.width), panel.w.dtype)
         return Cutting(label, CuttingPlanes(self.objective.lam), vectors)
