@@ -107,11 +107,17 @@ class _Part:
         counted = OBJECTIVE if model.attrs.keys().isdisjoint(OBJECTIVE) else ()  # a model of a method that minimises nothing
         known = {name: model.attrs.get(name) for name in ABOUT if name not in counted} | about_of(model.attrs)
         self.about: dict[str, Any] = {name: value for name, value in known.items() if name not in (*THRESHOLDS, *CALIBRATION)}
-        self.tables = {name: hashlib.sha256(getattr(model, name)).digest() for name in ("columns", "factors")}
         self.n_features, self.certified = model.n_features, "gap" in model.labels
         self.optional = [name for name in OPTIONAL if name in model.labels]
         self.thresholds = {name: model.attrs.get(name, "?") for name in THRESHOLDS} if "threshold" in model.labels else {}
         self.calibration = {name: model.attrs.get(name, "?") for name in CALIBRATION} if SIGMOID[0] in model.labels else {}
+        self.facts = self.about | {  # that all parts have in common
+            "form of the weights": f"{'sparse' if self.sparse else 'dense'}, {self.precision}, {self.n_columns} columns",
+            "thresholds": ", ".join(map(str, self.thresholds.values())) or "none",
+            "probabilities": ", ".join(map(str, self.calibration.values())) or "none",
+            "columns about labels": ", ".join(self.optional) or "none",
+            **{name: hashlib.sha256(getattr(model, name)).hexdigest() for name in ("columns", "factors")},
+        }
 
     def slabs(self, n_labels: int, n_weights: int | None) -> dict[str, Slab]:
         """The numbers of a model like this one of so many labels and, if sparse, weights."""
@@ -128,7 +134,13 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
                 raise ConfigError(f"{part.run} had {key} = {here!r}, but {first.run} {there!r}; merge joins parts of one training")
         if part.place[1] != first.place[1]:
             raise ConfigError(f"{part.run} is one of {part.place[1]} parts, but {first.run} one of {first.place[1]}")
-        _check_models(part, first)
+        for name in {**part.facts, **first.facts}:
+            here, there = part.facts.get(name, "none"), first.facts.get(name, "none")
+            if not np.array_equal(here, there):
+                raise ConfigError(
+                    f"{part.run} and {first.run} differ in {name} ({here}; {there}); train all parts on the same data with "
+                    "the same options, and find thresholds and probabilities alike"
+                )
     for a, b in pairwise(parts):
         if a.place == b.place:
             raise ConfigError(f"{a.run} and {b.run} are both part {a.config[PART]}; give each part once")
@@ -136,33 +148,6 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
     for number in range(1, first.place[1] + 1):
         if number not in numbers:
             raise ConfigError(f"part {number} of {first.place[1]} is missing; merge needs the runs of all parts")
-
-
-def _check_models(part: _Part, first: _Part) -> None:
-    """Raise ConfigError, or DataError, unless the models of two parts go together."""
-    for name in {**part.about, **first.about}:
-        if name not in part.about or name not in first.about or not np.array_equal(part.about[name], first.about[name]):
-            raise ConfigError(f"{part.run} was trained on other data than {first.run} ({name} differs)")
-    if (part.sparse, part.n_columns, part.precision) != (first.sparse, first.n_columns, first.precision):
-        raise DataError(f"{part.run}: its weights are stored otherwise than those of {first.run}; train it again")
-    for what, here, there, command in (
-        ("thresholds", part.thresholds, first.thresholds, "threshold"),
-        ("probabilities", part.calibration, first.calibration, "calibrate"),
-    ):
-        if here != there:
-            found = f"{part.run} has {_found(what, here)}, but {first.run} {_found(what, there)}"
-            raise ConfigError(f"{found}; find them alike for all parts (hpcml {command})")
-    if part.optional != first.optional:
-        columns, others = (", ".join(each.optional) or "nothing more" for each in (part, first))
-        raise ConfigError(f"{part.run} says {columns} of its labels, but {first.run} {others}; train all alike")
-    for name, digest in first.tables.items():
-        if part.tables[name] != digest:
-            raise DataError(f"{part.run}: its {name} are not those of {first.run}, though the rows were the same; train it again")
-
-
-def _found(what: str, by: dict[str, Any]) -> str:
-    """How thresholds or probabilities were found, in words."""
-    return f"{what} ({', '.join(map(str, by.values()))})" if by else f"no {what}"
 
 
 def _plan(parts: list[_Part]) -> _Plan:

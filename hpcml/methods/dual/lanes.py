@@ -141,24 +141,6 @@ class DualPanel:
             for first in range(0, n, step):
                 yield chunk, found[first : first + step]
 
-    def warm_up(self) -> None:
-        """Compile the kernels for these types. Local."""
-        rows, dtype, width = self.risk.rows, self.risk.weight_type, 1
-        csr, none = (rows.indptr[:1], rows.indices[:0], rows.data[:0]), np.zeros(0, dtype)
-        some, bits, doubles = aligned(epoch.N_RULES, dtype), np.zeros(0, np.uint16), np.zeros(0)
-        flat, order, norms = np.zeros(2, np.int64), np.zeros(0, np.int32), self.norms[:0]
-        kernels.shuffle(order, flat, np.zeros(1, np.int64), np.uint64(0))
-        kernels.looked_at(order, bits, order)
-        kernels.pack(*csr, np.zeros(0, np.bool_), np.zeros(1, np.int64), *csr[1:])
-        self.visit_kernel(csr, order, norms, (none, none), (bits, bits), (some, some, flat), width, False)
-        self.combine_kernel(csr, norms, none, bits, np.zeros((2, 1)), 0, doubles.reshape(0, 1))
-        kernels.scores(*csr, none, doubles, width, False)
-        certify.slopes(doubles, bits, norms, np.zeros(2), False, MOVES, np.zeros(MOVES.size), 1)
-        tables = some, np.zeros(2), np.zeros(1)
-        self.certify_kernel((doubles, none), bits, norms, tables, bits, np.zeros(certify.N_SUMS), 1, 0.0)
-        combine.keep(doubles, 1, none, 1, 0, np.zeros(2))
-        kernels.remove_duals(csr, flat[:0], norms, none, none, none, 1, 0)
-
     def set_costs(self, costs: list[np.ndarray]) -> None:
         """Minimise with these C of positive and negative rows (2), lane by lane. Local."""
         self.costs = np.ones((2, self.width))

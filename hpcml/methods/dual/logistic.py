@@ -126,13 +126,6 @@ class LogisticSolver(DualSolver):
                 mpi.allreduce_sum(risk.comm, sums)
         return 0.5 * squares + sums[certify.LOSSES], sums[certify.ENTROPY] - 0.5 * dual_squares, worst, near, still
 
-    def warm_up(self) -> None:
-        """Compile the kernels for these types. Local."""
-        super().warm_up()
-        none = np.zeros(0, self.risk.weight_type)
-        duals.duals(none, 1.0, none)
-        duals.divide(none, 2.0)
-
 
 def _expected(history: list[tuple[float, ...]]) -> float:
     """The size of the gradients to expect at the end of the last pass of a history, if they fall

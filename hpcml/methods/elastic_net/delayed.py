@@ -117,21 +117,6 @@ class DelayedSolver(Solver):
         self.risk, self.labels, self.options = risk, labels, options
         self.n_lanes, self.judge = min(n_lanes, LANES), Judge(risk, options)
 
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        self.judge.warm_up()
-        risk, order, shrinkage = self.risk, np.zeros(0, np.int64), Shrinkage(1.0, 1.0, False)
-        lanes = DelayedLanes(np.zeros(0, np.uint16), np.zeros(0, risk.weight_type), np.zeros(LANES), self.judge.squared)
-        if self.options.rate == "adagrad":
-            rates = OwnRates(1.0, lanes.w, np.ones(LANES), order)
-            kernels.sweep_adagrad(order, risk.matrix, lanes, rates, 0, shrinkage)
-            kernels.flush_adagrad(lanes.w, rates, 0, shrinkage)
-        else:
-            tables, seen = SharedRates(np.zeros(0), *np.ones((2, 1))), np.zeros((0, 2))
-            kernels.tables(tables, risk.lam, shrinkage.truncated)
-            kernels.sweep_tables(order, risk.matrix, lanes, seen, tables, 0, risk.l1)
-            kernels.flush_tables(lanes.w, seen, 1.0, 0.0, risk.l1)
-
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group, which is one rank. A turn is one pass for a panel."""
         self.judge.stop = stop

@@ -168,21 +168,6 @@ class Judge:
         self.in_use = np.zeros(rows.n_columns, np.bool_)
         self.above, self.excess = np.empty(rows.n_columns, np.int64), np.empty(rows.n_columns)
 
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        index, losses, none, z = self.risk.index, RowLosses(0, 1, self.squared), np.zeros(0, np.int64), np.zeros(0)
-        local = local_matrix(0, 0)
-        kernels.gather(none, index.columns, self.slot_of, self.slots, 0, local)
-        kernels.margins(local, z, 0.0, z)
-        kernels.centre(z, 0.0, losses)
-        kernels.slopes_of(z, none, 0.0, losses, none, z)
-        kernels.add_rows(self.risk.matrix, none, z, self.sums, self.met, 0)
-        kernels.add_columns(index.columns, 0, 0, z, self.sums, self.met, 0)
-        kernels.screen(self.sums, none, index.totals, index.by_size[:0], 0.0, 1.0, self.in_use, self.above, self.excess)
-        kernels.loss_at(0.0, -1.0, self.squared)
-        kernels.value(z, 0.0, losses)
-        kernels.dual_value(z, 0.0, losses, 1.0)
-
     def begin(self, number: int) -> Label:
         """A label (its number in the data) without weights."""
         return Label(self.risk.rows.rows_of(number), self.n_rows, self.squared)

@@ -23,7 +23,7 @@ from hpcml.kernels.rows import transpose
 from hpcml.methods.elastic_net import newton_kernels as kernels
 from hpcml.methods.elastic_net.ascent import Ascent
 from hpcml.methods.elastic_net.judge import MAX_GAP, ElasticRisk, Judge, Label, Local, View, local_matrix
-from hpcml.methods.elastic_net.judge_kernels import RowLosses, Vectors, loss_at, margins, value
+from hpcml.methods.elastic_net.judge_kernels import Vectors, loss_at, margins, value
 from hpcml.methods.elastic_net.newton_kernels import Strengths
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.linear.solver import Finished, Solver, Turns
@@ -116,24 +116,11 @@ class NewtonSolver(Solver):
         self.risk, self.labels, self.max_steps, self.judge = risk, labels, options.step_limit, Judge(risk, options)
         self.curvature, self.ascent = Curvature(risk.rows.n_local), Ascent(self.judge)
 
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        self.judge.warm_up()
-        self.ascent.warm_up()
-        none, d, H, losses, strengths = (
-            np.zeros(0),
-            np.zeros(1),
-            np.zeros((1, 1)),
-            RowLosses(0, 1, self.judge.squared),
-            Strengths(1.0, 1.0),
-        )
-        local, rows = local_matrix(0, 0), rows_of(Local(local_matrix(0, 0), np.zeros(0, np.int64)))
-        others = kernels.derivatives(local, none, 0.0, losses, none, none, d)
-        kernels.violation(d, none, strengths)
-        kernels.gram(rows, none, others, 1.0, 0, H)
-        kernels.solve_dense(H, d, none, strengths, 1.0, 1, d.copy())
-        kernels.solve_sparse(local, none, others, d, none, strengths, 1.0, 1, d.copy())
-        kernels.search(local, none, 0.0, losses, none, d, d, strengths, 1.0)
+    def compile_rest(self, risk: ElasticRisk) -> None:
+        """Compile what only labels with many features take. Local."""
+        self.ascent.visit(np.zeros(0, np.int64))
+        none, d = np.zeros(0), np.zeros(1)
+        kernels.solve_sparse(local_matrix(0, 0), none, 0.0, d, none, Strengths(1.0, 1.0), 1.0, 1, d.copy())
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group, which is one rank. A turn is one whole label."""

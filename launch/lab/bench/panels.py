@@ -19,6 +19,7 @@ from hpcml.errors import ConfigError
 from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk
+from hpcml.methods.linear.warm_up import warm_up
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 from launch.lab.bench.one_pass import training_rows
@@ -40,7 +41,7 @@ def run(scratch: Path, data: Path, panels: tuple[str, ...] = PANELS) -> Iterator
             raise ConfigError(f"{panel}: there are only {by_frequency.size} labels")
         options = DualOptions(loss=loss, bias=True, dual_tol=0.1)
         solver = dual(Risk(rows, options, Profile()), labels, WIDTH, options)
-        solver.warm_up()
+        warm_up(dual, solver.risk, options)
         begin, done = 0.0, []
         for finished in solver.solve(range(labels.size), NEVER):
             shared = solver.start is not None or solver.alone is not None  # the label without rows, or the index

@@ -25,6 +25,7 @@ from hpcml.methods.elastic_net.delayed_kernels import INTERCEPT, LANES, DelayedL
 from hpcml.methods.elastic_net.judge import ElasticRisk
 from hpcml.methods.elastic_net.judge_kernels import Vectors
 from hpcml.methods.elastic_net.options import ElasticNetOptions
+from hpcml.methods.linear.warm_up import warm_up
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 
@@ -86,7 +87,7 @@ def timed(path: Path) -> dict[str, float]:
         shard = load_shard(comm, dataset, "all")
     risk = ElasticRisk(compact_rows(comm, shard, False, fold=False)[0], options, Profile())
     risk.prepare(comm)
-    DelayedSolver(risk, np.arange(risk.rows.n_labels), LANES, options).warm_up()
+    warm_up(DelayedSolver, risk, options)
     best = math.inf
     for _ in range(REPEATS):
         panels, began = _panels(risk, options), time.process_time()
