@@ -17,8 +17,8 @@ from cyclopts.help import DefaultFormatter, HelpEntry, HelpPanel
 from rich.console import Console, ConsoleOptions
 
 import hpcml
+from hpcml import errors
 from hpcml.cli import app as program
-from hpcml.errors import BY_NAME
 from hpcml.methods.registry import METHODS, Can, Method
 from hpcml.options import default_of, flag_of, help_of, texts_behind
 
@@ -88,10 +88,9 @@ def functions() -> str:
 
 def table_of_errors() -> str:
     """A line for each error that hpcml raises on purpose."""
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.HpcmlError)]
     lines = ["| error | exit code | what |", "|---|---|---|"]
-    lines += [
-        f"| `{name}` | {error.exit_code} | {cell((error.__doc__ or '').splitlines()[0])} |" for name, error in BY_NAME.items()
-    ]
+    lines += [f"| `{kind.__name__}` | {kind.exit_code} | {cell((kind.__doc__ or '').splitlines()[0])} |" for kind in kinds]
     return "\n".join(lines)
 
 

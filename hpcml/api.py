@@ -12,11 +12,9 @@ from hpcml.errors import ConfigError
 
 if TYPE_CHECKING:
     from hpcml.crossval import CrossValidation
-    from hpcml.evaluation.calibrate import CalibrationReport
-    from hpcml.evaluation.contributions import WhyRows
     from hpcml.evaluation.evaluate import Evaluation
-    from hpcml.evaluation.explain import Explanation
-    from hpcml.evaluation.store_thresholds import ThresholdReport
+    from hpcml.evaluation.explain import Explanation, WhyRows
+    from hpcml.evaluation.thresholds import CalibrationReport, ThresholdReport
     from hpcml.evaluation.unlearnt import Learnability
     from hpcml.evaluation.wrong import MostWrong
     from hpcml.log import Log
@@ -207,8 +205,8 @@ def threshold(
     Returns a text, with the thresholds as `found.thresholds`. Raises ConfigError, DataError or
     NonFiniteError.
     """
-    from hpcml.evaluation.store_thresholds import threshold as work
     from hpcml.evaluation.thresholds import ThresholdSearch
+    from hpcml.evaluation.thresholds import threshold as work
     from hpcml.run.session import opened_both
 
     search = ThresholdSearch(measure, method, min_positives, chance)
@@ -231,7 +229,7 @@ def calibrate(
     Returns a text, with slope and offset of each label as `sigmoids`. Raises ConfigError, DataError
     or NonFiniteError.
     """
-    from hpcml.evaluation.calibrate import calibrate as work
+    from hpcml.evaluation.thresholds import calibrate as work
     from hpcml.run.session import opened_both
 
     with python_session(comm, log) as session, opened_both(session, model, data) as (opened, dataset):
@@ -341,5 +339,5 @@ def cross_validate(
     from hpcml.crossval import cross_validate as work
 
     with python_session(comm, log) as session:
-        shared = {"label": label, "split": split, "seed": seed, "in_order": in_order, "bias": bias}
-        return work(session.comm, methods, data, folds, baseline, session.log, **shared)
+        options = {"folds": folds, "label": label, "split": split, "seed": seed, "baseline": baseline}
+        return work(session.comm, methods, data, session.log, **options, in_order=in_order, bias=bias)

@@ -238,7 +238,5 @@ def duplicates(
         if force and target is None:
             raise ConfigError("--force has no effect without --output; leave it out")
         with opened_dataset(session, data) as dataset:
-            with mpi.agreed(session.comm, f"checking {target}"):
-                if session.comm.rank == 0:
-                    check_outputs({"--output": target}, force, dataset.path)
+            mpi.run_on_root(session.comm, f"checking {target}", lambda: check_outputs({"--output": target}, force, dataset.path))
             return find_duplicates(session.comm, dataset, split, similarity, target, session.log)

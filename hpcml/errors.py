@@ -121,10 +121,6 @@ def file_error(path: object, doing: str, error: OSError) -> DataError:
     return DataError(f"{path}: cannot {doing}: {reason}{hint}")
 
 
-_RAISED = (HpcmlError, ConfigError, InUseError, DataError, NonFiniteError, CollectiveError, Interrupted, Stopped)
-BY_NAME = {c.__name__: c for c in _RAISED}
-
-
 def in_python(text: str) -> str:
     """A sentence about flags as one about parameters: `--dual-tol 0: …` as `dual_tol=0: …`."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -34,6 +36,20 @@ def bounds_by_weight(cumulative: np.ndarray, n_parts: int) -> np.ndarray:
     bounds = np.searchsorted(cumulative, targets).astype(np.int64)
     bounds[0], bounds[-1] = 0, n
     return bounds
+
+
+def bounds_in_items(sizes: Sequence[int], n_parts: int) -> list[list[int]]:
+    """Return, for each of consecutive items of these sizes, the bounds (n_parts + 1) in it of an even division of all."""
+    bounds, begins = even_bounds(sum(sizes), n_parts), offsets(sizes)[:-1]
+    found: list[list[int]] = np.clip(bounds - begins[:, None], 0, np.reshape(sizes, (-1, 1))).tolist()
+    return found
+
+
+def entries_of(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of entries of each of these rows of a CSR matrix, and the places of all of them, row after row."""
+    sizes = indptr[rows + 1] - indptr[rows]
+    ends = offsets(sizes)
+    return sizes, np.arange(ends[-1]) + np.repeat(indptr[rows] - ends[:-1], sizes)
 
 
 def owner(label: int, n_ranks: int) -> int:

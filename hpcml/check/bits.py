@@ -19,11 +19,9 @@ from hpcml import mpi
 from hpcml.check.digest import digest
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
-from hpcml.evaluation.calibrate import calibrate
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.report import write_json
-from hpcml.evaluation.store_thresholds import threshold
-from hpcml.evaluation.thresholds import ThresholdSearch
+from hpcml.evaluation.thresholds import ThresholdSearch, calibrate, threshold
 from hpcml.files.atomic import write_whole
 from hpcml.kernels.processor import computed_by
 from hpcml.log import Log

@@ -25,13 +25,13 @@ from hpcml.log import Log, joined, size
 from hpcml.methods.registry import method_named, train
 from hpcml.mpi.memory import memory_of_node, room_per_rank
 from hpcml.mpi.runtime import node_name
-from hpcml.planning.measure import latency_and_bandwidth
+from hpcml.planning.measure import latency_and_bandwidth, measure_sums
 from hpcml.run.environment import THREADS
 from hpcml.run.session import Session, Target
 from hpcml.signals import StopSignals
 from hpcml.undo import undone
 
-_BYTES = 8 << 20  # of each rank's test file and of a test message
+_BYTES = 8 << 20  # of each rank's test file
 _ROWS = 2000
 
 
@@ -64,11 +64,13 @@ class Findings:
 @contextmanager
 def _tried_in(comm: mpi.Comm, folder: Path) -> Iterator[None]:
     """Collective over `comm`. A new folder, which goes at the end. ConfigError if there is one."""
-    with mpi.agreed(comm, f"creating {folder}"):
-        if comm.rank == 0:
-            if folder.exists():
-                raise ConfigError(f"{folder} exists already; name a folder to try things in, it is removed at the end")
-            folder.mkdir()
+
+    def create() -> None:
+        if folder.exists():
+            raise ConfigError(f"{folder} exists already; name a folder to try things in, it is removed at the end")
+        folder.mkdir()
+
+    mpi.run_on_root(comm, f"creating {folder}", create)
     remove = partial(shutil.rmtree, folder, ignore_errors=True)
     with undone(remove):
         try:
@@ -77,9 +79,7 @@ def _tried_in(comm: mpi.Comm, folder: Path) -> Iterator[None]:
             if comm.rank == 0:
                 remove()
             raise
-    with mpi.agreed(comm, f"removing {folder}"):
-        if comm.rank == 0:
-            shutil.rmtree(folder)
+    mpi.run_on_root(comm, f"removing {folder}", lambda: shutil.rmtree(folder))
 
 
 def check(comm: mpi.Comm, folder: Path) -> Findings:
@@ -175,23 +175,12 @@ def check_clocks(comm: mpi.Comm, found: Findings) -> None:
 
 def check_messages(comm: mpi.Comm, found: Findings) -> None:
     """Collective over `comm`. How fast small and large sums over the ranks are."""
-    small, large = np.zeros(1), np.zeros(_BYTES // 8)
-    least = {}
-    for name, buffer, times in (("small", small, 50), ("large", large, 5)):
-        seconds = []
-        for _ in range(times):
-            comm.Barrier()
-            begin = time.perf_counter()
-            mpi.allreduce_sum(comm, buffer)
-            seconds.append(time.perf_counter() - begin)
-        least[name] = mpi.allreduce_max(comm, min(seconds))
+    small, large = measure_sums(comm)
     plan = ""
     if comm.size > 1:
-        latency, bandwidth = latency_and_bandwidth(comm.size, least["small"], least["large"], _BYTES)
+        latency, bandwidth = latency_and_bandwidth(comm.size, small, large)
         plan = f" (for hpcml plan: --latency {latency:.2g} --bandwidth {bandwidth / 1e9:.2g})"
-    found.ok(
-        f"messages: a sum over all ranks takes {1e6 * least['small']:.0f} µs, one of 8 MiB {1e3 * least['large']:.1f} ms{plan}"
-    )
+    found.ok(f"messages: a sum over all ranks takes {1e6 * small:.0f} µs, one of 8 MiB {1e3 * large:.1f} ms{plan}")
 
 
 def check_files(comm: mpi.Comm, folder: Path, found: Findings) -> bool:

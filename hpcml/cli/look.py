@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -15,8 +15,7 @@ from hpcml.options import Flag, Several
 
 if TYPE_CHECKING:
     from hpcml.data.dataset import DataFile
-    from hpcml.evaluation.contributions import WhyRows
-    from hpcml.evaluation.explain import Explanation
+    from hpcml.evaluation.explain import Explanation, WhyRows
     from hpcml.evaluation.unlearnt import Learnability
     from hpcml.evaluation.wrong import MostWrong
     from hpcml.model.classifier import ClassifierModel
@@ -78,8 +77,7 @@ class ExplainOptions:
         self, session: Here, model: Model | ClassifierModel, dataset: DataFile | None, every: bool
     ) -> Explanation | WhyRows | MostWrong | Learnability | None:
         """Of what is asked, or else what labels look at (then on rank 0 only; `every` label)."""
-        from hpcml.evaluation.contributions import why
-        from hpcml.evaluation.explain import explain
+        from hpcml.evaluation.explain import explain, why
         from hpcml.evaluation.seen import split_to_judge
         from hpcml.evaluation.unlearnt import find_unlearnt
         from hpcml.evaluation.wrong import most_wrong
@@ -121,6 +119,7 @@ def explain(
         Write the features of the labels, of all if none are named, to this file; or everything that
         --row, --wrong or --unlearnt has found.
     """
+    from hpcml.files.atomic import write_json
     from hpcml.model.open import share_model
     from hpcml.run.session import opened_dataset
 
@@ -132,29 +131,8 @@ def explain(
     with nullcontext() if data is None else opened_dataset(session, data) as dataset:
         found = options.answer(session, opened, dataset, json is not None)
     if found is not None:  # as on rank 0
-        _say(session, data, found)
-    write_files(session, str(json), found, (json, _write))
-
-
-def _say(session: Here, data: Path | None, found: Any) -> None:
-    from hpcml.evaluation.explain import Explanation, format_explanation
-
-    if isinstance(found, Explanation) and data is not None and found.names is None:
-        session.log(f"note: {data} has no names of features: they are numbered, from 0")
-    say_once(session, format_explanation(found) if isinstance(found, Explanation) else str(found))
-
-
-def _write(path: Path, found: Any) -> None:
-    from json import dumps
-
-    from hpcml.evaluation.explain import Explanation, write_json
-    from hpcml.files.atomic import write_whole
-
-    if isinstance(found, Explanation):
-        write_json(path, found)
-    else:
-        text = dumps(found.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        write_whole(path, text.encode(errors="backslashreplace"))
+        say_once(session, str(found))
+    write_files(session, str(json), found, (json, lambda path, found: write_json(path, found.as_dict())))
 
 
 def report(

@@ -68,15 +68,12 @@ class PredictOptions:
 
     def check(self, what: What, text: bool) -> None:
         """Raise ConfigError for options that have no effect on a dataset, or on a text."""
-        from hpcml.prediction.texts import check_what
-
         if text and self.split != "all":
             raise ConfigError(f"--split {self.split}: a text has no splits; make a dataset of it (hpcml convert)")
         if text and self.format == "bioasq":
             raise ConfigError("--format bioasq: a text has no ids of its rows; make a dataset (hpcml convert)")
         if not text and (self.zero_based or self.format in ("csv", "svm") or self.max_line_mb is not None):
             raise ConfigError("--zero-based, --max-line-mb and --format are for text; leave them out")
-        check_what(what, self.top)
         if self.threshold is not None and what != "labels":
             raise ConfigError("--threshold has no effect without --labels; leave it out")
 
@@ -259,8 +256,8 @@ def threshold(
     force:
         Replace the output, or the model's thresholds, if they exist.
     """
-    from hpcml.evaluation.store_thresholds import threshold as work
     from hpcml.evaluation.thresholds import ThresholdSearch
+    from hpcml.evaluation.thresholds import threshold as work
     from hpcml.run.session import opened_both
 
     search = ThresholdSearch(measure, options.method, options.min_positives, options.chance)
@@ -294,7 +291,7 @@ def calibrate(
     force:
         Replace the output, or the model's sigmoids, if they exist.
     """
-    from hpcml.evaluation.calibrate import calibrate as work
+    from hpcml.evaluation.thresholds import calibrate as work
     from hpcml.run.session import opened_both
 
     with opened_both(session, model, data) as (opened, dataset):

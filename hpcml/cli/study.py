@@ -1,13 +1,13 @@
 """The commands about runs and methods: `hpcml merge`, `cv`, `check`, `bench machine`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from hpcml.cli.plan import bench_machine
 from hpcml.cli.session import Here, Output, Replace, ReplaceJson, check_files, say_once, write_files
+from hpcml.crossval.options import CvOptions
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
 
@@ -89,39 +89,16 @@ def check(
         raise ConfigError(f"this would not train well here: {mend}")
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
-class CvOptions:
-    """Options of `hpcml cv`."""
-
-    folds: int = 5
-    """Number of parts that the rows are dealt into; each is judged once by models trained on the others."""
-    label: Annotated[tuple[str, ...], Several] = ()
-    """Only this label of the files that are named without one."""
-    split: str = "all"
-    """Rows that take part: a split of the files, or all."""
-    seed: int = 0
-    """Random seed for the folds and for the order of training rows."""
-    baseline: str | None = None
-    """The method that the others are compared with. Default: the first."""
-    in_order: Flag = False
-    """Train on rows in the order of the file."""
-    bias: Annotated[bool, Parameter(negative="--no-bias")] = True
-    """With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no
-    intercept.
-    """
-
-
 def cv(
     *names: str,
-    options: CvOptions = CvOptions(),
+    options: CvOptions = CvOptions(),  # noqa: B008 - frozen
     output: Output | None = None,
     force: Flag = False,
     session: Here,
 ) -> None:
     """Cross-validate methods on data.
 
-    F1 in stratified folds, with paired t-tests and ranks.
+    F1 in stratified folds, with corrected t-tests and ranks.
 
     Parameters
     ----------
@@ -136,7 +113,7 @@ def cv(
     force:
         Replace the output if it exists.
     """
-    from hpcml.crossval.command import cv as work
+    from hpcml.crossval.validate import cv as work
 
     say_once(session, str(work(session.comm, names, output, force, session.log, **vars(options))))
 

@@ -10,19 +10,20 @@ has it.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hpcml.conversion.csv_rows import Dialect, Segment, read_header, read_rows
 from hpcml.conversion.jsonl import loaded
+from hpcml.conversion.source_lines import decoded, placed
 from hpcml.errors import ConfigError, DataError, nearest
-from hpcml.files.lines import open_plain
+from hpcml.files.lines import BYTE_ORDER_MARK, open_plain, plain_size
 from hpcml.log import is_unicode
 
 LABEL = "label_"  # how the names of columns of labels of a vocabulary begin
+DIALECT = Dialect()
 TEXT, SUBJECTS, NAME = "text", "subject_uris", "document_id"  # columns of CSV; the others are metadata
 
 
@@ -49,12 +50,12 @@ def of_csv(names: Sequence[str], values: Sequence[str]) -> AnnifDocument:
 
 
 def of_json(content: bytes) -> AnnifDocument:
-    """The document that a JSON object describes. Raises ValueError with the reason."""
+    """Return the document that a JSON object describes. Raises ValueError with the reason."""
     return document(loaded(content, ""))
 
 
 def document(value: object) -> AnnifDocument:
-    """The document of {"text", "metadata", "subjects", "document_id"}. Raises ValueError."""
+    """Return the document of {"text", "metadata", "subjects", "document_id"}. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError("no object, but expected one with the key text or metadata")
     if "text" not in value and "metadata" not in value:
@@ -113,55 +114,51 @@ def bare(uri: str) -> str:
     return uri[1:-1] if uri.startswith("<") and uri.endswith(">") else uri
 
 
-def read_subjects(path: Path, language: str | None) -> Subjects:
+def read_subjects(path: Path, language: str | None, max_line: int) -> Subjects:
     """Return the subjects in a file. Local; raises ConfigError, DataError."""
     is_csv = ".csv" in path.suffixes[-2:] or ".CSV" in path.suffixes[-2:]
     if language is not None and not is_csv:
         raise ConfigError(f"--language {language}: {path} has one language; leave it out")
     subjects = Subjects()
-    try:
-        with open_plain(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="" if is_csv else None) as text:
-            for number, uri, label in _csv_lines(path, text, language) if is_csv else _tsv_lines(text):
-                if not uri or "\0" in uri + label or not is_unicode(uri + label):
-                    raise DataError(f"{path}: line {number}: {uri!r} is no URI that can be stored; expected <URI> and a label")
-                if label:
-                    subjects.titles[uri], subjects.uris[label] = label, uri
-                else:
-                    subjects.titles.pop(uri, None)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
-    except csv.Error as error:
-        raise DataError(f"{path}: not a CSV file ({error}); expected the columns uri and {LABEL}en") from None
+    for number, uri, label in _csv_lines(path, language, max_line) if is_csv else _tsv_lines(path):
+        if not uri or "\0" in uri + label or not is_unicode(uri + label):
+            raise DataError(f"{path}: line {number}: {uri!r} is no URI that can be stored; expected <URI> and a label")
+        if label:
+            subjects.titles[uri], subjects.uris[label] = label, uri
+        else:
+            subjects.titles.pop(uri, None)
     if not subjects.titles:
         raise DataError(f"{path}: no subject with a label; expected lines <URI>, a tab, and the label")
     return subjects
 
 
-def _tsv_lines(text: io.TextIOBase) -> Iterator[tuple[int, str, str]]:
-    """(number of the line, URI, label or "")."""
-    for number, line in enumerate(text, 1):
-        if line.strip():
-            uri, label, *_ = [*line.strip().split("\t", 2), ""]
-            yield number, bare(uri), label
+def _tsv_lines(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield (number of the line, URI, label or "")."""
+    with open_plain(path) as file:
+        for number, text in enumerate(file, 1):
+            with placed(f"{path}: line {number}"):
+                line = decoded(text.removeprefix(BYTE_ORDER_MARK)).strip()
+            if line:
+                uri, label, *_ = [*line.split("\t", 2), ""]
+                yield number, bare(uri), label
 
 
-def _csv_lines(path: Path, text: io.TextIOBase, language: str | None) -> Iterator[tuple[int, str, str]]:
-    """(number of the line, URI, label or "")."""
-    rows = csv.reader(text)
-    names = next(rows, [])
-    languages = [name.removeprefix(LABEL) for name in names if name.startswith(LABEL)]
-    if "uri" not in names or not languages:
+def _csv_lines(path: Path, language: str | None, max_line: int) -> Iterator[tuple[int, str, str]]:
+    """Yield (number of the line, URI, label or "")."""
+    table = read_header(path, DIALECT, max_line)
+    languages = [name.removeprefix(LABEL) for name in table.names if name.startswith(LABEL)]
+    if "uri" not in table.names or not languages:
         raise DataError(f"{path}: line 1: no column uri or no column {LABEL}en; expected both in a vocabulary as CSV")
     if language is None and len(languages) > 1:
         raise ConfigError(f"{path}: labels in {', '.join(languages)}; choose one with --language")
     if language is not None and language not in languages:
         raise ConfigError(f"--language {language}: {path} has no labels in it; {nearest(language, languages)}")
-    of_uri, of_label = names.index("uri"), names.index(LABEL + (language or languages[0]))
-    for row in rows:
-        if not row:
-            continue
-        if len(row) != len(names):
-            raise DataError(f"{path}: line {rows.line_num}: {len(row)} values, but the header names {len(names)} columns")
-        others = [value for name, value in zip(names, row, strict=True) if name.startswith(LABEL)]
-        uri = bare(row[of_uri])
-        yield rows.line_num, uri, row[of_label] or (uri if any(others) else "")  # it is in use, but has no label in this language
+    all_rows = Segment(path, table.begin, plain_size(path), table.lines)
+    for _, line, values in read_rows(all_rows, table.names, DIALECT, max_line):
+        row = dict(zip(table.names, values, strict=True))
+        uri, labels = bare(row["uri"]), [row[LABEL + each] for each in languages]
+        yield (
+            line,
+            uri,
+            row[LABEL + (language or languages[0])] or (uri if any(labels) else ""),
+        )  # in use, without a label in this language

@@ -21,7 +21,7 @@ from hpcml.conversion.number_rows import NumberRows, NumberSlice, find_unfit, fi
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import Place, decoded, lines_of, placed
-from hpcml.conversion.table_rows import Batch, Roles, add_labels, unfit
+from hpcml.conversion.table_rows import Batch, Roles, describe_rows, unfit
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, open_plain, plain_size
 from hpcml.partition import offsets
@@ -123,7 +123,7 @@ def read_arff(task: Conversion) -> Part:
             values, places = _decode(some, header.attributes), [place for place, _ in some]
             expansion.add(rows, values, places, task.options)
             batch = Batch(len(values), _columns(values, header.attributes, roles), places.__getitem__)
-            add_labels(rows, batch, roles, task.options)
+            describe_rows(rows, batch, roles, task.options)
     task.log(f"{path}: read")
     return finish(task, rows)
 

@@ -30,9 +30,9 @@ from hpcml.files.hdf5 import (
     write_label_titles,
     write_strings,
 )
+from hpcml.files.lines import unpacked_once
 from hpcml.files.slabs import Slab, SlabFile, editing, new_file
 from hpcml.files.spool import slices
-from hpcml.files.unpacking import unpacked_once
 from hpcml.log import Log, joined, named, plural
 
 

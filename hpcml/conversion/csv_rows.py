@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from hpcml.errors import DataError, repeated
 from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, go_to, open_plain
 from hpcml.log import is_unicode
-from hpcml.partition import even_bounds
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 REASONS = {  # what csv.Error says -> what this program says
@@ -107,14 +106,14 @@ def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
     return Table(path, names, rows.at, rows.lines_read)
 
 
-def divide(table: Table, size: int, dialect: Dialect, targets: Sequence[int], max_line: int) -> list[tuple[int, int]]:
-    """Return, for each target (ascending bytes of the rows), the next row's byte and the newlines before it.
+def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int) -> list[Segment]:
+    """Return the rows that begin between each two bounds: ascending bytes behind the header, the last one the end.
 
-    Reads the file of `size` bytes up to the last target. Raises DataError for rows that cannot be told apart, and
-    as `open_plain`.
+    Reads the file up to the last bound before the end. Raises DataError for rows that cannot be told apart, and as
+    `open_plain`.
     """
     found: list[tuple[int, int]] = []
-    wanted = [table.begin + target for target in targets if table.begin + target < size]
+    wanted = [table.begin + bound for bound in bounds if bound < bounds[-1]]
     at, lines, quote = table.begin, table.lines, dialect.quote.encode()
 
     def take(place: int, line: int) -> None:
@@ -138,22 +137,8 @@ def divide(table: Table, size: int, dialect: Dialect, targets: Sequence[int], ma
                 place = block.find(b"\n", wanted[len(found)] - at - 1) + 1 or len(block)
                 take(at + place, lines + block.count(b"\n", 0, place))
             at, lines = at + len(block), lines + block.count(b"\n")
-    return found + [(size, lines)] * (len(targets) - len(found))
-
-
-def segments(tables: Sequence[Table], sizes: Sequence[int], dialect: Dialect, n_ranks: int, max_line: int) -> list[list[Segment]]:
-    """Return the bytes of each rank: consecutive rows of the files in order, about as many bytes for each."""
-    lengths = [size - table.begin for table, size in zip(tables, sizes, strict=True)]
-    bounds, before = even_bounds(sum(lengths), n_ranks), 0
-    parts: list[list[Segment]] = [[] for _ in range(n_ranks)]
-    for table, size, length in zip(tables, sizes, lengths, strict=True):
-        targets = [min(max(0, int(bound) - before), length) for bound in bounds]
-        places = divide(table, size, dialect, targets, max_line)
-        for part, ((begin, lines), (end, _)) in zip(parts, pairwise(places), strict=True):
-            if begin < end:
-                part.append(Segment(table.path, begin, end, lines))
-        before += length
-    return parts
+    found += [(table.begin + bounds[-1], lines)] * (len(bounds) - len(found))
+    return [Segment(table.path, begin, end, line) for (begin, line), (end, _) in pairwise(found)]
 
 
 def read_rows(segment: Segment, names: Sequence[str], dialect: Dialect, max_line: int) -> Iterator[tuple[int, int, list[str]]]:
@@ -162,6 +147,8 @@ def read_rows(segment: Segment, names: Sequence[str], dialect: Dialect, max_line
     Raises DataError that names the line, also for other values than one for each of `names`; and as `open_plain`.
     """
     path, begin, end, lines = segment
+    if begin >= end:
+        return
     with open_plain(path) as file:
         go_to(file, begin)
         rows = _CsvReader(path, _lines(file, max_line), begin, lines, dialect, max_line)

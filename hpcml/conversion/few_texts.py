@@ -32,20 +32,10 @@ class FewTexts:
         together = np.array([token for of_text in tokens for token in of_text], dtype=TOKEN)
         counted = count_terms(TokenSlice(lengths, together, 0), self.places, self.settings.vocabulary.width, self.settings.pairs)
         sizes, indices, data = weighted(self.settings, counted)
-        none = np.zeros(len(texts) + 1, dtype=np.int64)
-        return Shard(
-            first_row=0,
-            rows=np.arange(len(texts)),
-            indptr=offsets(sizes),
-            indices=indices.astype(np.int32 if len(self.settings.vocabulary) < 2**31 else np.int64),
-            data=np.ones(indices.size, dtype=np.float32) if data is None else data,
-            y_indptr=none,
-            y_indices=np.empty(0, dtype=np.int32),
-            n_global=len(texts),
-            first_local=0,
-            n_features=len(self.settings.vocabulary),
-            n_labels=self.n_labels,
-        )
+        n_features = len(self.settings.vocabulary)
+        indices = indices.astype(np.int32 if n_features < 2**31 else np.int64)
+        data = np.ones(indices.size, dtype=np.float32) if data is None else data
+        return Shard.of_csr((offsets(sizes), indices, data), n_features, self.n_labels)
 
     def _tokens(self, values: Values) -> list[int]:
         """The words of a text by number; −1 for unknown ones, and between values."""

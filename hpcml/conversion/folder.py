@@ -87,11 +87,11 @@ def read_folder(task: Conversion) -> Part:
     corpus = new_corpus(task)
     begin, end = task.share_by_weight([file.size + 1 for file in files])
     with task.reading():
-        for number, file in enumerate(files[begin:end]):
+        for file in files[begin:end]:
             with placed(folder / file.name):
                 labels, split = label_and_split(file.name, task.options.folder_splits)
             text = read_text(folder / file.name, encoding, task.max_line)
             values = [[text] if field.name == "text" else [] for field in corpus.fields]
-            corpus.add(file.name, values, labels, split, line=number)
+            corpus.add(file.name, values, labels, split)
     task.log(f"{folder}: {plural(len(files), 'file')} read; making rows")
     return vectorise(task, corpus)

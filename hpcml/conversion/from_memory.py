@@ -142,14 +142,9 @@ def _describe(rows: NumberRows, n_rows: int, given: Mapping[str, Sequence[Any] |
             raise ConfigError(f"{name} has {len(values)} entries, but X has {n_rows} rows")
     labels, id_, split, group = (name if name in columns else None for name in given)
     roles = Roles(labels=() if labels is None else (labels,), id=id_, split=split, group=group)
-    named, ids, splits, groups = described(Batch(n_rows, columns, lambda row: f"row {row + 1}"), roles, options)
-    if labels is not None:
-        rows.add_named(named)
-    rows.add_ids(ids)
-    if split is not None:
-        rows.add_splits(splits)
-    if group is not None:
-        rows.add_groups(groups)
+    by_name, ids, splits, groups = described(Batch(n_rows, columns, lambda row: f"row {row + 1}"), roles, options)
+    names = None if labels is None else by_name
+    rows.describe(names, ids, () if split is None else splits, groups=() if group is None else groups)
 
 
 def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:

@@ -16,7 +16,7 @@ from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
 from hpcml.conversion.part import Part
-from hpcml.conversion.table_rows import Batch, Roles, add_labels, numbered, unfit
+from hpcml.conversion.table_rows import Batch, Roles, describe_rows, numbered, unfit
 from hpcml.errors import ConfigError, DataError, file_error, is_in_use, is_of_the_system, is_out_of_memory
 from hpcml.files.hdf5 import DAMAGE, open_hdf5
 from hpcml.files.opening import open_regular
@@ -152,7 +152,7 @@ def read_h5ad(task: Conversion) -> Part:
             for low in range(begin, end, ROWS):
                 columns = _columns(file["obs"], roles, low, min(low + ROWS, end), found.n_rows)
                 batch = Batch(min(ROWS, end - low), columns, numbered(path, low))
-                add_labels(rows, batch, roles, task.options)
+                describe_rows(rows, batch, roles, task.options)
     task.log(f"{path}: read")
     return finish(task, rows)
 

@@ -120,12 +120,13 @@ def string_of(value: object, key: str, stored: bool = True) -> str:
 def read_jsonl(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError with the line."""
     (path,) = task.inputs
-    corpus, n_lines = new_corpus(task), 0
+    corpus = new_corpus(task)
+    corpus.n_lines = 0
     seen = Seen(corpus.fields)
     begin, end = byte_range(task.comm, path)
     with task.reading():
         for place, line in lines_of(task, path, begin, end):
-            n_lines += 1
+            corpus.n_lines += 1
             if line.isspace():
                 continue
             with placed(place):
@@ -133,8 +134,6 @@ def read_jsonl(task: Conversion) -> Part:
                 document = document_of(value, corpus.fields, task.options.group)
             corpus.add(*document[:4], line=place.of_rank, group=document.group)
             seen.add(value, document.values)
-    (lines_above,), _ = mpi.exclusive_sum(task.comm, [n_lines])
-    corpus.row_ids.lines_above = int(lines_above)
     check_fields(task, corpus, seen)
     check_group(task, corpus)
     task.log(f"{path}: read; making rows")
@@ -155,5 +154,5 @@ def check_fields(task: Conversion, corpus: Corpus, seen: Seen) -> None:
 
 def check_group(task: Conversion, corpus: Corpus) -> None:
     """Collective. Raises DataError for a field of --group that no document has."""
-    if task.options.group is not None and not mpi.agreed_any(task.comm, corpus.has_groups):
+    if task.options.group is not None and corpus.row_keys(task.comm)[1] is None:
         raise DataError(f"{task.what}: --group {task.options.group}: no document has a value of it")

@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ MATRICES = [f"{prefix}{part}" for prefix in ("", "X_", "Y_") for part in (*CSR, 
 KNOWN = {*MATRICES, "X", "Y", "y", "feature_names", "label_names", "row_ids", "splits"}  # other arrays are not read
 DAMAGE = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, KeyError, SyntaxError)
 NPY, ZIP = b"\x93NUMPY", b"PK"
-SOME = 1 << 20  # entries of a list that are looked at together
+SOME = 1 << 16  # entries of a list that are looked at together
 
 
 class Arrays(NamedTuple):
@@ -217,12 +218,20 @@ def read_npz(task: Conversion) -> Part:
             rows = NumberRows(task, feature_names, n_features, with_ids="row_ids" in arrays.of)
             for block in matrix_blocks(arrays, X, begin, end, options.missing_as_zero):
                 rows.add(block)
-            _add_names(arrays, rows, begin, end, n_rows)
-            if labels.arrays is None:
-                for some in _text_labels(task.inputs[1], begin, end, n_rows, options):
-                    rows.add_named(some)
+            if labels.layout is not None:
+                _add_labels(labels.arrays, labels.layout, rows, begin, end, n_rows)
+            elif labels.arrays is None:
+                by_name = _text_labels(task.inputs[1], begin, end, n_rows, options)
             else:
-                _add_labels(labels.arrays, labels, rows, begin, end, n_rows)
+                by_name = _listed_labels(labels.arrays, labels.listed, begin, end, n_rows)
+            ids = _of_rows(arrays, "row_ids", begin, end, n_rows) if "row_ids" in arrays.of else iter(())
+            splits = _splits(arrays, begin, end, n_rows) if "splits" in arrays.of else iter(())
+            for low in range(begin, end, SOME):
+                n = min(SOME, end - low)
+                named = None if labels.layout is not None else list(islice(by_name, n))
+                rows.describe(named, list(islice(ids, n)), list(islice(splits, n)))
+            if labels.layout is None:
+                next(by_name, None)  # looks at what is behind this rank's rows
     task.log(f"{path}: read")
     return finish(task, rows, None if labels.layout is None else label_names or [str(label) for label in range(n_labels)])
 
@@ -277,42 +286,40 @@ def _check_names(path: Path, features: Sequence[str] | None, n_features: int, la
         check_distinct(labels, str(path))
 
 
-def _add_names(arrays: Arrays, rows: NumberRows, begin: int, end: int, n_rows: int) -> None:
-    """The names and the splits of rows begin..end, if there are any. Raises DataError, OSError."""
-    for name in ("row_ids", "splits"):
-        if name not in arrays.of:
-            continue
-        array = arrays.of[name]
-        if array.shape != (n_rows,):
-            raise DataError(f"{arrays.path}: array {name} has {array.size} entries, but X has {n_rows} rows")
-        for low in range(begin, end, SOME):
-            found = array[low : min(low + SOME, end)]
-            if name == "row_ids" and found.dtype.kind in "iu":
-                found = found.astype(str)
-            values = _decoded(arrays.path, name, found)
-            if name == "row_ids":
-                rows.add_ids(values)
-            else:
-                for number, value in enumerate(values):
-                    with placed(f"{arrays.path}: row {low + number + 1}"):
-                        check_split_name(value)
-                rows.add_splits(values)
+def _of_rows(arrays: Arrays, name: str, begin: int, end: int, n_rows: int) -> Iterator[str]:
+    """Yield the strings of rows begin..end in an array. Raises DataError."""
+    array = arrays.of[name]
+    if array.shape != (n_rows,):
+        raise DataError(f"{arrays.path}: array {name} has {array.size} entries, but X has {n_rows} rows")
+    for low in range(begin, end, SOME):
+        found = array[low : min(low + SOME, end)]
+        yield from _decoded(arrays.path, name, found.astype(str) if name == "row_ids" and found.dtype.kind in "iu" else found)
 
 
-def _add_labels(arrays: Arrays, labels: _Labels, rows: NumberRows, begin: int, end: int, n_rows: int) -> None:
-    """The labels of rows begin..end: columns of the matrix, or names. Raises DataError, OSError."""
+def _splits(arrays: Arrays, begin: int, end: int, n_rows: int) -> Iterator[str]:
+    """Yield the splits of rows begin..end. Raises DataError."""
+    for number, split in enumerate(_of_rows(arrays, "splits", begin, end, n_rows), begin + 1):
+        with placed(f"{arrays.path}: row {number}"):
+            check_split_name(split)
+        yield split
+
+
+def _listed_labels(arrays: Arrays, name: str, begin: int, end: int, n_rows: int) -> Iterator[list[str]]:
+    """Yield the label of each of rows begin..end. Raises DataError."""
+    array = arrays.of[name]
+    if array.shape != (n_rows,):
+        raise DataError(f"{arrays.path}: the labels are {' × '.join(map(str, array.shape))}, but X has {n_rows} rows")
+    for low in range(begin, end, SOME):
+        for label in _names(arrays.path, array[low : min(low + SOME, end)], low):
+            yield [label] if label else []
+
+
+def _add_labels(arrays: Arrays, labels: Matrix, rows: NumberRows, begin: int, end: int, n_rows: int) -> None:
+    """Append the labels of rows begin..end, columns of a matrix. Raises DataError, OSError."""
     path = arrays.path
-    if labels.layout is None:
-        array = arrays.of[labels.listed]
-        if array.shape != (n_rows,):
-            raise DataError(f"{path}: the labels are {' × '.join(map(str, array.shape))}, but X has {n_rows} rows")
-        for low in range(begin, end, SOME):
-            names = _names(path, array[low : min(low + SOME, end)], low)
-            rows.add_named([[name] if name else [] for name in names])
-        return
-    if labels.layout.shape[0] != n_rows:
-        raise DataError(f"{path}: the labels have {labels.layout.shape[0]} rows, but X has {n_rows}")
-    for block in matrix_blocks(arrays, labels.layout, begin, end, False):
+    if labels.shape[0] != n_rows:
+        raise DataError(f"{path}: the labels have {labels.shape[0]} rows, but X has {n_rows}")
+    for block in matrix_blocks(arrays, labels, begin, end, False):
         if (block.data != 1).any():
             wrong = int(np.argmax(block.data != 1))
             row = begin + rows.labels.n_rows + int(np.searchsorted(np.cumsum(block.lengths), wrong, side="right"))
@@ -335,9 +342,9 @@ def _names(path: Path, values: np.ndarray, first: int) -> list[str]:
     return list(map(label_name, values.tolist())) if values.dtype.kind == "f" else values.astype(str).tolist()
 
 
-def _text_labels(path: Path, begin: int, end: int, n_rows: int, options: ConvertOptions) -> Iterator[list[list[str]]]:
-    """The labels on lines begin..end of a text, one for each row. Raises DataError, OSError."""
-    max_line, some, row = line_limit(None), [], 0
+def _text_labels(path: Path, begin: int, end: int, n_rows: int, options: ConvertOptions) -> Iterator[list[str]]:
+    """Yield the labels on lines begin..end of a text, one for each row. Raises DataError, OSError."""
+    max_line, row = line_limit(None), 0
     with open_plain(path) as file:
         while line := file.readline(max_line + 1):
             if begin <= row < end:
@@ -348,12 +355,7 @@ def _text_labels(path: Path, begin: int, end: int, n_rows: int, options: Convert
                 if "\0" in text:
                     raise DataError(f"{path}: line {row + 1}: a NUL, which cannot be stored; remove it")
                 parts = [text] if options.label_separator is None else text.split(options.label_separator)
-                some.append([part.strip() for part in parts if part.strip()])
-                if len(some) == 1 << 16:
-                    yield some
-                    some = []
+                yield [part.strip() for part in parts if part.strip()]
             row += 1
     if row != n_rows:
         raise DataError(f"{path}: {row} lines, but X has {n_rows} rows; expected a line with the labels of each row")
-    if some:
-        yield some

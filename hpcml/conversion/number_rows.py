@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.label_sets import LabelColumns, label_columns, numbering, waiting_label_sets
-from hpcml.conversion.part import Part, RowIds, WaitingRows
+from hpcml.conversion.part import LabelColumns, LabelledRows, Part, WaitingRows, make_part
 from hpcml.conversion.split import row_splits
-from hpcml.data.row_keys import GROUP, ID, content_keys, feature_keys, string_keys
+from hpcml.data.row_keys import content_keys, feature_keys
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.hdf5 import Strings
-from hpcml.files.spool import Spool, slices
 
 LARGEST = float(np.finfo(np.float32).max)
 VALUES = 1 << 20  # of a matrix that are looked at together
@@ -119,26 +114,22 @@ def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, w
         yield NumberSlice.of_csr(ends, indices, data)
 
 
-class NumberRows:
+class NumberRows(LabelledRows):
     """This rank's rows: X and labels as CSR, and ids and splits if there are any. Local."""
 
     def __init__(
         self, task: Conversion, names: Sequence[str] | None, n_features: int, with_ids: bool = False, index: type = np.int64
     ) -> None:
         """`names` are those of the source's features, if they have any. Raises as `_columns`."""
+        super().__init__(task.scratch, with_ids)
         self.column_of, self.n_features, self.feature_names = _columns(task, names, n_features)
-        self.X, self.labels = WaitingRows(task.scratch, index, with_data=True), WaitingRows(task.scratch)
-        self.label_numbers = numbering()  # of labels that are given by name
-        self.row_ids = RowIds(task.scratch) if with_ids else None
-        self.dropped = 0
-        self.splits: list[str] | None = None
-        self.feature_keys, self.keys = feature_keys(names), Spool(task.scratch, np.uint64)
-        self.id_keys, self.groups = Spool(task.scratch, np.uint64), Spool(task.scratch, np.uint64)
+        self.X, self.dropped = WaitingRows(task.scratch, index, with_data=True), 0
+        self.feature_keys = feature_keys(names)
 
     def add(self, block: NumberSlice) -> None:
         """Append rows. Raises OSError."""
         lengths, indices, data = block
-        self.keys.append(content_keys(lengths, indices, data, self.feature_keys))
+        self.content_keys.extend(content_keys(lengths, indices, data, self.feature_keys))
         if self.column_of is not None:
             rows, columns = np.repeat(np.arange(lengths.size), lengths), self.column_of(indices)
             keep = columns >= 0
@@ -147,36 +138,6 @@ class NumberRows:
             order = np.lexsort((indices, rows))
             lengths, indices, data = np.bincount(rows, minlength=lengths.size), indices[order], data[order]
         self.X.add(lengths, indices, data)
-
-    def add_named(self, labels: Sequence[Sequence[str]]) -> None:
-        """Append the labels of rows, by name. Raises OSError."""
-        numbers = array("q", (self.label_numbers[name] for names in labels for name in names))
-        self.labels.add(np.fromiter(map(len, labels), np.int64, len(labels)), np.array(numbers, dtype=np.int64))
-
-    def add_ids(self, ids: Sequence[str]) -> None:
-        """Append the names of rows; "" is the number of the row, from 1. Raises OSError."""
-        if self.row_ids is not None:
-            self.row_ids.extend(ids, range(len(self.row_ids), len(self.row_ids) + len(ids)))
-            self.id_keys.append(string_keys(ID, ids))
-
-    def add_groups(self, groups: Sequence[str]) -> None:
-        """Append the groups of rows; "" for none: of all rows, or never. Raises OSError."""
-        self.groups.append(string_keys(GROUP, groups))
-
-    def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
-        """Collective over `comm`. The keys of the rows, and those of their groups if any rank has some."""
-        keys = self.keys[:]
-        if self.id_keys.size:
-            of_ids = self.id_keys[:]
-            keys = np.where(of_ids != 0, of_ids, keys)
-        groups = self.groups[:] if self.groups.size else np.zeros(keys.size, np.uint64)
-        has_groups = mpi.agreed_any(comm, bool(groups.any()))
-        return keys, np.where(groups != 0, groups, keys) if has_groups else None
-
-    def add_splits(self, splits: Iterable[str]) -> None:
-        """Append the splits of rows, "" for none: of all rows, or never."""
-        self.splits = [] if self.splits is None else self.splits
-        self.splits.extend(map(sys.intern, splits))
 
 
 def _columns(task: Conversion, names: Sequence[str] | None, n_features: int) -> tuple[ColumnOf | None, int, Strings | None]:
@@ -205,43 +166,11 @@ def _columns(task: Conversion, names: Sequence[str] | None, n_features: int) -> 
     return columns.__getitem__, width, known
 
 
-def _in_use(comm: mpi.Comm, labels: Spool, names: list[str]) -> list[str]:
-    """Collective over `comm`. Those of the labels that some row has."""
-    used = np.zeros(len(names), dtype=np.int64)
-    with mpi.agreed(comm, "dividing the rows by labels"):
-        for some in slices(labels.size):
-            used[labels[some]] = 1
-    return [names[number] for number in np.flatnonzero(mpi.allreduce_sum(comm, used)).tolist()]
-
-
 def finish(
     task: Conversion, rows: NumberRows, label_names: Sequence[str] | None = None, columns: LabelColumns | None = None
 ) -> Part:
-    """Collective. The rows as a part of a dataset. Raises ConfigError for two kinds of splits.
-
-    `label_names` are those of labels that were given by number; None: labels were given by name,
-    and get these `columns`, or some in code-point order.
-    """
-    found = list(rows.label_numbers if label_names is None else label_names)
-    if columns is None and label_names is None:
-        columns = label_columns(task.comm, found, task.like)
-    elif columns is None:
-        columns = LabelColumns(found if task.like is None else _in_use(task.comm, rows.labels.indices, found), task.like)
-    with mpi.agreed(task.comm, "dividing the rows by labels"):
-        labels = waiting_label_sets(columns, rows.labels, found)
+    """Return the rows as `make_part`. Collective. Raises ConfigError for two kinds of splits."""
     keys, groups = rows.row_keys(task.comm)
-    splits = row_splits(task, keys, groups, rows.splits)
-    (first,), _ = mpi.exclusive_sum(task.comm, [rows.X.n_rows])
-    if rows.row_ids is not None:
-        rows.row_ids.lines_above = int(first)
-    return Part(
-        rows=rows.X,
-        labels=labels,
-        n_features=rows.n_features,
-        splits=splits,
-        keys=keys,
-        groups=groups,
-        row_ids=rows.row_ids,
-        feature_names=rows.feature_names,
-        dropped=rows.dropped,
-    )
+    splits = row_splits(task, keys, groups, rows.splits or None)
+    about = {"n_features": rows.n_features, "feature_names": rows.feature_names, "dropped": rows.dropped}
+    return make_part(task, rows.X, rows, splits, label_names, columns, keys=keys, groups=groups, **about)

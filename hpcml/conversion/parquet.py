@@ -16,6 +16,7 @@ from hpcml.conversion.table import read_table, wanted
 from hpcml.conversion.table_rows import Batch, Roles, numbered
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.opening import open_regular
+from hpcml.partition import bounds_in_items
 
 ROWS = 2048  # that are looked at together
 BUFFER = 1 << 20  # bytes of a column that are read at once
@@ -73,15 +74,13 @@ def read_parquet(task: Conversion) -> Part:
         except ImportError:
             raise ConfigError("parquet needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
     files = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _all_described(task.inputs))
-    begin, end = task.share(sum(sum(file.groups) for file in files))
+    bounds = bounds_in_items([sum(file.groups) for file in files], task.comm.size)
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
-        first = 0
-        for file in files:
-            last = first + sum(file.groups)
-            if first < end and begin < last:
-                yield from _batches(file, max(begin - first, 0), min(end, last) - first, wanted(roles, features))
-            first = last
+        for file, of_file in zip(files, bounds, strict=True):
+            begin, end = of_file[task.comm.rank : task.comm.rank + 2]
+            if begin < end:
+                yield from _batches(file, begin, end, wanted(roles, features))
 
     return read_table(task, files[0].names, batches)
 

@@ -1,18 +1,33 @@
-"""The result of a source, for the writer: this rank's rows, and the columns, equal on all ranks."""
+"""Rows on their way to a dataset: this rank's rows with labels, ids and splits, and the columns, equal on all ranks.
+
+Without --like all labels that rows have are labels of the dataset. With it these are the labels of
+that file; what it lacks is kept beside them as unknown, by name, so that a model of that file can
+be judged on all that the rows have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, compress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from hpcml import mpi
+from hpcml.conversion.conversion import Conversion, Like
 from hpcml.conversion.split import RowSplits
-from hpcml.conversion.vocabulary import TextSettings
+from hpcml.conversion.vocabulary import TextSettings, merge_terms
 from hpcml.data.dataset import UNKNOWN
+from hpcml.data.row_keys import GROUP, ID, string_keys
 from hpcml.files.hdf5 import Strings
-from hpcml.files.spool import Spool, StringSpool
+from hpcml.files.spool import SLICE, Spool, StringSpool, slices
+
+WAITING = 1 << 16  # rows and labels that wait in memory
 
 
 class WaitingRows:
@@ -56,13 +71,86 @@ class RowIds:
         return [row_id or str(line) for row_id, line in zip(self.ids[where], lines.tolist(), strict=True)]
 
 
+class LabelledRows:
+    """Labels, ids, splits and keys of this rank's rows, whatever the rows are. Local; raises OSError.
+
+    Splits and keys are in memory; the rest waits outside of it.
+    """
+
+    def __init__(self, scratch: Path, with_ids: bool = True) -> None:
+        self.scratch, self.labels = scratch, WaitingRows(scratch, np.int32)
+        self.label_numbers: defaultdict[str, int] = defaultdict(int)  # of labels that are given by name
+        self.label_numbers.default_factory = self.label_numbers.__len__
+        self.row_ids = RowIds(scratch) if with_ids else None
+        self.splits: list[str] = []
+        self.n_lines: int | None = None  # that this rank has read, where lines name rows without an id; None: rows are counted
+        self.content_keys, self.id_keys, self.group_keys = array("Q"), array("Q"), array("Q")  # 0: no id, no group
+        self._labels, self._lengths, self._ids, self._lines = array("i"), array("q"), list[str](), array("q")
+
+    def describe(
+        self,
+        labels: Sequence[Sequence[str]] | None,
+        ids: Sequence[str],
+        splits: Sequence[str],
+        lines: Sequence[int] | None = None,
+        groups: Sequence[str] = (),
+    ) -> None:
+        """Append what is known of rows; labels None: they are added by number.
+
+        No splits or groups: no row has any, here and later.
+        """
+        if labels is not None:
+            self._labels.extend(map(self.label_numbers.__getitem__, chain.from_iterable(labels)))
+            self._lengths.extend(map(len, labels))
+        if self.row_ids is not None:
+            first = len(self.row_ids) + len(self._ids)
+            self._lines.extend(range(first, first + len(ids)) if lines is None else lines)
+            self._ids += ids
+            self.id_keys.extend(string_keys(ID, ids))
+        self.group_keys.extend(string_keys(GROUP, groups))
+        self.splits.extend(map(sys.intern, splits))
+        if len(self._labels) + len(self._lengths) + len(self._ids) >= WAITING:
+            self.flush()
+
+    def flush(self) -> None:
+        """Put away what waits in memory."""
+        if self._lengths:
+            self.labels.add(np.array(self._lengths, dtype=np.int64), np.array(self._labels, dtype=np.int32))
+        if self.row_ids is not None and self._ids:
+            self.row_ids.extend(self._ids, self._lines)
+        for waiting in (self._labels, self._lengths, self._ids, self._lines):
+            del waiting[:]
+
+    def keep(self, flags: np.ndarray) -> None:
+        """Keep the flagged rows (n_rows)."""
+        self.flush()
+        labels, row_ids = WaitingRows(self.scratch, np.int32), RowIds(self.scratch)
+        for some in slices(flags.size, WAITING):
+            ends = self.labels.indptr[some.start : some.stop + 1]
+            sizes = np.diff(ends)
+            labels.add(sizes[flags[some]], self.labels.indices[ends[0] : ends[-1]][np.repeat(flags[some], sizes)])
+            row_ids.extend(list(compress(self.row_ids.ids[some], flags[some])), self.row_ids.lines[some][flags[some]])
+        self.labels, self.row_ids, self.splits = labels, row_ids, list(compress(self.splits, flags))
+        kept = (array("Q", compress(keys, flags)) for keys in (self.content_keys, self.id_keys, self.group_keys))
+        self.content_keys, self.id_keys, self.group_keys = kept
+
+    def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the keys of the rows, and those of their groups if any rank has some. Collective over `comm`."""
+        keys, of_ids, of_groups = (np.array(found, np.uint64) for found in (self.content_keys, self.id_keys, self.group_keys))
+        if of_ids.size:
+            keys = np.where(of_ids != 0, of_ids, keys)
+        if not mpi.agreed_any(comm, bool(of_groups.any())):
+            return keys, None
+        return keys, np.where(of_groups != 0, of_groups, keys) if of_groups.size else keys
+
+
 @dataclass
 class Labels:
     """The label sets of this rank's rows (CSR, no values); `unknown`: of labels --like lacks."""
 
     names: list[str]
-    indptr: np.ndarray | Spool
-    indices: np.ndarray | Spool
+    indptr: Spool
+    indices: Spool
     unknown: Labels | None = None
 
     @property
@@ -91,3 +179,82 @@ class Part:
     label_titles: Sequence[str] | None = None  # what people call the labels, "" for none; None: the source does not tell
     row_numbers: dict[str, np.ndarray] = field(default_factory=dict)
     dropped: int = 0  # svmlight: values, text: occurrences of words, that --like does not know
+
+
+class LabelColumns:
+    """The columns of labels by name, equal on all ranks: the dataset's, then the unknown ones."""
+
+    def __init__(self, names: Sequence[str], like: Like | None) -> None:
+        """`names`: all labels that rows (without `like`: the source) have, in order. Local."""
+        self._renamed = {} if like is None else like.renamed
+        names = self._now(names)
+        known = names if like is None else like.label_names
+        there = set(known)
+        others = [name for name in names if name not in there]
+        self.names, self.unknown = (known + others, []) if like is not None and like.new_labels else (known, others)
+        self._number = {name: column for column, name in enumerate(self.names + self.unknown)}
+
+    def _now(self, names: Iterable[str]) -> list[str]:
+        """The names that labels have by now, each once."""
+        return list(dict.fromkeys(self._renamed.get(name, name) for name in names))
+
+    def of(self, names: Iterable[str]) -> np.ndarray:
+        """The columns of labels (int64), −1 for what is none."""
+        return np.array([self._number.get(self._renamed.get(name, name), -1) for name in names], dtype=np.int64)
+
+
+def waiting_label_sets(columns: LabelColumns, waiting: WaitingRows, names: Iterable[str]) -> Labels:
+    """Return the label sets of rows whose labels wait, as places in `names`. Raises OSError."""
+    column_of = columns.of(names)
+    kinds = [columns.names, *([columns.unknown] if columns.unknown else [])]
+    sets = [WaitingRows(waiting.scratch) for _ in kinds]
+    width = max(1, sum(map(len, kinds)))
+    begin = 0
+    while begin < waiting.n_rows:
+        ends = waiting.indptr[begin : begin + 1 + SLICE]
+        ends = ends[: max(2, int(np.searchsorted(ends, ends[0] + SLICE, side="right")))]
+        rows, found = np.repeat(np.arange(ends.size - 1), np.diff(ends)), column_of[waiting.indices[ends[0] : ends[-1]]]
+        entries = np.sort(rows[found >= 0] * width + found[found >= 0])
+        rows, found = np.divmod(entries[np.diff(entries, prepend=-1) > 0], width)
+        first = 0
+        for kind, of_kind in zip(kinds, sets, strict=True):
+            some = (found >= first) & (found < first + len(kind))
+            of_kind.add(np.bincount(rows[some], minlength=ends.size - 1), found[some] - first)
+            first += len(kind)
+        begin += ends.size - 1
+    labels, *unknown = (Labels(kind, of_kind.indptr, of_kind.indices) for kind, of_kind in zip(kinds, sets, strict=True))
+    labels.unknown = unknown[0] if unknown else None
+    return labels
+
+
+def make_part(
+    task: Conversion,
+    X: WaitingRows,
+    rows: LabelledRows,
+    splits: RowSplits,
+    label_names: Sequence[str] | None = None,
+    columns: LabelColumns | None = None,
+    **about: Any,
+) -> Part:
+    """Return rows as a part of a dataset; `about`: other attributes of it. Collective.
+
+    `label_names` are those of labels that were given by number; None: labels were given by name,
+    and get these `columns`, or some in code-point order.
+    """
+    comm, like = task.comm, task.like
+    names = list(rows.label_numbers if label_names is None else label_names)
+    used = np.zeros(len(names), dtype=np.int64)
+    with mpi.agreed(comm, "dividing the rows by labels"):
+        rows.flush()
+        for some in slices(rows.labels.indices.size):
+            used[rows.labels.indices[some]] = 1
+    if columns is None and label_names is None:
+        columns = LabelColumns(merge_terms(comm, compress(names, used)), like)
+    elif columns is None:
+        columns = LabelColumns(names if like is None else list(compress(names, mpi.allreduce_sum(comm, used))), like)
+    with mpi.agreed(comm, "dividing the rows by labels"):
+        labels = waiting_label_sets(columns, rows.labels, names)
+    if rows.row_ids is not None:
+        (above,), _ = mpi.exclusive_sum(comm, [X.n_rows if rows.n_lines is None else rows.n_lines])
+        rows.row_ids.lines_above = int(above)
+    return Part(rows=X, labels=labels, splits=splits, row_ids=rows.row_ids, **about)

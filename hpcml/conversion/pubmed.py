@@ -178,7 +178,7 @@ def _with_splits(task: Conversion, corpus: Corpus) -> Conversion:
     """Collective. Draw --test-share; what is left to do."""
     comm, share = task.comm, task.options.test_share
     if share is not None:
-        test = drawn_test(task.options.seed, share, np.array(corpus.keys, np.uint64))
+        test = drawn_test(task.options.seed, share, corpus.row_keys(comm)[0])
         corpus.splits = [TEST_SPLITS[name] if chosen else name for name, chosen in zip(corpus.splits, test, strict=True)]
     counts = Counter(corpus.splits)
     _, (n_train, n_test, n_rows) = mpi.exclusive_sum(comm, [counts["train"], counts["test"], corpus.n_rows])

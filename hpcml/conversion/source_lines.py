@@ -13,6 +13,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.errors import DataError
 from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, line_blocks, lines_before, open_plain
+from hpcml.files.opening import decoded as decoded
 
 LONGEST = 1 << 16  # bytes of a name
 
@@ -36,14 +37,6 @@ def lines_of(task: Conversion, path: Path, begin: int, end: int, block_bytes: in
         for in_block, line in enumerate(BytesIO(block)):
             yield Place(path, offset, in_block, of_rank), line
             of_rank += 1
-
-
-def decoded(text: bytes) -> str:
-    """Text as UTF-8. Raises ValueError with the reason."""
-    try:
-        return text.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
 
 
 @contextmanager

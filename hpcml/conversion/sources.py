@@ -18,11 +18,10 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.parquet import read_parquet
 from hpcml.conversion.part import Part
 from hpcml.conversion.pubmed import check_pubmed, read_pubmed
-from hpcml.conversion.svmlight import read_svmlight
+from hpcml.conversion.svmlight import read_svmlight, read_xmc
 from hpcml.conversion.synthetic import NAMES as SYNTHETIC
 from hpcml.conversion.synthetic import check_synthetic, read_synthetic
 from hpcml.conversion.table import read_csv, read_tsv
-from hpcml.conversion.xmc import read_xmc
 
 
 class Source(NamedTuple):

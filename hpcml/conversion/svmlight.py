@@ -1,20 +1,57 @@
-"""svmlight: `label idx:value …`, or `l1,l2 idx:value …`; a row may have no label, `#` comments."""
+"""svmlight: `label idx:value …`, or `l1,l2 idx:value …`; a row may have no label, `#` comments.
+
+The extreme-classification repository's text (xmc) has a first line `rows features labels`, and indices and labels from 0.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.label_sets import LabelColumns
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
-from hpcml.conversion.part import Part
-from hpcml.data.svmlight import BINARY, Rows, as_text, check_lines, label_name, parse_text
+from hpcml.conversion.part import LabelColumns, Part
+from hpcml.conversion.source_lines import read_names
+from hpcml.data.svmlight import BINARY, MAX_INDEX, Rows, label_name, line_of_row, padded, parse_lines
 from hpcml.errors import DataError
-from hpcml.files.lines import byte_range, line_blocks, lines_before
+from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, line_blocks, lines_before, open_plain
+
+HEADER_BYTES = 1 << 10
+CLASSES = "labels are whole numbers, which name classes; what this file has to predict is a quantity: make classes of it"
+XMC_HEADER = "expected three numbers: rows, features, labels, as in `1000 500 30`"
+
+
+class _Block(NamedTuple):
+    """The rows of some lines; `where` names a line of `text`, from 0."""
+
+    rows: Rows
+    text: np.ndarray
+    where: Callable[[int], str]
+
+    def check(self, what: str, fit: np.ndarray, expected: str) -> None:
+        """Raise DataError for the first label or feature (`what`) that is not `fit`."""
+        if not fit.all():
+            lengths, indices, _, label_lengths, labels, _ = self.rows
+            lengths, values = (label_lengths, labels) if what == "label" else (lengths, indices)
+            place = int(np.argmin(fit))
+            row = int(np.searchsorted(np.cumsum(lengths), place, side="right"))
+            raise DataError(f"{self.where(line_of_row(self.text, row))}: {what} {label_name(values[place])}, but {expected}")
+
+
+def _blocks(task: Conversion, path: Path, begin: int, end: int, zero_based: bool, header: bool = False) -> Iterator[_Block]:
+    """The rows of the lines that start in bytes begin..end, without a `header`. Raises DataError, OSError."""
+    for offset, lines in line_blocks(path, begin, end, max_line=task.max_line):
+
+        def where(line: int, offset: int = offset) -> str:
+            return f"{path}: line {lines_before(path, offset) + line + 1}"
+
+        lines = b"\n" + lines.partition(b"\n")[2] if header and offset == 0 else lines
+        text = np.frombuffer(padded(lines), dtype=np.uint8)
+        yield _Block(parse_lines(text, zero_based, where), text, where)
 
 
 def read_svmlight(task: Conversion) -> Part:
@@ -24,9 +61,11 @@ def read_svmlight(task: Conversion) -> Part:
     width, single, values = 0, True, np.empty(0)  # of the labels, each once, ascending
     with task.reading():
         rows = NumberRows(task, None, 0, index=np.int32)
-        for found in _read(path, begin, end, task.options.zero_based, task.max_line):
+        for block in _blocks(task, path, begin, end, task.options.zero_based):
+            found, labels = block.rows, block.rows.labels
+            block.check("label", labels == np.floor(labels), CLASSES)
             rows.add(NumberSlice(found.lengths, found.indices, found.data))
-            of_block, places = np.unique(found.labels, return_inverse=True)
+            of_block, places = np.unique(labels, return_inverse=True)
             numbers = np.array([rows.label_numbers[label_name(label)] for label in of_block.tolist()], dtype=np.int64)
             rows.labels.add(found.label_lengths, numbers[places])
             width, values = max(width, found.width), np.union1d(values, of_block)
@@ -39,39 +78,6 @@ def read_svmlight(task: Conversion) -> Part:
     return finish(task, rows, columns=columns)
 
 
-def _read(path: Path, begin: int, end: int, zero_based: bool, max_line: int) -> Iterator[Rows]:
-    """The rows of the lines that start in bytes begin..end. Raises DataError, OSError."""
-    for offset, block in line_blocks(path, begin, end, max_line=max_line):
-        try:
-            rows = parse_text(as_text(block), zero_based)
-            if (rows.labels != np.floor(rows.labels)).any():
-                line, label = _fraction(block)
-                raise DataError(
-                    f"{path}: line {lines_before(path, offset) + line}: label {label}, but labels are whole numbers, which name "
-                    "classes; what this file has to predict is a quantity: make classes of it"
-                )
-            yield rows
-        except (ValueError, OverflowError) as error:
-            line, problem = check_lines(block, zero_based)
-            first = lines_before(path, offset)
-            if line:
-                raise DataError(f"{path}: line {first + line}: {problem}") from None
-            last = first + block.count(b"\n")
-            raise DataError(
-                f"{path}: lines {first + 1} to {last}: not svmlight ({error}); expected `label index:value ...`"
-            ) from None
-
-
-def _fraction(block: bytes) -> tuple[int, str]:
-    """(line in the block, label) of the first label that is no whole number."""
-    for number, line in enumerate(block.split(b"\n")):
-        labels, *_ = line.partition(b"#")[0].split() or [b""]
-        for label in labels.split(b",") if labels and b":" not in labels else ():
-            if not float(label).is_integer():
-                return number + 1, label.decode("ascii", "backslashreplace")
-    raise ValueError("no label is a fraction")
-
-
 def _label_columns(task: Conversion, values: np.ndarray, single: bool) -> LabelColumns:
     """Collective. A column "1" if each row is `single` and ±1, or 0 or 1; else one a number."""
     single = not mpi.agreed_any(task.comm, not single)
@@ -80,3 +86,52 @@ def _label_columns(task: Conversion, values: np.ndarray, single: bool) -> LabelC
     if binary if task.like is None else task.like.label_names == BINARY:
         everything = everything[~np.isin(everything, (-1, 0))]  # these say that a row is not in the class
     return LabelColumns([label_name(label) for label in everything.tolist()], task.like)
+
+
+class XmcHeader(NamedTuple):
+    """The first line."""
+
+    n_rows: int
+    n_features: int
+    n_labels: int
+
+
+def read_header(path: Path) -> XmcHeader:
+    """The first line of a file. Raises DataError, and as `open_plain`."""
+    with open_plain(path) as file:
+        line = file.readline(HEADER_BYTES).removeprefix(BYTE_ORDER_MARK)
+    parts = line.split()
+    if len(parts) != 3 or not all(part.isdigit() and len(part) < 20 for part in parts):
+        shown = line[:60].decode("ascii", "backslashreplace").strip()
+        raise DataError(f"{path}: line 1: {shown!r}, but {XMC_HEADER}")
+    header = XmcHeader(*map(int, parts))
+    if header.n_features > MAX_INDEX + 1 or header.n_labels > MAX_INDEX + 1:
+        raise DataError(f"{path}: line 1: more than {MAX_INDEX + 1} features or labels")
+    return header
+
+
+def read_xmc(task: Conversion) -> Part:
+    """Collective. Read this rank's lines. Raises DataError that names the line."""
+    (path,) = task.inputs
+    begin, end = byte_range(task.comm, path)
+    header = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: read_header(path))
+    feature_names = read_names(task.comm, task.options.feature_names, header.n_features, "features")
+    label_names = read_names(task.comm, task.options.label_names, header.n_labels, "labels")
+    with task.reading():
+        if label_names is None and header.n_labels > path.stat().st_size:
+            raise DataError(f"{path}: line 1: {header.n_labels} labels, far more than the file has entries")
+        rows = NumberRows(task, feature_names, header.n_features)
+        for block in _blocks(task, path, begin, end, zero_based=True, header=True):
+            found, labels = block.rows, block.rows.labels
+            in_range = (labels >= 0) & (labels < header.n_labels) & (labels == np.floor(labels))
+            block.check("label", in_range, f"expected 0 to {header.n_labels - 1}, as line 1 says")
+            block.check("feature", found.indices < header.n_features, f"expected 0 to {header.n_features - 1}, as line 1 says")
+            rows.add(NumberSlice(found.lengths, found.indices, found.data))
+            rows.labels.add(found.label_lengths, labels.astype(np.int64))
+    _, (n_rows,) = mpi.exclusive_sum(task.comm, [rows.X.n_rows])
+    if n_rows != header.n_rows:
+        raise DataError(
+            f"{path}: {n_rows} rows, but line 1 says {header.n_rows}; it is truncated, or has lines without labels and features"
+        )
+    task.log(f"{path}: read")
+    return finish(task, rows, label_names or [str(label) for label in range(header.n_labels)])

@@ -12,14 +12,16 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.csv_rows import Dialect, Segment, read_header, read_rows, segments
+from hpcml.conversion.csv_rows import Dialect, Segment, divide, read_header, read_rows
 from hpcml.conversion.fields import PLAIN
+from hpcml.conversion.number_rows import NumberRows, finish
 from hpcml.conversion.part import Part
-from hpcml.conversion.table_rows import Batch, Roles, TableRows
-from hpcml.conversion.text import Corpus, new_corpus
+from hpcml.conversion.table_rows import Batch, Roles, add_numbers, add_texts, describe_rows
+from hpcml.conversion.text import Corpus, new_corpus, vectorise
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import plain_size
 from hpcml.log import is_unicode
+from hpcml.partition import bounds_in_items
 
 CSV_BLOCK = 1 << 20  # bytes of rows that become one batch
 
@@ -55,11 +57,15 @@ def read_table(task: Conversion, names: Sequence[str], batches: Callable[[Roles,
             task.log(f"warning: {what}: the column split is not taken for the splits of the rows; --split-column split takes it")
         if corpus is None and not features:
             raise ConfigError(f"{what}: no column is left for features; name columns of texts (--text) or of numbers (--features)")
-        rows = TableRows(task, roles, features, corpus)
+        rows = None if corpus is not None else NumberRows(task, features, len(features), with_ids=roles.id is not None)
         for batch in batches(roles, features):
-            rows.add(batch)
+            if corpus is not None:
+                add_texts(corpus, batch, roles, task.options)
+            else:
+                add_numbers(rows, batch, features, task.options)
+                describe_rows(rows, batch, roles, task.options)
     task.log(f"{what}: read; making rows")
-    return rows.finish()
+    return finish(task, rows) if corpus is None else vectorise(task, corpus)
 
 
 def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -92,7 +98,7 @@ def _read_separated(task: Conversion, delimiter: str) -> Part:
 
 
 def _divided(task: Conversion, dialect: Dialect) -> tuple[dict[Path, list[str]], list[list[Segment]]]:
-    """The columns of each file, and what each rank reads."""
+    """Return the columns of each file, and the rows that each rank reads: about as many bytes for each."""
     what, tables = task.what, [read_header(path, dialect, task.max_line) for path in task.inputs]
     names = tables[0].names
     for table in tables:
@@ -102,8 +108,9 @@ def _divided(task: Conversion, dialect: Dialect) -> tuple[dict[Path, list[str]],
             )
     check_delimiter(what, names, dialect.delimiter)
     Roles.of(task.options, PLAIN).check(str(what), names)
-    parts = segments(tables, [plain_size(table.path) for table in tables], dialect, task.comm.size, task.max_line)
-    return {table.path: table.names for table in tables}, parts
+    bounds = bounds_in_items([plain_size(table.path) - table.begin for table in tables], task.comm.size)
+    divided = [divide(table, of_table, dialect, task.max_line) for table, of_table in zip(tables, bounds, strict=True)]
+    return {table.path: table.names for table in tables}, [list(parts) for parts in zip(*divided, strict=True)]
 
 
 def check_delimiter(what: object, names: Sequence[str], delimiter: str) -> None:

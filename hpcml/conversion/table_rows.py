@@ -9,14 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import PLAIN, Field
-from hpcml.conversion.number_rows import FINITE, NumberRows, dense_blocks, finish
+from hpcml.conversion.number_rows import FINITE, NumberRows, dense_blocks
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.part import Part
 from hpcml.conversion.split import check_split_name
-from hpcml.conversion.text import Corpus, vectorise
+from hpcml.conversion.text import Corpus
 from hpcml.data.svmlight import label_name
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.log import is_unicode, named
@@ -111,55 +108,40 @@ def numbered(what: object, first: int) -> Callable[[int], str]:
     return lambda row: f"{what}: row {first + row + 1}"
 
 
-class TableRows:
-    """This rank's rows of a table. Local; `add` raises DataError that names the row, OSError."""
+def add_texts(corpus: Corpus, batch: Batch, roles: Roles, options: ConvertOptions) -> None:
+    """Append rows that are made from texts. Raises DataError that names the row, OSError."""
+    told_apart = not roles.text
+    labels, ids, splits, groups = described(batch, roles, options)
+    for row in range(batch.n_rows):
+        values = [_checked(batch, row, name, batch.columns[name][row], _texts) for name in roles.texts]
+        for field, texts in zip(roles.fields if told_apart else (), values, strict=False):
+            if field.whole and any("\0" in text for text in texts):
+                raise DataError(f"{batch.place(row)}: column {field.name!r}: a value with a NUL, which cannot be stored; remove it")
+        of_fields = values if told_apart else [[], [text for texts in values for text in texts]]
+        corpus.add(ids[row], of_fields, labels[row], splits[row], group=groups[row])
 
-    def __init__(self, task: Conversion, roles: Roles, features: Sequence[str], corpus: Corpus | None) -> None:
-        """`corpus` is None where the rows are numbers: those of `features`."""
-        self.task, self.roles, self.features, self.corpus = task, roles, features, corpus
-        self.numbers = NumberRows(task, features, len(features), with_ids=roles.id is not None) if corpus is None else None
 
-    def add(self, batch: Batch) -> None:
-        """Append rows."""
-        if self.corpus is None:
-            self._add_numbers(batch)
-            add_labels(self.numbers, batch, self.roles, self.task.options)
-        else:
-            self._add_texts(batch, *described(batch, self.roles, self.task.options))
+def add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], options: ConvertOptions) -> None:
+    """Append X of rows. Raises DataError that names the row, OSError."""
 
-    def _add_texts(self, batch: Batch, labels: list[list[str]], ids: list[str], splits: list[str], groups: list[str]) -> None:
-        told_apart = not self.roles.text
-        whole = [told_apart and field.whole for field in self.roles.fields]
-        names = self.roles.texts
-        for row in range(batch.n_rows):
-            values = [_checked(batch, row, name, batch.columns[name][row], _texts) for name in names]
-            for name, texts, stored in zip(names, values, whole, strict=False):
-                if stored and any("\0" in text for text in texts):
-                    raise DataError(f"{batch.place(row)}: column {name!r}: a value with a NUL, which cannot be stored; remove it")
-            of_fields = values if told_apart else [[], [text for texts in values for text in texts]]
-            self.corpus.add(ids[row], of_fields, labels[row], splits[row], line=self.corpus.n_rows, group=groups[row])
+    def take(begin: int, end: int) -> np.ndarray:
+        return np.stack([batch.columns[name][begin:end] for name in features], axis=1)
 
-    def _add_numbers(self, batch: Batch) -> None:
-        def take(begin: int, end: int) -> np.ndarray:
-            return np.stack([batch.columns[name][begin:end] for name in self.features], axis=1)
+    def wrong(row: int, column: int, value: float) -> str:
+        return f"{batch.place(row)}: column {features[column]!r}: {unfit(value, options)}"
 
-        def wrong(row: int, column: int, value: float) -> str:
-            return f"{batch.place(row)}: column {self.features[column]!r}: {unfit(value, self.task.options)}"
+    for some in dense_blocks(take, (0, batch.n_rows), len(features), options.missing_as_zero, wrong):
+        rows.add(some)
 
-        for some in dense_blocks(take, (0, batch.n_rows), len(self.features), self.task.options.missing_as_zero, wrong):
-            self.numbers.add(some)
 
-    def finish(self) -> Part:
-        """Collective. The part of a dataset; rows without names are numbered from 1."""
-        if self.numbers is not None:
-            return finish(self.task, self.numbers)
-        (first,), _ = mpi.exclusive_sum(self.task.comm, [self.corpus.n_rows])
-        self.corpus.row_ids.lines_above = int(first)
-        return vectorise(self.task, self.corpus)
+def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions) -> None:
+    """Append labels, ids and splits of rows. Raises DataError that names the row, OSError."""
+    labels, ids, splits, groups = described(batch, roles, options)
+    rows.describe(labels, ids, splits if roles.split is not None else (), groups=groups if roles.group is not None else ())
 
 
 def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list[list[str]], list[str], list[str], list[str]]:
-    """The labels of each row, its name, its split and its group, "" for none. Raises DataError."""
+    """Return the labels of each row, its name, its split and its group, "" for none. Raises DataError."""
     labels = [_labels(batch, row, roles.labels, options.label_separator) for row in range(batch.n_rows)]
     for name in roles.indicators:
         values = batch.columns[name]
@@ -176,17 +158,6 @@ def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list
     return labels, ids, splits, _names(batch, roles.group)
 
 
-def add_labels(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions) -> None:
-    """Append labels, names and splits of rows. Raises DataError, OSError."""
-    labels, ids, splits, groups = described(batch, roles, options)
-    rows.add_named(labels)
-    rows.add_ids(ids)
-    if roles.split is not None:
-        rows.add_splits(splits)
-    if roles.group is not None:
-        rows.add_groups(groups)
-
-
 def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None) -> list[str]:
     found: list[str] = []
     for name in columns:
@@ -199,7 +170,7 @@ def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | Non
 
 
 def _names(batch: Batch, column: str | None) -> list[str]:
-    """The values of a column that names rows, or splits; "" for none."""
+    """Return the values of a column that names rows, or splits; "" for none."""
     if column is None:
         return [""] * batch.n_rows
     return [_checked(batch, row, column, value, _label) for row, value in enumerate(batch.columns[column])]

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import re
-import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import PLAIN, Field, parse_fields
-from hpcml.conversion.key_runs import KeyRuns, merge_keys
-from hpcml.conversion.label_sets import label_columns, numbering, waiting_label_sets
+from hpcml.conversion.merging import RUN_WORDS, KeyRuns, Runs, merge_keys, merge_runs
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.part import Part, RowIds, WaitingRows
+from hpcml.conversion.part import LabelledRows, Part, WaitingRows, make_part
 from hpcml.conversion.split import row_splits
 from hpcml.conversion.vocabulary import TextSettings, Vocabulary
-from hpcml.conversion.words import RUN_WORDS, Runs, merge_runs
 from hpcml.data.headings import TAG
-from hpcml.data.row_keys import GROUP, ID, TEXT, string_key
+from hpcml.data.row_keys import TEXT, string_key
 from hpcml.errors import DataError
 from hpcml.files.opening import read_small
-from hpcml.files.spool import ArraySpool, slices
+from hpcml.files.spool import ArraySpool
 from hpcml.kernels import elementwise
 
 # A word is a run of letters and digits. With pairs, every other character that is not white space is a token, too: a break.
 WORDS = re.compile(r"[^\W_]+")
 WORDS_AND_BREAKS = re.compile(r"[^\W_]+|[^\w\s]|_")
 BLOCK_TOKENS = 1 << 19
-BLOCK_ROWS = 1 << 18  # labels counted, too
+BLOCK_ROWS = 1 << 18
 TOKEN = np.dtype(np.int32)
 BREAK = TOKEN.type(-1).tobytes()  # between values
 PIECE = 1 << 20  # characters of a text that are cut into words together
@@ -70,12 +66,6 @@ class TokenSlice(NamedTuple):
     tokens: np.ndarray
     run: int
 
-    @classmethod
-    def of(cls, arrays: Iterable[np.ndarray]) -> TokenSlice:
-        """Restore it from arrays."""
-        lengths, tokens, run = arrays
-        return cls(lengths, tokens, int(run))
-
 
 class Counted(NamedTuple):
     """The distinct terms of some rows, by row and key: row, place in `keys`, how often."""
@@ -86,20 +76,15 @@ class Counted(NamedTuple):
     places: np.ndarray
     tf: np.ndarray
 
-    @classmethod
-    def of(cls, arrays: Iterable[np.ndarray]) -> Counted:
-        """Restore it from arrays."""
-        n_rows, *rest = arrays
-        return cls(int(n_rows), *rest)
 
-
-class Corpus:
+class Corpus(LabelledRows):
     """This rank's documents as numbers; no text is kept, and what grows waits outside of memory."""
 
     def __init__(
         self, pairs: bool, stop_words: Iterable[str], scratch: Path, fields: tuple[Field, ...] = PLAIN, headings: bool = False
     ) -> None:
         """`headings`: the labels of a document are words, too."""
+        super().__init__(scratch)
         self.find = (WORDS_AND_BREAKS if pairs else WORDS).findall
         self.fields, self.stop_words = fields, sorted(stop_words)
         self.found: list[str] = []  # the words of this run, with the tags of their fields
@@ -107,18 +92,10 @@ class Corpus:
         each = [_Words(() if field.whole else self.stop_words, field, self.found) for field in fields]
         self.words = each if fields != PLAIN else each[:1] * 2
         self.headings = _Words((), Field("labels", TAG, whole=True), self.found) if headings else None
-        self.scratch = scratch
-        self.closed = ArraySpool(scratch)  # the arrays of blocks
+        self.blocks = ArraySpool(scratch, TokenSlice)
+        self.block_rows: list[int] = []
         self.tokens, self.lengths = bytearray(), array("q")  # of the rows since the last block
         self.in_run = False  # are there blocks since the last run?
-        self.label_numbers, self.labels = numbering(), WaitingRows(scratch, np.int32)
-        self.new_labels, self.label_lengths = array("i"), array("q")  # of the rows since the last block
-        self.row_ids = RowIds(scratch)
-        self.new_ids: list[str] = []
-        self.new_lines = array("q")
-        self.splits: list[str] = []
-        self.keys, self.groups = array("Q"), array("Q")  # of all rows; a row without a group has its own key there
-        self.has_groups = False
 
     @property
     def n_rows(self) -> int:
@@ -129,15 +106,13 @@ class Corpus:
         self,
         row_id: str,
         values: Sequence[Sequence[str]],
-        labels: Iterable[str],
+        labels: Sequence[str],
         split: str,
-        line: int = 0,
+        line: int | None = None,
         group: str = "",
     ) -> None:
-        """Append a document; without `row_id` its line names it. Raises OSError."""
-        self.keys.append(string_key(ID, row_id) if row_id else string_key(TEXT, *("\x01".join(of_field) for of_field in values)))
-        self.groups.append(string_key(GROUP, group) if group else self.keys[-1])
-        self.has_groups |= bool(group)
+        """Append a document; without `row_id` its line names it (None: its place). Raises OSError."""
+        self.content_keys.append(0 if row_id else string_key(TEXT, *("\x01".join(of_field) for of_field in values)))
         size = len(self.tokens)
         for words, of_field in zip(self.words, values, strict=True):
             for value in of_field:
@@ -147,19 +122,14 @@ class Corpus:
                     self._add_tokens(words, [" ".join(value.split())] if value.strip() else [])
                 else:
                     self._add_text(words, value)
-        labels = list(labels)
         if self.headings is not None:
             for label in dict.fromkeys(labels):
                 if len(self.tokens) > size:
                     self.tokens += BREAK
                 self._add_tokens(self.headings, [label])
         self.lengths.append((len(self.tokens) - size) // TOKEN.itemsize)
-        self.new_labels.extend(map(self.label_numbers.__getitem__, labels))
-        self.label_lengths.append(len(labels))
-        self.new_ids.append(row_id)
-        self.new_lines.append(line)
-        self.splits.append(sys.intern(split))
-        if len(self.tokens) >= BLOCK_TOKENS * TOKEN.itemsize or len(self.new_labels) + len(self.lengths) >= BLOCK_ROWS:
+        self.describe([labels], [row_id], [split], None if line is None else [line], [group])
+        if len(self.tokens) >= BLOCK_TOKENS * TOKEN.itemsize or len(self.lengths) >= BLOCK_ROWS:
             self.close_block()
 
     def _add_tokens(self, words: _Words, tokens: list[str]) -> None:
@@ -179,12 +149,10 @@ class Corpus:
         """Put away the documents since the last block. Raises OSError."""
         if self.lengths:
             tokens = np.frombuffer(bytes(self.tokens), dtype=TOKEN)
-            self.closed.append(TokenSlice(np.array(self.lengths, dtype=np.int64), tokens, len(self.runs)))
+            self.blocks.append(TokenSlice(np.array(self.lengths, dtype=np.int64), tokens, len(self.runs)))
             self.in_run = True
-            self.labels.add(np.array(self.label_lengths, dtype=np.int64), np.array(self.new_labels, dtype=np.int32))
-            self.row_ids.extend(self.new_ids, self.new_lines)
-            for pending in (self.tokens, self.lengths, self.new_labels, self.label_lengths, self.new_ids, self.new_lines):
-                del pending[:]
+            self.block_rows.append(len(self.lengths))
+            del self.tokens[:], self.lengths[:]
         if len(self.found) >= RUN_WORDS:
             self._end_run()
 
@@ -203,40 +171,24 @@ class Corpus:
         if self.in_run:
             self._end_run()
 
-    def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
-        """Collective over `comm`. The keys of the rows, and those of their groups if any rank has some."""
-        has_groups = mpi.agreed_any(comm, self.has_groups)
-        return np.array(self.keys, np.uint64), np.array(self.groups, np.uint64) if has_groups else None
+    def by_block(self, flags: np.ndarray) -> list[np.ndarray]:
+        """Return flags of the documents (n_rows), those of each block."""
+        return np.split(flags, np.cumsum(self.block_rows))[:-1]
 
-    def blocks(self) -> Iterator[TokenSlice]:
-        """The documents of closed blocks. Raises OSError."""
-        return map(TokenSlice.of, self.closed)
-
-    def keep(self, keep: np.ndarray) -> None:
-        """Leave flagged documents (n_rows), and their labels; close it. Raises OSError."""
+    def keep(self, flags: np.ndarray) -> None:
+        """Keep the flagged documents (n_rows); close it. Raises OSError."""
         self.close()
-        if keep.all():
+        if flags.all():
             return
-        scratch = self.scratch
-        closed, row_ids, labels = ArraySpool(scratch), RowIds(scratch), WaitingRows(scratch, np.int32)
-        first, in_use = 0, np.zeros(len(self.label_numbers), dtype=bool)
-        for block in self.blocks():
-            some = keep[first : (end := first + block.lengths.size)]
-            closed.append(TokenSlice(block.lengths[some], block.tokens[np.repeat(some, block.lengths)], block.run))
-            row_ids.extend(list(compress(self.row_ids.ids[first:end], some)), self.row_ids.lines[first:end][some])
-            ends = self.labels.indptr[first : end + 1]
-            found = self.labels.indices[ends[0] : ends[-1]][np.repeat(some, np.diff(ends))]
-            in_use[found] = True
-            labels.add(np.diff(ends)[some], found)
-            first = end
-        self.closed, self.row_ids, self.splits = closed, row_ids, list(compress(self.splits, keep))
-        self.keys, self.groups = array("Q", compress(self.keys, keep)), array("Q", compress(self.groups, keep))
-        names, numbers = list(compress(self.label_numbers, in_use)), np.cumsum(in_use) - 1
-        for part in slices(labels.indices.size):
-            labels.indices.put(part.start, numbers[labels.indices[part]])
-        self.labels = labels
-        self.label_numbers.clear()
-        self.label_numbers.update((name, number) for number, name in enumerate(names))
+        blocks, self.blocks, self.block_rows = (
+            zip(self.blocks, self.by_block(flags), strict=True),
+            ArraySpool(self.scratch, TokenSlice),
+            [],
+        )
+        for block, some in blocks:
+            self.blocks.append(TokenSlice(block.lengths[some], block.tokens[np.repeat(some, block.lengths)], block.run))
+            self.block_rows.append(int(np.count_nonzero(some)))
+        super().keep(flags)
 
 
 def stop_words(path: Path) -> list[str]:
@@ -267,9 +219,6 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
         corpus.close()
     keys, groups = corpus.row_keys(comm)
     splits = row_splits(task, keys, groups, corpus.splits)
-    columns = label_columns(comm, list(corpus.label_numbers), like)
-    with mpi.agreed(comm, "dividing the rows by labels"):
-        labels = waiting_label_sets(columns, corpus.labels, corpus.label_numbers)
     if like is None:
         settings, counted = _learn(comm, corpus, splits.training, task.options)
     else:
@@ -281,24 +230,15 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
             dropped = sum(int(np.count_nonzero(places[block.tokens[block.tokens >= 0]] < 0)) for block, places in _placed(corpus))
     with mpi.agreed(comm, "making rows"):
         rows = _rows(settings, counted, corpus.scratch)
-    return Part(
-        rows=rows,
-        labels=labels,
-        n_features=len(settings.vocabulary),
-        splits=splits,
-        keys=keys,
-        groups=groups,
-        row_ids=corpus.row_ids,
-        feature_names=settings.vocabulary,
-        text=settings,
-        dropped=dropped,
-    )
+    vocabulary = settings.vocabulary
+    about: dict[str, Any] = {"n_features": len(vocabulary), "feature_names": vocabulary, "text": settings, "dropped": dropped}
+    return make_part(task, rows, corpus, splits, keys=keys, groups=groups, **about)
 
 
 def _placed(corpus: Corpus) -> Iterator[tuple[TokenSlice, np.ndarray]]:
     """(block, the place in the vocabulary of each number of its run). Raises OSError."""
     run, places = -1, np.zeros(0, dtype=np.int64)
-    for block in corpus.blocks():
+    for block in corpus.blocks:
         if block.run != run:
             run, places = block.run, corpus.runs.places_of(block.run)
         yield block, places
@@ -307,7 +247,7 @@ def _placed(corpus: Corpus) -> Iterator[tuple[TokenSlice, np.ndarray]]:
 def _count_words(corpus: Corpus, train: np.ndarray) -> None:
     """Let the runs know in how many training rows their words are. Raises OSError."""
     run, df = 0, np.zeros(0, dtype=np.int64)
-    for block, chosen in _with_rows(corpus.blocks(), train):
+    for block, chosen in zip(corpus.blocks, corpus.by_block(train), strict=True):
         if block.run != run:
             corpus.runs.count(run, df)
             run, df = block.run, df[:0]
@@ -321,7 +261,7 @@ def _count_words(corpus: Corpus, train: np.ndarray) -> None:
         corpus.runs.count(run, df)
 
 
-def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOptions) -> tuple[TextSettings, ArraySpool]:
+def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOptions) -> tuple[TextSettings, ArraySpool[Counted]]:
     """Collective over `comm`. Vocabulary and weights of training rows, and the counted rows."""
     _, (n_documents,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(train))])
     with mpi.agreed(comm, "counting words"):
@@ -345,7 +285,7 @@ def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOp
     if options.pairs:
         terms = KeyRuns(corpus.scratch)
         with mpi.agreed(comm, "counting word pairs"):
-            for block, chosen in _with_rows(map(Counted.of, counted), train):
+            for block, chosen in zip(counted, corpus.by_block(train), strict=True):
                 counts = np.bincount(block.places[chosen[block.rows]], minlength=block.keys.size)
                 terms.add(block.keys[counts > 0], counts[counts > 0])
         keys, df = merge_keys(comm, terms, options.min_df)
@@ -354,18 +294,9 @@ def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOp
     return settings, counted
 
 
-def _with_rows(blocks: Iterable, flags: np.ndarray) -> Iterator[tuple]:
-    """(block, its rows' flags) for consecutive blocks of rows."""
-    first = 0
-    for block in blocks:
-        n_rows = block.n_rows if isinstance(block, Counted) else block.lengths.size
-        yield block, flags[first : first + n_rows]
-        first += n_rows
-
-
-def _count_all(corpus: Corpus, settings: TextSettings) -> ArraySpool:
+def _count_all(corpus: Corpus, settings: TextSettings) -> ArraySpool[Counted]:
     """The distinct terms of all rows: a `Counted` for each block. Raises OSError."""
-    counted = ArraySpool(corpus.scratch)
+    counted = ArraySpool(corpus.scratch, Counted)
     for block, places in _placed(corpus):
         counted.append(count_terms(block, places, settings.vocabulary.width, settings.pairs))
     return counted
@@ -388,11 +319,11 @@ def count_terms(block: TokenSlice, places_of: np.ndarray, width: int, pairs: boo
     return Counted(n_rows, unique, entry_rows.astype(np.int32), places.astype(np.int32), tf.astype(np.int32))
 
 
-def _rows(settings: TextSettings, counted: ArraySpool, scratch: Path) -> WaitingRows:
+def _rows(settings: TextSettings, counted: ArraySpool[Counted], scratch: Path) -> WaitingRows:
     """The counted rows, weighted. Raises OSError."""
     index = np.int32 if len(settings.vocabulary) < 2**31 else np.int64
     rows = WaitingRows(scratch, index, with_data=settings.idf is not None)
-    for block in map(Counted.of, counted):
+    for block in counted:
         rows.add(*weighted(settings, block))
     return rows
 

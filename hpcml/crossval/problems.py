@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from hpcml.crossval.protocols import Folds
+from hpcml.crossval.options import CvOptions
 from hpcml.data.dataset import DataFile
 from hpcml.data.headings import find_headings
 from hpcml.data.row_keys import draw_keys
@@ -83,34 +83,33 @@ def _label_sets(slab: Shard) -> sp.csr_matrix:
     return rows_of((slab.y_indptr, slab.y_indices, ones), slab.rows, slab.n_labels, dense=False)
 
 
-def read_problem(
-    path: Path, label: str | None, only: Sequence[str], split: str, protocol: Folds, refusing: Sequence[str]
-) -> CvProblem:
-    """A file's labels (`label`, those of `only`, or all) and sizes, before its rows are read.
+def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Sequence[str]) -> CvProblem:
+    """A file's labels (`label`, those of the options, or all) and sizes, before its rows are read.
 
     Labels that have too few rows for the folds are left out unless they were asked for. Local.
     Raises ConfigError for an unknown label or one with too few rows, and for a negative value if
     some methods (`refusing`) take none; DataError for a damaged file.
     """
     with DataFile(path) as dataset:
-        rows, names = dataset.split(split), dataset.label_names()
+        rows, names = dataset.split(options.split), dataset.label_names()
         slab = slab_of(dataset, rows, 0, rows.size)
         nnz = int((slab.indptr[slab.rows + 1] - slab.indptr[slab.rows]).sum())
         counts = np.bincount(_label_sets(slab).indices, minlength=dataset.n_labels)
-        enough = protocol.enough(counts, rows.size - counts)
-        asked = [_number(path, names, name) for name in dict.fromkeys(only if label is None else [label])]
+        enough = np.minimum(counts, rows.size - counts) >= options.folds
+        needs = f"{options.folds} folds need at least {options.folds} rows of each class"
+        asked = [_number(path, names, name) for name in dict.fromkeys(options.label if label is None else [label])]
         for number in asked:
             if not enough[number]:
                 found = f"{counts[number]} rows with the label {names[number]!r} and {rows.size - counts[number]} without it"
-                raise ConfigError(f"{path}: {protocol.needs}, but there are {found}")
+                raise ConfigError(f"{path}: {needs}, but there are {found}")
         numbers = np.array(asked, dtype=np.int64) if asked else np.flatnonzero(enough)
         if not numbers.size:
-            raise ConfigError(f"{path}: {protocol.needs}, but no label of the file has them")
+            raise ConfigError(f"{path}: {needs}, but no label of the file has them")
         if refusing:
             _check_signs(dataset, rows, refusing)
         n_left_out = 0 if asked else dataset.n_labels - numbers.size
         of_labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
-        return CvProblem(path, split, label, *of_labels, n_rows=rows.size, n_features=dataset.n_features, nnz=nnz)
+        return CvProblem(path, options.split, label, *of_labels, n_rows=rows.size, n_features=dataset.n_features, nnz=nnz)
 
 
 def _number(path: Path, names: list[str], name: str) -> int:

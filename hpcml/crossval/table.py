@@ -23,7 +23,7 @@ class Score:
 
     f1: float
     error: float
-    p: float  # of the two-tailed paired t-test against the baseline; NaN where there is none
+    p: float  # of the corrected t-test against the baseline; NaN where there is none
     rank: float  # among the methods, 1 the best; equals share the mean of their ranks
 
     @property
@@ -39,7 +39,7 @@ def score_methods(by_fold: np.ndarray, baseline: int) -> list[Score]:
     """The score of each method from its F1 in each fold (n_methods, folds)."""
     means, errors = by_fold.mean(axis=1), by_fold.std(axis=1, ddof=1) / math.sqrt(by_fold.shape[1])
     ranks = average_ranks(means)
-    p = [paired_p(row, by_fold[baseline]) for row in by_fold]
+    p = [corrected_test(row - by_fold[baseline], 1 / (by_fold.shape[1] - 1)) for row in by_fold]
     return [Score(*(float(value) for value in values)) for values in zip(means, errors, p, ranks, strict=True)]
 
 
@@ -50,15 +50,20 @@ def average_ranks(values: np.ndarray) -> np.ndarray:
     return rankdata(-np.round(values, 9))
 
 
-def paired_p(a: np.ndarray, b: np.ndarray) -> float:
-    """p of the two-tailed paired t-test of two series of folds; NaN if they are the same."""
-    from scipy.stats import ttest_rel
+def corrected_test(differences: np.ndarray, test_share: float) -> float:
+    """Return the two-sided p of the differences (n,) of two methods in n ≥ 2 folds.
 
-    if np.array_equal(a, b):
+    The corrected resampled t-test (Nadeau & Bengio 2003), for models that share training rows.
+    `test_share` is the number of test rows divided by that of training rows: 1/(K − 1) for K folds.
+    The statistic is mean / √((1/n + test_share) · variance), with n − 1 degrees of freedom. NaN if
+    all differences are 0 or one is NaN.
+    """
+    from scipy.stats import t
+
+    if not np.any(differences) or np.isnan(differences).any():
         return math.nan
-    if np.ptp(a - b) == 0.0:  # the same difference in every fold, of which scipy warns
-        return 0.0
-    return float(ttest_rel(a, b).pvalue)
+    deviation = float(differences.std(ddof=1)) * math.sqrt(1 / differences.size + test_share)
+    return 0.0 if deviation == 0 else float(2 * t.sf(abs(float(differences.mean())) / deviation, differences.size - 1))
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ class CrossValidation:
     def _legend(self) -> list[str]:
         legend = [f"F1 in per cent, mean ± standard error of {self.folds} folds (seed {self.seed})"]
         if len(self.methods) > 1:
-            legend.append(f"* p ≤ 0.05, ** p ≤ 0.01: differs from {self.baseline} (two-tailed paired t-test over the folds)")
+            legend.append(f"* p ≤ 0.05, ** p ≤ 0.01: differs from {self.baseline} (corrected t-test over the folds)")
         for name, problem in zip(self.names(), self.problems, strict=True):
             if len(problem.labels) > 1 or problem.n_left_out:
                 legend.append(f"{named(name)}: mean over {len(problem.labels)} label(s){left_out(problem)}")

@@ -9,7 +9,6 @@ import math
 import time
 import warnings
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +16,9 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.crossval.methods import CvMethod
+from hpcml.crossval.options import CvOptions
 from hpcml.crossval.problems import CvProblem, Loaded
-from hpcml.crossval.protocols import Folds, training_order
+from hpcml.crossval.protocols import f1_score, folds_of, training_order
 from hpcml.errors import ConfigError, HpcmlError
 from hpcml.log import Log, Progress
 from hpcml.model import learner as learners
@@ -28,17 +28,6 @@ from hpcml.run.driver import Driver, Job, NoLimits
 from hpcml.signals import StopSignals
 
 Parts = tuple[sp.csr_matrix, np.ndarray, sp.csr_matrix, np.ndarray]  # X and y to train on, X and y to judge on
-
-
-@dataclass(frozen=True)
-class JudgedOptions:
-    """Options of `cross_validate` besides methods, data and folds."""
-
-    label: Sequence[str] = ()  # of a file that is named without a label: the ones to judge, else all
-    split: str = "all"  # the rows of the files that take part
-    seed: int = 0  # draws the rows to judge on, the order of the others, the classifiers' own random numbers, resamples
-    in_order: bool = False  # train on rows in the order of the file
-    bias: bool = True  # False: probe, dual, perceptron, pa, romma, their voted forms and svm have no intercept
 
 
 class Task(NamedTuple):
@@ -63,12 +52,10 @@ class CvTasks(Job):
 
     doing = "cross-validating"
 
-    def __init__(
-        self, comm: mpi.Comm, problems: Sequence[CvProblem], methods: Sequence[CvMethod], protocol: Folds, options: JudgedOptions
-    ) -> None:
+    def __init__(self, comm: mpi.Comm, problems: Sequence[CvProblem], methods: Sequence[CvMethod], options: CvOptions) -> None:
         self.comm, self.problems, self.methods = comm, problems, methods
-        self.protocol, self.seed, self.in_order = protocol, options.seed, options.in_order
-        self.shapes = [(len(problem.labels), protocol.n_parts, len(methods)) for problem in problems]
+        self.folds, self.seed, self.in_order = options.folds, options.seed, options.in_order
+        self.shapes = [(len(problem.labels), options.folds, len(methods)) for problem in problems]
         costs = np.concatenate([self._costs(problem) for problem in problems])
         self.n_tasks = costs.size
         bounds = bounds_by_weight(np.concatenate([[0], np.cumsum(costs)]), comm.size)
@@ -82,7 +69,7 @@ class CvTasks(Job):
         """The rough cost of each of the problem's tasks (int64)."""
         sizes = [problem.n_rows * problem.n_features if dense else problem.nnz + problem.n_rows for dense in self._dense(problem)]
         costs = [1 + int(method.cost * size) for method, size in zip(self.methods, sizes, strict=True)]
-        return np.tile(np.array(costs, dtype=np.int64), len(problem.labels) * self.protocol.n_parts)
+        return np.tile(np.array(costs, dtype=np.int64), len(problem.labels) * self.folds)
 
     def tasks(self) -> Iterator[Task]:
         """This rank's tasks."""
@@ -124,7 +111,7 @@ class CvTasks(Job):
             seed = int(bits(self.seed, "cross-validation", np.array(task.part))) >> 32
             try:
                 dense = self._dense(problem)[task.method]
-                found, seconds = fit_and_judge(method, parts, seed, dense, self.protocol)
+                found, seconds = fit_and_judge(method, parts, seed, dense)
             except HpcmlError as error:
                 text = str(error).removeprefix(f"--base {method.name}: ")
                 place = f"{problem.named(task.label)}, fold {task.part + 1}"
@@ -134,7 +121,7 @@ class CvTasks(Job):
     def _parts(self, loaded: Loaded, label: int, part: int, order: np.ndarray) -> Parts:
         """The rows of a fold, and the others in `order`, to train on."""
         y = loaded.has(label)
-        judged = self.protocol.judged(self.seed, part, loaded.keys, y)
+        judged = folds_of(self.seed, loaded.keys, y, self.folds) == part
         train = order[~judged[order]]
         return loaded.rows_for(label, train), y[train], loaded.rows_for(label, judged), y[judged]
 
@@ -163,8 +150,8 @@ def _warm_up(methods: Sequence[CvMethod]) -> None:
             learners.fit(method.learner, X, np.arange(32) % 2, 0)
 
 
-def fit_and_judge(method: CvMethod, parts: Parts, seed: int, dense: bool, protocol: Folds) -> tuple[float, float]:
-    """The measure on the test rows, and the seconds of training. Local; raises HpcmlError."""
+def fit_and_judge(method: CvMethod, parts: Parts, seed: int, dense: bool) -> tuple[float, float]:
+    """F1 in per cent on the test rows, and the seconds of training. Local; raises HpcmlError."""
     X, y, X_test, y_test = parts
     if dense:
         X, X_test = X.toarray(), X_test.toarray()
@@ -174,6 +161,6 @@ def fit_and_judge(method: CvMethod, parts: Parts, seed: int, dense: bool, protoc
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return protocol.measure(classifier, X_test, y_test), seconds
+            return f1_score(np.asarray(classifier.predict(X_test)) == 1, y_test == 1), seconds
         except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
             raise ConfigError(f"it cannot judge these rows: {learners.one_line(error)}") from None

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.crossval.methods import CvMethod, divide_path, method_of
+from hpcml.crossval.methods import CvMethod, divide_names, divide_path, method_of
 from hpcml.crossval.methods import methods as known_methods
+from hpcml.crossval.options import CvOptions
 from hpcml.crossval.problems import CvProblem, read_problem
-from hpcml.crossval.protocols import Folds
-from hpcml.crossval.table import CrossValidation
-from hpcml.crossval.tasks import CvTasks, JudgedOptions
+from hpcml.crossval.table import CrossValidation, csv_text
+from hpcml.crossval.tasks import CvTasks
 from hpcml.errors import ConfigError, DataError, repeated
+from hpcml.files.atomic import check_new, write_whole
 from hpcml.log import Log, size
 from hpcml.mpi.memory import room_per_rank
 
@@ -28,48 +29,28 @@ def cross_validate(
     comm: mpi.Comm | None,
     methods: Sequence[str],
     data: Sequence[str | Path],
-    folds: int = 5,
-    baseline: str | None = None,
     log: Log | None = None,
-    **shared: Any,
+    **options: Any,
 ) -> CrossValidation:
     """Collective over `comm` (None: alone). F1 in folds (Carvalho & Cohen 2006, 4.2).
 
     `methods` have a name of their own, are base learners, or dotted paths of scikit-learn
     classifiers. `data` are FILE or FILE:LABEL: without a label each label of the file is told from
     all others, and the file's result is the mean over them. All methods are trained and judged on
-    the same rows; the others are compared with the `baseline`, by default the first. `shared` are
-    fields of JudgedOptions. Raises ConfigError or DataError for what the user can mend.
+    the same rows; the others are compared with the `baseline`, by default the first. `options` are
+    fields of CvOptions. Raises ConfigError or DataError for what the user can mend.
     """
-    if baseline is not None and methods and baseline not in methods:
-        raise ConfigError(f"--baseline {baseline}: not among the methods: {', '.join(methods)}")
-    options = JudgedOptions(**shared)
-    problems, f1, seconds = _judged(comm, methods, data, Folds(folds), options, log)
-    return CrossValidation(problems, list(methods), baseline or methods[0], folds, options.seed, f1, seconds)
-
-
-Judged = tuple[list[CvProblem], list[np.ndarray], list[np.ndarray]]  # problems; of each, measures and seconds of `CvTasks.run`
-
-
-def _judged(
-    comm: mpi.Comm | None,
-    methods: Sequence[str],
-    data: Sequence[str | Path],
-    protocol: Folds,
-    options: JudgedOptions,
-    log: Log | None,
-) -> Judged:
-    """Train and judge on every fold. Collective over `comm`."""
+    asked = CvOptions(**options)
     with mpi.duplicated(comm) as comm:
         log = log or Log(comm.rank)
         with mpi.agreed(comm, "preparing the methods"):
-            protocol.check()
-            chosen = [method_of(name) if options.bias else method_of(name).without_intercept() for name in methods]
-            _check(methods, data)
+            asked.validate()
+            chosen = [method_of(name) if asked.bias else method_of(name).without_intercept() for name in methods]
+            _check(methods, data, asked.baseline)
         refusing = [method.name for method in chosen if method.non_negative]
 
         def read_problems() -> list[CvProblem]:
-            return [read_problem(*_path(name), options.label, options.split, protocol, refusing) for name in data]
+            return [read_problem(*_path(name), asked, refusing) for name in data]
 
         problems = mpi.run_on_root(comm, "reading the labels", read_problems)
         for problem in problems:
@@ -77,11 +58,32 @@ def _judged(
             left_out = f"; {problem.n_left_out} with too few rows of a class are left out" if problem.n_left_out else ""
             sizes = f"{problem.n_rows:,} rows × {problem.n_features:,} features, {len(problem.labels)} label(s)"
             log(f"{problem.path}: {sizes}{left_out}")
-        measured, seconds = CvTasks(comm, problems, chosen, protocol, options).run(log)
+        f1, seconds = CvTasks(comm, problems, chosen, asked).run(log)
         each = np.sum([found.sum(axis=(0, 1)) for found in seconds], axis=0).tolist()
         times = ", ".join(f"{method} {value:.3g} s" for method, value in zip(methods, each, strict=True))
         log(f"training took, in all: {times}")
-    return problems, measured, seconds
+    return CrossValidation(problems, list(methods), asked.baseline or methods[0], asked.folds, asked.seed, f1, seconds)
+
+
+def cv(
+    comm: mpi.Comm, names: Sequence[str], output: Path | None = None, force: bool = False, log: Log | None = None, **options: Any
+) -> CrossValidation:
+    """Collective over `comm`. Cross-validate the methods among `names` on the data among them.
+
+    The table is written to `output` as CSV. `options` are those of `cross_validate`.
+    """
+
+    def divided() -> tuple[list[str], list[str]]:
+        methods, data = divide_names(names)
+        if output is not None:
+            check_new(output, force, [_path(name)[0] for name in data])
+        return methods, data
+
+    methods, data = mpi.run_on_root(comm, "looking for the data", divided)
+    result = cross_validate(comm, methods, data, log, **options)
+    if output is not None:
+        mpi.run_on_root(comm, f"writing {output}", lambda: write_whole(output, csv_text(result).encode()))
+    return result
 
 
 def _path(name: str | Path) -> tuple[Path, str | None]:
@@ -92,8 +94,10 @@ def _path(name: str | Path) -> tuple[Path, str | None]:
     return found
 
 
-def _check(methods: Sequence[str], data: Sequence[str | Path]) -> None:
-    """Raise ConfigError for options that make no sense."""
+def _check(methods: Sequence[str], data: Sequence[str | Path], baseline: str | None) -> None:
+    """Raise ConfigError for names that make no sense."""
+    if baseline is not None and methods and baseline not in methods:
+        raise ConfigError(f"--baseline {baseline}: not among the methods: {', '.join(methods)}")
     if not methods:
         raise ConfigError(f"name at least one method: {', '.join(sorted(known_methods()))}")
     if not data:

@@ -13,11 +13,12 @@ import numpy as np
 
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files import checksums
-from hpcml.files.hdf5 import TYPES, changed_in_use, map_dataset, open_stamped, readable
+from hpcml.files.hdf5 import NAME_CHUNK, TYPES, changed_in_use, map_dataset, open_stamped, readable
 from hpcml.files.untrusted import read_strings, text_of
 
 UNKNOWN = "unknown_labels"  # the label sets of labels that a dataset made --like another has and that one lacks
 NAMES_OF = {"Y": "label_names", UNKNOWN: "unknown_label_names"}  # the names of the columns of label sets
+STRINGS, NUMBERS = ("strings",), ("numbers",)  # types that a part may have, besides those of TYPES
 NAMES = ("feature_names", "label_names", "label_titles", "row_ids", "unknown_label_names")  # lists of strings that may be there
 
 
@@ -36,9 +37,7 @@ class DataFile:
                 self.matrices = {"X": self.n_features, "Y": self.n_labels}  # name -> columns
                 if UNKNOWN in self.file or NAMES_OF[UNKNOWN] in self.file:
                     self.matrices[UNKNOWN] = int(self.file[UNKNOWN].attrs["shape"][1])
-                self._check_layout()
-                self._check_shapes()
-                self._check_types()
+                self._check_parts()
                 self.nnz = int(self.file["X/indices"].shape[0])
                 self.vocabulary = text_of(self.file, "vocabulary")
         except DataError:
@@ -49,53 +48,39 @@ class DataFile:
         """The error for something that is wrong in the file."""
         return DataError(f"{self.path}: {what}; make {it} again with `hpcml convert`")
 
-    def _check_layout(self) -> None:
-        """All matrices are stored by rows. Raises DataError."""
+    def _check_parts(self) -> None:
+        """Raise DataError, or what h5py raises, unless all parts are there, of sizes that agree and of known types.
+
+        The kernels are given the mapped bytes of most of them.
+        """
+        names = {"feature_names": self.n_features, "row_ids": self.n_rows}
+        names |= {"label_names": self.n_labels, "label_titles": self.n_labels, NAMES_OF[UNKNOWN]: self.n_unknown}
+        parts: dict[str, tuple[int, tuple[str, ...]]] = {name: (size, STRINGS) for name, size in names.items()}
         for name in self.matrices:
             if (found := self.file[name].attrs.get("encoding-type", "csr_matrix")) != "csr_matrix":
                 raise self.bad(f"{name} is stored as {found}, but expected csr_matrix")
-
-    def _check_shapes(self) -> None:
-        """Raise DataError, or what h5py raises, unless the sizes of all parts agree."""
-        sizes = {"feature_names": self.n_features, "row_ids": self.n_rows}
-        sizes |= {"label_names": self.n_labels, "label_titles": self.n_labels}
-        sizes |= {NAMES_OF[UNKNOWN]: self.n_unknown} if UNKNOWN in self.matrices else {}
-        sizes |= {f"{name}/indptr": self.n_rows + 1 for name in self.matrices}
-        for name in self.matrices:
-            if f"{name}/indices" in self.file:
-                sizes |= {f"{name}/indices": self.file[f"{name}/indices"].size}  # so it has one dimension
-                sizes |= {f"{name}/data": self.file[f"{name}/indices"].size}
-        sizes |= {f"rows/{name}": self.n_rows for name in self.row_numbers()}
-        sizes |= dict.fromkeys(("row_keys", *(("row_groups",) if self.has_groups else ())), self.n_rows)
-        sizes |= {f"splits/{name}": self.file["splits"][name].size for name in self.split_names()}
-        for name, size in sizes.items():
-            if ("/" in name or name in ("row_keys", NAMES_OF[UNKNOWN])) and name not in self.file:
-                raise self.bad(f"{name} is missing", "the file")
-            if name in self.file and self.file[name].shape != (size,):
-                shape, what = self.file[name].shape, "entries" if "/" in name else "names"
-                found = shape[0] if len(shape) == 1 else " × ".join(map(str, shape)) or "single"
-                raise self.bad(f"{name} has {found} {what}, but expected {size}")
-        for name in self.matrices:
             if int(self.file[name].attrs["shape"][0]) != self.n_rows or min(self.n_rows, *self.matrices.values()) < 0:
                 raise self.bad(f"the shapes of {name} and X do not fit")
+            n_entries = self.file[f"{name}/indices"].size if f"{name}/indices" in self.file else 0
+            sizes = {"indptr": self.n_rows + 1, "indices": n_entries, "data": n_entries}
+            parts |= {f"{name}/{part}": (sizes[part], types) for part, types in TYPES.items()}
+        parts |= {f"rows/{name}": (self.n_rows, NUMBERS) for name in self.row_numbers()}
+        parts |= dict.fromkeys(("row_keys", "row_groups"), (self.n_rows, ("<u8",)))
+        parts |= {f"splits/{name}": (self.file["splits"][name].size, ("<i8",)) for name in self.split_names()}
+        for name, (size, types) in parts.items():
+            if name not in self.file:
+                if "/" in name or name == "row_keys" or (name == NAMES_OF[UNKNOWN] and UNKNOWN in self.matrices):
+                    raise self.bad(f"{name} is missing", "the file")
+                continue
+            shape, dtype = self.file[name].shape, self.file[name].dtype
+            if shape != (size,):
+                found, what = " × ".join(map(str, shape)) or "single", "entries" if "/" in name else "names"
+                raise self.bad(f"{name} has {found} {what}, but expected {size}")
+            kind = STRINGS if h5py.check_string_dtype(dtype) else NUMBERS if dtype.kind in "iuf" else ()
+            if types != kind and dtype.str not in types:
+                raise self.bad(f"{name} has the type {dtype.str}, but expected {types[0]}", "the file")
         if "label_names" not in self.file and self.n_labels > self.path.stat().st_size:
             raise self.bad(f"{self.n_labels} labels, far more than the file has entries")
-
-    def _check_types(self) -> None:
-        """The kernels are given the mapped bytes of these parts. Raises DataError."""
-        types = {f"{name}/{part}": known for name in self.matrices for part, known in TYPES.items()}
-        types |= {f"splits/{name}": ("<i8",) for name in self.split_names()}
-        types |= dict.fromkeys(("row_keys", *(("row_groups",) if self.has_groups else ())), ("<u8",))
-        for name, known in types.items():
-            found = self.file[name].dtype.str
-            if found not in known:
-                raise self.bad(f"{name} has the type {found}, but expected {known[0]}", "the file")
-        for name in self.row_numbers():
-            if self.file[f"rows/{name}"].dtype.kind not in "iuf":
-                raise self.bad(f"rows/{name} holds no numbers")
-        for name in NAMES:
-            if name in self.file and h5py.check_string_dtype(self.file[name].dtype) is None:
-                raise self.bad(f"{name} holds no strings")
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -144,6 +129,10 @@ class DataFile:
         """A digest of all values, label sets and keys by their checksums, and of the names of features and labels."""
         with readable(self.path, "hpcml convert", "dataset"):
             return checksums.fingerprint(self.file, "\n".join([self.vocabulary, *self.label_names()]))
+
+    def checked_arrays(self) -> list[str]:
+        """The names of the arrays that have checksums."""
+        return checksums.names(self.file)
 
     def verify(self, name: str, begin: int, end: int) -> None:
         """Raise DataError unless entries begin..end of an array are those that were written. Local."""
@@ -212,3 +201,27 @@ def checked_slabs(slabs: Collection[str]) -> list[str]:
 def default_split(dataset: DataFile, wanted: str) -> str:
     """The split to use when the user named none: `wanted` if the file has it, else all rows."""
     return wanted if wanted in dataset.split_names() else "all"
+
+
+def names_of(dataset: DataFile, numbers: np.ndarray, what: str = "feature_names") -> list[str] | None:
+    """The names of some features (or of `what`); None if there are none. Raises DataError."""
+    if what not in dataset.file:
+        return None
+    out = np.empty(numbers.size, dtype=object)
+    for begin in range(0, dataset.file[what].shape[0], NAME_CHUNK):
+        places = np.flatnonzero((numbers >= begin) & (numbers < begin + NAME_CHUNK))
+        if places.size:
+            chunk = np.array(dataset.strings(what, begin, begin + NAME_CHUNK), dtype=object)
+            out[places] = chunk[numbers[places] - begin]
+    return list(out)
+
+
+def numbers_of(dataset: DataFile, names: list[str]) -> np.ndarray:
+    """The numbers (int64) of the features of some names, −1: none. Raises DataError."""
+    place = {name: number for number, name in enumerate(names)}
+    out = np.full(len(names), -1, dtype=np.int64)
+    for begin in range(0, dataset.n_features, NAME_CHUNK):
+        for number, name in enumerate(dataset.strings("feature_names", begin, begin + NAME_CHUNK) or [], begin):
+            if name in place:
+                out[place[name]] = number
+    return out

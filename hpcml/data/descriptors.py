@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, open_plain
+from hpcml.files.opening import decoded
 from hpcml.log import is_unicode
 
 ROOT, RECORD = "DescriptorRecordSet", "DescriptorRecord"
@@ -93,9 +94,9 @@ def _from_lines(path: Path, file: BinaryIO) -> Iterator[tuple[str, str, Descript
         if len(line) > LONGEST:
             raise DataError(f"{path}: {place}: longer than {LONGEST} bytes; expected NLM's descriptors, or a name and a UI a line")
         try:
-            text = line.removeprefix(BYTE_ORDER_MARK).decode().strip("\r\n ")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}: {place}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
+            text = decoded(line.removeprefix(BYTE_ORDER_MARK)).strip("\r\n ")
+        except ValueError as error:
+            raise DataError(f"{path}: {place}: {error}") from None
         if not text.strip():
             continue
         if table is None:

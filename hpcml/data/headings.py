@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
-from hpcml.data.names import numbers_of
+from hpcml.data.dataset import DataFile, numbers_of
 from hpcml.errors import ConfigError, HpcmlError, nearest
 from hpcml.files.hdf5 import DAMAGE
 

@@ -51,6 +51,7 @@ class DatasetInfo:
     shards: list[ShardWeight]
     checked: bool
     label_titles: list[str] | None = None
+    n_groups: int = 0  # of rows, which no split divides; 0: rows have no groups
     n_unknown: int = 0  # labels that the dataset which this one was made like does not have
     n_unknown_entries: int = 0  # pairs of a row and an unknown label
 
@@ -74,6 +75,9 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
     with dataset:
         if check:
             check_contents(comm, dataset)
+            with mpi.agreed(comm, f"reading {path}"):
+                for name in dataset.checked_arrays():
+                    dataset.verify(name, *share(comm, dataset.file[name].shape[0]))
         counts = _label_counts(comm, dataset)
         with mpi.agreed(comm, f"reading {path}"), readable(path, "hpcml convert", "dataset"):
             text = attributes(dataset.file["text"]) if "text" in dataset.file else {}
@@ -94,6 +98,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 counts=counts,
                 shards=[_weigh(dataset, number) for number in ranks],
                 checked=check,
+                n_groups=int(np.unique(dataset.map("row_groups")).size) if dataset.has_groups else 0,
                 n_unknown=dataset.n_unknown,
                 n_unknown_entries=int(dataset.file[f"{UNKNOWN}/indices"].shape[0]) if dataset.n_unknown else 0,
             )
@@ -148,6 +153,8 @@ def format_info(found: DatasetInfo) -> str:
         lines.append(f"  source    {found.source}" + (f" ({settings})" if settings else ""))
     if found.splits:
         lines.append("  splits    " + ", ".join(f"{name} {rows:,}" for name, rows in found.splits.items()))
+    if found.n_groups:
+        lines.append(f"  groups    {found.n_groups:,}")
     lines.append("  check     " + ("every row is sound" if found.checked else "not done"))
     for weight in found.shards:
         on = "on 1 rank: the shard" if weight.n_ranks == 1 else f"on {weight.n_ranks} ranks: a shard"

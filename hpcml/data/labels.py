@@ -1,15 +1,16 @@
-"""The part of a dataset that is trained on: its labels, and digests of the rows."""
+"""The labels of a dataset: those that are trained, those that its --like file did not have, and digests of rows and labels."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
 from hpcml import mpi, rng, slices
-from hpcml.data.dataset import DataFile
-from hpcml.data.shard import Shard
+from hpcml.data.dataset import UNKNOWN, DataFile
+from hpcml.data.shard import Shard, load_shard, matrix_slab
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.kernels import rows as kernels
 from hpcml.log import Log, plural
@@ -128,3 +129,31 @@ def _entries(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarr
     sizes = indptr[rows + 1] - indptr[rows]
     ends = np.cumsum(sizes)
     return rows, sizes, np.arange(ends[-1] if ends.size else 0) + np.repeat(indptr[rows] - (ends - sizes), sizes)
+
+
+def all_label_names(dataset: DataFile) -> list[str]:
+    """The names of the labels, and behind them those of the unknown ones. Raises DataError."""
+    return dataset.label_names() + dataset.unknown_names()
+
+
+def label_sets_of(comm: mpi.Comm, dataset: DataFile, shard: Shard) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Collective over `comm`. The label sets (indptr, indices) of a slab by their matrix."""
+    found = {"Y": (shard.y_indptr, shard.y_indices)}
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        if dataset.n_unknown:
+            n_slab = shard.y_indptr.size - 1
+            found[UNKNOWN] = matrix_slab(dataset, UNKNOWN, shard.first_row, shard.first_row + n_slab)[:2]
+    return found
+
+
+def load_with_unknown(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
+    """Collective over `comm`. `load_shard` with all labels; 8 bytes for each of a row."""
+    shard = load_shard(comm, dataset, split)
+    sets = label_sets_of(comm, dataset, shard)
+    if UNKNOWN not in sets:
+        return shard
+    (indptr, indices), (more_indptr, more) = sets.values()
+    joined = np.empty(indices.size + more.size, dtype=np.int64)
+    joined[np.arange(indices.size) + np.repeat(more_indptr[:-1], np.diff(indptr))] = indices
+    joined[np.arange(more.size) + np.repeat(indptr[1:], np.diff(more_indptr))] = shard.n_labels + more
+    return replace(shard, y_indptr=indptr + more_indptr, y_indices=joined, n_labels=shard.n_labels + dataset.n_unknown)

@@ -39,6 +39,22 @@ class Shard:
     n_labels: int
     weights: np.ndarray | None = None  # (n_local) float64, above 0, if one rank has all rows; None: 1 each
 
+    @classmethod
+    def of_csr(
+        cls,
+        csr: tuple[np.ndarray, np.ndarray, np.ndarray],
+        n_features: int,
+        n_labels: int,
+        labels: tuple[np.ndarray, np.ndarray] | None = None,
+        first_row: int = 0,
+        n_global: int | None = None,
+        weights: np.ndarray | None = None,
+    ) -> Shard:
+        """Return all rows of CSR arrays (indptr, indices, data) as a shard, with label sets (indptr, indices) or none."""
+        n = csr[0].size - 1
+        y = labels or (np.zeros(n + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
+        return cls(first_row, np.arange(n), *csr, *y, n if n_global is None else n_global, first_row, n_features, n_labels, weights)
+
     @property
     def n_local(self) -> int:
         """The number of rows in the shard."""

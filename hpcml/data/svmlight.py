@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from array import array
+from collections.abc import Callable
 from io import BytesIO
-from itertools import chain
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
+from hpcml.errors import DataError
 from hpcml.kernels import text as kernels
 
 BINARY = ["1"]  # the labels of a file whose rows are each -1 or +1, or each 0 or 1
 MAX_INDEX = 2**31 - 2
 INDEX, TOKEN = re.compile(rb"[+-]?[0-9]+"), re.compile(rb"\S+")
 MAX_INDEX_LENGTH = 4000  # so many digits are read as a number; no more can be right
+BEYOND_FLOAT32 = (2 - 2**-24) * 2.0**127  # the smallest double that float32 rounds to infinity
 SHOWN = 100  # bytes of a token that messages show
 PADDING = b"\n" * 8  # behind every text: the kernels read eight bytes at a time
 
@@ -32,43 +35,14 @@ class Rows(NamedTuple):
     width: int  # one more than the largest index, zeros included
 
 
-def parse_block(block: bytes, zero_based: bool) -> Rows:
-    """The rows of whole lines, without zeros. Raises ValueError, OverflowError."""
-    from sklearn.datasets import load_svmlight_file
-
-    # scikit-learn passes over what begins with qid, and Python reads 1_0 as 10.
-    if (b"qid" in block or b"_" in block) and check_lines(block, zero_based)[0]:
-        raise ValueError("query ids or underscores")
-    X, y = load_svmlight_file(BytesIO(block), dtype=np.float64, multilabel=True, zero_based=True)
-    first = 0 if zero_based else 1
-    label_lengths = np.fromiter(map(len, y), dtype=np.int64, count=len(y))
-    labels = np.fromiter(chain.from_iterable(y), dtype=np.float64, count=int(label_lengths.sum()))
-    with np.errstate(over="ignore"):
-        data = X.data.astype(np.float32)
-    low, high = (int(X.indices.min()), int(X.indices.max())) if X.nnz else (first, first - 1)
-    if low < first or high - first > MAX_INDEX or not np.isfinite(data).all() or not np.isfinite(labels).all():
-        raise ValueError("out of range")
-    lengths = np.diff(X.indptr)
-    keep = data != 0
-    if not keep.all():
-        rows = np.repeat(np.arange(lengths.size), lengths)
-        lengths = np.bincount(rows[keep], minlength=lengths.size)
-    return Rows(lengths, (X.indices[keep] - first).astype(np.int32), data[keep], label_lengths, labels, high - first + 1)
-
-
 def padded(*lines: bytes) -> bytearray:
     """Joined lines as the kernels want them: the last one ended, and PADDING behind."""
     last = next((chunk for chunk in reversed(lines) if chunk), b"\n")
     return bytearray().join([*lines, b"" if last.endswith(b"\n") else b"\n", PADDING])
 
 
-def as_text(lines: bytes) -> np.ndarray:
-    """Lines for the kernels (uint8)."""
-    return np.frombuffer(padded(lines), dtype=np.uint8)
-
-
-def parse_text(text: np.ndarray, zero_based: bool) -> Rows:
-    """The rows of `text` (uint8, `padded`), as `parse_block`, ten times faster if it is usual."""
+def parse_lines(text: np.ndarray, zero_based: bool, where: Callable[[int], str]) -> Rows:
+    """Return the rows of `text` (uint8, `padded`), without zeros. Raises DataError: `where(n)` names line n, from 0."""
     size, first = text.size - len(PADDING), 0 if zero_based else 1
     n_lines = int(np.count_nonzero(text[:size] == kernels.NEWLINE))
     # A pair takes four bytes at least, a label two; what is not written takes no memory.
@@ -79,60 +53,79 @@ def parse_text(text: np.ndarray, zero_based: bool) -> Rows:
         text, size, first, MAX_INDEX + first, lengths, indices, data, label_lengths, labels
     )
     if n_rows < 0:
-        return parse_block(text[:size].tobytes(), zero_based)
+        return parse_slowly(text[:size].tobytes(), zero_based, where)
     label_lengths, labels = label_lengths[:n_rows], labels[:n_labels]
     if disordered:
         labels = labels[np.lexsort((labels, np.repeat(np.arange(n_rows), label_lengths)))]
     return Rows(lengths[:n_rows], indices[:n_pairs], data[:n_pairs], label_lengths, labels, width)
 
 
-def check_lines(block: bytes, zero_based: bool) -> tuple[int, str]:
-    """The first bad line of a block, and what is wrong there; (0, "") if there is none."""
+def parse_slowly(block: bytes, zero_based: bool, where: Callable[[int], str]) -> Rows:
+    """Return the rows of whole lines as `parse_lines` does, whatever form their numbers have; at a tenth of its speed."""
+    lengths, indices, data, label_lengths, labels, width = array("q"), array("i"), array("f"), array("q"), array("d"), 0
     for number, line in enumerate(BytesIO(block)):
-        if problem := _problem(line, zero_based):
-            return number + 1, problem
-    return 0, ""
+        before, n_labels = len(data), len(labels)
+        tokens = TOKEN.finditer(line.partition(b"#")[0])
+        try:
+            if (token := next(tokens, None)) is None:
+                continue
+            if b":" not in token[0]:
+                labels.extend(sorted(map(_label, token[0].split(b","))))
+                token = next(tokens, None)
+            last = -1 if zero_based else 0
+            while token is not None:
+                last, value = _pair(token[0], last, zero_based)
+                data.append(value)
+                if data[-1]:
+                    indices.append(last - (not zero_based))
+                else:
+                    data.pop()
+                token = next(tokens, None)
+        except ValueError as error:
+            raise DataError(f"{where(number)}: {error}") from None
+        lengths.append(len(data) - before)
+        label_lengths.append(len(labels) - n_labels)
+        width = max(width, last + zero_based)
+    return Rows(np.array(lengths), np.array(indices), np.array(data), np.array(label_lengths), np.array(labels), width)
 
 
-def _problem(line: bytes, zero_based: bool) -> str:
-    """The error in a line, in words; "" if there is none."""
-    first = 0 if zero_based else 1
-    largest, may_be_labels = MAX_INDEX + first, True
-    last: float = first - 1
-    for token in TOKEN.finditer(line.partition(b"#")[0]):
-        if may_be_labels and b":" not in token[0]:
-            for label in _separated(token[0]):
-                if not _is_number(label) or not math.isfinite(float(label)):
-                    return f"label {_shown(label)!r}, but expected numbers separated by commas"
-            may_be_labels = False
-            continue
-        may_be_labels = False
-        index, colon, value = token[0].partition(b":")
-        if index == b"qid":
-            return f"{_shown(token[0])!r}: query ids are not supported; remove them"
-        if not colon or not INDEX.fullmatch(index) or not _is_number(value):
-            return f"{_shown(token[0])!r}, but expected index:value"
-        number: float = int(index) if len(index) <= MAX_INDEX_LENGTH else -1 if index.startswith(b"-") else math.inf
-        if number == 0 and not zero_based:
-            return "index 0, but indices start at 1 (use --zero-based)"
-        if number < 0:
-            return f"index {_shown(index)}, but indices are not negative"
-        if number <= last:
-            return f"index {_shown(index)} after {last}; sort the indices and let each stand once"
-        if number > largest:
-            return f"index {_shown(index)}, but expected at most {largest}"
-        if not abs(float(value)) <= float(np.finfo(np.float32).max):
-            return f"value {_shown(value)} of index {number}, but expected a finite number that float32 can hold"
-        last = number
-    return ""
+def _label(text: bytes) -> float:
+    """Return a label. Raises ValueError with the reason."""
+    label = _number(text)
+    if label is None or not math.isfinite(label):
+        raise ValueError(f"label {_shown(text)!r}, but expected numbers separated by commas")
+    return label
 
 
-def _separated(labels: bytes) -> Iterator[bytes]:
-    begin = 0
-    while (end := labels.find(b",", begin)) >= 0:
-        yield labels[begin:end]
-        begin = end + 1
-    yield labels[begin:]
+def _pair(token: bytes, last: int, zero_based: bool) -> tuple[int, float]:
+    """Return index and value of a token behind index `last`. Raises ValueError with the reason."""
+    index, colon, text = token.partition(b":")
+    value = _number(text) if colon and INDEX.fullmatch(index) else None
+    if index == b"qid":
+        raise ValueError(f"{_shown(token)!r}: query ids are not supported; remove them")
+    if value is None:
+        raise ValueError(f"{_shown(token)!r}, but expected index:value")
+    largest = MAX_INDEX + (not zero_based)
+    number = int(index) if len(index) <= MAX_INDEX_LENGTH else -1 if index.startswith(b"-") else largest + 1
+    if number == 0 and not zero_based:
+        raise ValueError("index 0, but indices start at 1 (use --zero-based)")
+    if number < 0:
+        raise ValueError(f"index {_shown(index)}, but indices are not negative")
+    if number <= last:
+        raise ValueError(f"index {_shown(index)} after {last}; sort the indices and let each stand once")
+    if number > largest:
+        raise ValueError(f"index {_shown(index)}, but expected at most {largest}")
+    if not abs(value) < BEYOND_FLOAT32:
+        raise ValueError(f"value {_shown(text)} of index {number}, but expected a finite number that float32 can hold")
+    return number, value
+
+
+def _number(text: bytes) -> float | None:
+    """Return the number that a text stands for, finite or not; None if it is none."""
+    try:
+        return None if b"_" in text else float(text)  # Python reads 1_0 as 10
+    except ValueError:
+        return None
 
 
 def _shown(token: bytes) -> str:
@@ -140,13 +133,10 @@ def _shown(token: bytes) -> str:
     return text if len(token) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def _is_number(text: bytes) -> bool:
-    """Whether a token stands for a number, finite or not, to the parser."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return b"_" not in text
+def line_of_row(text: np.ndarray, row: int) -> int:
+    """Return the line (from 0) of a row of a sound text; blank lines and comments are no rows."""
+    rows = (number for number, line in enumerate(BytesIO(text.tobytes())) if line.partition(b"#")[0].split())
+    return next(islice(rows, row, None))
 
 
 def label_name(label: float) -> str:

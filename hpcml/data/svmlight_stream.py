@@ -9,22 +9,21 @@ from __future__ import annotations
 import io
 import os
 import select
-import stat
 import sys
 import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.svmlight import PADDING, Rows, as_text, check_lines, padded, parse_text
+from hpcml.data.svmlight import PADDING, padded, parse_lines
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import BYTE_ORDER_MARK, DAMAGE, HEAD_BYTES, LINE_MIB, damaged, find_long, kind_of, long_line, unpacked
+from hpcml.files.lines import BYTE_ORDER_MARK, DAMAGE, HEAD_BYTES, LINE_MIB, damaged, kind_of, long_line, unpacked
 from hpcml.files.opening import open_stream
 from hpcml.kernels import text as kernels
 from hpcml.partition import even_bounds, offsets
@@ -33,11 +32,7 @@ STANDARD_INPUT = "-"
 BLOCK_BYTES = 1 << 23
 PATIENCE = 1.0  # seconds to wait for a block of a pipe, before what there is of it is taken
 HDF5_MAGIC = b"\x89HDF"
-EXPECTED = "expected `label index:value ...`"
 DATASET_ENDINGS = (".h5", ".hdf5")
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 
 def is_text(path: Path) -> bool:
@@ -82,71 +77,51 @@ class TextRows(NamedTuple):
         return TextRows(0, ends, indices, data, ends, np.empty(0))
 
 
-def parse_lines(text: np.ndarray, zero_based: bool, name: str, lines_before: int) -> Rows:
-    """The rows of `text`, with so many lines before it in `name`. Raises DataError."""
-    try:
-        return parse_text(text, zero_based)
-    except (ValueError, OverflowError) as error:
-        block = text[: -len(PADDING)].tobytes()
-        line, problem = check_lines(block, zero_based)
-        if line:
-            raise DataError(f"{name}: line {lines_before + line}: {problem}") from None
-        last = lines_before + block.count(b"\n")
-        raise DataError(f"{name}: lines {lines_before + 1} to {last}: not svmlight ({error}); {EXPECTED}") from None
-
-
-class _Rejoined(io.RawIOBase):
-    """A file whose first bytes, read already, come again. A pipe is read until `deadline`."""
-
-    deadline: float | None = None
+class _Rejoined:
+    """A stream of which the first bytes were read already, for what unpacks it."""
 
     def __init__(self, head: bytes, rest: io.FileIO) -> None:
         self.head, self.rest = head, rest
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int | None:
-        """Read into `buffer`; how many bytes, None if a pipe has none for now."""
-        view = memoryview(buffer)
-        if not self.head:
-            wait = 0.0 if self.deadline is None else max(0.0, self.deadline - time.monotonic())
-            late = self.deadline is not None and not select.select([self.rest], [], [], wait)[0]
-            return None if late else self.rest.readinto(view)
-        size = min(len(self.head), len(view))
-        view[:size], self.head = self.head[:size], self.head[size:]
-        return size
-
-    def close(self) -> None:
-        self.rest.close()
-        super().close()
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most `size`; none at the end."""
+        head, self.head = self.head[:size], self.head[size:]
+        return head or self.rest.read(size) or b""
 
 
 class _LineReader:
     """Whole lines of a stream, a block at a time. Local; raises DataError and OSError."""
 
     def __init__(self, source: str | Path, block_bytes: int, max_line: int) -> None:
-        self.name, self.block_bytes, self.max_line, self.n_lines = name_of(source), block_bytes, max_line, 0
+        self.name, self.block_bytes, self.max_line, self.n_lines = name_of(source), min(block_bytes, max_line), max_line, 0
         self.raw, head = (_standard_input(), b"") if str(source) == STANDARD_INPUT else open_stream(source)
+        self.poll = select.poll()
+        self.poll.register(self.raw, select.POLLIN)
         while len(head) < HEAD_BYTES and (more := self.raw.read(HEAD_BYTES - len(head))):
             head += more
         if head.startswith(HDF5_MAGIC):
             raise DataError(f"{self.name}: an HDF5 file, but expected svmlight text, plain or compressed")
         self.kind = kind_of(head)
-        rejoined = _Rejoined(head, self.raw)
-        # What unpacks a compressed pipe cannot do with less than it asks for, so it waits.
-        self.patient = rejoined if not self.kind and not stat.S_ISREG(os.fstat(self.raw.fileno()).st_mode) else None
-        self.file = unpacked(io.BufferedReader(rejoined, 1 << 17), self.kind)
+        self.file = unpacked(cast("BinaryIO", _Rejoined(head, self.raw)), self.kind) if self.kind else None
+        self.head = head  # of a plain file
         self.tail = (self._read(len(BYTE_ORDER_MARK)) or b"").removeprefix(BYTE_ORDER_MARK)  # read, but not given out
 
     def _read(self, size: int) -> bytes | None:
-        """The next bytes, at most `size`; of a pipe, those within PATIENCE, or None."""
-        try:
-            if self.patient is not None:
-                self.patient.deadline = time.monotonic() + PATIENCE
-            return self.file.read(size)
-        except DAMAGE as error:
-            raise damaged(self.name, self.kind, error) from None
+        """The next bytes, at most `size`; without compression those that come within PATIENCE, or None."""
+        if self.file is not None:  # what unpacks cannot do with less than it asks for, so it waits
+            try:
+                return self.file.read(size)
+            except DAMAGE as error:
+                raise damaged(self.name, self.kind, error) from None
+        found, deadline = bytearray(self.head[:size]), time.monotonic() + PATIENCE
+        self.head = self.head[size:]
+        while len(found) < size:
+            if not self.poll.poll(1000 * max(0.0, deadline - time.monotonic())):
+                return bytes(found) or None
+            if not (more := self.raw.read(size - len(found))):
+                break
+            found += more
+        return bytes(found)
 
     def block(self) -> bytearray | None:
         """The next lines, `padded`; only padding at the end; None if no line has come yet."""
@@ -163,8 +138,8 @@ class _LineReader:
         self.tail = chunks[-1][end:] if end else b""
         chunks[-1] = chunks[-1][: end or None]
         lines = padded(*chunks)
-        if (begin := find_long(lines, len(lines) - len(PADDING), self.max_line)) >= 0:
-            raise long_line(self.name, self.n_lines + lines.count(b"\n", 0, begin) + 1, self.max_line)
+        if lines.find(b"\n") > self.max_line:  # a later line lies in one chunk
+            raise long_line(self.name, self.n_lines + 1, self.max_line)
         return lines
 
     def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
@@ -180,7 +155,6 @@ class _LineReader:
         return found
 
     def close(self) -> None:
-        self.file.close()
         self.raw.close()
 
 
@@ -231,7 +205,7 @@ class SvmlightStream:
             if comm.rank == 0:
                 self._lines = _LineReader(source, block_bytes, max_line)
         with mpi.node_first(comm):  # compile
-            parse_text(as_text(b"1 1:1\n"), zero_based)
+            parse_lines(np.frombuffer(padded(b"1 1:1\n"), dtype=np.uint8), zero_based, str)
 
     def __enter__(self) -> SvmlightStream:
         return self
@@ -259,7 +233,7 @@ class SvmlightStream:
             if self.n_rows > self._begin or not part.n_rows:
                 yield part
         if self.n_rows == 0:
-            raise DataError(f"{self.name}: no rows; {EXPECTED}")
+            raise DataError(f"{self.name}: no rows; expected `label index:value ...`")
         if self.n_rows < self._begin:
             raise DataError(f"{self.name}: ends after {self.n_rows} rows, but the first {self._begin} were to be passed over")
 
@@ -277,9 +251,10 @@ class SvmlightStream:
         pieces = [piece for piece, _ in found or ()] or [np.empty(0, dtype=np.uint8)] * self.comm.size
         text = mpi.exchange(self.comm, pieces)[0]
         with mpi.agreed(self.comm, f"reading {self.name}"):
-            rows = parse_lines(text, self.zero_based, self.name, lines_before[self.comm.rank])
-        (before,), (count,) = mpi.exclusive_sum(self.comm, [rows.lengths.size])
-        first = self.n_rows + int(before)
+            before = lines_before[self.comm.rank]
+            rows = parse_lines(text, self.zero_based, lambda line: f"{self.name}: line {before + line + 1}")
+        (above,), (count,) = mpi.exclusive_sum(self.comm, [rows.lengths.size])
+        first = self.n_rows + int(above)
         self.n_rows += int(count)
         indptr, y_indptr = offsets(rows.lengths), offsets(rows.label_lengths)
         part = TextRows(first, indptr, rows.indices, rows.data, y_indptr, rows.labels)

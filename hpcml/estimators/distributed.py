@@ -84,7 +84,7 @@ class DistributedClassifier(BaseEstimator):
 
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: Any) -> None:
         """Collective over `comm`. Train. Raises ConfigError, DataError, NonFiniteError."""
-        raise AssertionError("a subclass says")
+        raise NotImplementedError
 
     def _options(self) -> Any:
         """The parameters as options of training. Raises ConfigError."""

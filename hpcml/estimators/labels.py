@@ -182,17 +182,6 @@ def shard_of(X: sp.csr_matrix, labels: LabelSets, first: int, n_global: int) -> 
     ]
     for array in arrays:
         array.flags.writeable = False
-    return Shard(
-        first_row=first,
-        rows=np.arange(X.shape[0]),
-        indptr=X.indptr.astype(np.int64),
-        indices=arrays[0],
-        data=arrays[1],
-        y_indptr=labels.indptr.astype(np.int64),
-        y_indices=arrays[2],
-        n_global=n_global,
-        first_local=first,
-        n_features=X.shape[1],
-        n_labels=labels.n_labels,
-        weights=labels.weights,
-    )
+    indices, data, label_indices = arrays
+    csr, label_sets = (X.indptr.astype(np.int64), indices, data), (labels.indptr.astype(np.int64), label_indices)
+    return Shard.of_csr(csr, X.shape[1], labels.n_labels, label_sets, first, n_global, labels.weights)

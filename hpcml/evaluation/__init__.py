@@ -7,8 +7,8 @@ bits on any number of ranks.
 
 What comes in are a model and a dataset. Scores are made block by block of rows and labels
 (`scoring`) and become counts, which are summed over the ranks; every measure follows from counts.
-Begin with `evaluate`, then `judged` and `ranking`; thresholds are found by `thresholds` and
-`decision`, probabilities by `calibrate`.
+Begin with `evaluate`, then `judged` and `ranking`; thresholds and probabilities are found by
+`thresholds` and `decision`.
 """
 
 from hpcml.evaluation.evaluate import Evaluation, evaluate

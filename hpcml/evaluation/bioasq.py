@@ -2,7 +2,7 @@
 
 G. Tsatsaronis et al.: An overview of the BioASQ large-scale biomedical semantic indexing and
 question answering competition, BMC Bioinformatics 16 (2015). Each measure is defined in
-docs/lookup/measures.md. Labels of rows that the model does not know count as missed (`missed`),
+docs/lookup/measures.md. Labels of rows that the model does not know count as missed (`judged.Missed`),
 labels of the model that the data do not know as wrongly given.
 """
 
@@ -18,11 +18,13 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.descriptors import read_descriptors
+from hpcml.data.labels import all_label_names, load_with_unknown
 from hpcml.data.shard import Shard
-from hpcml.data.unknown_labels import all_label_names, load_with_unknown
 from hpcml.errors import ConfigError
-from hpcml.evaluation.counts import positive_pairs
 from hpcml.evaluation.hierarchy import Hierarchy
+from hpcml.evaluation.judged import positive_pairs
+from hpcml.evaluation.ranking import f1_of
+from hpcml.evaluation.report import cell, or_none
 from hpcml.evaluation.scoring import block_scores, scorer_of
 from hpcml.evaluation.seen import count_seen, seen_note
 from hpcml.files.atomic import write_json
@@ -55,14 +57,12 @@ class BioasqEvaluation:
 
     def __str__(self) -> str:
         lines = [f"{self.model} on {self.data}, split {self.split}: {plural(self.n_rows, 'row')}, {plural(self.n_labels, 'label')}"]
-        if self.n_seen:
-            lines.append(seen_note(self.n_seen, self.n_rows))
+        lines += seen_note(self.n_seen, self.n_rows)
         lines.append(f"thresholds: {self.thresholds or '0 for all labels'}")
         for names in (FLAT, HIERARCHICAL):
             shown = [name for name in names if name in self.values]
             if shown:
-                cells = ["-" if math.isnan(self.values[name]) else f"{self.values[name]:.4f}" for name in shown]
-                lines += ["", *table([shown, cells])]
+                lines += ["", *table([shown, [cell(self.values[name]) for name in shown]])]
         missed = plural(self.n_missed, "entry", "entries")
         notes = {
             "without true and without given labels, in no mean": (self.n_rows - self.n_judged, "row"),
@@ -74,7 +74,7 @@ class BioasqEvaluation:
     def write_json(self, path: Path) -> None:
         """Everything; an undefined measure is null. Local; raises DataError."""
         content = {name: value for name, value in vars(self).items() if name != "values"}
-        content["measures"] = {name: None if math.isnan(value) else value for name, value in self.values.items()}
+        content["measures"] = {name: or_none(value) for name, value in self.values.items()}
         write_json(path, content)
 
 
@@ -181,7 +181,7 @@ def _of_rows(pairs: _Pairs) -> dict[str, np.ndarray]:
     true, given, hits = (pairs.by_row(each) for each in (pairs.true, pairs.given, pairs.hits))
     judged = (true + given) > 0
     true, given, hits = true[judged], given[judged], hits[judged].astype(np.float64)
-    values = (hits / np.maximum(given, 1), hits / np.maximum(true, 1), 2 * hits / (true + given), hits / (true + given - hits))
+    values = (hits / np.maximum(given, 1), hits / np.maximum(true, 1), f1_of(hits, given, true), hits / (true + given - hits))
     return dict(zip(OF_ROWS, values, strict=True))
 
 
@@ -198,10 +198,10 @@ def _of_labels(n_true: np.ndarray, n_given: np.ndarray, n_hits: np.ndarray) -> d
     return {
         "MaP": mean(hits[is_given] / n_given[is_given]),
         "MaR": mean(hits[has] / n_true[has]),
-        "MaF": mean(2 * hits[has] / (n_true[has] + n_given[has])),
+        "MaF": mean(f1_of(hits[has], n_given[has], n_true[has])),
         "MiP": ratio(hits.sum(), int(n_given.sum())),
         "MiR": ratio(hits.sum(), int(n_true.sum())),
-        "MiF": ratio(2 * hits.sum(), int(n_given.sum() + n_true.sum())),
+        "MiF": float(f1_of(hits.sum(), n_given.sum(), n_true.sum())),
     }
 
 

@@ -7,14 +7,13 @@ goes by counts, so that the same model has the same index everywhere.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hpcml.evaluation.comparable import Comparable
+from hpcml.evaluation.scoring import weights_by_column
 from hpcml.kernels import bounds as kernels
-from hpcml.kernels.pruned import LARGEST
-from hpcml.kernels.scores import invert_rows
+from hpcml.kernels.pruned import LARGEST, Arrays, Index
+from hpcml.kernels.rows import transpose
 from hpcml.model.linear import Model, SparseRows
 
 # All scores take a third of the time with 12,738 labels, and 2.8 times as long with 72,374.
@@ -37,7 +36,7 @@ def bounds_hold(model: Model, comparable: Comparable, W: SparseRows, size: int) 
     return all(np.all(np.abs(some) <= LARGEST) for some in (model.bias, *comparable.sigmoids, *parts))
 
 
-def bound_index(model: Model, comparable: Comparable, W: SparseRows, n_columns: int, size: int) -> tuple[Any, ...]:
+def bound_index(model: Model, comparable: Comparable, W: SparseRows, n_columns: int, size: int) -> Index:
     """The index, as `best_pruned` takes it, for up to `size` labels of a row, of labels with rows
     of W.
     """
@@ -45,16 +44,15 @@ def bound_index(model: Model, comparable: Comparable, W: SparseRows, n_columns: 
     labels = _heavy_labels(np.diff(W.indptr), size)
     heavy = np.zeros(n_labels, dtype=np.bool_)
     heavy[labels] = True
-    n_heavy = int(np.diff(W.indptr)[labels].sum())
-    by_column = np.zeros(n_columns + 1, np.int64), np.empty(n_heavy, np.int32), np.empty(n_heavy, W.data.dtype)
-    invert_rows(*W, labels, *by_column)
     counts, largest = np.zeros(n_columns, dtype=np.int64), np.zeros(n_columns)
     kernels.measure_columns(*W, heavy, counts, largest)
     table = _table(W, heavy, counts, largest)
     begins = np.concatenate([[0], np.cumsum(np.where(table[0] < 0, counts, 0))])
     rare = begins, np.empty(begins[-1], np.int32), np.empty(begins[-1], np.float32)
-    kernels.invert_rare(*W, heavy, table[0], begins[:-1].copy(), *rare[1:])
-    return table, rare, (labels, by_column), *_bases(model, comparable, heavy)
+    places = np.where(table[0] < 0, begins[:-1], -1)
+    transpose(W.indptr[:-1], W.indptr[1:] - np.where(heavy, np.diff(W.indptr), 0), W.indices, W.data, 0, places, *rare[1:], True)
+    rare[1][:] //= kernels.BLOCK
+    return Index(*table, rare, labels, weights_by_column(W, labels, n_columns), *_bases(model, comparable, heavy))
 
 
 def _heavy_labels(n_weights: np.ndarray, size: int) -> np.ndarray:
@@ -64,7 +62,7 @@ def _heavy_labels(n_weights: np.ndarray, size: int) -> np.ndarray:
     return np.sort(order[: max(n, 2 * size + FEW_HEAVY)])
 
 
-def _table(W: SparseRows, heavy: np.ndarray, counts: np.ndarray, largest: np.ndarray) -> tuple[np.ndarray, ...]:
+def _table(W: SparseRows, heavy: np.ndarray, counts: np.ndarray, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(places, scales, table) of the frequent columns."""
     n_tiles = -(-heavy.size // (kernels.BLOCK * kernels.TILE))
     order = np.argsort(-counts, kind="stable")
@@ -78,7 +76,7 @@ def _table(W: SparseRows, heavy: np.ndarray, counts: np.ndarray, largest: np.nda
     return places, scales, table
 
 
-def _bases(model: Model, comparable: Comparable, heavy: np.ndarray) -> tuple[Any, ...]:
+def _bases(model: Model, comparable: Comparable, heavy: np.ndarray) -> tuple[Arrays, Arrays, tuple[float, float]]:
     """(bases, slopes) of blocks and of labels: a value is at most slope · sum + base; and a usual
     base and slope.
 

@@ -13,9 +13,8 @@ from typing import TypeAlias
 import numpy as np
 
 from hpcml import mpi
-from hpcml.evaluation.counts import Counts, block_counts, sum_tallies
-from hpcml.evaluation.judged import JudgedRows, ScoreWatcher
-from hpcml.evaluation.ranking import Ranking, average_precision
+from hpcml.evaluation.judged import Counts, JudgedRows, ScoreObserver, reduce_together, split_by_lane
+from hpcml.evaluation.ranking import Ranking, average_precision, f1_of
 
 EDGES = (0, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000)  # the least positives of the labels of each group
 FINE = 1000  # of these equal parts of 0 to 1 a probability is rounded to one
@@ -48,7 +47,8 @@ class Curve:
     @property
     def f1(self) -> np.ndarray:
         """F1 (n)."""
-        return 2 * self.n_hits / (self.n_given + self.n_positive)
+        values: np.ndarray = f1_of(self.n_hits, self.n_given, self.n_positive)
+        return values
 
     def thinned(self, n: int) -> Curve:
         """About n of the points, evenly by recall, the last and the best among them."""
@@ -86,8 +86,8 @@ def group_names(n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
     return groups, names
 
 
-class Curves(ScoreWatcher):
-    """A `ScoreWatcher` that makes curves: about 40 bytes for each distinct score of a true pair."""
+class Curves(ScoreObserver):
+    """A `ScoreObserver` that makes curves: about 40 bytes for each distinct score of a true pair."""
 
     def __init__(self, n_positive: np.ndarray | None, scores_of: ScoresOf | None) -> None:
         """`n_positive` of all labels, to group them by; None: their rows among those judged."""
@@ -104,18 +104,19 @@ class Curves(ScoreWatcher):
         self.comm, self._labels, self._comparable = judged.comm, judged.numbers, judged.comparable
         self.groups, self.names = group_names(judged.n_positive() if self._n_positive is None else self._n_positive[self._labels])
         of_pairs = judged.to_compare().positives
-        self._counts = block_counts(judged.comm, of_pairs, self.groups[judged.labels], np.zeros(len(self.names)))
+        self._counts = list(map(Counts, split_by_lane(judged.comm, of_pairs, self.groups[judged.labels], len(self.names))))
         if self._scores_of is not None:
             bounds = np.searchsorted(judged.labels, np.arange(self._labels.size + 1)).tolist()
             for label, (begin, end) in enumerate(pairwise(bounds)):
                 if begin < end:
                     self._probable[1] += self._binned(label, np.sort(judged.positives[begin:end]))
 
-    def add_sorted(self, label: int, ascending: np.ndarray) -> None:
-        """Count the scores of some rows. Local."""
-        self._counts[self.groups[label]].add(self._comparable.of_label(ascending, label))
-        if self._scores_of is not None:
-            self._probable[0] += self._binned(label, ascending)
+    def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
+        """Count the scores of some rows."""
+        for label, column in enumerate(ascending, begin):
+            self._counts[self.groups[label]].add(self._comparable.of_label(column, label))
+            if self._scores_of is not None:
+                self._probable[0] += self._binned(label, column)
 
     def _binned(self, label: int, ascending: np.ndarray) -> np.ndarray:
         """How many scores have a probability in each of the FINE parts."""
@@ -126,7 +127,7 @@ class Curves(ScoreWatcher):
     def end(self, pool: Counts, ranking: Ranking) -> None:
         """Collective. Sum over the ranks."""
         self.micro = curve_of("all labels", self._labels.size, pool.values, ranking)
-        sum_tallies(self.comm, self._counts)
+        reduce_together(self.comm, [counts.tally for counts in self._counts])
         n_rows, sizes = ranking.n_items // max(1, self._labels.size), np.bincount(self.groups, minlength=len(self.names))
         for name, counts, size in zip(self.names, self._counts, sizes.tolist(), strict=True):
             if counts.values.size:

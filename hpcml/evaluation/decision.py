@@ -35,7 +35,7 @@ import numpy as np
 from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation import decision_kernels as kernels
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.evaluation.ranking import Ranking
+from hpcml.evaluation.ranking import Ranking, f1_of
 from hpcml.kernels import elementary, elementwise
 from hpcml.partition import offsets
 
@@ -174,7 +174,7 @@ def own_threshold(summary: Summary) -> float:
     if not hits.size or not hits[-1]:
         return math.nan
     predicted = hits + np.cumsum(places["negative"], dtype=np.int64)
-    f1 = np.where(places["positive"] > 0, 2.0 * hits / (predicted + hits[-1]), -1.0)
+    f1 = np.where(places["positive"] > 0, f1_of(hits, predicted, hits[-1]), -1.0)
     best = int(np.argmax(f1))
     value, below = float(places["value"][best]), places["top"][best + 1 :].max(initial=-np.inf)
     middle = float(value / 2.0 + below / 2.0)
@@ -218,7 +218,7 @@ def decide_together(summaries: Sequence[Summary], decision: Decision, n_missed: 
     of_kinds = zip(places.reshape(2, -1), np.concatenate(counts, axis=1), strict=True)
     negative, positive = (np.bincount(there, count, values.size)[::-1] for there, count in of_kinds)
     hits = np.cumsum(positive)
-    best = int(np.argmax(2.0 * hits / (hits + np.cumsum(negative) + hits[-1] + n_missed)))
+    best = int(np.argmax(f1_of(hits, hits + np.cumsum(negative), hits[-1] + n_missed)))
     descending = np.append(values[::-1], 0.0)
     shared = float(descending[best] / 2.0 + descending[best + 1] / 2.0)
     logit = elementary.log(shared) - elementary.log1p(-shared)

@@ -19,12 +19,11 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.labels import count_unused
 from hpcml.evaluation.comparable import BY_SCORE
-from hpcml.evaluation.judged import JudgedRows, Matched, ScoreTaker, ScoreWatcher, judge
+from hpcml.evaluation.judged import JudgedRows, Matched, ScoreObserver, judge
 from hpcml.evaluation.probabilities import CalibrationLine, ProbabilityCounts
-from hpcml.evaluation.ranking import MEASURES, Ranking
-from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts, by_frequency, propensities, row_measures
-from hpcml.evaluation.seen import count_seen
-from hpcml.evaluation.top import PRECISION_AT, Best
+from hpcml.evaluation.ranking import MEASURES, Ranking, f1_of
+from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts, propensities, row_measures
+from hpcml.evaluation.seen import count_seen, optimism
 from hpcml.log import Log, Progress
 from hpcml.model.linear import Trained
 
@@ -43,9 +42,10 @@ class Evaluation:
     steps: np.ndarray  # per evaluated label, iterations of its training (0: not trained)
     not_in_data: list[str]  # labels that were asked for but that the data does not know
     n_not_in_model: int = 0  # labels of these rows that the model does not know
-    n_missed: int = 0  # pairs of a row and such a label, which count as missed (`missed`)
+    n_missed: int = 0  # pairs of a row and such a label, which count as missed (`judged.Missed`)
     n_seen: int = 0  # rows that the model was trained on (`count_seen`)
     n_unused: int = 0  # rows of the data that are in no split
+    optimism: tuple[float, float] | None = None  # MAP in the folds of tuning and on these rows, if the first is too good
     values: dict[str, np.ndarray] = field(default_factory=dict)  # measure -> one value per evaluated label
     micro: dict[str, float] = field(default_factory=dict)  # measure -> its value on all (row, label) pairs in one ranking
     # k -> the share of true ones among the k best evaluated labels of a row (or all, if they are fewer), mean over the rows
@@ -87,7 +87,7 @@ def evaluate(
     split: str,
     log: Log,
     labels: list[int] | None = None,
-    watches: Sequence[ScoreWatcher] = (),
+    watches: Sequence[ScoreObserver] = (),
 ) -> Evaluation:
     """Collective over `comm`. The measures of `labels` (numbers; None is all) on a split.
 
@@ -98,20 +98,20 @@ def evaluate(
     result = _begun(judged, split)
     result.n_seen = count_seen(comm, model, dataset, split)
     result.n_unused = mpi.run_on_root(comm, f"reading the splits of {dataset.path}", lambda: count_unused(dataset))[0]
-    frequencies, pool = _frequencies(judged, result), judged.pool()
-    thresholds, n_local, n_labels = model.thresholds[judged.numbers], judged.shard.n_local, judged.n_labels
-    by_row, takers = None, list[ScoreTaker](watches)
+    trained_on, n_labels = model.labels.get("n_positive", np.zeros(0)), judged.n_labels
+    result.frequency_from = "training rows" if trained_on.any() else "judged rows"
+    frequencies = trained_on[judged.numbers] if trained_on.any() else judged.n_positive()
+    pool, thresholds, observers = judged.pool(), model.thresholds[judged.numbers], list(watches)
+    by_row = calibrated = None
     if n_labels > 1:
-        best = Best(n_local, min(max(PRECISION_AT), n_labels), judged.comparable)
-        by_row = best, RowCounts(n_local, by_frequency(frequencies), thresholds)
-        takers += by_row
-    calibrated = None if model.sigmoids is None else ProbabilityCounts(model.sigmoids, judged.numbers, judged.n_rows)
-    takers += [] if calibrated is None else [calibrated]
+        observers.append(by_row := RowCounts(judged, frequencies, thresholds))
+    if model.sigmoids is not None:
+        observers.append(calibrated := ProbabilityCounts(model.sigmoids, judged.numbers, judged.n_rows))
     for watch in watches:
         watch.begin(judged)
     n_predicted, of_none = np.zeros((2, n_labels), dtype=np.int64), dict[int, list[float]]()
     with closing(Progress(log, "evaluating labels", n_labels)) as progress:
-        for label, counts in judged.counts(pool, thresholds, takers, watches):
+        for label, counts in judged.counts(pool, thresholds, observers):
             ranking = counts.ranking(judged.n_rows)
             n_predicted[:, label] = ranking.n_predicted, ranking.n_hits
             result.n_positive[label] = ranking.n_positive
@@ -123,6 +123,7 @@ def evaluate(
     ranking = replace(ranking, n_predicted=n_given, n_hits=n_hits, n_missed=judged.missed.n_pairs)
     for watch in watches:
         watch.end(pool, ranking)
+    result.optimism = optimism(model, judged.numbers, result.values["average_precision"], result.n_positive)
     result.micro = {name: measure(ranking) for name, measure in MEASURES.items()}
     if calibrated is not None:
         found = calibrated.finish(comm, judged.labels, judged.positives)
@@ -130,7 +131,10 @@ def evaluate(
         result.micro |= found.micro
         result.calibration = found.by_positives(frequencies)
     if by_row is not None:
-        _measure_rows(judged, result, *by_row, n_predicted)
+        n_trained = int(model.attrs.get("n_rows", 0)) if trained_on.any() else 0
+        weights = 1.0 / propensities(np.append(frequencies, 0), n_trained) if n_trained else None
+        result.precision_at, result.ndcg_at, result.propensity_scored_at = row_measures(judged, by_row.best.sort(), weights)
+        result.by_frequency = _by_frequency(judged, result, by_row, n_predicted)
     return result
 
 
@@ -171,25 +175,14 @@ def _titles(model: Trained, dataset: DataFile, matched: Matched) -> list[str] | 
     return None if titles is None else [titles[number] if number < len(titles) else "" for number in numbers.tolist()]
 
 
-def _frequencies(judged: JudgedRows, result: Evaluation) -> np.ndarray:
-    """Collective. How many training rows have each evaluated label, or judged rows."""
-    trained_on = judged.scorer.model.labels.get("n_positive", np.zeros(0))
-    result.frequency_from = "training rows" if trained_on.any() else "judged rows"
-    return trained_on[judged.numbers] if trained_on.any() else judged.n_positive()
-
-
-def _measure_rows(judged: JudgedRows, result: Evaluation, best: Best, counted: RowCounts, n_predicted: np.ndarray) -> None:
-    """Collective. Fill in the means over rows, and F1 of the most frequent labels."""
-    model, missed = judged.scorer.model, judged.missed
-    trained_on, n_trained = model.labels.get("n_positive", np.zeros(0)), int(model.attrs.get("n_rows", 0))
-    counts = np.append(trained_on[judged.numbers], 0) if trained_on.any() and n_trained else None  # the last of unknown labels
-    weights = None if counts is None else 1.0 / propensities(counts, n_trained)
-    found = row_measures(judged, best.sort(), counted, weights)
-    result.precision_at, result.ndcg_at, result.propensity_scored_at = found.precision_at, found.ndcg_at, found.propensity_scored_at
-    for percent, size, instance in zip(PERCENT, counted.sizes, found.instance_f1, strict=True):
-        some = counted.places < size
+def _by_frequency(judged: JudgedRows, result: Evaluation, by_row: RowCounts, n_predicted: np.ndarray) -> list[FrequentLabels]:
+    """Collective. F1 of the most frequent labels; `n_predicted` (2 × n_labels): rows, and hits among them."""
+    lines = []
+    for percent, size, instance in zip(PERCENT, by_row.sizes, by_row.instance_f1(judged), strict=True):
+        some = by_row.places < size
         n_given, n_hits = n_predicted[:, some].sum(axis=1).tolist()
-        together = n_given + int(result.n_positive[some].sum()) + (missed.n_pairs if some.all() else 0)
-        judged_f1 = result.values["f1"][some & result.in_macro("f1")]
-        micro, macro = 2 * n_hits / together if together else np.nan, float(judged_f1.mean()) if judged_f1.size else np.nan
-        result.by_frequency.append(FrequentLabels(percent, size, instance, micro, macro))
+        n_true = int(result.n_positive[some].sum()) + (judged.missed.n_pairs if some.all() else 0)
+        of_labels = result.values["f1"][some & result.in_macro("f1")]
+        macro = float(of_labels.mean()) if of_labels.size else np.nan
+        lines.append(FrequentLabels(percent, size, instance, float(f1_of(n_hits, n_given, n_true)), macro))
+    return lines

@@ -22,7 +22,7 @@ import numpy as np
 from hpcml.data.dataset import DataFile
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.seen import file_of_run
-from hpcml.evaluation.store_thresholds import HELD_OUT
+from hpcml.evaluation.thresholds import HELD_OUT
 from hpcml.log import Log
 from hpcml.model.linear import Model, Trained
 

@@ -1,24 +1,120 @@
-"""Judged rows whose scores are asked for block by block, with their true pairs."""
+"""Judged rows: their true pairs, and all their scores block by block, counted for rankings.
+
+Rankings and thresholds ask only how many scores lie above and at each score of a positive (`Counts`).
+
+Labels that judged rows have and the model does not know: each pair with a row counts as missed
+(`Missed`). The pair has no score. It is a positive that is never retrieved: in recall, F1, average
+precision, break-even and AUC of all pairs together, in F1 and nDCG of its row, in BioASQ's
+measures, and in the search for thresholds that one of these is to judge. Labels that data keep
+beside their own (`data.unknown_labels`) and labels of the data that the model lacks are the same
+here. Measures of single labels and their means (macro) are of labels that the model knows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
+from hpcml.data.labels import all_label_names, load_with_unknown
 from hpcml.data.shard import Shard
-from hpcml.data.unknown_labels import all_label_names, load_with_unknown
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.counts import Counts, block_counts, positive_pairs, sum_tallies
-from hpcml.evaluation.missed import NOT_JUDGED, NOT_KNOWN, Missed, count_missed
 from hpcml.evaluation.ranking import Ranking
 from hpcml.evaluation.scoring import ClassifierScorer, Scorer, block_scores, scorer_of
+from hpcml.kernels.scores import count_sorted
 from hpcml.model.linear import Trained
+from hpcml.partition import offsets
+
+NOT_JUDGED, NOT_KNOWN = -1, -2  # in place of a label's place among those judged: left out on purpose; not known to the model
+_SEARCH_RATIO = 16  # with so many times more scores than places, look the places up among the scores
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+class Counts:
+    """How many scores lie above and at each distinct score of some positives."""
+
+    def __init__(self, positives: np.ndarray, threshold: float = 0.0) -> None:
+        """`positives`: the scores of all positives on all ranks; predicted above `threshold`."""
+        self.threshold = threshold
+        self.values, self.relevant = np.unique(positives, return_counts=True) if positives.size else (positives, _NONE)
+        n = self.values.size
+        # One buffer to reduce: scores above the value before and not above this one (n + 1), at it (n), and above the threshold.
+        self.tally = np.zeros(2 * n + 2, dtype=np.int64)
+        self._above, self._equal = self.tally[: n + 1], self.tally[n + 1 : -1]
+
+    def add(self, scores: np.ndarray) -> None:
+        """Count `scores` (1-d, ascending)."""
+        self.tally[-1] += scores.size - scores.searchsorted(self.threshold, "right")
+        if not self.values.size:
+            return
+        if scores.size < _SEARCH_RATIO * self.values.size:
+            count_sorted(scores, self.values, self._above, self._equal)
+            return
+        right = np.searchsorted(scores, self.values, "right")
+        self._equal += right - np.searchsorted(scores, self.values, "left")
+        self._above += np.diff(right, prepend=0, append=scores.size)
+
+    def ranking(self, n_items: int) -> Ranking:
+        """The ranking of `n_items` scores, once all are counted and summed over the ranks."""
+        greater = np.cumsum(self._above[:0:-1])
+        hits = int(self.relevant[self.values > self.threshold].sum())
+        return Ranking(greater, self._equal[::-1], self.relevant[::-1], n_items, int(self.tally[-1]), hits)
+
+
+def split_by_lane(comm: mpi.Comm, values: np.ndarray, lanes: np.ndarray, n_lanes: int) -> list[np.ndarray]:
+    """Collective over `comm`. The values (n) of each lane on all ranks, in rank order."""
+    values, lanes = (np.concatenate(mpi.allgather_arrays(comm, each)) for each in (values, lanes))
+    order = np.argsort(lanes, kind="stable")
+    bounds = np.searchsorted(lanes[order], np.arange(n_lanes + 1))
+    return [values[order[begin:end]] for begin, end in pairwise(bounds.tolist())]
+
+
+def reduce_together(
+    comm: mpi.Comm, arrays: Sequence[np.ndarray], reduce: Callable[[mpi.Comm, np.ndarray], np.ndarray] = mpi.allreduce_sum
+) -> None:
+    """Collective over `comm`. Sum arrays (or `reduce` them) over the ranks in place, in one message."""
+    total, begin = reduce(comm, np.concatenate([array.reshape(-1) for array in arrays])), 0
+    for array in arrays:
+        array.reshape(-1)[:] = total[begin : begin + array.size]
+        begin += array.size
+
+
+def positive_pairs(shard: Shard, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The shard's pairs by label: rows as slab positions, labels as `place` gives them."""
+    begins = shard.y_indptr[shard.rows]
+    counts = shard.y_indptr[shard.rows + 1] - begins
+    shifts = np.repeat(begins - offsets(counts)[:-1], counts)
+    labels = place[shard.y_indices[shifts + np.arange(shifts.size)]]
+    rows = np.repeat(shard.rows, counts)
+    order = np.argsort(labels, kind="stable")
+    order = order[np.searchsorted(labels[order], 0) :]
+    return rows[order], labels[order]
+
+
+@dataclass(frozen=True)
+class Missed:
+    """The pairs of a judged row and a label that the model does not know."""
+
+    by_row: np.ndarray  # of this rank's rows (n_local): how many such labels each has
+    n_pairs: int  # on all ranks
+    n_labels: int
+
+
+def count_missed(comm: mpi.Comm, shard: Shard, place: np.ndarray) -> Missed:
+    """Collective over `comm`. Count them; `place` is a label's among those judged, or NOT_KNOWN."""
+    found = place[shard.y_indices] == NOT_KNOWN
+    rows = np.repeat(np.arange(shard.y_indptr.size - 1), np.diff(shard.y_indptr))
+    by_row = np.bincount(rows[found], minlength=shard.y_indptr.size - 1)[shard.rows]
+    mine = np.zeros(shard.y_indptr.size - 1, dtype=bool)
+    mine[shard.rows] = True
+    by_label = mpi.allreduce_sum(comm, np.bincount(shard.y_indices[found & mine[rows]], minlength=place.size))
+    return Missed(by_row, int(by_label.sum()), int(np.count_nonzero(by_label)))
 
 
 class Matched(NamedTuple):
@@ -26,7 +122,7 @@ class Matched(NamedTuple):
 
     labels: np.ndarray  # their numbers in the model, ascending
     in_data: np.ndarray  # their numbers among `all_label_names`
-    place: np.ndarray  # of each of these names the place of its label in `labels`, or what `missed` says
+    place: np.ndarray  # of each of these names the place of its label in `labels`, or NOT_JUDGED or NOT_KNOWN
     not_in_data: list[str]  # labels that were asked for but that the data does not know
 
 
@@ -52,24 +148,16 @@ def match_labels(model: Trained, dataset: DataFile, labels: list[int] | None) ->
     return Matched(np.array(known, dtype=np.int64), in_data, place, not_in_data)
 
 
-class ScoreTaker(Protocol):
-    """Sees every score of judged rows as it passes."""
-
-    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
-        """Scores (n, B) of the rank's rows `row`, ... for judged labels `begin`, ... Local."""
-
-
-class ScoreWatcher:
-    """An observer of an evaluation, which changes no measure; it defines what it wants to see."""
+class ScoreObserver:
+    """Sees the scores of an evaluation, which it does not change; it defines what it wants to see."""
 
     def begin(self, judged: JudgedRows) -> None:
         """Collective. The rows and their true pairs, before any score comes."""
 
-    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
-        """See `ScoreTaker`. Local."""
-
-    def add_sorted(self, label: int, ascending: np.ndarray) -> None:
-        """The scores of some of the rank's rows for one judged label. Local."""
+    def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
+        """Local. Scores (n, B) of the rank's rows `row`, ... for judged labels `begin`, ...; and
+        each label's in order (B, n).
+        """
 
     def end(self, pool: Counts, ranking: Ranking) -> None:
         """Collective. All pairs in one ranking; the values of its ties, ascending, in `pool`."""
@@ -125,35 +213,32 @@ class JudgedRows:
         return Counts(np.concatenate(mpi.allgather_arrays(self.comm, self.to_compare().positives)))
 
     def counts(
-        self, pool: Counts, thresholds: np.ndarray | None, takers: Sequence[ScoreTaker] = (), watches: Sequence[ScoreWatcher] = ()
+        self, pool: Counts, thresholds: np.ndarray | None, observers: Sequence[ScoreObserver] = ()
     ) -> Iterator[tuple[int, Counts]]:
         """Collective. (label, its counts above its threshold), block by block; then `pool` is full.
 
-        Without thresholds only `pool` is filled. `takers`, `watches` among them, see the scores.
+        Without thresholds only `pool` is filled.
         """
         for begin, end in self.scorer.blocks:
-            counts = [] if thresholds is None else self._counts_of(begin, end, thresholds)
+            counts = []
+            if thresholds is not None:
+                some = slice(*np.searchsorted(self.labels, [begin, end]))
+                own = split_by_lane(self.comm, self.positives[some], self.labels[some] - begin, end - begin)
+                counts = list(map(Counts, own, thresholds[begin:end].tolist()))
             with mpi.agreed(self.comm, "scoring rows"):
                 for row, scores in self.scores(begin, end):
-                    for taker in takers:
-                        taker.add(row, scores, begin)
-                    columns = np.ascontiguousarray(scores.T)
+                    columns = np.array(scores.T, order="C")  # a copy: observers see the scores as they are
                     columns.sort(axis=1)
+                    for observer in observers:
+                        observer.add(row, scores, begin, columns)
                     for label, ascending in enumerate(columns, begin):
                         pool.add(self.comparable.of_label(ascending, label))
                         if counts:
                             counts[label - begin].add(ascending)
-                        for watch in watches:
-                            watch.add_sorted(label, ascending)
             if counts:
-                sum_tallies(self.comm, counts)
+                reduce_together(self.comm, [count.tally for count in counts])
             yield from enumerate(counts, begin)
-        sum_tallies(self.comm, [pool])
-
-    def _counts_of(self, begin: int, end: int, thresholds: np.ndarray) -> list[Counts]:
-        """Collective. A block's counts to fill."""
-        first, last = np.searchsorted(self.labels, [begin, end])
-        return block_counts(self.comm, self.positives[first:last], self.labels[first:last] - begin, thresholds[begin:end])
+        reduce_together(self.comm, [pool.tally])
 
     def n_positive(self) -> np.ndarray:
         """Collective. The rows of all ranks that have each label."""

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml.errors import DataError
-from hpcml.evaluation.counts import Counts
+from hpcml.evaluation.judged import Counts
 from hpcml.evaluation.ranking import MEASURES
 from hpcml.evaluation.top import PRECISION_AT, Best, are_true, precision_at
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.evaluation import decision_kernels as kernels
+from hpcml.evaluation.judged import ScoreObserver
 
 BINS = 10
 RANGES = ((0, 0), (1, 4), (5, 9), (10, 29), (30, 99), (100, 2**62))  # positives of labels that are judged together
@@ -46,7 +47,7 @@ class CalibrationLine:
     ece: float
 
 
-class ProbabilityCounts:
+class ProbabilityCounts(ScoreObserver):
     """Sums of the probabilities of labels over the rows of a rank; then what follows from them."""
 
     def __init__(self, sigmoids: tuple[np.ndarray, np.ndarray], labels: np.ndarray, n_global: int) -> None:
@@ -56,8 +57,8 @@ class ProbabilityCounts:
         self.bits = min(36, 62 - n_global.bit_length())
         self.squares, self.sums = np.zeros(n, dtype=np.int64), np.zeros((n, BINS), dtype=np.int64)
 
-    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
-        """Count scores (n, B) of rows `row`, ... for labels `begin`, ..."""
+    def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
+        """Count scores."""
         some = slice(begin, begin + scores.shape[1])
         found = probabilities(scores, *(values[some] for values in self.sigmoids))
         kernels.tally_probabilities(found, self.bits, self.squares[some], self.sums[some])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class Ranking:
     n_items: int
     n_predicted: int  # items with a score above the threshold, by default 0
     n_hits: int  # positives among them
-    n_missed: int = 0  # positives without a score, which are never retrieved (`missed`); none of the items
+    n_missed: int = 0  # positives without a score, which are never retrieved (`judged.Missed`); none of the items
 
     @property
     def n_positive(self) -> int:
@@ -110,9 +111,15 @@ def recall(ranking: Ranking) -> float:
     return _ratio(ranking.n_hits, ranking.n_positive)
 
 
+def f1_of(hits: Any, given: Any, true: Any) -> Any:
+    """F1 from counts, or arrays of them: the harmonic mean of precision and recall; 0/0 is NaN."""
+    with np.errstate(invalid="ignore"):
+        return np.divide(2.0 * hits, given + true)
+
+
 def f1(ranking: Ranking) -> float:
-    """The harmonic mean of precision and recall: 2 hits / (predicted + positives)."""
-    return _ratio(2 * ranking.n_hits, ranking.n_predicted + ranking.n_positive)
+    """The harmonic mean of precision and recall."""
+    return float(f1_of(ranking.n_hits, ranking.n_predicted, ranking.n_positive))
 
 
 def misclassified(ranking: Ranking) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.ranking import COUNTS
-from hpcml.evaluation.seen import seen_note
+from hpcml.evaluation.seen import optimism_note, seen_note
 from hpcml.files import atomic
 from hpcml.files.table import table, write_table
 from hpcml.log import entitled, joined, plural
@@ -44,8 +44,7 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
     """Macro and micro rows, what was left out, the `best` and worst labels by average precision."""
     e, measures = evaluation, list(evaluation.values)
     lines = [f"{e.model} on {e.data}, split {e.split}: {plural(e.n_rows, 'row')}, {plural(len(e.label_names), 'label')}"]
-    if e.n_seen:
-        lines.append(seen_note(e.n_seen, e.n_rows))
+    lines += seen_note(e.n_seen, e.n_rows) + optimism_note(e.optimism)
     if e.n_unused:
         lines.append(f"note: {plural(e.n_unused, 'row')} of the data in no split" + (", judged, too" if e.split == "all" else ""))
     if e.steps.any():
@@ -141,7 +140,7 @@ def _lines_of(e: Evaluation) -> Iterator[list[tuple[object, ...]]]:
     for begin in range(0, len(e.label_names), TOGETHER):
         some = slice(begin, begin + TOGETHER)
         named = [e.labels[some].tolist(), e.label_names[some], *([e.label_titles[some]] if e.label_titles else [])]
-        values = ([_or_none(value) for value in column[some]] for column in e.values.values())
+        values = ([or_none(value) for value in column[some]] for column in e.values.values())
         yield list(zip(*named, e.n_positive[some].tolist(), *values, strict=True))
 
 
@@ -156,6 +155,7 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "n_rows": e.n_rows,
         "n_rows_trained_on": e.n_seen,
         "n_rows_in_no_split": e.n_unused,
+        "map_in_folds_if_too_good": None if e.optimism is None else e.optimism[0],
         "n_labels": len(e.label_names),
         "n_without_positives": e.n_without_positives,
         "not_in_data": e.not_in_data,
@@ -163,14 +163,14 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "n_missed": e.n_missed,
         "thresholds": e.thresholds or "0 for all labels",
         "ordered_by": e.compared_by,
-        "macro": {m: {"value": _or_none(e.macro(m)), "n_labels": int(e.in_macro(m).sum())} for m in e.values},
-        "micro": {m: _or_none(value) for m, value in e.micro.items()},
+        "macro": {m: {"value": or_none(e.macro(m)), "n_labels": int(e.in_macro(m).sum())} for m in e.values},
+        "micro": {m: or_none(value) for m, value in e.micro.items()},
         **_of_rows(e),
     }
     if e.calibration:
         content["probabilities"] = {"from": e.probabilities, "by_positives": [asdict(line) for line in e.calibration]}
-    labels = ([dict(zip(columns, line, strict=True)) for line in lines] for lines in _lines_of(e))
-    atomic.write_json_list(path, content, "labels", labels)
+    content["labels"] = atomic.ListInParts(dict(zip(columns, line, strict=True)) for lines in _lines_of(e) for line in lines)
+    atomic.write_json(path, content)
 
 
 def _of_rows(e: Evaluation) -> dict[str, Any]:
@@ -179,14 +179,15 @@ def _of_rows(e: Evaluation) -> dict[str, Any]:
         return {}
     at = {"precision_at": e.precision_at, "ndcg_at": e.ndcg_at, "propensity_scored_precision_at": e.propensity_scored_at}
     lines = [
-        {name: _or_none(value) if name.endswith("f1") else value for name, value in asdict(line).items()} for line in e.by_frequency
+        {name: or_none(value) if name.endswith("f1") else value for name, value in asdict(line).items()} for line in e.by_frequency
     ]
     return {
-        "instance_f1": _or_none(e.instance_f1),
-        **{name: {str(k): _or_none(value) for k, value in values.items()} for name, values in at.items() if values},
+        "instance_f1": or_none(e.instance_f1),
+        **{name: {str(k): or_none(value) for k, value in values.items()} for name, values in at.items() if values},
         "by_frequency": {"from": e.frequency_from, "labels": lines},
     }
 
 
-def _or_none(value: float) -> float | None:
+def or_none(value: float) -> float | None:
+    """A measure for JSON; None if undefined."""
     return None if math.isnan(value) else float(value)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcml import mpi
-from hpcml.evaluation.judged import JudgedRows
+from hpcml.evaluation.judged import JudgedRows, ScoreObserver
+from hpcml.evaluation.ranking import f1_of
 from hpcml.evaluation.top import PRECISION_AT, Best, are_true, precision_at
 from hpcml.kernels import elementary, elementwise
 from hpcml.partition import offsets
@@ -32,16 +33,6 @@ class FrequentLabels:
     instance_f1: float
     micro_f1: float
     macro_f1: float
-
-
-@dataclass(frozen=True)
-class RowMeasures:
-    """Measures by k, and F1 by share of the labels; the rest of what a mean is taken over."""
-
-    precision_at: dict[int, float]
-    ndcg_at: dict[int, float]
-    propensity_scored_at: dict[int, float]  # empty if the model does not say how frequent its labels were
-    instance_f1: list[float]  # for each of PERCENT
 
 
 def sizes_of(n_labels: int) -> list[int]:
@@ -66,17 +57,20 @@ def propensities(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
     return 1.0 / (1.0 + C * elementwise.power(n_positive + PROPENSITY_B, -PROPENSITY_A))
 
 
-class RowCounts:
-    """How many labels each row is given, among those of each of PERCENT: 20 bytes a row."""
+class RowCounts(ScoreObserver):
+    """The best labels of each row, and how many it is given, among those of each of PERCENT."""
 
-    def __init__(self, n_rows: int, places: np.ndarray, thresholds: np.ndarray) -> None:
-        """`places` (n_labels) are those of `by_frequency`."""
-        self.places, self.sizes, self.thresholds = places, sizes_of(places.size), thresholds
-        self._inside = (places[:, None] < np.array(self.sizes)).astype(np.float32)  # n_labels × 5
+    def __init__(self, judged: JudgedRows, frequencies: np.ndarray, thresholds: np.ndarray) -> None:
+        """`frequencies` (n_labels): how many rows have each label, which say which are frequent."""
+        n_rows, n_labels, self.thresholds = judged.shard.n_local, judged.n_labels, thresholds
+        self.places, self.sizes = by_frequency(frequencies), sizes_of(n_labels)
+        self._inside = (self.places[:, None] < np.array(self.sizes)).astype(np.float32)  # n_labels × 5
         self.predicted = np.zeros((n_rows, len(self.sizes)), dtype=np.int32)
+        self.best = Best(n_rows, min(max(PRECISION_AT), n_labels), judged.comparable)
 
-    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
-        """Count scores (n, B) of rows `row`, ... for labels `begin`, ... above their thresholds."""
+    def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
+        """Count scores above their thresholds, and keep the best."""
+        self.best.add(row, scores, begin)
         some = slice(begin, begin + scores.shape[1])
         given = (scores > self.thresholds[some]).astype(np.float32)  # whose products are whole numbers below 2^24
         self.predicted[row : row + scores.shape[0]] += (given @ self._inside[some]).astype(np.int32)
@@ -89,26 +83,26 @@ class RowCounts:
             inside = self.places[judged.labels] < size
             true = np.bincount(judged.rows[inside], minlength=n_rows)
             true += judged.missed.by_row if size == self.places.size else 0
-            found = np.bincount(judged.rows[inside & hits], minlength=n_rows)
-            together = true + self.predicted[:, column]
-            defined = together > 0
-            total = mpi.exact_sum(judged.comm, 2.0 * found[defined] / together[defined], float(judged.n_rows), judged.n_rows)
-            _, (n_defined,) = mpi.exclusive_sum(judged.comm, [int(defined.sum())])
+            f1 = f1_of(np.bincount(judged.rows[inside & hits], minlength=n_rows), self.predicted[:, column], true)
+            f1 = f1[~np.isnan(f1)]
+            total = mpi.exact_sum(judged.comm, f1, float(judged.n_rows), judged.n_rows)
+            _, (n_defined,) = mpi.exclusive_sum(judged.comm, [f1.size])
             values.append(total / int(n_defined) if n_defined else math.nan)
         return values
 
 
-def row_measures(judged: JudgedRows, best: Best, counts: RowCounts, weights: np.ndarray | None) -> RowMeasures:
-    """Collective. The rows' measures; `weights` (n_labels + 1): inverse propensities, or None."""
+def row_measures(judged: JudgedRows, best: Best, weights: np.ndarray | None) -> tuple[dict[int, float], ...]:
+    """Collective. By k: precision, nDCG, and propensity-scored precision; none of this if `weights`
+    is None. `weights` (n_labels + 1) are inverse propensities, the last that of unknown labels.
+    """
     comm, n_global, missed = judged.comm, judged.n_rows, judged.missed.by_row
     true = are_true(best, judged.rows, judged.labels, judged.n_labels)
     rows = np.concatenate([judged.rows, np.repeat(np.arange(missed.size), missed)])
     labels = np.concatenate([judged.labels, np.full(rows.size - judged.rows.size, judged.n_labels)])
-    return RowMeasures(
+    return (
         precision_at(mpi.allreduce_sum(comm, true.sum(axis=0, dtype=np.int64)), n_global),
         ndcg_at(comm, true, np.bincount(rows, minlength=true.shape[0]), n_global),
         {} if weights is None else propensity_scored_at(comm, best, true, (rows, labels), weights, n_global),
-        counts.instance_f1(judged),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import numpy as np
+
 from hpcml import mpi
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.svmlight_stream import is_text
@@ -12,8 +14,10 @@ from hpcml.errors import DataError
 from hpcml.files.hdf5 import readable
 from hpcml.files.opening import read_small
 from hpcml.log import Log, plural
-from hpcml.model.linear import Trained
+from hpcml.model.linear import IN_FOLDS, Trained
 from hpcml.run.folder import CONFIG
+
+LARGE = 0.05  # a difference of MAP
 
 
 def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> int:
@@ -30,13 +34,51 @@ def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) ->
     return 0 if model.training_keys is None else mpi.run_on_root(comm, f"reading {dataset.path}", count)
 
 
-def seen_note(n_seen: int, n_rows: int, rest: str = "") -> str:
-    """A sentence about so many rows that a model has seen; "" if there are none."""
+def seen_note(n_seen: int, n_rows: int, rest: str = "") -> list[str]:
+    """A sentence if the model has seen some of the rows, and what follows from that."""
     if not n_seen:
-        return ""
+        return []
     which = "all" if n_seen == n_rows else f"{n_seen:,} of the"
     rest = rest or ", so these measures do not hold for other rows; judge on a split that was held out"
-    return f"warning: {which} {n_rows:,} rows are training rows of the model{rest}"
+    return [f"warning: {which} {n_rows:,} rows are training rows of the model{rest}"]
+
+
+def optimism(model: Trained, labels: np.ndarray, precision: np.ndarray, n_positive: np.ndarray) -> tuple[float, float] | None:
+    """Return the mean average precision in the folds of the training rows and on judged rows, if the first is much larger.
+
+    That is: by more than LARGE and two standard errors, over the labels that have both. The variance
+    of a label's average precision p of n positive rows is taken for p (1 - p) / n. Local.
+
+    Parameters
+    ----------
+    model : Trained
+    labels : ndarray of int64 (n,)
+        The numbers of the judged labels.
+    precision, n_positive : ndarray (n,)
+        Their average precision on the judged rows, and the rows that have them.
+    """
+    if IN_FOLDS not in model.labels:
+        return None
+    in_folds = model.labels[IN_FOLDS][labels]
+    both = ~np.isnan(in_folds) & ~np.isnan(precision) & (n_positive > 0)
+    if not both.any():
+        return None
+    pairs = ((in_folds[both], model.labels["n_positive"][labels][both]), (precision[both], n_positive[both]))
+    error = np.sqrt(sum((p * (1 - p) / n).sum() for p, n in pairs)) / np.count_nonzero(both)
+    means = float(in_folds[both].mean()), float(precision[both].mean())
+    return means if means[0] - means[1] > max(LARGE, 2 * error) else None
+
+
+def optimism_note(found: tuple[float, float] | None) -> list[str]:
+    """Return the warning of `optimism`, if there is one."""
+    if found is None:
+        return []
+    before, here = found
+    return [
+        f"warning: MAP was {before:.3f} in the folds of the training rows, but is {here:.3f} here. Probably rows that belong "
+        "together (versions, translations, one patient) were in several folds: name their groups with `hpcml convert --group`, "
+        "which keeps each in one fold and one split. Or these rows differ from the training rows"
+    ]
 
 
 def split_to_judge(dataset: DataFile, wanted: str | None, log: Log) -> str:

@@ -1,4 +1,6 @@
-"""The thresholds that maximise F1 on held-out rows: per label, or one for micro F1 or F1 per row.
+"""Thresholds that maximise F1 on held-out rows, and sigmoids that make scores probabilities, kept in the model's file.
+
+A threshold is found per label, or one for micro F1 or F1 per row.
 
 Predicting more rows raises F1 only where one more is a hit, so the best threshold lies just below
 the score of a positive. For labels and micro F1 the counts of `counts` have all that it takes: how
@@ -18,27 +20,35 @@ more the fewer rows it has.
 from __future__ import annotations
 
 import math
+import shutil
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluation.chance_kernels import at_least
-from hpcml.evaluation.comparable import BY_SCORE, Comparable
-from hpcml.evaluation.decision import decide
+from hpcml.evaluation.comparable import BY_SCORE, Comparable, probability
+from hpcml.evaluation.decision import Summary, Tally, decide, even_places, warm_up
 from hpcml.evaluation.instance_search import InstanceSearch
-from hpcml.evaluation.judged import JudgedRows, hold_out
-from hpcml.evaluation.ranking import Ranking
-from hpcml.evaluation.summaries import summaries_of
+from hpcml.evaluation.judged import JudgedRows, hold_out, reduce_together, split_by_lane
+from hpcml.evaluation.ranking import Ranking, f1_of
+from hpcml.evaluation.report import cell
+from hpcml.evaluation.seen import count_seen, seen_note
+from hpcml.files.atomic import temporary_path
+from hpcml.files.slabs import editing, group_in
 from hpcml.kernels import elementary
-from hpcml.log import Log, plural
+from hpcml.log import Log, Progress, joined, plural
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import LOG_ODDS, Trained
+from hpcml.model.linear import CALIBRATION, LOG_ODDS, SIGMOID, THRESHOLDS, Model, Trained
 
-MEASURES = ("label", "micro", "instance")
+HELD_OUT = "valid"  # the split that thresholds are found on if nobody names another
+MEASURES = {"label": "F1 per label (macro)", "micro": "micro F1", "instance": "F1 per row"}
 METHODS = ("shrink", "search", "half")
 MIN_POSITIVES = 1  # held-out rows that a label needs for a threshold of its own
 ABOVE_0 = float(np.nextafter(0.0, 1.0))  # the least score that is predicted at threshold 0
@@ -98,6 +108,177 @@ class Found:
     by: str = BY_SCORE  # of what `shared` is: of scores, or of log-odds
 
 
+@dataclass(frozen=True)
+class HeldOutReport:
+    """What was found on held-out rows of a dataset, and the model that has it."""
+
+    model: Path
+    data: Path
+    split: str
+    n_rows: int
+    n_seen: int  # of these rows, how many the model was trained on
+
+    def _head(self, what: str, found: str) -> list[str]:
+        better = "; their scores are better than those of other rows, for which these"
+        rest = f"{better} {found} will not do; take a split that was held out"
+        return [f"{self.model}: {what}, from {self.data}, split {self.split}", *seen_note(self.n_seen, self.n_rows, rest)]
+
+
+@dataclass(frozen=True)
+class ThresholdReport(HeldOutReport):
+    """The thresholds found, and the rows that they were found on."""
+
+    found: Found
+
+    def __str__(self) -> str:
+        found, thresholds, by_score = self.found, self.found.thresholds, self.found.by == BY_SCORE
+        shared = f"{found.shared:.6g}" if by_score else f"probability {probability(found.shared):.6g}"
+        lines = self._head(f"thresholds for {MEASURES[found.measure]} (method {found.method})", "thresholds")
+        zero = "threshold 0" if by_score or found.measure == "label" else "probability 0.5"
+        worth = f"{cell(found.before)} at {zero}, {cell(found.after)} with these thresholds"
+        lines.append(f"{MEASURES[found.measure]} of these {self.n_rows:,} rows: {worth} (other rows will have less)")
+        if found.everything:
+            lines.append("warning: the best threshold gives every row every label: these scores tell nothing of the labels")
+        if found.measure != "label":
+            return joined([*lines, f"threshold of all {thresholds.size:,} labels: {shared}"])
+        reasons = "; ".join(f"{count:,} {reason}" for reason, count in found.borrowed.items() if count)
+        own = thresholds if found.method == "shrink" else thresholds[found.own]
+        spread = f"{own.min():.4g} to {own.max():.4g}, median {np.median(own):.4g}" if own.size else ""
+        if found.method == "shrink":
+            each = f"a threshold for each of {plural(own.size, 'label')} ({spread})"
+            lines.append(f"{each}, the rarer the closer to that of labels as frequent")
+            return joined([*lines, *([f"labels that have the threshold of the rarest: {reasons}"] if reasons else [])])
+        if own.size:
+            lines.append(f"labels with a threshold of their own: {own.size:,} of {thresholds.size:,} ({spread})")
+        if reasons:
+            n_shared = sum(found.borrowed.values())
+            lines.append(f"labels that share the threshold of micro F1, {shared}: {n_shared:,} ({reasons})")
+        return joined(lines)
+
+
+@dataclass(frozen=True)
+class CalibrationReport(HeldOutReport):
+    """The sigmoids (n_labels × 2: slope, offset), and the rows that they were found on."""
+
+    sigmoids: np.ndarray
+    n_without: int  # labels that none of the rows has
+
+    def __str__(self) -> str:
+        lines = self._head(f"probabilities of {plural(len(self.sigmoids), 'label')}", "probabilities")
+        for name, values in zip(("slope", "offset"), self.sigmoids.T, strict=True):
+            lines.append(f"{name}: {values.min():.4g} to {values.max():.4g}, median {np.median(values):.4g}")
+        if self.n_without:
+            lines.append(f"labels that none of these rows has, with the sigmoid of the rarest as their guide: {self.n_without:,}")
+        return joined(lines)
+
+
+def threshold(
+    comm: mpi.Comm,
+    model: Trained,
+    dataset: DataFile,
+    split: str | None,
+    search: ThresholdSearch,
+    output: Path | None = None,
+    force: bool = False,
+    log: Log | None = None,
+) -> ThresholdReport:
+    """Collective over `comm`. Find thresholds (`find_thresholds`), and write the model with them.
+
+    Raises ConfigError for options that do not fit, and for thresholds or an output that exist
+    (without `force`), DataError if files do not fit or cannot be read or written.
+    """
+    search.checked(model)
+    stored = f"thresholds (measure {model.attrs.get('threshold_measure', '?')})" if "threshold" in model.labels else ""
+    with _changed_model(comm, model, dataset, split, output, force, stored) as change:
+        found = find_thresholds(comm, model, dataset, change.split, search, log)
+        change.columns["threshold"] = found.thresholds
+        change.attributes |= zip(THRESHOLDS, (found.measure, found.method, change.split), strict=True)
+    return ThresholdReport(output or model.path, dataset.path, change.split, dataset.split(change.split).size, change.n_seen, found)
+
+
+def calibrate(
+    comm: mpi.Comm,
+    model: Trained,
+    dataset: DataFile,
+    split: str | None,
+    output: Path | None = None,
+    force: bool = False,
+    log: Log | None = None,
+) -> CalibrationReport:
+    """Collective over `comm`. Fit sigmoids to labels (`decision`), and write the model with them.
+
+    Raises ConfigError for a classifier, and for what exists (without `force`), DataError if files
+    do not fit or cannot be read or written, NonFiniteError if a score is not finite.
+    """
+    if not isinstance(model, Model):
+        raise ConfigError(f"{model.path}: a classifier of {model.attrs.get('method', '?')} is not calibrated; take a linear model")
+    stored = f"probabilities ({model.probability_source})" if SIGMOID[0] in model.labels else ""
+    with _changed_model(comm, model, dataset, split, output, force, stored) as change:
+        held_out = hold_out(comm, model, dataset, change.split)
+        rows = f"{plural(held_out.n_rows, 'row')} of split {change.split}"
+        log = log or Log(comm.rank, quiet=True)
+        log(f"fitting the sigmoids of {plural(held_out.n_labels, 'label')} to {rows}")
+        decision = decide(summaries_of(held_out, log))
+        sigmoids = np.tile(decision.rarest[1:], (model.n_labels, 1))
+        sigmoids[held_out.numbers] = decision.sigmoids
+        n_without = model.n_labels - int((held_out.n_positive() > 0).sum())
+        change.columns |= zip(SIGMOID, sigmoids.T, strict=True)
+        change.attributes |= zip(CALIBRATION, ("sigmoid", change.split), strict=True)
+    return CalibrationReport(output or model.path, dataset.path, change.split, held_out.n_rows, change.n_seen, sigmoids, n_without)
+
+
+@dataclass
+class _Change:
+    """What a model file is to have: columns of its labels, and attributes."""
+
+    split: str  # of the held-out rows
+    n_seen: int
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def _changed_model(
+    comm: mpi.Comm, model: Trained, dataset: DataFile, split: str | None, output: Path | None, force: bool, stored: str
+) -> Iterator[_Change]:
+    """Collective over `comm`. The change to fill, of the model's file or `output`.
+
+    The file is copied beside its destination, the copy is edited (`write_of_labels`) and renamed.
+    `stored` is what the model has already. Raises ConfigError for a split that is not there, or
+    what may not be replaced.
+    """
+    names = dataset.split_names()
+    if split is None and HELD_OUT not in names:
+        raise ConfigError(
+            f"{dataset.path} has no split {HELD_OUT}; name rows with --split that neither trained the model nor will judge it "
+            f"(splits: {', '.join(names) or 'none'})"
+        )
+    if output is None and stored and not force:
+        raise ConfigError(f"{model.path} has {stored}; use --force to replace them, or --output")
+    target, inputs, split = output or model.path, [dataset.path, *([] if output is None else [model.path])], split or HELD_OUT
+    with temporary_path(comm, target, force or output is None, inputs) as temporary:
+        yield (change := _Change(split, count_seen(comm, model, dataset, split)))
+
+        def write() -> None:
+            shutil.copyfile(model.path, temporary)
+            write_of_labels(temporary, target, change.columns, change.attributes)
+
+        mpi.run_on_root(comm, f"writing {target}", write)
+
+
+def write_of_labels(path: Path, target: Path, columns: dict[str, np.ndarray], about: dict[str, str]) -> None:
+    """Put numbers of labels and attributes into a model file. Local; raises OSError."""
+    with editing(path, target=target) as file:
+        group = group_in(file, "labels")
+        for name, values in columns.items():
+            if name in group:
+                group[name][:] = values
+            else:
+                group.create_dataset(name, data=np.asarray(values, dtype="<f8"))
+        for name, value in about.items():
+            file.attrs[name] = value
+
+
 def _check_half(model: Trained) -> None:
     """Raise ConfigError for a model whose scores are no calibrated log-odds."""
     loss, weight = model.attrs.get("loss"), str(model.attrs.get("positive_weight", "1"))
@@ -120,11 +301,10 @@ def find_thresholds(
     """
     search = search.checked(model)
     measure, half = search.measure, search.method == "half"
-    held_out = hold_out(comm, model, dataset, split)
-    if log is not None:
-        log(f"searching thresholds for {plural(held_out.n_labels, 'label')} on {plural(held_out.n_rows, 'row')} of split {split}")
+    held_out, log = hold_out(comm, model, dataset, split), log or Log(comm.rank, quiet=True)
+    log(f"searching thresholds for {plural(held_out.n_labels, 'label')} on {plural(held_out.n_rows, 'row')} of split {split}")
     if search.method == "shrink":
-        return _shrunk(held_out, Log(comm.rank, quiet=True) if log is None else log)
+        return _shrunk(held_out, log)
     comparable, judged = held_out.comparable, held_out.numbers
     of_rows = InstanceSearch(held_out.to_compare()) if measure == "instance" else None
     best, own = _count(held_out, measure == "label") if of_rows is None else (of_rows.best(), None)
@@ -166,9 +346,8 @@ def _f1(held_out: JudgedRows, measure: str, cuts: np.ndarray, n_predicted: np.nd
     n_predicted = _below(held_out, cuts, ABOVE_0)[2] if n_predicted is None else n_predicted
     hits, n_positive = held_out.sum_by_label(held_out.positives >= cuts[held_out.labels]), held_out.n_positive()
     if measure == "micro":
-        return float(2 * hits.sum() / (n_predicted.sum() + n_positive.sum() + held_out.missed.n_pairs))
-    some = n_positive > 0
-    return float(np.mean(2.0 * hits[some] / (n_predicted + n_positive)[some]))
+        return float(f1_of(hits.sum(), n_predicted.sum(), n_positive.sum() + held_out.missed.n_pairs))
+    return float(np.mean(f1_of(hits, n_predicted, n_positive)[n_positive > 0]))
 
 
 def _half(f1: float) -> float:
@@ -188,8 +367,7 @@ def best_cut(values: np.ndarray, ranking: Ranking) -> tuple[float, float]:
     """The highest cut of positives' falling scores with the largest F1, and that F1; or NaN."""
     if not ranking.greater.size:
         return math.nan, 0.0
-    hits = np.cumsum(ranking.relevant)
-    f1 = 2.0 * hits / (ranking.greater + ranking.equal + ranking.n_positive)
+    f1 = f1_of(np.cumsum(ranking.relevant), ranking.greater + ranking.equal, ranking.n_positive)
     place = int(np.argmax(f1))
     return float(values[place]), float(f1[place])
 
@@ -247,3 +425,36 @@ def _below(held_out: JudgedRows, cuts: np.ndarray, common: float) -> tuple[np.nd
                 below[n] = max(below[n], np.where(values < common, values, -np.inf).max())
     mpi.allreduce_maxima(comm, below)
     return below[:n], float(below[n]), mpi.allreduce_sum(comm, n_predicted)
+
+
+def summaries_of(held_out: JudgedRows, log: Log) -> list[Summary]:
+    """Collective over the rows' ranks. Summaries of judged labels, by two passes over the scores.
+
+    Raises NonFiniteError for a score that is not finite.
+    """
+    comm, model, summaries, even = held_out.comm, held_out.scorer.model, [], even_places(held_out.n_labels)
+    with mpi.node_first(comm):
+        warm_up()
+    with closing(Progress(log, "looking at the scores of labels", held_out.n_labels)) as progress:
+        for begin, end in held_out.scorer.blocks:
+            ends = np.full((2, end - begin), -np.inf)  # −least, largest
+            with mpi.agreed(comm, "scoring rows"):
+                for _, scores in held_out.scores(begin, end):
+                    np.maximum(ends, [-scores.min(axis=0), scores.max(axis=0)], out=ends)
+            mpi.allreduce_maxima(comm, ends)
+            endless = np.flatnonzero(~np.isfinite(ends.sum(axis=0)))
+            if endless.size:  # the same on all ranks
+                name = model.label_names[int(held_out.numbers[begin + endless[0]])]
+                raise NonFiniteError(f"{model.path}: a score of label {name!r} is not finite; train it again")
+            some = slice(*np.searchsorted(held_out.labels, [begin, end]))
+            positives = split_by_lane(comm, held_out.positives[some], held_out.labels[some] - begin, end - begin)
+            with mpi.agreed(comm, "counting scores"):
+                tallies = [Tally(own, -low, high, even) for own, low, high in zip(positives, *ends, strict=True)]
+                for _, scores in held_out.scores(begin, end):
+                    for tally, column in zip(tallies, np.ascontiguousarray(scores.T), strict=True):
+                        tally.add(column)
+            reduce_together(comm, [tally.counts for tally in tallies])
+            reduce_together(comm, [tally.top for tally in tallies], mpi.allreduce_maxima)
+            summaries += [tally.summary() for tally in tallies]
+            progress.update(end)
+    return summaries

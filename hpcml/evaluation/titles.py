@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
-from hpcml.data.names import names_of
+from hpcml.data.dataset import DataFile, names_of
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import readable
 from hpcml.files.lines import LINE_MIB, open_plain
@@ -31,12 +30,7 @@ def titles_of(comm: mpi.Comm, path: Path | None, ids: Collection[str]) -> dict[s
     A document without a title has the beginning of its text, one without an id the number of its
     line. Nothing if `path` is None. Raises DataError for a file that is not JSON lines.
     """
-    found: dict[str, str] = {}
-    with mpi.agreed(comm, f"reading {path}"):
-        if comm.rank == 0 and path is not None:
-            found = _read(path, set(ids))
-    shared: dict[str, str] = comm.bcast(found)
-    return shared
+    return {} if path is None else mpi.run_on_root(comm, f"reading {path}", lambda: _read(path, set(ids)))
 
 
 def _read(path: Path, wanted: set[str]) -> dict[str, str]:

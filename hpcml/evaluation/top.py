@@ -7,13 +7,13 @@ import numpy as np
 from hpcml import mpi
 from hpcml.evaluation.bounds import LEAST_A_BEST, bound_index, bounds_hold
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.scoring import BlockWeights, ClassifierScorer, CombinedScorer, Scorer
+from hpcml.evaluation.scoring import BlockWeights, ClassifierScorer, CombinedScorer, Scorer, weights_by_column
 from hpcml.kernels import top as kernels
 from hpcml.kernels.pruned import best_pruned
-from hpcml.model.linear import Model, SparseRows
+from hpcml.kernels.scores import score_rows_by_column
+from hpcml.model.linear import Model, SparseRows, Trained
 
 PRECISION_AT = (1, 3, 5)
-COUNTED = 1 << 22  # weights that are counted at a time
 
 
 class Best:
@@ -37,18 +37,26 @@ class Best:
         return self
 
 
-class BlockwiseTop:
-    """The best labels of any model, block by block; `keeps`: weights are expanded only once."""
+class BlockwiseTop(BlockWeights):
+    """The best `size` labels of any model, block by block."""
 
-    def __init__(self, size: int, keeps: bool) -> None:
-        self.size, self._weights = size, BlockWeights(keeps)
+    def __init__(self, model: Trained, size: int, keeps: bool, by_pairs: bool = False) -> None:
+        super().__init__(keeps, by_pairs)
+        self.size, self.comparable = size, Comparable(model, np.arange(model.n_labels))
 
-    def best(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> Best:
-        """Local. Raises NonFiniteError if a score is not a number."""
-        out = Best(rows.size, self.size, Comparable(scorer.model, scorer.labels))
-        for block, scores in self._weights.scores(scorer, rows):
+    def best(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray, size: int | None = None) -> Best:
+        """The best `size` labels, or `self.size`. Raises NonFiniteError if a score is not a number."""
+        out = Best(rows.size, self.size if size is None else size, self.comparable)
+        for block, scores in self.scores(scorer, rows):
             out.add(0, np.ascontiguousarray(scores), block.start)
         return out.sort()
+
+    def all_scores(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> np.ndarray:
+        """The scores (n × L) of all labels. Raises NonFiniteError if one is not a number."""
+        out = np.empty((rows.size, scorer.labels.size))
+        for block, scores in self.scores(scorer, rows):
+            out[:, block] = scores
+        return out
 
 
 class InvertedTop:
@@ -59,14 +67,7 @@ class InvertedTop:
     def __init__(self, model: Model, size: int, W: SparseRows, n_columns: int, indexed: bool) -> None:
         """`W` is the model's, with so many columns; `indexed`: with an index for `size` labels."""
         self.model, self.size, self.comparable = model, size, Comparable(model, np.arange(model.n_labels))
-        counts = np.zeros(n_columns + 1, dtype=np.int64)
-        for begin in range(0, W.indices.size, COUNTED):
-            columns, n = np.unique(W.indices[begin : begin + COUNTED], return_counts=True)
-            counts[columns + 1] += n
-        begins = np.cumsum(counts)
-        labels, weights = np.empty(W.indices.size, dtype=np.int32), np.empty(W.data.size, dtype=W.data.dtype)
-        kernels.invert(*W, begins[:-1].copy(), labels, weights)
-        self._inverted, self._by_label = (begins, labels, weights), (W.indptr, W.indices, W.data)
+        self._inverted, self._by_label = weights_by_column(W, np.arange(W.indptr.size - 1), n_columns), tuple(W)
         self._index = bound_index(model, self.comparable, W, n_columns, size) if indexed else None
 
     def best(self, scorer: Scorer, rows: np.ndarray, size: int | None = None) -> Best:
@@ -85,22 +86,24 @@ class InvertedTop:
             scorer.check_numbers(np.array([np.nan]), np.array([bad]))
         return out.sort()
 
-    def scores(self, scorer: Scorer, rows: np.ndarray) -> np.ndarray:
-        """The scores (n × L) of all labels. Local. Raises NonFiniteError if one is not a number."""
+    def all_scores(self, scorer: Scorer, rows: np.ndarray) -> np.ndarray:
+        """The scores (n × L) of all labels. Raises NonFiniteError if one is not a number."""
         out, model = np.empty((rows.size, self.model.n_labels)), (self._inverted, *scorer.tables, self.model.bias)
-        bad = kernels.scores_inverted(scorer.csr, rows, model, scorer.divisors(rows), out)
+        bad = score_rows_by_column(scorer.csr, rows, model, scorer.divisors(rows), out)
         if bad >= 0:
             scorer.check_numbers(np.array([np.nan]), np.array([bad]))
         return out
 
 
-def top_of(comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: bool) -> BlockwiseTop | InvertedTop:
+def top_of(
+    comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: bool, by_pairs: bool = False
+) -> BlockwiseTop | InvertedTop:
     """Collective over `comm`. What finds the best `size` labels, or all, of the scorer's model."""
     size = min(size, scorer.model.n_labels)
     if not isinstance(scorer, Scorer) or isinstance(scorer, CombinedScorer):
-        return BlockwiseTop(size, keeps)
+        return BlockwiseTop(scorer.model, size, keeps, by_pairs)
     if not isinstance(scorer.model.W, SparseRows) or scorer.model.below:
-        return BlockwiseTop(size, keeps)
+        return BlockwiseTop(scorer.model, size, keeps, by_pairs)
     model, W = scorer.model, scorer.model.W
     nothing, indexed = SparseRows(W.indptr[:1], W.indices[:0], W.data[:0]), False
     with mpi.agreed(comm, f"reading {model.path}"):

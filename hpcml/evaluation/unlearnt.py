@@ -14,6 +14,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, load_shard, rows_of
 from hpcml.evaluation.chance_kernels import at_least
 from hpcml.evaluation.evaluate import Evaluation, evaluate
+from hpcml.evaluation.report import cell, or_none
 from hpcml.evaluation.titles import names_by_number
 from hpcml.files.table import table
 from hpcml.log import Log, joined, named, plural
@@ -45,18 +46,14 @@ class Unlearnt:
     def reason(self) -> str:
         """The most likely reason, in a few words."""
         if self.n_trained < FEW:
-            return f"only {_rows(self.n_trained, 'positive training')}" if self.n_trained else "no positive training row"
+            return f"only {plural(self.n_trained, 'positive training row')}" if self.n_trained else "no positive training row"
         if not self.features:
             return "its rows share no feature beyond chance"
         if self.twin is not None:
             return f"nearly the rows of {named(self.twin, 40)}"
         if self.n_judged < FEW:
-            return f"features of its own, but only {_rows(self.n_judged, 'judged')} to tell by"
+            return f"features of its own, but only {plural(self.n_judged, 'judged row')} to tell by"
         return "features of its own, but not enough of them"
-
-
-def _rows(n: int, what: str) -> str:
-    return f"{n} {what} row{'s' * (n != 1)}"
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,7 @@ class Learnability:
         if self.twins:
             cells = [["labels of nearly the same training rows", "and", "rows", "rows", "Jaccard", "avg prec", "avg prec"]]
             for pair in self.twins[:SHOWN]:
-                values = ("-" if np.isnan(value) else f"{value:.4f}" for value in pair.values)
+                values = map(cell, pair.values)
                 cells.append([pair.one, pair.other, f"{pair.n_one:,}", f"{pair.n_other:,}", f"{pair.jaccard:.3f}", *values])
             lines += ["", *table(cells), *_more(len(self.twins))]
         return joined(lines)
@@ -121,7 +118,7 @@ class Learnability:
         ]
         twins = [
             {"labels": [t.one, t.other], "n_rows": [t.n_one, t.n_other], "jaccard": t.jaccard,
-             "average_precision": [None if np.isnan(v) else v for v in t.values]}
+             "average_precision": [or_none(value) for value in t.values]}
             for t in self.twins
         ]  # fmt: skip
         about = {name: getattr(self, name) for name in ("model", "data", "split", "trained_on", "n_judged", "n_not_judged")}

@@ -17,10 +17,9 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.comparable import BY_PROBABILITY, BY_SCORE
-from hpcml.evaluation.counts import Counts
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.explain import labels_to_show
-from hpcml.evaluation.judged import JudgedRows, ScoreWatcher
+from hpcml.evaluation.judged import Counts, JudgedRows, ScoreObserver
 from hpcml.evaluation.ranking import Ranking
 from hpcml.evaluation.titles import names_by_number, titles_of
 from hpcml.files.table import table
@@ -71,8 +70,8 @@ class _Table:
             kept[labels[order], places] = values[order]
 
 
-class WrongRows(ScoreWatcher):
-    """A `ScoreWatcher` that keeps the most wrong rows: 48 bytes for each, and the true pairs."""
+class WrongRows(ScoreObserver):
+    """A `ScoreObserver` that keeps the most wrong rows: 48 bytes for each, and the true pairs."""
 
     def __init__(self, thresholds: np.ndarray, size: int) -> None:
         """`thresholds` (n_labels) are those of all labels of the model."""
@@ -89,8 +88,8 @@ class WrongRows(ScoreWatcher):
         rows = judged.row_numbers(judged.rows[wrong])
         self._tables["missed"].take(judged.labels[wrong], rows, beyond[wrong], judged.positives[wrong])
 
-    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
-        """Take a block's scores (n, B) above thresholds that are of no true pair. Local."""
+    def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
+        """Take a block's scores (n, B) above thresholds that are of no true pair."""
         judged, table, end = self._judged, self._tables["given"], begin + scores.shape[1]
         beyond = scores - self.thresholds[begin:end]
         first, last = np.searchsorted(judged.labels, [begin, end])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 
 from hpcml import mpi
@@ -62,9 +63,7 @@ def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, in
         stack.enter_context(undone(partial(remove, temporary)))  # by whichever rank ends the job
         with mpi.agreed(comm, f"creating {path}"):
             if comm.rank == 0:
-                check_output(path, overwrite, inputs)
-                if not path.parent.is_dir():
-                    raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
+                check_new(path, overwrite, inputs)
                 stack.enter_context(claimed(temporary, final))
         try:
             yield temporary
@@ -88,53 +87,28 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_json(path: Path | str, content: object) -> None:
-    """Write indented JSON, whole or not at all. Local; raises DataError."""
-    write_whole(path, encoded(json_text(content) + "\n"))
-
-
-def json_text(content: object) -> str:
-    """Indented JSON."""
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-
-
-def encoded(text: str) -> bytes:
-    """The bytes of JSON; half a surrogate pair becomes JSON's escape."""
-    return text.encode(errors="backslashreplace")
-
-
-def write_json_list(path: Path | str, content: dict[str, object], name: str, parts: Iterable[Sequence[object]]) -> None:
-    """Write `content` and, as its last entry, a list that comes in parts, as `write_json` would.
-
-    Only one part is held at a time. Local; raises DataError.
-    """
-
-    def pieces() -> Iterator[bytes]:
-        head, begun = json_text(content | {name: []}).removesuffix("[]\n}"), False
-        yield encoded(head + "[")
-        for part in filter(None, parts):
-            yield encoded("," * begun + json_text(list(part))[1:-2].replace("\n", "\n "))
-            begun = True
-        yield encoded("\n ]\n}\n" if begun else "]\n}\n")
-
-    write_pieces(path, pieces())
-
-
-def write_whole(path: Path | str, content: bytes) -> None:
-    """Write a small file whole or not at all. Local; raises DataError."""
-    write_pieces(path, [content])
-
-
-def write_pieces(path: Path | str, pieces: Iterable[bytes]) -> None:
-    """Write a file piece by piece, whole or not at all. Local; raises DataError."""
-    final = Path(os.path.realpath(path))  # what a link points to, not the link
-    temporary = temporary_name(final)
+def write_whole(path: Path | str, content: bytes | Iterable[bytes]) -> None:
+    """Write a file whole or not at all, in place of an older one. Local; raises DataError."""
     try:
-        with undone(partial(remove, temporary)), claimed(temporary, final):
-            with temporary.open("wb") as out:
-                out.writelines(pieces)
-            temporary.replace(final)
+        with temporary_path(mpi.self_comm(), path, overwrite=True) as temporary, temporary.open("wb") as out:
+            out.writelines([content] if isinstance(content, bytes) else content)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise file_error(path, "write", error) from None
+
+
+class ListInParts(list[object]):
+    """A list for `write_json` whose entries are made when they are written, so that few are held at a time."""
+
+    def __init__(self, entries: Iterable[object]) -> None:
+        self._entries = iter(entries)
+        super().__init__(islice(self._entries, 1))  # the encoder asks whether a list is empty
+
+    def __iter__(self) -> Iterator[object]:
+        yield from super().__iter__()
+        yield from self._entries
+
+
+def write_json(path: Path | str, content: object) -> None:
+    """Write indented JSON, whole or not at all; half a surrogate pair becomes JSON's escape. Local; raises DataError."""
+    pieces = json.JSONEncoder(indent=1, ensure_ascii=False, allow_nan=False).iterencode(content)
+    write_whole(path, (piece.encode(errors="backslashreplace") for piece in chain(pieces, "\n")))

@@ -53,14 +53,17 @@ def verify(path: Path, data: h5py.Dataset, begin: int, end: int) -> None:
         raise DataError(f"{path}: {data.name[1:]} does not have its checksum: the file was changed or damaged; make it again")
 
 
+def names(file: h5py.File) -> list[str]:
+    """Return the names of the arrays of a file that have checksums. Raises what h5py raises."""
+    found: list[str] = []
+    if GROUP in file:
+        file[GROUP].visititems(lambda name, part: found.append(name) if isinstance(part, h5py.Dataset) else None)
+    return found
+
+
 def fingerprint(file: h5py.File, more: str) -> str:
     """Return a digest of the checksums of all arrays, and of `more`. Raises what h5py raises."""
     digest = hashlib.sha256(more.encode("utf-8", "surrogatepass"))
-
-    def add(name: str, part: h5py.Group | h5py.Dataset) -> None:
-        if isinstance(part, h5py.Dataset):
-            digest.update(name.encode() + part[()].tobytes())
-
-    if GROUP in file:
-        file[GROUP].visititems(add)
+    for name in names(file):
+        digest.update(name.encode() + file[f"{GROUP}/{name}"][()].tobytes())
     return digest.hexdigest()

@@ -135,9 +135,9 @@ def open_hdf5(path: Path | str) -> h5py.File:
     return file
 
 
-def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
-    """Open an hpcml file of that kind read-only. Raises DataError if it is damaged or another file."""
-    path = Path(path)
+def open_stamped(path: Path | str, kind: str | tuple[str, ...], made_by: str) -> h5py.File:
+    """Open an hpcml file of that kind, or of one of some, read-only. Raises DataError if it is damaged or another file."""
+    path, kinds = Path(path), (kind,) if isinstance(kind, str) else kind
     again = f"make it again with `{made_by}`"
     try:
         with open_regular(path) as probe:
@@ -159,11 +159,11 @@ def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
             if "hpcml-format" in file.attrs:  # else it is not ours
                 check_parts(file)
             found, version = file.attrs.get("hpcml-format"), file.attrs.get("hpcml-version")
-        if not isinstance(found, str) or found != kind:
+        if not isinstance(found, str) or found not in kinds:
             what = f"an hpcml {found}" if isinstance(found, str) and found in VERSIONS else "an HDF5 file, but not made by hpcml"
-            raise DataError(f"{path}: this is {what}; expected a {kind} made with `{made_by}`")
-        if not isinstance(version, (int, np.integer)) or version != VERSIONS[kind]:
-            other = f"format {visible(str(version)[:40])}; this version reads format {VERSIONS[kind]}"
+            raise DataError(f"{path}: this is {what}; expected a {kinds[0]} made with `{made_by}`")
+        if not isinstance(version, (int, np.integer)) or version != VERSIONS[found]:
+            other = f"format {visible(str(version)[:40])}; this version reads format {VERSIONS[found]}"
             raise DataError(f"{path}: was written by another version of hpcml ({other}); {again}")
     except DataError:
         file.close()

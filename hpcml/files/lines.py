@@ -1,4 +1,7 @@
-"""Lines of a plain or compressed file, shared out over ranks by the bytes in which they start."""
+"""Lines of a plain or compressed file, divided over ranks by the bytes in which they start.
+
+A rank would have to unpack all that stands before its lines, so rank 0 unpacks a file once for all (`unpacked_once`).
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,15 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.opening import open_regular
+from hpcml.files.temporary import scratch_folder
 from hpcml.partition import even_bounds
 
 BLOCK_BYTES = 1 << 23
@@ -27,7 +31,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What reading a damaged compressed file raises; an OSError with a number is the operating system's.
 DAMAGE = (EOFError, lzma.LZMAError, zlib.error, OSError)
 
-COPIES: dict[Path, Path] = {}  # files that are unpacked already, and where; `unpacking` fills it
+COPIES: dict[Path, Path] = {}  # files that are unpacked already, and where; `unpacked_once` fills it
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -134,17 +138,6 @@ def line_limit(max_line_mb: int | None) -> int:
     return (max_line_mb or LINE_MIB) << 20
 
 
-def find_long(lines: bytes | bytearray, end: int, max_line: int) -> int:
-    """Where in `end` bytes of lines the first of more than `max_line` bytes begins, or -1."""
-    begin = 0
-    while end - begin > max_line:
-        newline = lines.rfind(b"\n", begin, min(end, begin + max_line + 1))
-        if newline < 0:
-            return begin
-        begin = newline + 1
-    return -1
-
-
 def long_line(name: object, line: int, max_line: int) -> DataError:
     """The sentence about a line that is too long."""
     return DataError(f"{name}: line {line}: longer than {max_line / 2**20:g} MiB; mend it, or raise --max-line-mb")
@@ -163,24 +156,28 @@ def byte_range(comm: mpi.Comm, path: Path) -> tuple[int, int]:
 
 
 def line_blocks(
-    path: Path, begin: int, end: int, block_bytes: int = BLOCK_BYTES, max_line: int = LINE_MIB << 20
+    path: Path, begin: int, end: int | None, block_bytes: int = BLOCK_BYTES, max_line: int = LINE_MIB << 20
 ) -> Iterator[tuple[int, bytes]]:
-    """(offset, whole lines) of about `block_bytes` each: all lines that start in bytes begin..end.
+    """(offset, whole lines) of about `block_bytes` each: all lines that start in bytes begin..end, or behind `begin`.
 
     Raises as `open_plain`, and DataError for a line of more than `max_line` bytes.
     """
-    if begin >= end:
+    if end is not None and begin >= end:
         return
     with open_plain(path) as file:
         offset = _first_line(file, begin)
-        while offset < end:
-            block = file.read(min(block_bytes, end - offset))
+        while end is None or offset < end:
+            n_bytes = min(block_bytes, max_line)  # so only the last line of a block can be too long
+            block = file.read(n_bytes if end is None else min(n_bytes, end - offset))
+            if not block and end is None:
+                return
             if not block:
                 raise DataError(f"{path}: ends after {offset} of {end} bytes; it must not change while it is read")
+            last = block.rfind(b"\n", 0, -1) + 1
             if not block.endswith(b"\n"):
                 block += file.readline(max_line + 1)
-            if (begin := find_long(block, len(block), max_line)) >= 0:
-                raise long_line(path, lines_before(path, offset + begin) + 1, max_line)
+            if len(block) - block.endswith(b"\n") - last > max_line:
+                raise long_line(path, lines_before(path, offset + last) + 1, max_line)
             yield offset, block.removeprefix(BYTE_ORDER_MARK) if offset == 0 else block
             offset += len(block)
 
@@ -215,3 +212,47 @@ def lines_before(path: Path, offset: int) -> int:
             count += block.count(b"\n")
             offset -= len(block)
     return count
+
+
+@contextmanager
+def unpacked_once(comm: mpi.Comm, paths: Sequence[Path], scratch: Path, max_line: int) -> Iterator[None]:
+    """Collective over `comm`. In the body, `open_plain` reads rank 0's copies of compressed files.
+
+    They lie hidden in `scratch`, which all ranks must see, and go with the body; no rank may leave
+    it before all have read. Raises as `open_plain`, and DataError for lines above `max_line` bytes.
+    """
+    copies: dict[Path, Path] = {}
+    with ExitStack() as stack:
+        for path in paths:
+            with mpi.agreed(comm, f"reading {path}"):
+                if comm.rank == 0 and _is_packed(path):
+                    copy = stack.enter_context(scratch_folder(f"{path.name}.unpacked", scratch)) / "plain"
+                    with copy.open("wb", buffering=0) as out:
+                        for _, block in line_blocks(path, 0, None, max_line=max_line):
+                            _write_all(out, block, scratch)
+                    copies[path] = copy
+        copies = comm.bcast(copies)
+        COPIES.update(copies)
+        try:
+            yield
+        finally:
+            for path in copies:
+                del COPIES[path]
+
+
+def _is_packed(path: Path) -> bool:
+    """Whether it is a compressed file; what cannot be read is for its reader to say."""
+    try:
+        with open_regular(path) as file:
+            return bool(kind_of(file.read(HEAD_BYTES)))
+    except (OSError, DataError):
+        return False
+
+
+def _write_all(out: io.FileIO, block: bytes, folder: Path) -> None:
+    view = memoryview(block)
+    try:
+        while view:
+            view = view[out.write(view) :]
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(folder)) from None

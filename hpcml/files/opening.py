@@ -102,6 +102,14 @@ def read_small(path: Path | str, limit: int = SMALL_BYTES) -> str:
     if len(content) > limit:
         raise DataError(f"{path}: larger than {limit >> 20} MiB; expected a small text file")
     try:
-        return content.decode()
+        return decoded(content)
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def decoded(text: bytes) -> str:
+    """Return text as UTF-8. Raises ValueError with the reason."""
+    try:
+        return text.decode()
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+        raise ValueError(f"byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import DTypeLike
 
 MEMORY_BYTES = 1 << 22  # of one spool
 SLICE = 1 << 20  # numbers that are looked at together
+T = TypeVar("T", bound=Any)  # a NamedTuple
 
 
 class Spool:
     """An array of one dimension that grows at its end, read by slices. Local; raises OSError."""
 
-    def __init__(self, folder: Path, dtype: str | type) -> None:
+    def __init__(self, folder: Path, dtype: DTypeLike) -> None:
         """Numbers that do not fit MEMORY_BYTES go to the file system of `folder`."""
         self.folder, self.dtype, self.size = folder, np.dtype(dtype), 0
         self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - it goes with the spool
@@ -44,42 +47,37 @@ class Spool:
         self._file.readinto(values.data.cast("B"))
         return values
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: object = None) -> np.ndarray:
-        """All of it, in memory."""
-        return np.asarray(self[:], dtype or self.dtype)
-
 
 def slices(size: int, step: int = SLICE) -> Iterator[slice]:
     """Consecutive ranges of `size` numbers, one at a time."""
     return (slice(begin, min(begin + step, size)) for begin in range(0, size, step))
 
 
-class ArraySpool:
-    """Tuples of arrays, appended one by one, gone through again. Local; raises OSError."""
+class ArraySpool(Generic[T]):
+    """Named tuples of arrays and numbers, appended one by one, gone through again. Local; raises OSError."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kind: type[T]) -> None:
         """Numbers that do not fit MEMORY_BYTES go to the file system of `folder`."""
-        self.folder, self._starts = folder, [0]
+        self.folder, self.kind, self.size = folder, kind, 0
         self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - it goes with the spool
 
-    def append(self, arrays: Iterable[ArrayLike]) -> None:
+    def append(self, arrays: T) -> None:
         """Put a tuple behind those that are there."""
-        self._file.seek(self._starts[-1])
+        self._file.seek(0, io.SEEK_END)
         try:
             for array in arrays:
                 np.lib.format.write_array(self._file, np.asarray(array), allow_pickle=False)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.folder)) from None
-        self._starts.append(self._file.tell())
+        self.size += 1
 
-    def __iter__(self) -> Iterator[list[np.ndarray]]:
-        for start, end in pairwise(self._starts):
-            self._file.seek(at := start)
-            arrays = []
-            while at < end:
-                arrays.append(np.lib.format.read_array(self._file, allow_pickle=False))
-                at = self._file.tell()
-            yield arrays
+    def __iter__(self) -> Iterator[T]:
+        at = 0
+        for _ in range(self.size):
+            self._file.seek(at)
+            arrays = [np.lib.format.read_array(self._file, allow_pickle=False) for _ in self.kind._fields]
+            at = self._file.tell()
+            yield self.kind(*(array if array.ndim else array.item() for array in arrays))
 
 
 class StringSpool:

@@ -49,22 +49,6 @@ def measure_columns(indptr, indices, data, heavy, counts, largest):
 
 
 @njit
-def invert_rare(indptr, indices, data, heavy, places, following, blocks, weights):
-    """The blocks and weights above 0 of the columns without a place in the table; `following` (c)
-    moves on.
-    """
-    for label in range(indptr.size - 1):
-        if heavy[label]:
-            continue
-        for k in range(np.uint64(indptr[label]), np.uint64(indptr[label + 1])):
-            column = np.uint64(indices[k])
-            if places[column] < 0 and data[k] > 0.0:
-                place = np.uint64(following[column])
-                blocks[place], weights[place] = label // BLOCK, data[k]
-                following[column] += 1
-
-
-@njit
 def add_rare(x, blocks, weights, out):
     """out[blocks[p]] += x weights[p]."""
     for p in range(blocks.size):

@@ -147,19 +147,14 @@ def _digest(module: ModuleType) -> str:
 
 
 def lock_in_time(path: str) -> int:
-    """A descriptor that holds the lock of a file; or does not, after a minute, or where files
-    cannot be locked.
-    """
+    """Lock a file and return its descriptor, without the lock after WAIT seconds or where files cannot be locked."""
     descriptor, end = os.open(path, os.O_CREAT | os.O_RDWR, 0o600), time.monotonic() + WAIT
-    while time.monotonic() < end:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with contextlib.suppress(OSError):  # a file system without locks
+        while time.monotonic() < end:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             time.sleep(0.01)
-        except OSError:
-            break
-        else:
-            break
     return descriptor
 
 
@@ -195,9 +190,7 @@ def cache_folder() -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder, made if need be, is a real one of this user's, can be written to, and by
-    nobody else.
-    """
+    """Return whether a folder, made if need be, can be written to, and neither be written to nor be replaced by other users."""
     try:
         folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -206,6 +199,7 @@ def _is_ours(folder: Path) -> bool:
             file.write(b"0")
     except OSError:
         return False
-    # by whoever can write to the folder above
-    replaceable = above.st_uid not in (0, os.getuid()) or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX)
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022 and not replaceable
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        return False
+    others_write_above = above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX
+    return above.st_uid in (0, os.getuid()) and not others_write_above

@@ -20,6 +20,7 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.elementary import erfc, exp, log
+from hpcml.kernels.rows import first_at_least
 
 ORDER = 10  # terms of the series in either variable; relative error of P near values below 1e-8 (with 8 terms 1e-6, with 12 1e-11)
 PER_BANDWIDTH = 3  # cells in a bandwidth
@@ -59,18 +60,6 @@ def sum_columns(indptr, rows, data, labels, weights, lows, highs, counts, totals
             highs[j, c] = max(highs[j, c], data[k])
             counts[j, c] += 1
             totals[j, c] += weights[row]
-
-
-@njit
-def first_at_least(values, begin, end, v):
-    """The smallest i in [begin, end) with values[i] ≥ v; `end` if none."""
-    while begin < end:
-        middle = (begin + end) >> 1
-        if values[middle] < v:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin
 
 
 @njit
@@ -269,22 +258,31 @@ def tabulate(moments, derivatives, table):
             factor /= -(q + 1.0)  # the derivatives come with the sign (−1)^(p + q), the series needs (−1)^p
 
 
+@njit(forceinline=True)
+def mass_in_table(tables, begin, end, place):
+    """P(v | c) of the value that lies `place` cells from the lower end of cells begin ≤ cell < end; 0 outside of them.
+
+    A choice, no branch, where there are cells: LLVM makes vectors of a loop over rows.
+    """
+    if begin == end:  # only of a damaged file
+        return 0.0
+    inside = 0 <= place < np.float64(end - begin)
+    cell = np.intp(place if inside else 0.0)
+    t = place - cell - 0.5
+    row = tables[begin + cell]
+    total = row[ORDER - 1]
+    for q in range(ORDER - 2, -1, -1):
+        total = total * t + row[q]
+    return max(total, 0.0) if inside else 0.0
+
+
 @njit
 def _look_up(density, j, c, v):
     """P(v | c) of a feature with tables."""
     k = j * density.sizes.size + c
     bandwidth = density.bandwidths[j, c]
     place = (_judged(density, j, v) - density.lows[j, c]) * (PER_BANDWIDTH / bandwidth) + reach(density.precisions[j] / bandwidth)
-    begin, end = density.table_starts[k], density.table_starts[k + 1]
-    if not 0 <= place < end - begin:
-        return 0.0
-    cell = np.int64(place)
-    t = place - cell - 0.5
-    row = density.tables[begin + cell]
-    total = row[ORDER - 1]
-    for q in range(ORDER - 2, -1, -1):
-        total = total * t + row[q]
-    return max(total, 0.0)
+    return mass_in_table(density.tables, density.table_starts[k], density.table_starts[k + 1], place)
 
 
 @njit
@@ -319,21 +317,10 @@ def _multiply_by_tables(density, j, c, values, product):
     k = j * density.sizes.size + c
     begin, end = density.table_starts[k], density.table_starts[k + 1]
     low, scale = density.lows[j, c], PER_BANDWIDTH / density.bandwidths[j, c]
-    shift, n_cells = np.float64(reach(density.precisions[j] / density.bandwidths[j, c])), np.float64(end - begin)
+    shift = np.float64(reach(density.precisions[j] / density.bandwidths[j, c]))
     floor, width = density.floor, density.precisions[j]
-    if begin == end:  # only of a damaged file
-        product[:] *= floor
-        return
     for i in range(values.size):
-        place = (values[i] - low) * scale + shift
-        inside = 0 <= place < n_cells
-        cell = np.intp(place if inside else 0.0)
-        t = place - cell - 0.5
-        row = density.tables[begin + cell]
-        total = row[ORDER - 1]
-        for q in range(ORDER - 2, -1, -1):
-            total = total * t + row[q]
-        mass = max(total, 0.0) if inside else 0.0
+        mass = mass_in_table(density.tables, begin, end, (values[i] - low) * scale + shift)
         product[i] *= max(mass / width, floor)
 
 

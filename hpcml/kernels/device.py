@@ -16,7 +16,8 @@ from numba import cuda
 from numba.cuda.cudadrv import driver, error
 
 from hpcml.kernels import density, gaussian
-from hpcml.kernels.density import ORDER, PER_BANDWIDTH, PRODUCT
+from hpcml.kernels.density import PER_BANDWIDTH, PRODUCT
+from hpcml.kernels.rows import first_at_least
 
 THREADS = 128  # of a block
 ERRORS = (driver.CudaAPIError, error.CudaSupportError)
@@ -28,7 +29,9 @@ def _of_cpu(kernel):
     return cuda.jit(device=True)(FunctionType(kernel.py_func.__code__, names))
 
 
-_cell_mass, _first_at_least, _below = map(_of_cpu, (density.cell_mass, density.first_at_least, gaussian.below))
+_cell_mass, _mass_in_table, _first_at_least, _below = map(
+    _of_cpu, (density.cell_mass, density.mass_in_table, first_at_least, gaussian.below)
+)
 
 
 def count() -> int:
@@ -83,20 +86,6 @@ def _sum_values(starts, values, masses, precision, bandwidth, j, c, v):
 
 
 @cuda.jit(device=True)
-def _look_up(tables, begin, end, low, bandwidth, shift, v):
-    """P(v | c) of a feature with tables; its first cell is `shift` below the lowest value."""
-    place = (v - low) * (PER_BANDWIDTH / bandwidth) + shift
-    if not (place >= 0.0 and place < end - begin):
-        return 0.0
-    cell = int(place)
-    t = place - cell - 0.5
-    total = tables[begin + cell, ORDER - 1]
-    for q in range(ORDER - 2, -1, -1):
-        total = total * t + tables[begin + cell, q]
-    return max(total, 0.0)
-
-
-@cuda.jit(device=True)
 def _feature_mass(density, j, c, v):
     """max(P(v | c) / δ, floor) of feature j, which has no values of its own, or not v."""
     _counts, precisions, bandwidths, lows, starts, values, masses, _logs, table_starts, tables, shifts, floor = density
@@ -105,8 +94,8 @@ def _feature_mass(density, j, c, v):
     if starts[j] < starts[j + 1]:
         return max(_sum_values(starts, values, masses, precision, bandwidth, j, c, v) / precision, floor)
     k = j * bandwidths.shape[1] + c
-    mass = _look_up(tables, table_starts[k], table_starts[k + 1], lows[j, c], bandwidth, shifts[j, c], v)
-    return max(mass / precision, floor)
+    place = (v - lows[j, c]) * (PER_BANDWIDTH / bandwidth) + shifts[j, c]  # the first cell is `shift` below the lowest value
+    return max(_mass_in_table(tables, table_starts[k], table_starts[k + 1], place) / precision, floor)
 
 
 @cuda.jit(device=True)

@@ -11,13 +11,16 @@ labels, a row's scores of all labels are made instead; and those of all rows tha
 have left many labels of a batch.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.bounds import BLOCK, FULL, LEVELS, MOST_AT_ONCE, TILE, add_rare
 from hpcml.kernels.lanes.levels import add_levels
-from hpcml.kernels.scores import add_column
-from hpcml.kernels.top import NONE, keep_one, keep_row, score_inverted, score_inverted_row, value_of
+from hpcml.kernels.rows import first_at_least
+from hpcml.kernels.scores import add_column, score_row_by_column
+from hpcml.kernels.top import NONE, keep_one, keep_row, score_inverted, value_of
 
 PARTS = 4  # a value's m is divided among so many lines at most
 SEARCH = 32  # a label with so many times the weights that the row has values is searched, not read
@@ -26,6 +29,36 @@ FIRST = 128  # rows of the first batch
 MOST_LEFT = 4096  # labels of a row that are scored one by one, at most
 FEW_LEFT = 256  # if more than one label in so many is left on average, the rows that follow go without
 LARGEST = 1e15  # of numbers that bounds are made of
+Arrays = tuple[np.ndarray, ...]
+
+
+class Index(NamedTuple):
+    """The bounds of a model's scores, by blocks of labels (`hpcml.kernels.bounds`)."""
+
+    places: np.ndarray  # (c) the line of a frequent column in `table`, or −1
+    scales: np.ndarray  # of the lines
+    table: np.ndarray  # (tiles, lines, TILE) bytes
+    rare: Arrays  # the rare columns: (begins, blocks, weights)
+    heavy: np.ndarray  # heavy labels
+    by_column: Arrays  # their weights: (begins, lanes, weights)
+    blocks: Arrays  # (bases, slopes) of blocks
+    labels: Arrays  # (bases, slopes) of labels
+    usual: tuple[float, float]  # a usual base and slope of a label
+
+
+class Batch(NamedTuple):
+    """Arrays for the rows of a batch."""
+
+    values: Arrays  # columns, values and factors of one row
+    rare: np.ndarray  # (n, blocks) sums of rare columns
+    units: np.ndarray  # (n) what 1 stands for in sums of the table; 0: the row has no bounds
+    worst: np.ndarray  # (n) float32 not above the k-th best value
+    ends: np.ndarray  # (n + 1) row i has lines[ends[i] : ends[i + 1]] times `numbers`
+    lines: np.ndarray
+    numbers: np.ndarray
+    found: np.ndarray  # (n, room) labels that bounds leave
+    bounds: np.ndarray  # (n, room) of these
+    counts: np.ndarray  # (n) how many they are; only as many as there is room for are kept
 
 
 @njit
@@ -90,15 +123,9 @@ def _sum_searched(indices, weights, values):
     columns, x, factors = values
     total = 0.0
     for k in range(columns.size):
-        low, high = np.uint64(0), np.uint64(indices.size)
-        while low < high:
-            middle = (low + high) >> np.uint64(1)
-            if indices[middle] < columns[k]:
-                low = middle + np.uint64(1)
-            else:
-                high = middle
-        if low < indices.size and indices[low] == columns[k]:
-            total += x[k] * (np.float64(weights[low]) * factors[k])
+        at = first_at_least(indices, 0, indices.size, columns[k])
+        if at < indices.size and indices[at] == columns[k]:
+            total += x[k] * (np.float64(weights[at]) * factors[k])
     return total
 
 
@@ -113,8 +140,9 @@ def _score(label, W, bias, values, marks, room):
 
 
 @njit
-def _values(csr, row, columns, factors, room):
+def _values(csr, row, model, room):
     """(columns, values, factors) of a row, in `room`."""
+    _, columns, factors, _ = model
     begin, end = np.uint64(csr[0][row]), np.uint64(csr[0][row + 1])
     for k in range(end - begin):
         j = np.uint64(csr[1][begin + np.uint64(k)])
@@ -140,10 +168,9 @@ def _add_rare_columns(values, rare, out):
 
 
 @njit
-def _take_heavy(values, heavy, bias, scores, sigmoids, best):
+def _take_heavy(values, index, bias, scores, sigmoids, best):
     """Score the heavy labels, and take them into a row's heap."""
-    columns, x, factors = values
-    labels, (begins, lanes, weights) = heavy
+    (columns, x, factors), (begins, lanes, weights), labels = values, index.by_column, index.heavy
     scores[:] = 0.0
     for k in range(columns.size):
         first, last = begins[columns[k]], begins[columns[k] + 1]
@@ -153,12 +180,11 @@ def _take_heavy(values, heavy, bias, scores, sigmoids, best):
 
 
 @njit
-def _divide(values, gap, table, lines, numbers):
+def _divide(values, gap, index, lines, numbers):
     """A row's lines and numbers m of the table: how many, and what 1 in their
     sums stands for: FULL for 4 times `gap`, or for the largest sum that there can be.
     """
-    columns, x, factors = values
-    places, scales = table
+    (columns, x, factors), places, scales = values, index.places, index.scales
     slack, n = _slack(columns.size), 0
     total, largest = 0.0, 0.0
     for k in range(columns.size):
@@ -216,76 +242,72 @@ def _append(begin, total, worst, labels, out):
 @njit
 def _begin(csr, rows, model, sums, sigmoids, index, batch, best):
     """The first step of a batch."""
-    table, rare, heavy, middle = index[0], index[1], index[2], index[5]
-    sums_rare, units, worst, ends, lines, numbers, room = batch
-    ends[0], scores = 0, np.empty(heavy[0].size)
+    ends, scores = batch.ends, np.empty(index.heavy.size)
+    ends[0] = 0
     for i in range(rows.size):
-        own, values = (best[0][i], best[1][i]), _values(csr, rows[i], model[1], model[2], room)
-        units[i], ends[i + 1] = 0.0, ends[i]
-        if sums[i] == 1.0 and _add_rare_columns(values, rare, sums_rare[i]):
-            _take_heavy(values, heavy, model[3], scores, sigmoids, own)
-            least = value_of(own[0][0], own[1][0], sigmoids[0], sigmoids[1])
-            gap = (least - middle[0]) / middle[1]
-            n, units[i] = _divide(values, gap, (table[0], table[1]), lines[ends[i] :], numbers[ends[i] :])
-            worst[i] = _below(least)
+        own, values = (best[0][i], best[1][i]), _values(csr, rows[i], model, batch.values)
+        batch.units[i], ends[i + 1] = 0.0, ends[i]
+        if sums[i] == 1.0 and _add_rare_columns(values, index.rare, batch.rare[i]):
+            _take_heavy(values, index, model[3], scores, sigmoids, own)
+            least = value_of(own[0][0], own[1][0], *sigmoids)
+            gap = (least - index.usual[0]) / index.usual[1]
+            n, batch.units[i] = _divide(values, gap, index, batch.lines[ends[i] :], batch.numbers[ends[i] :])
+            batch.worst[i] = _below(least)
             ends[i + 1] += n
 
 
 @njit
-def _bound(index, batch, left, n_rows):
+def _bound(index, batch, n_rows):
     """The second step of a batch: the labels that are left of each row, and how many."""
-    table, blocks, labels = index[0][2], index[3], index[4]
-    rare, units, worst, ends, lines, numbers, _ = batch
-    found, bounds, counts = left
+    table, (bases, slopes), units, worst, counts = index.table, index.blocks, batch.units, batch.worst, batch.counts
     sums, most = np.empty(TILE, np.uint16), np.empty(TILE, np.float32)
     counts[:n_rows] = 0
     for tile in range(table.shape[0]):
         here = slice(tile * TILE, tile * TILE + TILE)
-        of_blocks = blocks[0][here], blocks[1][here]
+        of_blocks = bases[here], slopes[here]
         for i in range(n_rows):
-            if units[i] == 0.0 or counts[i] > found.shape[1]:
+            if units[i] == 0.0 or counts[i] > batch.found.shape[1]:
                 continue
-            unit, own = np.float32(units[i]), rare[i][here]
-            add_levels(table[tile], lines, numbers, ends[i], ends[i + 1], sums)
+            unit, own = np.float32(units[i]), batch.rare[i][here]
+            add_levels(table[tile], batch.lines, batch.numbers, batch.ends[i], batch.ends[i + 1], sums)
             if _bound_blocks(sums, own, unit, worst[i], of_blocks, most):
                 for a in range(TILE):
                     if not most[a] < worst[i]:
                         total = np.float32(np.inf) if sums[a] == FULL else np.float32(sums[a]) * unit + own[a]
-                        out = found[i], bounds[i], counts[i]
-                        counts[i] = _append((tile * TILE + a) * BLOCK, total, worst[i], labels, out)
+                        out = batch.found[i], batch.bounds[i], counts[i]
+                        counts[i] = _append((tile * TILE + a) * BLOCK, total, worst[i], index.labels, out)
 
 
 @njit
-def _take(found, bounds, row, scoring, best):
+def _take(found, bounds, values, W, bias, sigmoids, marks, room, best):
     """The third step of a row: score the labels that are left, if their bounds still leave them."""
-    values, bias, (slope, offset) = row
-    worst = _below(value_of(best[0][0], best[1][0], slope, offset))
+    worst = _below(value_of(best[0][0], best[1][0], *sigmoids))
+    _mark(values[0], marks)
     for i in range(found.size):
         if not bounds[i] < worst:
-            score = _score(found[i], scoring[0], bias, values, scoring[1], scoring[2])
-            keep_one(score, found[i], slope, offset, best[0], best[1])
-            worst = _below(value_of(best[0][0], best[1][0], slope, offset))
+            score = _score(found[i], W, bias, values, marks, room)
+            keep_one(score, found[i], *sigmoids, *best)
+            worst = _below(value_of(best[0][0], best[1][0], *sigmoids))
+    _unmark(values[0], marks[0])
 
 
 @njit
-def _finish(csr, rows, model, sums, sigmoids, scoring, batch, left, best):
+def _finish(csr, rows, model, sums, sigmoids, scoring, batch, best):
     """The third step of a batch. The first label whose score is not a number, or −1."""
-    units, room, scores = batch[1], batch[6], np.empty(0)
+    (W, marks, room), bias, scores = scoring, model[3], np.empty(0)
     for i in range(rows.size):
-        n, own = left[2][i], (best[0][i], best[1][i])
-        if units[i] > 0.0 and n <= left[0].shape[1]:
+        n, own = batch.counts[i], (best[0][i], best[1][i])
+        if batch.units[i] > 0.0 and n <= batch.found.shape[1]:
             if n:
-                values = _values(csr, rows[i], model[1], model[2], room)
-                _mark(values[0], scoring[1])
-                _take(left[0][i][:n], left[1][i][:n], (values, model[3], sigmoids), scoring, own)
-                _unmark(values[0], scoring[1][0])
+                values = _values(csr, rows[i], model, batch.values)
+                _take(batch.found[i][:n], batch.bounds[i][:n], values, W, bias, sigmoids, marks, room, own)
             continue
         own[0][:], own[1][:] = -np.inf, NONE
-        scores = np.empty(model[3].size) if scores.size == 0 else scores
-        bad = score_inverted_row(csr, rows[i], model, sums[i], scores)
+        scores = np.empty(bias.size) if scores.size == 0 else scores
+        bad = score_row_by_column(csr, rows[i], model, sums[i], scores)
         if bad >= 0:
             return bad
-        keep_row(scores, 0, sigmoids[0], sigmoids[1], own[0], own[1])
+        keep_row(scores, 0, *sigmoids, *own)
     return -1
 
 
@@ -306,28 +328,27 @@ def _sizes(indptr, rows, step):
 def best_pruned(csr, rows, model, W, sums, sigmoids, index, best_scores, best_labels):
     """What `score_inverted` does, with the help of an index.
 
-    W is the model's CSR matrix, `index` ((places, scales, table), rare columns, heavy labels, bases
-    and slopes of blocks, those of labels, a usual base and slope).
+    W is the model's CSR matrix.
     """
-    n_blocks, n_columns = index[3][0].size, model[0][0].size
+    n_blocks, n_columns = index.blocks[0].size, model[0][0].size
     step = max(1, min(BATCH, rows.size, ROOM // (4 * n_blocks)))
     longest, most = _sizes(csr[0], rows, step)
-    room = np.empty(longest, np.int64), np.empty(longest), np.empty(longest)
     marks = np.zeros(n_columns, np.uint8), np.empty(n_columns, np.int32), np.empty(longest, np.int32)
     scoring = W, marks, (np.empty(longest + 1, np.int64), np.empty(longest, np.int64), np.empty(longest))
+    values, n_left = (np.empty(longest, np.int64), np.empty(longest), np.empty(longest)), min(MOST_LEFT, n_blocks // 8)
     rare, lines, numbers = np.empty((step, n_blocks), np.float32), np.empty(most, np.int32), np.empty(most, np.int32)
-    batch = rare, np.empty(step), np.empty(step, np.float32), np.empty(step + 1, np.int64), lines, numbers, room
-    n_left = min(MOST_LEFT, n_blocks // 8)
-    left = np.empty((step, n_left), np.int64), np.empty((step, n_left), np.float32), np.zeros(step, np.int64)
+    units, worst, ends = np.empty(step), np.empty(step, np.float32), np.empty(step + 1, np.int64)
+    found, bounds, counts = np.empty((step, n_left), np.int64), np.empty((step, n_left), np.float32), np.zeros(step, np.int64)
+    batch = Batch(values, rare, units, worst, ends, lines, numbers, found, bounds, counts)
     begin, end, worth = 0, min(step, FIRST), True
     while begin < rows.size and worth:
         some = slice(begin, end)
         best = best_scores[some], best_labels[some]
         _begin(csr, rows[some], model, sums[some], sigmoids, index, batch, best)
-        _bound(index, batch, left, rows[some].size)
-        bad = _finish(csr, rows[some], model, sums[some], sigmoids, scoring, batch, left, best)
+        _bound(index, batch, rows[some].size)
+        bad = _finish(csr, rows[some], model, sums[some], sigmoids, scoring, batch, best)
         if bad >= 0:
             return bad
-        worth = left[2][: rows[some].size].mean() <= model[3].size / FEW_LEFT
+        worth = batch.counts[: rows[some].size].mean() <= model[3].size / FEW_LEFT
         begin, end = end, end + step
     return score_inverted(csr, rows[begin:], model, sums[begin:], sigmoids, best_scores[begin:], best_labels[begin:])

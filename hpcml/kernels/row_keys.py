@@ -21,12 +21,15 @@ def _mix(x):
 def hash_rows(lengths, indices, values, features, out):
     """out[i] = a hash of row i: its features (keys `features`, or numbers if empty) and values.
 
-    `values` are the bits of the values (uint32). The order of the features does not matter.
+    `values` are the bits of the values (uint32). Neither the order of the features nor
+    values of 0 matter.
     """
     at = 0
     for i in range(lengths.size):
-        total = np.uint64(lengths[i])
+        total = np.uint64(0)
         for k in range(at, at + lengths[i]):
+            if values[k] << np.uint32(1) == np.uint32(0):
+                continue
             key = np.uint64(indices[k]) if features.size == 0 else features[indices[k]]
             total += _mix(_mix(key + GOLDEN) ^ (np.uint64(values[k]) * GOLDEN + np.uint64(1)))
         at += lengths[i]

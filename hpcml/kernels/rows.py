@@ -90,18 +90,41 @@ def count_features(indptr, indices, data, rows, out):
 
 
 @njit
-def rows_by_label(y_indptr, y_indices, rows, place, out):
-    """Put each of `rows` into `out` for every label l that it has, at place[l], which moves on."""
-    for i in range(rows.size):
-        for k in range(np.uint64(y_indptr[rows[i]]), np.uint64(y_indptr[rows[i] + 1])):
-            label = np.uint64(y_indices[k])
-            out[place[label]] = rows[i]
-            place[label] += 1
-
-
-@njit
 def count_labels(y_indptr, y_indices, rows, out):
     """out[l] += the number of `rows` that have label l."""
     for i in range(rows.size):
         for k in range(np.uint64(y_indptr[rows[i]]), np.uint64(y_indptr[rows[i] + 1])):
             out[np.uint64(y_indices[k])] += 1
+
+
+@njit
+def transpose(begins, ends, indices, data, first, places, out_rows, out_data, positive=False):
+    """Write the entries begins[i] ≤ k < ends[i] of every row i column by column: i into out_rows, data[k] into out_data.
+
+    places[c − first] (int64) is the place of the next entry of column c and is advanced. Columns without a place, or with a place
+    below 0, are left out; with `positive`, values of at most 0 too. `data` and `out_data` may be None.
+    """
+    for i in range(begins.size):
+        for k in range(np.uint64(begins[i]), np.uint64(ends[i])):
+            c = np.uint64(indices[k] - first)  # of a column before `first`: larger than any size
+            if c >= np.uint64(places.size) or places[c] < 0:
+                continue
+            place = np.uint64(places[c])
+            if data is not None:
+                if positive and not data[k] > 0.0:
+                    continue
+                out_data[place] = data[k]
+            out_rows[place] = i
+            places[c] += 1
+
+
+@njit
+def first_at_least(values, begin, end, key):
+    """Return the smallest i in [begin, end) with values[i] ≥ key, or `end` if there is none; `values` are ascending."""
+    while begin < end:
+        middle = (begin + end) >> 1
+        if values[np.uint64(middle)] < key:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin

@@ -2,7 +2,7 @@
 
 A model stores the weight of feature j for label l as W[l, columns[j]] · factors[j]. `score_rows`
 takes the weights of a block of labels as `expand_weights` makes them, `score_rows_by_column` those
-that are not 0 as `invert_rows` makes them, and `score_pairs` makes each one where it needs it. But
+that are not 0 as `evaluation.scoring.weights_by_column` makes them, and `score_pairs` makes each one where it needs it. But
 for adding 0, all do the same double-precision operations in the same order for a (row, label) pair,
 so they give the same bits, whatever the block of labels or the rows around it. No index is checked
 here: `hpcml.model.linear` has.
@@ -11,6 +11,7 @@ here: `hpcml.model.linear` has.
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.rows import first_at_least
 
 _NEAR = 1 << 12  # so many features at a time, to stay in the caches
 
@@ -58,26 +59,6 @@ def score_rows(indptr, indices, data, rows, Wt, bias, out):
 
 
 @njit
-def invert_rows(indptr, indices, data, chosen, begins, lanes, weights):
-    """Rows `chosen` (B) of a CSR matrix, column by column.
-
-    begins[c] ≤ p < begins[c + 1] (0 before) are the places in lanes (those in `chosen`, ascending)
-    and weights of column c.
-    """
-    for lane in range(chosen.size):
-        for k in range(np.uint64(indptr[chosen[lane]]), np.uint64(indptr[chosen[lane] + 1])):
-            begins[np.uint64(indices[k]) + np.uint64(1)] += 1
-    begins[:] = np.cumsum(begins)
-    after = begins[:-1].copy()
-    for lane in range(chosen.size):
-        for k in range(np.uint64(indptr[chosen[lane]]), np.uint64(indptr[chosen[lane] + 1])):
-            column = np.uint64(indices[k])
-            place = np.uint64(after[column])
-            lanes[place], weights[place] = lane, data[k]
-            after[column] += 1
-
-
-@njit
 def add_column(x, factor, lanes, weights, out):
     """out[lanes[p]] += x (weights[p] factor)."""
     for p in range(lanes.size):
@@ -85,18 +66,33 @@ def add_column(x, factor, lanes, weights, out):
 
 
 @njit
-def score_rows_by_column(indptr, indices, data, rows, inverted, columns, factors, bias, out):
-    """As `score_rows`, of the weights (begins, lanes, weights) that `invert_rows` has made."""
-    begins, lanes, weights = inverted
+def score_row_by_column(csr, row, model, divisor, out):
+    """out[l] (B) = score of a row for label l, over `divisor`; returns the first label whose score is NaN, or −1.
+
+    `csr` is (indptr, indices, data); `model` is (by_column, columns, factors, bias), with the weights by column as
+    (begins, lanes, weights): begins[c] ≤ p < begins[c + 1] are the entries of column c.
+    """
+    (indptr, indices, data), ((begins, lanes, weights), columns, factors, bias), n_nan = csr, model, 0
+    out[:] = 0.0
+    for k in range(np.uint64(indptr[row]), np.uint64(indptr[row + 1])):
+        j = np.uint64(indices[k])
+        first, last = begins[np.uint64(columns[j])], begins[np.uint64(columns[j]) + np.uint64(1)]
+        if first < last:
+            add_column(np.float64(data[k]), np.float64(factors[j]), lanes[first:last], weights[first:last], out)
+    for lane in range(out.size):
+        out[lane] = (out[lane] + bias[lane]) / divisor
+        n_nan += np.isnan(out[lane])
+    return -1 if n_nan == 0 else np.isnan(out).argmax()
+
+
+@njit
+def score_rows_by_column(csr, rows, model, divisors, out):
+    """`score_row_by_column` of row rows[i], over divisors[i], into out[i]; returns the first such label, or −1."""
+    bad = -1
     for i in range(rows.size):
-        out[i] = 0.0
-        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
-            j = np.uint64(indices[k])
-            first, last = begins[np.uint64(columns[j])], begins[np.uint64(columns[j]) + np.uint64(1)]
-            if first < last:
-                add_column(np.float64(data[k]), np.float64(factors[j]), lanes[first:last], weights[first:last], out[i])
-        for lane in range(bias.size):
-            out[i, lane] += bias[lane]
+        found = score_row_by_column(csr, rows[i], model, divisors[i], out[i])
+        bad = found if bad < 0 else bad
+    return bad
 
 
 @njit
@@ -119,32 +115,16 @@ def score_pairs(indptr, indices, data, rows, labels, W, tables, bias, out):
 
 
 @njit
-def _first_at_least(values, begin, key):
-    """The smallest i ≥ begin with values[i] ≥ key, or values.size, by steps that double."""
-    step = 1
-    high = begin
-    while high < values.size and values[np.uint64(high)] < key:
-        begin = high + 1
-        high += step
-        step *= 2
-    high = min(high, values.size)
-    while begin < high:
-        middle = (begin + high) >> 1
-        if values[np.uint64(middle)] < key:
-            begin = middle + 1
-        else:
-            high = middle
-    return begin
-
-
-@njit
 def count_sorted(scores, values, above, equal):
     """Place ascending `scores` among ascending distinct `values` (n): equal[i] += those equal to
     values[i], above[i] (n + 1) += those above values[i - 1] and not above values[i].
     """
     place = 0
     for i in range(scores.size):
-        place = _first_at_least(values, place, scores[i])
+        step, end = 1, place
+        while end < values.size and values[np.uint64(end)] < scores[i]:  # steps that double: the next place is near
+            place, end, step = end + 1, end + step, 2 * step
+        place = first_at_least(values, place, min(end, values.size), scores[i])
         above[place] += 1
         if place < values.size and values[place] == scores[i]:
             equal[place] += 1

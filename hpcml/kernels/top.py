@@ -9,7 +9,7 @@ not yet taken hold −∞ of the label NONE.
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.scores import add_column
+from hpcml.kernels.scores import score_row_by_column
 
 NONE = 2**31 - 1
 
@@ -82,55 +82,16 @@ def sort_best(slope, offset, best_scores, best_labels):
 
 
 @njit
-def invert(indptr, indices, data, next_place, labels, weights):
-    """The weights of a CSR matrix by columns, labels ascending; next_place (c) moves on."""
-    for label in range(indptr.size - 1):
-        for k in range(np.uint64(indptr[label]), np.uint64(indptr[label + 1])):
-            column = np.uint64(indices[k])
-            place = np.uint64(next_place[column])
-            labels[place], weights[place] = label, data[k]
-            next_place[column] += 1
-
-
-@njit
-def score_inverted_row(csr, row, model, total, scores):
-    """The scores of a row, over `total`. The first label whose score is not a number, or −1."""
-    indptr, indices, data = csr
-    (begins, labels, weights), columns, factors, bias = model
-    scores[:] = 0.0
-    for k in range(np.uint64(indptr[row]), np.uint64(indptr[row + 1])):
-        j = np.uint64(indices[k])
-        first, last = begins[np.uint64(columns[j])], begins[np.uint64(columns[j]) + np.uint64(1)]
-        add_column(np.float64(data[k]), np.float64(factors[j]), labels[first:last], weights[first:last], scores)
-    for label in range(scores.size):
-        scores[label] = (scores[label] + bias[label]) / total
-        if np.isnan(scores[label]):
-            return label
-    return -1
-
-
-@njit
-def scores_inverted(csr, rows, model, sums, out):
-    """out[i, l] = the score of row rows[i] for label l; returns what `score_inverted` does."""
-    for i in range(rows.size):
-        bad = score_inverted_row(csr, rows[i], model, sums[i], out[i])
-        if bad >= 0:
-            return bad
-    return -1
-
-
-@njit
 def score_inverted(csr, rows, model, sums, sigmoids, best_scores, best_labels):
     """The best labels of `rows` into their heaps (n, k), of scores over sums (n): the first label
     with a score that is not a number, or −1.
 
-    `model` is (inverted, columns, factors, bias); `inverted` is what `invert` filled, after the
-    first place of every column (c + 1); `sigmoids` are (slope, offset).
+    `csr` and `model` as in `score_row_by_column`; `sigmoids` are (slope, offset).
     """
     slope, offset = sigmoids
     scores = np.empty(model[-1].size)
     for i in range(rows.size):
-        bad = score_inverted_row(csr, rows[i], model, sums[i], scores)
+        bad = score_row_by_column(csr, rows[i], model, sums[i], scores)
         if bad >= 0:
             return bad
         keep_row(scores, 0, slope, offset, best_scores[i], best_labels[i])

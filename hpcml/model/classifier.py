@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, file_error
 from hpcml.files.atomic import temporary_path
-from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped, stamp, write_strings
+from hpcml.files.hdf5 import map_dataset, stamp, write_strings
 from hpcml.files.slabs import editing, group_in
 from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model import skops_file
@@ -171,20 +171,10 @@ class ClassifierModel(Trained):
     `margin_weights` and `cycle` the margin data.
     """
 
-    def __init__(self, path: Path | str) -> None:
-        """Raises DataError if it is no sound classifier of this version's format."""
-        self.path = Path(path)
-        with open_stamped(path, "classifier", "hpcml train") as file:
-            try:
-                self._read(file)
-            except DAMAGE:
-                raise DataError(f"{path}: damaged classifier: a part is missing or of another size; train it again") from None
-            self.classifier = self._load(file["classifier"])
+    kind = "classifier"
 
     def _read(self, file: h5py.File) -> None:
-        """Everything but the classifier. Raises what h5py and numpy raise for a bad part."""
-        self.attrs = attributes(file)
-        self.vocabulary, self.n_features = text_of(file, "vocabulary"), int(file.attrs["n_features"])
+        self.n_features = int(file.attrs["n_features"])
         self.base: dict[str, Any] = json.loads(text_of(file, "base"))
         self.dense, self.cycle = bool(file.attrs["dense"]), int(file["margin"].attrs["cycle"])
         self.label_names = read_strings(file["label_names"])
@@ -209,6 +199,7 @@ class ClassifierModel(Trained):
             raise ValueError("wrong margin data")
         if self.n_labels in (0, 2) or self.n_features < 0 or not isinstance(self.base, dict):
             raise ValueError("wrong sizes")
+        self.classifier = self._load(stored)
 
     def scores(self, X: Any) -> np.ndarray:
         """Scores (n_rows × n_labels float64) of X. Raises NonFiniteError, DataError."""
@@ -240,5 +231,5 @@ class ClassifierModel(Trained):
                 f"{self.path}: damaged classifier, or one of another scikit-learn version: {one_line(error)}; train it again"
             ) from None
         if not fits:
-            raise DataError(f"{self.path}: damaged classifier: its classes or features are not those of the file; train it again")
+            raise self._damaged("its classes or features are not those of the file")
         return classifier

@@ -89,12 +89,7 @@ def on_cpu(classifier: Any) -> Any:
 
 def own_class(kind: str) -> type:
     """Return the class of OWN with that kind. Raises KeyError."""
-    return _named(OWN[kind])
-
-
-def _named(path: str) -> type:
-    module, _, name = path.rpartition(".")
-    found: type = getattr(importlib.import_module(module), name)
+    found: type = _import(OWN[kind])
     return found
 
 
@@ -134,7 +129,7 @@ class Learner:
         """A classifier to train, on dense rows or on sparse ones: ours, or that of `make`."""
         kind = self.own_kind
         if self.on_gpu:
-            return _named(ON_GPU[self.path])()
+            return _import(ON_GPU[self.path])()
         if kind is None or (kind == "tree" and not dense):
             return self.make(seed)
         return own_class(kind)(**{name: value for name, value in self.options if name != "criterion"})
@@ -145,11 +140,6 @@ class Learner:
             able = " and ".join(sorted(name for name, known in LEARNERS.items() if known.path in ON_GPU))
             raise ConfigError(f"--device gpu: {self.name} has nothing for a GPU, only {able} have; leave it out")
         return replace(self, on_gpu=True)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether its options are numbers, words and truth values."""
-        return all(value is None or isinstance(value, str | int | float) for _, value in self.options)
 
     @property
     def accepts_sparse(self) -> bool:

@@ -1,35 +1,9 @@
-"""The model file: one linear model per label, and what it was trained on.
+"""Model files with a linear model for each label (docs/lookup/formats.md describes every part of them).
 
-A model is an HDF5 file stamped `hpcml-format = "model"`. The weight of feature j for label l is
-`W[l, columns[j]] · factors[j]`: `W` (n_labels × n_columns, float32 or float64, contiguous, one row
-per label) holds a weight per column, `columns` (n_features int32) and `factors` (n_features
-float32) say where a feature's weight is. Where weights of small magnitude were left out, `W` is a
-group instead: AnnData's CSR matrix, like X and Y of a dataset, columns ascending in each row. Most
-features have a column of their own and factor 1. Those that one training row alone has share a
-column, because their weights are proportional to their values in that row; those that no training
-row has get factor 0 (in column 0, so there is at least one column if there are features). The score
-of a row x is `Σ x[j] · weight[j] + bias[l]` (`bias`: n_labels float64), positive for "has the
-label".
-
-`label_names` names the labels; `labels/*` (n_labels each) say how each label's training ended;
-attributes hold the method, its loss, λ and the vocabulary. What may be there: `label_titles`, what
-people call the labels; `labels/threshold` (float64), the score above which a row has a label, found
-as attributes `threshold_measure`, ... say; `labels/sigmoid_slope` and `labels/sigmoid_offset`
-(float64), which make a score s the probability 1 / (1 + exp(−slope s − offset)), found as
-attributes `calibration_method`, ... say; `labels/lambda`, `labels/l1` and `labels/positive_weight`
-(float64), the options that were chosen for each label: attributes of these names are then those of
-the labels together.
-
-Where a label has several weight vectors ("parts", `hpcml.model.combination`), the attributes
-`combination`, `parts` and `width` say so: W is sparse, and its row holds the parts side by side,
-part p in the columns p · width to (p + 1) · width − 1. Behind them stand the numbers of the label's
-rule.
-
-Models of the Winnow family have the attribute `normalised`: scores are divided by 1 + Σ x[j] over
-the features with a factor, for these learners see rows that a bias feature 1 was appended to and
-that were then divided by their sum. Models of naive Bayes have the attribute `binary`: a value
-other than 0 counts as 1. Models of single-pass learners may have a group `state` with what is
-needed to continue the pass (hpcml.methods.online.state).
+The weight of feature j for label l is `W[l, columns[j]] · factors[j]`, and the score of a row x is
+`Σ x[j] · weight[j] + bias[l]`, positive for "has the label". Most features have a column of their own and factor 1.
+Features that only one training row has share a column, because their weights are proportional to their values in that
+row. Features that no training row has get factor 0 (in column 0, so there is at least one column if there are features).
 """
 
 from __future__ import annotations
@@ -37,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -70,7 +45,8 @@ PRECISIONS = ("<f4", "<f8")  # the types that W may have
 CHECKED = 1 << 22  # columns of a sparse W that are checked at a time
 SIGMOID = ("sigmoid_slope", "sigmoid_offset")  # of labels/*, what makes scores probabilities
 CHOSEN = ("lambda", "l1", "positive_weight")  # of labels/*, options that were chosen for each label (`hpcml tune`)
-OPTIONAL = ("threshold", *SIGMOID, *CHOSEN)  # of labels/*, what only some models have, float64 each
+IN_FOLDS = "average_precision_in_folds"  # of labels/*, by cross-validation on the training rows, NaN where not known (`hpcml tune`)
+OPTIONAL = ("threshold", *SIGMOID, *CHOSEN, IN_FOLDS)  # of labels/*, what only some models have, float64 each
 
 
 def model_slabs(
@@ -163,9 +139,10 @@ class SparseRows(NamedTuple):
 
 
 class Trained:
-    """The part of a model file about its origin, which every kind of model has."""
+    """A model read from its file: the part about its origin, which every kind of model has."""
 
     path: Path
+    kind: str  # of its file
     attrs: dict[str, Any]
     vocabulary: str
     n_features: int
@@ -175,6 +152,26 @@ class Trained:
     labels: dict[str, np.ndarray]  # of each label, how its training ended; at least `steps`
     threshold: float | None = None  # of all labels, in place of the stored ones
     training_keys: TrainingKeys | None = None  # which rows it was trained on, if these have keys
+
+    def __init__(self, path: Path | str, file: h5py.File | None = None) -> None:
+        """Raises DataError if the file (or `file`, which is that one, open) is no sound model of this version's format."""
+        self.path = Path(path)
+        with open_stamped(path, self.kind, "hpcml train") if file is None else nullcontext(file) as file:
+            try:
+                self.attrs = attributes(file)
+                self.vocabulary = text_of(file, "vocabulary")
+                self._read(file)
+            except DAMAGE as error:
+                if is_of_the_system(error):
+                    raise file_error(path, "read", error) from None
+                raise self._damaged("a part is missing or of another size") from None
+
+    def _read(self, file: h5py.File) -> None:
+        """Read, map and check every part. Raises DataError, or what h5py and numpy raise."""
+        raise NotImplementedError
+
+    def _damaged(self, what: str) -> DataError:
+        return DataError(f"{self.path}: damaged {self.kind}: {what}; train it again")
 
     @property
     def thresholds(self) -> np.ndarray:
@@ -258,27 +255,10 @@ class Model(Trained):
     number of weights that are stored.
     """
 
+    kind = "model"
     W: np.ndarray | SparseRows
     combination: Combination | None = None  # of the parts of labels that have several weight vectors
     below = 0.0  # weights of smaller magnitude count as 0
-
-    def __init__(self, path: Path | str) -> None:
-        """Raises DataError if the file is no sound model of this version's format."""
-        self.path = Path(path)
-        with open_stamped(path, "model", "hpcml train") as file:
-            try:
-                self.attrs = attributes(file)
-                self.vocabulary = text_of(file, "vocabulary")
-                self.normalised = bool(self.attrs.get("normalised", False))
-                self.binary = bool(self.attrs.get("binary", False))
-                self._map(file)
-            except DAMAGE as error:
-                if is_of_the_system(error):
-                    raise file_error(path, "read", error) from None
-                raise self._damaged("a part is missing or of another size") from None
-
-    def _damaged(self, what: str) -> DataError:
-        return DataError(f"{self.path}: damaged model: {what}; train it again")
 
     @property
     def sparse(self) -> bool:
@@ -289,8 +269,8 @@ class Model(Trained):
         """The datasets of such a model file, sparse with `n_weights` weights or dense."""
         return model_slabs(self.n_labels, self.n_features, self.n_columns, self.precision, certified, n_weights, self._optional)
 
-    def _map(self, file: h5py.File) -> None:
-        """Check and map every part, for scoring trusts it. Raises DataError, or as h5py, numpy."""
+    def _read(self, file: h5py.File) -> None:
+        self.normalised, self.binary = (bool(self.attrs.get(name, False)) for name in ("normalised", "binary"))
         (self.n_features,) = file["columns"].shape
         sparse, certified = isinstance(file["W"], h5py.Group), "labels/gap" in file
         self._optional = [name for name in OPTIONAL if f"labels/{name}" in file]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hpcml import mpi
 from hpcml.errors import FEW, DataError
-from hpcml.files.hdf5 import DAMAGE, open_hdf5
+from hpcml.files.hdf5 import DAMAGE, open_hdf5, open_stamped
 from hpcml.files.opening import check_regular
 from hpcml.files.untrusted import check_parts
 from hpcml.model.classifier import ClassifierModel
@@ -31,7 +31,8 @@ def model_file(path: Path | str) -> Path:
 def open_model(path: Path | str) -> Model | ClassifierModel:
     """The model in a file or a run folder, of the kind that its stamp says. Raises DataError."""
     path = model_file(path)
-    return ClassifierModel(path) if kind_of(path) == "classifier" else Model(path)
+    with open_stamped(path, ("model", "classifier"), "hpcml train") as file:
+        return ClassifierModel(path, file) if file.attrs["hpcml-format"] == ClassifierModel.kind else Model(path, file)
 
 
 def kind_of(path: Path | str) -> str:

@@ -36,6 +36,18 @@ class TrainingKeys(NamedTuple):
         return n_known if self.complete else round(n_known * wanted.size / max(1, comparable.size))
 
 
+def united(one: TrainingKeys | None, other: TrainingKeys | None) -> TrainingKeys | None:
+    """Return the keys of the rows of two trainings, of which one continued the other."""
+    if one is None or other is None:
+        return other or one
+    bounds = [each.bound for each in (one, other) if not each.complete]
+    keys = np.union1d(one.keys, other.keys)
+    keys = keys[keys <= np.uint64(min(bounds))] if bounds else keys
+    complete = not bounds and keys.size <= LIMIT
+    keys = keys[:LIMIT]
+    return TrainingKeys(keys, int(keys[-1]) if keys.size else 0, complete)
+
+
 def training_keys(dataset: DataFile, split: str) -> TrainingKeys:
     """Return the keys of the rows of a split. Local; raises DataError, ConfigError."""
     rows, complete = dataset.split(split), True

@@ -30,20 +30,18 @@ from hpcml.mpi.collectives import (
     bcast_array,
     begin_allgather,
     begin_reduce_scatter,
-    exchange,
     exclusive_sum,
     groups_agreed,
     run_on_root,
     stream_to_root,
 )
 from hpcml.mpi.exact import SHIFT_OF_LEVEL, exact_sum, grid, grid_levels, lies_on_grid
-from hpcml.mpi.neighbours import Arrays, Mailbox, exchange_with, torus
+from hpcml.mpi.neighbours import Arrays, Mailbox, exchange, exchange_with
 from hpcml.mpi.start import (
     Comm,
     abi,
     divided,
     duplicated,
-    environment_alone,
     finish,
     launcher,
     leave,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from hpcml.errors import BY_NAME, CollectiveError, DataError, HpcmlError, is_out_of_memory, out_of_memory, reason_and_hint
+from hpcml.errors import CollectiveError, DataError, HpcmlError, is_out_of_memory, out_of_memory, reason_and_hint
 from hpcml.partition import offsets
 
 # No message is larger than this: far below MPI's 2 GiB limit, and it bounds the library's own temporary copies.
@@ -48,13 +48,13 @@ def agreed(comm: MPI.Comm, doing: str, sleep: bool = False) -> Iterator[None]:
     _share_outcome(comm, doing, error)
 
 
-def run_on_root(comm: MPI.Comm, doing: str, call: Callable[[], T]) -> T:
+def run_on_root(comm: MPI.Comm, doing: str, call: Callable[[], T], sleep: bool = False) -> T:
     """Return the result of `call()` on rank 0, on every rank; or raise its error on every rank.
 
-    `doing` is a gerund for the error message. Collective over `comm`.
+    `doing` is a gerund for the error message; `sleep` as in `agreed`. Collective over `comm`.
     """
     result: Any = None
-    with agreed(comm, doing):
+    with agreed(comm, doing, sleep):
         if comm.rank == 0:
             result = call()
     shared: T = comm.bcast(result)
@@ -95,13 +95,11 @@ def _share_outcome(comm: MPI.Comm, doing: str, error: Exception | None) -> None:
     first = int(_reduced(comm, comm.rank if error is not None else comm.size, MPI.MIN))
     if first == comm.size:
         return
-    known = isinstance(error, HpcmlError)
-    name, message = comm.bcast((type(error).__name__ if known else "", str(error)), root=first)
-    if error is not None and not known:
+    known = error if isinstance(error, HpcmlError) else None
+    shared, message = comm.bcast((known, str(error)), root=first)
+    if error is not None and known is None:
         raise error
-    if name:
-        raise BY_NAME.get(name, HpcmlError)(message)
-    raise CollectiveError(f"rank {first} failed while {doing}: {message}")
+    raise shared or CollectiveError(f"rank {first} failed while {doing}: {message}")
 
 
 def agreed_any(comm: MPI.Comm, flag: bool) -> bool:
@@ -153,21 +151,6 @@ def bcast_array(comm: MPI.Comm, array: np.ndarray | None, root: int = 0) -> np.n
 def allgather_arrays(comm: MPI.Comm, array: np.ndarray) -> list[np.ndarray]:
     """Collective over `comm`. The arrays of all ranks (any lengths), in rank order."""
     return [bcast_array(comm, array if comm.rank == root else None, root) for root in range(comm.size)]
-
-
-def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
-    """Collective over `comm`. Send 1-d `parts[r]` to rank r; what each rank sent, in order."""
-    sizes = comm.alltoall([part.size for part in parts])
-    received = [np.empty(size, dtype=part.dtype) for size, part in zip(sizes, parts, strict=True)]
-    received[comm.rank] = parts[comm.rank]
-    requests = []
-    for shift in range(1, comm.size):
-        source, target = (comm.rank - shift) % comm.size, (comm.rank + shift) % comm.size
-        # of tag 0: letters of an open mailbox have another
-        requests += [comm.Irecv(c, source=source, tag=0) for c in chunks(received[source].view(np.uint8))]
-        requests += [comm.Isend(c, dest=target) for c in chunks(np.ascontiguousarray(parts[target]).view(np.uint8))]
-    MPI.Request.Waitall(requests)
-    return received
 
 
 def begin_reduce_scatter(comm: MPI.Comm, buffer: np.ndarray, own: np.ndarray, counts: list[int]) -> MPI.Request:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import mmap
 import resource
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 
@@ -68,16 +66,6 @@ def ask_for(*arrays: np.ndarray) -> None:
             begin = array.ctypes.data // mmap.PAGESIZE * mmap.PAGESIZE
             size = array.ctypes.data + array.nbytes - begin
             ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), ctypes.c_int(mmap.MADV_WILLNEED))
-
-
-def forget_peak() -> bool:
-    """Let the peak of resident memory begin anew; False where the system does not. Local."""
-    gc.collect()
-    try:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:
-        return False
-    return True
 
 
 def peak_mib() -> float:

@@ -31,8 +31,6 @@ RELAY_SECONDS = 0.2  # for the launcher to pass on what was printed: at an abort
 LEAVE_SECONDS = 5.0  # that ranks may be apart when they end by the same error
 MEET_SECONDS = 120.0  # and when they have done their work: rank 0 may still print
 FINISH_SECONDS = 20.0  # that MPI may take to end when all ranks are at it
-# Variables of what starts ranks, and those by which a job script hears of them
-LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MPI_", "HYDRA_", "HYDI_", "SLURM_", "HPCML_EXIT_FILE", "HPCML_OUTPUTS")
 _PROMISES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MPI_LOCALNRANKS")
 
 
@@ -50,11 +48,6 @@ def _launched_size() -> tuple[str, int]:
 def launcher() -> str:
     """The environment variable by which a launcher (mpirun, srun) shows itself; "" without one."""
     return _launched_size()[0]
-
-
-def environment_alone() -> dict[str, str]:
-    """The environment of a program started here that is no rank of this job."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
 
 
 def library() -> str:

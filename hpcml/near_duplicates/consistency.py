@@ -15,7 +15,7 @@ from hpcml.data.shard import Shard
 from hpcml.kernels.rows import count_labels
 from hpcml.mpi.routing import Routing
 from hpcml.near_duplicates.pairs import COMPARED, Pairs, SharedRows
-from hpcml.partition import offsets
+from hpcml.partition import entries_of
 
 Z = 1.959963984540054  # of the normal distribution, two-sided 95 %
 
@@ -101,7 +101,5 @@ def _most_alike(rows: SharedRows, pairs: Pairs) -> np.ndarray:
 
 def _entries(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
     """How many labels each row has, and place · n_labels + label of each label of each."""
-    sizes = indptr[rows + 1] - indptr[rows]
-    ends = offsets(sizes)
-    places = np.arange(ends[-1]) + np.repeat(indptr[rows] - ends[:-1], sizes)
+    sizes, places = entries_of(indptr, rows)
     return sizes, np.repeat(np.arange(rows.size), sizes) * n_labels + indices[places]

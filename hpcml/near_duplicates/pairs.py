@@ -1,33 +1,85 @@
 """Pairs of nearly equal rows, found by all ranks, compared exactly; the same on any number.
 
 Rows with the same features are a group: each is paired with the next one of its group, and only the
-first goes on. Rows that agree on a band of least hashes (`banding`) lie in one bucket, which one
+first goes on. Rows that agree on a band of least hashes lie in one bucket, which one
 rank gets from all others, and are compared. In a bucket of many rows each is compared with the next
 WINDOW only, so the work grows as the number of rows, whatever they hold.
+
+Two rows of similarity s (the Jaccard index of their features) agree on one least hash with
+probability s, on all of a band of r with s^r, and on at least one of b bands with 1 − (1 − s^r)^b:
+A. Broder, *On the resemblance and containment of documents* (1997); J. Leskovec, A. Rajaraman, J.
+Ullman, *Mining of Massive Datasets*, chapter 3.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
-from hpcml.errors import DataError
+from hpcml.errors import ConfigError, DataError
+from hpcml.kernels.elementary import log, log1p, power
 from hpcml.log import Log, Progress
 from hpcml.mpi.routing import Routing
 from hpcml.near_duplicates import kernels
-from hpcml.near_duplicates.banding import Bands, feature_hashes, hash_functions
-from hpcml.partition import offsets
+from hpcml.partition import entries_of, offsets
 from hpcml.rng import bits
 from hpcml.slices import row_slices
 
 WINDOW = 64  # of a bucket's rows, how many next ones each is compared with
 BANDS_AT_ONCE = 8  # whose keys are held: 8 bytes a row and band
 COMPARED = 1 << 16  # pairs whose rows are in memory together
+LEAST_SIMILARITY = 0.1
+MISSED = 0.001  # of the pairs that are just similar enough, at most
+MOST_HASHES = 192
+LARGEST_BAND = 12
+SLICE = 1 << 20  # features that are hashed together
+
+
+class Bands(NamedTuple):
+    """`number` bands of `size` least hashes each."""
+
+    number: int
+    size: int
+
+    def recall(self, similarity: float) -> float:
+        """The probability that two rows of that similarity are compared."""
+        return 1.0 if similarity >= 1 else 1 - power(1 - power(similarity, float(self.size)), float(self.number))
+
+
+def choose_bands(similarity: float) -> Bands:
+    """The largest bands (fewest comparisons) that find all but MISSED. Raises ConfigError."""
+    if not LEAST_SIMILARITY <= similarity <= 1:
+        raise ConfigError(f"--similarity {similarity}: expected a number from {LEAST_SIMILARITY} to 1")
+    if similarity == 1:
+        return Bands(0, 1)  # equal rows are found in another way
+    for size in range(LARGEST_BAND, 0, -1):
+        number = math.ceil(log(MISSED) / log1p(-power(similarity, float(size))))
+        if size * number <= MOST_HASHES:
+            break
+    return Bands(number, size)
+
+
+def feature_hashes(n_features: int) -> np.ndarray:
+    """A hash (uint32) of each feature, by its number."""
+    out = np.empty(n_features, np.uint32)
+    for begin in range(0, n_features, SLICE):
+        end = min(begin + SLICE, n_features)
+        out[begin:end] = bits(0, "duplicates: features", np.arange(begin, end)) >> np.uint64(32)
+    return out
+
+
+def hash_functions(bands: Bands) -> tuple[np.ndarray, np.ndarray]:
+    """Odd factors and addends (bands × size, uint32) that make other hashes of features'."""
+    drawn = bits(0, "duplicates: functions", np.arange(2 * bands.number * bands.size)).reshape(2, bands.number, bands.size)
+    factors, addends = (drawn >> np.uint64(32)).astype(np.uint32)
+    return factors | np.uint32(1), addends
 
 
 class SharedRows:
@@ -51,11 +103,9 @@ class SharedRows:
         routing = Routing(self.comm, self.owners(positions))
         asked = routing.send(positions)
         with mpi.agreed(self.comm, "reading rows that are compared"):
-            places = self.local(asked)
-            sizes = indptr[places + 1] - indptr[places]
-            ends = offsets(sizes)
-            values = indices[np.arange(ends[-1]) + np.repeat(indptr[places] - ends[:-1], sizes)]
-        starts = ends[offsets(routing.received)].tolist()
+            sizes, places = entries_of(indptr, self.local(asked))
+            values = indices[places]
+        starts = offsets(sizes)[offsets(routing.received)].tolist()
         parts = mpi.exchange(self.comm, [values[begin:end] for begin, end in pairwise(starts)])  # owners ascend as rows do
         return offsets(routing.answer(sizes)), np.concatenate(parts)
 

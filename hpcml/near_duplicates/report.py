@@ -14,8 +14,8 @@ from hpcml.errors import ConfigError
 from hpcml.files.atomic import check_output, write_whole
 from hpcml.files.table import table, write_table
 from hpcml.log import joined, plural
-from hpcml.near_duplicates.banding import Bands
 from hpcml.near_duplicates.consistency import Consistency
+from hpcml.near_duplicates.pairs import Bands
 
 COLUMNS = ("number", "label", "n_rows", "base_rate", "n_pairs", "n_both", "consistency", "low", "high")
 
@@ -75,6 +75,11 @@ def format_duplicates(found: Duplicates, top: int = 10) -> str:
         lines.append(
             f"expected to find {100 * d.bands.recall(d.similarity):.2f} % of the pairs of similarity {d.similarity:g}, and more of "
             f"those more alike ({d.bands.number} bands of {d.bands.size} hashes)"
+        )
+    if d.n_pairs:
+        lines.append(
+            "note: rows of a pair may lie in different splits or folds, and so raise measures; the column group of --output names "
+            "rows that belong together: make it a column of the input, and give it to `hpcml convert --group`"
         )
     if not d.n_pairs or not top:
         return joined(lines)

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
-from hpcml.data.names import names_of
+from hpcml.data.dataset import DataFile, names_of
 from hpcml.data.shard import load_shard
 from hpcml.files.table import write_table
 from hpcml.log import Log, plural
-from hpcml.near_duplicates.banding import choose_bands
 from hpcml.near_duplicates.consistency import PairLabels, consistency_of
-from hpcml.near_duplicates.pairs import COMPARED, WINDOW, Pairs, find_pairs
+from hpcml.near_duplicates.pairs import COMPARED, WINDOW, Pairs, choose_bands, find_pairs
 from hpcml.near_duplicates.report import Duplicates
 
 STEPS = np.array([0.5, 0.8, 0.9, 0.95, 1.0])  # similarities between which pairs are counted
@@ -71,7 +71,7 @@ def _chunks(pairs: Pairs, of_pairs: PairLabels) -> Iterator[list[np.ndarray]]:
 
 def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, of_pairs: PairLabels, output: Path) -> None:
     """Collective over `comm`. Rank 0 writes all ranks' pairs, by first rows. Raises DataError."""
-    lines: list[Sequence[object]] = [COLUMNS]
+    lines: list[Sequence[object]] = []
 
     def take(columns: list[np.ndarray]) -> None:
         (first, other), rest = (rows[positions] for positions in columns[:2]), columns[2:]
@@ -83,4 +83,15 @@ def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, of
     mpi.stream_to_root(comm, _chunks(pairs, of_pairs), take)
     with mpi.agreed(comm, f"writing {output}"):
         if comm.rank == 0:
-            write_table(output, lines)
+            write_table(output, [[*COLUMNS, "group"], *([*line, group] for line, group in zip(lines, _groups(lines), strict=True))])
+
+
+def _groups(pairs: Sequence[Sequence[object]]) -> list[int]:
+    """Return the group of the rows of each pair: rows that pairs connect are a group, named by its first row."""
+    first, other = (np.array([pair[place] for pair in pairs], dtype=np.int64) for place in (0, 1))
+    rows, places = np.unique(np.concatenate([first, other]), return_inverse=True)
+    links = sp.coo_matrix((np.ones(first.size, np.int8), places.reshape(2, -1)), (rows.size, rows.size))
+    _, of_rows = connected_components(links, directed=False)
+    smallest = np.full(rows.size, np.iinfo(np.int64).max)
+    np.minimum.at(smallest, of_rows, rows)
+    return smallest[of_rows[places[: first.size]]].tolist()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, file_error
 from hpcml.files.atomic import check_output, write_whole
-from hpcml.methods.forecast import Machine
+from hpcml.methods.forecast import Curve, Machine
 
 FORMAT = "hpcml machine 1"
 LARGEST = 1 << 20  # bytes of such a file
@@ -31,17 +31,17 @@ def default_path() -> Path:
 
 def write_to(comm: mpi.Comm, path: Path, make_folder: bool, force: bool, measure: Callable[[], Machine]) -> Machine:
     """Collective over `comm`. Check the path, measure, write. Raises ConfigError, DataError."""
-    with mpi.agreed(comm, f"writing {path}"):
-        if comm.rank == 0:
-            if make_folder:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            check_output(path, force)
-            if not path.parent.is_dir():
-                raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
+
+    def check() -> None:
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        check_output(path, force)
+        if not path.parent.is_dir():
+            raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
+
+    mpi.run_on_root(comm, f"writing {path}", check)
     machine = measure()
-    with mpi.agreed(comm, f"writing {path}"):
-        if comm.rank == 0:
-            write_machine(path, machine)
+    mpi.run_on_root(comm, f"writing {path}", lambda: write_machine(path, machine))
     return machine
 
 
@@ -67,27 +67,23 @@ def read_machine(path: Path) -> Machine:
         raise _damaged(path) from None
     if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("about"), dict):
         raise _damaged(path)
-    curves = found.get("constants")
-    if not isinstance(curves, dict) or not curves or not all(_is_sound(count, each) for count, each in curves.items()):
-        raise _damaged(path)
-    return Machine(found["about"], curves)
+    try:
+        _check_curves(found["constants"])
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError):
+        raise _damaged(path) from None
+    return Machine(found["about"], found["constants"])
 
 
-def _is_sound(count: str, curves: Any) -> bool:
-    """Whether these are curves by name, for a number of ranks."""
-    return count.isdecimal() and isinstance(curves, dict) and all(map(_is_curve, curves.values()))
-
-
-def _is_curve(curve: Any) -> bool:
-    """Whether these are points, at numbers above 0 that ascend."""
-    if not (isinstance(curve, list) and curve and all(isinstance(point, list) and len(point) == 2 for point in curve)):
-        return False
-    numbers = all(map(_is_number, chain(*curve)))
-    return numbers and curve[0][0] > 0 and all(a[0] < b[0] for a, b in pairwise(curve))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+def _check_curves(constants: dict[str, dict[str, Curve]]) -> None:
+    """Raise an error unless these are curves by name, for numbers of ranks; a curve ascends from a number above 0."""
+    if not all(count.isdecimal() for count in constants) or not constants:
+        raise ValueError
+    for curve in chain(*(curves.values() for curves in constants.values())):
+        if {type(number) for point in curve for number in point} - {int, float}:
+            raise TypeError
+        x, y = np.array(curve, np.float64).T
+        if not (np.isfinite(x + y).all() and x[0] > 0 and (np.diff(x) > 0).all() and (y >= 0).all()):
+            raise ValueError
 
 
 def _damaged(path: Path) -> DataError:

@@ -35,7 +35,6 @@ from hpcml.mpi.memory import peak_mib, room_per_rank
 from hpcml.mpi.runtime import node_name
 from hpcml.partition import offsets
 from hpcml.planning.generated import GeneratedRows, generate
-from hpcml.planning.start import start_seconds
 
 # Rows × columns. 4,000,000 columns took 20 of 30 s of the processor, for constants that were up to a half higher than those at
 # 1,000,000 (elastic.index), most of them less than a fifth.
@@ -45,9 +44,9 @@ SMALLEST = (400, 100)
 LIMIT = 75.0  # seconds by the clock, beyond which no larger number of columns is measured; one rank needs some 30 of the processor
 GROWTH = 0.6  # power of the columns by which the time grows that the next number of them takes
 BUSY = 1.25  # seconds by the clock for a second of the processor, from which on a machine is called busy
-DISK_REPEATS, STARTS = 3, 3
+DISK_REPEATS = 3
 DISK_BYTES, QUICK_BYTES = 1 << 27, 1 << 22  # of a rank's test file, all ranks together
-MESSAGE = 1 << 23
+MESSAGE = 1 << 23  # bytes of a large sum
 COLUMN_BYTES = 500  # of a column at most while constants are measured
 PAIRS = 5  # labels of a row
 
@@ -91,7 +90,8 @@ def forecasters() -> list[Forecaster]:
 
 def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Machine:
     """Collective over `comm`. All constants; a test file is written in `folder`, and removed."""
-    began, program, watch, curves = time.perf_counter(), _program_bytes(comm, log), Stopwatch(), {}
+    began, watch, curves = time.perf_counter(), Stopwatch(), {}
+    program, started = _measure_program(comm, log)
     with mpi.on_node(comm) as node:
         counts = list(dict.fromkeys((1, int(mpi.allreduce_max(comm, node.size)))))
         for number, n_busy in enumerate(counts, 1):
@@ -99,9 +99,8 @@ def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Mach
             curves[str(n_busy)] = measure_curves(comm, node, n_busy, QUICK if quick else GRID, until, watch, log)
             disk = measure_disk(comm, node, folder, n_busy, QUICK_BYTES if quick else DISK_BYTES)
             curves[str(n_busy)] |= {name: [[1.0, seconds]] for name, seconds in disk.items()}
-        latency, bandwidth = measure_messages(comm)
+        latency, bandwidth = (None, None) if comm.size == 1 else latency_and_bandwidth(comm.size, *measure_sums(comm))
         n_nodes = comm.allreduce(int(node.rank == 0))
-    started = measure_start(comm, folder, 1 if quick else STARTS)
     for each in curves.values():
         each["start"] = [[1.0, started]]
     processor, clock = comm.allreduce(watch.processor), comm.allreduce(watch.clock)
@@ -126,18 +125,21 @@ def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Mach
     return machine
 
 
-def _program_bytes(comm: mpi.Comm, log: Log) -> int:
-    """Collective over `comm`. Memory of a rank without rows, before all kernels are compiled."""
+def _measure_program(comm: mpi.Comm, log: Log) -> tuple[int, float]:
+    """Collective over `comm`. Memory of a rank without rows, and the processor's seconds that rank 0 took to start.
+
+    Measured with the kernels of one method, before those of the others are compiled.
+    """
     kept, some = n_kept(), generate(*SMALLEST)
     with mpi.node_first(comm):  # a training loads the kernels of one method
         measure_loading(some, processor_seconds)
         forecasters()[0].measure(some, processor_seconds)
-        program = peak_mib() * 2**20
+        program, started = peak_mib() * 2**20, time.process_time()
     if mpi.agreed_any(comm, n_kept() > kept):
-        log("note: kernels were compiled just now: how much memory the program needs is known better when this runs again")
+        log("note: kernels were compiled just now: the memory and the time of a start are known better when this runs again")
     with mpi.node_first(comm):  # compile the rest
         measure_rows(some, processor_seconds)
-    return int(mpi.allreduce_max(comm, program))
+    return int(mpi.allreduce_max(comm, program)), float(comm.bcast(started))
 
 
 def busy_warning(machine: Machine) -> str:
@@ -173,15 +175,6 @@ def measure_curves(
         seconds, began = time.perf_counter() - began, time.perf_counter()
         expected = seconds / n_columns**GROWTH
     return found
-
-
-def measure_start(comm: mpi.Comm, folder: Path, repeats: int) -> float:
-    """Collective over `comm`. Seconds of the processor that the program needs to start."""
-    started = None
-    with mpi.agreed(comm, f"starting a training in {folder}", sleep=True):
-        if comm.rank == 0:
-            started = start_seconds(folder, repeats)
-    return float(comm.bcast(time.process_time() if started is None else started))
 
 
 def _add(comm: mpi.Comm, found: dict[str, Curve], mine: dict[str, tuple[float, float]]) -> None:
@@ -260,21 +253,19 @@ def _read(path: Path) -> None:
             pass
 
 
-def measure_messages(comm: mpi.Comm) -> tuple[float | None, float | None]:
-    """Collective. α (seconds) and β (bytes a second), from two sums; None for one rank."""
-    if comm.size == 1:
-        return None, None
-    times = []
+def measure_sums(comm: mpi.Comm) -> tuple[float, float]:
+    """Collective over `comm`. The least seconds of a sum of one number over the ranks, and of MESSAGE bytes."""
+    least = []
     for size, repeats in ((1, 50), (MESSAGE // 8, 5)):
         buffer, seconds = np.zeros(size), []
         for _ in range(repeats):
             comm.Barrier()
             seconds.append(clock_seconds(partial(mpi.allreduce_sum, comm, buffer)))
-        times.append(mpi.allreduce_max(comm, min(seconds)))
-    return latency_and_bandwidth(comm.size, times[0], times[1], MESSAGE)
+        least.append(mpi.allreduce_max(comm, min(seconds)))
+    return least[0], least[1]
 
 
-def latency_and_bandwidth(n_ranks: int, small: float, large: float, nbytes: int) -> tuple[float, float]:
+def latency_and_bandwidth(n_ranks: int, small: float, large: float, nbytes: int = MESSAGE) -> tuple[float, float]:
     """α and β of `Cluster.exchange`, from the seconds of a small sum and of one of `nbytes`."""
     rounds, share = 2 * int(np.ceil(np.log2(n_ranks))), 2 * (n_ranks - 1) / n_ranks
     return small / rounds, share * nbytes / max(large - small, 1e-9)

@@ -18,7 +18,7 @@ from hpcml.options import default_of, flag_of
 from hpcml.planning.machine import default_path, read_machine
 from hpcml.planning.measure import busy_warning, processor_seconds
 from hpcml.planning.options import PlanOptions
-from hpcml.planning.sizes import LAWS, VALUES_PER_ROW, samples_of, sizes_from, sizes_of
+from hpcml.planning.sizes import LAWS, VALUES_PER_ROW, read_samples, sizes_from, sizes_of
 
 SPARE = 1.5  # times the planned time that a job asks for
 LEAST_MINUTES = 10
@@ -107,11 +107,12 @@ def _measured(comm: mpi.Comm, method: Method, data: Path, wanted: PlanOptions, o
     if not wanted.pilot:
         return sizes, None
     log("measuring a few labels on a sample of the rows")
-    samples = samples_of(comm, data, options, PILOT_VALUES, names)
     forecaster = method.load(method.forecast)
-    with mpi.agreed(comm, "measuring a pilot", sleep=True):
-        found = forecaster.pilot(samples, options, processor_seconds) if comm.rank == 0 else None
-    found = comm.bcast(found)
+
+    def pilot() -> Any:
+        return forecaster.pilot(read_samples(data, options, PILOT_VALUES, names), options, processor_seconds)
+
+    found = mpi.run_on_root(comm, "measuring a pilot", pilot, sleep=True)
     if found is None:
         raise ConfigError(f"--pilot has no effect on {method.name} with these options; leave it out")
     return sizes, found

@@ -73,10 +73,12 @@ def _phases(plan: Plan) -> str:
 
 def write_json(comm: mpi.Comm, path: Path, found: dict[str, Any], force: bool, data: Path | None) -> None:
     """Collective over `comm`. Write a plan for programs. Raises ConfigError, DataError."""
-    with mpi.agreed(comm, f"writing {path}"):
-        if comm.rank == 0:
-            check_output(path, force, [data])
-            write_whole(path, (json.dumps(found, indent=1) + "\n").encode())
+
+    def write() -> None:
+        check_output(path, force, [data])
+        write_whole(path, (json.dumps(found, indent=1) + "\n").encode())
+
+    mpi.run_on_root(comm, f"writing {path}", write)
 
 
 def format_machine(machine: Machine, path: Path) -> str:

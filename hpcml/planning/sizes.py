@@ -135,23 +135,21 @@ def _draws(shares: np.ndarray, widths: np.ndarray, wanted: float) -> float:
     return high
 
 
-def samples_of(comm: mpi.Comm, path: Path, options: Any, n_values: int, names: list[str] | None = None) -> list[CompactRows]:
-    """Collective over `comm`. On rank 0 a sixteenth of random rows, a quarter, all; else nothing.
+def read_samples(path: Path, options: Any, n_values: int, names: list[str] | None = None) -> list[CompactRows]:
+    """Return a sixteenth of random rows, a quarter, and all, which are about `n_values`. Local.
 
-    All are about `n_values`. Labels not among `names`, if given, have no rows. Raises DataError.
+    Labels not among `names`, if given, have no rows. Raises DataError.
     """
-    found: list[CompactRows] = []
-    with mpi.agreed(comm, f"reading {path}"):
-        if comm.rank == 0:
-            with DataFile(path) as dataset:
-                rows = np.array(dataset.split(options.split or default_split(dataset, "train")))
-                per_row = max(1.0, dataset.nnz / max(1, dataset.n_rows))
-                order = np.argsort(rng.bits(0, "rows of a pilot", rows), kind="stable")
-                alone, bias = mpi.self_comm(), bool(getattr(options, "bias", False) is not False)
-                unwanted = np.zeros(0, np.int64) if names is None else np.flatnonzero(~np.isin(dataset.label_names(), names))
-                for share in (16, 4, 1):
-                    some = np.sort(rows[order[: max(1, min(rows.size, int(n_values / per_row)) // share)]])
-                    found.append(compact_rows(alone, slab_of(dataset, some, 0, some.size), bias)[0])
-                    found[-1].n_positive[unwanted] = 0
-                dataset.check_unchanged()
-    return found
+    samples: list[CompactRows] = []
+    with DataFile(path) as dataset:
+        rows = np.array(dataset.split(options.split or default_split(dataset, "train")))
+        per_row = max(1.0, dataset.nnz / max(1, dataset.n_rows))
+        order = np.argsort(rng.bits(0, "rows of a pilot", rows), kind="stable")
+        alone, bias = mpi.self_comm(), bool(getattr(options, "bias", False) is not False)
+        unwanted = np.zeros(0, np.int64) if names is None else np.flatnonzero(~np.isin(dataset.label_names(), names))
+        for share in (16, 4, 1):
+            some = np.sort(rows[order[: max(1, min(rows.size, int(n_values / per_row)) // share)]])
+            samples.append(compact_rows(alone, slab_of(dataset, some, 0, some.size), bias)[0])
+            samples[-1].n_positive[unwanted] = 0
+        dataset.check_unchanged()
+    return samples

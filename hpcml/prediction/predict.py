@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import h5py
 import numpy as np
@@ -14,14 +15,15 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, load_shard
-from hpcml.errors import ConfigError, file_error
+from hpcml.errors import ConfigError
 from hpcml.evaluation.hints import hint_at_few_labels
 from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.scoring import WEIGHT_BYTES, BlockWeights, scorer_of
 from hpcml.evaluation.top import InvertedTop, top_of
 from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import NAME_CHUNK, describe_matrix, matrix_slabs, stamp, write_label_titles, write_strings
-from hpcml.files.slabs import Slab, SlabFile, new_file, write_at
+from hpcml.files.slabs import Slab, SlabFile, new_file
+from hpcml.files.spool import Spool, slices
 from hpcml.files.table import escaped_name
 from hpcml.log import Log, Progress, plural
 from hpcml.model.linear import Trained
@@ -37,21 +39,19 @@ FORMATS = (".h5", *texts.TEXT_FORMATS)  # of scores and labels; and BioASQ's, of
 class Prediction:
     """Predictions for rows, chunk by chunk: scores, which `shown` makes probabilities, or flags."""
 
-    has_ids = False
-    n_given = 0  # labels that this rank's rows have got, where labels are asked for
-    _top: Any = None  # what finds the best labels, where only so many are asked for
-    _sigmoids: tuple[np.ndarray, np.ndarray] | None = None  # what makes probabilities of the scores, if they are asked for
-
-    def __init__(self, comm: mpi.Comm, model: Trained, what: What, shard: Shard, top: int | None = None) -> None:
-        """Collective over `comm`. `shard`: this rank's rows, or none; `top`: labels of each."""
-        self.comm, self.model, self.what = comm, model, what
-        if what == "probabilities":
-            self._sigmoids = model.check_probabilities()
+    def __init__(
+        self, comm: mpi.Comm, model: Trained, what: What, shard: Shard, top: int | None = None, dataset: DataFile | None = None
+    ) -> None:
+        """`shard`: this rank's rows, maybe none; `top`: labels per row; `dataset` has the rows' ids. Collective over `comm`."""
+        self.comm, self.model, self.what, self.shard, self.dataset = comm, model, what, shard, dataset
+        self.has_ids = dataset is not None and "row_ids" in dataset.file
+        self.n_given = 0  # labels that this rank's rows have got, where labels are asked for
+        self._sigmoids = model.check_probabilities() if what == "probabilities" else None  # make probabilities of the scores
         self.scorer = scorer_of(model, shard, np.arange(model.n_labels))
         self.scorer.warm_up(comm)
+        self.keeps_weights = self.room_for_weights(model)  # expanded once, and not for every chunk
         self._weights = BlockWeights(self.keeps_weights)
-        if top is not None:
-            self._top = top_of(comm, self.scorer, top, self.keeps_weights)
+        self._top: Any = None if top is None else top_of(comm, self.scorer, top, self.keeps_weights)  # finds the best labels
 
     @property
     def n_best(self) -> int | None:
@@ -64,13 +64,10 @@ class Prediction:
         return [escaped_name(name) for name in self.model.label_names]
 
     def ids(self, rows: np.ndarray) -> list[str]:
-        """The row ids of ascending row numbers; none of rows that have none."""
-        return []
-
-    @property
-    def keeps_weights(self) -> bool:
-        """Whether the weights of all labels are expanded once, and not for every chunk."""
-        return self.room_for_weights(self.model)
+        """Return the ids of ascending rows of the dataset."""
+        first, last = (int(rows[0]), int(rows[-1])) if rows.size else (0, -1)
+        found = self.dataset.strings("row_ids", first, last + 1) or []
+        return [found[row - first] for row in rows.tolist()]
 
     @staticmethod
     def room_for_weights(model: Trained) -> bool:
@@ -84,11 +81,11 @@ class Prediction:
         """Whether scoring a few rows at a time costs no more than many at once."""
         return self.keeps_weights or isinstance(self._top, InvertedTop)
 
-    def hint(self, log: Log, n_rows: int, dataset: DataFile | None = None) -> None:
+    def hint(self, log: Log, n_rows: int) -> None:
         """Collective. Say if these rows got far fewer labels than training rows have."""
         if self.what == "labels":
             _, (n_given,) = mpi.exclusive_sum(self.comm, [self.n_given])
-            hint_at_few_labels(log, int(n_given), n_rows, self.model, dataset)
+            hint_at_few_labels(log, int(n_given), n_rows, self.model, self.dataset)
 
     def shown(self, scores: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
         """The scores (n × L, or n × k of such labels), or their probabilities, as written."""
@@ -114,29 +111,10 @@ class Prediction:
                 self.n_given += int(np.count_nonzero(values))
             yield ScoredRows(first, rows, values)
 
-
-class DatasetPrediction(Prediction):
-    """This rank's share of the prediction of a split."""
-
-    def __init__(
-        self, comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, what: What, log: Log, top: int | None = None
-    ) -> None:
-        """Collective over `comm`. Raises ConfigError for an unknown split, or DataError."""
-        self.dataset, self.split, self.log = dataset, split, log
-        self.shard = load_shard(comm, dataset, split)
-        super().__init__(comm, model, what, self.shard, top)
-        self.has_ids = "row_ids" in dataset.file
-
-    def ids(self, rows: np.ndarray) -> list[str]:
-        """The row ids of ascending row numbers."""
-        first, last = (int(rows[0]), int(rows[-1])) if rows.size else (0, -1)
-        found = self.dataset.strings("row_ids", first, last + 1) or []
-        return [found[row - first] for row in rows.tolist()]
-
-    def chunks(self) -> Iterator[Any]:
-        """Score this rank's rows. Local. Raises NonFiniteError if a score is not a number."""
+    def chunks(self, log: Log) -> Iterator[ScoredRows]:
+        """Score the shard, rows of the dataset, with progress. Local. Raises NonFiniteError if a score is not a number."""
         done = 0
-        with closing(Progress(self.log, "scoring rows (rank 0)", self.shard.n_local)) as progress:
+        with closing(Progress(log, "scoring rows (rank 0)", self.shard.n_local)) as progress:
             for chunk in self.scored(self.shard):
                 self.dataset.check_unchanged()
                 yield chunk
@@ -167,131 +145,98 @@ def predict(
     known = (*FORMATS, texts.BIOASQ)
     if ending not in known:
         raise ConfigError(f"{output}: unknown kind of file {ending!r}; the name must end in one of {', '.join(known)}")
-    texts.check_what(what, top)
-    if ending == texts.BIOASQ:
-        texts.check_bioasq(what, top)
+    texts.check_what(what, top, ending)
     if what == "probabilities":
         model.check_probabilities()
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
     opened: Any = new_file if ending == ".h5" else temporary_path
     with opened(comm, output, force, [model.path, dataset.path]) as out:
-        prediction = DatasetPrediction(comm, model, dataset, split, what, log, top)
-        if ending != ".h5":
-            _write_text(prediction, ending, out, output)
-        elif what == "labels":
-            _fill_labels(prediction, out, output)
+        prediction = Prediction(comm, model, what, load_shard(comm, dataset, split), top, dataset)
+        if ending == ".h5":
+            _write_h5(prediction, split, log, out)
         else:
-            _fill_scores(prediction, out, output)
-    rows, labels = plural(dataset.split(split).size, "row"), plural(model.n_labels, "label")
-    log(f"{output}: {texts.what_is_written(what, top, model)} of {rows} for {labels}")
-    prediction.hint(log, dataset.split(split).size, dataset)
+            _write_text(prediction, ending, log, out, output)
+    n_rows = prediction.shard.n_global
+    log(f"{output}: {texts.what_is_written(what, top, model)} of {plural(n_rows, 'row')} for {plural(model.n_labels, 'label')}")
+    prediction.hint(log, n_rows)
 
 
-def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:
-    stamp(file, "scores")
-    file.attrs["split"] = prediction.split
-    write_strings(file, "label_names", prediction.model.label_names)
-    write_label_titles(file, prediction.model.label_titles)
-    if prediction.has_ids:
-        rows = prediction.dataset.split(prediction.split)
-        ids = file.create_dataset("row_ids", shape=rows.shape, dtype=h5py.string_dtype())
-        for begin in range(0, rows.size, NAME_CHUNK):
-            some = rows[begin : begin + NAME_CHUNK]
-            ids[begin : begin + some.size] = np.array(prediction.ids(some), dtype=object)
+def _write_h5(prediction: Prediction, split: str, log: Log, out: SlabFile) -> None:
+    """Write `rows` (n) and, of these, `scores` or `probabilities` (n × L), `top/` these and `labels`, or `Y` (n × L, CSR).
 
-
-def _fill_scores(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
-    """Collective. `scores` or `probabilities` (n × L), or `top/` these and `labels`; `rows` (n)."""
-    n_rows, what, k = prediction.shard.n_global, prediction.what, prediction.n_best
-    slabs: dict[str, Slab] = {what: Slab((n_rows, prediction.model.n_labels), "<f8")}
-    if k is not None:
-        slabs = {"top/labels": Slab((n_rows, k), "<i4"), f"top/{what}": Slab((n_rows, k), "<f8")}
-    slabs["rows"] = Slab((n_rows,), "<i8")
-    out.layout(slabs, lambda file: _describe(prediction, file))
-    with mpi.agreed(prediction.comm, f"writing {output}"):
-        for chunk in prediction.chunks():
-            arrays = [prediction.shown(chunk.values, chunk.best), chunk.rows]
-            for name, values in zip(slabs, arrays if chunk.best is None else [chunk.best, *arrays], strict=True):
-                out.write(name, chunk.first, values)
-
-
-def _fill_labels(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
-    """Collective. `Y` (n × L, CSR, AnnData's encoding) and `rows`; labels wait in a part file."""
-    comm, shard, n_labels = prediction.comm, prediction.shard, prediction.model.n_labels
-    index = np.dtype(matrix_slabs("Y", 0, 0, n_labels, None)["Y/indices"].dtype)
-    counts = np.zeros(shard.n_local, dtype=np.int64)
-    part = out.path.with_name(f"{out.path.name}-{comm.rank}")
-    try:
-        with mpi.agreed(comm, f"writing {output}"), part.open("wb") as file:
-            for chunk in prediction.chunks():
+    The labels of all rows wait outside of memory until their number is known. Collective.
+    """
+    comm, shard, what, k, n_labels = (
+        prediction.comm,
+        prediction.shard,
+        prediction.what,
+        prediction.n_best,
+        prediction.model.n_labels,
+    )
+    n_rows, first, nnz = shard.n_global, 0, 0
+    counts = np.zeros(shard.n_local if what == "labels" else 0, dtype=np.int64)
+    given = Spool(out.path.parent, matrix_slabs("Y", 0, 0, n_labels, None)["Y/indices"].dtype)
+    slabs: dict[str, Slab] = {what: Slab((n_rows, n_labels), "<f8")}
+    if what == "labels":
+        with mpi.agreed(comm, f"writing {out.target}"):
+            for chunk in prediction.chunks(log):
                 counts[chunk.first - shard.first_local :][: chunk.rows.size] = chunk.values.sum(axis=1)
-                append(file, np.nonzero(chunk.values)[1].astype(index).tobytes(), output)
-        (first,), (nnz,) = mpi.exclusive_sum(comm, [counts.sum()])
-        slabs = {**matrix_slabs("Y", shard.n_global, int(nnz), n_labels, None), "rows": Slab((shard.n_global,), "<i8")}
+                given.append(np.nonzero(chunk.values)[1])
+        (first,), (nnz,) = mpi.exclusive_sum(comm, [given.size])
+        slabs = matrix_slabs("Y", n_rows, int(nnz), n_labels, None)
+    elif k is not None:
+        slabs = {"top/labels": Slab((n_rows, k), "<i4"), f"top/{what}": Slab((n_rows, k), "<f8")}
 
-        def describe(file: h5py.File) -> None:
-            describe_matrix(file, "Y", shard.n_global, n_labels, int(nnz), ones=True)
-            _describe(prediction, file)
+    def describe(file: h5py.File) -> None:
+        if what == "labels":
+            describe_matrix(file, "Y", n_rows, n_labels, int(nnz), ones=True)
+        stamp(file, "scores")
+        file.attrs["split"] = split
+        write_strings(file, "label_names", prediction.model.label_names)
+        write_label_titles(file, prediction.model.label_titles)
+        if prediction.has_ids:
+            rows = prediction.dataset.split(split)
+            ids = file.create_dataset("row_ids", shape=rows.shape, dtype=h5py.string_dtype())
+            for begin in range(0, rows.size, NAME_CHUNK):
+                some = rows[begin : begin + NAME_CHUNK]
+                ids[begin : begin + some.size] = np.array(prediction.ids(some), dtype=object)
 
-        out.layout(slabs, describe)
-        with mpi.agreed(comm, f"writing {output}"):
+    out.layout({**slabs, "rows": Slab((n_rows,), "<i8")}, describe)
+    with mpi.agreed(comm, f"writing {out.target}"):
+        out.write("rows", shard.first_local, shard.first_row + shard.rows)
+        if what == "labels":
             if comm.rank == 0:
                 out.write("Y/indptr", 0, np.zeros(1))
             out.write("Y/indptr", shard.first_local + 1, first + np.cumsum(counts))
-            out.write("rows", shard.first_local, shard.first_row + shard.rows)
-            for begin, data in _pieces(part):
-                out.write("Y/indices", int(first) + begin // index.itemsize, np.frombuffer(data, dtype=index))
-    finally:
-        part.unlink(missing_ok=True)
+            for some in slices(given.size):
+                out.write("Y/indices", int(first) + some.start, given[some])
+            return
+        for chunk in prediction.chunks(log):
+            shown = prediction.shown(chunk.values, chunk.best)
+            for name, values in zip(slabs, [shown] if chunk.best is None else [chunk.best, shown], strict=True):
+                out.write(name, chunk.first, values)
 
 
-def _write_text(prediction: DatasetPrediction, ending: str, temporary: Path, output: Path) -> None:
-    """Collective. Each rank formats its rows; all but rank 0 into parts that are copied behind."""
+def _write_text(prediction: Prediction, ending: str, log: Log, temporary: Path, output: Path) -> None:
+    """Write this rank's rows as text; all ranks but 0 into parts, which are copied behind. Collective."""
     comm, lines = prediction.comm, texts.TEXT_FORMATS.get(ending, texts.bioasq_lines)
     part = temporary if comm.rank == 0 else temporary.with_name(f"{temporary.name}-{comm.rank}")
     try:
         with mpi.agreed(comm, f"writing {output}"), part.open("wb") as file:
             if comm.rank == 0:
-                append(file, lines(prediction, None).encode(), output)
-            for chunk in prediction.chunks():
-                for piece in chunk.pieces():
-                    append(file, lines(prediction, piece).encode(), output)
+                file.write(lines(prediction, None).encode())
+            for piece in (piece for chunk in prediction.chunks(log) for piece in chunk.pieces()):
+                file.write(lines(prediction, piece).encode())
             if comm.rank == comm.size - 1 and ending == texts.BIOASQ:
-                append(file, texts.BIOASQ_END.encode(), output)
+                file.write(texts.BIOASQ_END.encode())
             size = file.tell()
         (offset,), _ = mpi.exclusive_sum(comm, [size])
         with mpi.agreed(comm, f"writing {output}"):
             if comm.rank != 0:
-                _copy(part, temporary, int(offset), output)
+                with part.open("rb") as source, temporary.open("rb+") as target:
+                    target.seek(int(offset))
+                    shutil.copyfileobj(source, target, COPY_BYTES)
     finally:
         if comm.rank != 0:
             part.unlink(missing_ok=True)
-
-
-def append(file: BinaryIO, data: bytes, output: Path | str) -> None:
-    """Write all of `data` to a part of `output`. Raises DataError."""
-    try:
-        file.write(data)
-        file.flush()
-    except OSError as error:
-        raise file_error(output, "write", error) from None
-
-
-def _pieces(part: Path) -> Iterator[tuple[int, bytes]]:
-    """(offset, bytes) of consecutive pieces of a file."""
-    offset = 0
-    with part.open("rb") as file:
-        while data := file.read(COPY_BYTES):
-            yield offset, data
-            offset += len(data)
-
-
-def _copy(part: Path, target: Path, offset: int, output: Path) -> None:
-    """Copy a part to its place in `target`, which becomes `output`. Raises DataError."""
-    try:
-        with target.open("rb+") as file:
-            for begin, data in _pieces(part):
-                write_at(file.fileno(), memoryview(data), offset + begin, output)
-    except OSError as error:
-        raise file_error(output, "write", error) from None

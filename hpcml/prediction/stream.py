@@ -9,18 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-
 from hpcml import mpi
 from hpcml.data.shard import Shard
 from hpcml.data.svmlight_stream import BLOCK_BYTES, STANDARD_INPUT, SvmlightStream, TextRows
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, file_error
 from hpcml.files.atomic import temporary_path
 from hpcml.files.lines import LINE_MIB
 from hpcml.log import Log, plural
 from hpcml.model.linear import Trained
 from hpcml.partition import offsets
-from hpcml.prediction.predict import Prediction, append
+from hpcml.prediction.predict import Prediction
 from hpcml.prediction.texts import TEXT_FORMATS, Lines, What, check_what, what_is_written
 
 STANDARD_OUTPUT = "-"
@@ -118,7 +116,11 @@ def _score(prediction: Prediction, stream: SvmlightStream, lines: Lines, file: B
     comm, dropped = prediction.comm, 0
 
     def write(text: bytes) -> None:
-        append(file, text, _name_of(output))
+        try:
+            file.write(text)
+            file.flush()
+        except OSError as error:
+            raise file_error(_name_of(output), "write", error) from None
 
     mpi.stream_to_root(comm, [lines(prediction, None).encode()] if comm.rank == 0 else [], write)
     for rows in stream.parts():
@@ -131,21 +133,9 @@ def _score(prediction: Prediction, stream: SvmlightStream, lines: Lines, file: B
 
 def _shard(rows: TextRows, model: Trained) -> Shard:
     """The rows, without labels and without the features that the model does not have."""
-    n_rows, indptr, indices, data = rows.n_rows, rows.indptr, rows.indices, rows.data
+    indptr, indices, data = rows.indptr, rows.indices, rows.data
     known = indices < model.n_features
     if not known.all():
         indptr = offsets(known)[indptr]
         indices, data = indices[known], data[known]
-    return Shard(
-        first_row=rows.first_row,
-        rows=np.arange(n_rows),
-        indptr=indptr,
-        indices=indices,
-        data=data,
-        y_indptr=np.zeros(n_rows + 1, dtype=np.int64),
-        y_indices=np.empty(0, dtype=np.int32),
-        n_global=n_rows,
-        first_local=rows.first_row,
-        n_features=model.n_features,
-        n_labels=model.n_labels,
-    )
+    return Shard.of_csr((indptr, indices, data), model.n_features, model.n_labels, first_row=rows.first_row)

@@ -57,8 +57,8 @@ def what_of(labels: bool, probabilities: bool) -> What:
     return "labels" if labels else "probabilities" if probabilities else "scores"
 
 
-def check_what(what: str, top: int | None) -> None:
-    """Raise ConfigError unless it is known what is to be written of rows. Local."""
+def check_what(what: str, top: int | None, ending: str = "") -> None:
+    """Raise ConfigError unless rows can have this written about them, in a file of this ending. Local."""
     if what not in get_args(What):
         raise ConfigError(f"cannot predict {what!r}; expected one of {', '.join(get_args(What))}")
     if top is not None and what == "labels":
@@ -67,6 +67,10 @@ def check_what(what: str, top: int | None) -> None:
         )
     if top is not None and top < 1:
         raise ConfigError(f"--top {top}: expected at least 1")
+    if ending == BIOASQ and what == "probabilities":
+        raise ConfigError("BioASQ's JSON holds labels without numbers; leave --probabilities out, or write .csv")
+    if ending == BIOASQ and what != "labels" and top is None:
+        raise ConfigError("BioASQ's JSON holds labels; give --labels (those above their thresholds) or --top (so many of each row)")
 
 
 def what_is_written(what: str, top: int | None, model: Trained) -> str:
@@ -121,14 +125,6 @@ def _best_lines(prediction: Prediction, chunk: ScoredRows, best: np.ndarray) -> 
         ascending = sorted(zip(*row, strict=True))  # as readers expect
         target = ",".join(str(label + 1) for label, _, given in ascending if given)
         yield f"{target} {' '.join(f'{label + 1}:{value!r}' for label, value, _ in ascending)}\n"
-
-
-def check_bioasq(what: str, top: int | None) -> None:
-    """Raise ConfigError unless labels are asked for: those above thresholds, or the best. Local."""
-    if what == "probabilities":
-        raise ConfigError("BioASQ's JSON holds labels without numbers; leave --probabilities out, or write .csv")
-    if what != "labels" and top is None:
-        raise ConfigError("BioASQ's JSON holds labels; give --labels (those above their thresholds) or --top (so many of each row)")
 
 
 def bioasq_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:

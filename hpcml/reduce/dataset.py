@@ -11,10 +11,9 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import NAMES_OF, UNKNOWN, DataFile, checked_slabs
-from hpcml.data.names import names_of
+from hpcml.data.dataset import NAMES_OF, UNKNOWN, DataFile, checked_slabs, names_of
+from hpcml.data.labels import label_sets_of
 from hpcml.data.shard import Shard, load_shard
-from hpcml.data.unknown_labels import label_sets_of
 from hpcml.files.hdf5 import NAME_CHUNK, create_strings, describe_matrix, matrix_slabs, readable, vocabulary_digest
 from hpcml.files.hdf5 import write_strings as write_names
 from hpcml.files.slabs import Slab, SlabFile, group_in, new_file

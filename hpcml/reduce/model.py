@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +10,12 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
+from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import map_dataset, open_stamped, readable, write_strings
-from hpcml.files.slabs import Slab, SlabFile, group_in, new_file
+from hpcml.files.slabs import editing, group_in
 from hpcml.files.untrusted import attributes, read_strings
 from hpcml.model.linear import Model
 from hpcml.model.open import model_file
-from hpcml.partition import even_bounds
 
 FEATURES, POSITIVE, NEGATIVE = "state/features", "state/u", "state/v"
 PER_LABEL = ("state/lanes", "state/counters")  # never have a number for each feature, whatever their width
@@ -71,87 +70,48 @@ class SeenFeatures:
         return importance, seen
 
 
-def _parts(file: h5py.File) -> Iterator[h5py.Group | h5py.Dataset]:
-    """All groups and datasets of a file, parents first, in the order of their names."""
-    for name in sorted(file):
-        yield file[name]
-        if isinstance(file[name], h5py.Group):
-            yield from _parts(file[name])
-
-
-class _Reduction:
-    """How each dataset of a model changes. Local."""
-
-    def __init__(self, weights: SeenFeatures, features: np.ndarray) -> None:
-        model, n_features = weights.model, weights.model.n_features
-        places = np.searchsorted(weights.features, features)  # of the features among those that were seen
-        self.width = weights.features.size + 1
-        self.in_state = np.concatenate([[0], places + 1])  # the bias stays
-        self.of_W, new = np.unique(model.columns[features], return_inverse=True)
-        columns, factors = np.zeros(n_features, np.int32), np.zeros(n_features, np.float32)
-        columns[features], factors[features] = new, model.factors[features]
-        self.tables = {"columns": columns, "factors": factors, FEATURES: features}
-
-    def columns(self, data: h5py.Dataset) -> np.ndarray | None:
-        """The columns of a dataset that stay, None for all."""
-        name = data.name.lstrip("/")
-        if name == "W":
-            return self.of_W
-        in_state = name.startswith("state/") and name not in PER_LABEL and data.ndim == 2 and data.shape[1] == self.width
-        return self.in_state if in_state else None
-
-    def slab(self, data: h5py.Dataset) -> Slab:
-        """The shape and the type that a dataset gets."""
-        table, columns = self.tables.get(data.name.lstrip("/")), self.columns(data)
-        shape = data.shape if table is None else table.shape
-        return Slab(shape if columns is None else (shape[0], columns.size), data.dtype.str)
-
-
 def reduce_model(comm: mpi.Comm, weights: SeenFeatures, features: np.ndarray, output: Path, force: bool) -> None:
     """Collective over `comm`. Write the model with only these features (ascending, seen).
 
     It is for the same data: other features count as unseen. Raises ConfigError for an output that
     exists (without `force`), DataError if a file cannot be read or written.
     """
-    path = weights.model.path
-    with mpi.agreed(comm, f"reading {path}"):
-        reduction = _Reduction(weights, features)
-        source = open_stamped(path, "model", "hpcml train")
-    with source, new_file(comm, output, force, [path]) as out:
-        numbers = {}
-        with mpi.agreed(comm, f"reading {path}"), readable(path, "hpcml train", "model"):
-            parts = [part for part in _parts(source) if isinstance(part, h5py.Dataset) and part.dtype.kind in "iufb"]
-            numbers = {part.name.lstrip("/"): part for part in parts if part.ndim > 0}
-        slabs = {name: reduction.slab(part) for name, part in numbers.items()}
-        out.layout(slabs, lambda file: _describe(file, source))
-        with mpi.agreed(comm, f"writing {output}"):
-            for name, part in numbers.items():
-                _copy(comm, out, name, part, path, reduction)
+    with temporary_path(comm, output, force, [weights.model.path]) as temporary:
+        mpi.run_on_root(comm, f"writing {output}", lambda: _write(weights, features, temporary, output))
 
 
-def _describe(file: h5py.File, source: h5py.File) -> None:
-    """Attributes, groups, names and single numbers as they are."""
-    for name, value in attributes(source).items():
-        file.attrs[name] = value
-    for part in _parts(source):
-        if isinstance(part, h5py.Group):
-            for name, value in attributes(part).items():
-                group_in(file, part.name).attrs[name] = value
-        elif h5py.check_string_dtype(part.dtype) is not None:
-            write_strings(file, part.name, read_strings(part))
-        elif part.ndim == 0:
-            file.create_dataset(part.name, data=part[()])
-        if isinstance(part, h5py.Dataset) and part.name in file:
-            for name, value in attributes(part).items():
-                file[part.name].attrs[name] = value
+def _write(weights: SeenFeatures, features: np.ndarray, temporary: Path, output: Path) -> None:
+    """Copy every group and dataset of the model, those with a number for each feature reduced."""
+    model, path, width = weights.model, weights.model.path, weights.features.size + 1
+    in_state = np.concatenate([[0], np.searchsorted(weights.features, features) + 1])  # the bias stays
+    of_W, new = np.unique(model.columns[features], return_inverse=True)
+    columns, factors = np.zeros(model.n_features, np.int32), np.zeros(model.n_features, np.float32)
+    columns[features], factors[features] = new, model.factors[features]
+    tables = {"columns": columns, "factors": factors, FEATURES: features}
+    parts: list[h5py.Group | h5py.Dataset] = []
+    with open_stamped(path, "model", "hpcml train") as source, editing(temporary, new=True, target=output) as file:
+        with readable(path, "hpcml train", "model"):
+            source.visititems(lambda _, part: parts.append(part))
+        file.attrs.update(attributes(source))
+        for part in parts:
+            name = part.name.lstrip("/")
+            if isinstance(part, h5py.Group):
+                group_in(file, name)
+            elif h5py.check_string_dtype(part.dtype) is not None:
+                write_strings(file, name, read_strings(part))
+            elif name in tables or part.ndim == 0:
+                file.create_dataset(name, data=tables[name].astype(part.dtype) if name in tables else part[()])
+            else:
+                is_state = name.startswith("state/") and name not in PER_LABEL and part.ndim == 2 and part.shape[1] == width
+                _copy(file, name, map_dataset(path, part), of_W if name == "W" else in_state if is_state else None)
+            file[name].attrs.update(attributes(part))
 
 
-def _copy(comm: mpi.Comm, out: SlabFile, name: str, part: h5py.Dataset, path: Path, reduction: _Reduction) -> None:
-    """This rank's rows of a dataset, reduced. Raises OSError."""
-    table, columns = reduction.tables.get(name), reduction.columns(part)
-    values = map_dataset(path, part) if table is None else table
-    begin, end = (int(bound) for bound in even_bounds(values.shape[0], comm.size)[comm.rank : comm.rank + 2])
+def _copy(file: h5py.File, name: str, values: np.ndarray, columns: np.ndarray | None) -> None:
+    """Copy an array, or some of its columns, a few rows at a time."""
+    shape = values.shape if columns is None else (values.shape[0], columns.size)
+    data = file.create_dataset(name, shape, values.dtype)
     step = max(1, COPIED // max(1, int(np.prod(values.shape[1:], dtype=np.int64))))
-    for first in range(begin, end, step):
-        some = values[first : min(first + step, end)]
-        out.write(name, first, some if columns is None else some[:, columns])
+    for first in range(0, values.shape[0], step):
+        some = values[first : first + step]
+        data[first : first + step] = some if columns is None else some[:, columns]

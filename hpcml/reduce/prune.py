@@ -20,7 +20,7 @@ from hpcml.evaluation.seen import seen_note
 from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.files.table import table
 from hpcml.log import Log, joined, plural
-from hpcml.model.linear import Model, Trained, about_of, describe_model, emptied_warning, kept
+from hpcml.model.linear import Model, Trained, about_of, describe_model, emptied_warning
 from hpcml.options import check_magnitude
 from hpcml.partition import even_bounds, offsets
 
@@ -60,10 +60,11 @@ class Pruning:
             shares = [f"{100 * line.n_weights / max(1, line.n_all):.2f}", f"{line.n_bytes / 1e6:.3f}", cell(line.macro_map)]
             values = [f"{change:+.4f}" if number and not math.isnan(change) else "-", *map(cell, line.precision_at.values())]
             rows.append([f"{line.below:g}" if number else "as it is", f"{line.n_weights:,}", *shares, *values])
-        seen = [seen_note(self.n_seen, self.n_rows)] if self.n_seen else []
         warned = ((line.below, emptied_warning(line.n_emptied, self.n_labels, "--below")) for line in self.lines if line.n_emptied)
         emptied = [f"below {below:g}: {warning}" for below, warning in warned]
-        return joined([f"{self.model} on {self.data}, split {self.split}:", *seen, "", *table(rows), *emptied])
+        return joined(
+            [f"{self.model} on {self.data}, split {self.split}:", *seen_note(self.n_seen, self.n_rows), "", *table(rows), *emptied]
+        )
 
 
 def prune(
@@ -152,6 +153,5 @@ def _counts(comm: mpi.Comm, model: Model) -> np.ndarray:
     counts = np.zeros(model.n_labels, dtype=np.int64)
     with mpi.agreed(comm, f"reading {model.path}"):
         for label in _own(comm, model):
-            w = model.W[label] if isinstance(model.W, np.ndarray) else model.W.row(label)[1]
-            counts[label] = np.count_nonzero(kept(w, model.below))
+            counts[label] = model.row(label)[1].size
     return mpi.allreduce_sum(comm, counts)

@@ -13,7 +13,7 @@ import numpy as np
 from hpcml import mpi, slices
 from hpcml.data.shard import Shard
 from hpcml.kernels import elementwise
-from hpcml.kernels.rows import count_features, count_labels, rows_by_label
+from hpcml.kernels.rows import count_features, count_labels, transpose
 from hpcml.partition import even_bounds, offsets
 
 Score = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
@@ -69,20 +69,21 @@ def count_present(shard: Shard) -> np.ndarray:
 
 
 class RowsByLabel:
-    """Which of a shard's rows have which label: 4 bytes for each label of a row."""
+    """The places in `shard.rows` that have each label: 4 bytes for each label of a row."""
 
     def __init__(self, shard: Shard) -> None:
         self.shard, counts = shard, np.zeros(shard.n_labels, np.int64)
         count_labels(shard.y_indptr, shard.y_indices, shard.rows, counts)
         self.ends = offsets(counts)
         self.rows = np.empty(int(self.ends[-1]), np.int32 if shard.y_indptr.size < 1 << 31 else np.int64)
-        rows_by_label(shard.y_indptr, shard.y_indices, shard.rows, self.ends[:-1].copy(), self.rows)
+        begins, ends = shard.y_indptr[shard.rows], shard.y_indptr[shard.rows + 1]
+        transpose(begins, ends, shard.y_indices, None, 0, self.ends[:-1].copy(), self.rows, None)
 
     def count_both(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows of each of `labels` (B) and each feature (B × d), and of each label (B). Local."""
         both = np.zeros((labels.size, self.shard.n_features), np.int64)
         for label, counts in zip(labels, both, strict=True):
-            _count_features(self.shard, self.rows[self.ends[label] : self.ends[label + 1]], counts)
+            _count_features(self.shard, self.shard.rows[self.rows[self.ends[label] : self.ends[label + 1]]], counts)
         return both, np.diff(self.ends)[labels]
 
 

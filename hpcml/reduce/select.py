@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile, default_split
+from hpcml.data.dataset import DataFile, default_split, names_of, numbers_of
 from hpcml.data.labels import choose_labels
-from hpcml.data.names import names_of, numbers_of
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.files.atomic import check_output
@@ -69,14 +68,17 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
     options.validate()
     path, output = Path(path), Path(output)
     listed = options.list or output.with_name(f"{output.stem}.features.csv")
-    with mpi.agreed(comm, f"reading {path}"):
-        path = model_file(path)
-        of_model = _is_model(path)
-        if comm.rank == 0:
-            for target in [output] if options.like else [output, listed]:
-                check_output(target, force, [path, options.like, options.data])
-            if output == listed:
-                raise ConfigError(f"{output} cannot be the output and its list; choose two names")
+
+    def check() -> tuple[Path, bool]:
+        source = model_file(path)
+        of_model = _is_model(source)
+        for target in [output] if options.like else [output, listed]:
+            check_output(target, force, [source, options.like, options.data])
+        if output == listed:
+            raise ConfigError(f"{output} cannot be the output and its list; choose two names")
+        return source, of_model
+
+    path, of_model = mpi.run_on_root(comm, f"reading {path}", check)
     if of_model:
         selected = _select_of_model(comm, path, output, options, force)
     elif options.like is not None:
@@ -84,9 +86,7 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
     else:
         selected = _select_of_dataset(comm, path, output, options, force, log)
     selected.output, selected.listed = output, listed
-    with mpi.agreed(comm, f"writing {listed}"):
-        if comm.rank == 0:
-            write_list(listed, selected)
+    mpi.run_on_root(comm, f"writing {listed}", lambda: write_list(listed, selected))
     return str(selected)
 
 
@@ -192,11 +192,8 @@ def _select_alike(comm: mpi.Comm, path: Path, output: Path, like: Path, force: b
     with mpi.agreed(comm, f"reading {path}"):
         dataset = DataFile(path)
     with dataset:
-        features = None
-        with mpi.agreed(comm, f"reading {like}"):
-            if comm.rank == 0:
-                features = _listed(dataset, like) if like.suffix.lower() == ".csv" else _features_like(dataset, like)
-        features = mpi.bcast_array(comm, features)
+        read = _listed if like.suffix.lower() == ".csv" else _features_like
+        features = mpi.run_on_root(comm, f"reading {like}", lambda: read(dataset, like))
         reduce_dataset(comm, dataset, features, output, force)
         _note_text(dataset, output, log)
     return visible(f"{output}: {features.size:,} of {plural(dataset.n_features, 'feature')}, those of {like}")

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
-from hpcml.data.names import names_of
+from hpcml.data.dataset import DataFile, names_of
 from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.explain import Explanation, explain
@@ -97,11 +96,7 @@ def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log:
     Raises ConfigError or DataError if run, data and split do not fit, NonFiniteError for scores
     that are no numbers.
     """
-    path, chosen = run, run
-    with mpi.agreed(comm, f"opening {run}"):
-        if comm.rank == 0:
-            path, chosen = model_of(run), data_of(run, data)
-    path, chosen = comm.bcast((path, chosen))
+    path, chosen = mpi.run_on_root(comm, f"opening {run}", lambda: (model_of(run), data_of(run, data)))
     model = share_model(comm, path)
     with mpi.agreed(comm, f"opening {chosen}"):
         dataset = DataFile(chosen)

@@ -8,7 +8,7 @@ from pathlib import Path
 from hpcml import mpi
 from hpcml.errors import ConfigError, repeated
 from hpcml.files.atomic import check_new, write_whole
-from hpcml.log import Log
+from hpcml.log import Log, plural
 from hpcml.reporting.gather import gather
 from hpcml.reporting.page import check_packages, page
 
@@ -33,16 +33,19 @@ def report(
     twice = repeated(map(str, runs))
     if twice is not None:
         raise ConfigError(f"{twice}: named twice; name each run once")
-    with mpi.agreed(comm, f"creating {output}"):
-        if comm.rank == 0:
-            check_packages()
-            check_new(output, force, [data, titles])
+
+    def check() -> None:
+        check_packages()
+        check_new(output, force, [data, titles])
+
+    mpi.run_on_root(comm, f"creating {output}", check)
     reports = [gather(comm, run, data, split, log, titles) for run in runs]
-    with mpi.agreed(comm, f"writing {output}"):
+
+    def write() -> None:
         found = [each for each in reports if each is not None]
-        if found:
-            names = ", ".join(each.facts.name for each in found)
-            text = page(found, f"hpcml report: {names}")
-            write_whole(output, text.encode(errors="backslashreplace"))
-            log(f"{output}: {len(text) / 1e6:.2f} MB about {len(found)} run{'s' * (len(found) > 1)}")
+        text = page(found, f"hpcml report: {', '.join(each.facts.name for each in found)}")
+        write_whole(output, text.encode(errors="backslashreplace"))
+        log(f"{output}: {len(text) / 1e6:.2f} MB about {plural(len(reports), 'run')}")
+
+    mpi.run_on_root(comm, f"writing {output}", write)
     return output

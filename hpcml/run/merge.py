@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.slabs import SlabFile, new_file
+from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.log import plural, visible
 from hpcml.model.linear import (
     ABOUT,
@@ -52,16 +53,10 @@ class MergeReport:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The facts of the parts, in order, as rank 0 has found them."""
+    """What all ranks need to know of the parts, in order."""
 
     runs: list[Path]
     places: list[int]  # of each part's first label among all, and their number
-    shape: tuple[int, int]  # features and columns
-    precision: str
-    certified: bool  # do they have duality gaps?
-    thresholds: dict[str, Any]  # how their thresholds were found; empty if they have none
-    calibration: dict[str, Any]  # how their probabilities were found; empty if they have none
-    optional: list[str]  # the columns of OPTIONAL that they have
     weights: list[int] | None  # of sparse models: the place of each part's first weight among all, and their number
     config: dict[str, object]
 
@@ -73,17 +68,17 @@ def merge_models(session: Session, runs: list[Path], target: Target, free: Calla
     has the bytes of a run without --label-part. Raises ConfigError if parts are missing, or do not
     belong together, DataError for a damaged one.
     """
-    plan, parts = None, []
-    comm, output = session.comm, target.output
+    comm, output, parts = session.comm, target.output, list[_Part]()
+
+    def read_parts() -> _Plan:
+        if any(output.resolve() == run.resolve() for run in runs):
+            raise ConfigError(f"{output} is one of the runs to merge; choose another --output")
+        parts.extend(sorted((_Part(run) for run in runs), key=lambda part: part.place))
+        _check_complete(parts, free(str(parts[0].config.get("method"))))
+        return _plan(parts)
+
     with RunFolder(comm, output, session.log) as folder:
-        with mpi.agreed(comm, "reading the parts"):
-            if comm.rank == 0:
-                if any(output.resolve() == run.resolve() for run in runs):
-                    raise ConfigError(f"{output} is one of the runs to merge; choose another --output")
-                parts = sorted((_Part(run) for run in runs), key=lambda part: part.place)
-                _check_complete(parts, free(str(parts[0].config.get("method"))))
-                plan = _plan(parts)
-        plan = comm.bcast(plan)
+        plan = mpi.run_on_root(comm, "reading the parts", read_parts)
         with folder.replaced(plan.config, target.force) as fresh:
             _join(comm, plan, parts, fresh)
     return MergeReport(folder.model, plan.places[-1], len(plan.runs))
@@ -112,11 +107,21 @@ class _Part:
         counted = OBJECTIVE if model.attrs.keys().isdisjoint(OBJECTIVE) else ()  # a model of a method that minimises nothing
         known = {name: model.attrs.get(name) for name in ABOUT if name not in counted} | about_of(model.attrs)
         self.about: dict[str, Any] = {name: value for name, value in known.items() if name not in (*THRESHOLDS, *CALIBRATION)}
-        self.tables = {name: hashlib.sha256(getattr(model, name)).digest() for name in ("columns", "factors")}
         self.n_features, self.certified = model.n_features, "gap" in model.labels
         self.optional = [name for name in OPTIONAL if name in model.labels]
         self.thresholds = {name: model.attrs.get(name, "?") for name in THRESHOLDS} if "threshold" in model.labels else {}
         self.calibration = {name: model.attrs.get(name, "?") for name in CALIBRATION} if SIGMOID[0] in model.labels else {}
+        self.facts = self.about | {  # that all parts have in common
+            "form of the weights": f"{'sparse' if self.sparse else 'dense'}, {self.precision}, {self.n_columns} columns",
+            "thresholds": ", ".join(map(str, self.thresholds.values())) or "none",
+            "probabilities": ", ".join(map(str, self.calibration.values())) or "none",
+            "columns about labels": ", ".join(self.optional) or "none",
+            **{name: hashlib.sha256(getattr(model, name)).hexdigest() for name in ("columns", "factors")},
+        }
+
+    def slabs(self, n_labels: int, n_weights: int | None) -> dict[str, Slab]:
+        """The numbers of a model like this one of so many labels and, if sparse, weights."""
+        return model_slabs(n_labels, self.n_features, self.n_columns, self.precision, self.certified, n_weights, self.optional)
 
 
 def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
@@ -129,7 +134,13 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
                 raise ConfigError(f"{part.run} had {key} = {here!r}, but {first.run} {there!r}; merge joins parts of one training")
         if part.place[1] != first.place[1]:
             raise ConfigError(f"{part.run} is one of {part.place[1]} parts, but {first.run} one of {first.place[1]}")
-        _check_models(part, first)
+        for name in {**part.facts, **first.facts}:
+            here, there = part.facts.get(name, "none"), first.facts.get(name, "none")
+            if not np.array_equal(here, there):
+                raise ConfigError(
+                    f"{part.run} and {first.run} differ in {name} ({here}; {there}); train all parts on the same data with "
+                    "the same options, and find thresholds and probabilities alike"
+                )
     for a, b in pairwise(parts):
         if a.place == b.place:
             raise ConfigError(f"{a.run} and {b.run} are both part {a.config[PART]}; give each part once")
@@ -139,33 +150,6 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
             raise ConfigError(f"part {number} of {first.place[1]} is missing; merge needs the runs of all parts")
 
 
-def _check_models(part: _Part, first: _Part) -> None:
-    """Raise ConfigError, or DataError, unless the models of two parts go together."""
-    for name in {**part.about, **first.about}:
-        if name not in part.about or name not in first.about or not np.array_equal(part.about[name], first.about[name]):
-            raise ConfigError(f"{part.run} was trained on other data than {first.run} ({name} differs)")
-    if (part.sparse, part.n_columns, part.precision) != (first.sparse, first.n_columns, first.precision):
-        raise DataError(f"{part.run}: its weights are stored otherwise than those of {first.run}; train it again")
-    for what, here, there, command in (
-        ("thresholds", part.thresholds, first.thresholds, "threshold"),
-        ("probabilities", part.calibration, first.calibration, "calibrate"),
-    ):
-        if here != there:
-            found = f"{part.run} has {_found(what, here)}, but {first.run} {_found(what, there)}"
-            raise ConfigError(f"{found}; find them alike for all parts (hpcml {command})")
-    if part.optional != first.optional:
-        columns, others = (", ".join(each.optional) or "nothing more" for each in (part, first))
-        raise ConfigError(f"{part.run} says {columns} of its labels, but {first.run} {others}; train all alike")
-    for name, digest in first.tables.items():
-        if part.tables[name] != digest:
-            raise DataError(f"{part.run}: its {name} are not those of {first.run}, though the rows were the same; train it again")
-
-
-def _found(what: str, by: dict[str, Any]) -> str:
-    """How thresholds or probabilities were found, in words."""
-    return f"{what} ({', '.join(map(str, by.values()))})" if by else f"no {what}"
-
-
 def _plan(parts: list[_Part]) -> _Plan:
     """The facts that the other ranks need."""
     first = parts[0]
@@ -173,10 +157,8 @@ def _plan(parts: list[_Part]) -> _Plan:
         raise DataError(f"{first.run / 'model.h5'}: damaged model: it does not say how it was trained; train it again")
     places = offsets([len(part.label_names) for part in parts]).tolist()
     config = {key: value for key, value in first.config.items() if key != PART}
-    shape = (first.n_features, first.n_columns)
     weights = offsets([part.n_weights for part in parts]).tolist() if first.sparse else None
-    found = (first.thresholds, first.calibration, first.optional)
-    return _Plan([part.run for part in parts], places, shape, first.precision, first.certified, *found, weights, config)
+    return _Plan([part.run for part in parts], places, weights, config)
 
 
 def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None:
@@ -184,14 +166,14 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
 
     def describe(file: h5py.File) -> None:
         names = [name for part in parts for name in part.label_names]
-        about = parts[0].about | plan.thresholds | plan.calibration
+        about = parts[0].about | parts[0].thresholds | parts[0].calibration
         titles = [title for part in parts for title in part.label_titles]
-        describe_model(file, about, names, plan.shape[1] if plan.weights else None, titles, parts[0].training_keys)
+        n_columns = parts[0].n_columns if plan.weights else None
+        describe_model(file, about, names, n_columns, titles, parts[0].training_keys)
 
     with new_file(comm, target / "model.h5") as model:
         n_weights = plan.weights[-1] if plan.weights else None
-        slabs = model_slabs(plan.places[-1], *plan.shape, plan.precision, plan.certified, n_weights, plan.optional)
-        model.layout(slabs, describe)
+        model.layout(parts[0].slabs(plan.places[-1], n_weights) if comm.rank == 0 else {}, describe)
         with mpi.agreed(comm, f"writing {model.target}"):
             for number in range(comm.rank, len(plan.runs), comm.size):
                 first_weight = plan.weights[number] if plan.weights else 0
@@ -203,9 +185,7 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
                 model.write("columns", 0, first.columns)
                 model.write("factors", 0, first.factors)
     for name in ("history.csv", "choice.csv"):
-        with mpi.agreed(comm, f"writing {target / name}"):
-            if comm.rank == 0 and (name == "history.csv" or all((run / name).exists() for run in plan.runs)):
-                _join_tables([run / name for run in plan.runs], target / name)
+        mpi.run_on_root(comm, f"writing {target / name}", partial(_join_tables, [run / name for run in plan.runs], target / name))
 
 
 def _copy(source: Model, target: SlabFile, place: int, first: int) -> None:
@@ -224,7 +204,9 @@ def _copy(source: Model, target: SlabFile, place: int, first: int) -> None:
 
 
 def _join_tables(sources: list[Path], target: Path) -> None:
-    """One header, then the lines of all."""
+    """Write one header and the lines of all; nothing unless all are there."""
+    if not all(source.exists() for source in sources):
+        return
     with target.open("wb") as out:
         for number, source in enumerate(sources):
             with source.open("rb") as lines:

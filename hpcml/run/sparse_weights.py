@@ -141,7 +141,7 @@ def complete_model(comm: mpi.Comm, path: Path, weights: SparseWeights) -> None:
     index = weights.gathered()
     n_labels, n_columns = index.shape[0], weights.n_columns
     indptr = offsets(index[:, 2])
-    about, names, titles, keys, tables, sizes, optional = {}, [], None, None, {}, None, []
+    about, names, titles, keys, tables, slabs = {}, [], None, None, {}, {}
     with mpi.agreed(comm, f"reading {path}"):
         if comm.rank == 0:
             try:
@@ -152,12 +152,10 @@ def complete_model(comm: mpi.Comm, path: Path, weights: SparseWeights) -> None:
                     keys = read_training_keys(path, file)
                     optional = [name for name in OPTIONAL if f"labels/{name}" in file]
                     sizes = (n_labels, file["columns"].size, n_columns, weights.weight_type.str, "labels/gap" in file)
-                    small = [name for name in model_slabs(*sizes, optional=optional) if name != "W"]
-                    tables = {name: map_dataset(path, file[name]) for name in small}
+                    slabs = model_slabs(*sizes, int(indptr[-1]), optional)
+                    tables = {name: map_dataset(path, file[name]) for name in slabs if not name.startswith("W/")}
             except (DataError, *DAMAGE):
                 raise DataError(f"{path}: the unfinished model is damaged; start again with --force") from None
-    (n_labels, n_features, n_columns, precision, certified), optional = comm.bcast((sizes, optional))
-    slabs = model_slabs(n_labels, n_features, n_columns, precision, certified, int(indptr[-1]), optional)
     with new_file(comm, path, overwrite=True) as out:
         out.layout(slabs, lambda file: describe_model(file, about, names, n_columns, titles, keys))
         with mpi.agreed(comm, f"writing {path}"):

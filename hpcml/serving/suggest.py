@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +15,10 @@ from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError
-from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.contributions import taken_apart
-from hpcml.evaluation.explain import Features
+from hpcml.evaluation.explain import Features, taken_apart
 from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.scoring import ClassifierScorer, Scorer, blocks_of, scorer_of
-from hpcml.evaluation.top import Best, InvertedTop, top_of
+from hpcml.evaluation.top import top_of
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 from hpcml.prediction.predict import Prediction
@@ -77,29 +76,17 @@ class Suggester:
         if "text" not in dataset.file:
             raise ConfigError(f"{dataset.path}: was not made from text, so that nothing says what the words of a text are")
         self.settings = TextSettings.read(dataset)
+        self.fields: tuple[Field, ...] = self.settings.fields
         self.rows_of = FewTexts(self.settings, model.n_labels)
         self.titles = titles_of(model, dataset)
-        nothing = self.rows_of([])
         self.labels = np.arange(model.n_labels)
-        self.comparable = Comparable(model, self.labels)
-        scorer = scorer_of(model, nothing, self.labels)
+        scorer = scorer_of(model, self.rows_of([]), self.labels)
         scorer.warm_up(comm)
-        self.keeps = Prediction.room_for_weights(model)
-        found = top_of(comm, scorer, 1, self.keeps)
-        self.inverted = found if isinstance(found, InvertedTop) else None
-        self._kept = [scorer.weights(*block) for block in scorer.blocks] if self.keeps and self.inverted is None else None
+        self.top: Any = top_of(comm, scorer, 1, Prediction.room_for_weights(model), by_pairs=True)
         self.features = Features(model) if isinstance(model, Model) and model.combination is None else None
-        first = [Question(self.empty(), limit=1, n_words=1, only_given=given) for given in (False, True)]
+        nothing: Values = [[] for _ in self.fields]
+        first = [Question(nothing, limit=1, n_words=1, only_given=given) for given in (False, True)]
         self._scored(self.rows_of([question.values for question in first]), first)  # compile what is left
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """The fields of texts."""
-        return self.settings.fields
-
-    def empty(self) -> list[list[str]]:
-        """The values of a text that says nothing."""
-        return [[] for _ in self.fields]
 
     def __call__(self, questions: Sequence[Question]) -> list[list[Suggestion] | None]:
         """The headings of each text, the most probable first, then in the model's order. Local.
@@ -112,59 +99,24 @@ class Suggester:
         return [found if size else None for found, size in zip(self._scored(shard, questions), sizes, strict=True)]
 
     def _scored(self, shard: Shard, questions: Sequence[Question]) -> list[list[Suggestion]]:
-        out = []
-        scorer = scorer_of(self.model, shard, self.labels)
+        scorer, out = scorer_of(self.model, shard, self.labels), []
         for begin, rows in blocks_of(shard.rows, self.model.n_labels):
             some = questions[begin : begin + rows.size]
-            for row, question, found in zip(rows.tolist(), some, self._found(scorer, rows, some), strict=True):
-                out.append(self._headings(scorer, row, *found, question))
+            given = np.array([question.only_given for question in some], dtype=bool)
+            size = max((min(question.limit, self.model.n_labels) for question in some if not question.only_given), default=1)
+            best = self.top.best(scorer, rows[~given], size)
+            of_best = zip(best.labels, best.scores, strict=True)
+            of_given = map(self._given, self.top.all_scores(scorer, rows[given]))
+            for row, question in zip(rows.tolist(), some, strict=True):
+                labels, scores = next(of_given if question.only_given else of_best)
+                out.append(self._headings(scorer, row, labels[: question.limit], scores[: question.limit], question))
         return out
 
-    def _found(
-        self, scorer: Scorer | ClassifierScorer, rows: np.ndarray, questions: Sequence[Question]
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The labels of each row that its question asks for, best first, and their scores."""
-        given = np.array([question.only_given for question in questions], dtype=bool)
-        limits = np.array([min(question.limit, self.model.n_labels) for question in questions], dtype=np.int64)
-        best = Best(0, 0) if given.all() else self._best(scorer, rows[~given], int(limits[~given].max()))
-        places = (np.cumsum(~given) - 1).tolist()
-        for i in range(rows.size):
-            if given[i]:
-                yield self._given(self._scores(scorer, rows[i : i + 1])[0], limits[i])
-            else:
-                yield best.labels[places[i], : limits[i]], best.scores[places[i], : limits[i]]
-
-    def _best(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray, size: int) -> Best:
-        """The best labels of rows, and their scores: by whatever is quickest, the same bits."""
-        if self.inverted is not None:
-            assert isinstance(scorer, Scorer)
-            return self.inverted.best(scorer, rows, size)
-        best = Best(rows.size, size, self.comparable)
-        best.add(0, self._scores(scorer, rows), 0)
-        return best.sort()
-
-    def _given(self, scores: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
-        """The best labels of scores (L) above their thresholds, and their scores."""
+    def _given(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The labels of scores (L) above their thresholds, best first, and their scores."""
         some = np.flatnonzero(scores > self.model.thresholds)
-        order = np.lexsort((some, -self.comparable.of_pairs(scores[some], some)))
-        labels = some[order[:limit]]
+        labels = some[np.lexsort((some, -self.top.comparable.of_pairs(scores[some], some)))]
         return labels, scores[labels]
-
-    def _scores(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> np.ndarray:
-        """The scores (n × L) of rows: by whatever is quickest, the same bits."""
-        if self.inverted is not None:
-            assert isinstance(scorer, Scorer)
-            return self.inverted.scores(scorer, rows)
-        n_labels = self.model.n_labels
-        if self._kept is None:
-            labels = np.tile(self.labels, rows.size)
-            out = scorer.pairs_scores(np.repeat(rows, n_labels), labels).reshape(rows.size, n_labels)
-        else:
-            out = np.empty((rows.size, n_labels))
-            for (begin, end), weights in zip(scorer.blocks, self._kept, strict=True):
-                out[:, begin:end] = scorer.rows_scores(rows, *weights)
-        scorer.check_numbers(out.max(axis=0), self.labels)
-        return out
 
     def _headings(
         self, scorer: Scorer | ClassifierScorer, row: int, labels: np.ndarray, scores: np.ndarray, question: Question

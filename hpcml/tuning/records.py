@@ -16,6 +16,7 @@ from hpcml.evaluation.decision import OWN_PLACES, PLACE, Summary, even_places
 from hpcml.files.hdf5 import DAMAGE, open_hdf5, open_stamped, stamp
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.methods.linear.settings import Setting
+from hpcml.run.checkpoint import CheckpointWriter
 
 
 def record_of(n_labels: int) -> np.dtype:
@@ -35,29 +36,25 @@ class Records:
         }
         self.record = record_of(n_labels)
         width = self.n_settings * self.record.itemsize
-        self.slabs = {"records": Slab((n_labels, width), "|u1"), "crc": Slab((n_labels,), "<i8")}
+        self.slabs = {"records": Slab((n_labels, width), "|u1"), "crc/records": Slab((n_labels,), "<i8")}
 
     def begin(self, resume: bool) -> np.ndarray:
         """Collective. Open the file, new or to go on: the known labels. Raises DataError."""
-        comm, known, offsets = self.file.comm, np.zeros(self.n_labels, bool), None
-        with mpi.agreed(comm, f"reading {self.path}"):
-            if comm.rank == 0 and resume and self.path.exists():
-                offsets, known = self._look()
-        offsets, known = comm.bcast((offsets, known))
-        if offsets is not None:
+
+        def look() -> tuple[dict[str, tuple[int, Slab]], np.ndarray]:
+            return self._look() if resume and self.path.exists() else ({}, np.zeros(self.n_labels, bool))
+
+        offsets, known = mpi.run_on_root(self.file.comm, f"reading {self.path}", look)
+        if offsets:
             self.file.attach(offsets)
-            return known
-
-        def describe(file: h5py.File) -> None:
-            stamp(file, "checkpoint")
-            for name, value in self.about.items():
-                file.attrs[name] = value
-
-        self.file.layout(self.slabs, describe)
-        with mpi.agreed(comm, f"writing {self.path}"):
-            if comm.rank == 0:
-                self.file.write("crc", 0, np.full(self.n_labels, -1))
+        else:
+            self.file.layout(self.slabs, self._describe)
         return known
+
+    def _describe(self, file: h5py.File) -> None:
+        stamp(file, "checkpoint")
+        file.attrs.update(self.about)
+        file["crc/records"][:] = -1
 
     def _look(self) -> tuple[dict[str, tuple[int, Slab]], np.ndarray]:
         """Where the slabs are, and which labels are written and sound. Raises DataError."""
@@ -68,7 +65,7 @@ class Records:
                 if {name: Slab(file[name].shape, file[name].dtype.str) for name in self.slabs} != self.slabs:
                     raise ValueError("sizes or types do not fit")
                 offsets = {name: (file[name].id.get_offset(), slab) for name, slab in self.slabs.items()}
-                crcs = file["crc"][:]
+                crcs = file["crc/records"][:]
                 rows = (file["records"][label] for label in range(self.n_labels))
                 return offsets, np.array([zlib.crc32(row.data) == crc for row, crc in zip(rows, crcs, strict=True)], bool)
         except DAMAGE:
@@ -81,9 +78,7 @@ class Records:
             n = summary.places.size
             record["score"], record["n"] = score, n
             record["places"][:n] = summary.places
-        row = records.view(np.uint8).reshape(1, -1)
-        self.file.write("records", label, row)
-        self.file.write("crc", label, np.array([zlib.crc32(row.data)]))
+        CheckpointWriter(self.file).write_row("records", label, records.view(np.uint8))
 
     def scores(self, known: np.ndarray) -> np.ndarray:
         """The scores (n_labels × n_settings), NaN where there are none. Local; raises OSError."""

@@ -11,6 +11,7 @@ import numpy as np
 from hpcml.log import joined
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.linear.settings import Setting
+from hpcml.model.linear import IN_FOLDS
 from hpcml.tuning.choose import MARGIN, best_of
 from hpcml.tuning.grid import column_of, default_of, text_of
 from hpcml.tuning.options import TuneOptions
@@ -51,7 +52,7 @@ def tables(
     summary: list[Sequence[object]] = [[*(f"{column_of(axis)}_factor" for axis in axes), options.by, "labels"]]
     for setting, mean, count in zip(settings, means, counts, strict=True):
         summary.append([*(f"{setting[axis]:.6g}" for axis in axes), f"{mean:.6g}", int(count)])
-    named = [name for name in columns if not name.startswith("sigmoid")]
+    named = [name for name in columns if not name.startswith("sigmoid") and name != IN_FOLDS]
     of_labels: list[Sequence[object]] = [["label", "positives", *named, options.by]]
     for label, name in enumerate(names):
         score = scores[label, which[label]]

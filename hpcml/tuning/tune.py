@@ -8,18 +8,18 @@ scores probabilities (`hpcml.evaluation.decision`).
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hpcml import mpi
+from hpcml.data.labels import load_with_unknown
 from hpcml.data.row_keys import draw_keys
-from hpcml.data.unknown_labels import load_with_unknown
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluation.decision import Decision, Summary, decide, decide_together
-from hpcml.evaluation.missed import NOT_JUDGED, NOT_KNOWN, count_missed
+from hpcml.evaluation.judged import NOT_JUDGED, NOT_KNOWN, count_missed
 from hpcml.files.table import write_table
 from hpcml.log import Progress, plural
 from hpcml.methods import registry
@@ -28,6 +28,7 @@ from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.run import shares_of
 from hpcml.methods.linear.settings import Chosen, Setting
 from hpcml.methods.linear.train import train as train_linear
+from hpcml.model.linear import IN_FOLDS
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.driver import Driver
 from hpcml.run.environment import record_end
@@ -59,9 +60,10 @@ def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> 
     line = registry.method_named(options.method)
     registry.check_headings(session, data, line)
     method = line.load(line.linear)
-    known = {field.name for field in fields(line.options)} - {"method"}
-    given = {field.name: getattr(options, field.name) for field in fields(options) if field.name in known}
-    of_method = line.options(**{name: value for name, value in given.items() if value is not None}, **_alone(line.options))
+    known = {field.name for field in fields(line.options)}
+    given = {field.name: getattr(options, field.name) for field in fields(options) if field.name in known - {"method"}}
+    alone = {"ranks_per_group": 1} if "ranks_per_group" in known else {}  # each rank holds all rows
+    of_method = line.options(**{name: value for name, value in given.items() if value is not None}, **alone)
     tuner = Tuner(options)
     report = train_linear(method, session, data, target, of_method, tuner)
     record_end(session.comm, target.output / ENVIRONMENT)
@@ -69,48 +71,32 @@ def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> 
     return TuneReport(replace(report, advice=advice), tuner.lines)
 
 
-def _alone(kind: type) -> dict[str, Any]:
-    """The options of that kind that make each rank hold all rows."""
-    return {"ranks_per_group": 1} if any(field.name == "ranks_per_group" for field in fields(kind)) else {}
-
-
 class Tuner:
-    """A run's `hpcml.methods.linear.settings.Chooser`; `lines` say afterwards what came out."""
+    """The choice for the labels of a run: rounds of settings until the grid grows no more.
 
-    def __init__(self, options: TuneOptions) -> None:
-        self.options, self.lines = options, list[str]()
-
-    def asked(self, options: Any) -> TuneOptions:
-        """The options of `hpcml tune`, with the defaults of the method."""
-        own = {name: getattr(options, name) for name in ("loss", "lam", "l1") if hasattr(options, name)}
-        bias = {"bias": options.bias} if "bias" in registry.method_named(self.options.method).option_names else {}
-        return replace(self.options, **own, **bias)
-
-    def choose(
-        self, comm: mpi.Comm, problem: LabelProblem, folder: RunFolder, options: Any, resume: bool, signals: StopSignals
-    ) -> Chosen:
-        """Collective over `comm`. The choice. Raises Interrupted, and what training raises."""
-        choice = Choice(comm, self.options, problem, folder, options, resume, signals)
-        chosen, self.lines = choice.made()
-        return chosen
-
-
-@dataclass
-class Choice:
-    """The choice for the labels of a run: rounds of settings until the grid grows no more."""
+    It is the run's `hpcml.methods.linear.settings.Chooser`; `lines` report the choice afterwards.
+    """
 
     comm: mpi.Comm
-    wanted: TuneOptions
     problem: LabelProblem
     folder: RunFolder
     options: Any  # of the method
     resume: bool
     signals: StopSignals
-    began: float = field(default_factory=time.monotonic)
-    rounds: list[Records] = field(default_factory=list)
-    settings: list[Setting] = field(default_factory=list)  # that were tried, as multiples
+    began: float
     scores: np.ndarray | None = None  # (n_labels × settings), NaN where not known
-    folds: list[tuple[Fold, Any]] = field(default_factory=list)
+
+    def __init__(self, options: TuneOptions) -> None:
+        self.wanted, self.lines = options, list[str]()
+        self.rounds: list[Records] = []
+        self.settings: list[Setting] = []  # that were tried, as multiples
+        self.folds: list[tuple[Fold, Any]] = []
+
+    def asked(self, options: Any) -> TuneOptions:
+        """The options of `hpcml tune`, with the defaults of the method."""
+        own = {name: getattr(options, name) for name in ("loss", "lam", "l1") if hasattr(options, name)}
+        bias = {"bias": options.bias} if "bias" in registry.method_named(self.wanted.method).option_names else {}
+        return replace(self.wanted, **own, **bias)
 
     @property
     def n_positive(self) -> np.ndarray:
@@ -122,8 +108,12 @@ class Choice:
         """Which labels (bool) have both positive and negative rows."""
         return (self.n_positive > 0) & (self.n_positive < self.problem.rows.n_global)
 
-    def made(self) -> tuple[Chosen, list[str]]:
-        """Collective over `comm`. The choice, and lines about it for the user."""
+    def choose(
+        self, comm: mpi.Comm, problem: LabelProblem, folder: RunFolder, options: Any, resume: bool, signals: StopSignals
+    ) -> Chosen:
+        """Collective over `comm`. The choice. Raises Interrupted, and what training raises."""
+        self.comm, self.problem, self.folder = comm, problem, folder
+        self.options, self.resume, self.signals, self.began = options, resume, signals, time.monotonic()
         axes = self.problem.method.axes
         given = [self.wanted.weights if axis.option == "positive_weight" else self.wanted.lambdas for axis in axes]
         grid = Grid(axes, given)
@@ -141,7 +131,7 @@ class Choice:
             for records in self.rounds:
                 records.file.close()
             self.folds = []
-        return self._told(which, *decided)
+        return self._report(which, *decided)
 
     def _grown(self, grid: Grid) -> list[Setting]:
         """The settings of another round; none if the best is not at an end, or no more may be."""
@@ -160,13 +150,10 @@ class Choice:
         origin = problem.origin() | {"folds": wanted.folds, "seed": wanted.seed, "by": wanted.by}
         records = Records(comm, path / f"tuning-{len(self.rounds) + 1}.part.h5", len(problem.names), settings, origin)
         self.rounds.append(records)
-        known, scores = records.begin(self.resume), None
+        known = records.begin(self.resume)
         if (self.trainable & ~known).any():
             self._train(settings, records, known)
-        with mpi.agreed(comm, f"reading {records.path}"):
-            if comm.rank == 0:
-                scores = records.scores(self.trainable)
-        scores = comm.bcast(scores)
+        scores = mpi.run_on_root(comm, f"reading {records.path}", lambda: records.scores(self.trainable))
         self.scores = scores if self.scores is None else np.concatenate([self.scores, scores], axis=1)
         self.settings += settings
 
@@ -223,27 +210,27 @@ class Choice:
     def _decide(self, which: np.ndarray) -> tuple[Decision, float | None]:
         """Collective over `comm`. Thresholds, sigmoids, and the one probability for all, if any."""
         comm, problem, judged = self.comm, self.problem, np.flatnonzero(self.trainable)
-        decision, shared = None, None
         rows = load_with_unknown(comm, problem.dataset, problem.split)
         place = np.full(rows.n_labels, NOT_KNOWN, dtype=np.int64)
         place[problem.labels] = NOT_JUDGED
         missed = count_missed(comm, rows, place)
-        with mpi.agreed(comm, "deciding"):
-            if comm.rank == 0:
-                first, summaries = 0, dict[int, Summary]()
-                for records in self.rounds:
-                    here = judged[(which[judged] >= first) & (which[judged] < first + records.n_settings)]
-                    found = records.summaries(here, which[here] - first)
-                    summaries |= dict(zip(here.tolist(), found, strict=True))
-                    first += records.n_settings
-                ordered = [summaries[label] for label in judged.tolist()]
-                decision = decide(ordered)
-                if self.wanted.thresholds == "micro":
-                    shared, decision = decide_together(ordered, decision, missed.n_pairs)
-        return comm.bcast((decision, shared))
 
-    def _told(self, which: np.ndarray, decision: Decision, shared: float | None) -> tuple[Chosen, list[str]]:
-        """Collective over `comm`. The choice, told to the user and written to the tables."""
+        def decide_on_root() -> tuple[Decision, float | None]:
+            first, summaries = 0, dict[int, Summary]()
+            for records in self.rounds:
+                labels = judged[(which[judged] >= first) & (which[judged] < first + records.n_settings)]
+                summaries |= zip(labels.tolist(), records.summaries(labels, which[labels] - first), strict=True)
+                first += records.n_settings
+            ordered = [summaries[label] for label in judged.tolist()]
+            decision, shared = decide(ordered), None
+            if self.wanted.thresholds == "micro":
+                shared, decision = decide_together(ordered, decision, missed.n_pairs)
+            return decision, shared
+
+        return mpi.run_on_root(comm, "deciding", decide_on_root)
+
+    def _report(self, which: np.ndarray, decision: Decision, shared: float | None) -> Chosen:
+        """Collective over `comm`. Log the chosen settings and write tuning.csv and choice.csv."""
         seconds, problem, wanted, folder = time.monotonic() - self.began, self.problem, self.wanted, self.folder
         axes, n, judged = problem.method.axes, which.size, np.flatnonzero(self.trainable)
         used, places = np.unique(which, return_inverse=True)
@@ -252,16 +239,20 @@ class Choice:
         columns |= {"threshold": np.zeros(n), "sigmoid_slope": np.full(n, decision.rarest[1])}
         columns["sigmoid_offset"] = np.full(n, decision.rarest[2])
         columns["threshold"][judged] = decision.thresholds
+        if wanted.by == "map":
+            columns[IN_FOLDS] = self.scores[np.arange(n), which]
         columns["sigmoid_slope"][judged], columns["sigmoid_offset"][judged] = decision.sigmoids.T
         source = f"{problem.split} (in {wanted.folds} folds)"
         how = "shrink" if shared is None else f"probability above {shared:.4g}"
         about = {"threshold_measure": wanted.thresholds, "threshold_method": how, "threshold_split": source}
         about |= {"calibration_method": "sigmoid", "calibration_split": source, "tuned": wanted.by}
-        lines, summary, of_labels = tables(wanted, self.settings, self.scores, which, problem.names, self.n_positive, columns)
-        with mpi.agreed(self.comm, f"writing {folder.path}"):
-            if self.comm.rank == 0:
-                write_table(folder.path / "tuning.csv", summary)
-                write_table(folder.path / "choice.csv", of_labels)
-        for text in lines:
+        self.lines, summary, of_labels = tables(wanted, self.settings, self.scores, which, problem.names, self.n_positive, columns)
+
+        def write_tables() -> None:
+            write_table(folder.path / "tuning.csv", summary)
+            write_table(folder.path / "choice.csv", of_labels)
+
+        mpi.run_on_root(self.comm, f"writing {folder.path}", write_tables)
+        for text in self.lines:
             folder.log(text)
-        return Chosen(own, places, columns, about, seconds), lines
+        return Chosen(own, places, columns, about, seconds)

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
 
 from hpcml.errors import ConfigError, HpcmlError
-from launch.lab.core import page, study
+from launch.lab.core import bench, page, study
 from launch.lab.core.tables import write_whole
 from launch.lab.core.timing import stopping
 from launch.lab.papers import registry
 
-BENCHES = Path(__file__).parent / "bench"
 
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one sentence."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise ConfigError."""
-        raise ConfigError(message)
-
-
-def parser() -> Parser:
+def parser() -> bench.Parser:
     """Return the parser of the command line."""
-    root = Parser(prog="python -m launch.lab", description=__doc__, allow_abbrev=False)
+    root = bench.Parser(prog="python -m launch.lab", description=__doc__, allow_abbrev=False)
     commands = root.add_subparsers(dest="command", required=True, metavar="paper|bench|page")
     paper = commands.add_parser("paper", help="make a table or figure of a paper, and judge its claims", allow_abbrev=False)
     paper.add_argument("paper", nargs="?", help=f"one of {', '.join(registry.NAMES)}")
@@ -40,9 +28,9 @@ def parser() -> Parser:
     again = paper.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="continue an interrupted study")
     again.add_argument("--force", action="store_true", help="start again, replacing what is in the folder")
-    bench = commands.add_parser("bench", help="run a benchmark", allow_abbrev=False, add_help=False)
-    bench.add_argument("name", nargs="?")
-    bench.add_argument("words", nargs=argparse.REMAINDER)
+    measure = commands.add_parser("bench", help="run a benchmark", allow_abbrev=False, add_help=False)
+    measure.add_argument("name", nargs="?")
+    measure.add_argument("words", nargs=argparse.REMAINDER)
     made = commands.add_parser("page", help="make the page of the papers", allow_abbrev=False)
     made.add_argument("folder", type=Path, help="folder with the outcomes of studies, PAPER-EXHIBIT.json")
     made.add_argument("-o", "--output", type=Path, required=True, help="the page, in Markdown")
@@ -65,14 +53,14 @@ def run_paper(given: argparse.Namespace) -> None:
 
 
 def run_bench(name: str | None, words: list[str]) -> None:
-    """Run a benchmark by `main(words)` of its module, or list all."""
-    known = sorted(path.stem for path in BENCHES.glob("*.py") if not path.stem.startswith("_"))
+    """Run a benchmark, or list all."""
+    known = bench.names()
     if name is None or name in ("-h", "--help"):
         print("\n".join(["Benchmarks (python -m launch.lab bench NAME --help):", *known]))
-        return
-    if name not in known:
+    elif name not in known:
         raise ConfigError(f"unknown benchmark {name!r}; the benchmarks are {', '.join(known)}")
-    import_module(f"launch.lab.bench.{name}").main(words)
+    else:
+        bench.run_bench(name, words)
 
 
 def main(words: list[str]) -> int:

@@ -8,6 +8,7 @@ from mpi4py import MPI
 
 from hpcml import mpi
 from hpcml.errors import CollectiveError, ConfigError, DataError
+from hpcml.methods.forecast import NoForecast
 
 pytestmark = pytest.mark.mpi
 
@@ -38,6 +39,14 @@ def test_agreed_raises_the_same_sentence_everywhere(comm, kind):
         with pytest.raises(kind, match=f"^file {bad} is bad$"), mpi.agreed(comm, "checking"):
             if comm.rank == bad:
                 raise kind(f"file {bad} is bad")
+
+
+def test_agreed_keeps_the_kind_of_error(comm):
+    """Also that of errors that are not known to `hpcml.errors`."""
+    for bad in range(comm.size):
+        with pytest.raises(NoForecast, match=r"^no time model$"), mpi.agreed(comm, "planning"):
+            if comm.rank == bad:
+                raise NoForecast("no time model")
 
 
 def test_agreed_takes_the_lowest_rank(comm):

@@ -12,16 +12,14 @@ from support.converted import convert_on, converted_alike
 from hpcml import mpi
 from hpcml.conversion import convert as convert_module
 from hpcml.conversion import docstrings
-from hpcml.conversion import key_runs as keys_module
+from hpcml.conversion import merging as merging_module
 from hpcml.conversion import text as text_module
-from hpcml.conversion import words as words_module
 from hpcml.conversion.docstrings import first_of_each
-from hpcml.conversion.key_runs import KeyRuns, merge_keys
+from hpcml.conversion.merging import KeyRuns, Runs, merge_keys, merge_runs
 from hpcml.conversion.sources import SOURCES
 from hpcml.conversion.split import split
 from hpcml.conversion.synthetic import GENERATORS, make_points
 from hpcml.conversion.vocabulary import merge_terms
-from hpcml.conversion.words import Runs, merge_runs
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
 from hpcml.files import lines as lines_module
@@ -110,7 +108,7 @@ def test_same_bytes_on_any_number_of_ranks(comm, mpi_tmp_path, case, monkeypatch
     monkeypatch.setattr(convert_module, "NAME_CHUNK", 7)
     monkeypatch.setattr(text_module, "BLOCK_TOKENS", 50)
     monkeypatch.setattr(text_module, "RUN_WORDS", 40)
-    monkeypatch.setattr(words_module, "RANGE_WORDS", 16)
+    monkeypatch.setattr(merging_module, "RANGE_WORDS", 16)
     source, text, options = CASES[case]
     report, path = both(comm, source, [write(comm, mpi_tmp_path / "in", text)], mpi_tmp_path, **options)
     found = info(comm, path, [1, 2, 50])
@@ -237,8 +235,8 @@ def test_options_are_checked_first(comm, mpi_tmp_path, message):
 
 
 def test_merging_terms_and_counts(comm, mpi_tmp_path, monkeypatch):
-    monkeypatch.setattr(keys_module, "RUN_KEYS", 2)
-    monkeypatch.setattr(keys_module, "RANGE_KEYS", 3)
+    monkeypatch.setattr(merging_module, "RUN_KEYS", 2)
+    monkeypatch.setattr(merging_module, "RANGE_KEYS", 3)
     words = [f"w{n}" for n in range(comm.rank, comm.rank + 4)]
     counts = np.arange(4, dtype=np.int64) + 1
     total = {}
@@ -265,9 +263,9 @@ def test_merging_when_some_ranks_have_nothing(comm, mpi_tmp_path):
 
 def test_merging_runs_of_words(comm, mpi_tmp_path, monkeypatch):
     """Ranks with several runs, with one and with none; ranges of a few words."""
-    monkeypatch.setattr(words_module, "RANGE_WORDS", 3)
-    monkeypatch.setattr(words_module, "CHUNK_WORDS", 2)
-    monkeypatch.setattr(words_module, "SAMPLE", 2)
+    monkeypatch.setattr(merging_module, "RANGE_WORDS", 3)
+    monkeypatch.setattr(merging_module, "CHUNK_WORDS", 2)
+    monkeypatch.setattr(merging_module, "SAMPLE", 2)
     of_ranks = [
         [[f"{letter}{n * (rank + run + 1) % 7}" for n in range(1, 6)] for run, letter in enumerate("bäa"[: (rank + 1) % 4])]
         for rank in range(comm.size)

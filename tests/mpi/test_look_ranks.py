@@ -9,8 +9,8 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation import explain as explain_module
-from hpcml.evaluation.explain import explain, format_explanation
-from hpcml.evaluation.explain import write_json as write_explanation
+from hpcml.evaluation.explain import explain
+from hpcml.files import atomic
 from hpcml.log import Log
 from hpcml.model.open import share_model
 from hpcml.near_duplicates import consistency, pairs, search
@@ -86,8 +86,8 @@ def test_the_same_features_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatc
             found = explain(ranks, share_model(ranks, model), dataset, [], 4, True)
         assert (found is None) == (ranks.rank > 0)
         if found is not None:
-            write_explanation(mpi_tmp_path / f"{name}.json", found)
-            (mpi_tmp_path / f"{name}.txt").write_text(format_explanation(found))
+            atomic.write_json(mpi_tmp_path / f"{name}.json", found.as_dict())
+            (mpi_tmp_path / f"{name}.txt").write_text(str(found))
 
     on_ranks_and_alone(comm, work)
     for end in ("json", "txt"):

@@ -25,6 +25,7 @@ def test_plan_on_ranks(comm, mpi_tmp_path):
         assert list(machine.curves) == [str(n) for n in dict.fromkeys((1, node.size))]
     assert (machine.about["latency"] is None) == (comm.size == 1)
     assert {len(curves) for curves in machine.curves.values()} == {len(machine.curves["1"])}
+    assert machine.curves["1"]["start"] == comm.bcast(machine.curves["1"]["start"]) and machine("start", 1, 1) > 0.1
     if comm.rank == 0:
         write_machine(mpi_tmp_path / "machine.json", machine)
     comm.Barrier()

@@ -5,8 +5,8 @@ import gzip
 import numpy as np
 import pytest
 from support import make
+from support.oracles_svmlight import parse_block
 
-from hpcml.data.svmlight import parse_block
 from hpcml.data.svmlight_stream import SvmlightStream, TextRows
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log

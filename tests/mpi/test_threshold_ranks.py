@@ -9,9 +9,7 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluation import evaluate, instance_search
-from hpcml.evaluation.calibrate import calibrate
-from hpcml.evaluation.store_thresholds import threshold
-from hpcml.evaluation.thresholds import ThresholdSearch
+from hpcml.evaluation.thresholds import ThresholdSearch, calibrate, threshold
 from hpcml.log import Log
 from hpcml.model.linear import Model
 

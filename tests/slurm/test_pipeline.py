@@ -48,7 +48,7 @@ def n_known(run):
         return 0
     try:
         with h5py.File(path, locking=False) as file:
-            return int((file["crc"][:] != -1).sum())
+            return int((file["crc/records"][:] != -1).sum())
     except (OSError, KeyError):  # it is being made
         return 0
 

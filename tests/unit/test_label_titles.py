@@ -17,9 +17,9 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation import evaluate
-from hpcml.evaluation.explain import explain, format_explanation
+from hpcml.evaluation.explain import explain
 from hpcml.evaluation.report import format_evaluation, write_csv, write_json
-from hpcml.evaluation.store_thresholds import write_of_labels
+from hpcml.evaluation.thresholds import write_of_labels
 from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.prediction.predict import predict
@@ -103,7 +103,7 @@ def test_people_and_programs_see_them(data, run, tmp_path):
     model = Model(run / "model.h5")
     with DataFile(data) as rows:
         found = evaluate(SELF, model, rows, "test", QUIET, [0, 1, 2])
-        shown = format_explanation(explain(SELF, model, rows, ["a", "b"], 3, False))
+        shown = str(explain(SELF, model, rows, ["a", "b"], 3, False))
     assert "a Apples: " in shown
     assert "\nb: " in shown
     text = format_evaluation(found)

@@ -26,8 +26,7 @@ from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.evaluation import explain as explanations
 from hpcml.evaluation import report as evaluations
 from hpcml.evaluation.evaluate import Evaluation
-from hpcml.evaluation.store_thresholds import ThresholdReport
-from hpcml.evaluation.thresholds import Found
+from hpcml.evaluation.thresholds import Found, ThresholdReport
 from hpcml.files.hdf5 import write_strings
 from hpcml.files.table import csv_text, joined_names, read_csv, table
 from hpcml.files.untrusted import read_strings
@@ -39,9 +38,8 @@ from hpcml.methods.psbml.train import PsbmlReport
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model
 from hpcml.near_duplicates import report as duplicates_report
-from hpcml.near_duplicates.banding import Bands
 from hpcml.near_duplicates.consistency import Consistency, PairLabels
-from hpcml.near_duplicates.pairs import Pairs
+from hpcml.near_duplicates.pairs import Bands, Pairs
 from hpcml.near_duplicates.search import Duplicates, _write_pairs
 from hpcml.prediction.predict import Prediction
 from hpcml.prediction.texts import ScoredRows, csv_lines
@@ -122,6 +120,7 @@ def prediction(names, what):
     """A prediction of `names` for rows that are called so, too."""
     made = Prediction.__new__(Prediction)
     made.model, made.what, made.has_ids = SimpleNamespace(label_names=names), what, True
+    made._top = made._sigmoids = None
     made.ids = lambda rows: [names[row] for row in rows]
     return made
 
@@ -296,7 +295,7 @@ PRUNED = PruneLine(0.1, 1, 2, 0, 3, 0.5, {1: 0.5})
 # Every text of a command for people that has names in it.
 TEXTS = {
     "duplicates": lambda names: duplicates_report.format_duplicates(duplicates(names)),
-    "explain": lambda names: explanations.format_explanation(explanation(names)),
+    "explain": lambda names: str(explanation(names)),
     "evaluate": lambda names: evaluations.format_evaluation(evaluation(names)),
     "merge, runs": lambda names: str(sweep(names)),
     "merge, parts": lambda names: str(merge.MergeReport(Path(names[0]), 1, 2)),

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcml.partition import bounds_by_weight, even_bounds, owner
+from hpcml.partition import bounds_by_weight, bounds_in_items, even_bounds, owner
 
 PARTS = st.integers(1, 40)
 
@@ -41,3 +41,12 @@ def test_items_without_weight_are_shared_by_count(n, n_parts):
 def test_owners_are_balanced_in_any_stretch_of_labels(n_ranks, blocks):
     owners = [owner(label, n_ranks) for label in range(3, 3 + blocks * n_ranks)]
     assert sorted(owners) == sorted(list(range(n_ranks)) * blocks)
+
+
+@given(st.lists(st.integers(0, 50), max_size=6), st.integers(1, 7))
+def test_bounds_in_items_are_those_of_the_whole(sizes, n_parts):
+    found = bounds_in_items(sizes, n_parts)
+    whole, begins = even_bounds(sum(sizes), n_parts), np.cumsum([0, *sizes])
+    for part in range(n_parts):
+        items = [begins[k] + place for k, bounds in enumerate(found) for place in range(*bounds[part : part + 2])]
+        assert items == list(range(*whole[part : part + 2]))

@@ -25,7 +25,6 @@ DEVICE = "the device's own, whose last bits are not the CPU's"
 SHOWN = "drawn or shown, not read again"
 FOLDERS = {"planning": SECONDS}
 EXCEPTIONS = {
-    "crossval/corrected.py": {"scipy.stats": "p of a t-test, which nothing is decided by"},
     "crossval/table.py": {"scipy.stats": "p of t-tests, which nothing is decided by"},
     "evaluation/rows.py": {"@": "whole numbers, which are exact in any order"},
     "evaluation/unlearnt.py": {"@": "whole numbers, which are exact in any order"},

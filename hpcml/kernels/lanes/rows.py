@@ -56,7 +56,7 @@ def score(lanes: Lanes, values: tuple[Array, Array], span: tuple[ir.Value, ir.Va
 
 
 @by_width(of=3)
-def _dot(lanes, values, span, w, out, at):
+def dot(lanes, values, span, w, out, at):
     """out[at + l] = Σ data[k] w[indices[k], l] over a span begin ≤ k < end of `values` (indices,
     data), in the type of `out`, which is that of w or wider.
     """
@@ -77,7 +77,8 @@ def _add(lanes, values, span, slopes, at, g, line, rounded=lambda index, addend:
 
 
 @by_width(of=4)
-def _add_line(lanes, values, span, slopes, at, g, line):
+def add_line(lanes, values, span, slopes, at, g, line):
+    """The sums of `_add`, not rounded."""
     _add(lanes, values, span, slopes, at, g, line)
 
 
@@ -96,7 +97,7 @@ def _add_rounded(lanes, values, span, slopes, at, g, line, grids):
 
 
 @by_width(of=0)
-def _shrink(lanes, w, at, factor, by):
+def shrink(lanes, w, at, factor, by):
     """w[at + l] = sgn(w[at + l]) [factor |w[at + l]| − by]₊ for l < lanes, with factor and by
     rounded to the type of w.
     """
@@ -107,49 +108,19 @@ def _shrink(lanes, w, at, factor, by):
 
 
 @by_width()
-def _add_scaled(lanes, out, matrix, row, column, x):
+def add_scaled(lanes, out, matrix, row, column, x):
     """out[column + l] += x · matrix[row, column + l] for l < lanes."""
     builder = lanes.builder
     product = builder.fmul(lanes.splat(x), matrix.line(row).lanes(column))
     out.put(column, builder.fadd(out.lanes(column), product))
 
 
-@by_width()
-def _ask_first(lanes, array, index):
-    """Ask for the cache line of array[index], into the first-level cache."""
-    array.ask(index, 3)
-
-
-@by_width()
-def _ask_second(lanes, array, index):
-    """The same, into the second-level cache."""
-    array.ask(index, 2)
-
-
-@by_width()
-def _ask_values(lanes, array, index):
-    """Ask for the cache lines of array[index] .. array[index + FIRST_VALUES − 1], of 4 bytes each,
-    into the first-level cache.
+@by_width(widths=(1, 2))
+def ask(lanes, array, index):
+    """Ask for the cache line of element `index` of a contiguous array, without waiting, into the cache whose level is the
+    last argument (1, 2); unchecked.
     """
-    for line in range(0, FIRST_VALUES, 16):
-        array.ask(lanes.builder.add(index, I64(line)), 3)
-
-
-@by_width()
-def _ask_line(lanes, matrix, row, column):
-    """Ask for the cache line of matrix[row, column], into the first-level cache."""
-    matrix.line(row).ask(column, 3)
-
-
-@njit
-def ask(array, index, level):
-    """Ask for the cache line of element `index` of a contiguous array, without waiting, into
-    cache `level` (1, 2); unchecked.
-    """
-    if level == 1:
-        _ask_first(array, index, 1)
-    else:
-        _ask_second(array, index, 1)
+    array.ask(index, 4 - lanes.count)
 
 
 @njit
@@ -157,45 +128,12 @@ def ask_row(indices, data, begin, end):
     """Ask for the non-zeros of a row, without waiting, into the first-level cache; of the first
     ones whether they are there or not, for the processor would guess wrong how many they are.
     """
-    _ask_values(indices, begin, 1)
-    _ask_values(data, begin, 1)
+    for k in range(0, FIRST_VALUES, 16):
+        ask(indices, begin + k, 1)
+        ask(data, begin + k, 1)
     for k in range(begin + FIRST_VALUES, end, 16):
         ask(indices, k, 1)
         ask(data, k, 1)
-
-
-@njit
-def prefetch(matrix, row, column):
-    """Ask for the cache line of matrix[row, column] (2-d, C order), without waiting; the indices
-    are not checked.
-    """
-    _ask_line(matrix, row, column, 1)
-
-
-@njit
-def add_four(out, matrix, row, column, x):
-    """out[column + i] += x · matrix[row, column + i] for i < 4: float64, contiguous; the indices
-    are not checked.
-    """
-    _add_scaled(out, matrix, row, column, x, 4)
-
-
-@njit
-def shrink_line(w, j, factor, by):
-    """w[16 j + l] = sgn(w[16 j + l]) [factor |w[16 j + l]| − by]₊ for l < 16."""
-    _shrink(w, j * 16, factor, by, 16)
-
-
-@njit
-def dot_row(indices, data, begin, end, w, z):
-    """z[l] = Σ data[k] w[16 indices[k] + l] over begin ≤ k < end, for l < 16."""
-    _dot((indices, data), (begin, end), w, z, 0, 16)
-
-
-@njit
-def add_row(indices, data, begin, end, slopes, w):
-    """w[16 indices[k] + l] += slopes[l] data[k] over begin ≤ k < end, for l < 16."""
-    _add_line((indices, data), (begin, end), slopes, 0, w, (0, 16), 16)
 
 
 @njit
@@ -210,7 +148,7 @@ def dot_rows(indptr, indices, data, first, rows, w, z, lanes, ahead=False):
         if ahead and first + i + 2 < indptr.size:
             for k in range(end, indptr[first + i + 2]):
                 ask(w, np.int64(indices[k]) * lanes, 2)
-        _dot((indices, data), (begin, end), w, z, i * lanes, lanes)
+        dot((indices, data), (begin, end), w, z, i * lanes, lanes)
 
 
 @njit
@@ -229,4 +167,4 @@ def add_lines(csr, first, starts, slopes, g, lanes, grids, rounded):
         if rounded:
             _add_rounded(values, span, slopes, at, g, line, grids, size)
         else:
-            _add_line(values, span, slopes, at, g, line, size)
+            add_line(values, span, slopes, at, g, line, size)

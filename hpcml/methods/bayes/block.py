@@ -42,10 +42,6 @@ class BayesSolver(Solver):
         self.risk, self.labels, self.counter, self.options = risk, labels, Counter(risk), options
         self._mean_values = risk.rows.data.size / max(1, risk.rows.n_local)
 
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        self.counter.warm_up()
-
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group, which is one rank. A turn is some labels, whole."""
         self.counter.stop = stop

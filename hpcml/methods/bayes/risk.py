@@ -20,26 +20,33 @@ from hpcml.run.stop import NEVER, Stop
 WIDEST = 2**31 - 1  # columns of a sparse model
 
 
+def combination_of(options: BernoulliNBOptions, n_columns: int) -> Combination | None:
+    """Return how the parts of a label are combined; None of a method with one part."""
+    if isinstance(options, BoostedBayesOptions):
+        return Combination(BOOSTED, options.rounds, n_columns)
+    if isinstance(options, StagedBayesOptions | StagedSvmOptions):
+        return Combination(STAGED, options.stages, n_columns, options.cut, (1.0, *[options.factor] * (options.stages - 1)))
+    return None
+
+
 class BayesRisk(Risk):
     """The rows (a feature is present where it is not 0), the smoothing, the least weight."""
 
     shares_columns = False  # every feature is counted for itself
-    combination: Combination | None = None
 
     def __init__(self, rows: CompactRows, options: BernoulliNBOptions, profile: Profile) -> None:
+        """Raises ConfigError if the parts are too wide for a model."""
         super().__init__(rows, options, profile)
         self.smoothing, self.min_weight = options.smoothing, options.min_weight
         self.about = {"binary": True, "smoothing": options.smoothing, "min_weight": options.min_weight}
+        self.combination = combination_of(options, rows.n_columns)
+        if self.combination is not None:
+            self.row_width(rows.n_columns)  # an error now, not after hours
+            self.about |= self.combination.about
 
     def is_left_out(self, number: int, columns: np.ndarray) -> np.ndarray:
         """Which columns are hidden from label `number`: its own heading, and for all."""
         return np.zeros(columns.size, np.bool_) if self.headings is None else self.headings.hides(number, columns)
-
-    def combine(self, combination: Combination) -> None:
-        """Say how parts are combined. Raises ConfigError if they are too wide for a model."""
-        self.combination = combination
-        self.row_width(combination.width)
-        self.about |= combination.about
 
     def row_width(self, n_columns: int) -> int:
         """A weight of each column and part, and the rule's numbers. Raises ConfigError."""
@@ -53,23 +60,6 @@ class BayesRisk(Risk):
                 f"{parts} times {n_columns:,} features are too many for a model; choose fewer rounds, stages or features"
             )
         return width
-
-
-class StagedRisk(BayesRisk):
-    """Of labels with stages."""
-
-    def __init__(self, rows: CompactRows, options: StagedBayesOptions | StagedSvmOptions, profile: Profile) -> None:
-        super().__init__(rows, options, profile)
-        factors = (1.0, *(options.factor for _ in range(options.stages - 1)))
-        self.combine(Combination(STAGED, options.stages, rows.n_columns, options.cut, factors))
-
-
-class BoostedRisk(BayesRisk):
-    """Of labels with rounds."""
-
-    def __init__(self, rows: CompactRows, options: BoostedBayesOptions, profile: Profile) -> None:
-        super().__init__(rows, options, profile)
-        self.combine(Combination(BOOSTED, options.rounds, rows.n_columns))
 
 
 class Weights(NamedTuple):
@@ -93,15 +83,6 @@ class Counter:
         self.counts, self.met = np.zeros(n_columns, np.int64), np.empty(n_columns, np.int64)
         self.sums = np.zeros(n_columns)
         self.place = np.full(n_columns, -1, np.int64)
-
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        none, nothing = np.zeros(0, np.int64), np.zeros(0)
-        self.count(none)
-        self.weights(0, none, nothing, nothing, 0.0, 0.0)
-        self.matrix(none, none)
-        kernels.add_weights(self.rows.indptr, self.rows.indices, none, nothing, self.sums)
-        kernels.score(self.rows.indptr, self.rows.indices, none, self.sums, nothing)
 
     def count(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The columns (ascending) that some rows have, and how many of the rows have each."""

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from hpcml.methods.bayes.block import BayesSolver, Line, side_by_side
 from hpcml.methods.bayes.options import StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.bayes.risk import NONE, Weights
+from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.solver import SparseWeightsOf
 
 
@@ -66,6 +67,10 @@ class StagedSvmSolver(StagedSolver):
     """Labels whose second stage is a support vector machine."""
 
     options: StagedSvmOptions
+
+    def compile_rest(self, risk: Risk) -> None:
+        """Compile the choice of features, for which few rows have none of a large chi-square. Local."""
+        self.counter.matrix(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def stage(self, label: LabelRows, hard: np.ndarray) -> Weights:
         """See `StagedSolver.stage`; of the features with a large chi-square."""

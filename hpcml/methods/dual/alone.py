@@ -29,10 +29,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpcml import mpi, rng, slices
-from hpcml.data.compact import CompactRows
 from hpcml.data.shared_rows import shared_array
-from hpcml.kernels.lanes import WIDTHS, certify, epoch, look
-from hpcml.kernels.rows import FREQUENT
+from hpcml.kernels.lanes import WIDTHS, look
+from hpcml.kernels.rows import FREQUENT, transpose
 from hpcml.methods.dual import alone_kernels as kernels
 from hpcml.methods.dual.label import CLOSE, rules_of
 from hpcml.methods.dual.rare import RareLabel, RowsSeen, at_least_highest, finished, judge
@@ -85,7 +84,8 @@ class Alone:
         """The rows and values of the columns that are not frequent, column by column."""
         room = partial(shared_array, mpi.self_comm()) if self.risk.rows.mapped else np.empty  # in files, as the rows are
         index = indptr, room(int(indptr[-1]), np.int32), room(int(indptr[-1]), np.float32)
-        kernels.fill_index(self.csr, self.ends, self.n_frequent, indptr[:-1].copy(), *index[1:])
+        after, indices, data = self.csr[0][1:], *self.csr[1:]
+        transpose(self.ends, after, indices, data, self.n_frequent, indptr[:-1].copy(), *index[1:])
         return index
 
     def _slices(self) -> Iterator[slice]:
@@ -248,21 +248,3 @@ class Alone:
             lacks = lacks[at_least_highest(np.where(seen.positive[lacks] != 0, -z, z), most)]
         self._take(label, seen, seen.rows[lacks])
         return None
-
-
-def warm_up(rows: CompactRows, norms: np.ndarray) -> None:
-    """Compile the kernels for the types of these rows. Local."""
-    csr, norms = (np.zeros(1, np.int64), rows.indices[:0], rows.data[:0]), norms[:0]
-    numbers, values, places, doubles = (np.zeros(0, kind) for kind in (np.int32, np.float32, np.int64, np.float64))
-    flags, rules, some = np.zeros(0, np.uint16), np.zeros(epoch.N_RULES, np.float32), rows.label_rows[:0]
-    label, room = (numbers, values, some, numbers, values), (values, doubles, values, flags, flags)
-    kernels.frequent_ends(csr[0], csr[1], 1, places)
-    kernels.fill_index(csr, places, 1, places, numbers, values)
-    kernels.fit(csr, norms, label, room, rules, 1.0, np.uint64(0), np.zeros((1, 3)), numbers, np.zeros(2))
-    kernels.begin_bounds((places, numbers, values), (numbers, values), 1, False, (values, values), 1, 0)
-    kernels.together(numbers, (numbers, values, some), (numbers, values, flags))
-    kernels.scores_of(csr, numbers, norms, (numbers, values), values, doubles, norms)
-    look.raise_bounds(csr, places, values, values, 1)
-    look.rows_that_reach(values, np.zeros(1, np.float32), 1, places, np.zeros((1, 0), np.int32))
-    tables = np.zeros(epoch.N_RULES, np.float32), np.zeros(2), np.zeros(1)
-    certify.hinge_certify((doubles, values), flags, norms, tables, flags, np.zeros(certify.N_SUMS), 1, 0.0)

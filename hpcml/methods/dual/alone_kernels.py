@@ -11,6 +11,7 @@ import numpy as np
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.epoch import HIGHEST, LOWEST, hinge_epoch
 from hpcml.kernels.lanes.rows import ask, ask_row
+from hpcml.kernels.rows import first_at_least
 from hpcml.methods.dual.kernels import draw
 
 ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
@@ -20,28 +21,7 @@ ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 def frequent_ends(indptr, indices, n_frequent, ends):
     """ends[i]: where the values of row i in the first columns, which lie before the others, end."""
     for i in range(ends.size):
-        low, high = indptr[i], indptr[i + 1]
-        while low < high:
-            middle = (low + high) // 2
-            if indices[middle] < n_frequent:
-                low = middle + 1
-            else:
-                high = middle
-        ends[i] = low
-
-
-@njit
-def fill_index(csr, ends, first, places, rows, values):
-    """Put the rows and values of every column c ≥ `first` from places[c − first] on, which moves
-    on; not those of the columns that have no place.
-    """
-    indptr, indices, data = csr
-    for i in range(ends.size):
-        for k in range(ends[i], indptr[i + 1]):
-            c = indices[k] - first
-            if c < places.size:
-                rows[places[c]], values[places[c]] = i, data[k]
-                places[c] += 1
+        ends[i] = first_at_least(indices, indptr[i], indptr[i + 1], n_frequent)
 
 
 @njit

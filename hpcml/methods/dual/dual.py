@@ -30,13 +30,14 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from hpcml.kernels.lanes.duals import support
-from hpcml.methods.dual.alone import VALUES_PER_POSITIVE, Alone, warm_up
+from hpcml.methods.dual.alone import VALUES_PER_POSITIVE, Alone
 from hpcml.methods.dual.label import CLOSE, NO_POSITIVES, State, Training
 from hpcml.methods.dual.lanes import DualPanel
 from hpcml.methods.dual.options import DualOptions
+from hpcml.methods.linear.losses import DUAL_LOSSES
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Turns
-from hpcml.run.stop import Stop
+from hpcml.run.stop import NEVER, Stop
 
 # The constants of a round, measured by `python -m launch.lab bench panels` with the hinge and tolerance 0.1: the largest gap of
 # the 150th to 165th labels of MeSH, and the passes of the 16 most frequent labels of 100,000 generated rows
@@ -57,6 +58,13 @@ SUPPORT_PASSES_SQUARED = (1, 1, 2, 2, 3)  # the same for the squared hinge
 SWEEPS = 10  # half as many as in the second round; every further one has twice as many as the one before
 
 
+def most_alone(risk: Risk, options: DualOptions) -> int:
+    """The rows that a label may have which is trained alone; 0: none is. Local."""
+    if risk.comm.size > 1 or DUAL_LOSSES[options.loss].entropic or options.precision != "single":
+        return 0
+    return risk.rows.data.size // VALUES_PER_POSITIVE
+
+
 class DualSolver(DualPanel, Solver):
     """The labels of a rank group, panel by panel; a panel that is not done begins anew when a
     run is resumed.
@@ -70,24 +78,18 @@ class DualSolver(DualPanel, Solver):
         self.max_steps = options.step_limit
         self.max_gap = math.inf if options.max_gap is None else options.max_gap
         self.support_passes = SUPPORT_PASSES_SQUARED if self.cost_of.loss.squared else SUPPORT_PASSES
+        self.most_alone = most_alone(risk, options)
         self.start: State | None = None  # the solution of the label that no row has
         self.alone: Alone | None = None  # made when it is needed
         self.full = 0  # passes over all rows in this round
         self.support = 0  # passes over the support vectors since then
 
-    def warm_up(self) -> None:
-        """Compile the kernels for these types. Local."""
-        super().warm_up()
-        if self.most_alone > 0:
-            warm_up(self.risk.rows, self.norms)
-
-    @property
-    def most_alone(self) -> int:
-        """The rows that a label may have which is trained alone; 0: none is. Local."""
-        risk = self.risk
-        if risk.comm.size > 1 or self.cost_of.loss.entropic or self.options.precision != "single":
-            return 0
-        return risk.rows.data.size // VALUES_PER_POSITIVE
+    def compile_rest(self, risk: Risk) -> None:
+        """Train a label as a rare one, if `risk` may have such. Local."""
+        self.most_alone = min(1, most_alone(risk, self.options))
+        if self.most_alone:
+            for _ in self.solve([1], NEVER):
+                pass
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group. A turn is one pass over the active rows of a panel, or one
@@ -171,7 +173,7 @@ class DualSolver(DualPanel, Solver):
         full = self.full_next
         if full:
             self.full, self.support = self.full + 1, 0
-            self.look_at(np.uint16(sum(1 << lane for lane, label in enumerate(self.lanes) if not label.ready)))
+            self.active[:] = np.uint16(sum(1 << lane for lane, label in enumerate(self.lanes) if not label.ready))
             self.keep_all()
             number = self.full
         else:

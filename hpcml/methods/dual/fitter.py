@@ -18,13 +18,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.label import NO_POSITIVES, State, Training
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.settings import Fitted, Setting
-from hpcml.run.stop import Stop
+from hpcml.methods.linear.warm_up import small_problem
+from hpcml.run.stop import NEVER, Stop
 
 # More sweeps cost time in proportion, and fewer mark a setting down beside those that are better solved. ROUNDS ends what would go
 # on for long, as dense rows do. With three sweeps for each λ, as in version 0.11, the default had an AP of 0.7621 on covtype
@@ -63,8 +63,10 @@ class DualFitter:
 
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
-        self.solver.warm_up()
-        support(np.zeros(0, self.risk.weight_type), 1, 1, np.zeros(0, np.uint16))
+        risk, options = small_problem(self.risk, self.solver.options)
+        settings = [{"lam": lam, "positive_weight": 1.0} for lam in (1.0, 0.5)]
+        for _ in DualFitter(None, risk, settings, options, 2).fit(np.arange(2), NEVER):
+            pass
 
     def _costs(self, lam: float, lanes: Sequence[tuple[int, float]]) -> list[np.ndarray]:
         """C of the positive and the negative rows of some lanes (label, weight)."""
@@ -74,7 +76,7 @@ class DualFitter:
         """The solution of the label that no row has."""
         solver = self.solver
         solver.begin([Training(NO_POSITIVES, NO_POSITIVES, 0.0)], self._costs(lam, [(NO_POSITIVES, 1.0)]))
-        solver.look_at(solver.all_lanes)
+        solver.active[:] = solver.all_lanes
         for sweep in range(START_SWEEPS):
             solver.visit(sweep)
             solver.set_aside()
@@ -121,7 +123,7 @@ class DualFitter:
         Each lane ends by itself, whatever is beside it.
         """
         for sweep in range(n):
-            self.solver.look_at(going)
+            self.solver.active[:] = going
             violations, _, _ = self.solver.visit(MOST_SWEEPS + sweep)
             self.solver.set_aside()
             for lane in np.flatnonzero(violations[: len(self.solver.lanes)] <= TOLERANCE).tolist():

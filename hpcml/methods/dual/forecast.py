@@ -20,6 +20,7 @@ import numpy as np
 
 from hpcml.data.compact import CompactRows
 from hpcml.methods.dual.alone import VALUES_PER_POSITIVE
+from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.dual import FULL_PASSES, SWEEPS, DualSolver
 from hpcml.methods.dual.label import NO_POSITIVES, State, Training
 from hpcml.methods.dual.lanes import ORDER_BYTES
@@ -32,6 +33,7 @@ from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.losses import DUAL_LOSSES
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.solver import Finished
+from hpcml.methods.linear.warm_up import warm_up
 from hpcml.options import flag_of
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
@@ -317,7 +319,7 @@ def _panels_of(rows: CompactRows, options: DualOptions, timer: Timer) -> Iterato
     """
     labels = linear.trainable(rows)
     solver = _Counted(Risk(rows, options, Profile()), labels, options, timer)
-    solver.warm_up()
+    warm_up(dual, solver.risk, options)
     firsts = sorted({int(place * max(0, labels.size - LANES)) for place in np.linspace(0, 1, 5) ** 2})
     for first in firsts:
         places = range(first, min(first + LANES, labels.size))

@@ -96,9 +96,13 @@ class DualPanel:
         self.set_costs(costs)
         self.rows.begin()
         if number > 0:
-            self._restore()
+            for lane, label in enumerate(lanes):
+                self.w.reshape(-1, width)[:, lane] = label.state.w
+                self.alpha.reshape(-1, width)[:, lane] = label.state.alpha
+                self.active |= label.state.active.astype(np.uint16) << np.uint16(lane)
+                label.state = None
         elif start is None:
-            self.look_at(self.all_lanes)
+            self.active[:] = self.all_lanes
         else:
             self._start_from(start)
             support(self.alpha, width, len(lanes), self.active)
@@ -108,10 +112,6 @@ class DualPanel:
     def all_lanes(self) -> np.uint16:
         """A bit for each lane that has a label."""
         return np.uint16((1 << len(self.lanes)) - 1)
-
-    def look_at(self, lanes: np.uint16) -> None:
-        """Look at all rows in these lanes (bits), in no others at any. Local."""
-        self.active[:] = lanes
 
     def order(self, number: int, sweep: int) -> np.ndarray:
         """The order of the rows of a pass, a function of the seed, the round and the pass.
@@ -140,24 +140,6 @@ class DualPanel:
             found = found - first_row if first_row else found
             for first in range(0, n, step):
                 yield chunk, found[first : first + step]
-
-    def warm_up(self) -> None:
-        """Compile the kernels for these types. Local."""
-        rows, dtype, width = self.risk.rows, self.risk.weight_type, 1
-        csr, none = (rows.indptr[:1], rows.indices[:0], rows.data[:0]), np.zeros(0, dtype)
-        some, bits, doubles = aligned(epoch.N_RULES, dtype), np.zeros(0, np.uint16), np.zeros(0)
-        flat, order, norms = np.zeros(2, np.int64), np.zeros(0, np.int32), self.norms[:0]
-        kernels.shuffle(order, flat, np.zeros(1, np.int64), np.uint64(0))
-        kernels.looked_at(order, bits, order)
-        kernels.pack(*csr, np.zeros(0, np.bool_), np.zeros(1, np.int64), *csr[1:])
-        self.visit_kernel(csr, order, norms, (none, none), (bits, bits), (some, some, flat), width, False)
-        self.combine_kernel(csr, norms, none, bits, np.zeros((2, 1)), 0, doubles.reshape(0, 1))
-        kernels.scores(*csr, none, doubles, width, False)
-        certify.slopes(doubles, bits, norms, np.zeros(2), False, MOVES, np.zeros(MOVES.size), 1)
-        tables = some, np.zeros(2), np.zeros(1)
-        self.certify_kernel((doubles, none), bits, norms, tables, bits, np.zeros(certify.N_SUMS), 1, 0.0)
-        combine.keep(doubles, 1, none, 1, 0, np.zeros(2))
-        kernels.remove_duals(csr, flat[:0], norms, none, none, none, 1, 0)
 
     def set_costs(self, costs: list[np.ndarray]) -> None:
         """Minimise with these C of positive and negative rows (2), lane by lane. Local."""
@@ -188,14 +170,6 @@ class DualPanel:
         support(self.alpha, self.width, len(self.lanes), self.active)
         self.active &= lanes
 
-    def _restore(self) -> None:
-        """Put the labels' states into the lanes."""
-        for lane, label in enumerate(self.lanes):
-            self.w.reshape(-1, self.width)[:, lane] = label.state.w
-            self.alpha.reshape(-1, self.width)[:, lane] = label.state.alpha
-            self.active |= label.state.active.astype(np.uint16) << np.uint16(lane)
-            label.state = None
-
     def _start_from(self, start: State) -> None:
         """Collective. Begin with the solution of the label that no row has, its positive rows
         put back to 0.
@@ -203,7 +177,7 @@ class DualPanel:
         rows = self.risk.rows
         self.w.reshape(-1, self.width)[:] = start.w[:, None]
         self.alpha.reshape(-1, self.width)[:] = start.alpha[:, None]
-        before, wanted = self._before(), lambda own: self._support(own) | (self.positive[own] != 0)
+        before, wanted = self.w.copy() if rows.comm.size > 1 else self.w, lambda own: self._support(own) | (self.positive[own] != 0)
         parts = (
             (chunk, lane, some)
             for chunk, _ in self.rows.chunks(np.arange(rows.n_local, dtype=np.int32), wanted, wanted)
@@ -214,11 +188,6 @@ class DualPanel:
             places = slice(own.start * self.width, own.stop * self.width)
             kernels.remove_duals(csr, some, self.norms[own], start.alpha[own], self.alpha[places], self.w, self.width, lane)
         self._share(before, 1.0)
-
-    @property
-    def _ahead(self) -> bool:
-        """Whether weights are worth being asked for ahead."""
-        return self.w.nbytes > CACHE_BYTES
 
     def _positive_rows(self, label: int, own: slice) -> Iterator[np.ndarray]:
         """Those of this rank's rows `own` that have a label, counted from the first of them, in
@@ -249,15 +218,11 @@ class DualPanel:
         for some in self.stop.slices(slices.row_slices(rows.n_local, rows.data.size)):
             yield some, slice(some.start * self.width, some.stop * self.width)
 
-    def _before(self) -> np.ndarray | None:
-        """A copy of the weights, if other ranks change them as well."""
-        return self.w.copy() if self.risk.comm.size > 1 else None
-
-    def _share(self, before: np.ndarray | None, sigma: float) -> None:
+    def _share(self, before: np.ndarray, sigma: float) -> None:
         """Collective. The weights `before` and what every rank has added to them, `sigma` times
         too much.
         """
-        if before is not None:
+        if self.risk.comm.size > 1:
             self.w -= before
             self.w /= sigma
             with self.risk.profile("communicate"):
@@ -279,11 +244,11 @@ class DualPanel:
 
         self.gradients[:], self.counts[:] = 0.0, 0  # 0 is in every range, whichever rows other lanes look at
         with risk.profile("compute"):
-            before = self._before()
+            before = self.w.copy() if risk.comm.size > 1 else self.w
             for (own, csr), some in self.stop.slices(self._visits(order, kept)):
                 state, bits = (self.w, self.alpha[own.start * width : own.stop * width]), (self.positive[own], self.active[own])
                 tables = self.rules, self.gradients, self.counts
-                self.visit_kernel(csr, some, self.norms[own], state, bits, tables, width, self._ahead)
+                self.visit_kernel(csr, some, self.norms[own], state, bits, tables, width, self.w.nbytes > CACHE_BYTES)
         self._share(before, risk.comm.size)
         if risk.comm.size > 1:
             with risk.profile("communicate"):
@@ -304,15 +269,19 @@ class DualPanel:
         with risk.profile("finish"):
             dual_squares, squares = self._combine()
             scores = self._scores()
-            shifts = self._shifts(scores)
+            own = self.w.reshape(-1, self.width)[-1].astype(np.float64) if risk.rows.bias else np.zeros(self.width)
+            shifts = self._shifts(scores, own) if risk.rows.bias else np.zeros(self.width)
             sums, near = self._certify_rows(scores, shifts, self.options.dual_tol)
             if risk.comm.size > 1:
                 extremes = mpi.allreduce_maxima(risk.comm, sums[[certify.MOST, certify.LEAST]] * [[1.0], [-1.0]])
                 mpi.allreduce_sum(risk.comm, sums)
                 sums[certify.MOST], sums[certify.LEAST] = extremes[0], -extremes[1]
         loss, violations = self.cost_of.loss, sums[certify.MOST] - sums[certify.LEAST]
-        primal = 0.5 * squares + self._losses(sums, certify.SHORT)
-        moved = 0.5 * (squares + shifts * (shifts + 2 * self._intercepts())) + self._losses(sums, certify.MOVED_SHORT)
+        before, after = (
+            loss.losses(self.costs, sums[row : row + 2], sums[row + certify.SHORT_SQUARED :][:2])
+            for row in (certify.SHORT, certify.MOVED_SHORT)
+        )
+        primal, moved = 0.5 * squares + before, 0.5 * (squares + shifts * (shifts + 2 * own)) + after
         shifts = np.where(moved < primal, shifts, 0.0)
         primal, alpha_squared = np.minimum(moved, primal), sums[certify.ALPHA_SQUARED : certify.ALPHA_SQUARED + 2]
         bound = sums[certify.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
@@ -324,7 +293,7 @@ class DualPanel:
         """
         scores = self.scores[: self.risk.rows.n_local * self.width]
         for _, csr, places in self._slices():
-            kernels.scores(*csr, self.w, scores[places], self.width, self._ahead)
+            kernels.scores(*csr, self.w, scores[places], self.width, self.w.nbytes > CACHE_BYTES)
         return scores
 
     def _certify_rows(self, scores: np.ndarray, shifts: np.ndarray, within: float) -> tuple[np.ndarray, np.ndarray]:
@@ -338,27 +307,14 @@ class DualPanel:
             self.certify_kernel(state, self.positive[some], norms, tables, near[some], sums.reshape(-1), self.width, within)
         return sums, near
 
-    def _losses(self, sums: np.ndarray, row: int) -> np.ndarray:
-        """Σ C ℓ of the lanes (float64), from a certificate's sums: with the intercepts as they
-        are, or moved.
-        """
-        short, squared = sums[row : row + 2], sums[row + certify.SHORT_SQUARED :][:2]
-        return self.cost_of.loss.losses(self.costs, short, squared)
-
-    def _intercepts(self) -> np.ndarray:
-        """The lanes' weights of the constant feature in float64, 0 without."""
-        return self.w.reshape(-1, self.width)[-1].astype(np.float64) if self.risk.rows.bias else np.zeros(self.width)
-
-    def _shifts(self, scores: np.ndarray) -> np.ndarray:
-        """Collective. By how much (float64, one per lane) to move the intercepts so that the
+    def _shifts(self, scores: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """Collective. By how much (float64, one per lane) to move the intercepts `own` so that the
         objectives become less.
 
         Their slopes at `MOVES` bracket the minimum, in which they are taken as linear.
         """
         risk, width = self.risk, self.width
-        if not risk.rows.bias:
-            return np.zeros(width)
-        own, slopes = self._intercepts(), np.zeros((MOVES.size, width))
+        slopes = np.zeros((MOVES.size, width))
         costs, squared = self.costs.reshape(-1), self.cost_of.loss.squared
         for some, places in self._row_slices():
             certify.slopes(scores[places], self.positive[some], self.norms[some], costs, squared, MOVES, slopes.reshape(-1), width)

@@ -36,7 +36,7 @@ class LogisticSolver(DualSolver):
         """Collective for labels that begin. See `DualPanel`."""
         super().begin(lanes, costs, start, number)
         self.sweep = 0
-        self.look_at(self.all_lanes)
+        self.active[:] = self.all_lanes
         if number == 0 and start is None:
             self.alpha[:] = U_OF_ZERO
 
@@ -59,7 +59,7 @@ class LogisticSolver(DualSolver):
 
     def look_at_support(self, lanes: np.uint16) -> None:
         """Look at the rows whose duals are not 0: all. Local."""
-        self.look_at(lanes)
+        self.active[:] = lanes
 
     def _support(self, own: slice) -> np.ndarray:
         """Of which of these rows (bool) any dual is not 0: all."""
@@ -125,13 +125,6 @@ class LogisticSolver(DualSolver):
                 worst = mpi.allreduce_maxima(risk.comm, worst)
                 mpi.allreduce_sum(risk.comm, sums)
         return 0.5 * squares + sums[certify.LOSSES], sums[certify.ENTROPY] - 0.5 * dual_squares, worst, near, still
-
-    def warm_up(self) -> None:
-        """Compile the kernels for these types. Local."""
-        super().warm_up()
-        none = np.zeros(0, self.risk.weight_type)
-        duals.duals(none, 1.0, none)
-        duals.divide(none, 2.0)
 
 
 def _expected(history: list[tuple[float, ...]]) -> float:

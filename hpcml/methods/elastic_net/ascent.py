@@ -44,12 +44,6 @@ class Ascent:
         if self.possible:
             kernels.squares_of(judge.risk.matrix, self.duals.squares)
 
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        none = np.zeros(0, np.int64)
-        kernels.squares_of(self.judge.risk.matrix, np.zeros(0))
-        kernels.ascend(self.judge.risk.matrix, none, self.duals, self.v, 0.0, self.strengths, self.judge.squared)
-
     def forget(self) -> None:
         """Begin with another label."""
         self.rounds = 0
@@ -75,11 +69,15 @@ class Ascent:
 
     def _pass(self, number: int) -> None:
         """Visit all rows. Raises Stopped."""
-        rows, matrix, stop = self.judge.risk.rows, self.judge.risk.matrix, self.judge.stop
+        rows, stop = self.judge.risk.rows, self.judge.stop
         n = rows.n_local
         keys = rng.bits(self.judge.risk.seed, f"runs of rows, pass {number}", np.arange(-(-n // RUN)))
         order = (RUN * np.argsort(keys, kind="stable")[:, None] + np.arange(RUN)).ravel()
         order = order[order < n]
         for some in stop.slices(slices.row_slices(n, rows.data.size)):
-            self.b = kernels.ascend(matrix, order[some], self.duals, self.v, self.b, self.strengths, self.judge.squared)
+            self.visit(order[some])
         self.b += float(self.duals.values.sum()) / PROXIMAL
+
+    def visit(self, order: np.ndarray) -> None:
+        """Visit these rows in this order. Local."""
+        self.b = kernels.ascend(self.judge.risk.matrix, order, self.duals, self.v, self.b, self.strengths, self.judge.squared)

@@ -9,6 +9,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.data.shared_rows import shared_array
+from hpcml.kernels.rows import transpose
 from hpcml.methods.elastic_net import judge_kernels as kernels
 from hpcml.methods.elastic_net.judge_kernels import Vectors
 from hpcml.partition import bounds_by_weight, offsets
@@ -36,7 +37,8 @@ def column_index(node: mpi.Comm, rows: CompactRows) -> ColumnIndex:
     columns, bounds = Vectors(indptr, found, values), bounds_by_weight(indptr, node.size)
     first, last = (int(bound) for bound in bounds[node.rank : node.rank + 2])
     with mpi.agreed(node, "indexing the features"):
-        kernels.columns_of(Vectors(rows.indptr, rows.indices, rows.data), first, last, indptr[first:last].copy(), columns)
+        places = indptr[first:last].copy()
+        transpose(rows.indptr[:-1], rows.indptr[1:], rows.indices, rows.data, first, places, found, values)
     node.Barrier()
     with mpi.agreed(node, "indexing the features"):
         totals = np.zeros(rows.n_columns)

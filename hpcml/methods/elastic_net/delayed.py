@@ -51,10 +51,13 @@ class DelayedPanel:
         """`numbers` are the labels' numbers in the data. Raises MemoryError."""
         rows, self.stop = risk.rows, stop
         self.risk, self.labels, self.numbers, self.options = risk, labels, numbers, options
-        self.lanes = empty_lanes(risk, rows.n_local, rows.n_columns, options)
-        self.w = self.lanes.w
+        self.w = aligned(LANES * rows.n_columns, risk.weight_type)
+        self.lanes = DelayedLanes(np.zeros(rows.n_local, np.uint16), self.w, np.zeros(LANES), options.loss == "squared")
+        self.shrinkage = Shrinkage(risk.l1, risk.lam, options.solver == "sgd")
         if options.rate == "adagrad":
-            self.own_rates = own_rates(risk, self.w.size)
+            rates, steps = aligned(self.w.size, risk.weight_type), np.zeros(rows.n_columns, np.int64)
+            rates[:] = risk.eta
+            self.own_rates = OwnRates(risk.eta, rates, np.ones(LANES), steps)
         else:
             self.seen = np.tile([1.0, 0.0], (rows.n_columns, 1))
         self.n_passes = 0
@@ -90,38 +93,20 @@ class DelayedPanel:
 
     def _adagrad(self, order: np.ndarray) -> None:
         """A pass with a rate of every column and lane. Raises Stopped."""
-        rates, shrinkage = self.own_rates, shrinkage_of(self.risk, self.options)
+        rates, shrinkage = self.own_rates, self.shrinkage
         for some in self._slices(0, order.size):
             kernels.sweep_adagrad(order[some], self.risk.matrix, self.lanes, rates, some.start, shrinkage)
         kernels.flush_adagrad(self.w, rates, order.size, shrinkage)
 
     def _tables(self, order: np.ndarray) -> None:
         """A pass with one rate for all columns. Raises Stopped."""
-        etas, (l1, l2, truncated) = self.rates(), shrinkage_of(self.risk, self.options)
+        etas, (l1, l2, truncated) = self.rates(), self.shrinkage
         for begin, end in table_bounds(etas, l2, truncated):
             rates = SharedRates(etas[begin:end], *np.empty((2, end - begin + 1)))
             kernels.tables(rates, l2, truncated)
             for some in self._slices(begin, end):
                 kernels.sweep_tables(order[some], self.risk.matrix, self.lanes, self.seen, rates, some.start - begin, l1)
             kernels.flush_tables(self.w, self.seen, rates.phi[-1], rates.beta[-1], l1)
-
-
-def empty_lanes(risk: ElasticRisk, n_rows: int, n_columns: int, options: ElasticNetOptions) -> DelayedLanes:
-    """Lanes at w = 0. Raises MemoryError."""
-    w = aligned(LANES * n_columns, risk.weight_type)
-    return DelayedLanes(np.zeros(n_rows, np.uint16), w, np.zeros(LANES), options.loss == "squared")
-
-
-def own_rates(risk: ElasticRisk, size: int) -> OwnRates:
-    """AdaGrad's rates of so many weights. Raises MemoryError."""
-    rates = OwnRates(risk.eta, aligned(size, risk.weight_type), np.ones(LANES), np.zeros(size // LANES, np.int64))
-    rates.of_weights[:] = risk.eta
-    return rates
-
-
-def shrinkage_of(risk: ElasticRisk, options: ElasticNetOptions) -> Shrinkage:
-    """How each step regularises."""
-    return Shrinkage(risk.l1, risk.lam, options.solver == "sgd")
 
 
 class DelayedSolver(Solver):
@@ -131,21 +116,6 @@ class DelayedSolver(Solver):
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
         self.risk, self.labels, self.options = risk, labels, options
         self.n_lanes, self.judge = min(n_lanes, LANES), Judge(risk, options)
-
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        self.judge.warm_up()
-        risk, order, shrinkage = self.risk, np.zeros(0, np.int64), shrinkage_of(self.risk, self.options)
-        lanes = empty_lanes(risk, 0, 0, self.options)
-        if self.options.rate == "adagrad":
-            rates = own_rates(risk, 0)
-            kernels.sweep_adagrad(order, risk.matrix, lanes, rates, 0, shrinkage)
-            kernels.flush_adagrad(lanes.w, rates, 0, shrinkage)
-        else:
-            tables, seen = SharedRates(np.zeros(0), *np.ones((2, 1))), np.zeros((0, 2))
-            kernels.tables(tables, risk.lam, shrinkage.truncated)
-            kernels.sweep_tables(order, risk.matrix, lanes, seen, tables, 0, risk.l1)
-            kernels.flush_tables(lanes.w, seen, 1.0, 0.0, risk.l1)
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group, which is one rank. A turn is one pass for a panel."""

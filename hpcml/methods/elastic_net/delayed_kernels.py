@@ -19,9 +19,9 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.elementary import exp, expm1, log1p
-from hpcml.kernels.lanes.rows import add_row, ask, dot_row, shrink_line
+from hpcml.kernels.lanes.rows import add_line, ask, dot, shrink
 
-LANES = 16  # as many as the lines of `hpcml.kernels.lanes.rows` have
+LANES = 16
 INTERCEPT = 0.1  # its rate, in parts of the weights' rate: every row moves it, and a weight only the rows that have its feature
 SMALL_RATE, SMALL_SHRINK = 1e-3, 1e-2  # below these a few terms of the series are exact in float64
 
@@ -102,21 +102,21 @@ def sweep_tables(order, rows, lanes, seen, rates, first, l1):
         inverse, by = 1.0 / phi[k], phi[k] * l1
         for p in range(begin, end):
             j = indices[p]
-            shrink_line(w, j, phi[k] * seen[j, 0], by * (beta[k] - seen[j, 1]))
+            shrink(w, np.int64(j) * LANES, phi[k] * seen[j, 0], by * (beta[k] - seen[j, 1]), LANES)
             seen[j, 0], seen[j, 1] = inverse, beta[k]
-        dot_row(indices, data, begin, end, w, z)
+        dot((indices, data), (begin, end), w, z, 0, LANES)
         slopes(z, lanes, i, g)
         for lane in range(LANES):
             b[lane] -= INTERCEPT * etas[k] * g[lane]
             moves[lane] = -etas[k] * g[lane]
-        add_row(indices, data, begin, end, moves, w)
+        add_line((indices, data), (begin, end), moves, 0, w, (0, LANES), LANES)
 
 
 @njit
 def flush_tables(w, seen, phi, beta, l1):
     """Bring all columns current to this Φ and B: step 0 of the next tables."""
     for j in range(seen.shape[0]):
-        shrink_line(w, j, phi * seen[j, 0], phi * l1 * (beta - seen[j, 1]))
+        shrink(w, j * LANES, phi * seen[j, 0], phi * l1 * (beta - seen[j, 1]), LANES)
         seen[j, 0], seen[j, 1] = 1.0, 0.0
 
 
@@ -177,7 +177,7 @@ def sweep_adagrad(order, rows, lanes, rates, first, shrinkage):
             at = np.int64(indices[p]) * LANES
             catch_up(w[at : at + LANES], of_weights[at : at + LANES], alpha, k - psi[indices[p]], shrinkage)
             psi[indices[p]] = k
-        dot_row(indices, data, begin, end, w, z)
+        dot((indices, data), (begin, end), w, z, 0, LANES)
         slopes(z, lanes, i, g)
         for lane in range(LANES):
             b_squares[lane] += g[lane] * g[lane]

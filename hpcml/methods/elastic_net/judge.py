@@ -152,41 +152,21 @@ class View(NamedTuple):
     visited: int  # rows
 
 
-def gap_asked(options: ElasticNetOptions) -> float:
-    """The relative gap at which a label is done; of stochastic descent any."""
-    if options.solver != "newton":
-        return math.inf
-    return MAX_GAP if options.max_gap is None else options.max_gap
-
-
 class Judge:
     """Looks at one label after the other. Making one is local; raises MemoryError."""
 
     def __init__(self, risk: ElasticRisk, options: ElasticNetOptions) -> None:
         rows = risk.rows
         self.stop: Stop = NEVER  # of the labels that are being trained
-        self.risk, self.squared, self.max_gap = risk, options.loss == "squared", gap_asked(options)
+        self.risk, self.squared = risk, options.loss == "squared"
+        asked = MAX_GAP if options.max_gap is None else options.max_gap
+        self.max_gap = asked if options.solver == "newton" else math.inf  # at which a label is done
         self.n_rows, self.l1, self.l2 = rows.n_global, risk.l1 * rows.n_global, risk.lam * rows.n_global
         self.sums, self.met = np.zeros(rows.n_columns), np.empty(rows.n_columns, np.int64)
         self.slot_of, self.slots = np.full(rows.n_local, -1, np.int32), np.empty(rows.n_local, np.int64)
         self.factors = np.empty(rows.n_local)
         self.in_use = np.zeros(rows.n_columns, np.bool_)
         self.above, self.excess = np.empty(rows.n_columns, np.int64), np.empty(rows.n_columns)
-
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        index, losses, none, z = self.risk.index, RowLosses(0, 1, self.squared), np.zeros(0, np.int64), np.zeros(0)
-        local = local_matrix(0, 0)
-        kernels.gather(none, index.columns, self.slot_of, self.slots, 0, local)
-        kernels.margins(local, z, 0.0, z)
-        kernels.centre(z, 0.0, losses)
-        kernels.slopes_of(z, none, 0.0, losses, none, z)
-        kernels.add_rows(self.risk.matrix, none, z, self.sums, self.met, 0)
-        kernels.add_columns(index.columns, 0, 0, z, self.sums, self.met, 0)
-        kernels.screen(self.sums, none, index.totals, index.by_size[:0], 0.0, 1.0, self.in_use, self.above, self.excess)
-        kernels.loss_at(0.0, -1.0, self.squared)
-        kernels.value(z, 0.0, losses)
-        kernels.dual_value(z, 0.0, losses, 1.0)
 
     def begin(self, number: int) -> Label:
         """A label (its number in the data) without weights."""

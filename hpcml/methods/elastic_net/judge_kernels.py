@@ -77,18 +77,6 @@ def _conjugates_at(z, n_positive, squared, scale, values):
 
 
 @njit
-def columns_of(rows, first, last, place, out):
-    """The columns first .. last − 1 of `rows`; `place` is where each begins, and is used up."""
-    for i in range(rows.indptr.size - 1):
-        for k in range(rows.indptr[i], rows.indptr[i + 1]):
-            j = rows.indices[k]
-            if first <= j < last:
-                p = place[j - first]
-                out.indices[p], out.values[p] = i, rows.values[k]
-                place[j - first] = p + 1
-
-
-@njit
 def column_totals(columns, totals):
     """The sum of each column, in the order of its rows."""
     for j in range(totals.size):

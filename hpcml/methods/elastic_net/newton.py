@@ -19,13 +19,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hpcml.kernels.rows import transpose
 from hpcml.methods.elastic_net import newton_kernels as kernels
 from hpcml.methods.elastic_net.ascent import Ascent
 from hpcml.methods.elastic_net.judge import MAX_GAP, ElasticRisk, Judge, Label, Local, View, local_matrix
-from hpcml.methods.elastic_net.judge_kernels import RowLosses, Vectors, loss_at, margins, value
+from hpcml.methods.elastic_net.judge_kernels import Vectors, loss_at, margins, value
 from hpcml.methods.elastic_net.newton_kernels import Strengths
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.linear.solver import Finished, Solver, Turns
+from hpcml.partition import offsets
 from hpcml.run.stop import Stop
 
 # Seconds of the processor of 5 labels of Reuters and 13 of MeSH, frequent and rare, at the default strengths: 2.2, 4.2 with these
@@ -52,9 +54,12 @@ TIGHT = 0.3  # and, when none is left out, of what is asked of the label
 VAIN = 1e-3  # of the gap asked, or of the default: less than this share of f a round gains only where precision allows no more
 
 
-def keeps_matrix(n_columns: int, n_values: int) -> bool:
-    """Whether the curvature is kept as a matrix: a small one, or one that costs less than rows."""
-    return n_columns <= DENSE or (n_columns <= LARGEST and n_columns * n_columns <= 4 * n_values)
+def rows_of(local: Local) -> Vectors:
+    """Return a local matrix by rows."""
+    indptr, columns, values = local.matrix
+    rows = Vectors(offsets(np.bincount(columns, minlength=local.touched.size)), np.empty_like(columns), np.empty_like(values))
+    transpose(indptr[:-1], indptr[1:], columns, values, 0, rows.indptr[:-1].copy(), rows.indices, rows.values)
+    return rows
 
 
 class Curvature:
@@ -76,17 +81,8 @@ class Curvature:
         self.columns = np.zeros(0, np.int64)
 
     def begin(self, chosen: np.ndarray, local: Local, n_rows: int, l2: float) -> None:
-        """Begin a round with these columns."""
-        self.rows = local_matrix(local.touched.size + 1, local.matrix.values.size)
-        kernels.by_rows(local.matrix, self.rows)
-        self.known = self._move(chosen)
-        if self.known:
-            curves = self.of_rows[local.touched]
-            curves[np.isnan(curves)] = self.base
-            kernels.gram(self.rows, curves, (n_rows - local.touched.size) * self.base, l2, self.known, self.H)
-
-    def _move(self, chosen: np.ndarray) -> int:
-        """A matrix for these columns. How many, the first ones, it has from before."""
+        """Begin a round with these columns; of the first ones that were in use before, the matrix stands."""
+        self.rows = rows_of(local)
         old, H = self.columns, self.H
         self.columns, self.H = chosen, np.empty((chosen.size + 1, chosen.size + 1))
         order = np.argsort(old)
@@ -98,7 +94,11 @@ class Curvature:
         self.H[:n, :n] = H[np.ix_(kept, kept)]
         self.H[n:, -1] = self.H[-1, n:] = 0.0
         self.H[:n, -1] = self.H[-1, :n] = H[kept, -1]
-        return n
+        self.known = n
+        if n:
+            curves = self.of_rows[local.touched]
+            curves[np.isnan(curves)] = self.base
+            kernels.gram(self.rows, curves, (n_rows - local.touched.size) * self.base, l2, n, self.H)
 
     def take(self, touched: np.ndarray, curves: np.ndarray, base: float, others: float, l2: float) -> None:
         """Make the matrix of ℓ″ of the touched rows, of each other row, and of these together."""
@@ -116,25 +116,11 @@ class NewtonSolver(Solver):
         self.risk, self.labels, self.max_steps, self.judge = risk, labels, options.step_limit, Judge(risk, options)
         self.curvature, self.ascent = Curvature(risk.rows.n_local), Ascent(self.judge)
 
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        self.judge.warm_up()
-        self.ascent.warm_up()
-        none, d, H, losses, strengths = (
-            np.zeros(0),
-            np.zeros(1),
-            np.zeros((1, 1)),
-            RowLosses(0, 1, self.judge.squared),
-            Strengths(1.0, 1.0),
-        )
-        local, rows = local_matrix(0, 0), local_matrix(1, 0)
-        kernels.by_rows(local, rows)
-        others = kernels.derivatives(local, none, 0.0, losses, none, none, d)
-        kernels.violation(d, none, strengths)
-        kernels.gram(rows, none, others, 1.0, 0, H)
-        kernels.solve_dense(H, d, none, strengths, 1.0, 1, d.copy())
-        kernels.solve_sparse(local, none, others, d, none, strengths, 1.0, 1, d.copy())
-        kernels.search(local, none, 0.0, losses, none, d, d, strengths, 1.0)
+    def compile_rest(self, risk: ElasticRisk) -> None:
+        """Compile what only labels with many features take. Local."""
+        self.ascent.visit(np.zeros(0, np.int64))
+        none, d = np.zeros(0), np.zeros(1)
+        kernels.solve_sparse(local_matrix(0, 0), none, 0.0, d, none, Strengths(1.0, 1.0), 1.0, 1, d.copy())
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group, which is one rank. A turn is one whole label."""
@@ -197,7 +183,8 @@ class NewtonSolver(Solver):
         losses, strengths, squared = judge.losses(label), Strengths(judge.l1, judge.l2), judge.squared
         z, slopes, curves = np.empty((3, local.touched.size))
         gradient, d = np.empty((2, chosen.size + 1))
-        if dense := keeps_matrix(chosen.size, matrix.values.size):
+        n, n_values = chosen.size, matrix.values.size
+        if dense := n <= DENSE or (n <= LARGEST and n * n <= 4 * n_values):  # a small matrix, or one that costs less than the rows
             curvature.begin(chosen, local, judge.n_rows, judge.l2)
         margins(matrix, w, b, z)
         sweeps, near = min(SWEEPS, 10 + LONG // (matrix.values.size + 1)), True

@@ -25,25 +25,6 @@ class Strengths(NamedTuple):
 
 
 @njit
-def by_rows(local, out):
-    """The local matrix by rows, into `out`.
-
-    out.indptr (touched rows + 2) is all 0 before; its first touched rows + 1 numbers are valid
-    after.
-    """
-    at = out.indptr
-    for k in range(local.indices.size):
-        at[local.indices[k] + 2] += 1
-    for s in range(2, at.size):
-        at[s] += at[s - 1]
-    for p in range(local.indptr.size - 1):
-        for k in range(local.indptr[p], local.indptr[p + 1]):
-            to = at[local.indices[k] + 1]
-            out.indices[to], out.values[to] = p, local.values[k]
-            at[local.indices[k] + 1] = to + 1
-
-
-@njit
 def derivatives(local, z, b, losses, slopes, curves, gradient):
     """ℓ′ and ℓ″ of the touched rows; the gradient (weights, then the intercept) of Σ ℓ.
 

@@ -13,7 +13,6 @@ from hpcml.files.table import write_table
 from hpcml.kernels import elementwise
 from hpcml.methods.elastic_net.delayed import DelayedSolver
 from hpcml.methods.elastic_net.judge import HISTORY, ElasticRisk, history_line
-from hpcml.methods.elastic_net.memory import bytes_per_rank_elastic
 from hpcml.methods.elastic_net.newton import NewtonSolver
 from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
 from hpcml.methods.linear import train as linear
@@ -30,6 +29,13 @@ from hpcml.run.session import Session, Target
 # 0.085, 0.11, 0.15, 0.17, 0.26, 0.46 with λ₁ = 0.01N/m (default); 0.002, 0.005, 0.020, 0.029, 0.12, 0.22, 0.47, 0.72 with 0.1N/m.
 GROWTH, FEW = 0.4, 1  # power by which the cost of a label grows; so many positive rows cost what a label without any would
 PATH = ("run", "l1", "features", "share", "f", "gap", "seconds")  # features: weights that are not 0, a label; f: its mean
+
+
+def bytes_per_rank_elastic(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
+    """Bytes: rows twice; of a row slots, duals and losses; of a column sums, weights and lanes'
+    squares.
+    """
+    return 16 * n_values + 128 * n_rows + (56 + 2 * n_lanes * weight_bytes) * n_columns
 
 
 def solver(risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: ElasticNetOptions) -> NewtonSolver | DelayedSolver:

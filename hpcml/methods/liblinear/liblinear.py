@@ -46,33 +46,24 @@ class LiblinearSolver(Solver):
         indptr = rows.indptr.astype(np.int32)
         self.matrix = sp.csr_matrix((rows.data.astype(np.float64), rows.indices, indptr), (rows.n_local, rows.n_columns))
 
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        self.objective.warm_up()
-
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group, which is one rank. A turn is one whole label."""
-        for label in labels:
-            number = int(self.labels[label])
-            with self.objective.profile("compute"):
-                w, steps = self._fit(number)
-            with self.objective.profile("finish"):
-                f = self.objective.value(w, number, stop)
-            n_rows, status = self.objective.rows.n_global, STEP_LIMIT if steps >= self.max_steps else CONVERGED
-            line = (steps, f, math.nan, 0, math.nan, math.nan, n_rows, math.nan, stop.seconds)
-            yield [Finished(label, w, f, status, steps, 1.0, [line])]
-
-    def _fit(self, number: int) -> tuple[np.ndarray, int]:
-        """w (n_columns), and passes over the rows (shrinking not counted)."""
         from sklearn.exceptions import ConvergenceWarning
 
         rows = self.objective.rows
-        y = np.full(rows.n_local, -1)
-        y[rows.rows_of(number)] = 1
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the label's status says it
-            self.solver.fit(self.matrix, y)
-        return self.solver.coef_[0].astype(self.objective.weight_type), int(self.solver.n_iter_)
+        for label in labels:
+            number = int(self.labels[label])
+            y = np.full(rows.n_local, -1)
+            y[rows.rows_of(number)] = 1
+            with self.objective.profile("compute"), warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # the label's status says it
+                self.solver.fit(self.matrix, y)
+            w, steps = self.solver.coef_[0].astype(self.objective.weight_type), int(self.solver.n_iter_)  # shrinking not counted
+            with self.objective.profile("finish"):
+                f = self.objective.value(w, number, stop)
+            n_rows, status = rows.n_global, STEP_LIMIT if steps >= self.max_steps else CONVERGED
+            line = (steps, f, math.nan, 0, math.nan, math.nan, n_rows, math.nan, stop.seconds)
+            yield [Finished(label, w, f, status, steps, 1.0, [line])]
 
 
 METHOD = LinearMethod(name="liblinear", solver=LiblinearSolver, sharding=Sharding.NONE)

@@ -12,9 +12,9 @@ CHUNK = 4096  # features
 
 
 @njit
-def gradient_squares(w, g, lanes, decay, scale, out):
-    """out[c, l] = ‖decay w[:, l] + scale g[:, l]‖² over the c-th chunk; w, g (n lanes) flat."""
-    step = np.uint64(lanes)
+def gradient_squares(w, g, lanes, decay, scale):
+    """Return ‖decay w[:, l] + scale g[:, l]‖² over the c-th chunk at [c, l]; w, g (n lanes) flat."""
+    step, out = np.uint64(lanes), np.empty((-(-w.size // (CHUNK * lanes)), lanes))
     for chunk in range(out.shape[0]):
         total = out[chunk]
         total[:] = 0.0
@@ -23,12 +23,13 @@ def gradient_squares(w, g, lanes, decay, scale, out):
             for lane in range(step):
                 value = decay * np.float64(w[row + lane]) + scale * g[row + lane]
                 total[lane] += value * value
+    return out
 
 
 @njit
-def step(w, g, lanes, eta, decay, scale, out):
-    """w −= eta (decay w + scale g) per lane; out[c, l] = ‖w[:, l]‖² of the c-th chunk then."""
-    stride = np.uint64(lanes)
+def step(w, g, lanes, eta, decay, scale):
+    """w −= eta (decay w + scale g) per lane; return ‖w[:, l]‖² of the c-th chunk then at [c, l]."""
+    stride, out = np.uint64(lanes), np.empty((-(-w.size // (CHUNK * lanes)), lanes))
     for chunk in range(out.shape[0]):
         total = out[chunk]
         total[:] = 0.0
@@ -39,6 +40,7 @@ def step(w, g, lanes, eta, decay, scale, out):
                 w[row + lane] = old - eta[lane] * (decay * old + scale * g[row + lane])
                 new = np.float64(w[row + lane])
                 total[lane] += new * new
+    return out
 
 
 @njit

@@ -15,7 +15,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hpcml import mpi
-from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
+from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
+from hpcml.data.compact import warm_up as warm_up_reading
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, shard_of
 from hpcml.kernels import elementwise
@@ -24,6 +25,7 @@ from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.solver import STEP_LIMIT, Finished, SparseWeightsOf
+from hpcml.methods.linear.warm_up import warm_up
 from hpcml.model.linear import LOG_ODDS
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.profile import Profile
@@ -71,7 +73,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
             )
         X, labels = gather_rows(comm, X, labels)
         shard = shard_of(X, labels, 0, X.shape[0])
-        warm_up(comm, shard)
+        warm_up_reading(comm, shard)
         with mpi.groups_agreed(comm):
             return compact_rows(mpi.self_comm(), shard, bias, fold=self._method.risk.shares_columns)
 
@@ -124,7 +126,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         with mpi.agreed(comm, "making room for the weights"):
             solver = method.solver(risk, np.arange(rows.n_labels), n_lanes, options)
         with mpi.node_first(comm):
-            solver.warm_up()
+            warm_up(method.solver, risk, options)
         with mpi.groups_agreed(comm):
             for finished in solver.solve(waiting, NEVER):
                 yield from finished

@@ -156,17 +156,6 @@ class Objective(Risk):
         n_chunks = -(-rows.n_columns // blocks.CHUNK)
         self.bounds = np.minimum(even_bounds(n_chunks, self.comm.size) * blocks.CHUNK, rows.n_columns)  # columns of each rank
 
-    def warm_up(self) -> None:
-        """Compile the kernels for these types. Local."""
-        rows, none, sums, shifts = self.rows, np.zeros(0, np.uint8), np.zeros((4, 1)), np.zeros((2, 1))
-        w, g, out, one = np.zeros(0, self.weight_type), np.zeros(0), np.zeros((0, 1)), np.zeros(1)
-        arrays = kernels.PanelArrays(w, none, np.zeros(1, np.uint64), np.zeros(1, np.int64), shifts, g, sums)
-        kernels.panel_pass(self.row_range(0, 0), arrays, self.rule._replace(dormant=0))
-        kernels.loss_pass(rows.indptr, rows.indices, rows.data, g, none, self.loss.code, shifts, sums)
-        blocks.gradient_squares(w, g, 1, 0.0, 0.0, out)
-        blocks.step(w, g, 1, one, 0.0, 0.0, out)
-        blocks.copy_lanes(w, 1, one > 0, w)
-
     def evaluate(self, panels: list[Panel], stop: Stop = NEVER) -> None:
         """Collective. One pass over the rows for all panels; `Panel.gather` gives the results.
 

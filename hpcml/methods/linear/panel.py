@@ -103,7 +103,8 @@ class Panel:
             with objective.profile("communicate"):
                 mpi.allreduce_sum(comm, self.sums)
         with objective.profile("compute"):
-            chunks = self._squares(objective.lam, 1.0 / objective.rows.n_global)
+            scale = 1.0 / objective.rows.n_global
+            chunks = blocks.gradient_squares(self.w[self.own], self._g_own, self.width, objective.lam, scale)
         with objective.profile("communicate"):
             grad_sq = self.total(chunks)
         f = 0.5 * objective.lam * self.w_sq + self.mean_losses()
@@ -120,16 +121,6 @@ class Panel:
         """Σ ∂ℓ of one lane, own columns, as a view, after `gather`. Local."""
         return self.lane(self._g_own, lane)
 
-    def _squares(self, decay: float, scale: float) -> np.ndarray:
-        """‖decay w + scale Σ ∂ℓ‖² per chunk of own columns and lane."""
-        out = self._chunks()
-        blocks.gradient_squares(self.w[self.own], self._g_own, self.width, decay, scale, out)
-        return out
-
-    def _chunks(self) -> np.ndarray:
-        """A number for each chunk of own columns and lane."""
-        return np.empty((-(-(self.own.stop - self.own.start) // (blocks.CHUNK * self.width)), self.width))
-
     def total(self, chunks: np.ndarray) -> np.ndarray:
         """Collective. The sum over all ranks' chunks, in the order of the columns."""
         parts = [chunks] if self.objective.comm.size == 1 else mpi.allgather_arrays(self.objective.comm, chunks)
@@ -139,9 +130,8 @@ class Panel:
     def step(self, eta: np.ndarray, radius: float = math.inf) -> None:
         """Collective. w −= η g, projected on the ball of this radius; a step of every label."""
         with self.objective.profile("compute"):
-            chunks, objective = self._chunks(), self.objective
-            scale = 1.0 / objective.rows.n_global
-            blocks.step(self.w[self.own], self._g_own, self.width, eta, objective.lam, scale, chunks)
+            lam, scale = self.objective.lam, 1.0 / self.objective.rows.n_global
+            chunks = blocks.step(self.w[self.own], self._g_own, self.width, eta, lam, scale)
         with self.objective.profile("communicate"):
             self.w_sq = self.total(chunks)
             if (self.w_sq > radius * radius).any():
@@ -149,13 +139,8 @@ class Panel:
                 own = self.w[self.own].reshape(-1, self.width)
                 np.multiply(own, factors, out=own, casting="same_kind")
                 self.measure()
-            self._share()
+            self._send_weights()
         self.steps += 1
-
-    def _share(self) -> None:
-        """Collective. Begin to send the weights of own columns to all ranks."""
-        if self.objective.comm.size > 1:
-            self._requests = [mpi.begin_allgather(self.objective.comm, self.w, self.counts)]
 
     def replace(self, weights: dict[int, np.ndarray]) -> None:
         """Collective. Give lanes other weights (own columns); a step of every label."""
@@ -164,12 +149,17 @@ class Panel:
                 self.lane(self.w[self.own], lane)[:] = w
         with self.objective.profile("communicate"):
             self.measure()
-            self._share()
+            self._send_weights()
         self.steps += 1
+
+    def _send_weights(self) -> None:
+        """Collective. Begin to send the weights of own columns to all ranks."""
+        if self.objective.comm.size > 1:
+            self._requests = [mpi.begin_allgather(self.objective.comm, self.w, self.counts)]
 
     def measure(self) -> None:
         """Collective. Find ‖w‖² of weights that were put in."""
-        self.w_sq = self.total(self._squares(1.0, 0.0))
+        self.w_sq = self.total(blocks.gradient_squares(self.w[self.own], self._g_own, self.width, 1.0, 0.0))
 
     def keep(self, lanes: np.ndarray) -> None:
         """Remember the weights of the lanes with lanes[l] as the best so far. Local."""

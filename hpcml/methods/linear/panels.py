@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +33,11 @@ class Step(NamedTuple):
     done: bool
 
 
-class LabelProgress(Protocol):
-    """A label's progress between two evaluations: all a method needs besides w and the best w."""
+class LabelProgress:
+    """A label's progress between two evaluations: all a method needs besides w and the best w.
+
+    A subclass is a dataclass of numbers.
+    """
 
     step: int
     f_min: float
@@ -43,16 +46,22 @@ class LabelProgress(Protocol):
 
     def advance(self, f: float, grad_sq: float) -> Step:
         """Take f(w_t) and ‖g(w_t)‖², return the step to w_{t+1}."""
+        raise NotImplementedError
 
     def pack(self) -> np.ndarray:
         """The state as float64 numbers, always as many."""
+        return np.array(list(vars(self).values()), np.float64)
+
+    def unpack(self, values: np.ndarray) -> None:
+        """Take up the state that `pack` gave."""
+        for (name, own), value in zip(vars(self).items(), values.tolist(), strict=True):
+            setattr(self, name, type(own)(value))
 
 
 class Rule(NamedTuple):
-    """A first-order method: how a label begins and continues, and where its weights must stay."""
+    """A first-order method: how a label begins, and where its weights must stay."""
 
     begin: Callable[[], LabelProgress]
-    unpack: Callable[[np.ndarray], LabelProgress]
     radius: float  # the weights are projected on this ball
 
 
@@ -88,10 +97,6 @@ class PanelSolver(Solver):
         self.objective, self.labels = objective, labels
         self.panels = [Panel(objective, width) for width in widths]
         self.training: dict[tuple[int, int], Any] = {}
-
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        self.objective.warm_up()
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group; see `Solver`. A turn is a pass, and a step of all labels."""
@@ -216,7 +221,8 @@ class FirstOrderSolver(PanelSolver):
         p = next(p for p, panel in enumerate(self.panels) if (panel.labels < 0).any())
         panel, objective = self.panels[p], self.objective
         lane = int(np.flatnonzero(panel.labels < 0)[0])
-        training = LabelInLane(int(packed.numbers[0]), self.rule.unpack(packed.numbers[2:]), float(packed.numbers[1]))
+        training = LabelInLane(int(packed.numbers[0]), self.rule.begin(), float(packed.numbers[1]))
+        training.progress.unpack(packed.numbers[2:])
         training.history = [tuple(line) for line in packed.history[: training.progress.step].tolist()]
         panel.enter(lane, int(self.labels[training.label]))
         panel.lane(panel.w, lane)[:] = packed.w

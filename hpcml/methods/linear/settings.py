@@ -15,6 +15,7 @@ from hpcml.kernels.lanes import WIDTHS
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.solver import Finished, Solver, SparseWeightsOf, Turns
+from hpcml.methods.linear.warm_up import warm_up
 from hpcml.run.folder import RunFolder
 from hpcml.run.stop import Stop
 from hpcml.signals import StopSignals
@@ -93,7 +94,7 @@ class OneByOne:
 
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
-        self.method.solver(self.risks[0], np.zeros(0, np.int64), self.n_lanes, self.options[0]).warm_up()
+        warm_up(self.method.solver, self.risks[0], self.options[0])
 
     def fit(self, labels: np.ndarray, stop: Stop) -> Iterator[Fitted]:
         """The weights of the labels at all settings. Raises what `Solver.solve` does."""
@@ -129,10 +130,6 @@ class SettingsSolver(Solver):
         options = at_setting(self.options, self.chosen.settings[setting])
         solver: Solver = self.method.solver(self.risk.at(options), self.labels, self.n_lanes, options)
         return solver
-
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        self._at(0).warm_up()
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group; see `Solver`."""

@@ -8,7 +8,7 @@ for finished in solver.solve(range(labels.size), NEVER):  # turn after turn
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,9 +76,6 @@ class Solver:
 
     packs = False  # can a checkpoint hold labels in training? Else these begin anew
 
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group. Train labels (places in the run); each turn yields those done.
 
@@ -86,6 +83,9 @@ class Solver:
         on all ranks of the group.
         """
         raise AssertionError("a subclass says")
+
+    def compile_rest(self, risk: Any) -> None:
+        """Run the kernels that training `risk` may need, but not that of this solver's few rows (`warm_up`). Local."""
 
     def pack(self) -> list[Packed]:
         """Collective over the group, between turns or after Stopped. The labels in training."""

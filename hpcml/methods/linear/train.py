@@ -20,6 +20,7 @@ from hpcml.methods.linear.run import LabelRun
 from hpcml.methods.linear.settings import Chooser, Chosen, SettingsSolver
 from hpcml.methods.linear.solver import Solver
 from hpcml.methods.linear.streaming import plan_chunks, plan_streaming
+from hpcml.methods.linear.warm_up import warm_up
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.driver import Driver
 from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder
@@ -105,7 +106,7 @@ def _solve(run: LabelRun, chosen: Chosen | None, earlier: Earlier | None, restor
             run.solver = solver = make_solver(problem, n_lanes, streamed, options, chosen)
         _say_what_begins(run, n_lanes, chosen, earlier)
         with mpi.node_first(comm):
-            solver.warm_up()
+            warm_up(problem.method.solver, problem.objective.streamed(*streamed), options)
         with mpi.groups_agreed(comm):
             for place in continued:
                 run.restore(place, checkpoint)

@@ -22,7 +22,7 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.lanes import LINE
-from hpcml.kernels.lanes.rows import add_four, prefetch
+from hpcml.kernels.lanes.rows import add_scaled, ask
 
 PW, BW, MBW, PERCEPTRON, PA, ROMMA = range(6)
 POSITIVES, FALSE_POSITIVES, FALSE_NEGATIVES, UPDATES = range(4)
@@ -51,7 +51,7 @@ def _axpy(x, weights, j, out):
             out[c] += x * weights[j, c]
     else:
         for c in range(0, out.size, 4):
-            add_four(out, weights, j, c, x)
+            add_scaled(out, weights, j, c, x, 4)
 
 
 @njit
@@ -64,18 +64,18 @@ def _dots(indices, data, begin, end, weights, seen, out):
     last, second, narrow = np.uint64(indices.size - 1), out.size - 1, 1 <= out.size <= 2
     out[:] = 0.0
     for k in range(begin, end):
-        x, j, soon = np.float64(data[k]), np.uint64(indices[k]), np.int64(indices[min(k + AHEAD, last)]) + 1
+        x, j, soon = np.float64(data[k]), np.uint64(indices[k]), (np.int64(indices[min(k + AHEAD, last)]) + 1) * weights.shape[1]
         total += x
         least = min(least, x)
         if x != 0.0:
             seen[j >> np.uint64(3)] |= np.uint8(1) << np.uint8(j & np.uint64(7))
-        prefetch(weights, soon, 0)
+        ask(weights, soon, 1)
         if narrow:
             one += x * weights[j + np.uint64(1), 0]
             two += x * weights[j + np.uint64(1), second]
         else:
             for column in range(LINE, weights.shape[1], LINE):
-                prefetch(weights, soon, column)
+                ask(weights, soon + column, 1)
             _axpy(x, weights, np.int64(j) + 1, out)
     if narrow:
         out[0], out[second] = one, two

@@ -223,6 +223,7 @@ class Initial:
             raise ConfigError(
                 f"--initial-model {self.path}: it has other labels ({', '.join(self.names[:5])} …); train the same ones"
             )
+        source.keys_before = self.model.training_keys
         places = np.array([self.names.index(source.names[place]) for place in mine.tolist()], dtype=np.int64)
         with readable(self.path, "hpcml train", "model"), open_stamped(self.path, "model", "hpcml train") as file:
             stored, width = file["state"], self.model.n_features

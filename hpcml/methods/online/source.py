@@ -17,7 +17,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.files.hdf5 import vocabulary_digest
 from hpcml.kernels import rows as kernels
 from hpcml.methods.online.options import OnlineOptions
-from hpcml.model.training_keys import TrainingKeys, training_keys
+from hpcml.model.training_keys import TrainingKeys, training_keys, united
 from hpcml.partition import offsets
 
 PIECE_NNZ = 1 << 22  # values that are read of a dataset at a time
@@ -41,6 +41,7 @@ class RowStream:
     n_rows: int | None = None  # None: not known before the end
     vocabulary: str | None = None  # None: it depends on the width, known at the end
     fingerprint: str = ""  # of a dataset
+    keys_before: TrainingKeys | None = None  # of the rows that trained the initial model
     split: str
     sizes: tuple[int, ...] = ()  # what two sources that are not the same hardly have in common
     digest: tuple[int, ...]  # of the rows: of a dataset's, or, where they cannot be looked at again, of those given so far
@@ -51,8 +52,8 @@ class RowStream:
         raise AssertionError("a subclass says")
 
     def training_keys(self) -> TrainingKeys | None:
-        """The keys of the rows, if they have any. Local; raises DataError."""
-        return None
+        """The keys of all rows that have trained, if they have any. Local; raises DataError."""
+        return self.keys_before
 
     def vocabulary_of(self, n_features: int) -> str:
         """The vocabulary of a model with so many features."""
@@ -127,7 +128,7 @@ class DatasetSource(RowStream):
 
     def training_keys(self) -> TrainingKeys | None:
         """See `RowStream.training_keys`."""
-        return training_keys(self.dataset, self.split)
+        return united(self.keys_before, training_keys(self.dataset, self.split))
 
 
 class TextSource(RowStream):

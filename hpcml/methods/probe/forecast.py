@@ -25,6 +25,7 @@ from hpcml.methods.linear.objective import Objective, panel_widths
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.panel import Panel
 from hpcml.methods.linear.solver import Finished
+from hpcml.methods.linear.warm_up import warm_up
 from hpcml.methods.probe.options import ProbeOptions
 from hpcml.methods.probe.train import METHOD, PEGASOS_METHOD, probe
 from hpcml.options import flag_of
@@ -125,7 +126,7 @@ class ProbeForecaster:
         labels = linear.trainable(rows)
         chosen = labels[np.linspace(0, labels.size - 1, min(PILOT_LABELS, labels.size)).astype(int)]
         solver = probe(objective, chosen, LANES, options)
-        solver.warm_up()
+        warm_up(probe, objective, options)
         whole = _Step(rows, options)
         full, rest = whole.passes(timer), whole.steps(timer)
         finished, seconds = list[Finished](), defaultdict[int, list[float]](list)

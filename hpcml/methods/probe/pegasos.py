@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
-import numpy as np
-
-from hpcml.methods.linear.panels import Step
+from hpcml.methods.linear.panels import LabelProgress, Step
 
 
 @dataclass
-class PegasosState:
+class PegasosState(LabelProgress):
     """Progress of a label (Shalev-Shwartz, Singer & Srebro 2007, A_t = S): step t is 1/(λ t)."""
 
     lam: float
@@ -28,13 +26,3 @@ class PegasosState:
         improved = f < self.f_min
         self.f_min = min(f, self.f_min)
         return Step(1.0 / (self.lam * self.step), improved, grad_sq == 0.0 or self.step >= self.n_steps)
-
-    def pack(self) -> np.ndarray:
-        """The state as float64 numbers, for a checkpoint."""
-        return np.array(astuple(self), dtype=np.float64)
-
-    @classmethod
-    def unpack(cls, values: np.ndarray) -> PegasosState:
-        """The state that `pack` gave."""
-        lam, n_steps, f_min, step = values.tolist()
-        return cls(lam, int(n_steps), f_min, int(step))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
-import numpy as np
-
-from hpcml.methods.linear.panels import Step
+from hpcml.methods.linear.panels import LabelProgress, Step
 
 GAMMA = 2 / 3  # γ: ratio of successive φ
 UPTICKS = 2  # ccf: increases of f that end a cycle
@@ -17,7 +15,7 @@ NORMAL, TEST, RETEST = range(3)
 
 
 @dataclass
-class ProbeState:
+class ProbeState(LabelProgress):
     """Progress of one label between two evaluations; all it needs besides w_t and w_min."""
 
     epsilon: float = EPSILON
@@ -66,13 +64,3 @@ class ProbeState:
         self.upticks = 0
         self.cycle_iteration = 0
         self.last_f_min = self.f_min
-
-    def pack(self) -> np.ndarray:
-        """The state as float64 numbers, for a checkpoint."""
-        return np.array(astuple(self), dtype=np.float64)
-
-    @classmethod
-    def unpack(cls, values: np.ndarray) -> ProbeState:
-        """The state that `pack` gave."""
-        numbers = values.tolist()
-        return cls(*numbers[:-4], *map(int, numbers[-4:]))

@@ -17,14 +17,14 @@ from hpcml.methods.probe.probe import ProbeState
 
 def probe(objective: Objective, labels: np.ndarray, n_lanes: int, options: ProbeOptions) -> FirstOrderSolver:
     """PROBE (Smith, Kim & Wilbur 2012, Algorithm 1). Raises MemoryError."""
-    rule = Rule(lambda: ProbeState(epsilon=options.epsilon), ProbeState.unpack, math.inf)
+    rule = Rule(lambda: ProbeState(epsilon=options.epsilon), math.inf)
     return FirstOrderSolver(objective, panel_widths(n_lanes, options.precision), rule, labels, options.step_limit)
 
 
 def pegasos(objective: Objective, labels: np.ndarray, n_lanes: int, options: PegasosOptions) -> FirstOrderSolver:
     """Pegasos with the full subgradient; its model is the best iterate. Raises MemoryError."""
     max_steps, radius = options.step_limit, 1.0 / math.sqrt(objective.lam)
-    rule = Rule(lambda: PegasosState(objective.lam, max_steps), PegasosState.unpack, radius)
+    rule = Rule(lambda: PegasosState(objective.lam, max_steps), radius)
     return FirstOrderSolver(objective, panel_widths(n_lanes, options.precision), rule, labels, max_steps)
 
 

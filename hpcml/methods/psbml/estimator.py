@@ -229,21 +229,20 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
             n_validation = int(validation_sizes(np.bincount(of), options.validation_share).sum())
             options = replace(options, grid=grid_for(of.size - n_validation, options.grid))
         learner, torus = self._trained_learner(options), Torus(*parse_grid(options.grid), options.neighbourhood)
-        with mpi.torus(comm, torus.width, torus.height) as nodes:
-            if learner.on_gpu:
-                from hpcml.model.gpu_bayes import choose_device
+        if learner.on_gpu:
+            from hpcml.model.gpu_bayes import choose_device
 
-                choose_device(nodes)
-            rows, classes = RowsInMemory(X), _classes(X, names, of)
-            start, dense = lay_out(nodes, rows, classes, torus, learner, options)
-            with mpi.agreed(nodes, f"preparing the base learner {learner.name}"), mpi.node_first(nodes):
-                check_savable(learner, classes.n_classes, dense, save=False)
-            placement = Placement(torus, nodes.size, nodes.rank)
-            problem = ProblemInMemory(nodes, rows, "", classes, start, placement, learner, dense, options)
-            *_, last = cycles_of(problem, on_step=self._report_cycle)
-            pocket = last.pocket
-            mine = (*margin_data(pocket), on_cpu(pocket.classifier)) if nodes.rank == pocket.owner else None
-            self.margin_rows_, self.margin_weights_, self.classifier_ = nodes.bcast(mine, root=pocket.owner)
+            choose_device(comm)
+        rows, classes = RowsInMemory(X), _classes(X, names, of)
+        start, dense = lay_out(comm, rows, classes, torus, learner, options)
+        with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
+            check_savable(learner, classes.n_classes, dense, save=False)
+        placement = Placement(torus, comm.size, comm.rank)
+        problem = ProblemInMemory(comm, rows, "", classes, start, placement, learner, dense, options)
+        *_, last = cycles_of(problem, on_step=self._report_cycle)
+        pocket = last.pocket
+        mine = (*margin_data(pocket), on_cpu(pocket.classifier)) if comm.rank == pocket.owner else None
+        self.margin_rows_, self.margin_weights_, self.classifier_ = comm.bcast(mine, root=pocket.owner)
         self.grid_, self._dense = options.grid, dense
         self.cycle_, self.validation_error_, self.threshold_ = pocket.cycle, pocket.error, pocket.threshold
 

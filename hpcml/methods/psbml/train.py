@@ -69,23 +69,22 @@ def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -
     learner = learners.parse_learner(options.base)
     if options.device == "gpu":
         learner = learner.moved_to_gpu()
-    torus, log = Torus(*parse_grid(options.grid), options.neighbourhood), session.log
-    with mpi.torus(session.comm, torus.width, torus.height) as comm:
-        if options.slow_rank is not None and options.slow_rank >= comm.size:
-            raise ConfigError(f"--slow-rank {options.slow_rank}: there are ranks 0 to {comm.size - 1}")
-        if learner.on_gpu:
-            from hpcml.model.gpu_bayes import choose_device
+    torus, comm, log = Torus(*parse_grid(options.grid), options.neighbourhood), session.comm, session.log
+    if options.slow_rank is not None and options.slow_rank >= comm.size:
+        raise ConfigError(f"--slow-rank {options.slow_rank}: there are ranks 0 to {comm.size - 1}")
+    if learner.on_gpu:
+        from hpcml.model.gpu_bayes import choose_device
 
-            choose_device(comm)
-        with mpi.agreed(comm, f"opening {data}"):
-            dataset = DataFile(data)
-        with dataset:
-            problem = make_problem(comm, dataset, torus, learner, options)
-            tell_unused(comm, dataset, problem.split, log)
-            with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
-                check_savable(learner, problem.classes.n_classes, problem.dense, save=comm.rank == 0)
-            with RunFolder(comm, target.output, log) as folder:
-                return _train(problem, folder, target, session.signals)
+        choose_device(comm)
+    with mpi.agreed(comm, f"opening {data}"):
+        dataset = DataFile(data)
+    with dataset:
+        problem = make_problem(comm, dataset, torus, learner, options)
+        tell_unused(comm, dataset, problem.split, log)
+        with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
+            check_savable(learner, problem.classes.n_classes, problem.dense, save=comm.rank == 0)
+        with RunFolder(comm, target.output, log) as folder:
+            return _train(problem, folder, target, session.signals)
 
 
 def make_problem(comm: mpi.Comm, dataset: DataFile, torus: Torus, learner: learners.Learner, options: PsbmlOptions) -> TorusProblem:

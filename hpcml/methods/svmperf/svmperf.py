@@ -11,7 +11,6 @@ A label's planes go into no checkpoint: after a resume it begins again, to the s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -31,20 +30,45 @@ from hpcml.run.stop import Stop
 ROOM = 16  # planes to make room for at first; doubled when they are used up
 
 
-@dataclass
-class Cutting:
-    """A label in a lane. `label` is its place among the labels of the run."""
+class Cutting(CuttingPlanes):
+    """A label in a lane: its planes with their vectors, of the columns that this rank steps."""
 
-    label: int
-    planes: CuttingPlanes
-    vectors: np.ndarray  # (room, own columns): the first len(planes) are the a_k
-    f_min: float = math.inf
-    history: list[tuple[float, ...]] = field(default_factory=list)
+    def __init__(self, label: int, lam: float, n_columns: int, dtype: np.dtype) -> None:
+        super().__init__(lam)
+        self.label = label  # its place among the labels of the run
+        self.vectors = np.empty((0, n_columns), dtype)  # (room, own columns): the first len(self) are the a_k
+        self.f_min, self.history = math.inf, list[tuple[float, ...]]()
 
     @property
     def step(self) -> int:
         """The number of passes so far."""
         return len(self.history)
+
+    def make_room(self) -> None:
+        """Let there be room for one plane more. Raises MemoryError."""
+        n = len(self)
+        if n == len(self.vectors):
+            vectors = np.empty((max(ROOM, 2 * n), self.vectors.shape[1]), self.vectors.dtype)
+            vectors[:n] = self.vectors
+            self.vectors = vectors
+
+    def add_vector(self, panel: Panel, lane: int) -> np.ndarray:
+        """Store own columns of a_t; products per chunk with all planes, and w_t: (chunks, n + 2)."""
+        n = len(self)
+        np.divide(panel.slopes(lane), panel.objective.rows.n_global, out=self.vectors[n], casting="same_kind")
+        w = np.ascontiguousarray(panel.lane(panel.w[panel.own], lane))
+        out = np.empty((-(-w.size // CHUNK), n + 2))
+        kernels.products(self.vectors[: n + 1], w, out)
+        return out
+
+    def next_weights(self) -> np.ndarray:
+        """Own columns of w_{t+1} = −(1/λ) Σ α_k a_k; drops idle planes. Raises HpcmlError."""
+        n = len(self)
+        w = np.empty(self.vectors.shape[1], self.vectors.dtype)
+        kernels.combine(self.vectors[:n], -self.solve() / self.lam, w)
+        if (gone := self.drop()).size:
+            self.vectors[: len(self)] = np.delete(self.vectors[:n], gone, axis=0)
+        return w
 
 
 class SvmperfSolver(PanelSolver):
@@ -59,16 +83,8 @@ class SvmperfSolver(PanelSolver):
         super().__init__(objective, panel_widths(n_lanes, options.precision), labels)
         self.limit, self.max_steps = violation_limit(options.svmperf_epsilon), options.step_limit
 
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        super().warm_up()
-        w = np.zeros(0, self.objective.weight_type)
-        kernels.products(w.reshape(1, 0), w, np.zeros((0, 2)))
-        kernels.combine(w.reshape(1, 0), np.zeros(1), w)
-
     def _begin(self, panel: Panel, label: int) -> Cutting:
-        vectors = np.empty((0, panel.counts[self.objective.comm.rank] // panel.width), panel.w.dtype)
-        return Cutting(label, CuttingPlanes(self.objective.lam), vectors)
+        return Cutting(label, self.objective.lam, panel.counts[self.objective.comm.rank] // panel.width, panel.w.dtype)
 
     def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
         seconds = stop.seconds
@@ -88,11 +104,11 @@ class SvmperfSolver(PanelSolver):
             training = self.training[p, lane]
             improved[lane] = f[lane] < training.f_min
             training.f_min = min(float(f[lane]), training.f_min)
-            gap = (training.f_min - training.planes.lower_bound) / training.f_min
+            gap = (training.f_min - training.lower_bound) / training.f_min
             rows = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
             line = (training.step + 1, float(f[lane]), gap, 0, math.nan, math.sqrt(grad_sq[lane]), *rows, seconds)
             training.history.append(line)
-            if losses[lane] - training.planes.slack <= self.limit:
+            if losses[lane] - training.slack <= self.limit:
                 done.append((lane, CONVERGED))
             elif training.step >= self.max_steps:
                 done.append((lane, STEP_LIMIT))
@@ -113,53 +129,23 @@ class SvmperfSolver(PanelSolver):
         """Collective. Add the planes at w_t of these lanes and move on to their w_{t+1}."""
         if not lanes:
             return
-        if any(len(training.planes) == len(training.vectors) for training in lanes.values()):
+        if any(len(training) == len(training.vectors) for training in lanes.values()):
             with mpi.agreed(self.objective.comm, "making room for the cutting planes"):
                 for training in lanes.values():
-                    make_room(training)
+                    training.make_room()
         objective = self.objective
         with objective.profile("compute"):
-            chunks = [add_plane(training, panel, lane) for lane, training in lanes.items()]
+            chunks = [training.add_vector(panel, lane) for lane, training in lanes.items()]
         with objective.profile("communicate"):
             sums = panel.total(np.hstack(chunks))
         with objective.profile("compute"):
             weights, losses = {}, panel.mean_losses()
             for lane, training in lanes.items():
-                *products, at_w = sums[: len(training.planes) + 2]
+                *products, at_w = sums[: len(training) + 2]
                 sums = sums[len(products) + 1 :]
-                training.planes.add(np.array(products), losses[lane] - at_w)  # b_t = R − a_t·w_t
-                weights[lane] = next_weights(training)
+                training.add(np.array(products), losses[lane] - at_w)  # b_t = R − a_t·w_t
+                weights[lane] = training.next_weights()
         panel.replace(weights)
-
-
-def make_room(training: Cutting) -> None:
-    """Let there be room for one plane more. Raises MemoryError."""
-    n = len(training.planes)
-    if n == len(training.vectors):
-        vectors = np.empty((max(ROOM, 2 * n), training.vectors.shape[1]), training.vectors.dtype)
-        vectors[:n] = training.vectors
-        training.vectors = vectors
-
-
-def add_plane(training: Cutting, panel: Panel, lane: int) -> np.ndarray:
-    """Store own columns of a_t; products per chunk with all planes, and w_t: (chunks, n + 2)."""
-    n = len(training.planes)
-    np.divide(panel.slopes(lane), panel.objective.rows.n_global, out=training.vectors[n], casting="same_kind")
-    w = np.ascontiguousarray(panel.lane(panel.w[panel.own], lane))
-    out = np.empty((-(-w.size // CHUNK), n + 2))
-    kernels.products(training.vectors[: n + 1], w, out)
-    return out
-
-
-def next_weights(training: Cutting) -> np.ndarray:
-    """Own columns of w_{t+1} = −(1/λ) Σ α_k a_k; drops idle planes. Raises HpcmlError."""
-    planes, n = training.planes, len(training.planes)
-    w = np.empty(training.vectors.shape[1], training.vectors.dtype)
-    kernels.combine(training.vectors[:n], -planes.solve() / planes.lam, w)
-    gone = planes.drop()
-    if gone.size:
-        training.vectors[: len(planes)] = np.delete(training.vectors[:n], gone, axis=0)
-    return w
 
 
 METHOD = LinearMethod(name="svmperf", solver=SvmperfSolver)

@@ -6,15 +6,14 @@ usage: python -m launch.lab bench fuzz [--inputs 10500] [--first 0] [--seed 0] [
 classifiers, TOML files, and run folders of several methods to be resumed; --first goes on with later numbers, so that slices add
 up. Each command line runs as `hpcml` would, in a process of its own that is forked when everything is imported but MPI not
 started, under limits of time and memory. Good ends: code 0 with a sound result, and code 2 with exactly one line of ours. Prints
-a JSON line for each defect and for each kind, and the total; ends with code 1 if there is a defect. --only shows what one input
-does.
+a JSON line for each defect and for each kind, and the total; ends with code 1 if there is a defect. --only shows the outcome of one
+input and keeps its files.
 """
 
 # ruff: noqa: E402 - what is set before an import must be set before it
 from __future__ import annotations
 
 import gc
-import json
 import multiprocessing
 import os
 import resource
@@ -24,12 +23,12 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[name] = "1"
@@ -59,12 +58,13 @@ from hpcml.data.shard import slab_of
 from hpcml.errors import DataError
 from hpcml.evaluation.scoring import scorer_of, warm_up_counts
 from hpcml.model.open import open_model
-from launch.lab.bench._common import parser_of
+from launch.lab.core.bench import Failed
 
 SECONDS = 120  # for a command; they take less than one on a quiet machine
 ADDRESS_SPACE = 1 << 30  # that a command may take beyond what this process has
 RESIDENT = 400 << 20
 OUTPUT = 64 << 20  # for a file that it writes
+KINDS, ORIGINALS = tuple(damage.KINDS), "originals"  # the word for a process that makes the sound files
 GIVEN_UP = ("out of memory", "Unable to allocate", "MemoryError", "File too large", "std::bad_alloc", "Cannot allocate")
 
 
@@ -77,7 +77,7 @@ class Ended(NamedTuple):
     resident: int
 
 
-def run(command: list[str], folder: Path, seconds: float = SECONDS) -> Ended:
+def run_forked(command: list[str], folder: Path, seconds: float = SECONDS) -> Ended:
     """Run one command line of hpcml in a forked process."""
     errors = folder / ".stderr"
     address_space = ADDRESS_SPACE + 1024 * int(Path("/proc/self/status").read_text().split("VmSize:")[1].split()[0])
@@ -119,6 +119,9 @@ def _command(command: list[str]) -> int:
         if command[0] == damage.CHECK:
             damage.check_dataset(command[1])
             return 0
+        if command[0] == ORIGINALS:
+            damage.originals(Path(command[1]))
+            return 0
         sys.argv = ["hpcml", *command]
         hpcml_main()
     except SystemExit as ended:
@@ -151,12 +154,12 @@ def judge(command: list[str], ended: Ended) -> str:
 def try_input(task: tuple[str, int], seed: int, sound: Path, show: bool = False) -> dict[str, object]:
     """Make the input (kind, number) and run its commands."""
     kind, number = task
-    folder = Path(tempfile.mkdtemp(prefix=f"{kind}-{number}-", dir=sound.parent))
+    folder = Path(tempfile.mkdtemp(prefix=f"{kind}-{number}-", dir=None if show else sound.parent))
     try:
         case = damage.case(kind, number, seed, sound, folder)
         outcome, defect, seconds, resident = "sound", "", 0.0, 0
         for command in case.commands:
-            ended = run(command, folder)
+            ended = run_forked(command, folder)
             seconds, resident = max(seconds, ended.seconds), max(resident, ended.resident)
             defect = judge(command, ended)
             if show:
@@ -176,26 +179,15 @@ def try_input(task: tuple[str, int], seed: int, sound: Path, show: bool = False)
 
 
 def make_originals(folder: Path) -> None:
-    """The sound files, made in a process of its own (it needs MPI)."""
+    """Make the sound files."""
     folder.mkdir()
 
     def command(*words: object, code: int | None = 0) -> None:
-        ended = run([str(word) for word in words], folder, 1200)  # kernels may have to be compiled
+        ended = run_forked([str(word) for word in words], folder, 1200)  # kernels may have to be compiled
         if code is not None and ended.code != code:
             raise RuntimeError(f"{words}: {ended}")
 
-    child = os.fork()
-    if child == 0:
-        try:
-            MPI.Init()
-            mpi.unname_shared_memory()
-            damage.originals(folder)
-            os._exit(0)
-        except BaseException:  # noqa: BLE001
-            traceback.print_exc()
-            os._exit(1)
-    if os.waitpid(child, 0)[1]:
-        sys.exit("the sound files could not be made")
+    command(ORIGINALS, folder)
     damage.runs(folder, command)
     load_kernels(folder)
 
@@ -214,37 +206,36 @@ def load_kernels(folder: Path) -> None:
                 scorer.pairs_scores(rows[:3], rows[:3])
 
 
-def main(words: list[str]) -> None:
-    """Parse the command line, try the inputs, tell what came."""
-    parser = parser_of("fuzz", __doc__)
-    parser.add_argument("--inputs", type=int, default=10_500)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kind", action="append", choices=sorted(damage.KINDS), help="only this kind (may be repeated)")
-    parser.add_argument("--only", help="KIND:NUMBER, one input; its files are kept")
-    parser.add_argument("--workers", type=int, default=2)
-    arguments = parser.parse_args(words)
-    begin, kinds = time.monotonic(), arguments.kind or list(damage.KINDS)
-    gc.freeze()  # so that forked processes do not copy what they only look at
-    top = Path(tempfile.mkdtemp(prefix="hpcml-fuzz-"))
-    make_originals(top / "sound")
-    if arguments.only:
-        kind, _, number = arguments.only.partition(":")
-        print(json.dumps(try_input((kind, int(number)), arguments.seed, top / "sound", show=True)))
+def run(
+    scratch: Path,
+    *,
+    inputs: int = 10_500,
+    first: int = 0,
+    seed: int = 0,
+    kind: tuple[Literal[KINDS], ...] = KINDS,
+    only: str = "",
+    workers: int = 2,
+) -> Iterator[dict[str, Any]]:
+    """Try the inputs; yield a line for each defect and each kind."""
+    begin, sound = time.monotonic(), scratch / "sound"
+    gc.freeze()  # so that forked processes do not copy the memory that they only read
+    make_originals(sound)
+    if only:
+        name, _, number = only.partition(":")
+        yield try_input((name, int(number)), seed, sound, show=True)
         return
-    numbers = range(arguments.first, arguments.first + arguments.inputs)
-    tasks = [(kinds[number % len(kinds)], number) for number in numbers]
-    results = []
-    with multiprocessing.get_context("fork").Pool(arguments.workers) as pool:
-        for result in pool.imap(partial(try_input, seed=arguments.seed, sound=top / "sound"), tasks):
+    tasks, results = [(kind[number % len(kind)], number) for number in range(first, first + inputs)], []
+    end_quietly = (signal.signal, (signal.SIGTERM, signal.SIG_DFL))  # not by the handler of the program that forks
+    with multiprocessing.get_context("fork").Pool(workers, *end_quietly) as pool:
+        for result in pool.imap(partial(try_input, seed=seed, sound=sound), tasks):
             results.append(result)
             if result["outcome"] == "defect":
-                print(json.dumps(result), flush=True)
-    shutil.rmtree(top)
-    for kind in [*kinds, None]:
-        mine = [result for result in results if kind in (None, result["kind"])]
+                yield result
+    for name in (*kind, "all"):
+        mine = [result for result in results if name in ("all", result["kind"])]
         counts = Counter(result["outcome"] for result in mine)
         slowest, largest = (max(result[key] for result in mine) for key in ("seconds", "resident"))
-        line = {"kind": kind or "all", "inputs": len(mine), **counts, "slowest": slowest, "resident_mib": largest >> 20}
-        print(json.dumps(line | ({} if kind else {"seed": arguments.seed, "wall": round(time.monotonic() - begin, 1)})), flush=True)
-    sys.exit(any(result["outcome"] == "defect" for result in results))
+        line = {"kind": name, "inputs": len(mine), **counts, "slowest": slowest, "resident_mib": largest >> 20}
+        yield line | ({"seed": seed, "wall": round(time.monotonic() - begin, 1)} if name == "all" else {})
+    if defects := counts["defect"]:
+        raise Failed(f"{defects} inputs with a defect")

@@ -10,31 +10,27 @@ the largest process. Writes the table as OUTPUT/peers.csv and OUTPUT/peers.json,
 
 from __future__ import annotations
 
-import argparse
 import json
-import math
 import os
 import shutil
 import sys
-import tempfile
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
 import hpcml
 from hpcml.errors import ConfigError
-from launch.lab.bench._common import Rows, Trained, parser_of, read_rows, train
-from launch.lab.core.tables import table, write_json, write_table
+from launch.lab.core.bench import Rows, Trained, read_rows, train
+from launch.lab.core.tables import read_json, write_json, write_table
 from launch.lab.core.timing import CommandError, made_on, run_command
 from launch.lab.peers import programs
 from launch.lab.peers.programs import PEERS
 
 TOLERANCE = {"dual": "--dual-tol", "liblinear": "--liblinear-tol"}  # options; elastic-net and others stop by rules of their own
-COLUMNS = ("trainer", "tolerance", "seconds", "cpu_seconds", "f", "map", "p1", "p3", "p5", "peak_mib", "model_mb")
+NAMES = (*PEERS, "none")
 
 
 class Problem:
@@ -67,12 +63,23 @@ class Problem:
             total += losses.sum() / self.X.shape[0] + penalty
         return total / max(1, W.shape[0])
 
-    def judge(self, W: sp.csr_matrix | None = None, scores: np.ndarray | None = None) -> dict[str, float]:
+    def judge(self, W: sp.csr_matrix | None = None, scores: np.ndarray | None = None) -> dict[str, Any]:
         """Return f, MAP and P@k of weights or scores."""
-        scores = (self.X_test @ W.T).toarray() if W is not None else scores
-        judged = hpcml.evaluate_scores(scores, self.Y_test)
-        f = math.nan if W is None else self.objective(W)
-        return {"f": f, "map": judged.macro("average_precision")} | {f"p{k}": value for k, value in judged.precision_at.items()}
+        judged = hpcml.evaluate_scores(scores if W is None else (self.X_test @ W.T).toarray(), self.Y_test)
+        found = {"f": None if W is None else self.objective(W), "map": judged.macro("average_precision")}
+        return found | {f"p{k}": value for k, value in judged.precision_at.items()}
+
+    def judge_ours(self, run: Trained) -> dict[str, Any]:
+        """Return the measures and the cost of a model of `hpcml train`."""
+        model = hpcml.Model(run.model)
+        W = model.weight_matrix(self.numbers)
+        if self.bias:
+            W = sp.hstack([W, sp.csr_matrix(model.bias[self.numbers]).T], format="csr")
+        found = self.judge(W)
+        if str(model.attrs["loss"]) != self.loss or float(model.attrs["lambda"]) != self.lam:
+            found["f"] = None  # an objective of its own
+        found |= {"seconds": run.seconds, "cpu_seconds": run.usage.cpu_seconds, "peak_mib": run.usage.peak_mib}
+        return found | {"model_mb": run.model.stat().st_size / 1e6}
 
     def judge_best(self, best: np.ndarray) -> dict[str, float]:
         """Return P@k of the best labels of each row; −1 is none."""
@@ -80,26 +87,31 @@ class Problem:
         hits = (best >= 0) & truth[np.arange(len(best))[:, None], np.maximum(best, 0)]
         return {f"p{k}": float(hits[:, :k].sum(axis=1).mean() / k) for k in (1, 3, 5)}
 
-    def run_peer(self, name: str, tolerance: float, given: argparse.Namespace) -> dict[str, Any]:
+    def usual_peers(self) -> list[str]:
+        """Return the peers that minimise the loss and the penalty."""
+        penalty = "l2" if self.l1 is None else "elastic net"
+        return [n for n, peer in PEERS.items() if peer.penalty == penalty and (not peer.losses or self.loss in peer.losses)]
+
+    def run_peer(self, name: str, tolerance: float, ranks: int, python: Path | None, limit: float) -> dict[str, Any]:
         """Train with a peer in a process of its own; raises ConfigError if it is not installed or fails."""
         strength = float(self.lam if self.l1 is None else self.l1)
         about = {"C": 1 / (strength * self.X.shape[0]), "loss": self.loss, "tolerance": tolerance, "bias": self.bias}
-        about |= {"threads": given.ranks, "seed": 0, "max_passes": 1000, "cores": sorted(os.sched_getaffinity(0))}
-        for left in ("result.json", "weights.npz", "scores.npy", "best.npy"):
-            (self.folder / left).unlink(missing_ok=True)
+        about |= {"threads": ranks, "seed": 0, "max_passes": 1000, "cores": sorted(os.sched_getaffinity(0))}
+        files = [self.folder / each for each in ("result.json", "weights.npz", "scores.npy", "best.npy")]
+        for left in files:
+            left.unlink(missing_ok=True)
         shutil.rmtree(self.folder / name, ignore_errors=True)
         (self.folder / "problem.json").write_text(json.dumps(about), encoding="utf-8")
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(given.ranks))
-        command = (given.peer_python or sys.executable, programs.__file__, name, self.folder)
-        run_command(command, timeout=given.peer_limit, env=threads | {"PYTHONSAFEPATH": "1"})
-        result = json.loads((self.folder / "result.json").read_text(encoding="utf-8"))
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(ranks))
+        command = (python or sys.executable, programs.__file__, name, self.folder)
+        run_command(command, timeout=limit, env=threads | {"PYTHONSAFEPATH": "1"})
+        result, weights, scores, best = read_json(files[0]), *files[1:]
         if "missing" in result:
             raise ConfigError(f"not installed: pip install {PEERS[name].package}")
-        files = [self.folder / each for each in ("weights.npz", "scores.npy", "best.npy")]
-        if files[0].exists():
-            result |= self.judge(sp.load_npz(files[0]).tocsr())
+        if weights.exists():
+            result |= self.judge(sp.load_npz(weights).tocsr())
         else:
-            result |= self.judge(scores=np.load(files[1])) if files[1].exists() else self.judge_best(np.load(files[2]))
+            result |= self.judge(scores=np.load(scores)) if scores.exists() else self.judge_best(np.load(best))
         return result | {"model_mb": result.pop("model_bytes") / 1e6}
 
 
@@ -109,86 +121,52 @@ def with_constant(X: sp.csr_matrix, bias: bool) -> sp.csr_matrix:
     return sp.hstack([X, np.ones((X.shape[0], 1))], format="csr") if bias else X
 
 
-def train_ours(
-    method: str, tolerance: float, given: argparse.Namespace, options: Sequence[str], problem: list[Problem], rows: Rows
-) -> dict[str, Any]:
-    """Train with a method and judge its model; the first one makes the problem."""
-    more = (TOLERANCE[method], tolerance) if method in TOLERANCE else ()
-    run: Trained = train(method, given.data, given.output / f"{method}-{tolerance:g}", *options, *more, ranks=given.ranks)
-    model = hpcml.Model(run.model)
-    if not problem:
-        problem.append(Problem(rows, model, Path(given.scratch)))
-    its = problem[0]
-    W = model.weight_matrix(its.numbers)
-    if its.bias:
-        W = sp.hstack([W, sp.csr_matrix(model.bias[its.numbers]).T], format="csr")
-    quality = its.judge(W)
-    if str(model.attrs["loss"]) != its.loss or float(model.attrs["lambda"]) != its.lam:
-        quality["f"] = math.nan  # an objective of its own
-    used = {"seconds": run.seconds, "cpu_seconds": run.usage.cpu_seconds, "peak_mib": run.usage.peak_mib}
-    return quality | used | {"model_mb": run.model.stat().st_size / 1e6}
+def run(
+    scratch: Path,
+    data: Path,
+    *,
+    output: Path,
+    method: tuple[str, ...] = ("dual", "liblinear"),
+    peer: tuple[Literal[NAMES], ...] = (),
+    tol: tuple[float, ...] = (0.1,),
+    repeat: int = 1,
+    ranks: int = 1,
+    peer_python: Path | None = None,
+    peer_limit: float = 3600.0,
+    options: tuple[str, ...],
+) -> Iterator[dict[str, Any]]:
+    """Yield a line for each trainer and tolerance, and one for each peer that was skipped."""
+    if repeat < 1 or min(tol) <= 0:
+        raise ConfigError("peers: expected --repeat of at least 1 and --tol above 0")
+    if (output / "peers.csv").exists():
+        raise ConfigError(f"{output / 'peers.csv'} exists already; remove it, or name another --output")
+    output.mkdir(parents=True, exist_ok=True)
+    rows, best, skipped = read_rows(data), dict[tuple[str, float], dict[str, Any]](), dict[str, str]()
+    problem: Problem | None = None
 
+    def keep(trainer: str, tolerance: float, found: dict[str, Any]) -> None:
+        before = best.get((trainer, tolerance))
+        if before is None or found["seconds"] < before["seconds"]:
+            best[trainer, tolerance] = {"trainer": trainer, "tolerance": tolerance} | found
 
-def choose_peers(given: argparse.Namespace, problem: Problem) -> list[str]:
-    """Return the peers to run: those named, or all that minimise the loss and the penalty."""
-    penalty = "l2" if problem.l1 is None else "elastic net"
-    usual = [n for n, peer in PEERS.items() if peer.penalty == penalty and (not peer.losses or problem.loss in peer.losses)]
-    return [] if given.peer == ["none"] else given.peer or usual
-
-
-def main(words: list[str]) -> None:
-    """Run the benchmark."""
-    parser = parser_of("peers", __doc__)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--method", action="append", help="default: dual and liblinear")
-    parser.add_argument("--peer", action="append", choices=[*PEERS, "none"], default=[])
-    parser.add_argument("--tol", type=float, nargs="+", default=[0.1])
-    parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--ranks", type=int, default=1)
-    parser.add_argument("--peer-python", type=Path, help="a Python that has the trainers (default: this one)")
-    parser.add_argument("--peer-limit", type=float, default=3600.0, help="seconds after which a peer is stopped (default: 3600)")
-    given, options = parser.parse_known_args(words)
-    if given.repeat < 1 or min(given.tol) <= 0:
-        parser.error("expected --repeat of at least 1 and --tol above 0")
-    if (given.output / "peers.csv").exists():
-        parser.error(f"{given.output / 'peers.csv'} exists already; remove it, or name another --output")
-    given.output.mkdir(parents=True, exist_ok=True)
-    rows, best, skipped = read_rows(given.data), dict[tuple[str, float], dict[str, Any]](), dict[str, str]()
-    with tempfile.TemporaryDirectory() as given.scratch:
-        problem: list[Problem] = []
-        for _ in range(given.repeat):
-            for tolerance in given.tol:
-                calls = {
-                    name: partial(train_ours, name, tolerance, given, options, problem, rows)
-                    for name in given.method or ("dual", "liblinear")
-                }
-                for name in [*calls, None]:
-                    peers = [] if name else [each for each in choose_peers(given, problem[0]) if each not in skipped]
-                    for trainer in [name] if name else peers:
-                        try:
-                            found = calls[trainer]() if name else problem[0].run_peer(trainer, tolerance, given)
-                        except (CommandError, ConfigError) as error:
-                            if name:
-                                raise
-                            skipped[trainer] = str(error)
-                            continue
-                        before = best.get((trainer, tolerance))
-                        if before is None or found["seconds"] < before["seconds"]:
-                            best[trainer, tolerance] = {"trainer": trainer, "tolerance": tolerance} | found
-    lines = list(best.values())
-    texts = [[_cell(line.get(name)) for name in COLUMNS] for line in lines]
-    print("\n".join(table([COLUMNS, *texts])))
-    for name, why in skipped.items():
-        print(f"{name}: skipped, {why}")
-    for name in dict.fromkeys(line["trainer"] for line in lines):
-        if name in PEERS:
-            print(f"{name}: {PEERS[name].about}; timed: {PEERS[name].timed}")
-    write_table(given.output / "peers.csv", [COLUMNS, *texts])
-    clean = [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in line.items()} for line in lines]
-    write_json(given.output / "peers.json", {"table": clean, "skipped": skipped, "options": options, **made_on()})
-
-
-def _cell(value: Any) -> str:
-    unknown = value is None or (isinstance(value, float) and math.isnan(value))
-    return "-" if unknown else f"{value:.6g}" if isinstance(value, float) else str(value)
+    for _ in range(repeat):
+        for tolerance in tol:
+            for name in method:
+                more = (TOLERANCE[name], tolerance) if name in TOLERANCE else ()
+                trained = train(name, data, output / f"{name}-{tolerance:g}", *options, *more, ranks=ranks)
+                problem = problem or Problem(rows, hpcml.Model(trained.model), scratch)
+                keep(name, tolerance, problem.judge_ours(trained))
+            for name in () if peer == ("none",) else peer or problem.usual_peers():
+                if name not in skipped:
+                    try:
+                        keep(name, tolerance, problem.run_peer(name, tolerance, ranks, peer_python, peer_limit))
+                    except (CommandError, ConfigError) as error:
+                        skipped[name] = str(error)
+    lines = [{key: None if value != value else value for key, value in line.items()} for line in best.values()]
+    yield from lines
+    yield from ({"skipped": name, "why": why} for name, why in skipped.items())
+    names = dict.fromkeys(line["trainer"] for line in lines if line["trainer"] in PEERS)
+    yield from ({"peer": name, "about": PEERS[name].about, "timed": PEERS[name].timed} for name in names)
+    columns = list(dict.fromkeys(key for line in lines for key in line))
+    write_table(output / "peers.csv", [columns, *([line.get(key) for key in columns] for line in lines)])
+    write_json(output / "peers.json", {"table": lines, "skipped": skipped, "options": options, **made_on()})

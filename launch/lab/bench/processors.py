@@ -15,19 +15,21 @@ hpcml/check/bits.py) that is only told.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
 import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from hpcml.check.bits import OTHERS, package_of
-from launch.lab.bench._common import parser_of
+from launch.lab.core.bench import Failed
+from launch.lab.core.tables import read_json, write_json
+from launch.lab.core.timing import CommandError, run_command
 
 LIMIT = 900  # seconds of a run: the first on a target compiles all kernels
 # More ranks than cores: MPICH's that wait let others compute, Open MPI starts them; the working folder's hpcml is not preferred.
@@ -43,7 +45,6 @@ NO_FMA = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4,-AVX2_Usable,-FMA
 # What the switches change, in one process: digests of functions by library.
 FUNCTIONS = """
 import ctypes, hashlib, json, numpy
-from launch.lab.bench._common import parser_of
 x, libm, found = numpy.linspace(0.001, 30, 20001), ctypes.CDLL("libm.so.6"), {}
 def add(name, values): found[name] = hashlib.sha256(numpy.asarray(values).tobytes()).hexdigest()[:16]
 for name in ("exp", "log", "log1p"):
@@ -69,7 +70,7 @@ def numba(name: str, *without: str) -> dict[str, str]:
     return {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ",".join(f"-{feature}" for feature in without)}
 
 
-def processors(python: str = sys.executable) -> dict[str, dict[str, str]]:
+def made_up_processors(python: str = sys.executable) -> dict[str, dict[str, str]]:
     """The variables of each made-up processor; they hold for this machine's architecture, and for this NumPy."""
     features = numpy_features(python)
     newest = [name for name in features if name.startswith(("AVX512", "X86_V4"))]  # NumPy 2.4 and newer have levels: X86_V3, X86_V4
@@ -106,33 +107,18 @@ def with_kernels(variables: dict[str, str], caches: Path) -> dict[str, str]:
     return variables | {"NUMBA_CACHE_DIR": str(cache)}
 
 
-def run(python: str, ranks: int, env: dict[str, str], folder: Path, methods: list[str]) -> dict[str, object]:
-    """What `hpcml check --bits` found: digests and by what they were computed; or the key "failed"."""
-    out = folder / "found.json"
+def check(python: str, ranks: int, env: dict[str, str], folder: Path, methods: tuple[str, ...]) -> dict[str, Any]:
+    """Return the findings of `hpcml check --bits`: digests and by what they were computed; or the key "failed"."""
+    out, mpirun = folder / "found.json", Path(python).absolute().with_name("mpirun")
     out.unlink(missing_ok=True)
-    mpirun = Path(python).absolute().with_name("mpirun")
-    line = [
-        mpirun if mpirun.exists() else "mpirun",
-        "-n",
-        ranks,
-        python,
-        "-m",
-        "hpcml",
-        "check",
-        folder / "tried",
-        "--bits",
-        "--json",
-        out,
-    ]
-    line += ["--methods", *methods] if methods else []
+    launcher = (mpirun if mpirun.exists() else "mpirun", "-n", ranks, python, "-m", "hpcml")
+    words = ("check", folder / "tried", "--bits", "--force", "--json", out, *(("--methods", *methods) if methods else ()))
     try:
-        done = subprocess.run([*map(str, line)], env=env, capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired:
-        return {"failed": f"not done after {LIMIT} s"}
-    if not out.exists():
-        print(f"{' '.join(map(str, line))}\n{done.stdout}{done.stderr}", file=sys.stderr, flush=True)
-        return {"failed": f"exit code {done.returncode}"}
-    return json.loads(out.read_text(encoding="utf-8"))
+        run_command((*launcher, *words), env=env, timeout=LIMIT)
+    except CommandError as error:
+        if not out.exists():  # else digests are not those that ship, which is judged here
+            return {"failed": str(error)}
+    return read_json(out)
 
 
 def functions(env: dict[str, str], python: str = sys.executable) -> dict[str, str]:
@@ -141,7 +127,7 @@ def functions(env: dict[str, str], python: str = sys.executable) -> dict[str, st
 
 
 def by_digest(runs: dict[str, dict]) -> dict[str, dict[str, list[str]]]:
-    """For each thing that was made, "TRAINING: THING", the runs that have a digest, by digest."""
+    """Return the runs that have a digest, by digest, for each thing that was made: "TRAINING: THING"."""
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, result in runs.items():
         for training, parts in result.get("digests", {}).items():
@@ -163,52 +149,47 @@ def markdown(runs: dict[str, dict], bites: dict[str, dict[str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def problems(runs: dict[str, dict], earlier: dict[str, dict]) -> list[str]:
-    """What did not run, what is not the same in all runs, what is not as it was earlier (whatever ran there)."""
-    wrong = [f"{name}: {result['failed']}" for name, result in runs.items() if "failed" in result]
-    before = by_digest(earlier)
+def differences(runs: dict[str, dict], earlier: dict[str, dict]) -> list[tuple[str, str]]:
+    """Return what is not the same in all runs, or not as in an earlier table, and how it differs."""
+    before, found = by_digest(earlier), []
     for what, values in by_digest(runs).items():
-        said = [f"{len(values)} digests"] if len(values) > 1 else []
-        said += ["not as in the earlier table"] if what in before and not set(values) <= set(before[what]) else []
-        if said and (package := package_of(what, OTHERS)):
-            print(f"note: {what}: {', '.join(said)} (computed by {package})")
+        found += [(what, f"{len(values)} digests")] if len(values) > 1 else []
+        found += [(what, "not as in the earlier table")] if what in before and not set(values) <= set(before[what]) else []
+    return found
+
+
+def run(
+    scratch: Path,
+    out: Path,
+    *,
+    processors: tuple[str, ...] = (),
+    ranks: tuple[int, ...] = (1, 2, 3),
+    methods: tuple[str, ...] = (),
+    python: tuple[str, ...] = (sys.executable,),
+    against: Path | None = None,
+    keep: Path | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield a line for every run, and one for each thing that differs."""
+    runs: dict[str, dict] = {}
+    bites: dict[str, dict[str, str]] = {}
+    for number, program in enumerate(python):
+        made_up = made_up_processors(program)
+        for name in processors or made_up:
+            env = os.environ | SETTINGS | with_kernels(made_up[name], (keep or scratch) / str(number))
+            bites.setdefault(name, functions(env, program))
+            for n in ranks:
+                title, begin = f"{name}, {n} rank(s)" + (f", {program}" if number else ""), time.monotonic()
+                runs[title] = check(program, n, env, scratch, methods)
+                yield {"run": title, "seconds": round(time.monotonic() - begin)}
+    write_json(out, {"runs": runs, "functions": bites})
+    out.with_suffix(".md").write_text(markdown(runs, bites), encoding="utf-8")
+    wrong = [{"what": name, "wrong": result["failed"]} for name, result in runs.items() if "failed" in result]
+    for what, how in differences(runs, read_json(against)["runs"] if against else {}):
+        if package := package_of(what, OTHERS):
+            yield {"what": what, "note": f"{how} (computed by {package})"}
         else:
-            wrong += [f"{what}: {each}" for each in said]
-    return wrong
-
-
-def matrix(given: argparse.Namespace, caches: Path) -> tuple[dict[str, dict], dict[str, dict[str, str]]]:
-    """All runs, and the library functions by processor."""
-    runs, bites = {}, {}
-    for number, python in enumerate(given.python):
-        made_up = processors(python)
-        for processor in given.processors or made_up:
-            env = os.environ | SETTINGS | with_kernels(made_up[processor], caches / str(number))
-            bites.setdefault(processor, functions(env, python))
-            for ranks in given.ranks:
-                name, begin = f"{processor}, {ranks} rank(s)" + (f", {python}" if number else ""), time.monotonic()
-                with tempfile.TemporaryDirectory() as folder:
-                    runs[name] = run(python, ranks, env, Path(folder), given.methods)
-                print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
-    return runs, bites
-
-
-def main(words: list[str]) -> None:
-    """Parse the options and run."""
-    parser = parser_of("processors", __doc__)
-    parser.add_argument("out", type=Path, metavar="OUT.json")
-    parser.add_argument("--processors", nargs="+", choices=list(processors()), metavar="NAME")
-    parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2, 3], metavar="N")
-    parser.add_argument("--methods", nargs="+", default=[], metavar="METHOD")
-    parser.add_argument("--python", nargs="+", default=[sys.executable], metavar="PYTHON")
-    parser.add_argument("--against", type=Path, metavar="EARLIER.json")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep compiled kernels there, for the next time")
-    given = parser.parse_args(words)
-    earlier = json.loads(given.against.read_text(encoding="utf-8"))["runs"] if given.against else {}
-    with tempfile.TemporaryDirectory() as name:
-        runs, bites = matrix(given, given.keep or Path(name))
-    given.out.write_text(json.dumps({"runs": runs, "functions": bites}, indent=1) + "\n", encoding="utf-8")
-    given.out.with_suffix(".md").write_text(markdown(runs, bites), encoding="utf-8")
-    wrong = problems(runs, earlier)
-    print("\n".join([*wrong, f"{given.out}: {len(runs)} runs, {len(by_digest(runs))} digests each, {len(wrong)} problem(s)"]))
-    sys.exit(bool(wrong))
+            wrong.append({"what": what, "wrong": how})
+    yield from wrong
+    yield {"runs": len(runs), "digests": len(by_digest(runs)), "problems": len(wrong)}
+    if wrong:
+        raise Failed(f"{len(wrong)} problems, in {out}")

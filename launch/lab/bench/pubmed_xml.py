@@ -1,18 +1,19 @@
 """PubMed-shaped XML of any size, made from real records: baseline and update files as NLM's, the same for the same seed.
 
-The real records are those of $HPCML_DATA (--data): pubmed_sample.xml.xz gives authors, journals, references and all else that a
-record holds; mesh.jsonl.xz gives titles, abstracts and headings. A record has the title and the headings of one document, and its
-abstract with a fifth of the sentences from another. Abstracts whose sections have labels are structured. Some words stand in <i>,
-<sup>, <sub> or MathML, some letters are written as numbers. Some records are indexed by a machine, some not at all; some dates are
-MedlineDate. The last --updates of the files are updates: a third of their records revise, a tenth are second versions, and each
-ends with deletions. Of ten files one is in ISO-8859-1 and one in UTF-16. Files are compressed (gz), but not with --plain.
+OUTPUT is a folder, with --mesh a file. The real records are those of $HPCML_DATA (--data): pubmed_sample.xml.xz gives authors,
+journals, references and all else that a record holds; mesh.jsonl.xz gives titles, abstracts and headings. A record has the title
+and the headings of one document, and its abstract with a fifth of the sentences from another. Abstracts whose sections have labels
+are structured. Some words stand in <i>, <sup>, <sub> or MathML, some letters are written as numbers. Some records are indexed by a
+machine, some not at all; some dates are MedlineDate. The last --updates of the files are updates: a third of their records revise,
+a tenth are second versions, and each ends with deletions. Of ten files one is in ISO-8859-1 and one in UTF-16. Files are compressed
+(gz), but not with --plain.
 
---mesh writes the documents of mesh.jsonl.xz as they are (--first: so many), in one file: titles, abstracts and headings. Where a
-document's id is no number, its PMID is 90,000,000 and the line that it stands on. They have no years.
+--mesh writes the documents of mesh.jsonl.xz as they are (or the --first N of them), in one file: titles, abstracts and headings.
+Where a document's id is no number, its PMID is 90,000,000 and the line that it stands on. They have no years.
 
 A heading has its real UI if the sample says it, and else one made up of its name: D9 and eleven digits.
 
-Prints a JSON line: files, records (all that stand in the files), deletions, rows (the citations that stay), bytes of XML.
+The line has files, records (all that stand in the files), deletions, rows (the citations that stay), bytes of XML.
 """
 
 from __future__ import annotations
@@ -27,12 +28,10 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from lxml import etree
-
-from launch.lab.bench._common import parser_of
 
 DOCTYPE = (
     '<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2024//EN" '
@@ -47,6 +46,7 @@ MATH = (
 MARKUP = ("<i>{}</i>", "<sup>{}</sup>", "<sub>{}</sub>", "<b>{}</b>", MATH)
 ENCODINGS = {3: "ISO-8859-1", 7: "UTF-16"}  # of the file with this last digit; the others are UTF-8
 MADE_UP_PMIDS = 90_000_000
+DATA = Path(os.environ.get("HPCML_DATA", "../shared/data"))
 
 
 class Document(NamedTuple):
@@ -253,34 +253,29 @@ def write(path: Path, text: str, encoding: str = "utf-8") -> int:
     return len(raw)
 
 
-def main(words: list[str]) -> None:
-    """Make the files."""
-    parser = parser_of("pubmed_xml", __doc__)
-    parser.add_argument("output", type=Path)
-    parser.add_argument("--records", type=int, default=30_000, help="of all files together")
-    parser.add_argument("--files", type=int, default=10)
-    parser.add_argument("--updates", type=int, default=2, help="of the files")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--plain", action="store_true")
-    parser.add_argument("--mesh", action="store_true")
-    parser.add_argument("--first", type=int)
-    parser.add_argument("--data", type=Path, default=os.environ.get("HPCML_DATA", "../shared/data"))
-    options = parser.parse_args(words)
-    if options.mesh:
-        text, n_records = mesh_text(options.data, options.first)
-        size = write(options.output, text)
-        print(json.dumps({"files": 1, "records": n_records, "deletions": 0, "rows": n_records, "bytes": size}))
+def run(
+    scratch: Path,
+    output: Path,
+    *,
+    records: int = 30_000,
+    files: int = 10,
+    updates: int = 2,
+    seed: int = 0,
+    plain: bool = False,
+    mesh: bool = False,
+    first: int | None = None,
+    data: Path = DATA,
+) -> Iterator[dict[str, Any]]:
+    """Make the files and yield one line."""
+    if mesh:
+        text, n_records = mesh_text(data, first)
+        yield {"files": 1, "records": n_records, "deletions": 0, "rows": n_records, "bytes": write(output, text)}
         return
-    options.output.mkdir(parents=True, exist_ok=True)
-    maker, stock, size = Maker(options.data), Stock(), 0
-    for number in range(options.files):
-        n_records = options.records * (number + 1) // options.files - options.records * number // options.files
-        update = 0 < number >= options.files - options.updates
-        text = file_text(maker, stock, number, n_records, update, options.seed)
-        path = options.output / f"pubmed99n{number + 1:04}.xml{'' if options.plain else '.gz'}"
+    output.mkdir(parents=True, exist_ok=True)
+    maker, stock, size = Maker(data), Stock(), 0
+    for number in range(files):
+        n_records = records * (number + 1) // files - records * number // files
+        text = file_text(maker, stock, number, n_records, 0 < number >= files - updates, seed)
+        path = output / f"pubmed99n{number + 1:04}.xml{'' if plain else '.gz'}"
         size += write(path, text, ENCODINGS.get(number % 10, "utf-8"))
-    print(
-        json.dumps(
-            {"files": options.files, "records": stock.records, "deletions": stock.deletions, "rows": stock.rows, "bytes": size}
-        )
-    )
+    yield {"files": files, "records": stock.records, "deletions": stock.deletions, "rows": stock.rows, "bytes": size}

@@ -1,17 +1,20 @@
 """One training by slurm/run.sbatch that is disturbed again and again on a private Slurm: preempted by another job, signalled, its
-node set DOWN, a rank or its slurmstepd killed, or both. Does it end with the bits of an undisturbed run? Prints one JSON line.
-"""
+node set DOWN, a rank or its slurmstepd killed, or both. Does it end with the bits of an undisturbed run?"""
 
-import json
+from __future__ import annotations
+
 import random
 import sys
-import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests"))
+from launch.lab.core.bench import ROOT
+
+sys.path.insert(0, str(ROOT / "tests"))
 
 from support.make import dataset, random_data
 from support.private_slurm import (
@@ -26,25 +29,22 @@ from support.private_slurm import (
     signal_script,
 )
 
-from launch.lab.bench._common import parser_of
-
 DISTURBANCES = (preempt, signal, signal_script, node_down, kill_rank, kill_slurmstepd, kill_both)
 
 
-def disturb_run(rounds: int, seed: int) -> None:
-    """Run the rounds."""
+def run(scratch: Path, *, rounds: int = 100, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield one line."""
     draw = random.Random(seed)
-    with tempfile.TemporaryDirectory() as name, private_slurm(Path(name)) as slurm:
-        folder = Path(name)
+    with private_slurm(scratch) as slurm:
         X, Y = random_data(seed, 8000, 600, 60 * rounds, density=0.05)  # a round trains some 40 of the labels
-        data = dataset(folder / "data.h5", X, Y)
+        data = dataset(scratch / "data.h5", X, Y)
         options = ("--no-dormant", "--checkpoint-every", "0.3")
-        hpcml("train", "probe", data, "-o", folder / "undisturbed", *options, limit=3600)
+        hpcml("train", "probe", data, "-o", scratch / "undisturbed", *options, limit=3600)
         begin, kinds = time.monotonic(), Counter()
         script = slurm.script("run.sbatch", LINGER=10, CHECK_STEP=2, MAX_FAILURES=rounds)
-        command = (script, "train", "probe", data, "-o", folder / "run", *options)
+        command = (script, "train", "probe", data, "-o", scratch / "run", *options)
         job = slurm.submit(*command, options=("--nodes=2", "--exclusive"))
-        starts, checkpoints = folder / "run" / "environment.jsonl", folder / "run" / "checkpoint"
+        starts, checkpoints = scratch / "run" / "environment.jsonl", scratch / "run" / "checkpoint"
 
         def started(times: int) -> bool:
             return starts.exists() and len(starts.read_text().splitlines()) > times
@@ -60,15 +60,6 @@ def disturb_run(rounds: int, seed: int) -> None:
             slurm.until(job, lambda: slurm.states(job) != ["RUNNING"], "end of a start")
             kinds[disturb.__name__] += 1
         codes = slurm.end_of(job, limit=3600)
-        same = (folder / "run" / "model.h5").read_bytes() == (folder / "undisturbed" / "model.h5").read_bytes()
+        same = (scratch / "run" / "model.h5").read_bytes() == (scratch / "undisturbed" / "model.h5").read_bytes()
         resumed, seconds = slurm.printed(job).count("resuming from"), round(time.monotonic() - begin)
-        print(json.dumps({"rounds": kinds, "resumed": resumed, "exit_code": codes, "same_bits": same, "seconds": seconds}))
-
-
-def main(words: list[str]) -> None:
-    """Run the benchmark."""
-    parser = parser_of("slurm_rounds", __doc__)
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(words)
-    disturb_run(given.rounds, given.seed)
+        yield {"rounds": kinds, "resumed": resumed, "exit_code": codes, "same_bits": same, "seconds": seconds}

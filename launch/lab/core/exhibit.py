@@ -27,6 +27,20 @@ class Claim(NamedTuple):
     holds: Callable[[Numbers], bool]
 
 
+CLAIMS: dict[tuple[str, str], list[Claim]] = {}  # by module and exhibit
+Rule = Callable[[Numbers], bool]
+
+
+def claim(exhibit: str, says: str) -> Callable[[Rule], Rule]:
+    """Return a decorator: the function judges this claim of an exhibit of its module."""
+
+    def add(holds: Rule) -> Rule:
+        CLAIMS.setdefault((holds.__module__, exhibit), []).append(Claim(says, holds))
+        return holds
+
+    return add
+
+
 class Finding(NamedTuple):
     """The numbers of an exhibit, what is to be known about them, and the pictures made."""
 

@@ -10,6 +10,7 @@ from launch.lab.core.exhibit import Claim, Exhibit, Finding, Numbers, Paper
 from launch.lab.core.tables import table, write_json, write_table
 
 NOT_JUDGED = "not judged"
+WORDS = {None: NOT_JUDGED, True: "holds", False: "does not hold"}
 
 
 @dataclass(frozen=True)
@@ -81,13 +82,9 @@ def text(outcome: Outcome, paper: Paper, exhibit: Exhibit) -> str:
     place = f"{exhibit.name} (page {exhibit.page})" if exhibit.page else exhibit.name
     lines = [f"{paper.source}, {place}: {exhibit.title}", f"on {where}; in brackets the paper's", ""]
     lines += table(shown(outcome.numbers, outcome.published))
-    lines += ["", *(f"{_word(holds)}: {says}" for says, holds in outcome.claims.items()), *outcome.notes]
+    lines += ["", *(f"{WORDS[holds]}: {says}" for says, holds in outcome.claims.items()), *outcome.notes]
     lines += [f"differs from the paper: {exhibit.lacks}"] * bool(exhibit.lacks)
     return "\n".join([*lines, f"{outcome.verdict}; {outcome.seconds:.0f} s on {ranks}"])
-
-
-def _word(holds: bool | None) -> str:
-    return NOT_JUDGED if holds is None else "holds" if holds else "does not hold"
 
 
 def write(folder: Path, outcome: Outcome) -> None:

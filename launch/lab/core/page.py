@@ -9,7 +9,7 @@ from textwrap import fill
 
 from hpcml.errors import ConfigError, DataError
 from launch.lab.core.exhibit import Exhibit, Paper
-from launch.lab.core.outcome import Outcome, beside, shown
+from launch.lab.core.outcome import WORDS, Outcome, beside, shown
 from launch.lab.core.tables import read_json
 
 WIDTH = 100  # columns
@@ -88,8 +88,7 @@ def _main(exhibit: Exhibit, outcome: Outcome) -> str:
 def _section(exhibit: Exhibit, outcome: Outcome) -> str:
     rows = shown(outcome.numbers, outcome.published)
     lines = [f"### {outcome.paper} {outcome.exhibit}", "", _wrapped(f"{exhibit.title}: `{outcome.command}`"), ""]
-    words = {None: "not judged", True: "holds", False: "does not hold"}
-    items = [f"{words[holds]}: {says}" for says, holds in outcome.claims.items()]
+    items = [f"{WORDS[holds]}: {says}" for says, holds in outcome.claims.items()]
     items += [*outcome.notes, *[f"Differs from the paper: {exhibit.lacks}"] * bool(exhibit.lacks)]
     lines += [_wrapped(item, "- ") for item in items]
     lines += ["", '<details markdown="1"><summary>Numbers</summary>', ""]

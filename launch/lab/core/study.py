@@ -18,7 +18,7 @@ from hpcml.errors import ConfigError, Interrupted
 from launch.lab.core.corpora import CORPORA, MADE, QUICK, TEST_SHARE, copy_lines, file_of, n_lines
 from launch.lab.core.exhibit import Exhibit, Paper
 from launch.lab.core.outcome import Outcome, judged, text, write
-from launch.lab.core.tables import plural, read_csv, read_json, write_json
+from launch.lab.core.tables import plural, read_json, write_json
 from launch.lab.core.timing import Usage, made_on, run_hpcml
 
 STEPS = "steps.json"
@@ -105,14 +105,6 @@ class PaperStudy:
             write_json(path, found)
 
         self.once(name, make, f"{name}: {plural(len(calls), 'task')}")
-        return read_json(path)
-
-    def lines(self, path: Path) -> list[dict[str, str]]:
-        """Return the lines of a CSV file by column names."""
-        return read_csv(path)
-
-    def read(self, path: Path) -> Any:
-        """Return the content of a JSON file."""
         return read_json(path)
 
     def picture(self, draw: Callable[..., None], *content: object) -> Path:

@@ -96,6 +96,7 @@ def run_command(
             timer.cancel()
             if process.returncode is None:
                 end(process)
+                process.wait()
         seconds = time.monotonic() - began
         if late.is_set() or process.returncode:
             messages.seek(start)

@@ -1,5 +1,6 @@
 """The experiments of the five papers behind hpcml: `python -m launch.lab paper`.
 
-A paper is one module: `probe`, `online`, `extreme`, `bayes`, `psbml`. Each of its tables and figures is an `Exhibit` of
-`launch.lab.core.exhibit`; the numbers printed in the papers are in `published/`. Begin with `launch.lab.core.exhibit`.
+The papers are `probe`, `online`, `extreme`, `bayes` and `psbml`. PAPER.toml describes its tables and figures; `table_3` of a module
+makes table 3, and `TABLE_3` are the claims about it. The numbers printed in the papers are in `published/`. Begin with
+`launch.lab.core.exhibit`.
 """

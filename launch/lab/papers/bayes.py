@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 import hpcml
 from launch.lab.core.corpora import CORPORA, copy_lines, file_of
-from launch.lab.core.exhibit import Claim, Exhibit, Finding, Numbers, Paper, ending
+from launch.lab.core.exhibit import Claim, Finding, Numbers, claim, ending
 from launch.lab.core.study import PaperStudy
 from launch.lab.papers.top import LEVEL, precision_of_split, shift_test
 
@@ -122,7 +122,9 @@ def table_1(study: PaperStudy) -> Finding:
         for before, row in pairwise(precision):
             p = float(shift_test((precision[row] - precision[before])[None, :], 0)[0])
             numbers[row][f"{name}{P}"] = 1.0 if np.isnan(p) else p
-        notes.append(f"{name}: {label}, {' of '.join(map(str, sizes(double, label)))} rows")
+        with hpcml.Dataset(double) as dataset:
+            count = np.count_nonzero(dataset.labels().indices == dataset.label_names().index(label))
+            notes.append(f"{name}: {label}, {count} of {dataset.n_rows} rows")
     return Finding({row: columns for row, columns in numbers.items() if columns}, tuple(notes))
 
 
@@ -137,6 +139,7 @@ def better(row: str, than: str) -> Claim:
 
 
 ORDER = (SINGLE, DOUBLE, CUT, ADABOOST, STAGED, SVM)
+TABLE_1 = tuple(better(row, before) for before, row in pairwise(ORDER))
 
 
 def features(study: PaperStudy) -> Finding:
@@ -146,41 +149,23 @@ def features(study: PaperStudy) -> Finding:
         for form, path in (("SINGLE", single), ("DOUBLE", double)):
             if path is None:
                 continue
-            n = {}
-            for least in ("0", "1.5"):
+            with hpcml.Dataset(path) as dataset:
+                n = {"features": dataset.n_features}
+            for least, column in (("0", "with a weight"), ("1.5", "weights > 1.5")):
                 run = study.folder / f"{path.stem}-{least}"
                 study.run("train", "bernoulli-nb", path, "-o", run, "--split", "all", "--label", label, "--min-weight", least)
-                n[least] = _n_weights(run)
-            count = _n_features(path)
-            numbers[f"{name}, {form}"] = {"features": count, "with a weight": n["0"], "weights > 1.5": n["1.5"]}
+                n[column] = int(hpcml.open_model(run).n_weights)
+            numbers[f"{name}, {form}"] = n
     return Finding(numbers)
 
 
-def _n_weights(run: Path) -> int:
-    """Weights of a run's model that are stored. Local."""
-    return int(hpcml.open_model(run).n_weights)
-
-
-def _n_features(path: Path) -> int:
-    """Features of a dataset. Local."""
-    with hpcml.Dataset(path) as dataset:
-        return dataset.n_features
-
-
-def sizes(path: Path, label: str) -> tuple[int, int]:
-    """Return the number of rows with a label, and of all rows."""
-    with hpcml.Dataset(path) as dataset:
-        number = dataset.label_names().index(label)
-        return int(np.count_nonzero(dataset.labels().indices == number)), dataset.n_rows
-
-
+@claim("features", "with word pairs there are at least 3 times as many features (the paper: 5.9)")
 def _many_pairs(numbers: Numbers) -> bool:
     both = zip(ending(numbers, "SINGLE"), ending(numbers, "DOUBLE"), strict=True)
     return all(double["features"] >= 3 * single["features"] for single, double in both)
 
 
 FEATURES = (
-    Claim("with word pairs there are at least 3 times as many features (the paper: 5.9)", _many_pairs),
     Claim(
         "at most a fifth of the features have a weight, as no row of the label has the others (the paper: 11 and 5 %)",
         lambda numbers: all(row["with a weight"] <= 0.2 * row["features"] for row in numbers.values()),
@@ -188,43 +173,5 @@ FEATURES = (
     Claim(
         "of the weights of DOUBLE at most three quarters are beyond 1.5 (the paper: 47 %)",
         lambda numbers: all(row["weights > 1.5"] <= 0.75 * row["with a weight"] for row in ending(numbers, "DOUBLE")),
-    ),
-)
-
-PAPER = Paper(
-    name="bayes",
-    title="Boosting naïve Bayesian learning",
-    source="Wilbur 2000",
-    claims="AdaBoost makes naive Bayes rank better, two stages of it are better still, a support vector machine as second is best.",
-    exhibits=(
-        Exhibit(
-            "table-1",
-            4,
-            "Precision in the first hundred ranks of six methods",
-            corpora=("mesh", "reuters21578", "20newsgroups", "imdb"),
-            claims=tuple(better(row, before) for before, row in pairwise(ORDER)),
-            make=table_1,
-            lacks="REBASE is not public: here the label is the most frequent one that less than a tenth of the rows have; "
-            f"of IMDB {NEIGHBOURS[0]:,} positive reviews and the {NEIGHBOURS[1]:,} others most like them. "
-            "p is that of the test against the row above",
-        ),
-        Exhibit(
-            "features",
-            4,
-            "Features and weights of words (SINGLE) and of words and pairs (DOUBLE), in the text",
-            corpora=("mesh", "reuters21578"),
-            claims=FEATURES,
-            make=features,
-            lacks="REBASE is not public: as table-1",
-        ),
-    ),
-    learnt=(
-        "The order of the methods goes by the collection. On MEDLINE's own documents (MeSH) three of the five steps are there: "
-        "leaving out small weights, AdaBoost, and the support vector machine behind the first stage.",
-        "AdaBoost ranks better than the second Bayes stage on three of four collections, and as well on IMDB; a support "
-        "vector machine as second stage ranks worse than it on Reuters and Newsgroups.",
-        "Word pairs help on Reuters alone.",
-        "A linear model of all rows, which the paper could not train, ranks best on all four.",
-        "A label that many rows have gives more of the features a weight than REBASE did with 2.6 % of the rows.",
     ),
 )

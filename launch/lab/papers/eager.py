@@ -18,13 +18,14 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.kernels import njit
-from hpcml.kernels.lanes.rows import add_row, dot_row, shrink_line
+from hpcml.kernels.lanes.rows import add_line, dot, shrink
 from hpcml.methods.elastic_net import delayed_kernels as kernels
-from hpcml.methods.elastic_net.delayed import DelayedPanel, DelayedSolver, shrinkage_of
+from hpcml.methods.elastic_net.delayed import DelayedPanel, DelayedSolver
 from hpcml.methods.elastic_net.delayed_kernels import INTERCEPT, LANES, DelayedLanes, SharedRates, Shrinkage
 from hpcml.methods.elastic_net.judge import ElasticRisk
 from hpcml.methods.elastic_net.judge_kernels import Vectors
 from hpcml.methods.elastic_net.options import ElasticNetOptions
+from hpcml.methods.linear.warm_up import warm_up
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 
@@ -39,16 +40,16 @@ def sweep_eager(order: np.ndarray, matrix: Vectors, lanes: DelayedLanes, etas: n
     z, g, moves = np.empty(LANES, w.dtype), np.empty(LANES), np.empty(LANES, w.dtype)
     for s in range(order.size):
         i, eta = order[s], etas[s]
-        dot_row(indices, data, indptr[i], indptr[i + 1], w, z)
+        dot((indices, data), (indptr[i], indptr[i + 1]), w, z, 0, LANES)
         kernels.slopes(z, lanes, i, g)
         for lane in range(LANES):
             b[lane] -= INTERCEPT * eta * g[lane]
             moves[lane] = -eta * g[lane]
-        add_row(indices, data, indptr[i], indptr[i + 1], moves, w)
+        add_line((indices, data), (indptr[i], indptr[i + 1]), moves, 0, w, (0, LANES), LANES)
         factor = 1.0 - eta * l2 if truncated else 1.0 / (1.0 + eta * l2)
         by = eta * l1 if truncated else eta * l1 * factor
         for j in range(w.size // LANES):
-            shrink_line(w, j, factor, by)
+            shrink(w, j * LANES, factor, by, LANES)
 
 
 def _panels(risk: ElasticRisk, options: ElasticNetOptions) -> list[DelayedPanel]:
@@ -64,7 +65,7 @@ def eager_steps(risk: ElasticRisk, options: ElasticNetOptions, n_steps: int) -> 
     """
     late, early = _panels(risk, options)[0], _panels(risk, options)[0]
     order = np.random.default_rng(0).permutation(risk.rows.n_local)[:n_steps]
-    etas, shrinkage = late.rates()[: order.size], shrinkage_of(risk, options)
+    etas, shrinkage = late.rates()[: order.size], late.shrinkage
     sweep_eager(order[:0], risk.matrix, early.lanes, etas, shrinkage)
     began = time.process_time()
     sweep_eager(order, risk.matrix, early.lanes, etas, shrinkage)
@@ -86,7 +87,7 @@ def timed(path: Path) -> dict[str, float]:
         shard = load_shard(comm, dataset, "all")
     risk = ElasticRisk(compact_rows(comm, shard, False, fold=False)[0], options, Profile())
     risk.prepare(comm)
-    DelayedSolver(risk, np.arange(risk.rows.n_labels), LANES, options).warm_up()
+    warm_up(DelayedSolver, risk, options)
     best = math.inf
     for _ in range(REPEATS):
         panels, began = _panels(risk, options), time.process_time()

@@ -1,33 +1,252 @@
 """Extreme multilabel learning (Elkan 2015, a talk): the elastic net with delayed regularisation.
 
-Its tables and figures have no numbers; here they have names, and their page is the slide. Numbers
-are made in `extreme_runs`.
+Its tables and figures have no numbers; here they have names, and their page is the slide.
 """
 
 from __future__ import annotations
 
+import csv
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
+from statistics import median
 
-from launch.lab.core.exhibit import Claim, Exhibit, Numbers, Paper, ending
-from launch.lab.papers import extreme_runs as runs
-from launch.lab.papers.extreme_runs import AS_PRINTED, BOOKMARKS, IN_PROPORTION, LABELS, LARGE, LEAST_PAIRS, RCV1
+import numpy as np
 
-DRAWING = "a drawing, no numbers"
-OWN_CORPUS = "PubMed since 2011 (1,125,160 rows, 25,380 headings) is not here"
+import hpcml
+from launch.lab.core.exhibit import Claim, Finding, Numbers, claim, ending
+from launch.lab.core.pictures import BLUE, drawn
+from launch.lab.core.study import PaperRows, PaperStudy
+from launch.lab.core.tables import read_csv, read_json
+from launch.lab.papers.eager import timed
+
+WORDS = ("--min-df", "2")  # of texts
+STRENGTH = ("--l1", "0.1N/m")
+FREQUENT = ("--min-positives", "10")
+RCV1, BOOKMARKS, LARGE = "rcv1, here made rows", "bookmarks, here bibtex", "260,941 features, here made rows"
+SHAPES = {RCV1: ("30000", "47236", "101"), LARGE: ("30000", "260941", "101")}  # rows, features, labels
+LABELS = {100: "all", 30: "30 %", 10: "10 %", 3: "3 %", 1: "1 %"}  # the most frequent ones
+LEAST_PAIRS = 10  # with fewer pairs of rows a heading's consistency says nothing
+HEADINGS = ("humans", "female", "male", "animals", "time factors")
+SHOWN = 10  # features
+# of the sparsity study: λ₁ and λ₂ as they are, and as they are to the paper's 1,125,160 rows
+AS_PRINTED, IN_PROPORTION = "λ as printed", "λ·m as printed"
+STRENGTHS = {AS_PRINTED: ("3e-6", "1e-6"), IN_PROPORTION: ("3.4/m", "1.1/m")}
 
 
+def trained(study: PaperStudy, data: Path, *words: str, method: str = "elastic-net") -> Path:
+    """The run folder of a training."""
+    run = study.folder / f"{data.stem}-{method}"
+    study.run("train", method, data, "-o", run, *words)
+    return run
+
+
+def in_parts(study: PaperStudy) -> Iterator[tuple[PaperRows, Path]]:
+    """Datasets, and each with the splits train, valid and test, drawn anew."""
+    for rows in study.datasets(text=WORDS):
+        path = study.folder / f"{rows.train.stem}-parts.h5"
+        study.run("split", rows.train, "-o", path, "--test-share", "0.2", "--valid-share", "0.2", "--force")
+        yield rows, path
+
+
+def thresholded(study: PaperStudy, run: Path, data: Path, measure: str, method: str) -> Path:
+    """The model of a run with thresholds from the split valid."""
+    path = study.folder / f"{run.name}-{measure}-{method}.h5"
+    study.run("threshold", run / "model.h5", data, "--measure", measure, "--method", method, "-o", path)
+    return path
+
+
+def indexers(study: PaperStudy) -> Finding:
+    """How many rows are there twice, and how often a heading of the one is one of the other."""
+    numbers: dict[str, dict[str, float]] = {}
+    for rows in study.datasets(text=WORDS):
+        path = study.folder / f"{rows.train.stem}-duplicates.json"
+        study.run("duplicates", rows.train, "--json", path)
+        found = read_json(path)
+        numbers["all rows"] = {"there twice %": 100 * found["n_pairs"] / found["n_rows"], "pairs": found["n_pairs"]}
+        for line in found["labels"]:
+            if line["label"] in HEADINGS:
+                numbers[line["label"]] = {"base rate %": 100 * line["base_rate"]}
+                if line["n_pairs"] >= LEAST_PAIRS:
+                    numbers[line["label"]]["consistency %"] = 100 * line["consistency"]
+    return Finding(numbers)
+
+
+def tractability(study: PaperStudy) -> Finding:
+    """How sparse rows, labels and models are; what sparse models are worth beside dense ones."""
+    numbers = {}
+    for rows in study.datasets(text=WORDS):
+        with hpcml.Dataset(rows.train) as dataset:
+            (m, values, entries), n_labels = dataset.sizes, dataset.n_labels
+        sparse = trained(study, rows.train, *FREQUENT)
+        dense = trained(study, rows.train, *FREQUENT, method="dual")
+        model = hpcml.Model(sparse / "model.h5")
+        found = [study.measures(run, rows.test, "test")["macro"] for run in (sparse, dense)]
+        numbers[rows.name] = {
+            "values a row": values / m,
+            "labels a row": entries / m,
+            "positives of a label %": 100 * entries / m / n_labels,
+            "features a label": model.n_weights / model.n_labels,
+            "MAP": found[0]["average_precision"]["value"],
+            "MAP of dual": found[1]["average_precision"]["value"],
+        }
+    return Finding(numbers)
+
+
+def half_threshold(study: PaperStudy) -> Finding:
+    """Thresholds that were searched for, beside half of the best F1: macro F1 with one for each
+    label, micro F1 with one for all.
+    """
+    numbers: dict[str, dict[str, float]] = {}
+    for rows, data in in_parts(study):
+        run = trained(study, data, *STRENGTH, *FREQUENT)
+        for method, name in (("search", "searched"), ("half", "half of the best F1")):
+            of_labels, of_all = (thresholded(study, run, data, measure, method) for measure in ("label", "micro"))
+            row = {"macro F1": study.measures(of_labels, data, "test")["macro"]["f1"]["value"]}
+            row["micro F1"] = study.measures(of_all, data, "test")["micro"]["f1"]
+            row["threshold"] = float(1 / (1 + math.exp(-float(hpcml.Model(of_all).thresholds[0]))))  # log-odds to a probability
+            if method == "search":
+                row["half of F1"] = study.measures(of_all, data, "valid")["micro"]["f1"] / 2
+            numbers[f"{rows.name}, {name}"] = row
+    return Finding(numbers)
+
+
+def weights(study: PaperStudy) -> Finding:
+    """The features with the largest squared weights of one label, and their share in all labels."""
+    numbers: dict[str, dict[str, float]] = {}
+    notes = []
+    for rows in study.datasets(text=WORDS):
+        run = trained(study, rows.train, *STRENGTH, *FREQUENT)
+        path, of_labels = study.folder / f"{run.name}-weights.json", []
+        study.run("explain", run / "model.h5", rows.train, "--top", SHOWN, "--json", path)
+        for split, data in (("train", rows.train), ("test", rows.test)):
+            csv = study.folder / f"{run.name}-{split}.csv"
+            study.run("evaluate", run / "model.h5", data, "--split", split, "--csv", csv)
+            of_labels.append(read_csv(csv))
+        labels = read_json(path)["labels"]
+        perfect = [number for number, both in enumerate(zip(*of_labels, strict=True)) if _is_perfect(*both)]
+        chosen = labels[max(perfect or range(len(labels)), key=lambda number: (labels[number]["n_positive"], -number))]
+        shares = [100 * each["share"] for each in chosen["features"][:SHOWN]]
+        prefix = study.prefix(rows.name)
+        numbers |= {f"{prefix}{place}": {"share %": share} for place, share in enumerate(shares, 1)}
+        numbers[f"{prefix}others"] = {"share %": 100 - sum(shares)}
+        of_ten = [100 * sum(each["share"] for each in label["features"][:SHOWN]) for label in labels if label["mass"] > 0]
+        sizes = {"labels": len(labels), "without a wrong row": len(perfect)}
+        numbers[f"{prefix}all labels"] = {"share of the first ten %": median(of_ten), **sizes}
+        words = ", ".join(each["name"] or f"feature {each['feature']}" for each in chosen["features"][:SHOWN])
+        notes.append(f"{chosen['label']}, {chosen['n_positive']} training rows, in this order: {words}")
+    return Finding(numbers, tuple(notes))
+
+
+def _is_perfect(of_train: dict[str, str], of_test: dict[str, str]) -> bool:
+    """Whether a label that some test row has is right in all rows."""
+    return float(of_test["n_positive"]) > 0 == float(of_train["misclassified"]) == float(of_test["misclassified"])
+
+
+def f1(study: PaperStudy) -> Finding:
+    """F1 of a row's labels, over all labels and over the most frequent ones alone."""
+    numbers = {}
+    for rows, data in in_parts(study):
+        run = trained(study, data, *STRENGTH)
+        models = {"threshold 0": run, "one threshold": thresholded(study, run, data, "instance", "search")}
+        for name, model in models.items():
+            lines = study.measures(model, data, "test")["by_frequency"]["labels"]
+            numbers[f"{rows.name}, {name}"] = {LABELS[line["percent"]]: line["instance_f1"] for line in lines}
+    return Finding(numbers)
+
+
+def read_sparsity(run: Path) -> list[float]:
+    """Return after each step the weights of all labels that are not 0, in per cent of all that could be.
+
+    A label that is done keeps its weights.
+    """
+    by_label: list[list[int]] = []
+    with (run / "history.csv").open(encoding="utf-8", newline="") as lines:
+        for line in csv.DictReader(lines):
+            if int(line["step"]) == 1:
+                by_label.append([])
+            by_label[-1].append(int(line["weights"]))
+    model, longest = hpcml.Model(run / "model.h5"), max(map(len, by_label))
+    weights = np.sum([np.pad(counts, (0, longest - len(counts)), "edge") for counts in by_label], axis=0)
+    shares: list[float] = (100 * weights / (model.n_labels * model.n_columns)).tolist()
+    return shares
+
+
+def draw_sparsity(path: Path, shares: Sequence[float]) -> None:
+    """Draw the share of weights that are not 0 by pass."""
+    with drawn(path, 9, 5) as figure:
+        axes = figure.subplots()
+        axes.plot(range(1, len(shares) + 1), shares, color=BLUE, marker="o", markersize=4)
+        axes.set(title="Sparsity during training", xlabel="pass over the rows", ylabel="weights not 0 (%)", ylim=(0, None))
+
+
+def sparsity(study: PaperStudy) -> Finding:
+    """Weights that are not 0 after each pass, in per cent of all that could be."""
+    numbers: dict[str, dict[str, float]] = {}
+    pictures = []
+    passes = "2" if study.quick else "20"
+    for rows in study.datasets(text=WORDS):
+        for name, (l1, lam) in STRENGTHS.items():
+            run = study.folder / f"{rows.train.stem}-{l1.replace('/', '-')}"
+            words = ("--solver", "fobos", "--rate", "adagrad", "--passes", passes, "--l1", l1, "--lambda", lam)
+            study.run("train", "elastic-net", rows.train, "-o", run, *words, *FREQUENT)
+            shares = read_sparsity(run)
+            found = {"at most %": max(shares), "at the end %": shares[-1]}
+            numbers[f"{rows.name}, {name}"] = found | ({"most / end": max(shares) / shares[-1]} if shares[-1] else {})
+            pictures.append(study.folder / f"{run.name}.png")
+            draw_sparsity(pictures[-1], shares)
+    return Finding(numbers, pictures=tuple(pictures))
+
+
+def shapes(study: PaperStudy, names: Sequence[str] = tuple(SHAPES)) -> Iterator[tuple[str, Path]]:
+    """Made rows of the shapes that the talk names, and bibtex; or what is given, or small ones."""
+    if study.quick or study.given:
+        yield from ((rows.name, rows.train) for rows in study.datasets())
+        return
+    for name in names:
+        words = [word for pair in zip(("--rows", "--features", "--labels"), SHAPES[name], strict=True) for word in pair]
+        path = study.converted(f"made-{SHAPES[name][1]}", "synthetic", "text", *words)
+        study.used.append(f"made rows with {int(SHAPES[name][1]):,} features")
+        yield name, path
+
+
+def timing(study: PaperStudy) -> Finding:
+    """Examples a second of delayed and of standard regularisation, on one core."""
+    numbers: dict[str, dict[str, float]] = {}
+    for name, path in shapes(study):
+        (numbers[name],) = study.kept(f"timing-{path.stem}", partial(timed, path))
+    for rows in () if study.quick or study.given else study.datasets():
+        (numbers[BOOKMARKS],) = study.kept(f"timing-{rows.train.stem}", partial(timed, rows.train))
+    return Finding(numbers)
+
+
+def training_time(study: PaperStudy) -> Finding:
+    """Seconds until all labels are trained, and how far objectives are above their minima then."""
+    numbers: dict[str, dict[str, float]] = {}
+    for name, path in shapes(study, (RCV1,)):
+        f, prefix = {}, study.prefix(name)
+        for passes in ("exact", *(("1", "5") if study.quick else ("1", "5", "20", "40"))):
+            run = study.folder / f"{path.stem}-{passes}"
+            words = () if passes == "exact" else ("--solver", "fobos", "--passes", passes)
+            usage = study.run("train", "elastic-net", path, "-o", run, "--split", "all", *words, *STRENGTH)
+            f[passes] = hpcml.Model(run / "model.h5").labels["f_min"].tolist()
+            row = "exact" if passes == "exact" else f"{passes} pass" + "es" * (passes != "1")
+            excess = 100 * median(now / best - 1 for now, best in zip(f[passes], f["exact"], strict=True))
+            numbers[prefix + row] = {"core seconds": usage.cpu_seconds, "excess %": excess}
+    return Finding(numbers)
+
+
+@claim("indexers", "0.05 to 0.2 % of the rows are there twice (the paper: about 0.1 %)")
 def _twins(numbers: Numbers) -> bool:
     return 0.05 <= numbers["all rows"]["there twice %"] <= 0.2
 
 
+@claim("indexers", f"humans is given more consistently than time factors, with {LEAST_PAIRS} pairs or more")
 def _concrete(numbers: Numbers) -> bool:
     return numbers["humans"]["consistency %"] > numbers["time factors"]["consistency %"]
 
-
-INDEXERS = (
-    Claim("0.05 to 0.2 % of the rows are there twice (the paper: about 0.1 %)", _twins),
-    Claim(f"humans is given more consistently than time factors, with {LEAST_PAIRS} pairs or more", _concrete),
-)
 
 TRACTABILITY = (
     Claim("a label needs at most 1,000 features", lambda numbers: all(row["features a label"] <= 1000 for row in numbers.values())),
@@ -38,19 +257,16 @@ TRACTABILITY = (
 )
 
 
+@claim("half-threshold", "the one threshold with the best micro F1 of held-out rows is within 0.05 of half of it")
 def _is_half(numbers: Numbers) -> bool:
     return all(abs(row["threshold"] - row["half of F1"]) <= 0.05 for row in ending(numbers, ", searched"))
 
 
+@claim("half-threshold", "half of the best F1 as threshold costs at most 0.01 of macro and micro F1 of test rows")
 def _half_costs_little(numbers: Numbers) -> bool:
     pairs = zip(ending(numbers, ", searched"), ending(numbers, ", half of the best F1"), strict=True)
     return all(half[measure] >= searched[measure] - 0.01 for searched, half in pairs for measure in ("macro F1", "micro F1"))
 
-
-HALF_THRESHOLD = (
-    Claim("the one threshold with the best micro F1 of held-out rows is within 0.05 of half of it", _is_half),
-    Claim("half of the best F1 as threshold costs at most 0.01 of macro and micro F1 of test rows", _half_costs_little),
-)
 
 WEIGHTS = (
     Claim(
@@ -61,19 +277,16 @@ WEIGHTS = (
 )
 
 
+@claim("f1", "F1 of a row does not fall from all labels to 30, 10, 3 and 1 %, on any corpus (one threshold)")
 def _rises(numbers: Numbers) -> bool:
     rows = ending(numbers, ", one threshold")
     return all(more >= less for row in rows for less, more in pairwise([row[name] for name in LABELS.values()]))
 
 
+@claim("f1", "it is larger by 0.05 or more over 1 % than over all (the paper: 0.09)")
 def _rises_enough(numbers: Numbers) -> bool:
     return all(row["1 %"] >= row["all"] + 0.05 for row in ending(numbers, ", one threshold"))
 
-
-F1 = (
-    Claim("F1 of a row does not fall from all labels to 30, 10, 3 and 1 %, on any corpus (one threshold)", _rises),
-    Claim("it is larger by 0.05 or more over 1 % than over all (the paper: 0.09)", _rises_enough),
-)
 
 SPARSITY = (
     Claim(
@@ -108,114 +321,7 @@ TIMING = (
 )
 
 
+@claim("training-time", "101 labels come within 2 % of their minima in at most ten minutes of one core")
 def _minutes(numbers: Numbers) -> bool:
     near = [row["core seconds"] for name, row in numbers.items() if "pass" in name and row["excess %"] <= 2]
     return bool(near) and min(near) <= 600
-
-
-TRAINING_TIME = (Claim("101 labels come within 2 % of their minima in at most ten minutes of one core", _minutes),)
-
-EXHIBITS = (
-    Exhibit(
-        "indexers",
-        6,
-        "How consistently people give headings, by articles that were indexed twice",
-        corpora=("mesh",),
-        claims=INDEXERS,
-        make=runs.indexers,
-        main=("all rows", "there twice %"),
-        lacks=f"{OWN_CORPUS}; 9,381 rows have hardly any twins (Jaccard similarity of the words at least 0.8)",
-    ),
-    Exhibit(
-        "tractability",
-        8,
-        "How sparse rows, labels and models are",
-        corpora=("mesh", "reuters21578", "bibtex"),
-        claims=TRACTABILITY,
-        make=runs.tractability,
-        lacks=f"{OWN_CORPUS}; labels with 10 training rows or more, default λ",
-    ),
-    Exhibit("f1-drawing", 10, "F1 of each document's labels", lacks=DRAWING),
-    Exhibit(
-        "half-threshold",
-        11,
-        "The threshold with the largest F1 is half of that F1",
-        corpora=("mesh", "reuters21578", "bibtex"),
-        claims=HALF_THRESHOLD,
-        make=runs.half_threshold,
-        lacks="a theorem, tried on log-odds as they are; labels with 10 training rows or more, random parts, λ₁ = 0.1N/m",
-    ),
-    Exhibit(
-        "weights",
-        14,
-        "A sparse model: the features with the largest squared weights",
-        corpora=("mesh",),
-        claims=WEIGHTS,
-        make=runs.weights,
-        main=("1", "share %"),
-        lacks="not Earthquakes, which 9,381 rows lack: of the headings without a wrong row that with the most training rows; "
-        "the paper's shares are computed from its squares; words of title and abstract are not told apart; λ₁ = 0.1N/m",
-    ),
-    Exhibit("models-drawing", 16, "Linear models of all labels as a matrix", lacks=DRAWING),
-    Exhibit("proximal-drawing", 19, "The minimum of proximity and regulariser", lacks=DRAWING),
-    Exhibit(
-        "f1",
-        22,
-        "F1 of a document's labels, over all labels and over the most frequent ones",
-        corpora=("mesh", "reuters21578", "bibtex"),
-        claims=F1,
-        make=runs.f1,
-        lacks=f"{OWN_CORPUS}; random parts of all rows (train, valid for the threshold, test), λ₁ = 0.1N/m",
-    ),
-    Exhibit(
-        "sparsity",
-        23,
-        "Weights that are not 0 during training",
-        corpora=("mesh",),
-        claims=SPARSITY,
-        make=runs.sparsity,
-        lacks=f"{OWN_CORPUS}; labels with 10 training rows or more, as rarer ones have hardly a weight; 20 passes. Two strengths: "
-        f"λ₁ and λ₂ as printed ({AS_PRINTED}), and multiplied with the paper's rows over ours ({IN_PROPORTION})",
-    ),
-    Exhibit(
-        "timing",
-        28,
-        "Examples a second of delayed and of standard regularisation, on one core",
-        corpora=("bibtex",),
-        claims=TIMING,
-        make=runs.timing,
-        main=("rcv1, here made rows", "speed-up"),
-        lacks="rcv1 and bookmarks are not here; an example is one row for all labels; speeds are of one machine; our standard "
-        "steps are vectorised, too. The speed-up over 2,000 is that of the cited paper (arXiv:1505.06449), for one label",
-    ),
-    Exhibit(
-        "training-time",
-        29,
-        "101 models of rcv1 train in minutes on one core",
-        claims=TRAINING_TIME,
-        make=runs.training_time,
-        lacks="rcv1 is not here: made rows of its shape; seconds are those of the command times ranks, loading included",
-    ),
-)
-
-PAPER = Paper(
-    name="extreme",
-    title="Extreme multilabel learning",
-    source="Elkan 2015",
-    claims="Sparse linear models of tens of thousands of labels train on one core, if regularisation waits until a feature is met.",
-    exhibits=EXHIBITS,
-    learnt=(
-        "Delayed steps are the standard ones to seven digits. They save less than the talk says where the standard steps are "
-        "written in vectors, too: a sixth of its speed-up, or less.",
-        "What is left is two hundred times the examples a second. The exact solver takes longer than forty passes, and certifies "
-        "how near it is.",
-        "The printed λ are for a million rows: on a hundredth of them a third of the weights are not 0 at some time. In proportion "
-        "to the rows they give the sparsity of the talk within a factor of three.",
-        "At the default λ models have about a thousand features a label, as the talk says, and rank as well as dense ones.",
-        "The talk's example, nearly all of whose weight is on ten features, is of a kind that is rare: few headings have a model "
-        "without a wrong row.",
-        "Half of the best F1 is too high a threshold for all labels together, with log-odds as they are. For each label by itself "
-        "it does better than the searched one on Reuters and Bibtex, and worse on MeSH.",
-        "F1 of a row rises towards frequent labels on every corpus, and less with a threshold than without.",
-    ),
-)

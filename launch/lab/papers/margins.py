@@ -1,4 +1,4 @@
-"""How PSBML finds the margin (Kamath et al. 2018, section 5): beside mean shift, and an SVM.
+"""How PSBML finds the margin (Kamath et al. 2018, section 5): beside mean shift, and an SVM (table 1).
 
 In each of two made-up sets (`large_margin`) one number of a point, its position, tells the classes
 apart. What is found is JSON: numbers by row and column, curves as lists of x and y.
@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+import hpcml
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.selection import Population, finite_range, selection_weights
@@ -27,9 +27,7 @@ from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
 from hpcml.methods.psbml.train import make_problem
 from hpcml.model import learner as learners
 from hpcml.slices import Look
-from launch.lab.papers.large_margin import SETS
-from launch.lab.papers.mean_shift import Mixture, Weighting, modes
-from launch.lab.papers.overlap import overlap, support_vectors
+from launch.lab.papers.large_margin import SETS, Mixture, Weighting, modes
 
 GRID, NEIGHBOURHOOD, REPLACE = "3x3", "C9", 0.2  # as in the paper
 DEVIATION = 0.3  # s of the weighting function, in parts of the largest distance of a training row from the boundary
@@ -37,6 +35,9 @@ COMPONENTS = 5  # of a class's mixture
 NEAR = 0.1  # what is called near the boundary
 BANDS = (0.0, 0.1, 0.2, 0.4, np.inf)  # of distance from the boundary
 BINS = 30
+HARD = 0.1  # the share of the rows that are called hard
+COSTS = tuple(2.0**power for power in range(-5, 16, 2))  # that cross-validation chooses from: those of LIBSVM's guide
+FOLDS = 5
 
 
 class MarginSizes(NamedTuple):
@@ -196,7 +197,7 @@ def experiments_on(name: str, path: Path, cycles: int, seed: int) -> Iterator[Ex
     comm, kind = mpi.self_comm(), SETS[name]
     options = PsbmlOptions(grid=GRID, neighbourhood=NEIGHBOURHOOD, replace=REPLACE, cycles=cycles, seed=seed)
     learner = learners.Learner(name, f"{kind.__module__}.{kind.__name__}", ())
-    with threadpool_limits(1), DataFile(path) as dataset:
+    with threadpool_limits(1), hpcml.Dataset(path) as dataset:
         yield Experiments(name, make_problem(comm, dataset, Torus(*parse_grid(GRID), NEIGHBOURHOOD), learner, options))
 
 
@@ -217,3 +218,73 @@ def slots_of(grid: Synchronous) -> list[np.ndarray]:
         grid.step()
         taken.append(np.concatenate([*grid.slots.values()]))
     return taken
+
+
+class SupportVectors(NamedTuple):
+    """Of an SVM: places among its training rows, their α, its C."""
+
+    places: np.ndarray
+    alphas: np.ndarray
+    C: float
+
+    @classmethod
+    def of(cls, fitted: Any) -> SupportVectors:
+        """Those of a fitted SVC."""
+        return cls(fitted.support_, np.abs(fitted.dual_coef_[0]), float(fitted.C))
+
+
+class Overlap(NamedTuple):
+    """Of the hardest rows and the support vectors, as shares; by chance: as of random rows."""
+
+    vectors: float  # of highest α, as many as there are hard rows (or all), that are hard
+    vectors_by_chance: float
+    hard: float  # rows that are support vectors
+    hard_by_chance: float
+    n_vectors: int
+    C: float
+
+
+def support_vectors(X: np.ndarray, y: np.ndarray, kernel: str, seed: int) -> tuple[SupportVectors, SupportVectors]:
+    """Two SVMs of X (n × 2), y (n): of the least and greatest C that cross-validation finds best.
+
+    Classes that are easily told apart are so by many C, with few or many support vectors.
+    """
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+    from sklearn.svm import SVC
+
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    accuracies = [cross_val_score(SVC(C=C, kernel=kernel), X, y, cv=folds).mean() for C in COSTS]
+    best = [C for C, accuracy in zip(COSTS, accuracies, strict=True) if accuracy >= max(accuracies) - 1e-12]
+    least, greatest = (SVC(C=C, kernel=kernel).fit(X, y) for C in (best[0], best[-1]))
+    return SupportVectors.of(least), SupportVectors.of(greatest)
+
+
+def overlap(weights: np.ndarray, vectors: SupportVectors) -> Overlap:
+    """Table 1 for the weights (n) that PSBML gives the rows."""
+    n = weights.size
+    hard = hardest(weights, max(1, round(HARD * n)))
+    strongest = vectors.places[highest(vectors.alphas, hard.size)]
+    return Overlap(
+        vectors=share_within(strongest, hard),
+        vectors_by_chance=hard.size / n,
+        hard=share_within(hard, vectors.places),
+        hard_by_chance=vectors.places.size / n,
+        n_vectors=vectors.places.size,
+        C=vectors.C,
+    )
+
+
+def hardest(weights: np.ndarray, n: int) -> np.ndarray:
+    """The places of the n greatest weights, the first of equal ones."""
+    return np.sort(np.argsort(-weights, kind="stable")[:n])
+
+
+def highest(alphas: np.ndarray, n: int) -> np.ndarray:
+    """The places of the n greatest α, and of those equal to the last (all at C are equal)."""
+    least = np.sort(alphas)[::-1][min(n, alphas.size) - 1]
+    return np.flatnonzero(alphas >= least * (1 - 1e-9))
+
+
+def share_within(some: np.ndarray, others: np.ndarray) -> float:
+    """The share of some rows that are among others."""
+    return float(np.isin(some, others).mean())

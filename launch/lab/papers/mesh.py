@@ -14,6 +14,7 @@ import numpy as np
 
 import hpcml
 from launch.lab.core.study import PaperRows, PaperStudy, flags
+from launch.lab.core.tables import read_csv
 
 RARE = (
     *("rats, wistar", "myocardial infarction", "blood platelets", "serotonin", "state medicine", "urinary bladder"),
@@ -73,19 +74,11 @@ def frequent(counts: HeadingCounts) -> dict[float, str]:
     return found
 
 
-class MeshHeadings(NamedTuple):
-    """A dataset, and how many of its rows have which heading; the rare ones that are taken."""
-
-    rows: PaperRows
-    counts: HeadingCounts
-    rare: list[str]
-
-
-def headings(study: PaperStudy) -> MeshHeadings:
-    """Return the headings of the only dataset of the study."""
+def headings(study: PaperStudy) -> tuple[PaperRows, HeadingCounts, list[str]]:
+    """Return the only dataset of the study, the counts of its headings, and the rare ones that are taken."""
     rows = next(iter(study.datasets()))
     counts = counted(rows.train)
-    return MeshHeadings(rows, counts, rare(counts, FEW if study.quick else len(RARE)))
+    return rows, counts, rare(counts, FEW if study.quick else len(RARE))
 
 
 def judged(study: PaperStudy, run: Path, rows: PaperRows) -> dict[str, dict[str, float]]:
@@ -100,17 +93,8 @@ def judged(study: PaperStudy, run: Path, rows: PaperRows) -> dict[str, dict[str,
             "BE": float(line["break_even"] or "nan"),
             "iterations": float(steps[line["label"]]),
         }
-        for line in study.lines(table)
+        for line in read_csv(table)
     }
-
-
-class MethodLine(NamedTuple):
-    """Means over the labels of a method, and its cost."""
-
-    average_precision: float
-    break_even: float
-    iterations: float  # of the labels that were trained
-    seconds: float  # of training, without loading
 
 
 def train_methods(study: PaperStudy, rows: PaperRows, folder: Path, methods: Iterable[str], *options: str) -> None:
@@ -128,14 +112,15 @@ def _for_method(method: str, options: Sequence[str]) -> list[str]:
     return words
 
 
-def means_of(study: PaperStudy, rows: PaperRows, run: Path) -> MethodLine:
-    """Return the means over the labels of a finished run, on the test rows."""
+def means_of(study: PaperStudy, rows: PaperRows, run: Path, *columns: str) -> dict[str, float]:
+    """Return columns of a finished run: MAP, BE, iterations (means over the trained labels), seconds (of training alone)."""
     macro = study.measures(run, rows.test, "test")["macro"]
     labels = hpcml.Model(run / "model.h5").labels
     trained = labels["status"] != DEGENERATE
     iterations = float(labels["steps"][trained].mean()) if trained.any() else math.nan
     ap, be = (value if (value := macro[name]["value"]) is not None else math.nan for name in ("average_precision", "break_even"))
-    return MethodLine(ap, be, iterations, seconds_of(run))
+    found = {"MAP": ap, "BE": be, "iterations": iterations, "seconds": seconds_of(run)}
+    return {column: found[column] for column in columns}
 
 
 def seconds_of(run: Path) -> float:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 from scipy.stats import rankdata
 
 import hpcml
-from launch.lab.core.exhibit import Claim, Exhibit, Finding, Numbers, Paper, ending
+from launch.lab.core.exhibit import Finding, Numbers, claim, ending
 from launch.lab.core.study import PaperStudy
+from launch.lab.core.tables import read_csv
 from launch.lab.papers.selection import EFS, NAMES, draw, selection_errors
 
 LEARNERS = {"mbw": "MBW", "pw": "PW", "bw": "BW", "pa": "PA", "romma": "ROMMA"}
@@ -26,14 +26,9 @@ ONE = {"Reuters": "money-fx", "Spam": "spam", "MovieReviews": "pos"}  # the labe
 SPARSE = 0.05  # texts have fewer values, as a share of rows × features
 GROUPS = ("text", "not text")
 RANK, MEDIAN = "average rank", "median F1"
+CLOSE = 2.0  # points of F1
 NLP = ("spamassassin", "reuters21578", "20newsgroups", "movie_reviews")
 OTHER = ("a9a", "vote", "breast_w", "nursery")
-
-
-def is_text(path: Path) -> bool:
-    """Whether rows are as sparse as texts are."""
-    with hpcml.Dataset(path) as dataset:
-        return dataset.nnz < SPARSE * dataset.n_rows * dataset.n_features
 
 
 def f1_table(study: PaperStudy, methods: dict[str, str]) -> Finding:
@@ -47,10 +42,13 @@ def f1_table(study: PaperStudy, methods: dict[str, str]) -> Finding:
         table = study.folder / f"{kind}.csv"
         study.run("cv", *some, *files, "-o", table, *more, *folds)
         names = {str(each.train): each.name for each in rows}
-        for line in study.lines(table):
+        for line in read_csv(table):
             numbers[names[line["data"]]][methods[line["method"]]] = float(line["f1"])
     numbers = {name: {column: row[column] for column in methods.values()} for name, row in numbers.items()}
-    texts = {each.name: is_text(each.train) for each in rows}
+    texts = {}
+    for each in rows:
+        with hpcml.Dataset(each.train) as dataset:
+            texts[each.name] = dataset.nnz < SPARSE * dataset.n_rows * dataset.n_features
     return Finding(numbers | of_groups(numbers, texts, list(methods.values())))
 
 
@@ -75,56 +73,46 @@ def _best(numbers: Numbers, row: str, column: str) -> bool:
     return numbers[row][column] == min(numbers[row].values())
 
 
+@claim("table-3", "MBW is the best single-pass learner on text: of all ten it has the least average rank there")
+@claim("table-4", "On text MBW is better than all others, SVM included: it has the least average rank")
 def _mbw_is_best_on_text(numbers: Numbers) -> bool:
     return _best(numbers, f"text, {RANK}", "MBW")
 
 
+@claim("table-3", "The Winnows are better than PA and ROMMA: none has a larger average rank, on text and elsewhere")
 def _winnows_before_additive(numbers: Numbers) -> bool:
     groups = [numbers[f"{group}, {RANK}"] for group in GROUPS]
     return all(max(ranks[name] for name in ("PW", "BW", "MBW")) <= min(ranks["PA"], ranks["ROMMA"]) for ranks in groups)
 
 
+@claim("table-3", "BW is better than PW in almost all tests: in at least two of three data sets")
 def _balanced_before_positive(numbers: Numbers) -> bool:
     data = ending(numbers, RANK, MEDIAN, otherwise=True)
     return sum(row["BW"] > row["PW"] for row in data) >= 2 / 3 * len(data)
 
 
+@claim("table-3", "Where features are few voting helps every learner: no voted form has a lower median F1")
 def _voting_helps_elsewhere(numbers: Numbers) -> bool:
     medians = numbers[f"not text, {MEDIAN}"]
     return all(medians[f"v-{name}"] >= medians[name] for name in LEARNERS.values())
 
 
+@claim("table-3", "On text voting makes MBW and ROMMA worse: both voted forms have a lower median F1")
 def _voting_does_not_help_on_text(numbers: Numbers) -> bool:
     medians = numbers[f"text, {MEDIAN}"]
     return medians["v-MBW"] < medians["MBW"] and medians["v-ROMMA"] < medians["ROMMA"]
 
 
-TABLE_3 = (
-    Claim("MBW is the best single-pass learner on text: of all ten it has the least average rank there", _mbw_is_best_on_text),
-    Claim(
-        "The Winnows are better than PA and ROMMA: none has a larger average rank, on text and elsewhere", _winnows_before_additive
-    ),
-    Claim("BW is better than PW in almost all tests: in at least two of three data sets", _balanced_before_positive),
-    Claim("Where features are few voting helps every learner: no voted form has a lower median F1", _voting_helps_elsewhere),
-    Claim("On text voting makes MBW and ROMMA worse: both voted forms have a lower median F1", _voting_does_not_help_on_text),
-)
-
-
+@claim("table-4", f"On text MBW is comparable to a linear SVM: its median F1 is at most {CLOSE:g} points lower")
 def _close_to_svm(numbers: Numbers) -> bool:
     medians = numbers[f"text, {MEDIAN}"]
     return medians["MBW"] >= medians["SVM"] - CLOSE
 
 
+@claim("table-4", "Elsewhere the SVM is better than all others: it has the least average rank")
 def _svm_is_best_elsewhere(numbers: Numbers) -> bool:
     return _best(numbers, f"not text, {RANK}", "SVM")
 
-
-CLOSE = 2.0  # points of F1
-TABLE_4 = (
-    Claim("On text MBW is better than all others, SVM included: it has the least average rank", _mbw_is_best_on_text),
-    Claim(f"On text MBW is comparable to a linear SVM: its median F1 is at most {CLOSE:g} points lower", _close_to_svm),
-    Claim("Elsewhere the SVM is better than all others: it has the least average rank", _svm_is_best_elsewhere),
-)
 
 SIZES = (10, 30, 100, 300, 1000, 3000, 10_000)
 SHARES = (0.3, 0.5, 0.7, 0.9, 1.0)
@@ -155,123 +143,48 @@ def _mean_errors(numbers: Numbers, name: str, ways: Iterable[str]) -> list[float
     return [float(np.mean(list(numbers[f"{name}: {way}"].values()))) for way in ways]
 
 
+@claim(
+    "figure-1", "The more of the kept features are important ones the better, P = 0.3 to 0.9: less error, in the mean over sizes"
+)
 def _more_share_is_better(numbers: Numbers) -> bool:
     found = _mean_errors(numbers, "Newsgroups", map(EFS.format, SHARES[:-1]))
     return all(after < before for before, after in pairwise(found))
 
 
+@claim("figure-1", "But a tenth of unimportant ones is better than none, of 1,000 kept features and more: less error at each size")
 def _few_of_the_least_help(numbers: Numbers) -> bool:
     some, none = (numbers["Newsgroups: " + EFS.format(share)] for share in (0.9, 1))
     return all(some[str(size)] < none[str(size)] for size in SIZES if size >= 1000)
 
 
-FIGURE_1 = (
-    Claim(
-        "The more of the kept features are important ones the better, P = 0.3 to 0.9: less error, in the mean over sizes",
-        _more_share_is_better,
-    ),
-    Claim(
-        "But a tenth of unimportant ones is better than none, of 1,000 kept features and more: less error at each size",
-        _few_of_the_least_help,
-    ),
-)
 AS_GOOD = 0.01
 
 
+@claim(
+    "figure-2",
+    f"EFS with P = 0.9 is comparable to information gain and chi-square: its mean error is at most {AS_GOOD} above that of "
+    "the worse of them, on all data",
+)
 def _as_good_as_counts(numbers: Numbers) -> bool:
     names = [name.partition(":")[0] for name in numbers if name.endswith(": " + EFS.format(0.9))]
     every = [_mean_errors(numbers, name, (EFS.format(0.9), *NAMES.values())) for name in names]
     return bool(every) and all(ours <= max(others) + AS_GOOD for ours, *others in every)
 
 
+@claim("figure-2", "On MovieReviews EFS is better than both at almost all sizes: at three of four or more")
 def _better_on_reviews(numbers: Numbers) -> bool:
     ours, *others = (numbers[f"MovieReviews: {way}"] for way in (EFS.format(0.9), *NAMES.values()))
     return sum(ours[size] < min(other[size] for other in others) for size in ours) >= 0.75 * len(ours)
 
 
+@claim(
+    "figure-2",
+    f"On Reuters EFS is worse than both only where few features are kept: at 10 to 100; above, by at most {AS_GOOD} worse "
+    "than the worse of them",
+)
 def _worse_with_few_on_reuters(numbers: Numbers) -> bool:
     ours, *others = (numbers[f"Reuters: {way}"] for way in (EFS.format(0.9), *NAMES.values()))
     few = [size for size in ours if int(size) <= 100]
     return all(ours[size] > max(other[size] for other in others) for size in few) and all(
         ours[size] <= max(other[size] for other in others) + AS_GOOD for size in ours if size not in few
     )
-
-
-FIGURE_2 = (
-    Claim(
-        f"EFS with P = 0.9 is comparable to information gain and chi-square: its mean error is at most {AS_GOOD} above that of "
-        "the worse of them, on all data",
-        _as_good_as_counts,
-    ),
-    Claim("On MovieReviews EFS is better than both at almost all sizes: at three of four or more", _better_on_reviews),
-    Claim(
-        f"On Reuters EFS is worse than both only where few features are kept: at 10 to 100; above, by at most {AS_GOOD} worse "
-        "than the worse of them",
-        _worse_with_few_on_reuters,
-    ),
-)
-
-OTHER_DATA = (
-    "RequestAct, Scam, Webmaster, Ads, Signature, ReplyTo and Credit are not at hand; WiscBreast has 9 numbers, not 89 flags"
-)
-PAPER = Paper(
-    name="online",
-    title="Single-pass learners",
-    source="Carvalho & Cohen 2006",
-    claims="After one pass Modified Balanced Winnow is as good on text as a linear SVM, voting helps elsewhere, and extreme "
-    "weights say which features matter.",
-    exhibits=(
-        Exhibit("table-1", 0, "A mistake-driven learner", kind="", lacks="an algorithm, no numbers"),
-        Exhibit("table-2", 0, "Modified Balanced Winnow", kind="", lacks="an algorithm, no numbers"),
-        Exhibit(
-            "table-3",
-            0,
-            "F1 of five single-pass learners and their voted forms",
-            corpora=(*NLP, *OTHER),
-            claims=TABLE_3,
-            make=table_3,
-            main=("text, average rank", "MBW"),
-            lacks=f"{OTHER_DATA}; other preparations of the data (words present or not), and 20 Newsgroups is the mean over all 20 "
-            "groups; the scan does not show which of the printed columns of v-PW and v-BW is which outside text",
-        ),
-        Exhibit(
-            "table-4",
-            0,
-            "F1 of MBW beside SVM, voted perceptron and naive Bayes",
-            corpora=(*NLP, *OTHER),
-            claims=TABLE_4,
-            make=table_4,
-            main=("text, median F1", "MBW"),
-            lacks=f"{OTHER_DATA}; the SVM is LIBLINEAR's, not LIBSVM's; printed columns of SVM and voted perceptron are mixed in "
-            "the scan and are told apart here by the printed medians and ranks, but for two data sets",
-        ),
-        Exhibit(
-            "figure-1",
-            0,
-            "Test error of MBW by number of features: extremal selection with five shares",
-            corpora=("20newsgroups",),
-            claims=FIGURE_1,
-            make=figure_1,
-            lacks="the mean over all 20 groups, not one of them",
-        ),
-        Exhibit(
-            "figure-2",
-            0,
-            "Extremal selection beside information gain and chi-square",
-            corpora=("20newsgroups", "movie_reviews", "reuters21578"),
-            claims=FIGURE_2,
-            make=figure_2,
-            lacks="20 Newsgroups is the mean over all 20 groups; the paper draws two of the sets and tells of Reuters",
-        ),
-    ),
-    learnt=(
-        "With words that are present or not PA is the best single-pass learner on text: its average rank among ten is 2.5, MBW's "
-        "3.5 (table 3). In the paper it is 6.1 and 1.75.",
-        "After one pass MBW's median F1 on text is 4 points below the SVM's, which is ahead on each of the four sets (table 4).",
-        "Voting gains most where the learner alone is worst: 25 points for PA on Adult, 27 to 29 for PW and BW (table 3).",
-        "Voting costs MBW and PA 4 points on Newsgroups, where one row in twenty is positive, and gains 2 and 3 on MovieReviews, "
-        "where half of them are (table 3).",
-        "On Newsgroups extremal selection errs more often with 100 features than with 10 (5.1 and 3.2 %), and than who says no to "
-        "every row (5.0 %); information gain with 100 errs in 2.5 % (figure 2).",
-    ),
-)

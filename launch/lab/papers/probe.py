@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import hpcml
-from launch.lab.core.exhibit import Claim, Exhibit, Finding, Numbers, Paper, ending, means
-from launch.lab.core.study import PaperRows, PaperStudy, flags
-from launch.lab.papers import mesh, walks
+from launch.lab.core.exhibit import Finding, Numbers, claim, ending, means
+from launch.lab.core.study import PaperStudy, flags
+from launch.lab.papers import mesh
 
-COLUMNS = {"MAP": "average_precision", "BE": "break_even", "iterations": "iterations"}
 METHODS = {"probe": "PROBE", "pegasos": "Pegasos", "svmperf": "SVMperf"}
 LARGE = {"probe": "PROBE", "svmperf": "SVMperf", "liblinear": "LIBLINEAR"}
 TEN_LARGEST = ("earn", "acq", "money-fx", "grain", "crude", "trade", "interest", "wheat", "ship", "corn")
@@ -18,25 +16,15 @@ LABELS: dict[str, Sequence[str]] = {"Reuters": TEN_LARGEST}  # of corpora of whi
 AVERAGE = "MeSH average"
 
 
-def sizes(path: Path) -> list[int]:
-    """Labels, rows, features, training and test rows of a dataset."""
-    with hpcml.Dataset(path) as dataset:
-        return [
-            dataset.n_labels,
-            dataset.n_rows,
-            dataset.n_features,
-            *(int(dataset.split(name).size) for name in ("train", "test")),
-        ]
-
-
 def table_1(study: PaperStudy) -> Finding:
     """The corpora, as they are here."""
     numbers = {}
     for rows in study.datasets():
-        n_labels, *others = sizes(rows.train)
-        some = len(LABELS.get(rows.name, ())) or (len(mesh.RARE) if rows.name == "MeSH" else n_labels)
-        named = zip(("examples", "features", "training", "testing"), others, strict=True)
-        numbers[rows.name] = {"subproblems": float(some)} | {name: float(value) for name, value in named}
+        with hpcml.Dataset(rows.train) as data:
+            some = len(LABELS.get(rows.name, ())) or (len(mesh.RARE) if rows.name == "MeSH" else data.n_labels)
+            splits = {what: float(data.split(name).size) for what, name in (("training", "train"), ("testing", "test"))}
+            row = {"subproblems": float(some), "examples": float(data.n_rows), "features": float(data.n_features)}
+        numbers[rows.name] = row | splits
     return Finding(numbers)
 
 
@@ -48,19 +36,14 @@ def table_2(study: PaperStudy) -> Finding:
     return Finding(numbers, (f"headings of tables 4 and 6: {'; '.join(names)}",))
 
 
-def compared(study: PaperStudy, rows: PaperRows, methods: Sequence[str], *options: str) -> dict[str, mesh.MethodLine]:
-    """Return the means of each method, without an intercept as in the paper."""
-    folder = study.folder / f"{rows.train.stem}-runs"
-    mesh.train_methods(study, rows, folder, methods, "--no-bias", *flags("--label", LABELS.get(rows.name, ())), *options)
-    return {method: mesh.means_of(study, rows, folder / method) for method in methods}
-
-
 def table_3(study: PaperStudy) -> Finding:
     """MAP, break-even and iterations of three methods on every corpus, and their means."""
     numbers: dict[str, dict[str, float]] = {}
-    for rows in study.datasets():
-        for method, line in compared(study, rows, tuple(METHODS)).items():
-            numbers[f"{rows.name}, {METHODS[method]}"] = {short: getattr(line, name) for short, name in COLUMNS.items()}
+    for rows in study.datasets():  # without an intercept, as in the paper
+        folder, labels = study.folder / f"{rows.train.stem}-runs", flags("--label", LABELS.get(rows.name, ()))
+        mesh.train_methods(study, rows, folder, METHODS, "--no-bias", *labels)
+        for method, name in METHODS.items():
+            numbers[f"{rows.name}, {name}"] = mesh.means_of(study, rows, folder / method, "MAP", "BE", "iterations")
     for method in METHODS.values():
         numbers[f"Average, {method}"] = means(ending(numbers, method))
     return Finding(numbers)
@@ -69,19 +52,15 @@ def table_3(study: PaperStudy) -> Finding:
 NOT_INFERIOR = 0.005  # of MAP and break-even, on average
 
 
+@claim("table-3", f"PROBE's mean MAP and BE are at most {NOT_INFERIOR} below those of Pegasos and SVMperf")
 def _not_inferior(numbers: Numbers) -> bool:
     ours, others = numbers["Average, PROBE"], (numbers["Average, Pegasos"], numbers["Average, SVMperf"])
     return all(ours[measure] >= other[measure] - NOT_INFERIOR for other in others for measure in ("MAP", "BE"))
 
 
+@claim("table-3", "PROBE takes no more iterations than Pegasos on average")
 def _no_more_iterations(numbers: Numbers) -> bool:
     return numbers["Average, PROBE"]["iterations"] <= numbers["Average, Pegasos"]["iterations"]
-
-
-TABLE_3 = (
-    Claim(f"PROBE's mean MAP and BE are at most {NOT_INFERIOR} below those of Pegasos and SVMperf", _not_inferior),
-    Claim("PROBE takes no more iterations than Pegasos on average", _no_more_iterations),
-)
 
 
 def with_average(found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -99,6 +78,7 @@ def table_4(study: PaperStudy) -> Finding:
     return Finding(with_average(rows), (f"Pegasos has an intercept, as in the paper; mean MAP of the others with one: {with_one}",))
 
 
+@claim("table-4", "PROBE has the best average: neither Pegasos nor SVMperf has a higher mean MAP or BE")
 def _best_average(numbers: Numbers) -> bool:
     row = numbers[AVERAGE]
     return all(
@@ -110,22 +90,16 @@ def _of_headings(numbers: Numbers) -> list[Mapping[str, float]]:
     return ending(numbers, AVERAGE, otherwise=True)
 
 
+@claim("table-4", "No algorithm is superior on all headings: none has the highest BE, or shares it, on each")
 def _none_always_best(numbers: Numbers) -> bool:
     rows = _of_headings(numbers)
     return not any(all(row[f"{m} BE"] == max(row[f"{o} BE"] for o in METHODS.values()) for row in rows) for m in METHODS.values())
 
 
+@claim("table-4", "PROBE takes no more iterations than Pegasos, and Pegasos no more than SVMperf, on average")
 def _fewest_iterations(numbers: Numbers) -> bool:
     row = numbers[AVERAGE]
     return row["PROBE iterations"] <= row["Pegasos iterations"] <= row["SVMperf iterations"]
-
-
-TABLE_4 = (
-    Claim("PROBE has the best average: neither Pegasos nor SVMperf has a higher mean MAP or BE", _best_average),
-    Claim("No algorithm is superior on all headings: none has the highest BE, or shares it, on each", _none_always_best),
-    Claim("PROBE takes no more iterations than Pegasos, and Pegasos no more than SVMperf, on average", _fewest_iterations),
-)
-LARGE_COLUMNS = {"BE": "break_even", "iterations": "iterations", "seconds": "seconds"}
 
 
 def table_5(study: PaperStudy) -> Finding:
@@ -137,8 +111,7 @@ def table_5(study: PaperStudy) -> Finding:
         folder = study.folder / f"share-{share:g}"
         mesh.train_methods(study, rows, folder, LARGE, "--no-bias", "--lambda", mesh.LAMBDA, "--label", name)
         for method, title in LARGE.items():
-            line = mesh.means_of(study, rows, folder / method)
-            numbers[f"{share:g} %, {title}"] = {short: getattr(line, of) for short, of in LARGE_COLUMNS.items()}
+            numbers[f"{share:g} %, {title}"] = mesh.means_of(study, rows, folder / method, "BE", "iterations", "seconds")
         notes.append(f"{share:g} %: {name}, which {counts.rows[name]:,} of {counts.n_rows:,} rows have")
     for method in LARGE.values():
         numbers[f"Average, {method}"] = means(ending(numbers, method))
@@ -148,14 +121,21 @@ def table_5(study: PaperStudy) -> Finding:
 NEAR = 0.02
 
 
+@claim("table-5", f"PROBE's mean BE is about that of SVMperf: at most {NEAR} apart")
 def _as_good_as_svmperf(numbers: Numbers) -> bool:
     return abs(numbers["Average, PROBE"]["BE"] - numbers["Average, SVMperf"]["BE"]) <= NEAR
 
 
+@claim("table-5", "PROBE's mean BE is higher than LIBLINEAR's")
 def _better_than_liblinear(numbers: Numbers) -> bool:
     return numbers["Average, PROBE"]["BE"] > numbers["Average, LIBLINEAR"]["BE"]
 
 
+@claim(
+    "table-5",
+    "SVMperf's time beside PROBE's grows with the positive rows: for each of the three most frequent headings more than "
+    "for the rarest",
+)
 def _svmperf_slows_with_positives(numbers: Numbers) -> bool:
     ratios = {
         share: numbers[f"{share:g} %, SVMperf"]["seconds"] / numbers[f"{share:g} %, PROBE"]["seconds"] for share in mesh.SHARES
@@ -163,20 +143,11 @@ def _svmperf_slows_with_positives(numbers: Numbers) -> bool:
     return min(ratios[share] for share in mesh.SHARES[:3]) > ratios[mesh.SHARES[-1]]
 
 
+@claim("table-5", "PROBE takes the least memory on average")
 def _least_memory(numbers: Numbers) -> bool:
     return all(numbers["Average, PROBE"]["GB"] < numbers[f"Average, {other}"]["GB"] for other in ("SVMperf", "LIBLINEAR"))
 
 
-TABLE_5 = (
-    Claim(f"PROBE's mean BE is about that of SVMperf: at most {NEAR} apart", _as_good_as_svmperf),
-    Claim("PROBE's mean BE is higher than LIBLINEAR's", _better_than_liblinear),
-    Claim(
-        "SVMperf's time beside PROBE's grows with the positive rows: for each of the three most frequent headings more than "
-        "for the rarest",
-        _svmperf_slows_with_positives,
-    ),
-    Claim("PROBE takes the least memory on average", _least_memory),
-)
 LOSSES = {"hinge": "PROBE (SVM)", "huber": "PROBE (Huber)", "logistic": "PROBE (MaxEnt)"}
 
 
@@ -192,129 +163,13 @@ def table_6(study: PaperStudy) -> Finding:
     return Finding(with_average({label: {name: found[name][label]["BE"] for name in runs} for label in found["SVMperf"]}))
 
 
+@claim("table-6", f"Huber's loss gives the same BE as the hinge: the means are at most {NEAR} apart")
 def _huber_is_as_good(numbers: Numbers) -> bool:
     return abs(numbers[AVERAGE]["PROBE (Huber)"] - numbers[AVERAGE]["PROBE (SVM)"]) <= NEAR
 
 
+@claim("table-6", "Maximum entropy is consistently inferior: a lower BE than the hinge's for nine of ten headings")
 def _maxent_is_worse(numbers: Numbers) -> bool:
     rows = _of_headings(numbers)
     worse = sum(row["PROBE (MaxEnt)"] < row["PROBE (SVM)"] for row in rows)
     return worse >= 0.9 * len(rows)
-
-
-TABLE_6 = (
-    Claim(f"Huber's loss gives the same BE as the hinge: the means are at most {NEAR} apart", _huber_is_as_good),
-    Claim("Maximum entropy is consistently inferior: a lower BE than the hinge's for nine of ten headings", _maxent_is_worse),
-)
-
-SAMPLE = "9,381 articles of MEDLINE, not 19.5 million"
-TWENTY = "the paper's headings where 10 training and 5 test articles have them, else others as rare"
-THREE = "the most frequent, the middle and the rarest of the 20 rare headings"
-PAPER = Paper(
-    name="probe",
-    title="PROBE",
-    source="Smith, Kim & Wilbur 2012",
-    claims="Sub-gradient steps towards a probable minimum train as good SVMs as Pegasos and SVMperf, in about as many passes.",
-    exhibits=(
-        Exhibit(
-            "table-1",
-            0,
-            "The corpora",
-            corpora=("20newsgroups", "reuters21578", "mesh"),
-            make=table_1,
-            main=("MeSH", "features"),
-            lacks="of MEDLINE there are 9,381 articles here",
-        ),
-        Exhibit(
-            "table-2",
-            0,
-            "MeSH headings and how often they occur",
-            corpora=("mesh",),
-            make=table_2,
-            main=("rats, wistar", "percent"),
-            lacks=SAMPLE,
-        ),
-        Exhibit(
-            "table-3",
-            0,
-            "MAP, break-even and iterations of PROBE, Pegasos and SVMperf on small corpora",
-            corpora=("20newsgroups", "reuters21578"),
-            claims=TABLE_3,
-            make=table_3,
-            main=("Average, PROBE", "MAP"),
-            lacks="REBASE, MDR, Industry Sectors and WebKB are not at hand; Pegasos' iterations are chosen on training rows",
-        ),
-        Exhibit(
-            "table-4",
-            0,
-            "MAP, break-even and iterations of the three methods for 20 rare MeSH headings",
-            corpora=("mesh",),
-            claims=TABLE_4,
-            make=table_4,
-            main=("MeSH average", "PROBE MAP"),
-            lacks=f"{SAMPLE}; {TWENTY}; Pegasos' iterations are chosen on training rows",
-        ),
-        Exhibit(
-            "table-5",
-            0,
-            "Break-even, iterations, time and memory of PROBE, SVMperf and LIBLINEAR for frequent MeSH headings",
-            corpora=("mesh",),
-            claims=TABLE_5,
-            make=table_5,
-            main=("Average, PROBE", "BE"),
-            lacks=f"{SAMPLE}; headings of about the same share of the rows; memory is not compared, as it is the program's; much "
-            "of the printed table cannot be read in the scan",
-        ),
-        Exhibit(
-            "table-6",
-            0,
-            "Break-even of PROBE with hinge, Huber's loss and maximum entropy, and of SVMperf",
-            corpora=("mesh",),
-            claims=TABLE_6,
-            make=table_6,
-            main=("MeSH average", "PROBE (MaxEnt)"),
-            lacks=f"{SAMPLE}; {TWENTY}",
-        ),
-        Exhibit(
-            "figure-1",
-            0,
-            "Distance to w* of PROBE, PROBE* and IDEAL",
-            corpora=("mesh",),
-            claims=walks.FIGURE_1,
-            make=walks.figure_1,
-            lacks=f"{SAMPLE}; {THREE}",
-        ),
-        Exhibit(
-            "figure-2",
-            0,
-            "The objective at each step of PROBE",
-            corpora=("mesh",),
-            claims=walks.FIGURE_2,
-            make=walks.figure_2,
-            lacks=f"{SAMPLE}; {THREE}",
-        ),
-        Exhibit(
-            "figure-3",
-            0,
-            "Break-even on test rows at every tenth step of PROBE",
-            corpora=("mesh",),
-            claims=walks.FIGURE_3,
-            make=walks.figure_3,
-            lacks=f"{SAMPLE}; {THREE}",
-        ),
-    ),
-    learnt=(
-        "For rare headings an intercept is worth more than the choice of an algorithm. Without one PROBE and SVMperf have a mean "
-        "MAP of 0.26 and 0.27 (table 4), with one 0.42, as Pegasos has, which has an intercept in the paper, too. So "
-        "Pegasos is ahead in table 3 as well.",
-        "IDEAL is not always nearer to w* than PROBE*: for two of three headings it is farther at 5 and 9 % of the "
-        "steps (figure 1).",
-        "IDEAL ends early, after a third to a half of PROBE's steps, as f falls below f(w*): the w* that it is told is only "
-        "PROBE's own limit (figure 1).",
-        "Of 20 rare headings maximum entropy is worse for 10, as good for 9 and better for 1 (table 6): the mean is lower, as in "
-        "the paper, but not consistently.",
-        "Where 5 to 24 test rows have a heading, its break-even moves by 0.04 to 0.2 for one row: too few for figure 3.",
-        "PROBE takes 203 passes for a frequent heading, SVMperf 80 and LIBLINEAR 12, but 0.7, 0.9 and 0.1 s (table 5): a pass of "
-        "PROBE takes a third of the time of one of theirs.",
-    ),
-)

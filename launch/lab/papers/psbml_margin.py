@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 import hpcml
-from launch.lab.core.exhibit import Claim, Finding, Numbers
+from launch.lab.core.exhibit import Claim, Finding, Numbers, claim
 from launch.lab.core.study import PaperStudy
 from launch.lab.papers.large_margin import SETS
-from launch.lab.papers.margins import QUICK, MarginSizes, band_names, experiments_on
-from launch.lab.papers.overlap import Overlap
+from launch.lab.papers.margins import QUICK, MarginSizes, Overlap, band_names, experiments_on
 from launch.lab.papers.psbml_drawing import draw_lines, draw_margin, draw_points
 
 RADII = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, np.inf)  # the bands of figure 4
@@ -63,14 +62,15 @@ def pictured(names: Sequence[str]) -> Callable[[PaperStudy], Finding]:
     return make
 
 
-def as_stated(numbers: Numbers) -> bool:
-    """Whether the circle's share is that of its area, within three standard errors."""
+figure_2, figure_5, figure_8 = pictured(("circle",)), pictured(("gaussians",)), pictured(("checkerboard", "sine"))
+
+
+@claim("figure-2", "As many points are positive as lie beyond 0.4 in the square, within 3 standard errors")
+def _as_stated(numbers: Numbers) -> bool:
     row = numbers["circle"]
     share = 1 - np.pi * 0.4**2 / 4
     return abs(row["positive %"] / 100 - share) <= 3 * np.sqrt(share * (1 - share) / row["points"])
 
-
-FIGURE_2 = (Claim("As many points are positive as lie beyond 0.4 in the square, within 3 standard errors", as_stated),)
 
 # Figures 3 and 6
 
@@ -90,42 +90,38 @@ def near_margin(name: str) -> Callable[[PaperStudy], Finding]:
     return make
 
 
-def alike(numbers: Numbers) -> bool:
-    """Whether PSBML and mixtures have nearly the same distribution."""
-    return all(numbers["both"][f"distance, cycle {cycle}"] <= ALIKE for cycle in (25, 50))
+MODES = ("modes without weights", "modes, last cycle")
 
 
-def gather(numbers: Numbers) -> bool:
-    """Whether rows gather at the boundary on both grids."""
+def _gather(numbers: Numbers) -> bool:
     shares = [[numbers[grid][f"near, cycle {cycle}"] for cycle in (0, 25, 50)] for grid in ("PSBML", "mixtures")]
     return all(first < half < last and last >= 50 for first, half, last in shares)
-
-
-def modes_move(boundary: float) -> Callable[[Numbers], bool]:
-    """Whether weights move the modes to the boundary."""
-
-    def holds(numbers: Numbers) -> bool:
-        without, last = ([abs(numbers[row][of] - boundary) for of in ("negative", "positive")] for row in MODES)
-        return all(b <= 0.1 and b < a for a, b in zip(without, last, strict=True))
-
-    return holds
-
-
-MODES = ("modes without weights", "modes, last cycle")
 
 
 def claims_of(name: str) -> tuple[Claim, ...]:
     """The claims of figures 3 and 6, and of the text beside them."""
     distance = f"total variation distance of the mean histograms at most {ALIKE}"
+
+    def modes_move(numbers: Numbers) -> bool:
+        boundary = SETS[name].boundary
+        without, last = ([abs(numbers[row][of] - boundary) for of in ("negative", "positive")] for row in MODES)
+        return all(b <= 0.1 and b < a for a, b in zip(without, last, strict=True))
+
     return (
-        Claim(f"PSBML and mixtures have nearly the same distribution after 25 and 50 cycles: {distance}", alike),
-        Claim("On both grids the slots nearer than 0.1 to the boundary grow from cycle to cycle, to half of all or more", gather),
+        Claim(
+            f"PSBML and mixtures have nearly the same distribution after 25 and 50 cycles: {distance}",
+            lambda numbers: all(numbers["both"][f"distance, cycle {cycle}"] <= ALIKE for cycle in (25, 50)),
+        ),
+        Claim("On both grids the slots nearer than 0.1 to the boundary grow from cycle to cycle, to half of all or more", _gather),
         Claim(
             "Weights move the modes to the boundary: within 0.1 after 50 cycles, nearer than without weights, in both classes",
-            modes_move(SETS[name].boundary),
+            modes_move,
         ),
     )
 
+
+figure_3, FIGURE_3 = near_margin("circle"), claims_of("circle")
+figure_6, FIGURE_6 = near_margin("gaussians"), claims_of("gaussians")
 
 # Figure 4
 
@@ -150,22 +146,17 @@ def figure_4(study: PaperStudy) -> Finding:
     return Finding(numbers, ("of the weight of all rows on the grid, per cent",), (study.picture(draw_lines, panels),))
 
 
-def near_grow(numbers: Numbers) -> bool:
-    """Whether the bands at the margin gain weight from each shown cycle to the next."""
+@claim("figure-4", "The share of the weight at a radius of 0.3 to 0.4 and of 0.4 to 0.5 grows, over cycles 1, 10, 25, 50")
+def _near_grow(numbers: Numbers) -> bool:
     rows = [[numbers[f"radius {band}"][f"cycle {cycle}"] for cycle in SHOWN_CYCLES] for band in AT_THE_MARGIN]
     return all(a < b for row in rows for a, b in pairwise(row))
 
 
-def far_decay(numbers: Numbers) -> bool:
-    """Whether all other bands halve their weight between the first and the last cycle."""
+@claim("figure-4", "That of every other radius is at most half as large in cycle 50 as in cycle 1")
+def _far_decay(numbers: Numbers) -> bool:
     rows = [numbers[f"radius {band}"] for band in BAND_NAMES if band not in AT_THE_MARGIN]
     return all(row["cycle 50"] <= row["cycle 1"] / 2 for row in rows)
 
-
-FIGURE_4 = (
-    Claim("The share of the weight at a radius of 0.3 to 0.4 and of 0.4 to 0.5 grows, over cycles 1, 10, 25, 50", near_grow),
-    Claim("That of every other radius is at most half as large in cycle 50 as in cycle 1", far_decay),
-)
 
 # Table 1
 
@@ -195,15 +186,12 @@ def overlap_row(found: Sequence[Overlap]) -> dict[str, float]:
     }
 
 
-def overlaps(name: str, numbers: Numbers) -> bool:
-    """Whether table 1 holds for a set."""
-    return numbers[f"{name}, least C"]["overlap"] >= LEAST_OVERLAP
-
-
-TABLE_1 = tuple(
-    Claim(
+def overlaps(name: str) -> Claim:
+    """Return the claim about a set."""
+    return Claim(
         f"{name}: of the support vectors of highest α (SVM of least C) at least {LEAST_OVERLAP:.0f} % are hard rows",
-        partial(overlaps, name),
+        lambda numbers: numbers[f"{name}, least C"]["overlap"] >= LEAST_OVERLAP,
     )
-    for name in SETS
-)
+
+
+TABLE_1 = tuple(map(overlaps, SETS))

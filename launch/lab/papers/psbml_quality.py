@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
 import hpcml
-from launch.lab.core.exhibit import Claim, Finding, Numbers, ending
+from hpcml import mpi, rng
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.selection import VALIDATION, validation_sizes
+from hpcml.methods.psbml.snapshot import validate
+from hpcml.methods.psbml.synchronous import cycles_of
+from hpcml.methods.psbml.torus import Torus, parse_grid
+from hpcml.methods.psbml.train import make_problem
+from hpcml.model.learner import parse_learner
+from launch.lab.core.exhibit import Claim, Finding, Numbers, claim, ending
 from launch.lab.core.study import PaperRows, PaperStudy
+from launch.lab.core.tables import read_csv
 from launch.lab.papers.psbml_drawing import draw_lines
-from launch.lab.papers.psbml_seeds import areas_of_seed
 
 SIGNIFICANT = 0.05
 SEEDS = 30  # of tables 2, 4 and 8, as in the paper
@@ -21,6 +32,7 @@ SIDES = (3, 4, 5, 6, 7)
 ROWS_OF_A_SET = 8000  # of table 4
 NEIGHBOURHOODS, RATES = ("L5", "L9", "C9", "C13"), (0.1, 0.2, 0.4, 0.6)
 SHOWN = (1, 5, 10, 20, 30)  # cycles of figure 7
+TEST = -2  # in the place of the node on which a row begins: it is compared on
 
 
 def p_value(ours: Sequence[float], theirs: Sequence[float]) -> float:
@@ -28,6 +40,37 @@ def p_value(ours: Sequence[float], theirs: Sequence[float]) -> float:
     from scipy.stats import ttest_rel
 
     return 1.0 if list(ours) == list(theirs) else float(ttest_rel(ours, theirs).pvalue)
+
+
+def spread(classes: np.ndarray, rows: np.ndarray, n_nodes: int, share: float, seed: int) -> np.ndarray:
+    """Return where each row begins: its node, VALIDATION or TEST. Of each class as many rows test as validate."""
+    order = np.lexsort((rng.bits(seed, "psbml spread", rows), classes))
+    sizes = np.bincount(classes)
+    place = np.arange(classes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    aside = np.repeat(validation_sizes(sizes, share), sizes)
+    start = np.full(classes.size, VALIDATION, dtype=np.int32)
+    dealt = order[place >= 2 * aside]
+    start[dealt] = np.arange(dealt.size) % n_nodes
+    start[order[(place >= aside) & (place < 2 * aside)]] = TEST
+    return start
+
+
+def areas_of_seed(path: Path, seed: int, settings: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the areas under the ROC curve of cycle 0 and of the chosen cycle, on the rows to compare on."""
+    options = PsbmlOptions(seed=seed, split="all", **settings)
+    with hpcml.Dataset(path) as dataset:
+        torus = Torus(*parse_grid(options.grid), options.neighbourhood)
+        problem = make_problem(mpi.self_comm(), dataset, torus, parse_learner(options.base), options)
+        classes = problem.classes
+        problem = replace(problem, start=spread(classes.of, classes.rows, torus.n_nodes, options.validation_share, seed))
+        base = None
+        for assessor in cycles_of(problem):
+            base = base or assessor.pocket  # on one rank the first one is of cycle 0 alone
+        aside = np.flatnonzero(problem.start == TEST)
+        matrix = problem.prepared(problem.read(aside))
+        pockets = (base, assessor.pocket)
+        before, after = (validate(p.classifier, matrix, classes.of[aside], classes.n_classes, p.threshold)[1] for p in pockets)
+    return before, after
 
 
 def areas_by_seed(study: PaperStudy, rows: PaperRows, name: str, **options: object) -> tuple[list[float], list[float]]:
@@ -66,7 +109,7 @@ def course(study: PaperStudy, rows: PaperRows, *options: object) -> np.ndarray:
     run = study.folder / "-".join([rows.train.stem, *map(str, options[1::2])])
     fixed = ("--grid", "5x5", "--split", "all", "--validation-share", 0.3)
     study.run("train", "psbml", rows.train, "-o", run, *fixed, *options)
-    return np.array([(100 * float(line["error"]), float(line["distinct_rows"])) for line in study.lines(run / "history.csv")])
+    return np.array([(100 * float(line["error"]), float(line["distinct_rows"])) for line in read_csv(run / "history.csv")])
 
 
 def course_row(curve: np.ndarray) -> dict[str, float]:
@@ -85,14 +128,12 @@ def column(numbers: Numbers, names: Sequence[str], what: str) -> list[float]:
 BY_NEIGHBOURHOOD, BY_RATE = [f"{each}, Pr 0.2" for each in NEIGHBOURHOODS], [f"C9, Pr {each}" for each in RATES]
 
 
-def l5_is_slow(numbers: Numbers) -> bool:
-    """Whether the simplest neighbourhood lowers the error most slowly."""
+def _l5_is_slow(numbers: Numbers) -> bool:
     slow, *others = column(numbers, BY_NEIGHBOURHOOD, "error, cycle 5")
     return slow >= max(others)
 
 
-def wide_overfit(numbers: Numbers) -> bool:
-    """Whether L9 and C13 lower the error faster than C9, and then raise it more."""
+def _wide_overfit(numbers: Numbers) -> bool:
     rise = {name: numbers[name]["error, cycle 30"] - numbers[name]["least error"] for name in BY_NEIGHBOURHOOD}
     _, l9, c9, c13 = column(numbers, BY_NEIGHBOURHOOD, "error, cycle 5")
     return max(l9, c13) <= c9 and min(rise["L9, Pr 0.2"], rise["C13, Pr 0.2"]) >= rise["C9, Pr 0.2"]
@@ -103,17 +144,16 @@ def least_error(names: Sequence[str], best: str, numbers: Numbers) -> bool:
     return numbers[best]["least error"] <= min(column(numbers, names, "least error"))
 
 
-def rates_hasten(numbers: Numbers) -> bool:
-    """Whether a greater rate leaves fewer rows after 10 cycles, and a higher least error."""
+def _rates_hasten(numbers: Numbers) -> bool:
     left, error = (column(numbers, BY_RATE, what) for what in ("rows, cycle 10", "least error"))
     return left == sorted(left, reverse=True) and error[1:] == sorted(error[1:])
 
 
 FIGURE_7 = (
-    Claim("L5 lowers the error most slowly: after 5 cycles it is the highest", l5_is_slow),
-    Claim("L9 and C13 lower it faster than C9 (5 cycles), and it then rises more (from its least to cycle 30)", wide_overfit),
+    Claim("L5 lowers the error most slowly: after 5 cycles it is the highest", _l5_is_slow),
+    Claim("L9 and C13 lower it faster than C9 (5 cycles), and it then rises more (from its least to cycle 30)", _wide_overfit),
     Claim("C9 has the least error of the four neighbourhoods", partial(least_error, BY_NEIGHBOURHOOD, "C9, Pr 0.2")),
-    Claim("A greater Pr leaves fewer rows after 10 cycles, and from 0.2 on a higher least error", rates_hasten),
+    Claim("A greater Pr leaves fewer rows after 10 cycles, and from 0.2 on a higher least error", _rates_hasten),
     Claim("Pr = 0.2 has the least error of the four", partial(least_error, BY_RATE, "C9, Pr 0.2")),
 )
 
@@ -139,21 +179,16 @@ def with_tests(numbers: Numbers) -> list[str]:
     return names
 
 
-def same_by_size(numbers: Numbers) -> bool:
-    """Whether no size differs from 3x3 significantly."""
+@claim("table-2", f"No grid's area differs significantly from that of 3x3 (paired t-test, p < {SIGNIFICANT})")
+def _same_by_size(numbers: Numbers) -> bool:
     return min(p for name in with_tests(numbers) for p in numbers[f"{name}, p"].values()) >= SIGNIFICANT
 
 
-def near_by_size(numbers: Numbers) -> bool:
-    """Whether the areas of a set are within a point."""
+@claim("table-2", "The areas of all sizes are within 1 point")
+def _near_by_size(numbers: Numbers) -> bool:
     rows = [numbers[name].values() for name in with_tests(numbers)]
     return all(max(row) - min(row) <= 1.0 for row in rows)
 
-
-TABLE_2 = (
-    Claim(f"No grid's area differs significantly from that of 3x3 (paired t-test, p < {SIGNIFICANT})", same_by_size),
-    Claim("The areas of all sizes are within 1 point", near_by_size),
-)
 
 # Table 3
 
@@ -176,13 +211,11 @@ def sizes_of(rows: PaperRows) -> dict[str, float]:
 PAPERS_SIZES = {"Adult": (32560, 123), "W8A": (49749, 300), "ICJNN1": (49990, 22), "Cover": (581012, 54)}
 
 
-def same_sizes(numbers: Numbers) -> bool:
-    """Whether rows (but for one) and features are the paper's."""
+@claim("table-3", "Adult, W8A, ICJNN1 and Cover have the paper's training rows, but for one at most, and features")
+def _same_sizes(numbers: Numbers) -> bool:
     pairs = ((numbers[name], of) for name, of in PAPERS_SIZES.items())
     return all(abs(row["train rows"] - n) <= 1 and row["features"] == d for row, (n, d) in pairs)
 
-
-TABLE_3 = (Claim("Adult, W8A, ICJNN1 and Cover have the paper's training rows, but for one at most, and features", same_sizes),)
 
 # Table 4
 

@@ -18,6 +18,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
@@ -211,38 +212,14 @@ def _rows(matrix: sp.csr_matrix) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield matrix.indices[begin:end], matrix.data[begin:end]
 
 
-def l1(problem: ProgramInput) -> PeerModel:
-    """LIBLINEAR's ‖w‖₁ + C Σ logistic in one thread; the rows' last feature is the constant one."""
+def liblinear(problem: ProgramInput, name: str, **options: Any) -> PeerModel:
+    """A classifier of scikit-learn by LIBLINEAR, in one thread; an intercept (of the L1 penalty) becomes the last weight."""
     from sklearn.linear_model import LogisticRegression
-
-    options = {"solver": "liblinear", "penalty": "l1", "intercept_scaling": INTERCEPT_SCALING}
-    return _liblinear(problem, problem.X[:, :-1], LogisticRegression(**options, **_settings(problem)))
-
-
-def logistic(problem: ProgramInput) -> PeerModel:
-    """LIBLINEAR's ½‖w‖² + C Σ logistic by dual coordinate descent (-s 7), in one thread."""
-    from sklearn.linear_model import LogisticRegression
-
-    options = {"solver": "liblinear", "dual": True, "fit_intercept": False}
-    return _liblinear(problem, problem.X, LogisticRegression(**options, **_settings(problem)))
-
-
-def squared_hinge(problem: ProgramInput) -> PeerModel:
-    """LIBLINEAR's ½‖w‖² + C Σ (1 − z)₊² by dual coordinate descent (-s 1), in one thread."""
     from sklearn.svm import LinearSVC
 
-    options = {"loss": "squared_hinge", "dual": True, "fit_intercept": False}
-    return _liblinear(problem, problem.X, LinearSVC(**options, **_settings(problem)))
-
-
-def _settings(problem: ProgramInput) -> dict[str, Any]:
-    """The arguments that scikit-learn's classifiers by LIBLINEAR have in common."""
-    return {"C": problem.C, "tol": problem.tolerance, "max_iter": problem.max_passes, "random_state": problem.seed}
-
-
-def _liblinear(problem: ProgramInput, X: sp.csr_matrix, solver: Any) -> PeerModel:
-    """A classifier of scikit-learn by LIBLINEAR; an intercept becomes the last weight."""
-    X = X.astype(np.float64)
+    options |= {"C": problem.C, "tol": problem.tolerance, "max_iter": problem.max_passes, "random_state": problem.seed}
+    solver = {"LinearSVC": LinearSVC, "LogisticRegression": LogisticRegression}[name](**options)
+    X = (problem.X[:, :-1] if solver.fit_intercept else problem.X).astype(np.float64)  # the rows' last feature is the constant one
     signs = 2.0 * problem.Y.toarray() - 1.0
 
     def fit() -> sp.csr_matrix:
@@ -262,6 +239,11 @@ def _liblinear(problem: ProgramInput, X: sp.csr_matrix, solver: Any) -> PeerMode
     return PeerModel(cost, weights)
 
 
+# ‖w‖₁ + C Σ logistic; ½‖w‖² + C Σ logistic (-s 7) and ½‖w‖² + C Σ (1 − z)₊² (-s 1) by dual coordinate descent
+_LOGISTIC = {"name": "LogisticRegression", "solver": "liblinear"}
+l1 = partial(liblinear, **_LOGISTIC, penalty="l1", intercept_scaling=INTERCEPT_SCALING)
+logistic = partial(liblinear, **_LOGISTIC, dual=True, fit_intercept=False)
+squared_hinge = partial(liblinear, name="LinearSVC", loss="squared_hinge", dual=True, fit_intercept=False)
 _SKLEARN = ("scikit-learn", "sklearn.linear_model")
 _CHECKED = "training alone, which checks and copies the rows for every label"
 PEERS = {

@@ -101,7 +101,7 @@ def test_what_a_key_cannot_be(tmp_path, text, sentence):
 def test_files_that_are_no_text(tmp_path):
     path = tmp_path / "a.toml"
     path.write_bytes(b"seed = 1 # \xff")
-    assert "a.toml: byte 11 is not UTF-8" in parse(*TRAIN, "--config", path)
+    assert "a.toml: byte 12 is not UTF-8" in parse(*TRAIN, "--config", path)
     assert "cannot read: No such file" in parse(*TRAIN, f"--config={tmp_path / 'none'}")
     assert "cannot read: Is a directory" in parse(*TRAIN, "--config", tmp_path)
     assert "a pipe or a device" in parse(*TRAIN, "--config", "/dev/zero")

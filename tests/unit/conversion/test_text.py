@@ -15,9 +15,8 @@ from support.converted import converted, made
 from support.oracles_text import slow_rows
 
 from hpcml import mpi
-from hpcml.conversion import key_runs as keys_module
+from hpcml.conversion import merging as merging_module
 from hpcml.conversion import text as text_module
-from hpcml.conversion import words as words_module
 from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.vocabulary import Vocabulary, merge_terms
 from hpcml.errors import ConfigError, DataError
@@ -49,9 +48,9 @@ def features(file):
 def test_rows_are_as_defined(tmp_path, monkeypatch, pairs, binary, min_df, stop_words, block_tokens):
     monkeypatch.setattr(text_module, "BLOCK_TOKENS", block_tokens)
     monkeypatch.setattr(text_module, "RUN_WORDS", block_tokens)  # every block is a run, or some, or one is
-    monkeypatch.setattr(words_module, "RANGE_WORDS", block_tokens)
-    monkeypatch.setattr(keys_module, "RUN_KEYS", block_tokens)
-    monkeypatch.setattr(keys_module, "RANGE_KEYS", block_tokens)
+    monkeypatch.setattr(merging_module, "RANGE_WORDS", block_tokens)
+    monkeypatch.setattr(merging_module, "RUN_KEYS", block_tokens)
+    monkeypatch.setattr(merging_module, "RANGE_KEYS", block_tokens)
     (tmp_path / "stop").write_text("\n".join(stop_words))
     report, file = make(tmp_path, DOCUMENTS, pairs=pairs, binary=binary, min_df=min_df, stop_words=tmp_path / "stop")
     names, rows = slow_rows(DOCUMENTS, PLAIN, pairs, stop_words, min_df, binary)
@@ -157,7 +156,7 @@ def test_stop_words_are_cut_like_text(tmp_path):
     (tmp_path / "stop").write_text("Don't\n\nÜBER\n", encoding="utf-8")
     assert text_module.stop_words(tmp_path / "stop") == ["don", "t", "über"]
     (tmp_path / "stop").write_bytes(b"a\n\xff\n")
-    with pytest.raises(DataError, match=r"stop: byte 2 is not UTF-8"):
+    with pytest.raises(DataError, match=r"stop: byte 3 is not UTF-8"):
         make(tmp_path, DOCUMENTS, stop_words=tmp_path / "stop")
 
 

@@ -14,7 +14,7 @@ import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.info import info
-from hpcml.data.unknown_labels import all_label_names, load_with_unknown
+from hpcml.data.labels import all_label_names, load_with_unknown
 from hpcml.errors import DataError
 
 SELF = mpi.self_comm()

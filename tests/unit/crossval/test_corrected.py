@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import t, ttest_rel
 
-from hpcml.crossval.corrected import corrected_test
+from hpcml.crossval.table import corrected_test
 
 A, B = np.random.default_rng(3).normal(size=(2, 12))
 

@@ -13,11 +13,10 @@ from support.make import class_data, dataset, random_data
 from support.tables import table
 
 from hpcml.crossval import cross_validate
-from hpcml.crossval.command import cv
 from hpcml.crossval.methods import divide_names, divide_path, method_of, methods
 from hpcml.crossval.protocols import f1_score, folds_of, training_order
-from hpcml.crossval.table import Score, average_ranks, csv_text, format_table, paired_p, score_methods
-from hpcml.crossval.validate import _check_room
+from hpcml.crossval.table import Score, average_ranks, corrected_test, csv_text, format_table, score_methods
+from hpcml.crossval.validate import _check_room, cv
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
@@ -74,13 +73,14 @@ def p_of_4_degrees(t):
 
 def test_significance_of_hand_made_folds():
     base = np.array([50.0, 60.0, 70.0, 80.0, 90.0])
-    one = base + np.array([1, 2, 3, 4, 5])  # mean 3, sd 1.58: t = 3 / (1.58 / √5) = 4.24
-    two = base - np.array([2, 3, 3, 3, 4])  # mean −3, sd 0.71: t = −9.49
+    one = base + np.array([1, 2, 3, 4, 5])  # mean 3, sd 1.58: t = 3 / (1.58 √(1/5 + 1/4)) = 2.83
+    two = base - np.array([2, 3, 3, 3, 4])  # mean −3, sd 0.71: t = −6.32
     none = base + np.array([5, -4, 4, -5, 1])
-    assert paired_p(one, base) == pytest.approx(p_of_4_degrees(3 / (math.sqrt(2.5) / math.sqrt(5))))
-    assert paired_p(two, base) == pytest.approx(p_of_4_degrees(3 / (math.sqrt(0.5) / math.sqrt(5))))
+    assert corrected_test(one - base, 1 / 4) == pytest.approx(p_of_4_degrees(3 / (math.sqrt(2.5) * math.sqrt(1 / 5 + 1 / 4))))
+    assert corrected_test(two - base, 1 / 4) == pytest.approx(p_of_4_degrees(3 / (math.sqrt(0.5) * math.sqrt(1 / 5 + 1 / 4))))
     scores = score_methods(np.array([base, one, two, none, base, base + 1]), 0)
     assert [score.mark for score in scores] == ["", "*", "**", "", "", "**"]
+    assert scores[1].p == corrected_test(one - base, 1 / 4)
     assert [score.rank for score in scores] == [4.5, 1.0, 6.0, 3.0, 4.5, 2.0]
     assert math.isnan(scores[0].p)
     assert math.isnan(scores[4].p)

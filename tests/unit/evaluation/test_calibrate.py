@@ -13,8 +13,8 @@ import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
-from hpcml.evaluation.calibrate import calibrate
 from hpcml.evaluation.report import format_evaluation, write_csv, write_json
+from hpcml.evaluation.thresholds import calibrate
 from hpcml.log import Log
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model

@@ -241,8 +241,8 @@ def test_brier_score_and_calibration_error(blocks):
     slope, offset = np.array([1.0, 2, 0, 9, 1]), np.array([0.0, -1, -4, 2, 1])
     counted = ProbabilityCounts((slope, offset), np.arange(5), 90)
     for rows in np.array_split(np.arange(90), blocks):
-        counted.add(0, scores[rows, :2], 0)
-        counted.add(0, scores[rows, 2:], 2)
+        counted.add(0, scores[rows, :2], 0, None)
+        counted.add(0, scores[rows, 2:], 2, None)
     labels, rows = np.nonzero(truth.T)
     found = counted.finish(self_comm(), labels, scores[rows, labels])
     p = 1 / (1 + np.exp(-scores * slope - offset))

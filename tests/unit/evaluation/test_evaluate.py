@@ -201,8 +201,8 @@ def test_reports_hold_every_value(tmp_path):
     assert shown == [str(label) for label in [*order[:2], *order[9:11]]]
     (out / "folder").mkdir()
     for write in (write_csv, write_json):
-        with pytest.raises(DataError, match="folder: cannot write: Is a directory"):
+        with pytest.raises(ConfigError, match="folder is a folder; name a file"):
             write(out / "folder", result)
-        with pytest.raises(DataError, match="out: cannot write: No such file or directory"):
+        with pytest.raises(DataError, match=r"out: the folder .*nowhere does not exist; create it first"):
             write(out / "nowhere" / "out", result)
     assert sorted(path.name for path in out.iterdir()) == ["folder", "out.csv", "out.json"]

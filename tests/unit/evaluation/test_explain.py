@@ -9,7 +9,8 @@ from support import make
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.evaluation.explain import Features, explain, format_explanation, write_json
+from hpcml.evaluation.explain import Features, explain
+from hpcml.files.atomic import write_json
 from hpcml.model.linear import Model
 from hpcml.model.open import open_model
 
@@ -68,12 +69,12 @@ def test_what_people_and_programs_see(tmp_path):
     model, data = named_model(tmp_path, W, ["a", "b", "c", "d"], bias=[-0.5, 1.0], label_names=["sea", "farm"])
     with DataFile(data) as dataset:
         found = explain(SELF, open_model(model), dataset, [], 2, False)
-    lines = [line.split() for line in format_explanation(found).splitlines()]
+    lines = [line.split() for line in str(found).splitlines()]
     assert lines[3] == ["sea:", "0", "training", "rows,", "3", "features,", "intercept", "-0.5"]
     assert lines[5:7] == [["b", "-4", "16", "63.37"], ["a", "3", "9", "35.64"]]
     assert lines[7] == ["(remaining", "mass:", "1", "feature)", "0.25", "0.99"]
     assert " ".join(lines[-1]) == "no weights: every row has the same score"
-    write_json(tmp_path / "out.json", found)
+    write_json(tmp_path / "out.json", found.as_dict())
     content = json.loads((tmp_path / "out.json").read_text())
     sea = content["labels"][0]
     assert [(each["name"], each["feature"], each["squared"]) for each in sea["features"]] == [("b", 1, 16.0), ("a", 0, 9.0)]
@@ -92,7 +93,7 @@ def test_which_labels(tmp_path):
     assert [each.label for each in explain(SELF, model, None, [], 1, True).labels] == list(range(8))
     named = explain(SELF, model, None, ["g", "b", "g"], 1, True)
     assert [each.label for each in named.labels] == [6, 1, 7]
-    assert "feature 0" in format_explanation(named)
+    assert "feature 0" in str(named)
     with pytest.raises(ConfigError, match="no label 'x'; `hpcml evaluate --csv` lists what there is"):
         explain(SELF, model, None, ["x"], 1, False)
     with pytest.raises(ConfigError, match="--top 0: expected at least 1"):

@@ -12,8 +12,8 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation import scoring
-from hpcml.evaluation.contributions import check_weights, why
 from hpcml.evaluation.curves import FINE, Curves, group_names
+from hpcml.evaluation.explain import check_weights, why
 from hpcml.evaluation.unlearnt import LEVEL, chance_of, find_unlearnt
 from hpcml.evaluation.wrong import WrongRows, most_wrong
 from hpcml.log import Log

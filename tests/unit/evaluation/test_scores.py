@@ -10,8 +10,8 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.evaluation import scoring
 from hpcml.evaluation.scoring import MAX_LANES, WEIGHT_BYTES, blocks_of, label_blocks
-from hpcml.kernels.scores import count_sorted, expand_weights, invert_rows, score_pairs, score_rows, score_rows_by_column
-from hpcml.model.linear import Model
+from hpcml.kernels.scores import count_sorted, expand_weights, score_pairs, score_rows, score_rows_by_column
+from hpcml.model.linear import Model, SparseRows
 
 
 def csr(seed, n_rows, n_features, index, ones):
@@ -87,14 +87,12 @@ def test_weights_by_column_give_the_bits_of_all_weights(labels, index, precision
     W = np.where(np.random.default_rng(7).random(W.shape) < 0.8, 0, W)
     W[5], W[:, 3] = 0, 0
     stored_rows, labels, bias = sp.csr_matrix(W), np.array(labels, dtype=np.int64), np.random.default_rng(8).standard_normal(6)
-    size = int(np.diff(stored_rows.indptr)[labels].sum())
-    inverted = np.zeros(21, np.int64), np.empty(size, np.int32), np.empty(size, precision)
-    invert_rows(stored_rows.indptr, stored_rows.indices, stored_rows.data, labels, *inverted)
+    inverted = scoring.weights_by_column(SparseRows(stored_rows.indptr, stored_rows.indices, stored_rows.data), labels, 20)
     by_column = sp.csr_matrix((inverted[2], inverted[1], inverted[0]), (20, labels.size)).toarray()
     assert np.array_equal(by_column.T, W[labels])
     rows = np.array([3, 0, 24, 3])
     found, expected = np.empty((4, labels.size)), np.empty((4, labels.size))
-    score_rows_by_column(*arrays, rows, inverted, columns, factors, bias[labels], found)
+    assert score_rows_by_column(arrays, rows, (inverted, columns, factors, bias[labels]), np.ones(4), found) == -1
     score_rows(*arrays, rows, expanded(W, columns, factors, labels), bias[labels], expected)
     assert found.tobytes() == expected.tobytes()
 

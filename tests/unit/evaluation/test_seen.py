@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from support import make
+from support.converted import converted
 from support.judged import judged
 from support.training import train
 
+import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import DataError
@@ -126,3 +128,42 @@ def test_file_that_is_open_elsewhere_is_not_called_damaged(trained, tmp_path):
         shutil.copy(tmp_path / "data.h5", tmp_path / "open.h5")  # as another process sees it
     with pytest.raises(DataError, match=r"open\.h5: another program has it open to write; wait until it closes the file"):
         DataFile(tmp_path / "open.h5")
+
+
+def editions(path, groups):
+    """Documents in three editions each, whose labels are random: nothing can be learnt of other documents."""
+    rng = np.random.default_rng(0)
+    words, labels = [rng.choice(400, 20) for _ in range(150)], rng.integers(0, 4, 150)
+    lines = []
+    for number in range(450):
+        work = number // 3
+        text = " ".join(f"w{word}" for word in [*words[work], *rng.choice(400, 2)])
+        lines.append(json.dumps({"text": text, "labels": [f"l{labels[work]}"], "work": f"w{work}"}) + "\n")
+    path.write_text("".join(lines))
+    converted("jsonl", path, path.with_suffix(".h5"), test_share=0.3, **({"group": "work"} if groups else {}))
+    return path.with_suffix(".h5")
+
+
+def test_a_cross_validation_that_is_too_good_is_told(tmp_path):
+    apart = editions(tmp_path / "groups.jsonl", groups=True)
+    with h5py.File(apart, "r+") as file:  # the test rows stay apart, but the folds divide the works
+        del file["row_groups"]
+    hpcml.tune(apart, tmp_path / "torn", folds=3, lambdas=(1.0,), weights=(1.0,))
+    found = judged(tmp_path / "torn" / "model.h5", apart, "test")
+    assert found.optimism[0] > 0.9 and found.optimism[1] < 0.5
+    assert "name their groups with `hpcml convert --group`" in format_evaluation(found)
+    whole = editions(tmp_path / "whole.jsonl", groups=True)
+    hpcml.tune(whole, tmp_path / "kept", folds=3, lambdas=(1.0,), weights=(1.0,))
+    found = judged(tmp_path / "kept" / "model.h5", whole, "test")
+    in_folds = open_model(tmp_path / "kept" / "model.h5").labels["average_precision_in_folds"].mean()
+    assert found.optimism is None and in_folds < 0.5 and "--group" not in format_evaluation(found)
+
+
+def test_editions_with_random_labels_are_not_predicted_from_each_other(tmp_path):
+    """Without groups the same rows give a mean average precision near 1."""
+    maps = []
+    for groups in (False, True):
+        data = editions(tmp_path / f"{groups}.jsonl", groups)
+        METHODS["dual"](data, tmp_path / str(groups))
+        maps.append(judged(tmp_path / str(groups) / "model.h5", data, "test").macro("average_precision"))
+    assert maps[0] > 0.9 and maps[1] < 0.45

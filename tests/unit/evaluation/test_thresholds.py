@@ -18,8 +18,7 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation import instance_search, scoring
-from hpcml.evaluation.store_thresholds import threshold
-from hpcml.evaluation.thresholds import ThresholdSearch, between, find_thresholds
+from hpcml.evaluation.thresholds import ThresholdSearch, between, find_thresholds, threshold
 from hpcml.log import Log
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model
@@ -235,7 +234,7 @@ def test_prune_and_merge_keep_them(tmp_path, what, source, said):
     for k, run in enumerate(runs, 1):
         train("dual", None, case[0], run, label_part=f"{k}/2", min_positives=0)
     made(runs[0] / "model.h5")
-    with pytest.raises(ConfigError, match=rf"run2 has no {what}, but .*run1 {what} \({said}\)"):
+    with pytest.raises(ConfigError, match=rf"run2 and .*run1 differ in {what} \(none; {said}\)"):
         merge(None, runs, tmp_path / "both")
     made(runs[1] / "model.h5")
     merge(None, runs, tmp_path / "both")

@@ -93,5 +93,5 @@ def test_small_files_are_small(tmp_path):
     with pytest.raises(DataError, match="words: larger than 0 MiB; expected a small text file"):
         read_small(path, 6)
     path.write_bytes(b"a\xff")
-    with pytest.raises(DataError, match="words: byte 1 is not UTF-8"):
+    with pytest.raises(DataError, match="words: byte 2 is not UTF-8"):
         stop_words(path)

@@ -1,6 +1,7 @@
 """What waits outside of memory comes back as it was."""
 
 import errno
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ def test_numbers_are_read_by_slices(tmp_path, memory):
     for begin, end in ((0, 3), (3, 3), (3, 10)):
         spool.append(whole[begin:end].astype(np.int32))
     assert spool.size == 10
-    assert np.asarray(spool).tolist() == whole.tolist()
+    assert spool[:].tolist() == whole.tolist()
     assert spool[2:5].tolist() == whole[2:5].tolist()
     assert spool[8:99].tolist() == whole[8:].tolist()
     assert spool[5:5].size == 0
@@ -31,15 +32,26 @@ def test_numbers_are_read_by_slices(tmp_path, memory):
     assert list(tmp_path.iterdir()) == []
 
 
+class Three(NamedTuple):
+    """What is put away."""
+
+    numbers: np.ndarray
+    number: int
+    others: np.ndarray
+
+
 def test_tuples_of_arrays_are_gone_through_again_and_again(tmp_path, memory):
-    spool = ArraySpool(tmp_path)
+    spool = ArraySpool(tmp_path, Three)
     assert list(spool) == []
-    given = [(np.arange(3), np.array(7), np.empty(0, np.float32)), (np.ones((2, 2)),)]
+    given = [Three(np.arange(3), 7, np.empty(0, np.float32)), Three(np.ones((2, 2)), -1, np.zeros(1, bool))]
     for arrays in given:
         spool.append(arrays)
     for _ in range(2):
         for found, expected in zip(spool, given, strict=True):
-            assert [(a.dtype, a.tolist()) for a in found] == [(a.dtype, a.tolist()) for a in expected]
+            assert type(found) is Three and type(found.number) is int
+            assert [(np.asarray(a).dtype, np.asarray(a).tolist()) for a in found] == [
+                (np.asarray(a).dtype, np.asarray(a).tolist()) for a in expected
+            ]
 
 
 @given(

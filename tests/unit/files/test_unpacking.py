@@ -9,8 +9,7 @@ import pytest
 from hpcml import mpi
 from hpcml.errors import DataError
 from hpcml.files import lines as lines_module
-from hpcml.files.lines import COPIES, line_blocks, lines_before, plain_size
-from hpcml.files.unpacking import unpacked_once
+from hpcml.files.lines import COPIES, line_blocks, lines_before, plain_size, unpacked_once
 
 CONTENT = b"".join(b"line %d\n" % n for n in range(500))
 

@@ -8,7 +8,7 @@ import pytest
 from hpcml import mpi
 from hpcml.log import Log
 from hpcml.methods.forecast import Machine
-from hpcml.planning import measure, start
+from hpcml.planning import measure
 
 SELF = mpi.self_comm()
 
@@ -44,24 +44,3 @@ def test_larger_sizes_are_left_out_where_they_would_take_too_long(monkeypatch, c
     assert "no constants for 200 columns: they would take too long now" in capsys.readouterr().err
     found = measure.measure_curves(SELF, SELF, 1, grid, 1e6, lambda call: (call(), 1.0)[1], Log(0))
     assert [at for at, _ in found["probe.value"]] == [100.0, 200.0, 300.0]
-
-
-def test_start_is_the_least_of_several(monkeypatch, tmp_path):
-    seconds = iter([0.0, 18.0, 18.0, 19.75, 19.75, 25.0])
-    monkeypatch.setattr(start, "_of_children", lambda: next(seconds))
-    assert start.start_seconds(tmp_path, 3) == 1.75
-    assert not list(tmp_path.iterdir())
-
-
-def test_start_where_no_program_can_be_started(monkeypatch, tmp_path):
-    monkeypatch.setattr(start.sys, "executable", str(tmp_path / "none"))
-    assert start.start_seconds(tmp_path, 1) is None
-    assert measure.measure_start(SELF, tmp_path, 1) > 0
-
-
-def test_program_started_alone_is_no_rank(monkeypatch):
-    for name in ("PMI_RANK", "SLURM_PROCID", "HPCML_EXIT_FILE", "HPCML_OUTPUTS"):
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("HPCML_DATA", "here")
-    found = mpi.environment_alone()
-    assert found["HPCML_DATA"] == "here" and not {"PMI_RANK", "SLURM_PROCID", "HPCML_EXIT_FILE", "HPCML_OUTPUTS"} & found.keys()

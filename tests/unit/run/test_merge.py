@@ -91,7 +91,7 @@ def test_what_cannot_be_joined(runs, data, tmp_path):
         "are both part 1/3": [first, first, second, third],
         "trained no part of the labels": [first, whole],
         "had epsilon = 0.2, but": [first, epsilon, third],
-        "was trained on other data": [first, other, third],
+        "differ in lambda .* train all parts on the same data": [first, other, third],
         "one of 2 parts, but": [first, halves],
         "not a run folder": [first, tmp_path],
     }

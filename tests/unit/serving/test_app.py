@@ -14,7 +14,8 @@ from support.training import train
 
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
-from hpcml.evaluation.calibrate import calibrate
+from hpcml.evaluation.thresholds import calibrate
+from hpcml.evaluation.top import InvertedTop
 from hpcml.model.open import open_model
 from hpcml.prediction.predict import Prediction
 from hpcml.serving.serve import open_suggester
@@ -49,8 +50,8 @@ def test_headings_are_those_of_predict_bit_for_bit(kind, tmp_path, monkeypatch):
     if kind == "pairs":
         monkeypatch.setattr(Prediction, "room_for_weights", staticmethod(lambda model: False))
     app = app_of(run)
-    assert (app.suggester.inverted is not None) == (kind == "sparse")
-    assert kind == "sparse" or (app.suggester._kept is None) == (kind == "pairs")
+    assert isinstance(app.suggester.top, InvertedTop) == (kind == "sparse")
+    assert kind == "sparse" or app.suggester.top.keeps == (kind != "pairs")
     expected, given = predicted(run, data, tmp_path, "probabilities"), predicted(run, data, tmp_path, "labels")
     names = open_model(run).label_names
     together = ask(app, "POST", f"{BATCH}?limit=9", [text for text, _ in texts(60)]).json

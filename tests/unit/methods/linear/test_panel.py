@@ -153,12 +153,11 @@ def test_sweeps(lanes, dtype):
     rng, n = np.random.default_rng(0), 2 * blocks.CHUNK + 30
     W, G, eta = rng.normal(size=(n, lanes)).astype(dtype), rng.normal(size=(n, lanes)), rng.random(lanes)
     gradient = 0.25 * W.astype(float) + 0.5 * G
-    out = np.empty((3, lanes))
-    blocks.gradient_squares(W.ravel(), G.ravel(), lanes, 0.25, 0.5, out)
+    out = blocks.gradient_squares(W.ravel(), G.ravel(), lanes, 0.25, 0.5)
     parts = [slice(c * blocks.CHUNK, (c + 1) * blocks.CHUNK) for c in range(3)]
     np.testing.assert_allclose(out, [(gradient[part] ** 2).sum(axis=0) for part in parts])
     expected = (W.astype(float) - eta * gradient).astype(dtype)
-    blocks.step(W.reshape(-1), G.ravel(), lanes, eta, 0.25, 0.5, out)
+    out = blocks.step(W.reshape(-1), G.ravel(), lanes, eta, 0.25, 0.5)
     np.testing.assert_allclose(W, expected)
     np.testing.assert_allclose(out, [(W[part].astype(float) ** 2).sum(axis=0) for part in parts])
     best, chosen = np.zeros_like(W), np.arange(lanes) % 2 == 0

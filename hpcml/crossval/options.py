@@ -1,0 +1,39 @@
+"""The options of `hpcml cv`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from hpcml.errors import ConfigError
+from hpcml.options import Flag, Several
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class CvOptions:
+    """Options of `hpcml cv`."""
+
+    folds: int = 5
+    """Number of parts that the rows are dealt into; each is judged once by models trained on the others."""
+    label: Annotated[tuple[str, ...], Several] = ()
+    """Only this label of the files that are named without one."""
+    split: str = "all"
+    """Rows that take part: a split of the files, or all."""
+    seed: int = 0
+    """Random seed for the folds and for the order of training rows."""
+    baseline: str | None = None
+    """The method that the others are compared with. Default: the first."""
+    in_order: Flag = False
+    """Train on rows in the order of the file."""
+    bias: Annotated[bool, Parameter(negative="--no-bias")] = True
+    """With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no
+    intercept.
+    """
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local."""
+        if self.folds < 2:
+            raise ConfigError(f"--folds {self.folds}: expected at least 2")

@@ -1,0 +1,191 @@
+"""The harness of benchmarks: settings from a function's signature, a scratch folder, JSON lines and tables."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from importlib import import_module
+from inspect import Parameter, signature
+from pathlib import Path
+from types import ModuleType, UnionType
+from typing import Any, Literal, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
+
+import numpy as np
+import scipy.sparse as sp
+
+import hpcml
+from hpcml.errors import ConfigError, HpcmlError
+from launch.lab.core.tables import table
+from launch.lab.core.timing import Usage, print_json, run_hpcml
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "launch" / "lab" / "bench"
+TRAINED = re.compile(r"(?:trained|learnt?|learned)\b.* in ([\d.e+-]+) s\b")
+
+
+class Failed(HpcmlError):
+    """A benchmark found something wrong: exit code 1."""
+
+    exit_code = 1
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ConfigError."""
+        raise ConfigError(f"{self.prog.rpartition(' ')[2]}: {message}")
+
+
+def names() -> list[str]:
+    """Return the names of the benchmarks: the modules of `launch.lab.bench` that have a function `run`."""
+    return sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+
+
+def run_bench(name: str, words: Sequence[str]) -> None:
+    """Run `run(folder, **settings)` of a benchmark's module and print each of its lines. Raises ConfigError and Failed.
+
+    The first argument of `run` is a scratch folder. The others are the settings: positional arguments, and options
+    (keyword-only), with the types and defaults of the signature. `options` takes all other words; they go to `hpcml`.
+    """
+    module = import_module(f"launch.lab.bench.{name}")
+    parser, rest = parser_of(name, module)
+    given, unknown = parser.parse_known_args(words)
+    if unknown and not rest:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    settings = vars(given)
+    scratch, as_table = settings.pop("scratch"), settings.pop("table")
+    if rest:
+        settings[rest] = [word for word in unknown if word != "--"]
+    lines = []
+    with tempfile.TemporaryDirectory(dir=scratch, prefix=f"lab-{name}-") as folder:
+        for line in module.run(Path(folder), **settings):
+            print_json(**line)
+            lines.append(line)
+    if as_table:
+        print("\n".join(tables(lines)))
+
+
+def parser_of(name: str, module: ModuleType) -> tuple[Parser, str]:
+    """Return the parser of a benchmark's settings, and the name of the setting that takes all other words ("": none)."""
+    about, formatter, rest = module.__doc__, argparse.RawDescriptionHelpFormatter, ""
+    parser = Parser(prog=f"python -m launch.lab bench {name}", description=about, formatter_class=formatter, allow_abbrev=False)
+    hints = get_type_hints(module.run)
+    for setting in list(signature(module.run).parameters.values())[1:]:
+        kind, default, flag = hints[setting.name], setting.default, f"--{setting.name.replace('_', '-')}"
+        if get_origin(kind) is UnionType:
+            kind = get_args(kind)[0]
+        options: dict[str, Any] = {} if default in (Parameter.empty, None, ()) else {"help": "default: %(default)s"}
+        if many := get_origin(kind) is tuple:
+            kind, options["nargs"] = get_args(kind)[0], "+"
+        if get_origin(kind) is Literal:
+            options["choices"], kind = get_args(kind), str
+        if setting.name == "options":
+            rest = setting.name
+        elif setting.kind is Parameter.POSITIONAL_OR_KEYWORD:
+            if default is not Parameter.empty:
+                options |= {"default": default, "nargs": "*" if many else "?"}
+            parser.add_argument(setting.name, type=kind, **options)
+        elif kind is bool:
+            parser.add_argument(flag, action="store_true")
+        else:
+            flags = ["-o", flag] if setting.name == "output" else [f"-{setting.name}"] if len(setting.name) == 1 else [flag]
+            given = {"required": True} if default is Parameter.empty else {"default": default}
+            parser.add_argument(*flags, type=kind, action=_Several if many else "store", **given, **options)
+    parser.add_argument("--scratch", type=Path, help="folder in which the scratch folder is made")
+    parser.add_argument("--table", action="store_true", help="print a table, too")
+    return parser, rest
+
+
+class _Several(argparse.Action):
+    """Values of an option that may be repeated; they replace the default."""
+
+    def __call__(self, parser: argparse.ArgumentParser, given: argparse.Namespace, values: Any, _flag: str | None = None) -> None:
+        before = getattr(given, self.dest)
+        setattr(given, self.dest, (*(() if before is self.default else before), *values))
+
+
+def tables(lines: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the lines of JSON as tables: one for those that begin with the same key."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for line in lines:
+        groups.setdefault(next(iter(line)), []).append(line)
+    found = []
+    for group in groups.values():
+        columns = list(dict.fromkeys(key for line in group for key in line))
+        found += ["", *table([columns, *([_cell(line.get(key)) for key in columns] for line in group)])]
+    return found
+
+
+def _cell(value: Any) -> str:
+    unknown = value is None or value != value
+    return "-" if unknown else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def rounded(digits: int = 5, **values: Any) -> dict[str, Any]:
+    """Return values, of which numbers have so many significant digits."""
+    return {name: float(f"{value:.{digits}g}") if isinstance(value, float) else value for name, value in values.items()}
+
+
+class Trained(NamedTuple):
+    """A finished training."""
+
+    model: Path
+    seconds: float  # of training alone, as the command reports them
+    usage: Usage  # of the whole command
+    messages: str
+
+
+def train(method: str, data: Path, run: Path, *options: object, ranks: int = 1) -> Trained:
+    """Train by `hpcml train`, replacing what is in the folder `run`."""
+    log = run.with_name(f"{run.name}.log")
+    log.unlink(missing_ok=True)
+    usage = run_hpcml("train", method, data, "-o", run, "--force", *options, ranks=ranks, log=log)
+    messages = log.read_text(encoding="utf-8", errors="replace") + usage.output
+    found = TRAINED.findall(messages)
+    if not found:
+        raise ConfigError(f"`hpcml train {method}` reported no seconds of training")
+    return Trained(run / "model.h5", float(found[-1]), usage, messages)
+
+
+class Rows(NamedTuple):
+    """Training rows and test rows of a dataset."""
+
+    X: sp.csr_matrix
+    Y: sp.csr_matrix
+    X_test: sp.csr_matrix
+    Y_test: sp.csr_matrix
+    names: list[str]  # of the labels
+
+    def columns(self, names: Sequence[str]) -> np.ndarray:
+        """Return the numbers of some labels."""
+        place = {name: number for number, name in enumerate(self.names)}
+        return np.array([place[name] for name in names], dtype=int)
+
+
+def read_rows(data: Path, train_split: str = "", test_split: str = "", test_data: Path | None = None) -> Rows:
+    """Return the rows of two splits (default: train and test; all rows where there is no such split)."""
+    with ExitStack() as stack:
+        dataset = stack.enter_context(hpcml.Dataset(data))
+        test = dataset if test_data in (None, data) else stack.enter_context(hpcml.Dataset(test_data))
+        splits = [
+            name or (usual if usual in each.split_names() else "all")
+            for each, name, usual in ((dataset, train_split, "train"), (test, test_split, "test"))
+        ]
+        names, names_of_test = dataset.label_names(), test.label_names()
+        if names != names_of_test:
+            raise ConfigError(f"{test_data} has other labels than {data}")
+        X, Y = dataset.matrix(splits[0]), dataset.labels(splits[0])
+        return Rows(X, Y, test.matrix(splits[1]), test.labels(splits[1]), names)
+
+
+def rewrite(data: Path, path: Path, Y: sp.csr_matrix | None = None, splits: Mapping[str, np.ndarray] | None = None) -> None:
+    """Write a dataset with other labels or splits than `data` has; its features lose their names."""
+    with hpcml.Dataset(data) as dataset:
+        Y = dataset.labels() if Y is None else Y
+        splits = splits or {name: np.array(dataset.split(name)) for name in dataset.split_names()} or None
+        found = hpcml.Dataset.from_sparse(dataset.matrix(), Y, path, label_names=dataset.label_names(), splits=splits, force=True)
+    found.__exit__(None, None, None)
