@@ -87,7 +87,8 @@ def test_kernels_of_labels_with_many_features(comm, mpi_tmp_path, monkeypatch, d
     """Passes over all rows, and a matrix that is not kept."""
     monkeypatch.setattr(newton, "WIDE_AT_FIRST", 5)
     monkeypatch.setattr(newton, "SHARE", 0.0)
-    monkeypatch.setattr(newton, "keeps_matrix", lambda n_columns, _: n_columns < 5)
+    monkeypatch.setattr(newton, "DENSE", 4)
+    monkeypatch.setattr(newton, "LARGEST", 4)
     train("elastic-net", comm, data, mpi_tmp_path / "run", {})
     assert late == []
 

@@ -31,7 +31,7 @@ INTERNALS = {
     "bench/fuzz": {"__main__", "conversion", "data", "evaluation", "methods", "model", "mpi"},
     "bench/one_pass": {"data", "methods", "mpi", "run"},
     "bench/panels": {"methods", "run"},
-    "bench/plan": {"methods", "mpi", "planning"},
+    "bench/plan": {"methods", "planning"},
     "bench/processors": {"check"},
     "bench/same_bits": {"check"},
     "bench/startup": {"methods"},
