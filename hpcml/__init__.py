@@ -9,7 +9,7 @@ __version__ = "0.12.0"
 _NAMES = {
     "hpcml.api": "calibrate cross_validate evaluate explain open_model predict report retrain threshold train tune",
     "hpcml.api_dataset": "Dataset convert duplicates",
-    "hpcml.crossval": "CrossValidation",
+    "hpcml.crossval.table": "CrossValidation",
     "hpcml.evaluation.matrices": "evaluate_scores",
     "hpcml.methods.bayes.estimator": "BernoulliNBClassifier BoostedBayesClassifier StagedBayesClassifier StagedSvmClassifier",
     "hpcml.methods.dual.estimator": "DualClassifier",
@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # the same, for programs that check types
     from hpcml.api_dataset import Dataset as Dataset
     from hpcml.api_dataset import convert as convert
     from hpcml.api_dataset import duplicates as duplicates
-    from hpcml.crossval import CrossValidation as CrossValidation
+    from hpcml.crossval.table import CrossValidation as CrossValidation
     from hpcml.evaluation.matrices import evaluate_scores as evaluate_scores
     from hpcml.methods.bayes.estimator import BernoulliNBClassifier as BernoulliNBClassifier
     from hpcml.methods.bayes.estimator import BoostedBayesClassifier as BoostedBayesClassifier

@@ -11,7 +11,7 @@ from hpcml.api_session import errors_in_python, opened_model, options_of, path_o
 from hpcml.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hpcml.crossval import CrossValidation
+    from hpcml.crossval.table import CrossValidation
     from hpcml.evaluation.evaluate import Evaluation
     from hpcml.evaluation.explain import Explanation, WhyRows
     from hpcml.evaluation.thresholds import CalibrationReport, ThresholdReport
@@ -336,7 +336,7 @@ def cross_validate(
 
     Raises ConfigError or DataError.
     """
-    from hpcml.crossval import cross_validate as work
+    from hpcml.crossval.validate import cross_validate as work
 
     with python_session(comm, log) as session:
         options = {"folds": folds, "label": label, "split": split, "seed": seed, "baseline": baseline}

@@ -7,8 +7,3 @@
 the folds. The tasks (data, label, fold, method) are divided over the ranks (`tasks`), and
 the table does not depend on how. Begin with `validate`.
 """
-
-from hpcml.crossval.table import CrossValidation
-from hpcml.crossval.validate import cross_validate
-
-__all__ = ["CrossValidation", "cross_validate"]

@@ -46,7 +46,7 @@ class Index(NamedTuple):
     usual: tuple[float, float]  # a usual base and slope of a label
 
 
-class Batch(NamedTuple):
+class RowBatch(NamedTuple):
     """Arrays for the rows of a batch."""
 
     values: Arrays  # columns, values and factors of one row
@@ -339,7 +339,7 @@ def best_pruned(csr, rows, model, W, sums, sigmoids, index, best_scores, best_la
     rare, lines, numbers = np.empty((step, n_blocks), np.float32), np.empty(most, np.int32), np.empty(most, np.int32)
     units, worst, ends = np.empty(step), np.empty(step, np.float32), np.empty(step + 1, np.int64)
     found, bounds, counts = np.empty((step, n_left), np.int64), np.empty((step, n_left), np.float32), np.zeros(step, np.int64)
-    batch = Batch(values, rare, units, worst, ends, lines, numbers, found, bounds, counts)
+    batch = RowBatch(values, rare, units, worst, ends, lines, numbers, found, bounds, counts)
     begin, end, worth = 0, min(step, FIRST), True
     while begin < rows.size and worth:
         some = slice(begin, end)

@@ -23,7 +23,7 @@ MORE = pytest.mark.more("kernels")
 @cache
 def variables(name):
     """Return the environment variables of a made-up processor. Its kernels are kept in the same folder, under its name."""
-    made_up = MADE_UP.processors()
+    made_up = MADE_UP.made_up_processors()
     if name not in made_up:
         pytest.skip(f"no {name} can be made of this architecture")
     return made_up[name]

@@ -5,7 +5,7 @@ import pytest
 from support.make import class_data, dataset
 
 from hpcml import mpi
-from hpcml.crossval import cross_validate
+from hpcml.crossval.validate import cross_validate
 from hpcml.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.mpi

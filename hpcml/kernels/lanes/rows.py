@@ -56,7 +56,7 @@ def score(lanes: Lanes, values: tuple[Array, Array], span: tuple[ir.Value, ir.Va
 
 
 @by_width(of=3)
-def dot(lanes, values, span, w, out, at):
+def dot_row(lanes, values, span, w, out, at):
     """out[at + l] = Σ data[k] w[indices[k], l] over a span begin ≤ k < end of `values` (indices,
     data), in the type of `out`, which is that of w or wider.
     """
@@ -148,7 +148,7 @@ def dot_rows(indptr, indices, data, first, rows, w, z, lanes, ahead=False):
         if ahead and first + i + 2 < indptr.size:
             for k in range(end, indptr[first + i + 2]):
                 ask(w, np.int64(indices[k]) * lanes, 2)
-        dot((indices, data), (begin, end), w, z, i * lanes, lanes)
+        dot_row((indices, data), (begin, end), w, z, i * lanes, lanes)
 
 
 @njit

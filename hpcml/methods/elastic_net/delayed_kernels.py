@@ -19,7 +19,7 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.elementary import exp, expm1, log1p
-from hpcml.kernels.lanes.rows import add_line, ask, dot, shrink
+from hpcml.kernels.lanes.rows import add_line, ask, dot_row, shrink
 
 LANES = 16
 INTERCEPT = 0.1  # its rate, in parts of the weights' rate: every row moves it, and a weight only the rows that have its feature
@@ -104,7 +104,7 @@ def sweep_tables(order, rows, lanes, seen, rates, first, l1):
             j = indices[p]
             shrink(w, np.int64(j) * LANES, phi[k] * seen[j, 0], by * (beta[k] - seen[j, 1]), LANES)
             seen[j, 0], seen[j, 1] = inverse, beta[k]
-        dot((indices, data), (begin, end), w, z, 0, LANES)
+        dot_row((indices, data), (begin, end), w, z, 0, LANES)
         slopes(z, lanes, i, g)
         for lane in range(LANES):
             b[lane] -= INTERCEPT * etas[k] * g[lane]
@@ -177,7 +177,7 @@ def sweep_adagrad(order, rows, lanes, rates, first, shrinkage):
             at = np.int64(indices[p]) * LANES
             catch_up(w[at : at + LANES], of_weights[at : at + LANES], alpha, k - psi[indices[p]], shrinkage)
             psi[indices[p]] = k
-        dot((indices, data), (begin, end), w, z, 0, LANES)
+        dot_row((indices, data), (begin, end), w, z, 0, LANES)
         slopes(z, lanes, i, g)
         for lane in range(LANES):
             b_squares[lane] += g[lane] * g[lane]

@@ -12,11 +12,10 @@ from sklearn.naive_bayes import MultinomialNB
 from support.make import class_data, dataset, random_data
 from support.tables import table
 
-from hpcml.crossval import cross_validate
 from hpcml.crossval.methods import divide_names, divide_path, method_of, methods
 from hpcml.crossval.protocols import f1_score, folds_of, training_order
 from hpcml.crossval.table import Score, average_ranks, corrected_test, csv_text, format_table, score_methods
-from hpcml.crossval.validate import _check_room, cv
+from hpcml.crossval.validate import _check_room, cross_validate, cv
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
