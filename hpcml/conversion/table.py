@@ -162,7 +162,8 @@ def _csv_batch(
     def place(row: int) -> str:
         return f"{path}: line {lines[row]}"
 
-    numbers, others = ([names.index(name) for name in some] for some in columns)
+    column_of = {name: column for column, name in enumerate(names)}
+    numbers, others = ([column_of[name] for name in some] for some in columns)
     found: dict[str, Any] = {}
     if numbers:
         of_row = itemgetter(*numbers) if len(numbers) > 1 else lambda row: (row[numbers[0]],)
@@ -175,7 +176,7 @@ def _csv_batch(
             shown = values[wrong][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             raise DataError(
                 f"{place(row)}: column {columns[0][column]!r}: {shown!r}, but expected a number; name columns with --features, "
-                "--labels or --text"
+                "--labels, --id or --text"
             ) from None
         found = dict(zip(columns[0], table.reshape(len(rows), len(numbers)).T, strict=True))
     for name, column in zip(columns[1], others, strict=True):

@@ -296,6 +296,6 @@ def test_columns_that_number_rows_are_no_features_on_any_number_of_ranks(comm, m
     with h5py.File(path) as file:
         assert file["feature_names"].asstr()[:].tolist() == ["a", "b", "repeated", "Id"]
     options["indicators"] = ("b",)
-    with pytest.raises(HpcmlError, match="column 'b' is missing, a feature of --like .*; do not name it"):
+    with pytest.raises(HpcmlError, match=r"column 'b' is missing, a feature of --like .*; do not name it"):
         convert_on(comm, source, [folder / name for name in names], folder / "new.h5", like=path, **options)
     assert not (folder / "new.h5").exists()
