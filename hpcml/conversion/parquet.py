@@ -129,7 +129,8 @@ def _check_types(path: Path, schema: Any, numbers: list[str], others: list[str])
         kind = schema.field(name).type
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
             raise DataError(
-                f"{path}: column {name!r} holds {kind}, but expected numbers; name columns with --features, --labels, --id or --text"
+                f"{path}: column {name!r} holds {kind}, but expected numbers; name columns with --features, --labels, --id or "
+                "--text"
             )
     for name in others:
         kind = schema.field(name).type
