@@ -49,7 +49,7 @@ def choose_features(
             reasons[name] = "names the rows"
         elif name in taken:
             continue
-        elif PANDAS_INDEX.fullmatch(name) or name in index:
+        elif PANDAS_INDEX.fullmatch(name.strip()) or name in index:
             reasons[name] = "index of pandas"
         elif known is not None:
             reasons[name] = "not in --like"
