@@ -68,7 +68,8 @@ class Dataset(dataset.DataFile):
         log
             Who hears the messages; by default the logger `hpcml`.
         **options
-            `test_share`, `seed`, `like`, `new_labels`, `renamed`, `missing_as_zero`.
+            `test_share`, `seed`, `like`, `new_labels`, `renamed`, `missing_as_zero`,
+            `missing_columns_as_zero`.
 
         Raises
         ------

@@ -96,10 +96,15 @@ def repeated(names: Iterable[str]) -> str | None:
     return next((name for name in names if name in seen or seen.add(name)), None)  # type: ignore[func-returns-value]
 
 
+def is_same_but_case(name: str, other: str) -> bool:
+    """Return whether two names differ at most by upper and lower case, and by blanks around them."""
+    return name.strip().casefold() == other.strip().casefold()
+
+
 def nearest(word: str, known: Iterable[str], listed_by: str = "") -> str:
     """Advice on a misspelt word: the nearest, else the known ones if few, else who lists them."""
     known = sorted(known)
-    near = difflib.get_close_matches(word, known, n=1)
+    near = [each for each in known if is_same_but_case(each, word)] or difflib.get_close_matches(word, known, n=1)
     if near or len(known) <= FEW:
         return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
     return f"`{listed_by}` lists what there is" if listed_by else ""

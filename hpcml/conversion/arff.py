@@ -7,7 +7,7 @@ number.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.feature_columns import RowNumberSearch, choose_features, leave_out_columns
 from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, find_unfit, finish
 from hpcml.conversion.options import ConvertOptions
@@ -42,6 +43,11 @@ class Attribute(NamedTuple):
     def is_number(self) -> bool:
         """Whether its values are numbers: it says so, or is nominal with the values 0 and 1."""
         return self.kind in ("NUMERIC", "REAL", "INTEGER") or (self.values is not None and set(self.values) <= {"0", "1"})
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the features that it becomes."""
+        return [self.name] if self.is_number or self.values is None else [f"{self.name}={value}" for value in self.values]
 
 
 class _BadValueError(Exception):
@@ -116,14 +122,19 @@ def read_arff(task: Conversion) -> Part:
         roles.check(str(path), names)
         if not roles.labels and not roles.indicators and task.like is None:
             raise ConfigError(f"{path}: name the attributes that are labels, with --labels (classes) or --indicators (each 0 or 1)")
-        expansion = _Expansion(path, header.attributes, roles.numbers(names))
-        rows = NumberRows(task, expansion.names, len(expansion.names), with_ids=roles.id is not None)
+        features, reasons = choose_features(task, roles, {each.name: each.features for each in header.attributes})
+        expansion = _Expansion(path, header.attributes, features, () if task.like is None else task.like.feature_names or ())
+        rows = NumberRows(task, expansion.names, len(expansion.names), with_ids=roles.id is not None, others=names)
+        search = RowNumberSearch(task, roles, [name for name in features if name in expansion.names_of_numbers])
         lines = _lines(task, path, begin, end)
         while some := list(islice(lines, BATCH)):
             values, places = _decode(some, header.attributes), [place for place, _ in some]
             expansion.add(rows, values, places, task.options)
-            batch = Batch(len(values), _columns(values, header.attributes, roles), places.__getitem__)
+            columns = _columns(values, header.attributes, roles, search.names)
+            batch = Batch(len(values), columns, places.__getitem__)
             describe_rows(rows, batch, roles, task.options)
+            search.add(batch)
+    leave_out_columns(task, rows, search, reasons)
     task.log(f"{path}: read")
     return finish(task, rows)
 
@@ -190,14 +201,14 @@ def _left_out(attribute: Attribute) -> Any:
     return 0.0 if attribute.values is None and attribute.is_number else (attribute.values or [""])[0]
 
 
-def _columns(rows: Decoded, attributes: Sequence[Attribute], roles: Roles) -> dict[str, Any]:
+def _columns(rows: Decoded, attributes: Sequence[Attribute], roles: Roles, numbers: Collection[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    wanted = {*roles.labels, *roles.indicators, roles.id, roles.split, roles.group}
+    numbers = {*roles.indicators, *numbers}
+    wanted = {*roles.labels, *numbers, roles.id, roles.split, roles.group}
     for number, attribute in enumerate(attributes):
         if attribute.name in wanted:
             values = [row.get(number, _left_out(attribute)) for row in rows]
-            numbers = attribute.name in roles.indicators
-            found[attribute.name] = np.array([_as_number(value) for value in values]) if numbers else values
+            found[attribute.name] = np.array([_as_number(value) for value in values]) if attribute.name in numbers else values
     return found
 
 
@@ -211,25 +222,31 @@ def _as_number(value: Any) -> float:
 class _Expansion:
     """The features that attributes become: a number is one, a nominal one one for each value."""
 
-    def __init__(self, path: Path, attributes: Sequence[Attribute], chosen: Sequence[str]) -> None:
-        """Raises DataError for an attribute that cannot be features."""
+    def __init__(self, path: Path, attributes: Sequence[Attribute], chosen: Sequence[str], known: Sequence[str]) -> None:
+        """`known` are the features of --like: no row has values that only that file declares. Raises DataError for an
+        attribute that cannot be features.
+        """
         self.attributes = attributes
         self.names: list[str] = []
+        self.names_of_numbers: set[str] = set()
         self.first: dict[int, int] = {}  # column of each attribute that is features
         self.always: list[tuple[int, int]] = []  # (attribute, column) that a row has 1 in by leaving the attribute out
         self.places: dict[int, dict[str, int]] = {}  # of each value of nominal ones
-        wanted = set(chosen)
+        wanted, declared = set(chosen), {name for attribute in attributes for name in attribute.features}
+        undeclared = [name for name in known if name not in declared]
         for number, attribute in enumerate(attributes):
             if attribute.name not in wanted:
                 continue
             self.first[number] = len(self.names)
             if attribute.is_number:
                 self.names.append(attribute.name)
+                self.names_of_numbers.add(attribute.name)
                 if attribute.values is not None and float(attribute.values[0]):
                     self.always.append((number, self.first[number]))
             elif attribute.values is not None:
                 self.places[number] = {value: place for place, value in enumerate(attribute.values)}
-                self.names += [f"{attribute.name}={value}" for value in attribute.values]
+                self.names += attribute.features
+                self.names += [name for name in undeclared if name.startswith(f"{attribute.name}=")]
                 self.always.append((number, self.first[number]))
             else:
                 raise DataError(

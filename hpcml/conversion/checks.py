@@ -67,8 +67,9 @@ def check_of_source(source: str, known: Collection[str], options: ConvertOptions
         raise ConfigError("--text and --fields both name columns of texts; leave one out (--fields tells their words apart)")
     if options.features and (options.text or options.fields):
         raise ConfigError("--features are numbers, but --text and --fields make rows from texts; leave one out")
-    if options.missing_as_zero and (options.text or options.fields):
-        raise ConfigError("--missing-as-zero is for numbers, but --text and --fields make rows from texts; leave it out")
+    for name in ("missing_as_zero", "missing_columns_as_zero"):
+        if getattr(options, name) and (options.text or options.fields):
+            raise ConfigError(f"--{flag_of(name)} is for numbers, but --text and --fields make rows from texts; leave it out")
 
 
 def check_common(source: str, is_text: bool | None, options: ConvertOptions) -> None:
@@ -79,9 +80,11 @@ def check_common(source: str, is_text: bool | None, options: ConvertOptions) -> 
         check_share(options.test_share)
     if options.test_share is not None and options.split_column is not None:
         raise ConfigError(f"--test-share {options.test_share}: --split-column names splits already; leave one out")
-    for flag, given in {"--new-labels": options.new_labels, "--renamed": bool(options.renamed)}.items():
-        if given and options.like is None:
-            raise ConfigError(f"{flag} has no effect without --like; leave it out, or name the dataset whose words are used again")
+    for name in ("new_labels", "renamed", "missing_columns_as_zero"):
+        if getattr(options, name) and options.like is None:
+            raise ConfigError(
+                f"--{flag_of(name)} has no effect without --like; leave it out, or name the dataset whose features are used again"
+            )
     try:
         fields = [field.name for field in parse_fields(options.fields, options.whole_fields)]
     except ValueError as error:

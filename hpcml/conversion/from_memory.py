@@ -81,7 +81,7 @@ class Matrices(NamedTuple):
 
 def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
     """Collective over `comm`. Write this rank's rows, behind lower ranks'. Raises as `convert`."""
-    check_of_source(SPARSE, ("descriptors", "missing_as_zero"), options)
+    check_of_source(SPARSE, ("descriptors", "missing_as_zero", "missing_columns_as_zero"), options)
     check_common(SPARSE, False, options)
 
     def read(task: Conversion) -> Part:

@@ -141,15 +141,18 @@ def read_jsonl(task: Conversion) -> Part:
 
 
 def check_fields(task: Conversion, corpus: Corpus, seen: Seen) -> None:
-    """Collective. Raises DataError for a field to learn that no document has."""
-    if task.like is not None or corpus.fields == PLAIN:
+    """Collective. Raises DataError for a field that no document has. With --like, warns: a key of a document may be missing."""
+    if corpus.fields == PLAIN:
         return
     _, (n_documents, *counts) = mpi.exclusive_sum(task.comm, [corpus.n_rows, *seen.counts])
     missing = [field.name for field, count in zip(corpus.fields, counts, strict=True) if not count]
     if missing and n_documents:
         known = set().union(*task.comm.allgather(seen.keys)) - set(OTHER_KEYS) - set(missing)
         hint = nearest(missing[0], sorted(known)[:SOME_KEYS])
-        raise DataError(f"{task.what}: --fields {missing[0]}: no document has a value of it; {hint}".rstrip("; "))
+        what = f"no document has a value of it; {hint}".rstrip("; ")
+        if task.like is None:
+            raise DataError(f"{task.what}: --fields {missing[0]}: {what}")
+        task.log(f"warning: {task.what}: field {missing[0]} of --like {task.like.path}: {what}")
 
 
 def check_group(task: Conversion, corpus: Corpus) -> None:

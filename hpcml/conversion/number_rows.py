@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +12,13 @@ from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import LabelColumns, LabelledRows, Part, WaitingRows, make_part
 from hpcml.conversion.split import row_splits
 from hpcml.data.row_keys import content_keys, feature_keys
-from hpcml.errors import ConfigError, DataError, repeated
+from hpcml.errors import ConfigError, DataError, is_same_but_case, repeated
 from hpcml.files.hdf5 import Strings
+from hpcml.log import named, plural
 
 LARGEST = float(np.finfo(np.float32).max)
 VALUES = 1 << 20  # of a matrix that are looked at together
+ZERO_COLUMNS = "--missing-columns-as-zero"
 FINITE = "but expected a finite number that float32 can hold"
 Wrong = Callable[[int, int, float], str]  # (row, column, value) -> what is wrong
 Take = Callable[[str, int, int], np.ndarray]  # (part of a matrix, begin, end) -> entries; each part is read in order
@@ -118,11 +121,17 @@ class NumberRows(LabelledRows):
     """This rank's rows: X and labels as CSR, and ids and splits if there are any. Local."""
 
     def __init__(
-        self, task: Conversion, names: Sequence[str] | None, n_features: int, with_ids: bool = False, index: type = np.int64
+        self,
+        task: Conversion,
+        names: Sequence[str] | None,
+        n_features: int,
+        with_ids: bool = False,
+        index: type = np.int64,
+        others: Sequence[str] = (),
     ) -> None:
-        """`names` are those of the source's features, if they have any. Raises as `_columns`."""
+        """`names` are those of the source's features, if they have any; `others` of its other columns. Raises as `_columns`."""
         super().__init__(task.scratch, with_ids)
-        self.column_of, self.n_features, self.feature_names = _columns(task, names, n_features)
+        self.column_of, self.n_features, self.feature_names = _columns(task, names, n_features, others)
         self.X, self.dropped = WaitingRows(task.scratch, index, with_data=True), 0
         self.feature_keys = feature_keys(names)
 
@@ -139,18 +148,37 @@ class NumberRows(LabelledRows):
             lengths, indices, data = np.bincount(rows, minlength=lengths.size), indices[order], data[order]
         self.X.add(lengths, indices, data)
 
+    def leave_out(self, names: Collection[str]) -> None:
+        """Remove features from the rows. Raises OSError."""
+        known = [] if self.feature_names is None else list(self.feature_names[:])
+        keep = np.array([name not in names for name in known], dtype=bool)
+        self.feature_names, self.n_features = list(compress(known, keep)), int(keep.sum())
+        before, self.X = self.X, WaitingRows(self.scratch, self.X.indices.dtype.type, with_data=True)
+        place, indptr = np.cumsum(keep) - 1, before.indptr[:]
+        for begin, end in row_pieces(indptr):
+            entries = slice(int(indptr[begin]), int(indptr[end]))
+            indices, rows = before.indices[entries], np.repeat(np.arange(end - begin), np.diff(indptr[begin : end + 1]))
+            stays = keep[indices]
+            lengths = np.bincount(rows[stays], minlength=end - begin)
+            self.X.add(lengths, place[indices[stays]], before.data[entries][stays])
 
-def _columns(task: Conversion, names: Sequence[str] | None, n_features: int) -> tuple[ColumnOf | None, int, Strings | None]:
+
+def _columns(
+    task: Conversion, names: Sequence[str] | None, n_features: int, others: Sequence[str]
+) -> tuple[ColumnOf | None, int, Strings | None]:
     """The columns of a source's features (None: as they are), how many there are, their names.
 
     With --like they are matched by name if the source names them, else by number. Raises
-    ConfigError where only the source has names, DataError where a name stands there twice.
+    ConfigError where only the source has names, DataError where a name stands there twice or is missing.
     """
     like = task.like
     if like is None:
         return None, n_features, names
     width, known = like.n_features, like.feature_names
     if names is None:
+        if 0 < n_features < width:
+            found = plural(n_features, "column")
+            _miss(task, f"{task.what}: {found}, but --like {like.path} has {plural(width, 'feature')}", "give all columns")
         return lambda indices: np.where(indices < width, indices, -1), width, known
     if known is None:
         raise ConfigError(
@@ -158,12 +186,35 @@ def _columns(task: Conversion, names: Sequence[str] | None, n_features: int) -> 
         )
     if list(names) == known:
         return None, width, known
-    for found, where in ((names, task.what), (known, like.path)):
-        if (twice := repeated(found)) is not None:
+    for each, where in ((names, task.what), (known, like.path)):
+        if (twice := repeated(each)) is not None:
             raise DataError(f"{where}: two features have the name {twice!r}, so --like cannot tell them apart; rename one")
+    _check_complete(task, names, known, others)
     number = {name: column for column, name in enumerate(known)}
     columns = np.array([number.get(name, -1) for name in names], dtype=np.int64)
     return columns.__getitem__, width, known
+
+
+def _check_complete(task: Conversion, names: Sequence[str], known: Sequence[str], others: Sequence[str]) -> None:
+    """Raise DataError for a feature of --like that is not among `names`, or warn of it (--missing-columns-as-zero)."""
+    there = set(names)
+    missing = [name for name in known if name not in there]
+    if not missing:
+        return
+    name = missing[0]
+    near = [each for each in [*names, *others] if is_same_but_case(each, name)]
+    count = "" if len(missing) == 1 else f" (and {len(missing) - 1} more of {plural(len(known), 'feature')})"
+    advice = "add it"
+    if near:
+        advice = "do not name it with another option" if name in near else f"did you mean {named(near[0])!r}? Rename it"
+    _miss(task, f"{task.what}: column {named(name)!r} is missing{count}, a feature of --like {task.like.path}", advice)
+
+
+def _miss(task: Conversion, what: str, advice: str) -> None:
+    """Raise DataError for missing columns, or warn of them."""
+    if not task.options.missing_columns_as_zero:
+        raise DataError(f"{what}; {advice}, or take missing columns for 0 ({ZERO_COLUMNS})")
+    task.log(f"warning: {what}; missing columns are 0 in all rows")
 
 
 def finish(

@@ -40,7 +40,8 @@ class ConvertOptions:
     """
     features: Annotated[tuple[str, ...], Several] = ()
     """csv, tsv, parquet, arff: the columns of numbers that are features. Default without texts: all
-    that nothing else names. synthetic text: how many features to make.
+    that nothing else names, without row numbers, indexes of pandas and identifiers. synthetic text:
+    how many features to make.
     """
     id: str | None = None
     """csv, tsv, parquet, h5ad, arff: the column that names the rows. Default for h5ad: the index
@@ -57,6 +58,10 @@ class ConvertOptions:
     """
     missing_as_zero: Flag = False
     """csv, tsv, parquet, arff, h5ad, npz: take a missing number for 0. Default: it is an error."""
+    missing_columns_as_zero: Flag = False
+    """With --like, for csv, tsv, parquet, arff, h5ad, npz, xmc: features of that file that the input lacks are 0 in
+    all rows. Default: a missing column is an error.
+    """
     delimiter: str | None = None
     """csv: what stands between the columns, such as ";". Default: a comma."""
     no_quotes: Flag = False

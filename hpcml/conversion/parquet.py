@@ -28,6 +28,7 @@ class _ParquetFile(NamedTuple):
     path: Path
     names: list[str]
     groups: list[int]
+    of_pandas: list[str]  # columns that are an index of pandas
 
 
 @contextmanager
@@ -63,7 +64,12 @@ def _described(path: Path) -> _ParquetFile:
         names = list(file.schema_arrow.names)
         if (name := repeated(names)) is not None:
             raise DataError(f"{path}: two columns have the name {name!r}; give each a name of its own")
-        return _ParquetFile(path, names, [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)])
+        with _readable(path):
+            of_pandas = file.schema_arrow.pandas_metadata
+        index = of_pandas.get("index_columns") if isinstance(of_pandas, dict) else None
+        index = [name for name in index if isinstance(name, str)] if isinstance(index, list) else []
+        groups = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+        return _ParquetFile(path, names, groups, index)
 
 
 def read_parquet(task: Conversion) -> Part:
@@ -77,12 +83,12 @@ def read_parquet(task: Conversion) -> Part:
     bounds = bounds_in_items([sum(file.groups) for file in files], task.comm.size)
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
-        for file, of_file in zip(files, bounds, strict=True):
+        for number, (file, of_file) in enumerate(zip(files, bounds, strict=True)):
             begin, end = of_file[task.comm.rank : task.comm.rank + 2]
-            if begin < end:
-                yield from _batches(file, begin, end, wanted(roles, features))
+            for batch in _batches(file, begin, end, wanted(roles, features)) if begin < end else ():
+                yield batch._replace(file=number)
 
-    return read_table(task, files[0].names, batches)
+    return read_table(task, files[0].names, batches, files[0].of_pandas)
 
 
 def _all_described(paths: Sequence[Path]) -> list[_ParquetFile]:
@@ -123,7 +129,8 @@ def _check_types(path: Path, schema: Any, numbers: list[str], others: list[str])
         kind = schema.field(name).type
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
             raise DataError(
-                f"{path}: column {name!r} holds {kind}, but expected numbers; name columns with --features, --labels or --text"
+                f"{path}: column {name!r} holds {kind}, but expected numbers; name columns with --features, --labels, --id or "
+                "--text"
             )
     for name in others:
         kind = schema.field(name).type

@@ -43,9 +43,12 @@ class Source(NamedTuple):
 
 
 ANY = 1 << 16  # files, at most
-COLUMNS = ("descriptors", "labels", "indicators", "label_separator", "id", "split_column", "group", "missing_as_zero")
+COLUMNS = (
+    *("descriptors", "labels", "indicators", "label_separator", "id", "split_column", "group", "missing_as_zero"),
+    "missing_columns_as_zero",
+)
 TABLE = (*COLUMNS, "text", "features")
-NAMES = ("descriptors", "feature_names", "label_names")
+NAMES = ("descriptors", "feature_names", "label_names", "missing_columns_as_zero")
 PUBMED = ("descriptors", "major_topics", "max_line_mb", "no_check_tags", "test_years")
 
 SOURCES = {

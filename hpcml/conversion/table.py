@@ -13,8 +13,9 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.csv_rows import Dialect, Segment, divide, read_header, read_rows
+from hpcml.conversion.feature_columns import RowNumberSearch, choose_features, leave_out_columns
 from hpcml.conversion.fields import PLAIN
-from hpcml.conversion.number_rows import NumberRows, finish
+from hpcml.conversion.number_rows import ZERO_COLUMNS, NumberRows, finish
 from hpcml.conversion.part import Part
 from hpcml.conversion.table_rows import Batch, Roles, add_numbers, add_texts, describe_rows
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
@@ -34,6 +35,9 @@ def corpus_and_roles(task: Conversion) -> tuple[Corpus | None, Roles]:
         return None, Roles.of(options, PLAIN)
     if options.features:
         raise ConfigError(f"--features {','.join(options.features)}: rows are made from texts or from numbers; leave one out")
+    for flag, given in {"--missing-as-zero": options.missing_as_zero, ZERO_COLUMNS: options.missing_columns_as_zero}.items():
+        if given and like is not None:
+            raise ConfigError(f"{flag} is for numbers, but --like {like.path} was made from texts; leave it out")
     if text_like is not None and text_like.fields == PLAIN and not options.text:
         raise ConfigError(f"--like {like.path}: was made from texts that are not told apart; name the columns of texts with --text")
     if text_like is not None and text_like.fields != PLAIN and options.text:
@@ -43,27 +47,35 @@ def corpus_and_roles(task: Conversion) -> tuple[Corpus | None, Roles]:
     return corpus, Roles.of(options, corpus.fields)
 
 
-def read_table(task: Conversion, names: Sequence[str], batches: Callable[[Roles, list[str]], Iterator[Batch]]) -> Part:
+def read_table(
+    task: Conversion, names: Sequence[str], batches: Callable[[Roles, list[str]], Iterator[Batch]], index: Sequence[str] = ()
+) -> Part:
     """Collective. This rank's rows of a table with these columns. Raises ConfigError, DataError.
 
-    `batches` gives them, when it knows the columns' roles and which of them are features.
+    `batches` gives them, when it knows the columns' roles and which of them are features; `index` are the columns that the
+    file calls an index.
     """
     what = str(task.what)
     corpus, roles = corpus_and_roles(task)
     with task.reading():
         roles.check(what, names)
-        features = roles.numbers(names)
+        features, reasons = choose_features(task, roles, {name: (name,) for name in names}, index)
         if "split" in names and "split" not in (name for _, name in roles.named()) and task.options.test_share is None:
             task.log(f"warning: {what}: the column split is not taken for the splits of the rows; --split-column split takes it")
+        with_ids = roles.id is not None
+        rows = None if corpus is not None else NumberRows(task, features, len(features), with_ids, others=names)
         if corpus is None and not features:
             raise ConfigError(f"{what}: no column is left for features; name columns of texts (--text) or of numbers (--features)")
-        rows = None if corpus is not None else NumberRows(task, features, len(features), with_ids=roles.id is not None)
+        search = RowNumberSearch(task, roles, features)
         for batch in batches(roles, features):
             if corpus is not None:
                 add_texts(corpus, batch, roles, task.options)
             else:
                 add_numbers(rows, batch, features, task.options)
                 describe_rows(rows, batch, roles, task.options)
+                search.add(batch)
+    if rows is not None:
+        leave_out_columns(task, rows, search, reasons)
     task.log(f"{what}: read; making rows")
     return finish(task, rows) if corpus is None else vectorise(task, corpus)
 
@@ -91,8 +103,9 @@ def _read_separated(task: Conversion, delimiter: str) -> Part:
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
         columns = wanted(roles, features)
-        for segment in parts[task.comm.rank]:
-            yield from _csv_batches(segment, of_file[segment.path], dialect, columns, task.max_line)
+        for file, segment in enumerate(parts[task.comm.rank]):
+            for batch in _csv_batches(segment, of_file[segment.path], dialect, columns, task.max_line):
+                yield batch._replace(file=file)
 
     return read_table(task, of_file[task.inputs[0]], batches)
 
@@ -149,7 +162,8 @@ def _csv_batch(
     def place(row: int) -> str:
         return f"{path}: line {lines[row]}"
 
-    numbers, others = ([names.index(name) for name in some] for some in columns)
+    column_of = {name: column for column, name in enumerate(names)}
+    numbers, others = ([column_of[name] for name in some] for some in columns)
     found: dict[str, Any] = {}
     if numbers:
         of_row = itemgetter(*numbers) if len(numbers) > 1 else lambda row: (row[numbers[0]],)
@@ -162,7 +176,7 @@ def _csv_batch(
             shown = values[wrong][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             raise DataError(
                 f"{place(row)}: column {columns[0][column]!r}: {shown!r}, but expected a number; name columns with --features, "
-                "--labels or --text"
+                "--labels, --id or --text"
             ) from None
         found = dict(zip(columns[0], table.reshape(len(rows), len(numbers)).T, strict=True))
     for name, column in zip(columns[1], others, strict=True):

@@ -70,13 +70,6 @@ class Roles:
         found += [("--group", self.group)] if self.group is not None else []
         return found + [("--features", name) for name in self.features or ()]
 
-    def numbers(self, names: Sequence[str]) -> list[str]:
-        """The columns of numbers that are features, in the order of the table or of --features."""
-        if self.is_text:
-            return []
-        taken = {name for _, name in self.named()}
-        return list(self.features) if self.features else [name for name in names if name not in taken]
-
     def check(self, where: str, names: Collection[str], listed_by: str = "") -> None:
         """Raise ConfigError unless a table of these columns has those wanted, each once."""
         seen: dict[str, str] = {}
@@ -101,6 +94,7 @@ class Batch(NamedTuple):
     n_rows: int
     columns: dict[str, Any]
     place: Callable[[int], object]
+    file: int = 0  # which of the input files the rows are in, from 0
 
 
 def numbered(what: object, first: int) -> Callable[[int], str]:

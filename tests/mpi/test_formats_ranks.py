@@ -262,3 +262,40 @@ def test_rows_in_memory_of_all_ranks_are_one_dataset(comm, mpi_tmp_path):
         names = ["one"] if comm.rank == comm.size - 1 else None
         hpcml.Dataset.from_sparse(X[mine], Y[mine], folder / "x.h5", feature_names=names, comm=comm)
     assert len(set(comm.allgather(str(caught.value)))) == 1
+
+
+def write_numbering(folder):
+    """Files of numbers with columns that only number or name the rows."""
+    import pandas as pd
+
+    rng = np.random.default_rng(5)
+    n = 61
+    data = pd.DataFrame({"a": rng.standard_normal(n), "n": np.arange(n), "id": rng.permutation(n) * 10, "b": rng.integers(0, 2, n)})
+    data["repeated"], data["Id"] = np.arange(n) % 60, np.where(np.arange(n) == n - 1, 0, np.arange(n) + 2)
+    data.loc[0, "Id"] = 0  # in the first row and the last: of other ranks
+    data["l"] = np.where(np.arange(n) % 3, "x", "y")
+    data.to_csv(folder / "whole.csv")
+    for number, part in enumerate((data[:20], data[20:21], data[21:])):
+        part.assign(n=np.arange(len(part)) + 1).to_csv(folder / f"part{number}.csv", index=False)
+    data[rng.random(n) < 0.8].drop(columns="n").to_parquet(folder / "some.parquet", row_group_size=13)
+    head = ["@relation r", *(f"@attribute {name} numeric" for name in data.columns[:-1]), "@attribute l {x,y}", "@data"]
+    rows = [",".join(map(str, row)) for row in data.itertuples(index=False)]
+    (folder / "whole.arff").write_text("\n".join([*head, *rows]) + "\n")
+
+
+@pytest.mark.parametrize("names", [["whole.csv"], ["part0.csv", "part1.csv", "part2.csv"], ["some.parquet"], ["whole.arff"]])
+def test_columns_that_number_rows_are_no_features_on_any_number_of_ranks(comm, mpi_tmp_path, names, monkeypatch):
+    monkeypatch.setattr(table, "CSV_BLOCK", 100)
+    monkeypatch.setattr(parquet, "ROWS", 4)
+    folder = Path(mpi_tmp_path)
+    if comm.rank == 0:
+        write_numbering(folder)
+    comm.Barrier()
+    source, options = names[0].rpartition(".")[2], {"labels": ("l",)}
+    _, _, path = converted_alike(comm, source, [folder / name for name in names], folder, **options)
+    with h5py.File(path) as file:
+        assert file["feature_names"].asstr()[:].tolist() == ["a", "b", "repeated", "Id"]
+    options["indicators"] = ("b",)
+    with pytest.raises(HpcmlError, match=r"column 'b' is missing, a feature of --like .*; do not name it"):
+        convert_on(comm, source, [folder / name for name in names], folder / "new.h5", like=path, **options)
+    assert not (folder / "new.h5").exists()

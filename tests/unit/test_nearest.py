@@ -12,6 +12,7 @@ def test_a_near_word_or_few_or_who_lists_them():
     assert nearest("name-i", MANY) in {f"did you mean {name!r}?" for name in MANY}
     assert nearest("zzz", MANY[:3]) == "known: name-a, name-b, name-c"
     assert nearest("zzz", MANY) == ""
+    assert nearest("TITLE", [*MANY, " Title", "title b"]) == "did you mean ' Title'?"
     assert nearest("zzz", MANY, "hpcml cv --help") == in_python("`hpcml cv --help` lists what there is")
 
 

@@ -128,6 +128,19 @@ def test_fields_of_no_document_and_of_no_text(tmp_path):
         converted("svmlight", path, tmp_path / "x.h5", fields=("text",))
 
 
+def test_new_documents_that_all_lack_a_field(tmp_path, capsys):
+    _, path = make(tmp_path, DOCUMENTS, fields=("title,text",))
+    new = tmp_path / "new.jsonl"
+    new.write_text('{"title": "wheat", "Text": "corn"}\n{"title": "corn"}\n')
+    converted("jsonl", new, tmp_path / "new.h5", told=True, like=path)
+    said = capsys.readouterr().err
+    assert said.count("new.jsonl: field text of --like") == 1
+    assert "no document has a value of it; did you mean 'Text'?" in said
+    new.write_text('{"title": "wheat"}\n{"title": "corn", "text": "ship"}\n')
+    converted("jsonl", new, tmp_path / "new.h5", told=True, like=path)
+    assert "no document" not in capsys.readouterr().err
+
+
 def test_a_damaged_list_of_fields(tmp_path):
     for damage in ("title=T,text=A,journal=J", "title=T,,", "x=y", 3):
         _, path = make(tmp_path, DOCUMENTS, fields=FIELDS)

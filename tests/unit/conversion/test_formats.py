@@ -141,7 +141,9 @@ def test_numbers_like(tmp_path):
     data = frame(6, 30)
     train = make(tmp_path, "csv", as_csv(tmp_path / "in", data), name="train.h5", features=("a,b,long",), labels=("topics",))
     path = as_csv(tmp_path / "new", data.rename(columns={"a": "other"})[["long", "other", "b", "topics"]])
-    found = make(tmp_path, "csv", path, like=train, labels=("topics",))
+    with pytest.raises(DataError, match=r"new: column 'a' is missing, a feature of --like .*train\.h5; add it"):
+        make(tmp_path, "csv", path, like=train, labels=("topics",))
+    found = make(tmp_path, "csv", path, like=train, labels=("topics",), missing_columns_as_zero=True)
     assert strings(found, "feature_names") == ["a", "b", "long"]
     assert np.array_equal(matrix(found)[:, 1:], matrix(train)[:, 1:])
     assert not matrix(found)[:, 0].any()

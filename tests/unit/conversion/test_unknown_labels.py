@@ -54,7 +54,7 @@ def bioasq(folder, stem, sets):
 
 def table(folder, stem, sets):
     path = folder / f"{stem}.csv"
-    path.write_text("number,topics\n" + "".join(f"{k + 1},{';'.join(labels)}\n" for k, labels in enumerate(sets)))
+    path.write_text("number,topics\n" + "".join(f"{7 - k},{';'.join(labels)}\n" for k, labels in enumerate(sets)))
     return [path]
 
 
@@ -72,7 +72,7 @@ def from_sparse(folder, stem, sets, **more):
 
 
 def from_frame(folder, stem, sets, **more):
-    frame = pandas.DataFrame({"number": range(1, len(sets) + 1), "topics": sets})
+    frame = pandas.DataFrame({"number": range(7, 7 - len(sets), -1), "topics": sets})
     hpcml.Dataset.from_frame(frame, folder / f"{stem}.h5", labels=["topics"], **more).file.close()
     return folder / f"{stem}.h5"
 
