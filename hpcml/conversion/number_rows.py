@@ -10,6 +10,7 @@ import numpy as np
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import LabelColumns, LabelledRows, Part, WaitingRows, make_part
 from hpcml.conversion.split import row_splits
+from hpcml.data.in_memory import find_fall, find_outside
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.hdf5 import Strings
 
@@ -89,8 +90,8 @@ def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, 
 
 def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, what: str, zero: bool) -> Iterator[NumberSlice]:
     """Rows from `first_row` on; `zero`: NaN is 0. Raises DataError: `what`, the row, and why."""
-    if (np.diff(indptr) < 0).any():
-        raise DataError(f"{what}: row {first_row + int(np.argmax(np.diff(indptr) < 0)) + 1}: indptr goes down")
+    if (fall := find_fall(indptr)) >= 0:
+        raise DataError(f"{what}: row {first_row + fall + 1}: indptr goes down")
     for begin, end in row_pieces(indptr):
         ends = indptr[begin : end + 1].astype(np.int64)
         indices, data = take("indices", int(ends[0]), int(ends[-1])), take("data", int(ends[0]), int(ends[-1]))
@@ -101,16 +102,18 @@ def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, w
         def row_of(place: int, ends: np.ndarray = ends, begin: int = begin) -> str:
             return f"{what}: row {first_row + begin + int(np.searchsorted(ends - ends[0], place, side='right'))}"
 
-        bad = (indices < 0) | (indices >= n_columns)
-        if bad.any():
-            place = int(np.argmax(bad))
+        if (place := find_outside(indices, n_columns)) >= 0:
             raise DataError(f"{row_of(place)}: index {indices[place]}, but expected 0 to {n_columns - 1}")
         data = data.astype(np.float64)
         if zero:
             data[np.isnan(data)] = 0
         if (place := find_unfit(data)) >= 0:
             raise DataError(f"{row_of(place)}: value {data[place]:g}, {FINITE}")
-        yield NumberSlice.of_csr(ends, indices, data)
+        block = NumberSlice.of_csr(ends, indices, data)
+        if block.data.size < data.size and not (fit := np.isfinite(block.data)).all():
+            row = first_row + begin + int(np.searchsorted(np.cumsum(block.lengths), np.argmin(fit), side="right")) + 1
+            raise DataError(f"{what}: row {row}: the values of one feature add up to more than float32 can hold")
+        yield block
 
 
 class NumberRows(LabelledRows):
