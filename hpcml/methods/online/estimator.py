@@ -198,10 +198,10 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         """The scores (n, n_labels) by the features seen; Winnow's are divided by the rows' sums."""
         check_is_fitted(self)
         X = validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        X = canonical(X) if sp.issparse(X) else X
         scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         if self._state.method.winnow:
-            check_non_negative(X, type(self).__name__)
+            if not sp.issparse(X) or (X.nnz and X.data.min() < 0):  # which may be a part of a value
+                check_non_negative(canonical(X) if sp.issparse(X) else X, type(self).__name__)
             known = self._state.seen[: X.shape[1], None].astype(np.float64)
             scores /= 1.0 + safe_sparse_dot(X, known, dense_output=True)
         return scores
