@@ -43,6 +43,10 @@ class DataError(HpcmlError):
     """A file cannot be read or written, or does not hold what it should."""
 
 
+class MatrixError(DataError, ValueError):
+    """A matrix or labels in memory are not sound; a ValueError too, as scikit-learn's classifiers raise."""
+
+
 class NonFiniteError(HpcmlError):
     """A loss or gradient stopped being a finite number."""
 

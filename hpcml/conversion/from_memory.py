@@ -20,7 +20,8 @@ from hpcml.conversion.source_lines import check_distinct
 from hpcml.conversion.sources import TABLE
 from hpcml.conversion.table import read_table, wanted
 from hpcml.conversion.table_rows import Batch, Roles, described, numbered
-from hpcml.errors import ConfigError, DataError, repeated
+from hpcml.data.in_memory import sound_csr
+from hpcml.errors import ConfigError, DataError, MatrixError, repeated
 from hpcml.log import Log
 
 ROWS = 4096  # of a frame that are looked at together
@@ -28,11 +29,13 @@ SPARSE, FRAME = "sparse", "frame"  # what the file says that it was made from
 
 
 def _csr(matrix: Any, name: str) -> Any:
-    """A matrix as CSR. Raises ConfigError for what is none."""
+    """A matrix as CSR. Raises MatrixError, or ConfigError for what is none."""
     import scipy.sparse as sp
 
     try:
-        found = sp.csr_matrix(matrix)
+        found = sp.csr_matrix(sound_csr(matrix, name))
+    except MatrixError:
+        raise
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{name}: expected a matrix of numbers, sparse or dense ({' '.join(str(error).split())})") from None
     if found.dtype.kind not in "biuf":

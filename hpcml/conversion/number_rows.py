@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import LabelColumns, LabelledRows, Part, WaitingRows, make_part
 from hpcml.conversion.split import row_splits
+from hpcml.data.in_memory import find_fall, find_outside
 from hpcml.data.row_keys import content_keys, feature_keys
 from hpcml.errors import ConfigError, DataError, is_same_but_case, repeated
 from hpcml.files.hdf5 import Strings
@@ -93,8 +95,8 @@ def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, 
 
 def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, what: str, zero: bool) -> Iterator[NumberSlice]:
     """Rows from `first_row` on; `zero`: NaN is 0. Raises DataError: `what`, the row, and why."""
-    if (np.diff(indptr) < 0).any():
-        raise DataError(f"{what}: row {first_row + int(np.argmax(np.diff(indptr) < 0)) + 1}: indptr goes down")
+    if (fall := find_fall(indptr)) >= 0:
+        raise DataError(f"{what}: row {first_row + fall + 1}: indptr goes down")
     for begin, end in row_pieces(indptr):
         ends = indptr[begin : end + 1].astype(np.int64)
         indices, data = take("indices", int(ends[0]), int(ends[-1])), take("data", int(ends[0]), int(ends[-1]))
@@ -105,16 +107,18 @@ def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, w
         def row_of(place: int, ends: np.ndarray = ends, begin: int = begin) -> str:
             return f"{what}: row {first_row + begin + int(np.searchsorted(ends - ends[0], place, side='right'))}"
 
-        bad = (indices < 0) | (indices >= n_columns)
-        if bad.any():
-            place = int(np.argmax(bad))
+        if (place := find_outside(indices, n_columns)) >= 0:
             raise DataError(f"{row_of(place)}: index {indices[place]}, but expected 0 to {n_columns - 1}")
         data = data.astype(np.float64)
         if zero:
             data[np.isnan(data)] = 0
         if (place := find_unfit(data)) >= 0:
             raise DataError(f"{row_of(place)}: value {data[place]:g}, {FINITE}")
-        yield NumberSlice.of_csr(ends, indices, data)
+        block = NumberSlice.of_csr(ends, indices, data)
+        if block.data.size < data.size and not (fit := np.isfinite(block.data)).all():
+            row = first_row + begin + int(np.searchsorted(np.cumsum(block.lengths), np.argmin(fit), side="right")) + 1
+            raise DataError(f"{what}: row {row}: the values of one feature add up to more than float32 can hold")
+        yield block
 
 
 class NumberRows(LabelledRows):
@@ -133,12 +137,10 @@ class NumberRows(LabelledRows):
         super().__init__(task.scratch, with_ids)
         self.column_of, self.n_features, self.feature_names = _columns(task, names, n_features, others)
         self.X, self.dropped = WaitingRows(task.scratch, index, with_data=True), 0
-        self.feature_keys = feature_keys(names)
 
     def add(self, block: NumberSlice) -> None:
         """Append rows. Raises OSError."""
         lengths, indices, data = block
-        self.content_keys.extend(content_keys(lengths, indices, data, self.feature_keys))
         if self.column_of is not None:
             rows, columns = np.repeat(np.arange(lengths.size), lengths), self.column_of(indices)
             keep = columns >= 0
@@ -147,6 +149,19 @@ class NumberRows(LabelledRows):
             order = np.lexsort((indices, rows))
             lengths, indices, data = np.bincount(rows, minlength=lengths.size), indices[order], data[order]
         self.X.add(lengths, indices, data)
+
+    def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the keys as `LabelledRows.row_keys`; the content of a row is its features. Collective over `comm`."""
+        with mpi.agreed(comm, "reading the rows"):
+            if self.id_keys.count(0) or not self.id_keys:
+                features, indptr = feature_keys(self.feature_names), self.X.indptr[:]
+                for begin, end in row_pieces(indptr):
+                    entries = slice(int(indptr[begin]), int(indptr[end]))
+                    lengths, values = np.diff(indptr[begin : end + 1]), self.X.data[entries]
+                    self.content_keys.extend(content_keys(lengths, self.X.indices[entries], values, features))
+            else:
+                self.content_keys.extend(np.zeros(self.X.n_rows, np.uint64))
+        return super().row_keys(comm)
 
     def leave_out(self, names: Collection[str]) -> None:
         """Remove features from the rows. Raises OSError."""

@@ -14,6 +14,7 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.validation import validate_data
 
 from hpcml import mpi
+from hpcml.data.in_memory import canonical, sound_csr
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.estimators.labels import NAMES, LabelSets, agree_labels, check_features, check_target, complaints_agreed
 from hpcml.estimators.parameters import Parameter, Seed, about_parameters, option_values
@@ -107,11 +108,8 @@ class DistributedClassifier(BaseEstimator):
 
     def _check(self, X: Any, y: Any, n_ranks: int) -> tuple[sp.csr_matrix, int, Any]:
         """X as CSR float32, what y is, and y. Raises ValueError, TypeError."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, ensure_min_samples=1 if n_ranks == 1 else 0)
-        X = sp.csr_matrix(X)
-        if not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
+        X, least = sound_csr(X, "X"), 1 if n_ranks == 1 else 0
+        X = canonical(sp.csr_matrix(validate_data(self, X, accept_sparse="csr", dtype=np.float32, ensure_min_samples=least)))
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         if X.shape[0] == 0:

@@ -13,6 +13,7 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from hpcml import mpi
+from hpcml.data.in_memory import LABEL_SETS, sound_labels
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.estimators.sklearn_types import BaseEstimator, ClassifierMixin
@@ -57,8 +58,8 @@ class LabelScores(ClassifierMixin):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of the rows whose class, or whose labels, are found exactly."""
         if self._kind != NAMES:
-            return float(super().score(X, y, sample_weight))
-        right = [set(found) == set(names) for found, names in zip(self.predict(X), y, strict=True)]
+            return float(super().score(X, check_target(y)[1], sample_weight))
+        right = [set(found) == set(names) for found, names in zip(self.predict(X), sound_labels(y), strict=True)]
         return float(np.average(right, weights=sample_weight))
 
 
@@ -76,6 +77,7 @@ def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[An
     """The kind of y (not empty), and y: classes (n,), CSR label sets (n, n_labels), or lists of
     names. Raises ValueError, TypeError.
     """
+    y = sound_labels(y)
     names = _lists_of_names(y)
     if names is not None:
         return NAMES, names
@@ -91,6 +93,7 @@ def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[An
     y = sp.csr_matrix(y, copy=True)
     y.sum_duplicates()
     y.eliminate_zeros()
+    y.data[:] = 1  # also where a row has a label twice
     return kind, y
 
 
@@ -99,7 +102,7 @@ def _lists_of_names(y: Any) -> list[list[Any]] | None:
     without strings are. Raises TypeError.
     """
     rows = y.tolist() if isinstance(getattr(y, "dtype", None), np.dtype) and y.dtype == object and y.ndim == 1 else y
-    if not isinstance(rows, (list, tuple)) or not all(isinstance(row, (list, tuple, set, frozenset)) for row in rows):
+    if not isinstance(rows, (list, tuple)) or not all(isinstance(row, LABEL_SETS) for row in rows):
         return None
     named = any(isinstance(row, (set, frozenset)) or any(isinstance(name, str) for name in row) for row in rows)
     if not rows or not (named or len({len(row) for row in rows}) > 1):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from hpcml.data.in_memory import canonical, sound_labels
 from hpcml.errors import DataError
 from hpcml.evaluation.judged import Counts
 from hpcml.evaluation.ranking import MEASURES
@@ -60,7 +61,7 @@ def evaluate_scores(scores: object, Y: object, *, threshold: float = 0.0) -> Sco
     Raises
     ------
     DataError
-        If the shapes differ, or a score is not a finite number.
+        If the shapes differ, a score or a label is not a finite number, or `Y` has indices out of range.
 
     Examples
     --------
@@ -68,7 +69,15 @@ def evaluate_scores(scores: object, Y: object, *, threshold: float = 0.0) -> Sco
     1.0
     """
     scores = np.asarray(scores, dtype=np.float64)
-    truth = sp.csc_matrix(Y != 0 if sp.issparse(Y) else np.asarray(Y) != 0)
+    Y = sound_labels(Y, "Y")
+    try:
+        truth = sp.csr_matrix(Y if sp.issparse(Y) else np.asarray(Y, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"Y: expected a matrix of 0 and 1 ({error})") from None
+    if not np.isfinite(truth.data).all():
+        raise DataError("Y: a label is not a finite number; expected 0 or 1")
+    truth = canonical(truth).tocsc()
+    truth.eliminate_zeros()
     if scores.ndim != 2 or scores.shape != truth.shape:
         raise DataError(f"scores have the shape {scores.shape}, labels {truth.shape}; expected the same, rows × labels")
     if not np.isfinite(scores).all():

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
+from hpcml.data.in_memory import sound_csr
 from hpcml.errors import ConfigError, DataError, file_error
 from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import map_dataset, stamp, write_strings
@@ -203,7 +204,7 @@ class ClassifierModel(Trained):
 
     def scores(self, X: Any) -> np.ndarray:
         """Scores (n_rows × n_labels float64) of X. Raises NonFiniteError, DataError."""
-        return scores(self.classifier, X, self.n_classes)
+        return scores(self.classifier, sound_csr(X, "X"), self.n_classes)
 
     def _load(self, stored: h5py.Group | h5py.Dataset) -> Any:
         """The classifier, once it is sound and fits the rest. Raises DataError."""

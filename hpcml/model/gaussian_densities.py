@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hpcml.data.in_memory import canonical
 from hpcml.kernels import gaussian as kernels
-from hpcml.model.joint_bayes import FLOOR, JointBayes, by_column, canonical, check_precisions, count_values
+from hpcml.model.joint_bayes import FLOOR, JointBayes, by_column, check_precisions, count_values
 
 _PRECISION = 0.01  # of a feature with one value
 

@@ -16,9 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
+from hpcml.data.in_memory import canonical
 from hpcml.errors import ConfigError, DataError
 from hpcml.model.gaussian_densities import GaussianDensities
-from hpcml.model.joint_bayes import FLOOR, JointBayes, canonical
+from hpcml.model.joint_bayes import FLOOR, JointBayes
 from hpcml.model.kernel_densities import KernelDensities
 
 _SHARE = 0.25  # of a device's free memory that a block of rows may take: the ranks of a node may share it

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hpcml.data.in_memory import canonical, sound_csr
 from hpcml.kernels import density, elementwise
 from hpcml.kernels import joint as kernels
 
@@ -32,7 +33,8 @@ class JointBayes:
         return self._rows(X), y, np.ones(y.size) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
 
     def _rows(self, X: Any) -> Any:
-        """X, if it has the right width and finite numbers. Raises ValueError."""
+        """Return X, if it is sound and has the right width and finite numbers. Raises ValueError."""
+        X = sound_csr(X, "X")
         if X.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {X.shape[1]} features, but expected {self.n_features_in_}")
         if not np.isfinite(X.data if sp.issparse(X) else X).all():
@@ -99,14 +101,6 @@ def _filled(kernel: Callable[[np.ndarray, np.ndarray], None], joint: np.ndarray)
     out = np.empty_like(joint)
     kernel(joint, out)
     return out
-
-
-def canonical(X: Any) -> Any:
-    """X with its columns in order and each of them once; a copy if it is not so already."""
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
 
 
 def by_column(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

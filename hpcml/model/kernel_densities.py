@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
+from hpcml.data.in_memory import canonical
 from hpcml.kernels import density as kernels
-from hpcml.model.joint_bayes import FEW, FLOOR, JointBayes, by_column, canonical, check_precisions, count_values, rounded
+from hpcml.model.joint_bayes import FEW, FLOOR, JointBayes, by_column, check_precisions, count_values, rounded
 from hpcml.partition import offsets
 
 LEAST_PRECISION = 1e-6  # of a feature, Weka's

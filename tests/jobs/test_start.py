@@ -251,3 +251,23 @@ def test_standing_ranks_end_with_the_tests_that_started_them(mpirun, tmp_path):
         job.rank_pids()
         tests.kill()
     done(job.wait(60))
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2])
+def test_estimators_with_two_jobs_under_mpirun(n_ranks, tmp_path):
+    """The workers of joblib inherit the launcher's environment, but not its socket."""
+    program = tmp_path / "two_jobs.py"
+    program.write_text(
+        """
+import numpy as np, hpcml
+from sklearn.model_selection import cross_val_score
+if __name__ == "__main__":
+    y = np.arange(40) % 2
+    X = np.eye(3)[np.arange(40) % 3] + y[:, None]
+    model = hpcml.DualClassifier().fit(X, y)
+    print(cross_val_score(model, X, y, cv=2, n_jobs=2).shape)
+"""
+    )
+    call = ["mpirun", "-n", str(n_ranks), sys.executable, str(program)]
+    result = subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=240, check=False)
+    assert done(result).stdout.splitlines() == ["(2,)"] * n_ranks

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hpcml import mpi
 from hpcml.data.compact import ColumnMap
+from hpcml.data.in_memory import canonical, sound_csr
 from hpcml.estimators.parameters import OPTION, classifier_of
 from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.bayes.risk import BayesRisk
@@ -63,8 +64,12 @@ class BayesClassifier(LinearClassifier):
     def _scores(self, X: Any) -> np.ndarray:
         """The scores (n, n_labels) of rows by which of their features are present."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        present = sp.csr_matrix(X != 0, dtype=np.float64)
+        X = validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        if sp.issparse(X):  # whose `!=` sorts it in place
+            X = canonical(X)
+            present = sp.csr_matrix(((X.data != 0).astype(np.float64), X.indices, X.indptr), X.shape)
+        else:
+            present = sp.csr_matrix(X != 0, dtype=np.float64)
         parts = np.stack([present @ coef.T for coef in self.part_coef_])
         combination = self._combination
         if combination is None:

@@ -13,6 +13,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, check_non_negative, validate_data
 
 from hpcml import mpi
+from hpcml.data.in_memory import canonical, sound_csr, sound_labels
 from hpcml.errors import HpcmlError, in_python
 from hpcml.estimators.labels import CLASSES, NAMES, LabelScores, LabelSets, agree_labels, check_target, named_sets, shard_of
 from hpcml.estimators.parameters import OPTION, Seed, classifier_of, option_values
@@ -108,7 +109,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         """Go on with the pass. The first call needs all `classes` that will ever come (none for a
         multilabel indicator). Raises ValueError, TypeError.
         """
-        options, first = self._options(), not hasattr(self, "_state")
+        options, first, classes = self._options(), not hasattr(self, "_state"), sound_labels(classes, "classes")
         if not first and (self._state.options, self._state.method.code) != (options, LEARNERS[self.method].code):
             raise ValueError("the parameters are not those of the first call to partial_fit; use fit to begin anew")
         X = self._rows(X, reset=first)
@@ -143,12 +144,12 @@ class OnlineClassifier(LabelScores, BaseEstimator):
 
     def _rows(self, X: Any, reset: bool) -> sp.csr_matrix:
         """X as CSR float32 without zeros."""
-        X = sp.csr_matrix(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))
+        X = sp.csr_matrix(validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=np.float32, reset=reset))
+        X = canonical(X)
         if LEARNERS[self.method].winnow:
             check_non_negative(X, f"{type(self).__name__}(method={self.method!r})")
-        if not X.has_canonical_format or (X.data == 0).any():
+        if (X.data == 0).any():
             X = X.copy()
-            X.sum_duplicates()
             X.eliminate_zeros()
         return X
 
@@ -196,10 +197,11 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     def _scores(self, X: Any) -> np.ndarray:
         """The scores (n, n_labels) by the features seen; Winnow's are divided by the rows' sums."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         if self._state.method.winnow:
-            check_non_negative(X, type(self).__name__)
+            if not sp.issparse(X) or (X.nnz and X.data.min() < 0):  # which may be a part of a value
+                check_non_negative(canonical(X) if sp.issparse(X) else X, type(self).__name__)
             known = self._state.seen[: X.shape[1], None].astype(np.float64)
             scores /= 1.0 + safe_sparse_dot(X, known, dense_output=True)
         return scores

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hpcml import mpi
 from hpcml.data.classes import Classes
+from hpcml.data.in_memory import sound_csr
 from hpcml.data.row_keys import content_keys, feature_keys
 from hpcml.data.shard import Rows
 from hpcml.errors import DataError, HpcmlError
@@ -249,7 +250,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     def _rows(self, X: Any) -> Rows:
         """Rows as the base learner takes them."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
+        X = validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=np.float32, reset=False)
         if self._dense:
             return X.toarray() if sp.issparse(X) else X
         return sp.csr_matrix(X)

@@ -1,0 +1,134 @@
+"""Matrices and labels of a caller: checked before compiled code reads them, and never written to.
+
+Neither SciPy's compiled code nor our kernels check indices. An index outside the matrix reads or writes other memory of
+the process, and SciPy sorts some matrices in place. Every function that takes a matrix from a caller therefore works on
+`sound_csr(matrix, name)`, a new object that shares the caller's arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hpcml.errors import MatrixError
+
+LABEL_SETS = (list, tuple, set, frozenset)  # types that hold the names of a row's labels
+_MISSING = ("NAType", "NaTType")  # pandas' types of missing values; pandas may not be installed
+
+
+def sound_csr(matrix: Any, name: str) -> Any:
+    """Return a sparse matrix as CSR, with its arrays or, where they do not suit, copies; return anything else as it is.
+
+    Raises MatrixError for indices out of range, and arrays of wrong lengths or types.
+    """
+    if not sp.issparse(matrix):
+        return matrix
+    if matrix.ndim != 2:
+        raise MatrixError(f"{name} has {matrix.ndim} dimensions, but expected 2: rows and columns")
+    (n_rows, n_columns), kind = matrix.shape, matrix.format
+    if kind == "coo":
+        for part, size in (("row", n_rows), ("col", n_columns)):
+            indices = _whole_numbers(name, part, getattr(matrix, part))
+            _check_size(name, part, indices.size, matrix.data)
+            if (place := find_outside(indices, size)) >= 0:
+                raise MatrixError(f"{name}: entry {place + 1}: {part} {indices[place]}, but expected 0 to {size - 1}")
+    elif kind == "csc":
+        _check_compressed(name, matrix, "column", n_columns, n_rows)
+    elif kind == "bsr":
+        height, width = np.shape(matrix.data)[1:] if np.ndim(matrix.data) == 3 else (0, 0)
+        if not (height and width) or n_rows % height or n_columns % width:
+            raise MatrixError(f"{name}: blocks of {height} × {width} do not fill a matrix of {n_rows} × {n_columns}")
+        _check_compressed(name, matrix, "row of blocks", n_rows // height, n_columns // width)
+    if kind != "csr":
+        try:
+            matrix = matrix.tocsr()
+        except (TypeError, ValueError, IndexError) as error:
+            raise MatrixError(f"{name}: damaged matrix: {' '.join(str(error).split())}") from None
+    indptr, indices = _check_compressed(name, matrix, "row", n_rows, n_columns)
+    if indices.size >= 2**31 or indices.dtype not in (np.int32, np.int64):
+        indices = indices.astype(np.int32 if max(indices.size, n_columns) < 2**31 else np.int64)
+    found = sp.csr_matrix((n_rows, n_columns))
+    found.data, found.indices = np.ascontiguousarray(matrix.data)[: indices.size], np.ascontiguousarray(indices)
+    found.indptr = np.ascontiguousarray(indptr, indices.dtype)
+    return found
+
+
+def canonical(X: Any) -> Any:
+    """Return a CSR matrix with ascending columns, each at most once in a row: itself or, if it is not so, a copy.
+
+    Raises MatrixError if values of one column add up to no finite number.
+    """
+    if X.has_canonical_format:
+        return X
+    X = X.copy()
+    X.sum_duplicates()
+    if not np.isfinite(X.data).all():
+        raise MatrixError(f"X: a row has a feature twice, and the sum of its values is more than {X.dtype} can hold")
+    return X
+
+
+def sound_labels(y: Any, name: str = "y") -> Any:
+    """Return labels as they are, sparse ones as by `sound_csr`. Raises MatrixError if a row's label is missing."""
+    if sp.issparse(y):
+        return sound_csr(y, name)
+    kind = getattr(y, "dtype", None)
+    if y is None or (isinstance(kind, np.dtype) and kind.kind != "O"):  # NaN among floats is found by scikit-learn
+        return y
+    rows = y if isinstance(y, (list, tuple)) else np.asarray(y, dtype=object).tolist()
+    for row, value in enumerate(rows if isinstance(rows, Sequence) else ()):
+        for each in value if isinstance(value, LABEL_SETS) else (value,):
+            if each is None or type(each).__name__ in _MISSING or (isinstance(each, float) and each != each):
+                raise MatrixError(f"{name}[{row}] is {each}, but expected a label; leave rows without a label out")
+    return y
+
+
+def find_outside(indices: np.ndarray, size: int) -> int:
+    """Return the place of the first index that is not one of 0 to size − 1; −1 if there is none."""
+    unsigned = indices.view(indices.dtype.str.replace("i", "u"))  # where a negative one is huge: one pass instead of two
+    if not indices.size or int(unsigned.max()) < size:
+        return -1
+    return int(np.argmax((indices < 0) | (indices >= size)))
+
+
+def find_fall(indptr: np.ndarray) -> int:
+    """Return the first row that ends before it begins; −1 if there is none."""
+    falls = indptr[1:] < indptr[:-1]  # not the differences, which may not fit the type
+    return int(np.argmax(falls)) if falls.any() else -1
+
+
+def _check_compressed(name: str, matrix: Any, line: str, n_lines: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sound indptr and indices of a CSR, CSC or BSR matrix. Raises MatrixError."""
+    indptr, indices = (_whole_numbers(name, part, getattr(matrix, part)) for part in ("indptr", "indices"))
+    if indptr.size != n_lines + 1:
+        raise MatrixError(f"{name}: indptr has {indptr.size} numbers, but expected {n_lines + 1}")
+    _check_size(name, "indices", indices.size, matrix.data)
+    if indptr[0] != 0:
+        raise MatrixError(f"{name}: indptr begins with {indptr[0]}, but expected 0")
+    if (fall := find_fall(indptr)) >= 0:
+        raise MatrixError(f"{name}: {line} {fall + 1}: indptr goes down")
+    if indptr[-1] > indices.size:
+        raise MatrixError(f"{name}: indptr ends with {indptr[-1]}, but there are {indices.size} values")
+    indices = indices[: indptr[-1]]
+    if (place := find_outside(indices, size)) >= 0:
+        number = int(np.searchsorted(indptr, place, side="right"))
+        raise MatrixError(f"{name}: {line} {number}: index {indices[place]}, but expected 0 to {size - 1}")
+    return indptr, indices
+
+
+def _whole_numbers(name: str, part: str, given: Any) -> np.ndarray:
+    """Return an array of indices. Raises MatrixError for anything else."""
+    array: np.ndarray = np.asarray(given)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise MatrixError(
+            f"{name}: {part} has the shape {array.shape} and the type {array.dtype}, but expected whole numbers in a row"
+        )
+    return array
+
+
+def _check_size(name: str, part: str, size: int, data: Any) -> None:
+    """Raise MatrixError unless there are as many values as indices."""
+    if len(data) != size:
+        raise MatrixError(f"{name}: {part} has {size} numbers, but data has {len(data)}")
