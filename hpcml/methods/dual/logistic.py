@@ -94,7 +94,7 @@ class LogisticSolver(DualSolver):
             if label.ready:
                 continue
             label.record(violations[lane], active[lane], moved[lane], seconds)
-            if _expected(label.history) <= INNER * label.tolerance or label.steps >= self.max_steps:
+            if _expected(label.history) <= INNER * label.tolerance or label.spent >= self.most_rows:
                 label.ready = True
                 self.active &= np.uint16(~(1 << lane) & 0xFFFF)
 
