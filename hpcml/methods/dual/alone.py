@@ -34,7 +34,7 @@ from hpcml.kernels.lanes import WIDTHS, look
 from hpcml.kernels.rows import FREQUENT, transpose
 from hpcml.methods.dual import alone_kernels as kernels
 from hpcml.methods.dual.label import CLOSE, LEAST_ROWS, SCALES, best_scale, rules_of, scaled_losses
-from hpcml.methods.dual.newton import improve
+from hpcml.methods.dual.newton import improve, is_over
 from hpcml.methods.dual.rare import RareLabel, RowsSeen, at_least_highest, finished, judge
 from hpcml.methods.linear.objective import aligned, panel_widths
 from hpcml.methods.linear.solver import Finished, Turns
@@ -51,6 +51,7 @@ PASSES = (4, 4, 16)  # over the working set, at most, in the first turns; twice 
 MOST_PASSES, RECORDED = 4096, 512  # of a turn; a turn of more than RECORDED passes has one line in the history
 SAMPLE = 2048  # rows, or more, by whose bounds the threshold of a turn is found
 INNER = 0.02  # of the tolerance, at least: what the working set must come to
+PRECISE = 4 * float(np.finfo(np.float32).eps)  # a tolerance that rounding errors of margins exceed
 ENOUGH = 0.05  # of the tolerance: the gap, as a share of the objective, of a label that is done
 
 
@@ -243,15 +244,15 @@ class Alone:
         f, tolerance = risk.lam * judged.primal, label.tolerance
         risk.check_finite(np.array([f]), "objective", np.array([label.number]))
         converged = judged.violation <= tolerance or judged.gap <= CLOSE * tolerance
-        at_precision = label.exact and not label.moved
+        at_precision = (label.exact and not label.moved) or label.tolerance < PRECISE
         done = converged and judged.gap <= self.enough
         if not done:
             label.keep_best(judged.primal, judged.bound, lambda: (label.columns, label.weights))
-        if done or label.spent >= self.most_rows or at_precision:
+        over = is_over(risk, label, self.options)
+        if done or over or at_precision:
             constant, gap, violation = risk.rows.n_columns - 1 if risk.rows.bias else -1, judged.gap, judged.violation
             if not done:
-                self._scale_best(label, costs)
-                if label.spent >= self.most_rows and self._improve(label, costs, stop):
+                if self._scale_best(label, costs) or (over and self._improve(label, costs, stop)):
                     done, violation = True, math.nan
                 (label.columns, label.weights), f, gap = label.best_weights, risk.lam * label.best_primal, label.best_gap
             return finished(label, f, gap, violation, done, risk.rows.n_global, constant)
@@ -265,23 +266,27 @@ class Alone:
         self._take(label, seen, seen.rows[lacks])
         return None
 
-    def _scale_best(self, label: RareLabel, costs: np.ndarray) -> None:
-        """Scale the best weights down to the least objective if they are worse than none."""
-        rows, (columns, weights) = self.risk.rows, label.best_weights
-        weight = rows.weight_of(label.number)
-        if label.best_primal <= float((costs[:, 0] * [weight, rows.total_weight - weight]).sum()):
-            return
+    def _objectives(self, label: RareLabel, weights: np.ndarray, costs: np.ndarray) -> np.ndarray:
+        """Return Σ C ℓ over all rows at each of SCALES of these weights."""
         some, _, positive, z, norms = self.seen
-        some[:], positive[:] = np.arange(rows.n_local), 0
-        positive[rows.rows_of(label.number)] = 1
-        kernels.scores_of(self.csr, some, self.norms, (columns, weights), self.room[0], z, norms)
+        some[:], positive[:] = np.arange(self.risk.rows.n_local), 0
+        positive[self.risk.rows.rows_of(label.number)] = 1
+        kernels.scores_of(self.csr, some, self.norms, (label.best_weights[0], weights), self.room[0], z, norms)
         losses = np.zeros(SCALES.size)
         for part in self._slices():
             of_label = positive[part] != 0
             costs_of = np.where(of_label, *costs[:, 0]) * norms[part, 1]
             losses += scaled_losses(self.cost_of.loss, np.where(of_label, z[part], -z[part]), costs_of)
-        scale, label.best_primal = best_scale(losses, float(np.square(weights, dtype=np.float64).sum()))
-        label.best_weights = columns, weights * np.float32(scale)
+        return losses
+
+    def _scale_best(self, label: RareLabel, costs: np.ndarray) -> bool:
+        """Scale the best weights to the least objective; return whether the gap is then small enough."""
+        columns, weights = label.best_weights
+        scale, _ = best_scale(self._objectives(label, weights, costs), float(np.square(weights, dtype=np.float64).sum()))
+        weights = (weights * scale).astype(np.float32)
+        losses = self._objectives(label, weights, costs)[0]  # of the weights as rounded
+        label.keep_best(losses + 0.5 * float(np.square(weights, dtype=np.float64).sum()), 0.0, lambda: (columns, weights))
+        return label.best_gap <= min(CLOSE * self.options.dual_tol, self.max_gap)
 
     def _improve(self, label: RareLabel, costs: np.ndarray, stop: Stop) -> bool:
         """Go on by Newton's method; return whether the label is done."""

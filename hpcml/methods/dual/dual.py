@@ -34,7 +34,7 @@ from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual.alone import VALUES_PER_POSITIVE, Alone
 from hpcml.methods.dual.label import CLOSE, LEAST_ROWS, NO_POSITIVES, State, Training
 from hpcml.methods.dual.lanes import DualPanel
-from hpcml.methods.dual.newton import improve
+from hpcml.methods.dual.newton import improve, is_over
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.losses import DUAL_LOSSES
 from hpcml.methods.linear.objective import Risk
@@ -77,7 +77,6 @@ class DualSolver(DualPanel, Solver):
         NonFiniteError.
         """
         super().__init__(risk, labels, n_lanes, options)
-        self.most_rows = options.step_limit * risk.rows.n_global  # that all passes of a label may visit
         self.least_rows = LEAST_ROWS * risk.rows.n_global
         self.max_gap = math.inf if options.max_gap is None else options.max_gap
         self.support_passes = SUPPORT_PASSES_SQUARED if self.cost_of.loss.squared else SUPPORT_PASSES
@@ -187,7 +186,7 @@ class DualSolver(DualPanel, Solver):
             if label.ready or (label.resting and not full):
                 continue
             violation = label.record(violations[lane], active[lane], moved[lane], seconds, self.least_rows)
-            label.ready = label.spent >= self.most_rows
+            label.ready = is_over(self.risk, label, self.options)
             label.ready |= (full or self.round > 0) and violation <= INNER * label.tolerance
             label.resting = not full and violation <= REST * label.tolerance
         if full:
@@ -218,7 +217,7 @@ class DualSolver(DualPanel, Solver):
             if not done:
                 copy = partial(self.weights_of, lane, shifts[lane], scales[lane])
                 label.keep_best(float(scaled[lane]), float(bound[lane]), copy)
-            over = label.spent >= self.most_rows
+            over = is_over(risk, label, self.options)
             if done or over or still:
                 status = CONVERGED if done else STEP_LIMIT
                 if done:

@@ -24,7 +24,9 @@ CLOSE = 0.01  # of the tolerance: a gap, as a share of the objective, that is sm
 
 # Choosing the rows of a pass reads a flag of every row: at 300,000 rows of 12 values, up to a third of the time of a full pass.
 LEAST_ROWS = 1 / 16  # of all rows: what a pass over few rows, or a look at all rows for 16 labels, counts as at least
-SCALES = 2.0 ** -np.arange(48)  # of weights whose objective is above that of no weights
+# By what weights are multiplied if coordinate descent gives a label up: less where they are worse than no weights, a little more
+# where margins that lie just below 1 cost much, as with a very small λ.
+SCALES = np.concatenate([2.0 ** -np.arange(48), 1 + 2.0 ** -np.arange(1, 23)])
 
 
 @dataclass(frozen=True)

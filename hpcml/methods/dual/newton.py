@@ -120,6 +120,12 @@ class Newton:
         return self._objective(w, 0.0, 0.0)
 
 
+def is_over(risk: Risk, label: Training, options: DualOptions) -> bool:
+    """Return whether coordinate descent gives a label up."""
+    few_columns = risk.rows.n_columns <= MOST_COLUMNS and options.step_limit >= PASSES_PER_ITERATION
+    return label.spent >= options.step_limit * risk.rows.n_global or (few_columns and label.steps >= options.step_limit)
+
+
 def improve(risk: Risk, label: Training, costs: np.ndarray, weights: np.ndarray, options: DualOptions, stop: Stop) -> bool:
     """Go on from the best weights (d) of a label that coordinate descent has given up, if there are few columns.
 
@@ -138,6 +144,4 @@ def improve(risk: Risk, label: Training, costs: np.ndarray, weights: np.ndarray,
         label.keep_best(newton.primal(rounded.astype(np.float64)), newton.bound, rounded.copy)
         if label.best_gap <= enough:
             break
-    for _ in range(newton.n_iterations):
-        label.record(math.nan, risk.rows.n_global, 0, stop.seconds)
     return label.best_gap <= enough
