@@ -33,7 +33,7 @@ from hpcml.data.shared_rows import shared_array
 from hpcml.kernels.lanes import WIDTHS, look
 from hpcml.kernels.rows import FREQUENT, transpose
 from hpcml.methods.dual import alone_kernels as kernels
-from hpcml.methods.dual.label import CLOSE, LEAST_ROWS, SCALES, best_scale, rules_of, scaled_losses
+from hpcml.methods.dual.label import CLOSE, LEAST_ROWS, SCALES, SCALES_UP, best_scale, rules_of, scaled_losses
 from hpcml.methods.dual.newton import improve, is_over
 from hpcml.methods.dual.rare import RareLabel, RowsSeen, at_least_highest, finished, judge
 from hpcml.methods.linear.objective import aligned, panel_widths
@@ -51,7 +51,8 @@ PASSES = (4, 4, 16)  # over the working set, at most, in the first turns; twice 
 MOST_PASSES, RECORDED = 4096, 512  # of a turn; a turn of more than RECORDED passes has one line in the history
 SAMPLE = 2048  # rows, or more, by whose bounds the threshold of a turn is found
 INNER = 0.02  # of the tolerance, at least: what the working set must come to
-PRECISE = 4 * float(np.finfo(np.float32).eps)  # a tolerance that rounding errors of margins exceed
+SCALES_OF_BEST = np.concatenate([SCALES, SCALES_UP])
+PRECISE = 4 * float(np.finfo(np.float32).eps)  # passes over the working set cannot bring gradients below it
 ENOUGH = 0.05  # of the tolerance: the gap, as a share of the objective, of a label that is done
 
 
@@ -162,7 +163,8 @@ class Alone:
                 for violation, n_active, moved in steps[:n].tolist():
                     label.record(violation, n_active, moved, stop.seconds)
             elif n:
-                label.record(steps[n - 1, 0], *steps[:n, 1:].sum(axis=0).tolist(), stop.seconds, passes=n)
+                looked_at, moved = steps[:n, 1:].sum(axis=0).tolist()
+                label.record(steps[n - 1, 0], looked_at, moved, stop.seconds, passes=n)
             label.spent += LEAST_ROWS * self.risk.rows.n_local  # for the look at all rows
             weights = label.columns, label.weights
             intercepts[lane] = kernels.begin_bounds(
@@ -244,7 +246,7 @@ class Alone:
         f, tolerance = risk.lam * judged.primal, label.tolerance
         risk.check_finite(np.array([f]), "objective", np.array([label.number]))
         converged = judged.violation <= tolerance or judged.gap <= CLOSE * tolerance
-        at_precision = (label.exact and not label.moved) or label.tolerance < PRECISE
+        at_precision = (label.exact and not label.moved) or self.inner * label.tolerance < PRECISE
         done = converged and judged.gap <= self.enough
         if not done:
             label.keep_best(judged.primal, judged.bound, lambda: (label.columns, label.weights))
@@ -267,22 +269,23 @@ class Alone:
         return None
 
     def _objectives(self, label: RareLabel, weights: np.ndarray, costs: np.ndarray) -> np.ndarray:
-        """Return Σ C ℓ over all rows at each of SCALES of these weights."""
+        """Return Σ C ℓ over all rows at each of SCALES_OF_BEST of these weights."""
         some, _, positive, z, norms = self.seen
         some[:], positive[:] = np.arange(self.risk.rows.n_local), 0
         positive[self.risk.rows.rows_of(label.number)] = 1
         kernels.scores_of(self.csr, some, self.norms, (label.best_weights[0], weights), self.room[0], z, norms)
-        losses = np.zeros(SCALES.size)
+        losses = np.zeros(SCALES_OF_BEST.size)
         for part in self._slices():
             of_label = positive[part] != 0
-            costs_of = np.where(of_label, *costs[:, 0]) * norms[part, 1]
-            losses += scaled_losses(self.cost_of.loss, np.where(of_label, z[part], -z[part]), costs_of)
+            costs_of = np.where(of_label, costs[0, 0], costs[1, 0]) * norms[part, 1]
+            losses += scaled_losses(self.cost_of.loss, np.where(of_label, z[part], -z[part]), costs_of, SCALES_OF_BEST)
         return losses
 
     def _scale_best(self, label: RareLabel, costs: np.ndarray) -> bool:
         """Scale the best weights to the least objective; return whether the gap is then small enough."""
         columns, weights = label.best_weights
-        scale, _ = best_scale(self._objectives(label, weights, costs), float(np.square(weights, dtype=np.float64).sum()))
+        square = float(np.square(weights, dtype=np.float64).sum())
+        scale, _ = best_scale(self._objectives(label, weights, costs), square, SCALES_OF_BEST)
         weights = (weights * scale).astype(np.float32)
         losses = self._objectives(label, weights, costs)[0]  # of the weights as rounded
         label.keep_best(losses + 0.5 * float(np.square(weights, dtype=np.float64).sum()), 0.0, lambda: (columns, weights))

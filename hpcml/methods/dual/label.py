@@ -24,9 +24,10 @@ CLOSE = 0.01  # of the tolerance: a gap, as a share of the objective, that is sm
 
 # Choosing the rows of a pass reads a flag of every row: at 300,000 rows of 12 values, up to a third of the time of a full pass.
 LEAST_ROWS = 1 / 16  # of all rows: what a pass over few rows, or a look at all rows for 16 labels, counts as at least
-# By what weights are multiplied if coordinate descent gives a label up: less where they are worse than no weights, a little more
-# where margins that lie just below 1 cost much, as with a very small λ.
-SCALES = np.concatenate([2.0 ** -np.arange(48), 1 + 2.0 ** -np.arange(1, 23)])
+# By what weights are multiplied if coordinate descent gives a label up: less where they are worse than no weights (exact in any
+# precision), a little more where margins that lie just below 1 cost much, as with a very small λ.
+SCALES = 2.0 ** -np.arange(48)
+SCALES_UP = 1 + 2.0 ** -np.arange(1, 23)
 
 
 @dataclass(frozen=True)
@@ -152,11 +153,11 @@ def crossing(moves: np.ndarray, slopes: np.ndarray) -> float:
     return float((above - below) / (slopes[place] - slopes[place - 1]) * (0.0 - slopes[place - 1]) + below)
 
 
-def scaled_losses(loss: DualLoss, margins: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Return Σ C ℓ (SCALES.size) of rows if their margins are multiplied by each of SCALES."""
-    sums = np.zeros(SCALES.size)
+def scaled_losses(loss: DualLoss, margins: np.ndarray, costs: np.ndarray, scales: np.ndarray = SCALES) -> np.ndarray:
+    """Return Σ C ℓ (scales.size) of rows if their margins are multiplied by each of `scales`."""
+    sums = np.zeros(scales.size)
     with np.errstate(over="ignore"):
-        for place, scale in enumerate(SCALES.tolist()):
+        for place, scale in enumerate(scales.tolist()):
             if loss.entropic:
                 losses = softplus(-scale * margins)
             else:
@@ -166,8 +167,8 @@ def scaled_losses(loss: DualLoss, margins: np.ndarray, costs: np.ndarray) -> np.
     return sums
 
 
-def best_scale(losses: np.ndarray, square: float) -> tuple[float, float]:
-    """Return which of SCALES gives weights of this ‖w‖² the least objective, divided by λ, and that objective."""
-    objectives = losses + 0.5 * square * SCALES * SCALES
+def best_scale(losses: np.ndarray, square: float, scales: np.ndarray = SCALES) -> tuple[float, float]:
+    """Return which of `scales` gives weights of this ‖w‖² the least objective, divided by λ, and that objective."""
+    objectives = losses + 0.5 * square * scales * scales
     place = int(np.argmin(objectives))
-    return float(SCALES[place]), float(objectives[place])
+    return float(scales[place]), float(objectives[place])

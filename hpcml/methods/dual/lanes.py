@@ -321,7 +321,7 @@ class DualPanel:
             scores = self.scores[places].reshape(-1, self.width)
             for sums, lane in zip(losses, worse, strict=True):
                 positive, z = (self.positive[some] >> np.uint16(lane)) & 1 != 0, scores[:, lane] + shifts[lane]
-                costs = np.where(positive, *self.costs[:, lane]) * self.norms[some, 1]
+                costs = np.where(positive, self.costs[0, lane], self.costs[1, lane]) * self.norms[some, 1]
                 sums += scaled_losses(loss, np.where(positive, z, -z), costs)
         if worse:
             mpi.allreduce_sum(self.risk.comm, losses)

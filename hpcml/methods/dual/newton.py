@@ -51,7 +51,7 @@ class Newton:
         self.risk, self.stop, self.loss = risk, stop, LOSSES[loss]
         self.costs = -float(costs[1]) * weights.astype(np.float64)
         positives = risk.rows.rows_of(label)
-        self.costs[positives] = float(costs[0]) * weights[positives]
+        self.costs[positives] = float(costs[0]) * weights[positives].astype(np.float64)
         self.z, self.along = np.zeros((2, risk.rows.n_local))
         self.bound, self.n_iterations = 0.0, 0
 
@@ -93,7 +93,7 @@ class Newton:
                 totals += kernels.add_rows(csr, self.z[part], self.costs[part], self.loss, width, gradient, second)
             for sums in (gradient, second, totals):
                 mpi.allreduce_sum(self.risk.comm, sums)
-            self._raise_bound(*totals.tolist(), float((gradient * gradient).sum()))
+            self._raise_bound(float(totals[0]), float(totals[1]), float((gradient * gradient).sum()))
             gradient += w
             second[np.arange(d), np.arange(d)] += 1.0
             direction = -gradient
@@ -122,8 +122,9 @@ class Newton:
 
 def is_over(risk: Risk, label: Training, options: DualOptions) -> bool:
     """Return whether coordinate descent gives a label up."""
-    few_columns = risk.rows.n_columns <= MOST_COLUMNS and options.step_limit >= PASSES_PER_ITERATION
-    return label.spent >= options.step_limit * risk.rows.n_global or (few_columns and label.steps >= options.step_limit)
+    if risk.rows.n_columns <= MOST_COLUMNS:
+        return label.steps >= options.step_limit  # passes of any kind: Newton's method takes less than further passes would
+    return label.spent >= options.step_limit * risk.rows.n_global
 
 
 def improve(risk: Risk, label: Training, costs: np.ndarray, weights: np.ndarray, options: DualOptions, stop: Stop) -> bool:
