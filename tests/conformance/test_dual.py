@@ -30,7 +30,7 @@ from support.oracles_dual import CLOSE, order, shuffled
 from support.training import merge, train
 
 from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.methods.dual import by_loss, dual, kernels, lanes
+from hpcml.methods.dual import by_loss, dual, kernels, lanes, newton
 from hpcml.methods.dual.options import BALANCED
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
 from hpcml.model.linear import STATUS, Model
@@ -41,7 +41,8 @@ TIED = {"duplicates", "one_feature"}  # a row's gradient is 0, or 1e-17, where i
 
 @pytest.mark.parametrize("loss", HINGES)
 @pytest.mark.parametrize("name", sorted(DATA))
-def test_takes_the_steps_of_the_twin(name, loss):
+def test_takes_the_steps_of_the_twin(name, loss, monkeypatch):
+    monkeypatch.setattr(newton, "PASSES_PER_ITERATION", 10**9)  # no Newton's method
     X, Y = DATA[name]()
     seen = []
     for number, (weight, lam) in enumerate(itertools.product(WEIGHTS, ("X/m", "0.003"))):
@@ -51,8 +52,12 @@ def test_takes_the_steps_of_the_twin(name, loss):
         for label, ours in finish(risk, options).items():
             theirs = twin_of(risk, options, label, max_steps=60)
             same = ours.steps == theirs.steps
-            same = same and np.allclose(ours.w, theirs.w, rtol=0, atol=1e-9 * max(1, np.abs(theirs.w).max()))
-            same = same and np.allclose([ours.f, ours.gap], [theirs.f, theirs.gap], rtol=1e-9, atol=1e-9)
+            if theirs.converged:
+                same = same and np.allclose(ours.w, theirs.w, rtol=0, atol=1e-9 * max(1, np.abs(theirs.w).max()))
+                same = same and np.allclose([ours.f, ours.gap], [theirs.f, theirs.gap], rtol=1e-9, atol=1e-9)
+            else:  # ours may be earlier weights, if they are better
+                assert ours.f <= theirs.f * (1 + 1e-6) + 1e-12
+                assert ours.gap <= theirs.gap + 1e-6
             violations = [line[5] for line in ours.history]
             same = same and np.allclose(violations, theirs.violations, rtol=1e-6, atol=1e-8)
             same = same and ours.status == (CONVERGED if theirs.converged else STEP_LIMIT)
@@ -473,3 +478,43 @@ def test_oracle_s_minimum_is_below_its_start(loss):
     assert found.f == pytest.approx(f_of(risk, options, 0, found.w))
     assert found.f < 1
     assert found.gap < 1e-2
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("lam", ["0.01/m", "1e-9"])
+def test_rows_of_few_columns_are_solved_whatever_their_scale(loss, lam):
+    """Coordinate descent alone ends 2 to 27 times above the minimum here, with a gap of 1."""
+    rng = np.random.default_rng(0)
+    X = rng.random((1500, 12)).astype(np.float32)
+    y = (X - 0.5) @ rng.normal(size=12) + 0.5 * rng.normal(size=1500) > 0.7
+    X[:, 0] *= 1e5
+    options = asked(loss, bias=True, lam=lam, positive_weight=BALANCED)
+    risk = risk_of(X, y[:, None], options)
+    (done,) = finish(risk, options).values()
+    (rough,) = finish(risk, replace(options, max_steps=15)).values()
+    f = f_of(risk, options, 0, done.w)
+    assert done.f == pytest.approx(f, rel=1e-11)
+    assert rough.status == STEP_LIMIT and rough.f <= 2.0 and f <= rough.f  # 2: of no weights, without the intercept's part
+    assert done.gap < (5e-3 if loss == "hinge" else 1e-9)
+    assert (done.status == CONVERGED) == (done.gap <= CLOSE * options.dual_tol)
+    if loss == "squared-hinge":
+        sign, weight = of_label(risk, options, 0)
+        scaled = dense(risk) / [1e5, *np.ones(12)]  # LIBLINEAR does not come to an end without this
+        free = LinearSVC(
+            C=1 / (risk.lam * 1500), class_weight={1: weight}, dual=False, fit_intercept=False, tol=1e-10, max_iter=10**5
+        )
+        w = free.fit(scaled, sign).coef_[0] / [1e5, *np.ones(12)]
+        assert f == pytest.approx(f_of(risk, options, 0, w), rel=1e-3)
+
+
+def test_more_steps_are_not_worse():
+    X, Y = DATA["six_decades"]()
+    for loss, weight in itertools.product(HINGES, ("1", BALANCED)):
+        options = asked(loss, bias=True, lam="1e-9", positive_weight=weight)
+        risk = risk_of(X, Y, options)
+        few, many = (finish(risk, replace(options, max_steps=n)) for n in (40, 1000))
+        for label, done in many.items():
+            _, positive = of_label(risk, options, label)
+            n_positive = risk.rows.n_positive[label]
+            assert done.f <= few[label].f * (1 + 1e-9)
+            assert done.f <= (positive * n_positive + risk.rows.n_global - n_positive) / risk.rows.n_global  # that of no weights

@@ -33,7 +33,8 @@ from hpcml.data.shared_rows import shared_array
 from hpcml.kernels.lanes import WIDTHS, look
 from hpcml.kernels.rows import FREQUENT, transpose
 from hpcml.methods.dual import alone_kernels as kernels
-from hpcml.methods.dual.label import CLOSE, rules_of
+from hpcml.methods.dual.label import CLOSE, LEAST_ROWS, SCALES, SCALES_UP, best_scale, rules_of, scaled_losses
+from hpcml.methods.dual.newton import improve, is_over
 from hpcml.methods.dual.rare import RareLabel, RowsSeen, at_least_highest, finished, judge
 from hpcml.methods.linear.objective import aligned, panel_widths
 from hpcml.methods.linear.solver import Finished, Turns
@@ -46,9 +47,12 @@ if TYPE_CHECKING:
 VALUES_PER_POSITIVE = 1 << 20  # values of all rows for each row of a label that is trained alone; 600,000: no faster than a panel
 FIRST, MORE, EACH = 512, 512, 48  # rows that a turn adds: the first, later ones, and for each positive row; later ones double
 BOUNDS_ONLY = 2  # turns that go by bounds alone; 1: as fast, within what the clock tells
-PASSES = (4, 4, 16)  # over the working set, at most, in the first turns
+PASSES = (4, 4, 16)  # over the working set, at most, in the first turns; twice as many in every further one, up to MOST_PASSES
+MOST_PASSES, RECORDED = 4096, 512  # of a turn; a turn of more than RECORDED passes has one line in the history
 SAMPLE = 2048  # rows, or more, by whose bounds the threshold of a turn is found
 INNER = 0.02  # of the tolerance, at least: what the working set must come to
+SCALES_OF_BEST = np.concatenate([SCALES, SCALES_UP])
+PRECISE = 4 * float(np.finfo(np.float32).eps)  # passes over the working set cannot bring gradients below it
 ENOUGH = 0.05  # of the tolerance: the gap, as a share of the objective, of a label that is done
 
 
@@ -65,6 +69,7 @@ class Alone:
         self.risk, self.cost_of, self.norms, self.options = panel.risk, panel.cost_of, panel.norms, panel.options
         self.ignored, self.inner = panel.ignored, max(2 * panel.ignored, INNER)  # of the tolerance
         self.max_gap = math.inf if self.options.max_gap is None else self.options.max_gap
+        self.most_rows = self.options.step_limit * panel.risk.rows.n_global  # that a label's passes may visit
         self.enough = min(self.max_gap, ENOUGH * self.options.dual_tol)
         rows, (n, d) = self.risk.rows, (self.risk.rows.n_local, self.risk.rows.n_columns)
         self.csr = rows.indptr, rows.indices, rows.data
@@ -127,7 +132,7 @@ class Alone:
                     found = found[at_least_highest(bounds, self._room_for(label, turn))]
                     self._take(label, self._seen(label, found), found)
                     others.append(label)
-                elif (one := self._judge(label, found, squares[lane], turn)) is not None:
+                elif (one := self._judge(label, found, squares[lane], turn, stop)) is not None:
                     done.append(one)
                 else:
                     others.append(label)
@@ -139,22 +144,28 @@ class Alone:
         the margin.
         """
         w, bounds = self._begin(len(lanes))
-        n_passes = PASSES[turn] if turn < len(PASSES) else PASSES[-1] << turn
+        n_passes = PASSES[turn] if turn < len(PASSES) else min(MOST_PASSES, PASSES[-1] << min(turn, 20))
         key = rng.bits(self.options.seed, "order of rows", np.array([turn]))[0]
         squares, intercepts = np.zeros((len(lanes), 2)), np.zeros(len(lanes))
         for lane, label in stop.slices(enumerate(lanes)):
             positives = self.risk.rows.rows_of(label.number)
             if turn == 0:
                 label.rows, label.alpha = positives.astype(np.int32), np.zeros(positives.size, np.float32)
-            steps = np.zeros((min(n_passes, self.options.step_limit - label.steps), 3))
+            rows_left = max(0.0, self.most_rows - label.spent)
+            steps = np.zeros((min(n_passes, math.ceil(rows_left / label.rows.size)), 3))
             state = label.rows, label.alpha, positives, label.columns, label.weights
             rules, enough = self._rules(label)[0], self.inner * label.tolerance
             n, label.weights = kernels.fit(
                 self.csr, self.norms, state, self.room, rules, enough, key, steps, self.columns, squares[lane]
             )
             label.columns = self.columns[: label.weights.size].copy()
-            for violation, n_active, moved in steps[:n].tolist():
-                label.record(violation, n_active, moved, stop.seconds)
+            if n_passes <= RECORDED:
+                for violation, n_active, moved in steps[:n].tolist():
+                    label.record(violation, n_active, moved, stop.seconds)
+            elif n:
+                looked_at, moved = steps[:n, 1:].sum(axis=0).tolist()
+                label.record(steps[n - 1, 0], looked_at, moved, stop.seconds, passes=n)
+            label.spent += LEAST_ROWS * self.risk.rows.n_local  # for the look at all rows
             weights = label.columns, label.weights
             intercepts[lane] = kernels.begin_bounds(
                 self.index, weights, self.n_frequent, self.any_sign, (w, bounds), self.width, lane
@@ -223,7 +234,7 @@ class Alone:
         kept[np.searchsorted(seen.rows, added)] = True
         label.rows, label.alpha = seen.rows[kept], seen.alpha[kept]
 
-    def _judge(self, label: RareLabel, found: np.ndarray, squares: np.ndarray, turn: int) -> Finished | None:
+    def _judge(self, label: RareLabel, found: np.ndarray, squares: np.ndarray, turn: int, stop: Stop) -> Finished | None:
         """The label, if it is done, by the rows that may reach the margin; else it gets those that
         it lacks. Raises NonFiniteError.
         """
@@ -235,10 +246,18 @@ class Alone:
         f, tolerance = risk.lam * judged.primal, label.tolerance
         risk.check_finite(np.array([f]), "objective", np.array([label.number]))
         converged = judged.violation <= tolerance or judged.gap <= CLOSE * tolerance
-        at_precision = label.exact and not label.moved
-        if (converged and judged.gap <= self.enough) or label.steps >= self.options.step_limit or at_precision:
-            constant = risk.rows.n_columns - 1 if risk.rows.bias else -1
-            return finished(label, f, judged, converged and judged.gap <= self.max_gap, risk.rows.n_global, constant)
+        at_precision = (label.exact and not label.moved) or self.inner * label.tolerance < PRECISE
+        done = converged and judged.gap <= self.enough
+        if not done:
+            label.keep_best(judged.primal, judged.bound, lambda: (label.columns, label.weights))
+        over = is_over(risk, label, self.options)
+        if done or over or at_precision:
+            constant, gap, violation = risk.rows.n_columns - 1 if risk.rows.bias else -1, judged.gap, judged.violation
+            if not done:
+                if self._scale_best(label, costs) or (over and self._improve(label, costs, stop)):
+                    done, violation = True, math.nan
+                (label.columns, label.weights), f, gap = label.best_weights, risk.lam * label.best_primal, label.best_gap
+            return finished(label, f, gap, violation, done, risk.rows.n_global, constant)
         if converged:
             label.tolerance /= 2
         label.exact, label.gap, label.moved = not label.moved, judged.gap, False
@@ -248,3 +267,36 @@ class Alone:
             lacks = lacks[at_least_highest(np.where(seen.positive[lacks] != 0, -z, z), most)]
         self._take(label, seen, seen.rows[lacks])
         return None
+
+    def _objectives(self, label: RareLabel, weights: np.ndarray, costs: np.ndarray) -> np.ndarray:
+        """Return Σ C ℓ over all rows at each of SCALES_OF_BEST of these weights."""
+        some, _, positive, z, norms = self.seen
+        some[:], positive[:] = np.arange(self.risk.rows.n_local), 0
+        positive[self.risk.rows.rows_of(label.number)] = 1
+        kernels.scores_of(self.csr, some, self.norms, (label.best_weights[0], weights), self.room[0], z, norms)
+        losses = np.zeros(SCALES_OF_BEST.size)
+        for part in self._slices():
+            of_label = positive[part] != 0
+            costs_of = np.where(of_label, costs[0, 0], costs[1, 0]) * norms[part, 1]
+            losses += scaled_losses(self.cost_of.loss, np.where(of_label, z[part], -z[part]), costs_of, SCALES_OF_BEST)
+        return losses
+
+    def _scale_best(self, label: RareLabel, costs: np.ndarray) -> bool:
+        """Scale the best weights to the least objective; return whether the gap is then small enough."""
+        columns, weights = label.best_weights
+        square = float(np.square(weights, dtype=np.float64).sum())
+        scale, _ = best_scale(self._objectives(label, weights, costs), square, SCALES_OF_BEST)
+        weights = (weights * scale).astype(np.float32)
+        losses = self._objectives(label, weights, costs)[0]  # of the weights as rounded
+        label.keep_best(losses + 0.5 * float(np.square(weights, dtype=np.float64).sum()), 0.0, lambda: (columns, weights))
+        return label.best_gap <= min(CLOSE * self.options.dual_tol, self.max_gap)
+
+    def _improve(self, label: RareLabel, costs: np.ndarray, stop: Stop) -> bool:
+        """Go on by Newton's method; return whether the label is done."""
+        columns, weights = label.best_weights
+        label.best_weights = np.zeros(self.risk.rows.n_columns, np.float32)
+        label.best_weights[columns] = weights
+        done = improve(self.risk, label, costs[:, 0], self.norms[:, 1], self.options, stop)
+        columns = np.flatnonzero(label.best_weights).astype(np.int32)
+        label.best_weights = columns, label.best_weights[columns]
+        return done

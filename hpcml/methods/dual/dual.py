@@ -26,13 +26,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Generator, Sequence
+from functools import partial
 
 import numpy as np
 
 from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual.alone import VALUES_PER_POSITIVE, Alone
-from hpcml.methods.dual.label import CLOSE, NO_POSITIVES, State, Training
+from hpcml.methods.dual.label import CLOSE, LEAST_ROWS, NO_POSITIVES, State, Training
 from hpcml.methods.dual.lanes import DualPanel
+from hpcml.methods.dual.newton import improve, is_over
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.losses import DUAL_LOSSES
 from hpcml.methods.linear.objective import Risk
@@ -75,7 +77,7 @@ class DualSolver(DualPanel, Solver):
         NonFiniteError.
         """
         super().__init__(risk, labels, n_lanes, options)
-        self.max_steps = options.step_limit
+        self.least_rows = LEAST_ROWS * risk.rows.n_global
         self.max_gap = math.inf if options.max_gap is None else options.max_gap
         self.support_passes = SUPPORT_PASSES_SQUARED if self.cost_of.loss.squared else SUPPORT_PASSES
         self.most_alone = most_alone(risk, options)
@@ -183,8 +185,8 @@ class DualSolver(DualPanel, Solver):
         for lane, label in enumerate(self.lanes):
             if label.ready or (label.resting and not full):
                 continue
-            violation = label.record(violations[lane], active[lane], moved[lane], seconds)
-            label.ready = label.steps >= self.max_steps
+            violation = label.record(violations[lane], active[lane], moved[lane], seconds, self.least_rows)
+            label.ready = is_over(self.risk, label, self.options)
             label.ready |= (full or self.round > 0) and violation <= INNER * label.tolerance
             label.resting = not full and violation <= REST * label.tolerance
         if full:
@@ -205,18 +207,31 @@ class DualSolver(DualPanel, Solver):
         primal, bound, violations, near, shifts = self.judge()
         gaps = np.maximum(0.0, primal - bound) / np.maximum(primal, 1e-300)
         weights = self.w.reshape(-1, width).T
+        scales, scaled = self.best_scales(primal, shifts)
         for lane, label in enumerate(self.lanes):
             f, gap, violation = risk.lam * float(primal[lane]), float(gaps[lane]), float(violations[lane])
             risk.check_finite(np.array([f]), "objective", np.array([label.number]))
             converged = violation <= label.tolerance or gap <= CLOSE * label.tolerance
             still = self.at_precision(label, violation, gap)
-            if (converged and gap <= self.max_gap) or label.steps >= self.max_steps or still:
-                if shifts[lane]:
-                    self.w.reshape(-1, width)[-1, lane] += shifts[lane]
+            done = converged and gap <= self.max_gap
+            if not done:
+                copy = partial(self.weights_of, lane, shifts[lane], scales[lane])
+                label.keep_best(float(scaled[lane]), float(bound[lane]), copy)
+            over = is_over(risk, label, self.options)
+            if done or over or still:
+                status = CONVERGED if done else STEP_LIMIT
+                if done:
+                    w = self.w.reshape(-1, width)[:, lane]
+                    if shifts[lane]:
+                        w[-1] += shifts[lane]
+                else:
+                    if over and improve(risk, label, self.costs[:, lane], self.norms[:, 1], self.options, self.stop):
+                        status = CONVERGED
+                    w, f, gap = label.best_weights, risk.lam * label.best_primal, label.best_gap
+                    violation = math.nan if status == CONVERGED else violation
                 last, share = label.history[-1], label.visited / (label.steps * rows.n_global)
                 label.history[-1] = (label.steps, f, *last[2:5], violation, *last[6:])
-                status = CONVERGED if converged and gap <= self.max_gap else STEP_LIMIT
-                finished.append(Finished(label.label, weights[lane], f, status, label.steps, share, label.history, gap))
+                finished.append(Finished(label.label, w, f, status, label.steps, share, label.history, gap))
                 continue
             if converged:
                 label.tolerance = self.tightened(label, gap)

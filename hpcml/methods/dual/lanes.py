@@ -16,7 +16,18 @@ from hpcml.kernels.lanes import certify, combine, epoch
 from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual import kernels
 from hpcml.methods.dual.chunks import CHUNK_VALUES, AllRows, Chunk, StreamedRows, Wanted
-from hpcml.methods.dual.label import LIMITS, NO_POSITIVES, Costs, State, Training, crossing, rules_of
+from hpcml.methods.dual.label import (
+    LIMITS,
+    NO_POSITIVES,
+    SCALES,
+    Costs,
+    State,
+    Training,
+    best_scale,
+    crossing,
+    rules_of,
+    scaled_losses,
+)
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
 from hpcml.run.stop import NEVER, Stop
@@ -286,6 +297,38 @@ class DualPanel:
         primal, alpha_squared = np.minimum(moved, primal), sums[certify.ALPHA_SQUARED : certify.ALPHA_SQUARED + 2]
         bound = sums[certify.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
         return primal, bound, violations, near, shifts
+
+    def weights_of(self, lane: int, shift: float, scale: float) -> np.ndarray:
+        """Return a copy of the weights of a lane with its intercept moved by `shift`, multiplied by `scale`."""
+        w = self.w.reshape(-1, self.width)[:, lane].copy()
+        w[-1] += shift
+        w *= scale
+        return w
+
+    def best_scales(self, primal: np.ndarray, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return by what to multiply the weights of each lane, after `judge`, and the objectives
+        (width each) that follow. It is less than 1 only for weights that are worse than none. Collective.
+        """
+        rows, loss = self.risk.rows, self.cost_of.loss
+        scales, objectives, at_zero = np.ones(self.width), primal.copy(), math.log(2.0) if loss.entropic else 1.0
+        worse = []
+        for lane, label in enumerate(self.lanes):
+            positive = rows.weight_of(label.number)
+            if primal[lane] > at_zero * (self.costs[:, lane] * [positive, rows.total_weight - positive]).sum():
+                worse.append(lane)
+        losses = np.zeros((len(worse), SCALES.size))
+        for some, places in self._row_slices() if worse else ():
+            scores = self.scores[places].reshape(-1, self.width)
+            for sums, lane in zip(losses, worse, strict=True):
+                positive, z = (self.positive[some] >> np.uint16(lane)) & 1 != 0, scores[:, lane] + shifts[lane]
+                costs = np.where(positive, self.costs[0, lane], self.costs[1, lane]) * self.norms[some, 1]
+                sums += scaled_losses(loss, np.where(positive, z, -z), costs)
+        if worse:
+            mpi.allreduce_sum(self.risk.comm, losses)
+        for sums, lane in zip(losses, worse, strict=True):
+            w = self.weights_of(lane, shifts[lane], 1.0).astype(np.float64)
+            scales[lane], objectives[lane] = best_scale(sums, float((w * w).sum()))
+        return scales, objectives
 
     def _scores(self) -> np.ndarray:
         """Collective. The scores (n_local width, flat) of this rank's rows, in float64. Raises

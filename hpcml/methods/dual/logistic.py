@@ -18,6 +18,7 @@ from hpcml import mpi
 from hpcml.kernels.lanes import certify, combine, duals, epoch
 from hpcml.methods.dual.dual import INNER, SWEEPS, DualSolver
 from hpcml.methods.dual.label import State, Training
+from hpcml.methods.dual.newton import is_over
 
 U_OF_ZERO = -45.0  # u of a dual that is as good as 0
 QUIET = 8.0  # units in the last place of 1 + |u|: a smaller gradient is an error of rounding
@@ -94,7 +95,7 @@ class LogisticSolver(DualSolver):
             if label.ready:
                 continue
             label.record(violations[lane], active[lane], moved[lane], seconds)
-            if _expected(label.history) <= INNER * label.tolerance or label.steps >= self.max_steps:
+            if _expected(label.history) <= INNER * label.tolerance or is_over(self.risk, label, self.options):
                 label.ready = True
                 self.active &= np.uint16(~(1 << lane) & 0xFFFF)
 

@@ -44,7 +44,10 @@ class DualOptions(InterceptOptions):
     Default: 1. Other numbers give the same model within the tolerance only.
     """
     max_steps: int | None = None
-    """Give a label up after so many passes over the rows and say so. Default: 1000."""
+    """Maximum number of passes over all rows per label; a pass over a part of the rows counts as
+    that part. A label that reaches it is reported as not converged, and gets the best weights that
+    were found. Default: 1000.
+    """
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local: call it before the first

@@ -44,11 +44,12 @@ class RowsSeen(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The primal objective divided by λ, its gap as a share, the range of the projected gradients,
+    """The primal and dual objective divided by λ, the gap as a share of the former, the range of the projected gradients,
     and which of the rows (bool) the label lacks.
     """
 
     primal: float
+    bound: float
     gap: float
     violation: float
     lacks: np.ndarray
@@ -68,19 +69,19 @@ def judge(seen: RowsSeen, squares: np.ndarray, loss: DualLoss, rules: np.ndarray
     penalty = loss.penalty(costs, sums[certify.ALPHA_SQUARED : certify.ALPHA_SQUARED + 2])
     bound = float((sums[certify.ALPHA] - 0.5 * squares[0] - penalty)[0])
     gap = max(0.0, primal - bound) / max(primal, 1e-300)
-    return Verdict(primal, gap, float((sums[certify.MOST] - sums[certify.LEAST])[0]), (near != 0) & (seen.alpha == 0))
+    return Verdict(primal, bound, gap, float((sums[certify.MOST] - sums[certify.LEAST])[0]), (near != 0) & (seen.alpha == 0))
 
 
-def finished(label: RareLabel, f: float, judged: Verdict, converged: bool, n_rows: int, constant: int) -> Finished:
+def finished(label: RareLabel, f: float, gap: float, violation: float, converged: bool, n_rows: int, constant: int) -> Finished:
     """The label as it leaves; `constant` is the column of the intercept, or none that there is."""
     order = np.argsort(label.columns)
     columns, weights, intercept = label.columns[order], label.weights[order], 0.0
     if columns.size and columns[-1] == constant:
         columns, weights, intercept = columns[:-1], weights[:-1], float(weights[-1])
     last = label.history[-1]
-    label.history[-1] = (label.steps, f, *last[2:5], judged.violation, *last[6:])
+    label.history[-1] = (label.steps, f, *last[2:5], violation, *last[6:])
     share, w = label.visited / (label.steps * n_rows), SparseWeightsOf(columns, weights, intercept)
-    return Finished(label.label, w, f, CONVERGED if converged else STEP_LIMIT, label.steps, share, label.history, judged.gap)
+    return Finished(label.label, w, f, CONVERGED if converged else STEP_LIMIT, label.steps, share, label.history, gap)
 
 
 def at_least_highest(values: np.ndarray, n: int) -> np.ndarray:

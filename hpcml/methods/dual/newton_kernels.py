@@ -1,0 +1,100 @@
+"""Loops over rows of Newton's method, in float64, and the solution of its equations.
+
+`costs` (n) are s C of positive rows and −s C of negative ones; `loss` is SQUARED, HINGE or LOGISTIC.
+"""
+
+import math
+
+import numpy as np
+
+from hpcml.kernels import njit
+from hpcml.kernels.elementary import sigmoid, softplus
+
+SQUARED, HINGE, LOGISTIC = range(3)
+
+
+@njit
+def value(margin, loss, width):
+    """Return ℓ, −ℓ′ and ℓ″ at a margin; the hinge is a parabola from 1 − width to 1."""
+    short = 1.0 - margin
+    if loss == LOGISTIC:
+        share = sigmoid(-margin)
+        return softplus(-margin), share, share * (1.0 - share)
+    if short <= 0:
+        return 0.0, 0.0, 0.0
+    if loss == SQUARED:
+        return short * short, 2.0 * short, 2.0
+    if short < width:
+        return 0.5 * short * short / width, short / width, 1.0 / width
+    return short - 0.5 * width, 1.0, 0.0
+
+
+@njit
+def add_rows(csr, z, costs, loss, width, gradient, second):
+    """Add −v and the lower half of H − I of the rows with scores z to `gradient` (d) and `second` (d, d); return the part of the
+    dual objective that is linear in the duals (logistic: their entropy), and the part that the loss takes off.
+    """
+    (indptr, indices, data), gained, taken = csr, 0.0, 0.0
+    for i in range(z.size):
+        sign, cost = (1.0 if costs[i] > 0 else -1.0), abs(costs[i])
+        margin = sign * z[i]
+        height, slope, curvature = value(margin, loss, width)
+        if slope > 0:
+            gained += cost * (height + margin * slope if loss == LOGISTIC else slope)
+            taken += cost * height if loss == SQUARED else 0.0
+            for k in range(indptr[i], indptr[i + 1]):
+                x, j = cost * np.float64(data[k]), indices[k]
+                gradient[j] -= sign * slope * x
+                if curvature > 0:
+                    for other in range(indptr[i], indptr[i + 1]):
+                        if indices[other] <= j:
+                            second[j, indices[other]] += curvature * x * np.float64(data[other])
+    return gained, taken
+
+
+@njit
+def scores(csr, w, z):
+    """z[i] = x_i · w."""
+    indptr, indices, data = csr
+    for i in range(z.size):
+        total = 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            total += np.float64(data[k]) * w[indices[k]]
+        z[i] = total
+
+
+@njit
+def losses(z, along, step, costs, loss, width):
+    """Return Σ s C ℓ at the scores z + step · along."""
+    total = 0.0
+    for i in range(z.size):
+        sign = 1.0 if costs[i] > 0 else -1.0
+        total += abs(costs[i]) * value(sign * (z[i] + step * along[i]), loss, width)[0]
+    return total
+
+
+@njit
+def solve(second, x, least):
+    """Replace x (d) by the solution y of `second` · y = x, by Cholesky's method.
+
+    Only the lower half of `second` is read; it is overwritten. Where the diagonal is 1, pivots are `least` or more.
+    """
+    d = x.size
+    scale = 1.0 / np.sqrt(np.diag(second))
+    for j in range(d):
+        for k in range(j + 1):
+            total = second[j, k] * scale[j] * scale[k]
+            for place in range(k):
+                total -= second[j, place] * second[k, place]
+            second[j, k] = math.sqrt(max(total, least)) if k == j else total / second[k, k]
+    for j in range(d):
+        total = x[j] * scale[j]
+        for k in range(j):
+            total -= second[j, k] * x[k]
+        x[j] = total / second[j, j]
+    for j in range(d - 1, -1, -1):
+        total = x[j]
+        for k in range(j + 1, d):
+            total -= second[k, j] * x[k]
+        x[j] = total / second[j, j]
+    x *= scale
