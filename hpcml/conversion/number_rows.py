@@ -154,7 +154,7 @@ class NumberRows(LabelledRows):
         """Return the keys as `LabelledRows.row_keys`; the content of a row is its features. Collective over `comm`."""
         with mpi.agreed(comm, "reading the rows"):
             if self.id_keys.count(0) or not self.id_keys:
-                features, indptr = feature_keys(self.feature_names), self.X.indptr[:]
+                features, indptr = feature_keys(None if self.feature_names is None else self.feature_names[:]), self.X.indptr[:]
                 for begin, end in row_pieces(indptr):
                     entries = slice(int(indptr[begin]), int(indptr[end]))
                     lengths, values = np.diff(indptr[begin : end + 1]), self.X.data[entries]

@@ -8,7 +8,7 @@ a second key in common, which takes the place of the first in all draws.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ def string_keys(kind: bytes, values: Iterable[str]) -> np.ndarray:
     return np.array([string_key(kind, value) if value else 0 for value in values], dtype=np.uint64)
 
 
-def feature_keys(names: Sequence[str] | None) -> np.ndarray:
+def feature_keys(names: Iterable[str] | None) -> np.ndarray:
     """Return the keys (uint64) of named features; an empty array if numbers identify them."""
     return np.zeros(0, np.uint64) if names is None else string_keys(FEATURE, names)
 
