@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.svm import LinearSVC
 from support.dual_problems import (
     DATA,
     HINGES,
@@ -500,9 +501,8 @@ def test_rows_of_few_columns_are_solved_whatever_their_scale(loss, lam):
     if loss == "squared-hinge":
         sign, weight = of_label(risk, options, 0)
         scaled = dense(risk) / [1e5, *np.ones(12)]  # LIBLINEAR does not come to an end without this
-        free = LinearSVC(
-            C=1 / (risk.lam * 1500), class_weight={1: weight}, dual=False, fit_intercept=False, tol=1e-10, max_iter=10**5
-        )
+        given = {"C": 1 / (risk.lam * 1500), "class_weight": {1: weight}, "fit_intercept": False, "tol": 1e-10}
+        free = LinearSVC(dual=False, max_iter=10**5, **given)
         w = free.fit(scaled, sign).coef_[0] / [1e5, *np.ones(12)]
         assert f == pytest.approx(f_of(risk, options, 0, w), rel=1e-3)
 

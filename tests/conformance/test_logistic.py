@@ -15,7 +15,7 @@ from support.dual_problems import DATA, f_of, finish, minimum, risk_of, twin_of
 from support.make import random_data
 
 from hpcml.kernels.lanes import certify, combine, duals
-from hpcml.methods.dual import fitter, kernels
+from hpcml.methods.dual import fitter, kernels, newton
 from hpcml.methods.dual.estimator import DualClassifier
 from hpcml.methods.dual.options import BALANCED
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
@@ -25,7 +25,8 @@ asked = partial(dual_problems.asked, "logistic")
 
 
 @pytest.mark.parametrize("name", ["conflicts", "duplicates", "random", "six_decades", "two rows", "wide"])
-def test_takes_the_steps_of_the_twin(name):
+def test_takes_the_steps_of_the_twin(name, monkeypatch):
+    monkeypatch.setattr(newton, "PASSES_PER_ITERATION", 10**9)  # no Newton's method
     for number, (weight, lam) in enumerate([("1", "X/m"), ("3.5", "X/m"), (BALANCED, "0.01"), ("1", "0.001/m")]):
         options = asked(lam=lam, positive_weight=weight, precision="double", bias=number % 2 == 0, seed=number, max_steps=25)
         options = replace(options, dual_tol=0.001 if number == 1 else 0.1)
@@ -33,8 +34,11 @@ def test_takes_the_steps_of_the_twin(name):
         for label, ours in finish(risk, options).items():
             theirs = twin_of(risk, options, label, max_steps=25)
             assert ours.steps == theirs.steps
-            np.testing.assert_allclose(ours.w, theirs.w, rtol=0, atol=1e-8 * max(1, np.abs(theirs.w).max()))
-            assert (ours.f, ours.gap) == (pytest.approx(theirs.f, rel=1e-8), pytest.approx(theirs.gap, rel=1e-4, abs=1e-8))
+            if theirs.converged:
+                np.testing.assert_allclose(ours.w, theirs.w, rtol=0, atol=1e-8 * max(1, np.abs(theirs.w).max()))
+            assert theirs.converged or ours.f <= theirs.f * (1 + 1e-8)  # ours may be earlier weights, if they are better
+            gap = pytest.approx(theirs.gap, rel=1e-4, abs=1e-8)
+            assert not theirs.converged or (ours.f, ours.gap) == (pytest.approx(theirs.f, rel=1e-8), gap)
             np.testing.assert_allclose([line[5] for line in ours.history], theirs.violations, rtol=1e-4, atol=1e-7)
             assert ours.status == (CONVERGED if theirs.converged else STEP_LIMIT)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hpcml.methods.dual.alone import VALUES_PER_POSITIVE
 from hpcml.methods.dual.lanes import HALF
+from hpcml.methods.dual.newton import MOST_COLUMNS
 
 
 def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
@@ -14,14 +15,15 @@ def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int
     column weights likewise, those of a label that is being written, up to 8 float64, and if other
     ranks share the rows, the panel's weights before a pass. If none do, labels may be trained
     alone: 42 bytes a row, 16 a column, and an index of the values in rare columns, counted as half
-    of all.
+    of all. Newton's method takes 24 bytes a row and 8 for each pair of columns, if they are few.
     """
+    newton = 24 * n_rows // shards + 8 * n_columns**2 if n_columns <= MOST_COLUMNS else 0
     copies = (2 if shards > 1 else 1) * n_lanes + 2
     row, column = 32 + (n_lanes + 2) * weight_bytes + 8 * n_lanes, 8 * min(n_lanes, HALF) + copies * weight_bytes
     if shards == 1:
         row, column, n_values = row + 42, column + 16, n_values + n_values // 2 * (n_values >= VALUES_PER_POSITIVE)
     between = bytes_between_rounds(n_rows, n_columns, n_lanes, shards, weight_bytes)
-    return (8 * n_values + row * n_rows) // shards + column * n_columns + between
+    return (8 * n_values + row * n_rows) // shards + column * n_columns + between + newton
 
 
 def bytes_between_rounds(n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:

@@ -34,7 +34,7 @@ from hpcml.methods.linear.objective import Risk
 from hpcml.run.stop import Stop
 
 MOST_COLUMNS = 1024  # 8 MB of second derivatives
-PASSES_PER_ITERATION = 20  # of --max-steps, for each Newton iteration
+PASSES_PER_ITERATION = 5  # of --max-steps, for each Newton iteration
 WIDTHS = (16.0, 4.0, 1.0, 0.25, 0.0625, 2.0**-6, 2.0**-8, 2.0**-10, 2.0**-12, 2.0**-14, 2.0**-16)
 SMALL = 1e-11  # of the objective: a decrease that rounding may hide
 MOST_SMALL = 4  # iterations that go on after it, without a line search, since the bound converges after the objective
