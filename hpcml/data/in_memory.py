@@ -29,6 +29,8 @@ def sound_csr(matrix: Any, name: str) -> Any:
     if matrix.ndim != 2:
         raise MatrixError(f"{name} has {matrix.ndim} dimensions, but expected 2: rows and columns")
     (n_rows, n_columns), kind = matrix.shape, matrix.format
+    if kind in ("csr", "csc", "coo") and np.ndim(matrix.data) != 1:
+        raise MatrixError(f"{name}: data has {np.ndim(matrix.data)} dimensions, but expected 1")
     if kind == "coo":
         for part, size in (("row", n_rows), ("col", n_columns)):
             indices = _whole_numbers(name, part, getattr(matrix, part))
@@ -49,7 +51,7 @@ def sound_csr(matrix: Any, name: str) -> Any:
             raise MatrixError(f"{name}: damaged matrix: {' '.join(str(error).split())}") from None
     indptr, indices = _check_compressed(name, matrix, "row", n_rows, n_columns)
     if indices.size >= 2**31 or indices.dtype not in (np.int32, np.int64):
-        indices = indices.astype(np.int32 if max(indices.size, n_columns) < 2**31 else np.int64)
+        indices = indices.astype(np.int32 if max(indices.size, n_columns) < 2**31 else np.int64, copy=False)
     found = sp.csr_matrix((n_rows, n_columns))
     found.data, found.indices = np.ascontiguousarray(matrix.data)[: indices.size], np.ascontiguousarray(indices)
     found.indptr = np.ascontiguousarray(indptr, indices.dtype)

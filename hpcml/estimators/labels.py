@@ -58,7 +58,7 @@ class LabelScores(ClassifierMixin):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of the rows whose class, or whose labels, are found exactly."""
         if self._kind != NAMES:
-            return float(super().score(X, check_target(y)[1], sample_weight))
+            return float(super().score(X, check_target(y)[1] if sp.issparse(y) else sound_labels(y), sample_weight))
         right = [set(found) == set(names) for found, names in zip(self.predict(X), sound_labels(y), strict=True)]
         return float(np.average(right, weights=sample_weight))
 

@@ -151,6 +151,7 @@ BAD = {
     "long indptr": (damaged(indptr=lambda a: np.append(a, a[-1])), "indptr has 62 numbers, but expected 61"),
     "short indices": (damaged(indices=lambda a: a[:-1]), r"indices has \d+ numbers, but data has \d+"),
     "short data": (damaged(data=lambda a: a[:-1]), r"indices has \d+ numbers, but data has \d+"),
+    "matrix of data": (damaged(data=lambda a: a[:, None]), "data has 2 dimensions, but expected 1"),
     "short both": (damaged(data=lambda a: a[:-1], indices=lambda a: a[:-1]), "indptr ends with"),
     "csc": (in_format("csc", "indices", 2, N_ROWS), r"column 1: index 60, but expected 0 to 59"),
     "csc negative": (in_format("csc", "indices", 2, -5), r"column 1: index -5, but expected 0 to 59"),

@@ -107,6 +107,10 @@ def mistakes(comm, X, y):
     bad = X.copy()
     bad.data[0] = np.nan
     yield {}, bad if odd else X, y, "Input X contains NaN"
+    outside = X.copy()
+    outside.indices[0] = 30
+    yield {}, outside if odd else X, y, r"X: row \d: index 30, but expected 0 to 29"
+    yield {}, X, [0, None, *y[2:]] if odd else y, r"y\[1\] is None, but expected a label"
     yield {}, X, y[:-1] if odd else y, "inconsistent numbers of samples"
     yield {}, X, y + 0.5 if odd else y, "Unknown label type"
     yield {"lam": "X/q"}, X, y, "lam=X/q: expected"

@@ -262,6 +262,12 @@ def test_rows_in_memory_of_all_ranks_are_one_dataset(comm, mpi_tmp_path):
         names = ["one"] if comm.rank == comm.size - 1 else None
         hpcml.Dataset.from_sparse(X[mine], Y[mine], folder / "x.h5", feature_names=names, comm=comm)
     assert len(set(comm.allgather(str(caught.value)))) == 1
+    outside = Y[mine].copy()
+    if comm.rank == 0:
+        outside.indices[0] = -1
+    with pytest.raises(HpcmlError, match=r"^Y: row \d+: index -1, but expected 0 to") as caught:
+        hpcml.Dataset.from_sparse(X[mine], outside, folder / "x.h5", comm=comm)
+    assert len(set(comm.allgather(str(caught.value)))) == 1 and not (folder / "x.h5").exists()
 
 
 def write_numbering(folder):
