@@ -146,7 +146,7 @@ def read_annif(task: Conversion) -> Part:
                 content = {"text": document.text, **document.metadata}
                 values = [values_of(content.get(field.name), field) for field in corpus.fields]
                 seen.add(content, values)
-                corpus.add(string_of(document.name, "document_id"), values, labels, "")
+                corpus.add(string_of(document.name, "document_id"), values, labels if document.subjects else None, "")
     _, (left_out, unknown) = mpi.exclusive_sum(comm, [n_left_out, n_unknown])
     check_fields(task, corpus, seen)
     if left_out:

@@ -79,14 +79,26 @@ class LabelledRows:
         self.label_numbers.default_factory = self.label_numbers.__len__
         self.row_ids = RowIds(scratch) if with_ids else None
         self.splits: list[str] = []
+        self.unlabelled = array("q")  # the places of rows that nobody labelled
         self.n_lines: int | None = None  # that this rank has read, where lines name rows without an id; None: rows are counted
         self._labels, self._lengths, self._ids, self._lines = array("i"), array("q"), list[str](), array("q")
 
     def describe(
-        self, labels: Sequence[Sequence[str]] | None, ids: Sequence[str], splits: Sequence[str], lines: Sequence[int] | None = None
+        self,
+        labels: Sequence[Sequence[str] | None] | None,
+        ids: Sequence[str],
+        splits: Sequence[str],
+        lines: Sequence[int] | None = None,
     ) -> None:
-        """Append what is known of rows; labels None: they are added by number; no splits: rows have none, here and later."""
+        """Append what is known of rows; labels None: they are added by number; no splits: rows have none, here and later.
+
+        The labels of a row that nobody labelled are None.
+        """
         if labels is not None:
+            if None in labels:
+                first = self.labels.n_rows + len(self._lengths)
+                self.unlabelled.extend(first + row for row, of_row in enumerate(labels) if of_row is None)
+                labels = [of_row or () for of_row in labels]
             self._labels.extend(map(self.label_numbers.__getitem__, chain.from_iterable(labels)))
             self._lengths.extend(map(len, labels))
         if self.row_ids is not None:
@@ -116,6 +128,13 @@ class LabelledRows:
             labels.add(sizes[flags[some]], self.labels.indices[ends[0] : ends[-1]][np.repeat(flags[some], sizes)])
             row_ids.extend(list(compress(self.row_ids.ids[some], flags[some])), self.row_ids.lines[some][flags[some]])
         self.labels, self.row_ids, self.splits = labels, row_ids, list(compress(self.splits, flags))
+        self.unlabelled = array("q", np.flatnonzero(self.are_labelled(flags.size)[flags] == 0).tolist())
+
+    def are_labelled(self, n_rows: int) -> np.ndarray:
+        """Return flags of the labelled ones of all `n_rows` rows."""
+        flags = np.ones(n_rows, dtype=bool)
+        flags[np.array(self.unlabelled, dtype=np.int64)] = False
+        return flags
 
 
 @dataclass
@@ -150,6 +169,7 @@ class Part:
     text: TextSettings | None = None
     label_titles: Sequence[str] | None = None  # what people call the labels, "" for none; None: the source does not tell
     row_numbers: dict[str, np.ndarray] = field(default_factory=dict)
+    unlabelled: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # the places of rows that nobody labelled
     dropped: int = 0  # svmlight: values, text: occurrences of words, that --like does not know
 
 
@@ -229,4 +249,5 @@ def make_part(
     if rows.row_ids is not None:
         (above,), _ = mpi.exclusive_sum(comm, [X.n_rows if rows.n_lines is None else rows.n_lines])
         rows.row_ids.lines_above = int(above)
-    return Part(rows=X, labels=labels, splits=splits, row_ids=rows.row_ids, **about)
+    unlabelled = np.array(rows.unlabelled, dtype=np.int64)
+    return Part(rows=X, labels=labels, splits=splits, row_ids=rows.row_ids, unlabelled=unlabelled, **about)

@@ -101,8 +101,13 @@ class Corpus(LabelledRows):
         """The number of documents."""
         return len(self.splits)
 
-    def add(self, row_id: str, values: Iterable[Sequence[str]], labels: Sequence[str], split: str, line: int | None = None) -> None:
-        """Append a document; without `row_id` its line names it (None: its place). Raises OSError."""
+    def add(
+        self, row_id: str, values: Iterable[Sequence[str]], labels: Sequence[str] | None, split: str, line: int | None = None
+    ) -> None:
+        """Append a document; without `row_id` its line names it (None: its place). Raises OSError.
+
+        The labels of a document that nobody labelled are None.
+        """
         size = len(self.tokens)
         for words, of_field in zip(self.words, values, strict=True):
             for value in of_field:
@@ -113,7 +118,7 @@ class Corpus(LabelledRows):
                 else:
                     self._add_text(words, value)
         if self.headings is not None:
-            for label in dict.fromkeys(labels):
+            for label in dict.fromkeys(labels or ()):
                 if len(self.tokens) > size:
                     self.tokens += BREAK
                 self._add_tokens(self.headings, [label])
@@ -209,7 +214,9 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
         corpus.close()
     splits = row_splits(task, corpus.n_rows, corpus.splits)
     if like is None:
-        settings, counted = _learn(comm, corpus, splits.training, task.options)
+        labelled = corpus.are_labelled(corpus.n_rows)
+        any_labelled = mpi.agreed_any(comm, bool(labelled.any()))  # if no row is labelled, `write_dataset` says so
+        settings, counted = _learn(comm, corpus, splits.training & labelled if any_labelled else splits.training, task.options)
     else:
         settings = like.text
         number = {word.encode(): n for n, word in enumerate(settings.vocabulary.words[:])}

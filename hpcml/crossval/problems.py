@@ -33,6 +33,7 @@ class CvProblem:
     n_rows: int
     n_features: int
     nnz: int
+    n_unlabelled: int  # rows of the split that are left out
 
     @property
     def source(self) -> tuple[Path, str]:
@@ -107,7 +108,8 @@ def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Se
             _check_signs(dataset, rows, refusing)
         n_left_out = 0 if asked else dataset.n_labels - numbers.size
         of_labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
-        return CvProblem(path, options.split, label, *of_labels, n_rows=rows.size, n_features=dataset.n_features, nnz=nnz)
+        n_unlabelled = dataset.split(options.split, unlabelled=True).size - rows.size
+        return CvProblem(path, options.split, label, *of_labels, rows.size, dataset.n_features, nnz, n_unlabelled)
 
 
 def _number(path: Path, names: list[str], name: str) -> int:

@@ -15,6 +15,7 @@ from hpcml.files.untrusted import read_strings, text_of
 
 UNKNOWN = "unknown_labels"  # the label sets of labels that a dataset made --like another has and that one lacks
 NAMES_OF = {"Y": "label_names", UNKNOWN: "unknown_label_names"}  # the names of the columns of label sets
+UNLABELLED = "unlabelled"  # the ascending numbers of rows that nobody labelled; missing if there are none
 STRINGS, NUMBERS = ("strings",), ("numbers",)  # types that a part may have, besides those of TYPES
 NAMES = ("feature_names", "label_names", "label_titles", "row_ids", "unknown_label_names")  # lists of strings that may be there
 
@@ -63,6 +64,8 @@ class DataFile:
             parts |= {f"{name}/{part}": (sizes[part], types) for part, types in TYPES.items()}
         parts |= {f"rows/{name}": (self.n_rows, NUMBERS) for name in self.row_numbers()}
         parts |= {f"splits/{name}": (self.file["splits"][name].size, ("<i8",)) for name in self.split_names()}
+        if UNLABELLED in self.file:
+            parts[UNLABELLED] = (self.n_unlabelled, ("<i8",))
         for name, (size, types) in parts.items():
             if name not in self.file:
                 if "/" in name or (name == NAMES_OF[UNKNOWN] and UNKNOWN in self.matrices):
@@ -121,6 +124,11 @@ class DataFile:
         return names
 
     @property
+    def n_unlabelled(self) -> int:
+        """The number of rows that nobody labelled."""
+        return int(self.file[UNLABELLED].size) if UNLABELLED in self.file else 0
+
+    @property
     def n_unknown(self) -> int:
         """The number of labels that only the --like dataset does not have."""
         return self.matrices.get(UNKNOWN, 0)
@@ -161,13 +169,26 @@ class DataFile:
         except ConfigError:
             return False
 
-    def split(self, name: str) -> np.ndarray:
-        """Sorted rows (int64, mapped if one) of a split, some, or "all". Raises ConfigError."""
+    def split(self, name: str, unlabelled: bool = False) -> np.ndarray:
+        """Return the ascending rows (int64) of a split, of several, or of "all".
+
+        Training and evaluation use labelled rows only; `unlabelled` adds the others. Raises ConfigError for an unknown split, and
+        if none of its rows is labelled.
+        """
         names = self.splits_of(name)
         if "all" in names:
-            return np.arange(self.n_rows, dtype=np.int64)
-        parts = [self.map(f"splits/{each}") for each in names]
-        return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+            rows = np.arange(self.n_rows, dtype=np.int64)
+        else:
+            parts = [self.map(f"splits/{each}") for each in names]
+            rows = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+        found = rows if unlabelled else self.labelled(rows)
+        if rows.size and not found.size:
+            raise ConfigError(f"{self.path}: no row of the split {name} is labelled; training and evaluation need labelled rows")
+        return found
+
+    def labelled(self, rows: np.ndarray) -> np.ndarray:
+        """Return those of some rows that are labelled."""
+        return rows[~np.isin(rows, self.map(UNLABELLED), assume_unique=True)] if UNLABELLED in self.file else rows
 
 
 def default_split(dataset: DataFile, wanted: str) -> str:

@@ -53,6 +53,7 @@ class DatasetInfo:
     label_titles: list[str] | None = None
     n_unknown: int = 0  # labels that the dataset which this one was made like does not have
     n_unknown_entries: int = 0  # pairs of a row and an unknown label
+    n_unlabelled: int = 0
 
     @property
     def density(self) -> float:
@@ -90,11 +91,12 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 text=text,
                 label_names=dataset.label_names(),
                 label_titles=dataset.label_titles(),
-                splits={name: dataset.split(name).size for name in dataset.split_names()},
+                splits={name: dataset.split(name, unlabelled=True).size for name in dataset.split_names()},
                 counts=counts,
                 shards=[_weigh(dataset, number) for number in ranks],
                 checked=check,
                 n_unknown=dataset.n_unknown,
+                n_unlabelled=dataset.n_unlabelled,
                 n_unknown_entries=int(dataset.file[f"{UNKNOWN}/indices"].shape[0]) if dataset.n_unknown else 0,
             )
     return found
@@ -103,7 +105,8 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
 def _weigh(dataset: DataFile, n_ranks: int) -> ShardWeight:
     """The smallest and largest of `n_ranks` shards of the training split (all rows without one)."""
     split = default_split(dataset, "train")
-    rows = dataset.split(split)
+    rows = dataset.split(split, unlabelled=True)
+    rows = dataset.labelled(rows) if dataset.labelled(rows).size else rows
     sizes = []
     for begin, end in pairwise(split_bounds(dataset, rows, n_ranks).tolist()):
         shard = slab_of(dataset, rows, begin, end)
@@ -118,7 +121,7 @@ def _label_counts(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
     for name in ["all", *dataset.split_names()]:
         total = np.zeros(dataset.n_labels, dtype=np.int64)
         with mpi.agreed(comm, f"reading {dataset.path}"):
-            rows = dataset.split(name)
+            rows = dataset.split(name, unlabelled=True)
             begin, end = share(comm, rows.size)
             while begin < end:
                 last = min(begin + BLOCK // 16, end)
@@ -143,6 +146,8 @@ def format_info(found: DatasetInfo) -> str:
     if found.n_unknown:
         entries = plural(found.n_unknown_entries, "entry", "entries")
         lines.append(f"  unknown   {plural(found.n_unknown, 'label')} that the --like file did not have: {entries}")
+    if found.n_unlabelled:
+        lines.append(f"  unlabelled {plural(found.n_unlabelled, 'row')}: not used for training or evaluation")
     if found.source:
         settings = ", ".join(f"{key} {value}" for key, value in sorted(found.text.items()))
         lines.append(f"  source    {found.source}" + (f" ({settings})" if settings else ""))

@@ -31,6 +31,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
+from hpcml.data.labels import log_unlabelled
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluation.chance_kernels import at_least
 from hpcml.evaluation.comparable import BY_SCORE, Comparable, probability
@@ -217,6 +218,7 @@ def calibrate(
         held_out = hold_out(comm, model, dataset, change.split)
         rows = f"{plural(held_out.n_rows, 'row')} of split {change.split}"
         log = log or Log(comm.rank, quiet=True)
+        log_unlabelled(comm, dataset, change.split, log)
         log(f"fitting the sigmoids of {plural(held_out.n_labels, 'label')} to {rows}")
         decision = decide(summaries_of(held_out, log))
         sigmoids = np.tile(decision.rarest[1:], (model.n_labels, 1))
@@ -302,6 +304,7 @@ def find_thresholds(
     search = search.checked(model)
     measure, half = search.measure, search.method == "half"
     held_out, log = hold_out(comm, model, dataset, split), log or Log(comm.rank, quiet=True)
+    log_unlabelled(comm, dataset, split, log)
     log(f"searching thresholds for {plural(held_out.n_labels, 'label')} on {plural(held_out.n_rows, 'row')} of split {split}")
     if search.method == "shrink":
         return _shrunk(held_out, log)

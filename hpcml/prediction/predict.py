@@ -152,7 +152,7 @@ def predict(
         model.check_vocabulary(dataset)
     opened: Any = new_file if ending == ".h5" else temporary_path
     with opened(comm, output, force, [model.path, dataset.path]) as out:
-        prediction = Prediction(comm, model, what, load_shard(comm, dataset, split), top, dataset)
+        prediction = Prediction(comm, model, what, load_shard(comm, dataset, split, unlabelled=True), top, dataset)
         if ending == ".h5":
             _write_h5(prediction, split, log, out)
         else:
@@ -196,7 +196,7 @@ def _write_h5(prediction: Prediction, split: str, log: Log, out: SlabFile) -> No
         write_strings(file, "label_names", prediction.model.label_names)
         write_label_titles(file, prediction.model.label_titles)
         if prediction.has_ids:
-            rows = prediction.dataset.split(split)
+            rows = prediction.dataset.split(split, unlabelled=True)
             ids = file.create_dataset("row_ids", shape=rows.shape, dtype=h5py.string_dtype())
             for begin in range(0, rows.size, NAME_CHUNK):
                 some = rows[begin : begin + NAME_CHUNK]
