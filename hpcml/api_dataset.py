@@ -149,7 +149,7 @@ class Dataset(dataset.DataFile):
         """
         from hpcml.data.shard import read_rows
 
-        return read_rows(self, self.split(split, unlabelled), dense=False)
+        return read_rows(self, self.split(split) if unlabelled else self.labelled_split(split), dense=False)
 
     def labels(self, split: str = "all") -> sp.csr_matrix:
         """Return the labels of the labelled rows of a split.
@@ -176,7 +176,7 @@ class Dataset(dataset.DataFile):
         """
         from hpcml.data.shard import rows_of, slab_of
 
-        rows = self.split(split)
+        rows = self.labelled_split(split)
         self.check_unchanged()
         slab = slab_of(self, rows, 0, rows.size)
         csr = (slab.y_indptr, slab.y_indices, np.broadcast_to(np.float32(1), slab.y_indices.shape))

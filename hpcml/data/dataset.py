@@ -169,19 +169,18 @@ class DataFile:
         except ConfigError:
             return False
 
-    def split(self, name: str, unlabelled: bool = False) -> np.ndarray:
-        """Return the ascending rows (int64) of a split, of several, or of "all".
-
-        Training and evaluation use labelled rows only; `unlabelled` adds the others. Raises ConfigError for an unknown split, and
-        if none of its rows is labelled.
-        """
+    def split(self, name: str) -> np.ndarray:
+        """Sorted rows (int64, mapped if one) of a split, some, or "all". Raises ConfigError."""
         names = self.splits_of(name)
         if "all" in names:
-            rows = np.arange(self.n_rows, dtype=np.int64)
-        else:
-            parts = [self.map(f"splits/{each}") for each in names]
-            rows = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
-        found = rows if unlabelled else self.labelled(rows)
+            return np.arange(self.n_rows, dtype=np.int64)
+        parts = [self.map(f"splits/{each}") for each in names]
+        return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+
+    def labelled_split(self, name: str) -> np.ndarray:
+        """Return the labelled rows of a split, those to train and evaluate on. Raises ConfigError, also if there are none."""
+        rows = self.split(name)
+        found = self.labelled(rows)
         if rows.size and not found.size:
             raise ConfigError(f"{self.path}: no row of the split {name} is labelled; training and evaluation need labelled rows")
         return found

@@ -91,7 +91,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 text=text,
                 label_names=dataset.label_names(),
                 label_titles=dataset.label_titles(),
-                splits={name: dataset.split(name, unlabelled=True).size for name in dataset.split_names()},
+                splits={name: dataset.split(name).size for name in dataset.split_names()},
                 counts=counts,
                 shards=[_weigh(dataset, number) for number in ranks],
                 checked=check,
@@ -105,7 +105,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
 def _weigh(dataset: DataFile, n_ranks: int) -> ShardWeight:
     """The smallest and largest of `n_ranks` shards of the training split (all rows without one)."""
     split = default_split(dataset, "train")
-    rows = dataset.split(split, unlabelled=True)
+    rows = dataset.split(split)
     rows = dataset.labelled(rows) if dataset.labelled(rows).size else rows
     sizes = []
     for begin, end in pairwise(split_bounds(dataset, rows, n_ranks).tolist()):
@@ -121,7 +121,7 @@ def _label_counts(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
     for name in ["all", *dataset.split_names()]:
         total = np.zeros(dataset.n_labels, dtype=np.int64)
         with mpi.agreed(comm, f"reading {dataset.path}"):
-            rows = dataset.split(name, unlabelled=True)
+            rows = dataset.split(name)
             begin, end = share(comm, rows.size)
             while begin < end:
                 last = min(begin + BLOCK // 16, end)

@@ -35,7 +35,7 @@ def count_unused(dataset: DataFile) -> tuple[int, int]:
     """Return the numbers of rows in no split and in several; of a file without splits 0, 0. Raises DataError."""
     used, n_shared = np.zeros(dataset.n_rows, dtype=np.bool_), 0
     for name in dataset.split_names():
-        rows = dataset.split(name, unlabelled=True)
+        rows = dataset.split(name)
         if rows.size and not 0 <= rows.min() <= rows.max() < dataset.n_rows:
             raise DataError(f"{dataset.path}: damaged dataset: the split {name} has rows beyond the file's")
         n_shared += int(np.count_nonzero(used[rows]))
@@ -47,7 +47,7 @@ def log_unlabelled(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> N
     """Log how many rows of a split are left out because nobody labelled them. Collective over `comm`. Raises ConfigError."""
     with mpi.agreed(comm, f"reading {dataset.path}"):
         if dataset.n_unlabelled:
-            rows = dataset.split(split, unlabelled=True)
+            rows = dataset.split(split)
             if left_out := rows.size - dataset.labelled(rows).size:
                 log(f"note: {dataset.path}: {left_out:,} of {plural(rows.size, 'row')} (split {split}) are unlabelled: left out")
 

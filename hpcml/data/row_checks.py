@@ -66,7 +66,7 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
             _check_feature_names(dataset)
     for name in dataset.split_names():
         with mpi.agreed(comm, f"checking split {name} of {dataset.path}"):
-            _check_split(dataset, f"splits/{name}", *share(comm, dataset.split(name, unlabelled=True).size))
+            _check_split(dataset, f"splits/{name}", *share(comm, dataset.split(name).size))
     with mpi.agreed(comm, f"checking the unlabelled rows of {dataset.path}"):
         if dataset.n_unlabelled:
             _check_split(dataset, UNLABELLED, *share(comm, dataset.n_unlabelled))

@@ -148,7 +148,7 @@ def load_shard(comm: mpi.Comm, dataset: DataFile, split: str, unlabelled: bool =
     bounds, parts = None, [np.empty(0, dtype=np.int64)] * comm.size
     with mpi.agreed(comm, f"reading {dataset.path}"):
         if comm.rank == 0:  # the split, and indptr, are read once and not by every rank
-            rows = dataset.split(split, unlabelled)
+            rows = dataset.split(split) if unlabelled else dataset.labelled_split(split)
             bounds = split_bounds(dataset, rows, comm.size)
             if not whole:
                 parts = [np.array(rows[begin:end]) for begin, end in pairwise(bounds.tolist())]

@@ -47,6 +47,8 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
     lines += seen_note(e.n_seen, e.n_rows)
     if e.n_unused:
         lines.append(f"note: {plural(e.n_unused, 'row')} of the data in no split" + (", judged, too" if e.split == "all" else ""))
+    if e.n_empty:
+        lines.append(f"note: {plural(e.n_empty, 'row')} without any known feature, judged as rows that get no labels")
     if e.steps.any():
         lines.append(f"iterations: {e.steps[e.steps > 0].mean():.1f} a label, {e.steps.max()} at most")
     lines += [f"{name}: {values}" for name in ("thresholds", "probabilities") if (values := getattr(e, name))]
@@ -155,6 +157,7 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "n_rows": e.n_rows,
         "n_rows_trained_on": e.n_seen,
         "n_rows_in_no_split": e.n_unused,
+        "n_rows_without_features": e.n_empty,
         "n_labels": len(e.label_names),
         "n_without_positives": e.n_without_positives,
         "not_in_data": e.not_in_data,

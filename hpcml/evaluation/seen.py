@@ -55,7 +55,7 @@ def _count_seen(model: Trained, dataset: DataFile, split: str) -> int:
         trained_on = model.attrs.get("split")
         if not isinstance(trained_on, str) or not dataset.has_split(trained_on):
             return 0
-        rows, judged = dataset.split(trained_on), dataset.split(split)
+        rows, judged = dataset.labelled(dataset.split(trained_on)), dataset.labelled(dataset.split(split))
         n_common = judged.size if trained_on in (split, "all") else int(np.intersect1d(rows, judged, assume_unique=True).size)
         n_trained = model.attrs.get("n_rows", rows.size)
         if not n_common or n_trained < rows.size:

@@ -29,7 +29,7 @@ def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: f
     log(f"{dataset.path}: comparing {plural(shard.n_global, 'row')} by {bands.number} bands of {bands.size} hashes")
     pairs = find_pairs(comm, dataset, shard, similarity, bands, log)
     with mpi.agreed(comm, f"reading {dataset.path}"):
-        rows = dataset.split(split, unlabelled=True) if dataset.n_unlabelled else np.zeros(0, np.int64)
+        rows = dataset.split(split) if dataset.n_unlabelled else np.zeros(0, np.int64)
         unlabelled = np.flatnonzero(np.isin(rows, dataset.labelled(rows), assume_unique=True, invert=True))
     labels, of_pairs = consistency_of(comm, shard, pairs, unlabelled)
     steps = np.concatenate([[similarity], STEPS[similarity < STEPS]])
@@ -81,7 +81,7 @@ def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, of
         lines.extend(zip(first.tolist(), other.tolist(), *ids, *(column.tolist() for column in rest), strict=True))
 
     with mpi.agreed(comm, f"reading {dataset.path}"):
-        rows = dataset.split(split, unlabelled=True) if comm.rank == 0 else np.zeros(0, np.int64)
+        rows = dataset.split(split) if comm.rank == 0 else np.zeros(0, np.int64)
     mpi.stream_to_root(comm, _chunks(pairs, of_pairs), take)
     with mpi.agreed(comm, f"writing {output}"):
         if comm.rank == 0:

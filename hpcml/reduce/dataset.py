@@ -89,7 +89,7 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
             _write_values(comm, out, shard, columns, sizes, int(first_value), ones)
             if comm.rank == 0:
                 for name in dataset.split_names():
-                    out.write(f"splits/{name}", 0, dataset.split(name, unlabelled=True))
+                    out.write(f"splits/{name}", 0, dataset.split(name))
                 for name in others:
                     out.write(name, 0, dataset.map(name))
             dataset.check_unchanged()
