@@ -49,8 +49,8 @@ class ConvertReport:
     dropped_values: int  # that --like lacks
     unknown_labels: int
     unknown_entries: int  # pairs of a row and an unknown label
-    unlabelled: int  # rows that nobody labelled
     seconds: float
+    unlabelled: int = 0  # rows that nobody labelled
 
     def __str__(self) -> str:
         lines = [

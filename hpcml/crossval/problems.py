@@ -33,7 +33,7 @@ class CvProblem:
     n_rows: int
     n_features: int
     nnz: int
-    n_unlabelled: int  # rows of the split that are left out
+    n_unlabelled: int = 0  # rows of the split that are left out
 
     @property
     def source(self) -> tuple[Path, str]:

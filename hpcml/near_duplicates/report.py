@@ -27,7 +27,6 @@ class Duplicates:
     data: Path
     split: str
     n_rows: int
-    n_unlabelled: int  # of these, whose pairs do not count for the labels
     n_empty: int
     n_equal: int
     n_limited: int
@@ -40,6 +39,7 @@ class Duplicates:
     label_names: list[str]
     labels: Consistency
     seconds: float
+    n_unlabelled: int = 0  # rows whose pairs do not count for the labels
 
     def __str__(self) -> str:
         return format_duplicates(self)
