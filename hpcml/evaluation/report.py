@@ -157,7 +157,6 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "n_rows": e.n_rows,
         "n_rows_trained_on": e.n_seen,
         "n_rows_in_no_split": e.n_unused,
-        "n_rows_without_features": e.n_empty,
         "n_labels": len(e.label_names),
         "n_without_positives": e.n_without_positives,
         "not_in_data": e.not_in_data,
@@ -169,6 +168,8 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "micro": {m: or_none(value) for m, value in e.micro.items()},
         **_of_rows(e),
     }
+    if e.n_empty:
+        content["n_rows_without_features"] = e.n_empty
     if e.calibration:
         content["probabilities"] = {"from": e.probabilities, "by_positives": [asdict(line) for line in e.calibration]}
     content["labels"] = atomic.ListInParts(dict(zip(columns, line, strict=True)) for lines in _lines_of(e) for line in lines)
