@@ -180,7 +180,7 @@ def evaluate(
     from hpcml.run.session import opened_both
 
     with python_session(comm, log) as session, opened_both(session, model, data, threshold) as (opened, dataset):
-        judged = split_to_judge(dataset, split, session.log)
+        judged = split_to_judge(session.comm, dataset, split, session.log)
         found = work(session.comm, opened, dataset, judged, session.log, None if labels is None else list(labels))
         hint_at_low_recall(session.log, found, opened, dataset)
         return found

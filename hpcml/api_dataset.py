@@ -50,7 +50,8 @@ class Dataset(dataset.DataFile):
         X : sparse matrix or array (rows × features)
             Numbers that float32 holds.
         Y : sparse matrix or array (rows × labels) of 0 and 1, or sequence
-            An entry of a sequence is a row's label (a name or a whole number), or a list of them.
+            An entry of a sequence is a row's label (a name or a whole number), or a list of them;
+            None or "": nobody labelled the row.
         path : path
             The file to make.
         feature_names, label_names : sequence of str or None
@@ -69,7 +70,7 @@ class Dataset(dataset.DataFile):
             Who hears the messages; by default the logger `hpcml`.
         **options
             `test_share`, `seed`, `like`, `new_labels`, `renamed`, `missing_as_zero`,
-            `missing_columns_as_zero`.
+            `missing_columns_as_zero`, `empty_labels`.
 
         Raises
         ------
@@ -125,13 +126,15 @@ class Dataset(dataset.DataFile):
             work(session.comm, frame, Path(path), found, force, session.log)
             return cls(path)
 
-    def matrix(self, split: str = "all") -> sp.csr_matrix:
+    def matrix(self, split: str = "all", *, unlabelled: bool = False) -> sp.csr_matrix:
         """Return the values of the rows of a split.
 
         Parameters
         ----------
         split : str
             A split of the dataset, or all.
+        unlabelled : bool
+            Also the rows that nobody labelled, which `labels` leaves out.
 
         Returns
         -------
@@ -150,10 +153,10 @@ class Dataset(dataset.DataFile):
         """
         from hpcml.data.shard import read_rows
 
-        return read_rows(self, self.split(split), dense=False)
+        return read_rows(self, self.split(split) if unlabelled else self.labelled_split(split), dense=False)
 
     def labels(self, split: str = "all") -> sp.csr_matrix:
-        """Return the labels of the rows of a split.
+        """Return the labels of the labelled rows of a split.
 
         Parameters
         ----------
@@ -177,7 +180,7 @@ class Dataset(dataset.DataFile):
         """
         from hpcml.data.shard import rows_of, slab_of
 
-        rows = self.split(split)
+        rows = self.labelled_split(split)
         self.check_unchanged()
         slab = slab_of(self, rows, 0, rows.size)
         csr = (slab.y_indptr, slab.y_indices, np.broadcast_to(np.float32(1), slab.y_indices.shape))

@@ -87,7 +87,7 @@ class ExplainOptions:
             return explain(comm, model, dataset, self.label, top, every)
         if self.row:
             return why(comm, model, dataset, self.row, self.label, top)
-        split = split_to_judge(dataset, self.split, log)
+        split = split_to_judge(comm, dataset, self.split, log)
         if self.wrong is not None:
             return most_wrong(comm, model, dataset, split, self.label, self.wrong, log, self.titles)
         return find_unlearnt(comm, model, dataset, split, log)

@@ -194,7 +194,7 @@ def evaluate(
     comm, log, csv, json = session.comm, session.log, options.csv, options.json
     with opened_both(session, model, data, options.threshold) as (opened, dataset):
         check_files(session, data, force, [model, data], csv, json)
-        split = split_to_judge(dataset, options.split, log)
+        split = split_to_judge(comm, dataset, options.split, log)
         if options.measures is not None:
             found = evaluate_bioasq(comm, opened, dataset, split, options.descriptors, log)
             say_once(session, str(found))
@@ -329,5 +329,5 @@ def prune(
     if force and output is None:
         raise ConfigError("--force has no effect without --output; leave it out")
     with opened_both(session, model, data) as (opened, dataset):
-        split = split_to_judge(dataset, split, session.log)
+        split = split_to_judge(session.comm, dataset, split, session.log)
         say_once(session, str(work(session.comm, opened, dataset, split, below, output, force, session.log)))

@@ -147,7 +147,8 @@ def read_annif(task: Conversion) -> Part:
                 values = [values_of(content.get(field.name), field) for field in corpus.fields]
                 seen.add(content, values)
                 group = "" if options.group is None else string_of(content.get(options.group), options.group)
-                corpus.add(string_of(document.name, "document_id"), values, labels, "", group=group)
+                known = labels if document.subjects else None
+                corpus.add(string_of(document.name, "document_id"), values, known, "", group=group)
     _, (left_out, unknown) = mpi.exclusive_sum(comm, [n_left_out, n_unknown])
     check_fields(task, corpus, seen)
     check_group(task, corpus)

@@ -216,7 +216,7 @@ def _as_number(value: Any) -> float:
     try:
         return math.nan if value is None else float(value)
     except ValueError:
-        return math.nan
+        return math.inf  # not NaN, which is a missing value
 
 
 class _Expansion:

@@ -59,6 +59,10 @@ def check_of_source(source: str, known: Collection[str], options: ConvertOptions
         raise ConfigError('--label-separator: empty, but expected what stands between labels, such as ";"')
     if options.label_separator is not None and "labels" in known and not options.labels:
         raise ConfigError(f"--label-separator {options.label_separator} has no effect without --labels; leave it out")
+    if options.empty_labels not in (None, "none"):
+        raise ConfigError(f"--empty-labels {options.empty_labels}: expected none")
+    if options.empty_labels is not None and "labels" in known and not options.labels and not options.indicators:
+        raise ConfigError(f"--empty-labels {options.empty_labels} has no effect without --labels or --indicators; leave it out")
     if options.delimiter is not None and (
         len(options.delimiter) != 1 or options.delimiter in '"\n\r' or not options.delimiter.isascii()
     ):

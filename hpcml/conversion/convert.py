@@ -17,7 +17,7 @@ from hpcml.conversion.conversion import Conversion, read_like, rename_files
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Labels, Part, RowIds, WaitingRows
 from hpcml.conversion.sources import SOURCES
-from hpcml.data.dataset import NAMES_OF, UNKNOWN, checked_slabs
+from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, checked_slabs
 from hpcml.data.descriptors import read_descriptors
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.hdf5 import (
@@ -50,6 +50,7 @@ class ConvertReport:
     unknown_labels: int
     unknown_entries: int  # pairs of a row and an unknown label
     seconds: float
+    unlabelled: int = 0  # rows that nobody labelled
 
     def __str__(self) -> str:
         lines = [
@@ -57,6 +58,8 @@ class ConvertReport:
             f"{plural(self.nnz, 'value')}, in {self.seconds:.1f} s"
         ]
         lines += [f"  split {name}: {plural(size, 'row')}" for name, size in self.splits.items()]
+        if self.unlabelled:
+            lines.append(f"  unlabelled: {plural(self.unlabelled, 'row')}, not used for training or evaluation")
         if self.dropped_values:
             lines.append(f"  left out: {plural(self.dropped_values, 'value')} (of text: words) that the --like file does not have")
         if self.unknown_labels:
@@ -125,6 +128,7 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
         dropped_values=sizes.total["dropped"],
         unknown_labels=0 if part.labels.unknown is None else len(part.labels.unknown.names),
         unknown_entries=sizes.total.get(UNKNOWN, 0),
+        unlabelled=sizes.total[UNLABELLED],
         seconds=time.monotonic() - begin,
     )
 
@@ -176,7 +180,7 @@ def _sizes(comm: mpi.Comm, part: Part) -> _Sizes:
     data, ones = part.rows.data, True
     with mpi.agreed(comm, "adding up the parts"):
         ones = data is None or all((data[some] == 1).all() for some in slices(data.size))
-    sizes = {"rows": part.rows.n_rows, "dropped": part.dropped, "X": part.rows.indices.size}
+    sizes = {"rows": part.rows.n_rows, "dropped": part.dropped, "X": part.rows.indices.size, UNLABELLED: part.unlabelled.size}
     sizes |= {name: labels.indices.size for name, labels in part.labels.sets.items()}
     in_split = np.bincount(part.splits.of_rows[part.splits.of_rows >= 0], minlength=len(part.splits.names))
     sizes |= {f"splits/{name}": size for name, size in zip(part.splits.names, in_split, strict=True)}
@@ -208,6 +212,7 @@ def _write(task: Conversion, out: SlabFile, part: Part, sizes: _Sizes) -> None:
     for name, labels in part.labels.sets.items():
         slabs |= matrix_slabs(name, total["rows"], total[name], len(labels.names), None)
     slabs |= {f"splits/{name}": Slab((total[f"splits/{name}"],), "<i8") for name in part.splits.names}
+    slabs |= {UNLABELLED: Slab((total[UNLABELLED],), "<i8")} if total[UNLABELLED] else {}
     slabs |= {f"rows/{name}": Slab((total["rows"],), numbers.dtype.str) for name, numbers in part.row_numbers.items()}
     keys = {"row_keys": part.keys} | ({} if part.groups is None else {"row_groups": part.groups})
     slabs |= {name: Slab((total["rows"],), "<u8") for name in keys}
@@ -228,6 +233,8 @@ def _write(task: Conversion, out: SlabFile, part: Part, sizes: _Sizes) -> None:
             out.write("X/data", first["X"] + some.start, data)
         for name, numbers in (keys | {f"rows/{name}": numbers for name, numbers in part.row_numbers.items()}).items():
             out.write(name, first["rows"], numbers)
+        if total[UNLABELLED]:
+            out.write(UNLABELLED, first[UNLABELLED], first["rows"] + part.unlabelled)
         for number, name in enumerate(part.splits.names):
             place = first[f"splits/{name}"]
             for some in slices(part.rows.n_rows):

@@ -16,7 +16,7 @@ from hpcml.conversion.convert import ConvertReport, write_dataset
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, csr_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import check_distinct
+from hpcml.conversion.source_lines import check_distinct, check_empty_labels
 from hpcml.conversion.sources import TABLE
 from hpcml.conversion.table import read_table, wanted
 from hpcml.conversion.table_rows import Batch, Roles, described, numbered
@@ -84,7 +84,7 @@ class Matrices(NamedTuple):
 
 def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
     """Collective over `comm`. Write this rank's rows, behind lower ranks'. Raises as `convert`."""
-    check_of_source(SPARSE, ("descriptors", "missing_as_zero", "missing_columns_as_zero"), options)
+    check_of_source(SPARSE, ("descriptors", "empty_labels", "missing_as_zero", "missing_columns_as_zero"), options)
     check_common(SPARSE, False, options)
 
     def read(task: Conversion) -> Part:
@@ -94,6 +94,8 @@ def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertO
             if names is not None and len(names) != n_features:
                 raise ConfigError(f"feature_names has {len(names)} names, but X has {n_features} columns")
             listed = _label_lists(given.Y, n_rows)
+            if listed is None:
+                check_empty_labels("Y", options)
             Y = None if listed is not None else _csr(given.Y, "Y")
             numbered = _label_names(Y, given.label_names, n_rows)
             rows = NumberRows(task, names, n_features, with_ids=given.ids is not None)

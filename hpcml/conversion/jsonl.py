@@ -41,11 +41,11 @@ class Seen:
 
 
 class Document(NamedTuple):
-    """A document; `row_id` may be empty, and the values of a field (`fields` say which) none."""
+    """A document; `row_id` may be empty, and the values of a field (`fields` say which) none; labels None: nobody labelled it."""
 
     row_id: str
     values: list[list[str]]
-    labels: list[str]
+    labels: list[str] | None
     split: str
     group: str = ""
 
@@ -74,10 +74,10 @@ def document_of(value: Any, fields: Sequence[Field] = PLAIN, group: str | None =
         raise ValueError(f"{missing}; expected at least one of them")
     if "label" in value and "labels" not in value and "label" not in (field.name for field in fields):
         raise ValueError('it has a key label, but labels stand under labels: "labels": ["Sea", "Trade"]; rename it')
-    labels = [] if value.get("labels") is None else value["labels"]
-    if not isinstance(labels, list):
+    labels = value.get("labels")
+    if labels is not None and not isinstance(labels, list):
         raise ValueError(f"labels is {_kind(labels)}, but expected a list of strings")
-    for label in labels:
+    for label in labels or ():
         if not string_of(label, "a label"):
             raise ValueError("a label is empty; expected a name")
     split = check_split_name(string_of(value.get("split"), "split"))
@@ -132,6 +132,8 @@ def read_jsonl(task: Conversion) -> Part:
             with placed(place):
                 value = loaded(line.removesuffix(b"\n"))
                 document = document_of(value, corpus.fields, task.options.group)
+            if document.labels is None and task.options.empty_labels == "none":
+                document = document._replace(labels=[])
             corpus.add(*document[:4], line=place.of_rank, group=document.group)
             seen.add(value, document.values)
     check_fields(task, corpus, seen)

@@ -24,7 +24,7 @@ from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import check_distinct, decoded, placed, read_names
+from hpcml.conversion.source_lines import check_distinct, check_empty_labels, decoded, placed, read_names
 from hpcml.conversion.split import check_split_name
 from hpcml.data.svmlight import label_name
 from hpcml.errors import ConfigError, DataError
@@ -219,11 +219,12 @@ def read_npz(task: Conversion) -> Part:
             for block in matrix_blocks(arrays, X, begin, end, options.missing_as_zero):
                 rows.add(block)
             if labels.layout is not None:
+                check_empty_labels(path, options)
                 _add_labels(labels.arrays, labels.layout, rows, begin, end, n_rows)
             elif labels.arrays is None:
                 by_name = _text_labels(task.inputs[1], begin, end, n_rows, options)
             else:
-                by_name = _listed_labels(labels.arrays, labels.listed, begin, end, n_rows)
+                by_name = _listed_labels(labels.arrays, labels.listed, begin, end, n_rows, options)
             ids = _of_rows(arrays, "row_ids", begin, end, n_rows) if "row_ids" in arrays.of else iter(())
             splits = _splits(arrays, begin, end, n_rows) if "splits" in arrays.of else iter(())
             for low in range(begin, end, SOME):
@@ -304,14 +305,16 @@ def _splits(arrays: Arrays, begin: int, end: int, n_rows: int) -> Iterator[str]:
         yield split
 
 
-def _listed_labels(arrays: Arrays, name: str, begin: int, end: int, n_rows: int) -> Iterator[list[str]]:
-    """Yield the label of each of rows begin..end. Raises DataError."""
+def _listed_labels(
+    arrays: Arrays, name: str, begin: int, end: int, n_rows: int, options: ConvertOptions
+) -> Iterator[list[str] | None]:
+    """Yield the label of each of rows begin..end, None for an empty one. Raises DataError."""
     array = arrays.of[name]
     if array.shape != (n_rows,):
         raise DataError(f"{arrays.path}: the labels are {' × '.join(map(str, array.shape))}, but X has {n_rows} rows")
     for low in range(begin, end, SOME):
         for label in _names(arrays.path, array[low : min(low + SOME, end)], low):
-            yield [label] if label else []
+            yield [label] if label else [] if options.empty_labels == "none" else None
 
 
 def _add_labels(arrays: Arrays, labels: Matrix, rows: NumberRows, begin: int, end: int, n_rows: int) -> None:
@@ -342,8 +345,8 @@ def _names(path: Path, values: np.ndarray, first: int) -> list[str]:
     return list(map(label_name, values.tolist())) if values.dtype.kind == "f" else values.astype(str).tolist()
 
 
-def _text_labels(path: Path, begin: int, end: int, n_rows: int, options: ConvertOptions) -> Iterator[list[str]]:
-    """Yield the labels on lines begin..end of a text, one for each row. Raises DataError, OSError."""
+def _text_labels(path: Path, begin: int, end: int, n_rows: int, options: ConvertOptions) -> Iterator[list[str] | None]:
+    """Yield the labels on lines begin..end of a text, one for each row, None for an empty line. Raises DataError, OSError."""
     max_line, row = line_limit(None), 0
     with open_plain(path) as file:
         while line := file.readline(max_line + 1):
@@ -355,7 +358,8 @@ def _text_labels(path: Path, begin: int, end: int, n_rows: int, options: Convert
                 if "\0" in text:
                     raise DataError(f"{path}: line {row + 1}: a NUL, which cannot be stored; remove it")
                 parts = [text] if options.label_separator is None else text.split(options.label_separator)
-                yield [part.strip() for part in parts if part.strip()]
+                found = [part.strip() for part in parts if part.strip()]
+                yield found if found or options.empty_labels == "none" else None
             row += 1
     if row != n_rows:
         raise DataError(f"{path}: {row} lines, but X has {n_rows} rows; expected a line with the labels of each row")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -27,12 +27,18 @@ class ConvertOptions:
     columns whose words are).
     """
     labels: Annotated[tuple[str, ...], Several] = ()
-    """csv, tsv, parquet, h5ad, arff: the columns (of h5ad: of obs) whose values are labels. Empty:
-    no label. Lists: several. synthetic text: how many labels to make.
+    """csv, tsv, parquet, h5ad, arff: the columns (of h5ad: of obs) whose values are labels. Lists:
+    several. A row whose values are all empty is unlabelled (--empty-labels). synthetic text: how
+    many labels to make.
     """
     indicators: Annotated[tuple[str, ...], Several] = ()
     """csv, tsv, parquet, h5ad, arff: columns of 0 and 1, each of which is a label of its own,
-    with the column's name.
+    with the column's name. A row with an empty value is unlabelled (--empty-labels).
+    """
+    empty_labels: Literal["none"] | None = None
+    """Tables, jsonl, npz: none: a row with empty or missing labels has no label, which makes it a
+    negative example of every label. Default: nobody labelled it, so it is not used for training or
+    evaluation.
     """
     label_separator: str | None = None
     """What stands between the labels in one value of --labels, such as ";". Default: a value is

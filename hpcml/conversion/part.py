@@ -83,13 +83,14 @@ class LabelledRows:
         self.label_numbers.default_factory = self.label_numbers.__len__
         self.row_ids = RowIds(scratch) if with_ids else None
         self.splits: list[str] = []
+        self.unlabelled = array("q")  # the places of rows that nobody labelled
         self.n_lines: int | None = None  # that this rank has read, where lines name rows without an id; None: rows are counted
         self.content_keys, self.id_keys, self.group_keys = array("Q"), array("Q"), array("Q")  # 0: no id, no group
         self._labels, self._lengths, self._ids, self._lines = array("i"), array("q"), list[str](), array("q")
 
     def describe(
         self,
-        labels: Sequence[Sequence[str]] | None,
+        labels: Sequence[Sequence[str] | None] | None,
         ids: Sequence[str],
         splits: Sequence[str],
         lines: Sequence[int] | None = None,
@@ -97,9 +98,13 @@ class LabelledRows:
     ) -> None:
         """Append what is known of rows; labels None: they are added by number.
 
-        No splits or groups: no row has any, here and later.
+        The labels of a row that nobody labelled are None. No splits or groups: no row has any, here and later.
         """
         if labels is not None:
+            if None in labels:
+                first = self.labels.n_rows + len(self._lengths)
+                self.unlabelled.extend(first + row for row, of_row in enumerate(labels) if of_row is None)
+                labels = [of_row or () for of_row in labels]
             self._labels.extend(map(self.label_numbers.__getitem__, chain.from_iterable(labels)))
             self._lengths.extend(map(len, labels))
         if self.row_ids is not None:
@@ -133,6 +138,7 @@ class LabelledRows:
         self.labels, self.row_ids, self.splits = labels, row_ids, list(compress(self.splits, flags))
         kept = (array("Q", compress(keys, flags)) for keys in (self.content_keys, self.id_keys, self.group_keys))
         self.content_keys, self.id_keys, self.group_keys = kept
+        self.unlabelled = array("q", np.flatnonzero(self.are_labelled(flags.size)[flags] == 0).tolist())
 
     def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the keys of the rows, and those of their groups if any rank has some. Collective over `comm`."""
@@ -142,6 +148,12 @@ class LabelledRows:
         if not mpi.agreed_any(comm, bool(of_groups.any())):
             return keys, None
         return keys, np.where(of_groups != 0, of_groups, keys) if of_groups.size else keys
+
+    def are_labelled(self, n_rows: int) -> np.ndarray:
+        """Return flags of the labelled ones of all `n_rows` rows."""
+        flags = np.ones(n_rows, dtype=bool)
+        flags[np.array(self.unlabelled, dtype=np.int64)] = False
+        return flags
 
 
 @dataclass
@@ -178,6 +190,7 @@ class Part:
     text: TextSettings | None = None
     label_titles: Sequence[str] | None = None  # what people call the labels, "" for none; None: the source does not tell
     row_numbers: dict[str, np.ndarray] = field(default_factory=dict)
+    unlabelled: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # the places of rows that nobody labelled
     dropped: int = 0  # svmlight: values, text: occurrences of words, that --like does not know
 
 
@@ -257,4 +270,5 @@ def make_part(
     if rows.row_ids is not None:
         (above,), _ = mpi.exclusive_sum(comm, [X.n_rows if rows.n_lines is None else rows.n_lines])
         rows.row_ids.lines_above = int(above)
-    return Part(rows=X, labels=labels, splits=splits, row_ids=rows.row_ids, **about)
+    unlabelled = np.array(rows.unlabelled, dtype=np.int64)
+    return Part(rows=X, labels=labels, splits=splits, row_ids=rows.row_ids, unlabelled=unlabelled, **about)

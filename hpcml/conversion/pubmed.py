@@ -105,7 +105,7 @@ class _Reader:
         if any(record.year in years for years in self.years):
             split = TEST_SPLITS[split]
         values = [_values(record, field.name) for field in self.corpus.fields]
-        self.corpus.add(str(record.key.pmid), values, self._labels(record.headings), split)
+        self.corpus.add(str(record.key.pmid), values, self._labels(record.headings) if record.headings else None, split)
         self.revisions.add(*record.key)
         self.year.append(record.year)
         self.indexing.append(INDEXING.index(record.indexing) if record.indexing in INDEXING else OTHER_METHOD)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.errors import DataError
+from hpcml.conversion.options import ConvertOptions
+from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, line_blocks, lines_before, open_plain
 from hpcml.files.opening import decoded as decoded
 
@@ -80,3 +81,9 @@ def _read(path: Path, size: int, what: str) -> list[str]:
     if what == "labels":
         check_distinct(names, str(path))
     return names
+
+
+def check_empty_labels(what: object, options: ConvertOptions) -> None:
+    """Raise ConfigError for --empty-labels with labels in a matrix."""
+    if options.empty_labels is not None:
+        raise ConfigError(f"{what}: --empty-labels has no effect where a matrix says which labels rows have; leave it out")

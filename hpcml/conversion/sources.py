@@ -44,8 +44,8 @@ class Source(NamedTuple):
 
 ANY = 1 << 16  # files, at most
 COLUMNS = (
-    *("descriptors", "labels", "indicators", "label_separator", "id", "split_column", "group", "missing_as_zero"),
-    "missing_columns_as_zero",
+    *("descriptors", "labels", "indicators", "empty_labels", "label_separator", "id", "split_column", "group"),
+    *("missing_as_zero", "missing_columns_as_zero"),
 )
 TABLE = (*COLUMNS, "text", "features")
 NAMES = ("descriptors", "feature_names", "label_names", "missing_columns_as_zero")
@@ -59,8 +59,8 @@ SOURCES = {
     "docstrings": Source(read_docstrings, (0, 0), True),
     "folder": Source(read_folder, (1, 1), True, ("folder_splits", "encoding", "max_line_mb")),
     "h5ad": Source(read_h5ad, (1, 1), False, COLUMNS),
-    "jsonl": Source(read_jsonl, (1, 1), True, ("descriptors", "group", "max_line_mb")),
-    "npz": Source(read_npz, (1, 2), False, ("missing_as_zero", "label_separator", *NAMES)),
+    "jsonl": Source(read_jsonl, (1, 1), True, ("descriptors", "empty_labels", "group", "max_line_mb")),
+    "npz": Source(read_npz, (1, 2), False, ("missing_as_zero", "empty_labels", "label_separator", *NAMES)),
     "parquet": Source(read_parquet, (1, ANY), None, TABLE),
     "pubmed": Source(read_pubmed, (1, ANY), True, PUBMED, check=check_pubmed, by_file=True),
     "svmlight": Source(read_svmlight, (1, 1), False, ("zero_based", "max_line_mb")),

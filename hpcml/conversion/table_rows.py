@@ -134,33 +134,50 @@ def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: Convert
     rows.describe(labels, ids, splits if roles.split is not None else (), groups=groups if roles.group is not None else ())
 
 
-def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list[list[str]], list[str], list[str], list[str]]:
-    """Return the labels of each row, its name, its split and its group, "" for none. Raises DataError."""
-    labels = [_labels(batch, row, roles.labels, options.label_separator) for row in range(batch.n_rows)]
+def described(
+    batch: Batch, roles: Roles, options: ConvertOptions
+) -> tuple[list[list[str] | None], list[str], list[str], list[str]]:
+    """Return the labels of each row (None: nobody labelled it), its name, its split and its group, "" for none. Raises DataError.
+
+    A row is labelled if one of its cells of --labels is not empty, and none of its indicators is. With --empty-labels none each is.
+    """
+    found = [_labels(batch, row, roles.labels, options.label_separator) for row in range(batch.n_rows)]
+    labels = [of_row or [] for of_row in found]
+    unlabelled = np.array([of_row is None for of_row in found], dtype=bool) & bool(roles.labels or not roles.indicators)
     for name in roles.indicators:
         values = batch.columns[name]
+        empty = np.isnan(values)
+        unlabelled |= empty
+        values = np.where(empty, 0.0, values)
         wrong = np.flatnonzero((values != 0) & (values != 1))
         if wrong.size:
             row = int(wrong[0])
-            raise DataError(f"{batch.place(row)}: column {name!r}: {_number(values[row])}, but expected 0 or 1 (--indicators)")
+            found_there = f"{values[row]:g}" if math.isfinite(values[row]) else "no number"
+            raise DataError(f"{batch.place(row)}: column {name!r}: {found_there}, but expected 0 or 1 (--indicators)")
         for row in np.flatnonzero(values).tolist():
             labels[row].append(name)
     ids, splits = _names(batch, roles.id), _names(batch, roles.split)
     if roles.split is not None:
         for row, split in enumerate(splits):
             _checked(batch, row, roles.split, split, check_split_name)
-    return labels, ids, splits, _names(batch, roles.group)
+    groups = _names(batch, roles.group)
+    if options.empty_labels is None and unlabelled.any():
+        return [None if gone else of_row for of_row, gone in zip(labels, unlabelled.tolist(), strict=True)], ids, splits, groups
+    return labels, ids, splits, groups
 
 
-def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None) -> list[str]:
+def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None) -> list[str] | None:
+    """Return the labels in the cells of some columns; None if all cells are empty, which an empty list is not."""
     found: list[str] = []
+    has_list = False
     for name in columns:
         value = batch.columns[name][row]
+        has_list |= isinstance(value, (list, tuple, np.ndarray)) and len(value) == 0
         for each in value if isinstance(value, (list, tuple, np.ndarray)) else [value]:
             text = _checked(batch, row, name, each, _label)
             parts = [text] if separator is None else text.split(separator)
             found += [part.strip() for part in parts if part.strip()]
-    return found
+    return found if found or has_list else None
 
 
 def _names(batch: Batch, column: str | None) -> list[str]:
@@ -174,7 +191,7 @@ def unfit(value: float, options: ConvertOptions) -> str:
     """The reason why a number cannot be stored."""
     if math.isnan(value):
         return "no number, but every row needs one; fill it in, or take what is missing for 0 (--missing-as-zero)"
-    return f"{_number(value)}, {FINITE}"
+    return f"{value:g}, {FINITE}"
 
 
 def _checked(batch: Batch, row: int, column: str, value: object, check: Callable[[Any], Any]) -> Any:
@@ -215,7 +232,3 @@ def _texts(value: object) -> list[str]:
     if value is not None and not (isinstance(value, float) and math.isnan(value)):
         raise ValueError(f"{type(value).__name__}, but expected text")
     return []
-
-
-def _number(value: float) -> str:
-    return "no number" if math.isnan(value) else f"{value:g}"

@@ -106,12 +106,15 @@ class Corpus(LabelledRows):
         self,
         row_id: str,
         values: Sequence[Sequence[str]],
-        labels: Sequence[str],
+        labels: Sequence[str] | None,
         split: str,
         line: int | None = None,
         group: str = "",
     ) -> None:
-        """Append a document; without `row_id` its line names it (None: its place). Raises OSError."""
+        """Append a document; without `row_id` its line names it (None: its place). Raises OSError.
+
+        The labels of a document that nobody labelled are None.
+        """
         self.content_keys.append(0 if row_id else string_key(TEXT, *("\x01".join(of_field) for of_field in values)))
         size = len(self.tokens)
         for words, of_field in zip(self.words, values, strict=True):
@@ -123,7 +126,7 @@ class Corpus(LabelledRows):
                 else:
                     self._add_text(words, value)
         if self.headings is not None:
-            for label in dict.fromkeys(labels):
+            for label in dict.fromkeys(labels or ()):
                 if len(self.tokens) > size:
                     self.tokens += BREAK
                 self._add_tokens(self.headings, [label])
@@ -220,7 +223,9 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
     keys, groups = corpus.row_keys(comm)
     splits = row_splits(task, keys, groups, corpus.splits)
     if like is None:
-        settings, counted = _learn(comm, corpus, splits.training, task.options)
+        labelled = corpus.are_labelled(corpus.n_rows)
+        any_labelled = mpi.agreed_any(comm, bool(labelled.any()))  # if no row is labelled, `write_dataset` says so
+        settings, counted = _learn(comm, corpus, splits.training & labelled if any_labelled else splits.training, task.options)
     else:
         settings = like.text
         number = {word.encode(): n for n, word in enumerate(settings.vocabulary.words[:])}

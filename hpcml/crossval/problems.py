@@ -34,6 +34,7 @@ class CvProblem:
     n_rows: int
     n_features: int
     nnz: int
+    n_unlabelled: int = 0  # rows of the split that are left out
 
     @property
     def source(self) -> tuple[Path, str]:
@@ -52,7 +53,7 @@ class Loaded:
         """The rows of its file. Local; raises DataError, MemoryError, OSError."""
         with DataFile(problem.path) as dataset:
             self.source = problem.source
-            self.rows = np.array(dataset.split(problem.split))
+            self.rows = np.array(dataset.labelled_split(problem.split))
             self.X = read_rows(dataset, self.rows, dense=False)
             self.Y = _label_sets(slab_of(dataset, self.rows, 0, self.rows.size)).tocsc()
             self.headings = find_headings(dataset)
@@ -91,7 +92,7 @@ def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Se
     some methods (`refusing`) take none; DataError for a damaged file.
     """
     with DataFile(path) as dataset:
-        rows, names = dataset.split(options.split), dataset.label_names()
+        rows, names = dataset.labelled_split(options.split), dataset.label_names()
         slab = slab_of(dataset, rows, 0, rows.size)
         nnz = int((slab.indptr[slab.rows + 1] - slab.indptr[slab.rows]).sum())
         counts = np.bincount(_label_sets(slab).indices, minlength=dataset.n_labels)
@@ -109,7 +110,8 @@ def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Se
             _check_signs(dataset, rows, refusing)
         n_left_out = 0 if asked else dataset.n_labels - numbers.size
         of_labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
-        return CvProblem(path, options.split, label, *of_labels, n_rows=rows.size, n_features=dataset.n_features, nnz=nnz)
+        n_unlabelled = dataset.split(options.split).size - rows.size
+        return CvProblem(path, options.split, label, *of_labels, rows.size, dataset.n_features, nnz, n_unlabelled)
 
 
 def _number(path: Path, names: list[str], name: str) -> int:

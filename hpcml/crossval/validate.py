@@ -17,7 +17,7 @@ from hpcml.crossval.table import CrossValidation, csv_text
 from hpcml.crossval.tasks import CvTasks
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.atomic import check_new, write_whole
-from hpcml.log import Log, size
+from hpcml.log import Log, plural, size
 from hpcml.mpi.memory import room_per_rank
 
 SPARSE_BYTES = 48  # of memory for each value: the file's rows, those to train on, a learner's copy in double precision
@@ -57,7 +57,8 @@ def cross_validate(
             _check_room(comm, problem, chosen)
             left_out = f"; {problem.n_left_out} with too few rows of a class are left out" if problem.n_left_out else ""
             sizes = f"{problem.n_rows:,} rows × {problem.n_features:,} features, {len(problem.labels)} label(s)"
-            log(f"{problem.path}: {sizes}{left_out}")
+            unlabelled = f"; {plural(problem.n_unlabelled, 'unlabelled row')} left out" if problem.n_unlabelled else ""
+            log(f"{problem.path}: {sizes}{left_out}{unlabelled}")
         f1, seconds = CvTasks(comm, problems, chosen, asked).run(log)
         each = np.sum([found.sum(axis=(0, 1)) for found in seconds], axis=0).tolist()
         times = ", ".join(f"{method} {value:.3g} s" for method, value in zip(methods, each, strict=True))

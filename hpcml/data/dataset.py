@@ -18,6 +18,7 @@ from hpcml.files.untrusted import read_strings, text_of
 
 UNKNOWN = "unknown_labels"  # the label sets of labels that a dataset made --like another has and that one lacks
 NAMES_OF = {"Y": "label_names", UNKNOWN: "unknown_label_names"}  # the names of the columns of label sets
+UNLABELLED = "unlabelled"  # the ascending numbers of rows that nobody labelled; missing if there are none
 STRINGS, NUMBERS = ("strings",), ("numbers",)  # types that a part may have, besides those of TYPES
 NAMES = ("feature_names", "label_names", "label_titles", "row_ids", "unknown_label_names")  # lists of strings that may be there
 
@@ -67,6 +68,8 @@ class DataFile:
         parts |= {f"rows/{name}": (self.n_rows, NUMBERS) for name in self.row_numbers()}
         parts |= dict.fromkeys(("row_keys", "row_groups"), (self.n_rows, ("<u8",)))
         parts |= {f"splits/{name}": (self.file["splits"][name].size, ("<i8",)) for name in self.split_names()}
+        if UNLABELLED in self.file:
+            parts[UNLABELLED] = (self.n_unlabelled, ("<i8",))
         for name, (size, types) in parts.items():
             if name not in self.file:
                 if "/" in name or name == "row_keys" or (name == NAMES_OF[UNKNOWN] and UNKNOWN in self.matrices):
@@ -144,6 +147,11 @@ class DataFile:
         return "row_groups" in self.file
 
     @property
+    def n_unlabelled(self) -> int:
+        """The number of rows that nobody labelled."""
+        return int(self.file[UNLABELLED].size) if UNLABELLED in self.file else 0
+
+    @property
     def n_unknown(self) -> int:
         """The number of labels that only the --like dataset does not have."""
         return self.matrices.get(UNKNOWN, 0)
@@ -191,6 +199,18 @@ class DataFile:
             return np.arange(self.n_rows, dtype=np.int64)
         parts = [self.map(f"splits/{each}") for each in names]
         return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+
+    def labelled_split(self, name: str) -> np.ndarray:
+        """Return the labelled rows of a split, those to train and evaluate on. Raises ConfigError, also if there are none."""
+        rows = self.split(name)
+        found = self.labelled(rows)
+        if rows.size and not found.size:
+            raise ConfigError(f"{self.path}: no row of the split {name} is labelled; training and evaluation need labelled rows")
+        return found
+
+    def labelled(self, rows: np.ndarray) -> np.ndarray:
+        """Return those of some rows that are labelled."""
+        return rows[~np.isin(rows, self.map(UNLABELLED), assume_unique=True)] if UNLABELLED in self.file else rows
 
 
 def checked_slabs(slabs: Collection[str]) -> list[str]:

@@ -54,6 +54,7 @@ class DatasetInfo:
     n_groups: int = 0  # of rows, which no split divides; 0: rows have no groups
     n_unknown: int = 0  # labels that the dataset which this one was made like does not have
     n_unknown_entries: int = 0  # pairs of a row and an unknown label
+    n_unlabelled: int = 0
 
     @property
     def density(self) -> float:
@@ -100,6 +101,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 checked=check,
                 n_groups=int(np.unique(dataset.map("row_groups")).size) if dataset.has_groups else 0,
                 n_unknown=dataset.n_unknown,
+                n_unlabelled=dataset.n_unlabelled,
                 n_unknown_entries=int(dataset.file[f"{UNKNOWN}/indices"].shape[0]) if dataset.n_unknown else 0,
             )
     return found
@@ -109,6 +111,7 @@ def _weigh(dataset: DataFile, n_ranks: int) -> ShardWeight:
     """The smallest and largest of `n_ranks` shards of the training split (all rows without one)."""
     split = default_split(dataset, "train")
     rows = dataset.split(split)
+    rows = dataset.labelled(rows) if dataset.labelled(rows).size else rows
     sizes = []
     for begin, end in pairwise(split_bounds(dataset, rows, n_ranks).tolist()):
         shard = slab_of(dataset, rows, begin, end)
@@ -148,6 +151,8 @@ def format_info(found: DatasetInfo) -> str:
     if found.n_unknown:
         entries = plural(found.n_unknown_entries, "entry", "entries")
         lines.append(f"  unknown   {plural(found.n_unknown, 'label')} that the --like file did not have: {entries}")
+    if found.n_unlabelled:
+        lines.append(f"  unlabelled {plural(found.n_unlabelled, 'row')}: not used for training or evaluation")
     if found.source:
         settings = ", ".join(f"{key} {value}" for key, value in sorted(found.text.items()))
         lines.append(f"  source    {found.source}" + (f" ({settings})" if settings else ""))

@@ -43,8 +43,18 @@ def count_unused(dataset: DataFile) -> tuple[int, int]:
     return int(used.size - np.count_nonzero(used)) if dataset.split_names() else 0, n_shared
 
 
+def log_unlabelled(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None:
+    """Log how many rows of a split are left out because nobody labelled them. Collective over `comm`. Raises ConfigError."""
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        if dataset.n_unlabelled:
+            rows = dataset.split(split)
+            if left_out := rows.size - dataset.labelled(rows).size:
+                log(f"note: {dataset.path}: {left_out:,} of {plural(rows.size, 'row')} (split {split}) are unlabelled: left out")
+
+
 def tell_unused(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None:
-    """Collective over `comm`. Say how many rows are in no split, and warn of those in several."""
+    """Collective over `comm`. Say how many rows are in no split or unlabelled, and warn of those in several."""
+    log_unlabelled(comm, dataset, split, log)
     n_unused, n_shared = mpi.run_on_root(comm, f"reading the splits of {dataset.path}", lambda: count_unused(dataset))
     if n_shared:
         names = ", ".join(dataset.split_names())

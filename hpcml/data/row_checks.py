@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import NAMES, DataFile
+from hpcml.data.dataset import NAMES, UNLABELLED, DataFile
 from hpcml.files.hdf5 import NAME_CHUNK
 from hpcml.partition import bounds_by_weight, even_bounds
 
@@ -66,7 +66,11 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
             _check_feature_names(dataset)
     for name in dataset.split_names():
         with mpi.agreed(comm, f"checking split {name} of {dataset.path}"):
-            _check_split(dataset, name, *share(comm, dataset.split(name).size))
+            _check_split(dataset, f"splits/{name}", *share(comm, dataset.split(name).size))
+    with mpi.agreed(comm, f"checking the unlabelled rows of {dataset.path}"):
+        if dataset.n_unlabelled:
+            _check_split(dataset, UNLABELLED, *share(comm, dataset.n_unlabelled))
+            _check_unlabelled(dataset)
 
 
 def _check_feature_names(dataset: DataFile) -> None:
@@ -122,10 +126,10 @@ def _first(flags: np.ndarray) -> int:
 
 
 def _check_split(dataset: DataFile, name: str, begin: int, end: int) -> None:
-    """Entries begin..end of a split are rows, and each is above the one before."""
+    """Raise DataError unless entries begin..end of a list of rows are rows, each above the one before."""
     if begin == end:
         return
-    some = dataset.split(name)[max(0, begin - 1) : end]
+    some = dataset.map(name)[max(0, begin - 1) : end]
     before = -1 if begin == 0 else some[0] - 1
     for bad, what in (
         ((some < 0) | (some >= dataset.n_rows), f"is not one of the rows 0 to {dataset.n_rows - 1}"),
@@ -133,4 +137,12 @@ def _check_split(dataset: DataFile, name: str, begin: int, end: int) -> None:
     ):
         places = np.flatnonzero(bad)
         if places.size:
-            raise dataset.bad(f"splits/{name}: row {some[places[0]]} {what}", "the file")
+            raise dataset.bad(f"{name}: row {some[places[0]]} {what}", "the file")
+
+
+def _check_unlabelled(dataset: DataFile) -> None:
+    """Raise DataError for an unlabelled row that has a label."""
+    rows, indptr = dataset.map(UNLABELLED), dataset.map("Y/indptr")
+    rows = rows[(rows >= 0) & (rows < dataset.n_rows)]
+    if (with_labels := indptr[rows + 1] > indptr[rows]).any():
+        raise dataset.bad(f"{UNLABELLED}: row {rows[np.argmax(with_labels)]} has a label", "the file")

@@ -152,23 +152,30 @@ def verify(dataset: DataFile, shard: Shard) -> None:
             dataset.verify(f"{name}/{part}", begin, end)
 
 
-def load_shard(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
-    """Collective over `comm`. This rank's shard of a split. Raises ConfigError, DataError."""
+def load_shard(comm: mpi.Comm, dataset: DataFile, split: str, unlabelled: bool = False) -> Shard:
+    """Collective over `comm`. This rank's shard of a split (`DataFile.split`). Raises ConfigError, DataError."""
+    whole = split == "all" and (unlabelled or not dataset.n_unlabelled)
     bounds, parts = None, [np.empty(0, dtype=np.int64)] * comm.size
     with mpi.agreed(comm, f"reading {dataset.path}"):
         if comm.rank == 0:  # the split, and indptr, are read once and not by every rank
-            rows = dataset.split(split)
+            rows = dataset.split(split) if unlabelled else dataset.labelled_split(split)
             bounds = split_bounds(dataset, rows, comm.size)
-            if split != "all":
+            if not whole:
                 parts = [np.array(rows[begin:end]) for begin, end in pairwise(bounds.tolist())]
     bounds = mpi.bcast_array(comm, bounds)
     begin, end = (int(bound) for bound in bounds[comm.rank : comm.rank + 2])
-    own = np.arange(begin, end) if split == "all" else mpi.exchange(comm, parts)[0]
+    own = np.arange(begin, end) if whole else mpi.exchange(comm, parts)[0]
     with mpi.agreed(comm, f"reading {dataset.path}"):
         shard = replace(slab_of(dataset, own, 0, own.size), n_global=int(bounds[-1]), first_local=begin)
         verify(dataset, shard)
         dataset.check_unchanged()
     return shard
+
+
+def without_features(dataset: DataFile, shard: Shard) -> np.ndarray:
+    """Return flags (n_local) of the rows of text that have no known feature; other data have no such rows. Local."""
+    empty: np.ndarray = shard.indptr[shard.rows + 1] == shard.indptr[shard.rows]
+    return empty & ("text" in dataset.file)
 
 
 def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_features: int, dense: bool) -> Rows:

@@ -19,7 +19,7 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.descriptors import read_descriptors
 from hpcml.data.labels import all_label_names, load_with_unknown
-from hpcml.data.shard import Shard
+from hpcml.data.shard import Shard, without_features
 from hpcml.errors import ConfigError
 from hpcml.evaluation.hierarchy import Hierarchy
 from hpcml.evaluation.judged import positive_pairs
@@ -46,6 +46,7 @@ class BioasqEvaluation:
     split: str
     n_rows: int
     n_judged: int  # rows that have a true or a given label
+    n_rows_without_features: int  # rows of text without a known feature: they get no labels
     n_seen: int  # rows that the model was trained on
     n_labels: int  # that a row has or is given
     n_unknown: int  # labels that rows have and the model does not know
@@ -65,6 +66,7 @@ class BioasqEvaluation:
                 lines += ["", *table([shown, [cell(self.values[name]) for name in shown]])]
         missed = plural(self.n_missed, "entry", "entries")
         notes = {
+            "without any known feature, judged as rows that get no labels": (self.n_rows_without_features, "row"),
             "without true and without given labels, in no mean": (self.n_rows - self.n_judged, "row"),
             f"of these rows not in the model: their {missed} count as missed": (self.n_unknown, "label"),
             "without a tree number, put below the root": (self.n_without_place, "label"),
@@ -123,7 +125,7 @@ def evaluate_bioasq(
     if places:
         with mpi.agreed(comm, "looking for common ancestors"):
             rows |= _of_hierarchy(pairs, Hierarchy(places), log)
-    _, (n_judged,) = mpi.exclusive_sum(comm, [rows["EBF"].size])
+    _, (n_judged, n_empty) = mpi.exclusive_sum(comm, [rows["EBF"].size, int(np.count_nonzero(without_features(dataset, shard)))])
     means = {name: _mean(comm, values, int(n_judged)) for name, values in rows.items()}
     values = means | _of_labels(n_true, n_given, n_hits)
     return BioasqEvaluation(
@@ -132,6 +134,7 @@ def evaluate_bioasq(
         split=split,
         n_rows=shard.n_global,
         n_judged=int(n_judged),
+        n_rows_without_features=int(n_empty),
         n_seen=n_seen,
         n_labels=len(without),
         n_unknown=int(np.count_nonzero(n_true[not_known])),
@@ -159,7 +162,7 @@ def _pairs(comm: mpi.Comm, model: Trained, dataset: DataFile, shard: Shard, log:
     scorer, thresholds = scorer_of(model, shard, np.arange(model.n_labels)), model.thresholds
     scorer.warm_up(comm)
     with mpi.agreed(comm, "scoring rows"):
-        of_data = all_label_names(dataset)
+        of_data, empty = all_label_names(dataset), without_features(dataset, shard)
         known = set(of_data)
         names = of_data + [name for name in dict.fromkeys(model.label_names) if name not in known]
         number, width, given = {name: place for place, name in enumerate(names)}, len(names), [np.zeros(0, dtype=np.int64)]
@@ -167,7 +170,8 @@ def _pairs(comm: mpi.Comm, model: Trained, dataset: DataFile, shard: Shard, log:
         with closing(Progress(log, "scoring labels", model.n_labels)) as progress:
             for begin, end in scorer.blocks:
                 for first, scores in block_scores(scorer, begin, end):
-                    where, labels = np.nonzero(scores > thresholds[begin:end])
+                    has_features = ~empty[first : first + scores.shape[0], None]
+                    where, labels = np.nonzero((scores > thresholds[begin:end]) & has_features)
                     given.append((first + where) * width + columns[begin + labels])
                 dataset.check_unchanged()
                 progress.update(end)

@@ -45,6 +45,8 @@ class Comparable:
         slope, offset = (values[labels] for values in self.sigmoids)
         with np.errstate(over="ignore", invalid="ignore"):
             odds: np.ndarray = np.where(slope > 0, slope * scores + offset, offset)  # no 0 · ∞
+        if not np.all(slope > 0):
+            odds[scores == -np.inf] = -np.inf  # rows without a score stay last
         return odds
 
     def distances(self, apart: np.ndarray, labels: np.ndarray | int) -> np.ndarray:

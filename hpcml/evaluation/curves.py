@@ -101,7 +101,7 @@ class Curves(ScoreObserver):
 
     def begin(self, judged: JudgedRows) -> None:
         """Collective. The scores of true pairs are what the curves ask about."""
-        self.comm, self._labels, self._comparable = judged.comm, judged.numbers, judged.comparable
+        self.comm, self._labels, self._comparable, self._n_rows = judged.comm, judged.numbers, judged.comparable, judged.n_rows
         self.groups, self.names = group_names(judged.n_positive() if self._n_positive is None else self._n_positive[self._labels])
         of_pairs = judged.to_compare().positives
         self._counts = list(map(Counts, split_by_lane(judged.comm, of_pairs, self.groups[judged.labels], len(self.names))))
@@ -128,10 +128,10 @@ class Curves(ScoreObserver):
         """Collective. Sum over the ranks."""
         self.micro = curve_of("all labels", self._labels.size, pool.values, ranking)
         reduce_together(self.comm, [counts.tally for counts in self._counts])
-        n_rows, sizes = ranking.n_items // max(1, self._labels.size), np.bincount(self.groups, minlength=len(self.names))
+        sizes = np.bincount(self.groups, minlength=len(self.names))
         for name, counts, size in zip(self.names, self._counts, sizes.tolist(), strict=True):
             if counts.values.size:
-                self.of_groups.append(curve_of(name, size, counts.values, counts.ranking(n_rows * size)))
+                self.of_groups.append(curve_of(name, size, counts.values, counts.ranking(self._n_rows * size)))
         self._probable = mpi.allreduce_sum(self.comm, self._probable.ravel()).reshape(2, FINE)
 
     def reliability(self, n_bins: int = 10) -> list[Bin]:

@@ -46,6 +46,7 @@ class Evaluation:
     n_seen: int = 0  # rows that the model was trained on (`count_seen`)
     n_unused: int = 0  # rows of the data that are in no split
     optimism: tuple[float, float] | None = None  # MAP in the folds of tuning and on these rows, if the first is too good
+    n_empty: int = 0  # rows of text without a known feature: they get no labels
     values: dict[str, np.ndarray] = field(default_factory=dict)  # measure -> one value per evaluated label
     micro: dict[str, float] = field(default_factory=dict)  # measure -> its value on all (row, label) pairs in one ranking
     # k -> the share of true ones among the k best evaluated labels of a row (or all, if they are fewer), mean over the rows
@@ -98,6 +99,7 @@ def evaluate(
     result = _begun(judged, split)
     result.n_seen = count_seen(comm, model, dataset, split)
     result.n_unused = mpi.run_on_root(comm, f"reading the splits of {dataset.path}", lambda: count_unused(dataset))[0]
+    result.n_empty = judged.count_empty()
     trained_on, n_labels = model.labels.get("n_positive", np.zeros(0)), judged.n_labels
     result.frequency_from = "training rows" if trained_on.any() else "judged rows"
     frequencies = trained_on[judged.numbers] if trained_on.any() else judged.n_positive()
@@ -120,7 +122,7 @@ def evaluate(
             progress.update(label + 1)
     n_given, n_hits = n_predicted.sum(axis=1).tolist()  # each label has a threshold of its own
     ranking = pool.ranking(judged.n_rows * n_labels)
-    ranking = replace(ranking, n_predicted=n_given, n_hits=n_hits, n_missed=judged.missed.n_pairs)
+    ranking = replace(ranking, n_predicted=n_given, n_hits=n_hits, n_missed=ranking.n_missed + judged.missed.n_pairs)
     for watch in watches:
         watch.end(pool, ranking)
     result.optimism = optimism(model, judged.numbers, result.values["average_precision"], result.n_positive)
@@ -140,7 +142,7 @@ def evaluate(
 
 def _measured(ranking: Ranking, of_none: dict[int, list[float]]) -> list[float]:
     """MEASURES of a label; those of labels without positives, mostly the same, are remembered."""
-    if ranking.relevant.size:
+    if ranking.n_positive:
         return [measure(ranking) for measure in MEASURES.values()]
     if ranking.n_predicted not in of_none:
         of_none[ranking.n_predicted] = [measure(ranking) for measure in MEASURES.values()]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from hpcml import mpi
 from hpcml.conversion.fields import PLAIN, Field
 from hpcml.conversion.vocabulary import fields_of
 from hpcml.data.dataset import DataFile
-from hpcml.data.shard import slab_of
+from hpcml.data.shard import slab_of, without_features
 from hpcml.errors import ConfigError, NonFiniteError, nearest
 from hpcml.evaluation.scoring import Scorer
 from hpcml.evaluation.titles import names_by_number
@@ -245,7 +245,7 @@ class Why:
 
     row: int
     label: str
-    is_true: bool
+    is_true: bool | None  # None: nobody labelled the row
     score: float
     threshold: float
     intercept: float  # of models whose scores are divided by a row's sum, after that
@@ -253,11 +253,12 @@ class Why:
     values: np.ndarray  # (k) as the model sees them
     weights: np.ndarray  # (k), of a normalised model after the division
     n_without: int  # features of the row without a weight
+    has_features: bool = True  # text without a known feature gets no label
 
     @property
     def is_given(self) -> bool:
-        """Whether the score is above the threshold."""
-        return self.score > self.threshold
+        """Whether the row gets the label: if it has features, and the score is above the threshold."""
+        return self.has_features and self.score > self.threshold
 
     @property
     def contributions(self) -> np.ndarray:
@@ -291,8 +292,11 @@ class WhyRows:
         for each in self.found:
             row = named(self.row_ids.get(each.row, f"row {each.row}"))
             rightly = "and rightly" if each.is_given == each.is_true else "but wrongly"
-            score = f"score {each.score:.4g}, {'above' if each.is_given else 'not above'} the threshold {each.threshold:.4g}"
-            lines += ["", f"{row}, label {named(each.label)}: {score}: {'given' if each.is_given else 'not given'}, {rightly}"]
+            rightly = "nobody labelled the row" if each.is_true is None else rightly
+            above = "above" if each.score > each.threshold else "not above"
+            score = f"score {each.score:.4g}, {above} the threshold {each.threshold:.4g}"
+            given = "given" if each.is_given else "not given" if each.has_features else "not given (no known feature)"
+            lines += ["", f"{row}, label {named(each.label)}: {score}: {given}, {rightly}"]
             cells, contributions = [["  feature", "value", "weight", "contribution"]], each.contributions
             for k, feature in enumerate(each.features[: self.top].tolist()):
                 name = self.names.get(feature, f"feature {feature}")
@@ -349,6 +353,7 @@ def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], 
         places = np.unique(numbers)
         shard = slab_of(dataset, places, 0, places.size)
         of_data = dataset.label_names()
+        labelled, empty = set(dataset.labelled(places).tolist()), without_features(dataset, shard)
         dataset.check_unchanged()
     scorer = Scorer(model, shard, np.arange(model.n_labels) if labels is None else np.sort(labels))
     scores = _all_scores(comm, scorer)
@@ -360,7 +365,8 @@ def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], 
             true = {of_data[label] for label in shard.y_indices[begin:end].tolist()}
             for label in _labels_of(scorer, scores[place], true) if labels is None else labels.tolist():
                 score = float(scores[place, np.searchsorted(scorer.labels, label)])
-                found.append(taken_apart(scorer, features, int(shard.rows[place]), row, label, score, true))
+                apart = taken_apart(scorer, features, int(shard.rows[place]), row, label, score, true if row in labelled else None)
+                found.append(replace(apart, has_features=not empty[place]))
         parts = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.features for each in found)]))
         ids, names = names_by_number(dataset, places, "row_ids"), names_by_number(dataset, parts)
     return WhyRows(model, str(dataset.path), found, top, ids, names)
@@ -389,8 +395,8 @@ def _labels_of(scorer: Scorer, scores: np.ndarray, true: set[str]) -> list[int]:
     return [int(scorer.labels[place]) for place in order.tolist() if some[place]]
 
 
-def taken_apart(scorer: Scorer, features: Features, place: int, row: int, label: int, score: float, true: set[str]) -> Why:
-    """The score of one label for one row of the scorer's shard, taken apart. Local."""
+def taken_apart(scorer: Scorer, features: Features, place: int, row: int, label: int, score: float, true: set[str] | None) -> Why:
+    """The score of one label for one row of the scorer's shard (with these `true` labels), taken apart. Local."""
     model, (indptr, indices, data) = scorer.model, scorer.csr
     begin, end = indptr[place : place + 2].tolist()
     own, values = indices[begin:end].astype(np.int64), data[begin:end].astype(np.float64)
@@ -404,7 +410,7 @@ def taken_apart(scorer: Scorer, features: Features, place: int, row: int, label:
     return Why(
         row=row,
         label=name,
-        is_true=name in true,
+        is_true=None if true is None else name in true,
         score=score,
         threshold=float(model.thresholds[label]),
         intercept=float(model.bias[label]) / divisor,

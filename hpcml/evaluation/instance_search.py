@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.evaluation.judged import JudgedRows
+from hpcml.evaluation.judged import UNSCORED, JudgedRows
 
 EDGES = 32  # candidates that one pass counts: 20 bytes for each and for each row
 PAIRS = 1 << 22  # scores that a rank takes into memory at once
@@ -62,7 +62,8 @@ class InstanceSearch:
     def __init__(self, held_out: JudgedRows) -> None:
         """Collective over the communicator of the rows."""
         self.held_out, self.comm = held_out, held_out.comm
-        self.cuts = np.unique(np.concatenate(mpi.allgather_arrays(self.comm, held_out.positives)))[::-1]  # best first
+        scored = held_out.positives[held_out.positives > UNSCORED]
+        self.cuts = np.unique(np.concatenate(mpi.allgather_arrays(self.comm, scored)))[::-1]  # best first
         self.n_rows = held_out.shard.n_local
         self.n_true = np.bincount(held_out.rows, minlength=self.n_rows) + held_out.missed.by_row
         self.bits = min(52, 62 - int(held_out.n_rows).bit_length())

@@ -22,7 +22,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.labels import all_label_names, load_with_unknown
-from hpcml.data.shard import Shard
+from hpcml.data.shard import Shard, without_features
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.ranking import Ranking
@@ -34,15 +34,19 @@ from hpcml.partition import offsets
 NOT_JUDGED, NOT_KNOWN = -1, -2  # in place of a label's place among those judged: left out on purpose; not known to the model
 _SEARCH_RATIO = 16  # with so many times more scores than places, look the places up among the scores
 _NONE = np.zeros(0, dtype=np.int64)
+UNSCORED = -np.inf  # the score of every label for a row of text without a known feature: below all thresholds
 
 
 class Counts:
-    """How many scores lie above and at each distinct score of some positives."""
+    """How many scores lie above and at each distinct score of some positives. One of −∞ (`UNSCORED`) is never retrieved."""
 
     def __init__(self, positives: np.ndarray, threshold: float = 0.0) -> None:
         """`positives`: the scores of all positives on all ranks; predicted above `threshold`."""
         self.threshold = threshold
         self.values, self.relevant = np.unique(positives, return_counts=True) if positives.size else (positives, _NONE)
+        self.n_missed = int(self.relevant[0]) if positives.size and self.values[0] == UNSCORED else 0
+        if self.n_missed:
+            self.values, self.relevant = self.values[1:], self.relevant[1:]
         n = self.values.size
         # One buffer to reduce: scores above the value before and not above this one (n + 1), at it (n), and above the threshold.
         self.tally = np.zeros(2 * n + 2, dtype=np.int64)
@@ -64,7 +68,8 @@ class Counts:
         """The ranking of `n_items` scores, once all are counted and summed over the ranks."""
         greater = np.cumsum(self._above[:0:-1])
         hits = int(self.relevant[self.values > self.threshold].sum())
-        return Ranking(greater, self._equal[::-1], self.relevant[::-1], n_items, int(self.tally[-1]), hits)
+        n_scored = n_items - self.n_missed
+        return Ranking(greater, self._equal[::-1], self.relevant[::-1], n_scored, int(self.tally[-1]), hits, self.n_missed)
 
 
 def split_by_lane(comm: mpi.Comm, values: np.ndarray, lanes: np.ndarray, n_lanes: int) -> list[np.ndarray]:
@@ -177,6 +182,7 @@ class JudgedRows:
     labels: np.ndarray  # its label, by its place among those judged, ascending
     positives: np.ndarray  # its score
     comparable: Comparable  # of the judged labels
+    empty: np.ndarray  # flags of this rank's rows of text without a known feature, which get no labels
     compared: bool = False  # are the scores those of `comparable`?
 
     @property
@@ -205,8 +211,21 @@ class JudgedRows:
     def scores(self, begin: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
         """(first, scores (n × B)) of rows first, ..., labels begin..end. Raises NonFiniteError."""
         for first, scores in block_scores(self.scorer, begin, end):
+            scores[self.empty[first : first + scores.shape[0]]] = UNSCORED
             yield first, self.comparable.of_block(scores, begin) if self.compared else scores
         self.dataset.check_unchanged()
+
+    def scored(self, begin: int, end: int) -> Iterator[np.ndarray]:
+        """Yield scores (n × B) of labels begin..end as `scores` does, but only of rows with features."""
+        for first, scores in self.scores(begin, end):
+            empty = self.empty[first : first + scores.shape[0]]
+            scores = scores[~empty] if empty.any() else scores
+            if scores.size:
+                yield scores
+
+    def count_empty(self) -> int:
+        """Return the number of rows without features on all ranks. Collective."""
+        return int(mpi.exclusive_sum(self.comm, [int(np.count_nonzero(self.empty))])[1][0])
 
     def pool(self) -> Counts:
         """Collective. What `counts` fills with the pairs of all labels in one ranking."""
@@ -265,13 +284,16 @@ def judge(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, labels:
         rows, places = positive_pairs(shard, matched.place)
         positives = scorer.pairs_scores(rows, matched.labels[places])
         scorer.check_numbers(positives, matched.labels[places])
-    comparable, rows = Comparable(model, matched.labels), np.searchsorted(shard.rows, rows)
-    return JudgedRows(comm, dataset, scorer, shard, matched, missed, rows, places, positives, comparable)
+        empty, rows = without_features(dataset, shard), np.searchsorted(shard.rows, rows)
+        positives[empty[rows]] = UNSCORED
+    return JudgedRows(
+        comm, dataset, scorer, shard, matched, missed, rows, places, positives, Comparable(model, matched.labels), empty
+    )
 
 
 def hold_out(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> JudgedRows:
     """Collective over `comm`. `judge` all labels. Raises DataError if no row has a label, too."""
     judged = judge(comm, model, dataset, split)
-    if not mpi.agreed_any(comm, judged.rows.size > 0):
+    if not mpi.agreed_any(comm, bool((judged.positives > UNSCORED).any())):
         raise DataError(f"{dataset.path}: no row of split {split} has a label of {model.path}; choose rows that have some")
     return judged

@@ -61,12 +61,14 @@ class ProbabilityCounts(ScoreObserver):
         """Count scores."""
         some = slice(begin, begin + scores.shape[1])
         found = probabilities(scores, *(values[some] for values in self.sigmoids))
+        found[scores == -np.inf] = 0.0  # rows that get no labels, whatever the slope
         kernels.tally_probabilities(found, self.bits, self.squares[some], self.sums[some])
 
     def finish(self, comm: mpi.Comm, labels: np.ndarray, positives: np.ndarray) -> CalibrationMeasures:
         """Collective over `comm`. The measures; positives[p] scores the true label labels[p]."""
         slope, offset = self.sigmoids
         p = probabilities(positives.reshape(1, -1), slope[labels], offset[labels])[0]
+        p[positives == -np.inf] = 0.0
         one = 1 << self.bits
         np.add.at(self.squares, labels, np.rint((1.0 - 2.0 * p) * one).astype(np.int64))  # (1 − p)² instead of p²
         hits = np.zeros((slope.size, BINS), dtype=np.int64)

@@ -47,6 +47,8 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
     lines += seen_note(e.n_seen, e.n_rows) + optimism_note(e.optimism)
     if e.n_unused:
         lines.append(f"note: {plural(e.n_unused, 'row')} of the data in no split" + (", judged, too" if e.split == "all" else ""))
+    if e.n_empty:
+        lines.append(f"note: {plural(e.n_empty, 'row')} without any known feature, judged as rows that get no labels")
     if e.steps.any():
         lines.append(f"iterations: {e.steps[e.steps > 0].mean():.1f} a label, {e.steps.max()} at most")
     lines += [f"{name}: {values}" for name in ("thresholds", "probabilities") if (values := getattr(e, name))]
@@ -167,6 +169,8 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "micro": {m: or_none(value) for m, value in e.micro.items()},
         **_of_rows(e),
     }
+    if e.n_empty:
+        content["n_rows_without_features"] = e.n_empty
     if e.calibration:
         content["probabilities"] = {"from": e.probabilities, "by_positives": [asdict(line) for line in e.calibration]}
     content["labels"] = atomic.ListInParts(dict(zip(columns, line, strict=True)) for lines in _lines_of(e) for line in lines)

@@ -9,6 +9,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile, default_split
+from hpcml.data.labels import log_unlabelled
 from hpcml.data.svmlight_stream import is_text
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import readable
@@ -29,7 +30,7 @@ def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) ->
 
     def count() -> int:
         with readable(dataset.path, "hpcml convert", "dataset"):
-            return model.training_keys.count(dataset.map("row_keys")[dataset.split(split)])
+            return model.training_keys.count(dataset.map("row_keys")[dataset.labelled(dataset.split(split))])
 
     return 0 if model.training_keys is None else mpi.run_on_root(comm, f"reading {dataset.path}", count)
 
@@ -81,11 +82,12 @@ def optimism_note(found: tuple[float, float] | None) -> list[str]:
     ]
 
 
-def split_to_judge(dataset: DataFile, wanted: str | None, log: Log) -> str:
-    """The split to judge on: the one named, else test, else all rows, which is said. Local."""
+def split_to_judge(comm: mpi.Comm, dataset: DataFile, wanted: str | None, log: Log) -> str:
+    """Return the split to judge on: the one named, else test, else all rows. Log what is left out. Collective over `comm`."""
     split = wanted or default_split(dataset, "test")
     if wanted is None and split == "all":
         log(f"note: {dataset.path} has no split test: judging on all its {plural(dataset.n_rows, 'row')}")
+    log_unlabelled(comm, dataset, split, log)
     return split
 
 

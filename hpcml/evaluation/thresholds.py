@@ -31,12 +31,13 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
+from hpcml.data.labels import log_unlabelled
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluation.chance_kernels import at_least
 from hpcml.evaluation.comparable import BY_SCORE, Comparable, probability
 from hpcml.evaluation.decision import Summary, Tally, decide, even_places, warm_up
 from hpcml.evaluation.instance_search import InstanceSearch
-from hpcml.evaluation.judged import JudgedRows, hold_out, reduce_together, split_by_lane
+from hpcml.evaluation.judged import UNSCORED, JudgedRows, hold_out, reduce_together, split_by_lane
 from hpcml.evaluation.ranking import Ranking, f1_of
 from hpcml.evaluation.report import cell
 from hpcml.evaluation.seen import count_seen, seen_note
@@ -193,7 +194,9 @@ def threshold(
         found = find_thresholds(comm, model, dataset, change.split, search, log)
         change.columns["threshold"] = found.thresholds
         change.attributes |= zip(THRESHOLDS, (found.measure, found.method, change.split), strict=True)
-    return ThresholdReport(output or model.path, dataset.path, change.split, dataset.split(change.split).size, change.n_seen, found)
+    return ThresholdReport(
+        output or model.path, dataset.path, change.split, dataset.labelled_split(change.split).size, change.n_seen, found
+    )
 
 
 def calibrate(
@@ -217,6 +220,7 @@ def calibrate(
         held_out = hold_out(comm, model, dataset, change.split)
         rows = f"{plural(held_out.n_rows, 'row')} of split {change.split}"
         log = log or Log(comm.rank, quiet=True)
+        log_unlabelled(comm, dataset, change.split, log)
         log(f"fitting the sigmoids of {plural(held_out.n_labels, 'label')} to {rows}")
         decision = decide(summaries_of(held_out, log))
         sigmoids = np.tile(decision.rarest[1:], (model.n_labels, 1))
@@ -302,6 +306,7 @@ def find_thresholds(
     search = search.checked(model)
     measure, half = search.measure, search.method == "half"
     held_out, log = hold_out(comm, model, dataset, split), log or Log(comm.rank, quiet=True)
+    log_unlabelled(comm, dataset, split, log)
     log(f"searching thresholds for {plural(held_out.n_labels, 'label')} on {plural(held_out.n_rows, 'row')} of split {split}")
     if search.method == "shrink":
         return _shrunk(held_out, log)
@@ -390,7 +395,7 @@ def _count(held_out: JudgedRows, by_label: bool) -> tuple[tuple[float, float], O
         above = values >= cut
         found.append((cut, f1, (ranking.greater + ranking.equal)[above].max(initial=0), ranking.relevant[above].sum()))
     ranking = pool.ranking(held_out.n_rows * held_out.n_labels)
-    best = best_cut(pool.values[::-1], replace(ranking, n_missed=held_out.missed.n_pairs))
+    best = best_cut(pool.values[::-1], replace(ranking, n_missed=ranking.n_missed + held_out.missed.n_pairs))
     return best, Own(*map(np.array, zip(*found, strict=True))) if by_label else None
 
 
@@ -439,7 +444,7 @@ def summaries_of(held_out: JudgedRows, log: Log) -> list[Summary]:
         for begin, end in held_out.scorer.blocks:
             ends = np.full((2, end - begin), -np.inf)  # −least, largest
             with mpi.agreed(comm, "scoring rows"):
-                for _, scores in held_out.scores(begin, end):
+                for scores in held_out.scored(begin, end):
                     np.maximum(ends, [-scores.min(axis=0), scores.max(axis=0)], out=ends)
             mpi.allreduce_maxima(comm, ends)
             endless = np.flatnonzero(~np.isfinite(ends.sum(axis=0)))
@@ -447,10 +452,11 @@ def summaries_of(held_out: JudgedRows, log: Log) -> list[Summary]:
                 name = model.label_names[int(held_out.numbers[begin + endless[0]])]
                 raise NonFiniteError(f"{model.path}: a score of label {name!r} is not finite; train it again")
             some = slice(*np.searchsorted(held_out.labels, [begin, end]))
-            positives = split_by_lane(comm, held_out.positives[some], held_out.labels[some] - begin, end - begin)
+            own, lanes = held_out.positives[some], held_out.labels[some] - begin
+            positives = split_by_lane(comm, own[own > UNSCORED], lanes[own > UNSCORED], end - begin)
             with mpi.agreed(comm, "counting scores"):
-                tallies = [Tally(own, -low, high, even) for own, low, high in zip(positives, *ends, strict=True)]
-                for _, scores in held_out.scores(begin, end):
+                tallies = [Tally(of_label, -low, high, even) for of_label, low, high in zip(positives, *ends, strict=True)]
+                for scores in held_out.scored(begin, end):
                     for tally, column in zip(tallies, np.ascontiguousarray(scores.T), strict=True):
                         tally.add(column)
             reduce_together(comm, [tally.counts for tally in tallies])

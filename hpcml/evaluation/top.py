@@ -122,7 +122,7 @@ def are_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) ->
     hits = np.zeros(found.shape, dtype=bool)
     if true.size:
         hits = true[np.minimum(places, true.size - 1)] == found
-    return hits
+    return hits & (best.scores > -np.inf)  # a row without scores has no best labels
 
 
 def precision_at(hits: np.ndarray, n_rows: int) -> dict[int, float]:

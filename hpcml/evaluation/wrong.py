@@ -19,7 +19,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.comparable import BY_PROBABILITY, BY_SCORE
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.explain import labels_to_show
-from hpcml.evaluation.judged import Counts, JudgedRows, ScoreObserver
+from hpcml.evaluation.judged import UNSCORED, Counts, JudgedRows, ScoreObserver
 from hpcml.evaluation.ranking import Ranking
 from hpcml.evaluation.titles import names_by_number, titles_of
 from hpcml.files.table import table
@@ -84,7 +84,7 @@ class WrongRows(ScoreObserver):
         self._judged, self.thresholds = judged, self._of_model[judged.numbers]
         self._tables = {kind: _Table(self.thresholds.size, self.size) for kind in KINDS}
         beyond = self.thresholds[judged.labels] - judged.positives
-        wrong = beyond >= 0
+        wrong = (beyond >= 0) & (judged.positives > UNSCORED)
         rows = judged.row_numbers(judged.rows[wrong])
         self._tables["missed"].take(judged.labels[wrong], rows, beyond[wrong], judged.positives[wrong])
 

@@ -50,7 +50,7 @@ def united(one: TrainingKeys | None, other: TrainingKeys | None) -> TrainingKeys
 
 def training_keys(dataset: DataFile, split: str) -> TrainingKeys:
     """Return the keys of the rows of a split. Local; raises DataError, ConfigError."""
-    rows, complete = dataset.split(split), True
+    rows, complete = dataset.labelled(dataset.split(split)), True
     keys = np.zeros(0, np.uint64)
     for begin in range(0, rows.size, PIECE):
         some = rows[begin : begin + PIECE]

@@ -61,14 +61,15 @@ class Consistency:
         return 2 * low / (1 + low), 2 * high / (1 + high)
 
 
-def consistency_of(comm: mpi.Comm, shard: Shard, pairs: Pairs) -> tuple[Consistency, PairLabels]:
+def consistency_of(comm: mpi.Comm, shard: Shard, pairs: Pairs, unlabelled: np.ndarray) -> tuple[Consistency, PairLabels]:
     """Collective over `comm`. The labels' consistency over all pairs; labels of this rank's pairs.
 
     Of the pairs of a row with earlier ones, one counts: that with the row that it is most like, of
     equal ones the last. So many rows that are all alike do not count more than there are of them.
+    No pair of an `unlabelled` row (by its place in the split) counts.
     """
     rows, n_labels = SharedRows(comm, shard), shard.n_labels
-    counted = _most_alike(rows, pairs)
+    counted = _most_alike(rows, pairs, ~(np.isin(pairs.first, unlabelled) | np.isin(pairs.other, unlabelled)))
     with mpi.agreed(comm, "making room for the labels"):
         counts = np.zeros((3, n_labels), np.int64)
         count_labels(shard.y_indptr, shard.y_indices, shard.rows, counts[0])
@@ -88,15 +89,16 @@ def consistency_of(comm: mpi.Comm, shard: Shard, pairs: Pairs) -> tuple[Consiste
     return Consistency(*mpi.allreduce_sum(comm, counts)), PairLabels(counted, *found)
 
 
-def _most_alike(rows: SharedRows, pairs: Pairs) -> np.ndarray:
-    """Collective over the ranks. Whether each pair is its second row's with the row most like."""
+def _most_alike(rows: SharedRows, pairs: Pairs, usable: np.ndarray) -> np.ndarray:
+    """Return flags of the pairs that are, of the usable ones, their second row's with the row most like. Collective."""
     routing = Routing(rows.comm, rows.owners(pairs.other))
-    first, other, similarity = (routing.send(values) for values in (pairs.first, pairs.other, pairs.similarity))
+    columns = (pairs.first, pairs.other, pairs.similarity, usable.astype(np.uint8))
+    first, other, similarity, can = (routing.send(values) for values in columns)
     with mpi.agreed(rows.comm, "choosing pairs that count"):
-        order = np.lexsort((-first, -similarity, other))
+        order = np.lexsort((-first, -similarity, can == 0, other))
         best = np.ones(other.size, np.uint8)
         best[order[1:]] = other[order[1:]] != other[order[:-1]]
-    return routing.answer(best).astype(bool)
+    return routing.answer(best & can).astype(bool)
 
 
 def _entries(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:

@@ -39,6 +39,7 @@ class Duplicates:
     label_names: list[str]
     labels: Consistency
     seconds: float
+    n_unlabelled: int = 0  # rows whose pairs do not count for the labels
 
     def __str__(self) -> str:
         return format_duplicates(self)
@@ -56,7 +57,7 @@ def check_outputs(outputs: Mapping[str, Path | None], force: bool, data: Path) -
 
 
 def _base_rates(found: Duplicates) -> np.ndarray:
-    return found.labels.n_rows / max(1, found.n_rows)
+    return found.labels.n_rows / max(1, found.n_rows - found.n_unlabelled)
 
 
 def _percent(value: float) -> str:
@@ -69,6 +70,8 @@ def format_duplicates(found: Duplicates, top: int = 10) -> str:
     lines = [f"{d.data}, split {d.split}: {plural(d.n_rows, 'row')}, in {d.seconds:.1f} s"]
     if d.n_empty:
         lines.append(f"left out: {plural(d.n_empty, 'row')} without features")
+    if d.n_unlabelled:
+        lines.append(f"not counted for the labels: pairs of {plural(d.n_unlabelled, 'row')} that nobody labelled")
     lines.append(f"pairs of a similarity of at least {d.similarity:g}: {d.n_pairs:,}{_steps(d)}")
     lines.append(f"rows with the features of an earlier row: {d.n_equal:,}, each paired with the last of these")
     if d.bands.number:
@@ -126,6 +129,7 @@ def write_json(path: Path, found: Duplicates) -> None:
         "data": str(found.data),
         "split": found.split,
         "n_rows": found.n_rows,
+        "n_unlabelled": found.n_unlabelled,
         "n_without_features": found.n_empty,
         "n_equal_to_an_earlier_row": found.n_equal,
         "n_limited": found.n_limited,

@@ -27,10 +27,13 @@ def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: f
     """Collective over `comm`. Pairs of rows from `similarity` on. Raises ConfigError, DataError."""
     begin = time.monotonic()
     bands = choose_bands(similarity)
-    shard = load_shard(comm, dataset, split)
+    shard = load_shard(comm, dataset, split, unlabelled=True)
     log(f"{dataset.path}: comparing {plural(shard.n_global, 'row')} by {bands.number} bands of {bands.size} hashes")
     pairs = find_pairs(comm, dataset, shard, similarity, bands, log)
-    labels, of_pairs = consistency_of(comm, shard, pairs)
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        rows = dataset.split(split) if dataset.n_unlabelled else np.zeros(0, np.int64)
+        unlabelled = np.flatnonzero(np.isin(rows, dataset.labelled(rows), assume_unique=True, invert=True))
+    labels, of_pairs = consistency_of(comm, shard, pairs, unlabelled)
     steps = np.concatenate([[similarity], STEPS[similarity < STEPS]])
     counts = np.bincount(np.searchsorted(steps, pairs.similarity, "right") - 1, minlength=steps.size)
     sizes = [pairs.first.size, int(np.count_nonzero(of_pairs.counted)), *counts]
@@ -46,6 +49,7 @@ def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: f
         data=dataset.path,
         split=split,
         n_rows=shard.n_global,
+        n_unlabelled=unlabelled.size,
         n_empty=pairs.n_empty,
         n_equal=pairs.n_equal,
         n_limited=pairs.n_limited,

@@ -142,7 +142,7 @@ def read_samples(path: Path, options: Any, n_values: int, names: list[str] | Non
     """
     samples: list[CompactRows] = []
     with DataFile(path) as dataset:
-        rows = np.array(dataset.split(options.split or default_split(dataset, "train")))
+        rows = np.array(dataset.labelled_split(options.split or default_split(dataset, "train")))
         per_row = max(1.0, dataset.nnz / max(1, dataset.n_rows))
         order = np.argsort(rng.bits(0, "rows of a pilot", rows), kind="stable")
         alone, bias = mpi.self_comm(), bool(getattr(options, "bias", False) is not False)

@@ -14,7 +14,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.shard import Shard, load_shard
+from hpcml.data.shard import Shard, load_shard, without_features
 from hpcml.errors import ConfigError
 from hpcml.evaluation.hints import hint_at_few_labels
 from hpcml.evaluation.probabilities import probabilities
@@ -46,6 +46,7 @@ class Prediction:
         self.comm, self.model, self.what, self.shard, self.dataset = comm, model, what, shard, dataset
         self.has_ids = dataset is not None and "row_ids" in dataset.file
         self.n_given = 0  # labels that this rank's rows have got, where labels are asked for
+        self.empty = None if dataset is None else without_features(dataset, shard)  # flags of this rank's rows, which get no labels
         self._sigmoids = model.check_probabilities() if what == "probabilities" else None  # make probabilities of the scores
         self.scorer = scorer_of(model, shard, np.arange(model.n_labels))
         self.scorer.warm_up(comm)
@@ -100,16 +101,19 @@ class Prediction:
         for begin in range(0, shard.n_local, step):
             some = shard.rows[begin : begin + step]
             first, rows = shard.first_local + begin, shard.first_row + some
+            empty = None if self.empty is None else self.empty[begin : begin + step]
             if self._top is not None:
                 best = self._top.best(scorer, some)
-                yield ScoredRows(first, rows, best.scores, best.labels)
+                yield ScoredRows(first, rows, best.scores, best.labels, empty)
                 continue
             values: np.ndarray = np.empty((some.size, self.model.n_labels), dtype=np.bool_ if flags else np.float64)
             for block, scores in self._weights.scores(scorer, some):
                 values[:, block] = scores > thresholds[block] if flags else scores
             if flags:
+                if empty is not None:
+                    values[empty] = False
                 self.n_given += int(np.count_nonzero(values))
-            yield ScoredRows(first, rows, values)
+            yield ScoredRows(first, rows, values, None, empty)
 
     def chunks(self, log: Log) -> Iterator[ScoredRows]:
         """Score the shard, rows of the dataset, with progress. Local. Raises NonFiniteError if a score is not a number."""
@@ -152,13 +156,17 @@ def predict(
         model.check_vocabulary(dataset)
     opened: Any = new_file if ending == ".h5" else temporary_path
     with opened(comm, output, force, [model.path, dataset.path]) as out:
-        prediction = Prediction(comm, model, what, load_shard(comm, dataset, split), top, dataset)
+        prediction = Prediction(comm, model, what, load_shard(comm, dataset, split, unlabelled=True), top, dataset)
         if ending == ".h5":
             _write_h5(prediction, split, log, out)
         else:
             _write_text(prediction, ending, log, out, output)
     n_rows = prediction.shard.n_global
     log(f"{output}: {texts.what_is_written(what, top, model)} of {plural(n_rows, 'row')} for {plural(model.n_labels, 'label')}")
+    _, (n_empty,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(prediction.empty))])
+    if n_empty:
+        without = f"{plural(int(n_empty), 'row')} without any known feature"
+        log(f"note: {without}: {'their scores say nothing' if what != 'labels' and top is None else 'they get no labels'}")
     prediction.hint(log, n_rows)
 
 
@@ -213,8 +221,10 @@ def _write_h5(prediction: Prediction, split: str, log: Log, out: SlabFile) -> No
                 out.write("Y/indices", int(first) + some.start, given[some])
             return
         for chunk in prediction.chunks(log):
-            shown = prediction.shown(chunk.values, chunk.best)
-            for name, values in zip(slabs, [shown] if chunk.best is None else [chunk.best, shown], strict=True):
+            shown, best = prediction.shown(chunk.values, chunk.best), chunk.best
+            if best is not None and chunk.empty is not None:
+                best, shown = np.where(chunk.empty[:, None], -1, best), np.where(chunk.empty[:, None], np.nan, shown)
+            for name, values in zip(slabs, [shown] if best is None else [best, shown], strict=True):
                 out.write(name, chunk.first, values)
 
 

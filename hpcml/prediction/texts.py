@@ -29,22 +29,28 @@ class ScoredRows:
     rows: np.ndarray  # row numbers of the dataset
     values: np.ndarray  # n × L, or n × k
     best: np.ndarray | None = None  # (n × k, int32) the labels of k values, best first
+    empty: np.ndarray | None = None  # (n,) flags of rows of text without a known feature, which get no labels; None: there are none
 
     def labels(self, thresholds: np.ndarray | float = 0.0) -> list[list[int]]:
         """The best labels; or those of flags or scores above their thresholds (n_labels)."""
+        found: list[list[int]]
         if self.best is not None:
-            best: list[list[int]] = self.best.tolist()
-            return best
-        rows, labels = np.nonzero(self.values > thresholds)
-        bounds = np.searchsorted(rows, np.arange(self.rows.size + 1))
-        return [labels[a:b].tolist() for a, b in pairwise(bounds)]
+            found = self.best.tolist()
+        else:
+            rows, labels = np.nonzero(self.values > thresholds)
+            bounds = np.searchsorted(rows, np.arange(self.rows.size + 1))
+            found = [labels[a:b].tolist() for a, b in pairwise(bounds)]
+        for row in () if self.empty is None else np.flatnonzero(self.empty).tolist():
+            found[row] = []
+        return found
 
     def pieces(self) -> Iterator[ScoredRows]:
         """The rows in pieces of about TEXT_VALUES values, small enough to be formatted."""
         step = max(1, TEXT_VALUES // ((1 if self.best is None else 4) * max(1, self.values.shape[1])))
         for a in range(0, self.rows.size, step):
             some = slice(a, a + step)
-            yield ScoredRows(self.first + a, self.rows[some], self.values[some], None if self.best is None else self.best[some])
+            best, empty = (None if each is None else each[some] for each in (self.best, self.empty))
+            yield ScoredRows(self.first + a, self.rows[some], self.values[some], best, empty)
 
 
 What = Literal["scores", "labels", "probabilities"]
@@ -96,7 +102,7 @@ def csv_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
         cells = ([";".join(prediction.escaped_names[label] for label in labels)] for labels in chunk.labels())
     else:
         names, shown = prediction.escaped_names, prediction.shown(chunk.values, chunk.best).tolist()
-        pairs = (zip(*row, strict=True) for row in zip(chunk.best.tolist(), shown, strict=True))
+        pairs = (zip(*row, strict=False) for row in zip(chunk.labels(), shown, strict=True))  # no labels for an empty row
         cells = ([";".join(f"{names[label]}:{value!r}" for label, value in row)] for row in pairs)
     return csv_text([row, *name, *cell] for row, name, cell in zip(chunk.rows, ids, cells, strict=True))
 
@@ -121,10 +127,11 @@ def svmlight_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
 def _best_lines(prediction: Prediction, chunk: ScoredRows, best: np.ndarray) -> Iterator[str]:
     """Of the best labels of each row those above their thresholds, then all with their scores."""
     above, shown = chunk.values > prediction.model.thresholds[best], prediction.shown(chunk.values, best)
-    for row in zip(best.tolist(), shown.tolist(), above.tolist(), strict=True):
-        ascending = sorted(zip(*row, strict=True))  # as readers expect
+    for row in zip(chunk.labels(), shown.tolist(), above.tolist(), strict=True):
+        ascending = sorted(zip(*row, strict=False))  # as readers expect; an empty row has no labels
         target = ",".join(str(label + 1) for label, _, given in ascending if given)
-        yield f"{target} {' '.join(f'{label + 1}:{value!r}' for label, value, _ in ascending)}\n"
+        rest = " ".join(f"{label + 1}:{value!r}" for label, value, _ in ascending) or "1:0"  # readers skip blank lines
+        yield f"{target} {rest}\n"
 
 
 def bioasq_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import NAMES_OF, UNKNOWN, DataFile, checked_slabs, names_of
+from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, DataFile, checked_slabs, names_of
 from hpcml.data.labels import label_sets_of
 from hpcml.data.shard import Shard, load_shard
 from hpcml.files.hdf5 import NAME_CHUNK, create_strings, describe_matrix, matrix_slabs, readable, vocabulary_digest
@@ -62,7 +62,7 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
     `remakes_text`) stay, and so do rows that have none of the features. Raises ConfigError for an
     output that exists (without `force`), DataError if a file cannot be read or written.
     """
-    shard = load_shard(comm, dataset, "all")
+    shard = load_shard(comm, dataset, "all", unlabelled=True)
     columns = _KeptColumns.of_features(features, dataset.n_features)
     with mpi.agreed(comm, f"reading {dataset.path}"):
         sizes, all_ones = np.zeros(shard.indptr.size - 1, np.int64), True
@@ -80,8 +80,9 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
         for name, n in n_of.items():
             slabs |= matrix_slabs(name, dataset.n_rows, n, dataset.matrices[name], None)
         slabs |= {f"splits/{name}": Slab(dataset.file[f"splits/{name}"].shape, "<i8") for name in dataset.split_names()}
-        numbers = [*(f"rows/{name}" for name in dataset.row_numbers()), "row_keys", *(["row_groups"] if dataset.has_groups else [])]
-        slabs |= {name: Slab((dataset.n_rows,), dataset.file[name].dtype.str) for name in numbers}
+        others = [*(f"rows/{name}" for name in dataset.row_numbers()), *([UNLABELLED] if dataset.n_unlabelled else [])]
+        others += ["row_keys", *(["row_groups"] if dataset.has_groups else [])]
+        slabs |= {name: Slab(dataset.file[name].shape, dataset.file[name].dtype.str) for name in others}
         out.layout_checked(slabs, checked_slabs(slabs), lambda file: _describe(file, dataset, features, int(nnz), n_of, ones))
         with mpi.agreed(comm, f"writing {output}"):
             for (name, matrix), first in zip(sets.items(), first_entries, strict=True):
@@ -90,7 +91,7 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
             if comm.rank == 0:
                 for name in dataset.split_names():
                     out.write(f"splits/{name}", 0, dataset.split(name))
-                for name in numbers:
+                for name in others:
                     out.write(name, 0, dataset.map(name))
             dataset.check_unchanged()
         out.write_checksums()

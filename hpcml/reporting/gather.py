@@ -101,7 +101,7 @@ def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log:
     with mpi.agreed(comm, f"opening {chosen}"):
         dataset = DataFile(chosen)
     with dataset:
-        split = split_to_judge(dataset, split, log)
+        split = split_to_judge(comm, dataset, split, log)
         log(f"judging {run} on split {split} of {dataset.path}")
         report = _judge(comm, run, model, dataset, split, log)
         found = titles_of(comm, titles, [] if report is None else report.row_ids.values())

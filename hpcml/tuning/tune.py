@@ -192,7 +192,7 @@ class Tuner:
         comm, problem, method, n_folds = self.comm, self.problem, self.problem.method, self.wanted.folds
         if not self.folds:
             with mpi.agreed(comm, "dealing the rows to folds"):
-                keys = draw_keys(problem.dataset, problem.dataset.split(problem.split))
+                keys = draw_keys(problem.dataset, problem.dataset.labelled_split(problem.split))
                 fold = deal(problem.rows, problem.labels, n_folds, self.wanted.seed, keys)
             with mpi.groups_agreed(comm):
                 for each in fold_rows(problem.loaded_by, problem.rows, fold, n_folds):

@@ -51,7 +51,7 @@ def as_jsonl(path, table):
     with path.open("w", encoding="utf-8") as out:
         for row in table.to_dict("records"):
             labels = [part for part in row["topics"].split(";") if part]
-            print(json.dumps({name: row[name] for name in ("id", "title", "text", "split")} | {"labels": labels}), file=out)
+            print(json.dumps({name: row[name] for name in ("id", "title", "text", "split")} | {"labels": labels or None}), file=out)
     return path
 
 

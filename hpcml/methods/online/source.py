@@ -72,7 +72,7 @@ class DatasetSource(RowStream):
         rows, bounds, n_positive, digest = None, None, None, None
         with mpi.agreed(comm, f"reading {dataset.path}"):
             if comm.rank == 0:
-                rows = np.array(dataset.split(self.split))
+                rows = np.array(dataset.labelled_split(self.split))
                 nnz = dataset.map("X/indptr")
                 n_parts = 1 + int(nnz[rows[-1] + 1] - nnz[rows[0]]) // PIECE_NNZ if rows.size else 1
                 bounds = split_bounds(dataset, rows, n_parts)

@@ -79,7 +79,7 @@ def test_every_form_gives_the_same_rows(tmp_path, form, unindexed):
     write_all(tmp_path)
     (tmp_path / "x.jsonl").write_text(
         "".join(
-            json.dumps({"text": text, "labels": [uri for uri in uris if uri != OLD]}) + "\n"
+            json.dumps({"text": text, "labels": [uri for uri in uris if uri != OLD] if uris else None}) + "\n"
             for text, uris in DOCUMENTS[: 4 if unindexed else 3]
         )
     )

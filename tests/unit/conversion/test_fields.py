@@ -18,10 +18,16 @@ from hpcml.errors import ConfigError, DataError
 
 SELF = mpi.self_comm()
 DOCUMENTS = [
-    {"title": "Quake in Haiti", "text": "the quake, the quake. Haiti", "journal": "Disasters", "keys": ["New York", "quake"]},
+    {
+        "title": "Quake in Haiti",
+        "text": "the quake, the quake. Haiti",
+        "journal": "Disasters",
+        "keys": ["New York", "quake"],
+        "labels": [],
+    },
     {"title": "New York", "text": "a quake", "journal": "New  York ", "keys": ["york city"], "labels": ["a"]},
     {"text": "york new york", "journal": ["Disasters", "T"], "keys": None, "labels": ["a", "b"]},
-    {"title": "", "text": "no field but this", "keys": []},
+    {"title": "", "text": "no field but this", "keys": [], "labels": []},
 ]
 FIELDS = ("title=T,text=A", "journal=J", "keys")
 WHOLE = {"journal"}

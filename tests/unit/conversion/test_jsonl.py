@@ -52,7 +52,7 @@ def test_not_utf8(tmp_path):
 def test_parse():
     line = {"id": 12, "title": "T", "text": "x \ud83d\ude00", "labels": ["b", "a"], "split": "dev", "more": 1}
     assert document_of(loaded(json.dumps(line).encode())) == Document("12", [["T"], ["x 😀"]], ["b", "a"], "dev")
-    assert document_of(loaded(b'{"title": "T", "text": null, "labels": null}')) == Document("", [["T"], []], [], "")
+    assert document_of(loaded(b'{"title": "T", "text": null, "labels": null}')) == Document("", [["T"], []], None, "")
 
 
 def test_ids_labels_and_splits(tmp_path):

@@ -142,7 +142,8 @@ def test_thresholds_of_a_value_are_exact():
         with np.errstate(over="ignore"):
             of_found, of_above = compared.of_pairs(found, np.arange(9)), compared.of_pairs(above, np.arange(9))
         assert (of_found <= value)[~flat].all() and (of_above > value)[~flat].all()
-    assert compared.of_pairs(np.array([-np.inf]), np.array([3])).tolist() == [0.5]
+    assert compared.of_pairs(np.array([np.inf]), np.array([3])).tolist() == [0.5]
+    assert compared.of_pairs(np.full(9, -np.inf), np.arange(9)).tolist() == [-np.inf] * 9  # rows without a score stay last
 
 
 def test_curves_of_a_report(files):

@@ -106,11 +106,11 @@ def test_tables_say_it(tmp_path):
 
 def test_default_that_falls_back_is_said(trained, tmp_path, capsys):
     with DataFile(make.dataset(tmp_path / "data.h5", *make.random_data(1, M, 12, 2, 0.4))) as dataset:
-        assert split_to_judge(dataset, None, Log(0)) == "all"
+        assert split_to_judge(mpi.self_comm(), dataset, None, Log(0)) == "all"
         assert "has no split test: judging on all its 90 rows" in capsys.readouterr().err
-        assert split_to_judge(dataset, "all", Log(0)) == "all"
+        assert split_to_judge(mpi.self_comm(), dataset, "all", Log(0)) == "all"
     with DataFile(trained[0]) as dataset:
-        assert split_to_judge(dataset, None, Log(0)) == "test"
+        assert split_to_judge(mpi.self_comm(), dataset, None, Log(0)) == "test"
     assert capsys.readouterr().err == ""
 
 

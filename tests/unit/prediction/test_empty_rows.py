@@ -1,0 +1,204 @@
+"""Texts without any known feature: `predict` gives them no labels, as `serve` does, and `evaluate` judges them so."""
+
+import csv
+import json
+
+import h5py
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score
+from support.converted import label_sets, made
+from support.edits import edit, replace
+
+import hpcml
+from hpcml import mpi
+from hpcml.data.dataset import DataFile
+from hpcml.evaluation.bioasq import evaluate_bioasq
+from hpcml.log import Log
+from hpcml.serving.suggest import Question, Suggester
+
+SELF = mpi.self_comm()
+EMPTY = ["", "   ", "Привет, мир", "xyzzy 12345", "?!"]  # no text, unknown words, no words
+WORDS = {"sea": "ship port storm harbour", "farm": "corn wheat plough grain"}
+
+
+def documents(n, seed, split):
+    """Documents of one or two topics; nearly all have the label `common`, too, so that its intercept is above 0."""
+    rng = np.random.default_rng(seed)
+    for number in range(n):
+        topics = [topic for topic in WORDS if rng.random() < 0.6] or ["sea"]
+        words = [str(rng.choice(WORDS[topic].split())) for topic in topics for _ in range(4)] + ["the", "of"]
+        labels = topics + ["common"] * (rng.random() < 0.95)
+        yield {"id": f"{split}{number}", "text": " ".join(words), "labels": labels, "split": split}
+
+
+def new_documents(n=40):
+    """Documents to judge, every eighth without a known word; those have labels, too."""
+    for number, each in enumerate(documents(n, 2, "test")):
+        yield {**each, "text": EMPTY[number // 8 % len(EMPTY)]} if number % 8 == 3 else each
+
+
+KINDS = {
+    "logistic": ("dual", {"loss": "logistic"}),
+    "sparse": ("dual", {"loss": "logistic", "drop": 1e-3}),
+    "calibrated": ("dual", {"loss": "hinge"}),
+    "bayes": ("bernoulli-nb", {}),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Training rows, and the rows to judge."""
+    folder = tmp_path_factory.mktemp("empty")
+    train = made(folder, "jsonl", list(documents(120, 1, "train")), "train")[1]
+    return train, made(folder, "jsonl", list(new_documents()), "new", like=train)[1]
+
+
+def model_of(data, folder, kind="logistic"):
+    method, options = KINDS[kind]
+    model = hpcml.train(method, data[0], folder / "run", force=True, **options).model
+    if kind == "calibrated":
+        hpcml.calibrate(model, data[0], split="train")
+    return model
+
+
+def is_empty(data):
+    with h5py.File(data[1]) as file:
+        return np.diff(file["X/indptr"][:]) == 0
+
+
+@pytest.mark.parametrize("kind", ["logistic", "sparse", "calibrated"])
+@pytest.mark.parametrize("threshold", [None, -30.0])
+def test_predict_and_serve_agree_on_every_text(data, tmp_path, kind, threshold):
+    model = model_of(data, tmp_path, kind)
+    with DataFile(data[0]) as dataset:
+        suggester = Suggester(SELF, hpcml.open_model(model).with_threshold(threshold), dataset)
+    texts = [each["text"] for each in new_documents()]
+    answers = suggester([Question([[], [text]], limit=99, only_given=True) for text in texts])
+    found = hpcml.predict(model, data[1], tmp_path / "out.h5", labels=True, threshold=threshold)
+    given = label_sets(found)
+    names = hpcml.open_model(model).label_names
+    assert [{names[each.label] for each in answer or []} for answer in answers] == list(map(set, given))
+    assert [answer is None for answer in answers] == is_empty(data).tolist() and is_empty(data).sum() == 5
+    assert sum(map(len, given)) > 30
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_format(data, tmp_path, kind, capsys):
+    model, empty = model_of(data, tmp_path, kind), is_empty(data)
+    for ending in ("csv", "json", "svm", "h5"):
+        for options in ({"labels": True}, {"top": 2}):
+            out = hpcml.predict(model, data[1], tmp_path / f"x.{ending}", force=True, log=Log(0), **options)
+            assert "note: 5 rows without any known feature: they get no labels" in capsys.readouterr().err
+            if ending == "csv":
+                got = [bool(line["labels"]) for line in csv.DictReader(out.open())]
+            elif ending == "json":
+                got = [bool(each["labels"]) for each in json.loads(out.read_text())["documents"]]
+            elif ending == "svm":
+                lines = out.read_text().splitlines()
+                assert len(lines) == 40 and all(line.strip() for line in lines)
+                assert {line for line, none in zip(lines, empty, strict=True) if none} == {
+                    " 1:1" if "labels" in options else " 1:0"
+                }
+                continue
+            elif "labels" in options:
+                got = list(map(bool, label_sets(out)))
+            else:
+                with h5py.File(out) as file:
+                    assert np.array_equal(np.isnan(file["top/scores"][:]).all(axis=1), empty)
+                    got = (file["top/labels"][:] >= 0).all(axis=1)
+            assert not np.any(np.array(got)[empty]) and np.mean(np.array(got)[~empty]) > 0.9
+    hpcml.predict(model, data[1], tmp_path / "scores.svm", log=Log(0))  # scores above thresholds are no labels of these rows
+    lines = (tmp_path / "scores.svm").read_text().splitlines()
+    assert [line.startswith(" ") for line, none in zip(lines, empty, strict=True) if none] == [True] * 5
+    assert "5 rows without any known feature: their scores say nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_evaluate_judges_what_predict_writes(data, tmp_path, kind):
+    model, empty = model_of(data, tmp_path, kind), is_empty(data)
+    found = hpcml.evaluate(model, data[1])
+    names, true = found.label_names, label_sets(data[1])
+    given = label_sets(hpcml.predict(model, data[1], tmp_path / "x.h5", labels=True, force=True))
+    with h5py.File(hpcml.predict(model, data[1], tmp_path / "s.h5", force=True)) as file:
+        scores = file["scores"][:]
+    true, given = (np.array([[name in labels for name in names] for labels in sets]) for sets in (true, given))
+    assert (true[empty].sum(), found.n_empty) == (true[empty].sum(), 5) and true[empty].sum() >= 5
+    assert found.micro["f1"] == pytest.approx(f1_score(true, given, average="micro"))
+    assert found.values["f1"] == pytest.approx(f1_score(true, given, average=None))
+    assert np.array_equal(found.values["misclassified"], (true != given).sum(axis=0))
+    scored = hpcml.evaluate_scores(scores[~empty], true[~empty]).values["average_precision"]
+    share = true[~empty].sum(axis=0) / true.sum(axis=0)  # positives without a known feature are never retrieved
+    assert found.values["average_precision"] == pytest.approx(scored * share)
+    some = (true | given).any(axis=1)
+    each = 2 * (true & given).sum(axis=1)[some] / (true.sum(axis=1) + given.sum(axis=1))[some]
+    assert found.instance_f1 == pytest.approx(each.mean())
+    if kind == "logistic":
+        best = np.argmax(scores, axis=1)
+        assert found.precision_at[1] == pytest.approx((true[np.arange(40), best] & ~empty).mean())
+    if found.calibration:
+        p = np.where(empty[:, None], 0.0, hpcml_probabilities(model, data, tmp_path))
+        assert found.micro["brier"] == pytest.approx(np.mean((p - true) ** 2), abs=1e-6)
+    hpcml.evaluate(model, data[1], labels=[0])
+
+
+def hpcml_probabilities(model, data, folder):
+    with h5py.File(hpcml.predict(model, data[1], folder / "p.h5", probabilities=True, force=True)) as file:
+        return file["probabilities"][:]
+
+
+def test_sigmoids_without_a_slope(data, tmp_path):
+    """A label whose probability is the same for all scores is not given to a row without a known feature either."""
+    model = model_of(data, tmp_path, "calibrated")
+    edit(model, replace("labels/sigmoid_slope", lambda slopes: np.append(slopes[:-1], 0.0)))
+    found, empty = hpcml.evaluate(model, data[1]), is_empty(data)
+    with h5py.File(data[1]) as file:
+        n_labels = np.diff(file["Y/indptr"][:])
+    assert found.precision_at[3] == pytest.approx(n_labels[~empty].sum() / 3 / 40)  # all three labels of the other rows
+    assert np.isfinite(found.micro["brier"]) and np.isfinite(found.micro["average_precision"])
+
+
+@pytest.mark.parametrize("measure", ["label", "micro", "instance"])
+@pytest.mark.parametrize("kind", ["logistic", "calibrated"])
+def test_thresholds_are_found_for_what_is_predicted(data, tmp_path, measure, kind):
+    model = model_of(data, tmp_path, kind)
+    report = hpcml.threshold(model, data[1], measure, split="test", output=tmp_path / "t.h5", method="search")
+    judged = hpcml.evaluate(tmp_path / "t.h5", data[1])
+    value = {"label": judged.macro("f1"), "micro": judged.micro["f1"], "instance": judged.instance_f1}[measure]
+    assert report.found.after == pytest.approx(value)
+    assert np.isfinite(report.found.thresholds).all() and report.found.after >= report.found.before
+
+
+def test_questions_and_other_measures(data, tmp_path):
+    model, empty = model_of(data, tmp_path), is_empty(data)
+    hpcml.calibrate(model, data[1], split="test", output=tmp_path / "c.h5")
+    hpcml.threshold(model, data[1], "label", split="test", output=tmp_path / "s.h5")
+    wrong = hpcml.explain(model, data[1], wrong=40).as_dict()["wrong"][0]
+    rows = {each["row"] for kind in ("missed", "given") for each in wrong[kind]}
+    assert rows.isdisjoint(np.flatnonzero(empty).tolist())
+    assert "Infinity" not in json.dumps(wrong)
+    (why,) = hpcml.explain(model, data[1], row=["test3"], label=["common"]).found
+    assert why.score > why.threshold and not why.is_given
+    told = str(hpcml.explain(model, data[1], row=["test3"], label=["common"]))
+    assert "not given (no known feature)" in told
+
+
+def test_rows_of_numbers_keep_their_labels(tmp_path):
+    """Of other data than text a row of zeros is a row like others."""
+    rng = np.random.default_rng(0)
+    X, y = rng.random((60, 3)) - 0.5, np.repeat(["a", "b"], 30)
+    X[::10] = 0
+    hpcml.Dataset.from_sparse(X, y, tmp_path / "x.h5")
+    model = hpcml.train("dual", tmp_path / "x.h5", tmp_path / "run").model
+    with h5py.File(hpcml.predict(model, tmp_path / "x.h5", tmp_path / "p.h5", top=1)) as file:
+        assert (file["top/labels"][:] >= 0).all()
+    assert hpcml.evaluate(model, tmp_path / "x.h5").n_empty == 0
+
+
+def test_bioasq(data, tmp_path):
+    model = hpcml.open_model(model_of(data, tmp_path))
+    with DataFile(data[1]) as dataset:
+        found = evaluate_bioasq(SELF, model, dataset, "test", None, Log(1))
+    assert found.n_rows_without_features == 5 and "5 rows without any known feature" in str(found)
+    assert found.values["MiF"] == pytest.approx(hpcml.evaluate(model, data[1]).micro["f1"])
+    assert found.values["EBF"] == pytest.approx(hpcml.evaluate(model, data[1]).instance_f1)
