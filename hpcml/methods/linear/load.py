@@ -12,6 +12,7 @@ from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.headings import find_headings
 from hpcml.data.labels import choose_labels, count_positives, fingerprint, tell_unused
+from hpcml.data.leaks import warn_of_leaks
 from hpcml.data.scaling import scaled, warn_of_scales
 from hpcml.data.shard import Shard, load_shard
 from hpcml.data.shared_rows import node_rows, own_rows
@@ -63,8 +64,9 @@ def load(
         tell_unused(comm, dataset, split, session.log)
         shard = load_shard(comm, dataset, split)
         warm_up(comm, shard)
-        labels, names = choose_labels(comm, dataset, options, count_positives(comm, shard))
+        labels, names = choose_labels(comm, dataset, options, n_positive := count_positives(comm, shard))
         headings = mpi.run_on_root(comm, f"reading the headings of {dataset.path}", lambda: find_headings(dataset, options.exclude))
+        warn_of_leaks(comm, dataset, shard, labels, names, n_positive, headings, session.log)
         shards = choose_shards(comm, dataset, shard, labels.size, options, method.sharding)
         exact = method.sharding is Sharding.EXACT
         needed = check_loading(comm, shard, shards, labels.size, options, method.memory) if exact else 0
