@@ -48,7 +48,7 @@ def cross_validate(
             chosen = [method_of(name) if asked.bias else method_of(name).without_intercept() for name in methods]
             _check(methods, data, asked.baseline)
             if asked.scale != "none" and (unable := [method.name for method in chosen if not method.scalable]):
-                raise ConfigError(f"--scale {asked.scale} has no use for {unable[0]}; leave it out, or leave {unable[0]} out")
+                raise ConfigError(f"--scale {asked.scale} has no effect on {unable[0]}; leave it out, or leave {unable[0]} out")
         refusing = [method.name for method in chosen if method.non_negative]
 
         def read_problems() -> list[CvProblem]:

@@ -14,7 +14,8 @@ import scipy.sparse as sp
 from hpcml import mpi, rng
 from hpcml.data.dataset import DataFile, names_of
 from hpcml.data.headings import Headings
-from hpcml.data.shard import Shard
+from hpcml.data.labels import count_positives
+from hpcml.data.shard import Shard, load_shard
 from hpcml.kernels import leaks as kernels
 from hpcml.log import Log, named
 from hpcml.partition import offsets
@@ -22,8 +23,8 @@ from hpcml.partition import offsets
 AREA = 0.999  # AUC, of the feature or of its negative, that is reported
 ENOUGH = 20  # rows with and without a label
 POSITIVE, OTHER = 24, 128  # rows of the samples
-NEEDED = 4  # sample rows without the label
 KEPT = 4  # features of a label that are looked at in all rows
+DOING = "looking for features that alone determine a label"
 CHECKED, SHOWN = 32, 5  # pairs of a label and a feature that are looked at in all rows, and lines
 
 
@@ -69,13 +70,23 @@ def warn_of_leaks(
         log(f"warning: {len(found) - SHOWN}{more} other features alone determine a label")
 
 
+def warn_of_class_leaks(comm: mpi.Comm, dataset: DataFile, split: str, names: list[str], log: Log) -> None:
+    """Report features that alone determine one of the labels of these names. Collective over `comm`."""
+    shard = load_shard(comm, dataset, split)
+    all_names = mpi.run_on_root(comm, f"reading the labels of {dataset.path}", dataset.label_names)
+    labels = np.array([all_names.index(name) for name in names], dtype=np.int64)
+    warn_of_leaks(comm, dataset, shard, labels, names, count_positives(comm, shard), None, log)
+
+
 def auc_of_feature(comm: mpi.Comm, shard: Shard, label: int, feature: int) -> float:
     """Return the AUC of the values of a feature for a label, over all rows. Collective over `comm`."""
-    values = np.empty(shard.n_local, np.float32)
     with mpi.node_first(comm):
+        kernels.values_of_feature(shard.indptr, shard.indices, shard.data, shard.rows[:0], feature, np.zeros(0, np.float32))
+    with mpi.agreed(comm, DOING):
+        values = np.empty(shard.n_local, np.float32)
         kernels.values_of_feature(shard.indptr, shard.indices, shard.data, shard.rows, feature, values)
-    entries = np.flatnonzero(shard.y_indices == label)
-    has = np.isin(shard.rows, np.searchsorted(shard.y_indptr, entries, side="right") - 1)
+        entries = np.flatnonzero(shard.y_indices == label)
+        has = np.isin(shard.rows, np.searchsorted(shard.y_indptr, entries, side="right") - 1)
     positives = np.sort(np.concatenate(mpi.allgather_arrays(comm, values[has])))
     negatives = np.sort(values[~has])
     below, above = (np.searchsorted(positives, negatives, side) for side in ("left", "right"))
@@ -86,17 +97,26 @@ def auc_of_feature(comm: mpi.Comm, shard: Shard, label: int, feature: int) -> fl
 
 def _suspects(comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarray, n_positive: np.ndarray) -> list[tuple[int, int]]:
     """Return pairs of a label (its place in `labels`) and a feature, the most extreme in the samples first. Collective."""
-    rows = shard.first_row + shard.rows
-    draws = rng.uniform(0, "rows that may tell an answer", rows)  # of a row, the same for all labels
-    place_of = np.full(shard.n_labels, -1)
-    place_of[labels] = np.arange(labels.size)
-    sizes = shard.y_indptr[shard.rows + 1] - shard.y_indptr[shard.rows]
-    at = np.repeat(np.arange(rows.size), sizes)
-    own = place_of[shard.y_indices[np.arange(at.size) + np.repeat(shard.y_indptr[shard.rows] - offsets(sizes)[:-1], sizes)]]
-    is_other = draws < OTHER / shard.n_global
-    taken = (own >= 0) & (draws[at] < POSITIVE / np.maximum(1, n_positive[labels])[own])
+    with mpi.agreed(comm, DOING):
+        rows = shard.first_row + shard.rows
+        draws = rng.uniform(0, "rows that may tell an answer", rows)  # of a row, the same for all labels
+        place_of = np.full(shard.n_labels, -1)
+        place_of[labels] = np.arange(labels.size)
+        sizes = shard.y_indptr[shard.rows + 1] - shard.y_indptr[shard.rows]
+        at = np.repeat(np.arange(rows.size), sizes)
+        own = place_of[shard.y_indices[np.arange(at.size) + np.repeat(shard.y_indptr[shard.rows] - offsets(sizes)[:-1], sizes)]]
+        common = (
+            2 * n_positive[labels] > shard.n_global
+        )  # of these the rows without the label are sampled, and compared with others
+        lacking = [np.setdiff1d(np.arange(rows.size), at[own == place]) for place in np.flatnonzero(common)]
+        rest = np.flatnonzero((own >= 0) & ~common[own])
+        own = np.concatenate([own[rest], np.repeat(np.flatnonzero(common), [each.size for each in lacking])])
+        at = np.concatenate([at[rest], *lacking])
+        sizes = np.where(common, shard.n_global - n_positive[labels], n_positive[labels])
+        is_other = draws < OTHER / shard.n_global
+    taken = draws[at] < POSITIVE / sizes[own]
     positives = _by_label(comm, own[taken], rows[at[taken]], labels.size)
-    taken = (own >= 0) & is_other[at]
+    taken = is_other[at]
     begins, having = _by_label(comm, own[taken], rows[at[taken]], labels.size)
     others = np.concatenate(mpi.allgather_arrays(comm, rows[is_other]))
     mine = np.arange(comm.rank, labels.size, comm.size)
@@ -107,13 +127,13 @@ def _suspects(comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarra
         matrix = sp.csr_matrix((csr[2][values], csr[1][values], offsets(counts)), (others.size, shard.n_features)).tocsc()
         matrix.eliminate_zeros()
         by_feature = (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data)
-        usual = np.flatnonzero(np.diff(by_feature[0]) >= 0.9 * max(1, others.size))
+        frequent = np.argsort(-np.diff(by_feature[0]), kind="stable")
         sample = (by_feature, (begins, np.searchsorted(others, having)), others.size)
         found, areas = np.empty((mine.size, KEPT), np.int64), np.empty((mine.size, KEPT))
     with mpi.node_first(comm):
-        kernels.extreme_features(csr, positives, sample, usual, mine[:0], NEEDED, found, areas)
-    with mpi.agreed(comm, "looking for features that alone determine a label"):
-        kernels.extreme_features(csr, positives, sample, usual, mine, NEEDED, found, areas)
+        kernels.extreme_features(csr, positives, sample, frequent, mine[:0], found, areas)
+    with mpi.agreed(comm, DOING):
+        kernels.extreme_features(csr, positives, sample, frequent, mine, found, areas)
         which = found >= 0
         pairs = np.repeat(mine, which.sum(axis=1)), found[which], np.abs(areas[which] - 0.5)
     of_all = [np.concatenate(mpi.allgather_arrays(comm, part)) for part in pairs]

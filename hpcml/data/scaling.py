@@ -76,6 +76,8 @@ def scale_matrices(scale: str, training: sp.csr_matrix, others: sp.csr_matrix) -
 
 def warn_of_scales(comm: mpi.Comm, dataset: DataFile, rows: CompactRows, columns: ColumnMap, log: Log) -> None:
     """Warn if features that many rows have are of very different scale. Collective over `comm`."""
+    if rows.max_norm * rows.max_norm - rows.bias < 1.002 and rows.scale > 0.9:
+        return  # nearly all rows have norm 1: somebody weighted the features, as by tf-idf, which makes "the" small on purpose
     enough = min(rows.n_global, max(COMMON_ROWS, int(np.ceil(COMMON * rows.n_global))))
     common = np.flatnonzero(rows.counts[: columns.n_shared] >= enough)
     if not common.size:

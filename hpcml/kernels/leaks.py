@@ -6,12 +6,12 @@ from hpcml.kernels import njit
 
 
 @njit
-def extreme_features(csr, positives, sample, usual, labels, needed, found, areas):
+def extreme_features(csr, positives, sample, frequent, labels, found, areas):
     """found[m], areas[m] (k each): the features of the most extreme AUC for labels[m] in the samples, and the AUC; −1: none.
 
-    csr: X. positives: (indptr, rows of X), by label, of sampled rows that have it. sample: (indptr, places, values) by feature of
-    other sampled rows; (indptr, places) by label of those that have the label; their number. usual: features of nearly all of
-    them. A label is left out if fewer than `needed` sample rows lack it, and a feature whose AUC is between 0.02 and 0.98.
+    csr: X. positives: (indptr, rows of X), by label, of sampled rows that have it (or of rows that lack it: this changes a to
+    1 − a). sample: (indptr, places, values) by feature of other sampled rows; (indptr, places) by label of those that are like the
+    positives; their number. frequent: the features, those of most sample rows first. An AUC between 0.02 and 0.98 is left out.
     """
     (indptr, indices, data), (label_indptr, label_rows) = csr, positives
     (begins, places, values), (own_begins, own_places), n_sample = sample[0], sample[1], sample[2]
@@ -24,12 +24,16 @@ def extreme_features(csr, positives, sample, usual, labels, needed, found, areas
         rows = label_rows[label_indptr[label] : label_indptr[label + 1]]
         own = own_places[own_begins[label] : own_begins[label + 1]]
         n_negative = n_sample - own.size
-        if n_negative < needed or rows.size == 0:
+        if n_negative == 0 or rows.size == 0:
             continue
         is_own[own] = True
-        n_touched = usual.size
-        for t in range(usual.size):
-            touched[t], present[usual[t]] = usual[t], n_sample  # above 0, so that it is not touched again
+        n_touched = 0
+        for j in frequent:  # those of nearly all negatives, which positives may lack
+            if begins[j + 1] - begins[j] < 0.9 * n_negative:
+                break
+            touched[n_touched], present[j] = j, n_sample  # above 0, so that it is not touched again
+            n_touched += 1
+        n_usual = n_touched
         for i in rows:
             for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 j = np.uint64(indices[k])
@@ -38,8 +42,8 @@ def extreme_features(csr, positives, sample, usual, labels, needed, found, areas
                         touched[n_touched] = j
                         n_touched += 1
                     present[j] += 1
-        for j in usual:
-            present[j] -= n_sample
+        for t in range(n_usual):
+            present[touched[t]] -= n_sample
         for t in range(n_touched):  # those that are 0 in too many rows of both kinds cannot tell them apart: AUC ≤ 1 − p q / 2
             j = touched[t]
             lacking = (1.0 - present[j] / rows.size) * max(0.0, 1.0 - (begins[j + 1] - begins[j]) / n_negative)
