@@ -92,7 +92,7 @@ def auc_of_feature(comm: mpi.Comm, shard: Shard, label: int, feature: int) -> fl
     below, above = (np.searchsorted(positives, negatives, side) for side in ("left", "right"))
     counts = np.array([2 * positives.size * negatives.size - int(below.sum()) - int(above.sum()), negatives.size])
     doubled, n_negative = mpi.allreduce_sum(comm, counts).tolist()
-    return doubled / (2.0 * max(1, positives.size) * max(1, n_negative))
+    return float(doubled) / (2.0 * max(1, positives.size) * max(1, n_negative))
 
 
 def _suspects(comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarray, n_positive: np.ndarray) -> list[tuple[int, int]]:
@@ -105,9 +105,7 @@ def _suspects(comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarra
         sizes = shard.y_indptr[shard.rows + 1] - shard.y_indptr[shard.rows]
         at = np.repeat(np.arange(rows.size), sizes)
         own = place_of[shard.y_indices[np.arange(at.size) + np.repeat(shard.y_indptr[shard.rows] - offsets(sizes)[:-1], sizes)]]
-        common = (
-            2 * n_positive[labels] > shard.n_global
-        )  # of these the rows without the label are sampled, and compared with others
+        common = 2 * n_positive[labels] > shard.n_global  # whose rows without the label are the rarer ones
         lacking = [np.setdiff1d(np.arange(rows.size), at[own == place]) for place in np.flatnonzero(common)]
         rest = np.flatnonzero((own >= 0) & ~common[own])
         own = np.concatenate([own[rest], np.repeat(np.flatnonzero(common), [each.size for each in lacking])])

@@ -8,7 +8,6 @@ contain the factors of the features, so its weights are those of unscaled values
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil, log2
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,7 +38,7 @@ def feature_factors(comm: mpi.Comm, shard: Shard, scale: str, look: slices.Look 
     largest = feature_values(comm, shard, look).largest.astype(np.float64)
     factors = np.divide(1.0, largest, out=np.ones(largest.size), where=largest > 0)
     if scale == "standard":
-        grid = 2.0 ** min(52, 62 - ceil(log2(max(2, shard.n_global))))  # the sums of n_global numbers of size ≤ 1 fit int64
+        grid = 2.0 ** min(52, 62 - shard.n_global.bit_length())  # the sums of n_global numbers of size ≤ 1 fit int64
         with mpi.agreed(comm, "making room for the features"):
             sums = np.zeros((2, largest.size), np.int64)
             for _, *arrays in row_slices(shard, look):
