@@ -92,7 +92,7 @@ def auc_of_feature(comm: mpi.Comm, shard: Shard, label: int, feature: int) -> fl
     below, above = (np.searchsorted(positives, negatives, side) for side in ("left", "right"))
     counts = np.array([2 * positives.size * negatives.size - int(below.sum()) - int(above.sum()), negatives.size])
     doubled, n_negative = mpi.allreduce_sum(comm, counts).tolist()
-    return float(doubled) / (2.0 * max(1, positives.size) * max(1, n_negative))
+    return float(doubled / (2.0 * max(1, positives.size) * max(1, n_negative)))
 
 
 def _suspects(comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarray, n_positive: np.ndarray) -> list[tuple[int, int]]:
