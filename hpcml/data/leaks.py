@@ -80,13 +80,12 @@ def warn_of_class_leaks(comm: mpi.Comm, dataset: DataFile, split: str, names: li
 
 def auc_of_feature(comm: mpi.Comm, shard: Shard, label: int, feature: int) -> float:
     """Return the AUC of the values of a feature for a label, over all rows. Collective over `comm`."""
-    with mpi.node_first(comm):
-        kernels.values_of_feature(shard.indptr, shard.indices, shard.data, shard.rows[:0], feature, np.zeros(0, np.float32))
     with mpi.agreed(comm, DOING):
-        values = np.empty(shard.n_local, np.float32)
-        kernels.values_of_feature(shard.indptr, shard.indices, shard.data, shard.rows, feature, values)
-        entries = np.flatnonzero(shard.y_indices == label)
-        has = np.isin(shard.rows, np.searchsorted(shard.y_indptr, entries, side="right") - 1)
+        values, has = np.zeros(shard.indptr.size - 1, np.float32), np.zeros(shard.indptr.size - 1, np.bool_)
+        entries = np.flatnonzero(shard.indices == feature)
+        values[np.searchsorted(shard.indptr, entries, side="right") - 1] = shard.data[entries]
+        has[np.searchsorted(shard.y_indptr, np.flatnonzero(shard.y_indices == label), side="right") - 1] = True
+        values, has = values[shard.rows], has[shard.rows]
     positives = np.sort(np.concatenate(mpi.allgather_arrays(comm, values[has])))
     negatives = np.sort(values[~has])
     below, above = (np.searchsorted(positives, negatives, side) for side in ("left", "right"))

@@ -34,7 +34,6 @@ def feature_factors(comm: mpi.Comm, shard: Shard, scale: str, look: slices.Look 
     with mpi.node_first(comm):
         kernels.column_extremes(shard.indptr, shard.indices, shard.data, none, values, np.zeros(0, np.int32), values)
         kernels.add_moments(shard.indptr, shard.indices, shard.data, none, np.zeros(0), 1.0, sums)
-        kernels.multiply(shard.indices[:0], shard.data[:0], values, values)
     largest = feature_values(comm, shard, look).largest.astype(np.float64)
     factors = np.divide(1.0, largest, out=np.ones(largest.size), where=largest > 0)
     if scale == "standard":
@@ -51,9 +50,7 @@ def feature_factors(comm: mpi.Comm, shard: Shard, scale: str, look: slices.Look 
 
 def multiplied(shard: Shard, factors: np.ndarray) -> Shard:
     """Return the shard with each feature times its factor: a copy of the values. Local."""
-    data = np.empty(shard.data.size, np.float32)
-    kernels.multiply(shard.indices, shard.data, factors, data)
-    return replace(shard, data=data, factors=factors)
+    return replace(shard, data=shard.data * factors[shard.indices], factors=factors)
 
 
 def scaled(comm: mpi.Comm, shard: Shard, scale: str | None, look: slices.Look = slices.never_stop) -> Shard:
@@ -70,7 +67,7 @@ def scale_matrices(scale: str, training: sp.csr_matrix, others: sp.csr_matrix) -
     shard = Shard.of_csr((training.indptr, training.indices, training.data), training.shape[1], 0)
     factors = feature_factors(mpi.self_comm(), shard, scale)
     for matrix in (training, others):
-        kernels.multiply(matrix.indices, matrix.data, factors, matrix.data)
+        matrix.data *= factors[matrix.indices]
 
 
 def warn_of_scales(comm: mpi.Comm, dataset: DataFile, rows: CompactRows, columns: ColumnMap, log: Log) -> None:

@@ -1,4 +1,4 @@
-"""Features that alone tell the rows of a label from all others: a search in samples, and one feature of all rows."""
+"""Features that alone tell sampled rows of a label from others."""
 
 import numpy as np
 
@@ -91,18 +91,3 @@ def _keep(j, area, found, areas):
             worst = k
     if found[worst] < 0 or (abs(areas[worst] - 0.5), -found[worst]) < (abs(area - 0.5), -j):
         found[worst], areas[worst] = j, area
-
-
-@njit
-def values_of_feature(indptr, indices, data, rows, feature, out):
-    """out[i] = the value of the feature in rows[i]; the indices of a row ascend."""
-    for i in range(rows.size):
-        low, end = indptr[rows[i]], indptr[rows[i] + 1]
-        high = end
-        while low < high:
-            middle = (low + high) >> 1
-            if indices[middle] < feature:
-                low = middle + 1
-            else:
-                high = middle
-        out[i] = data[low] if low < end and indices[low] == feature else 0.0

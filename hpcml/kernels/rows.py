@@ -44,13 +44,6 @@ def add_moments(indptr, indices, data, rows, factors, grid, sums):
 
 
 @njit
-def multiply(indices, data, factors, out):
-    """out[k] = data[k] · factors[indices[k]], rounded to float32."""
-    for k in range(indices.size):
-        out[k] = np.float64(data[k]) * np.float64(factors[np.uint64(indices[k])])
-
-
-@njit
 def row_sizes(indptr, indices, data, rows, column_of, sizes, squares, folded):
     """For each row: how many values have a column, Σ x² of all, and of `FOLDED` features."""
     for i in range(rows.size):
