@@ -105,7 +105,7 @@ def _suspects(comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarra
         at = np.repeat(np.arange(rows.size), sizes)
         own = place_of[shard.y_indices[np.arange(at.size) + np.repeat(shard.y_indptr[shard.rows] - offsets(sizes)[:-1], sizes)]]
         common = 2 * n_positive[labels] > shard.n_global  # whose rows without the label are the rarer ones
-        lacking = [np.setdiff1d(np.arange(rows.size), at[own == place]) for place in np.flatnonzero(common)]
+        lacking = [np.flatnonzero(np.bincount(at[own == place], minlength=rows.size) == 0) for place in np.flatnonzero(common)]
         rest = np.flatnonzero((own >= 0) & ~common[own])
         own = np.concatenate([own[rest], np.repeat(np.flatnonzero(common), [each.size for each in lacking])])
         at = np.concatenate([at[rest], *lacking])

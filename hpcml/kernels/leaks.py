@@ -44,11 +44,9 @@ def extreme_features(csr, positives, sample, frequent, labels, found, areas):
                     present[j] += 1
         for t in range(n_usual):
             present[touched[t]] -= n_sample
-        for t in range(n_touched):  # those that are 0 in too many rows of both kinds cannot tell them apart: AUC ≤ 1 − p q / 2
-            j = touched[t]
-            lacking = (1.0 - present[j] / rows.size) * max(0.0, 1.0 - (begins[j + 1] - begins[j]) / n_negative)
-            if lacking > 0.1:
-                present[j] = -1
+        for t in range(n_usual, n_touched):  # AUC ≤ 1 − p q / 2, if shares p of the positives and q of the others have the value 0
+            if present[touched[t]] < 0.875 * rows.size:
+                present[touched[t]] = -1
         for i in rows:
             for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 j = np.int64(indices[k])
