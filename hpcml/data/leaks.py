@@ -17,7 +17,7 @@ from hpcml.data.headings import Headings
 from hpcml.data.labels import count_positives
 from hpcml.data.shard import Shard, load_shard
 from hpcml.kernels import leaks as kernels
-from hpcml.log import Log, named
+from hpcml.log import Log, named, plural
 from hpcml.partition import offsets
 
 AREA = 0.999  # AUC, of the feature or of its negative, that is reported
@@ -66,8 +66,8 @@ def warn_of_leaks(
             "answer in disguise: leave it out unless it is known before the label"
         )
     if len(found) > SHOWN:
-        more = " or more" if len(pairs) > CHECKED else ""
-        log(f"warning: {len(found) - SHOWN}{more} other features alone determine a label")
+        least = "at least " if len(pairs) > CHECKED else ""
+        log(f"warning: the same holds for {least}{plural(len(found) - SHOWN, 'further pair')} of a feature and a label")
 
 
 def warn_of_class_leaks(comm: mpi.Comm, dataset: DataFile, split: str, names: list[str], log: Log) -> None:

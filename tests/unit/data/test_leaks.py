@@ -91,7 +91,7 @@ def test_many_are_counted(tmp_path, capsys):
     data = dataset(tmp_path / "data.h5", indicator(y), indicator(y))
     hpcml.train("dual", data, tmp_path / "run", log=Log(0))
     err = capsys.readouterr().err
-    assert err.count(SAID) == 5 and "warning: 4 other features alone determine a label" in err
+    assert err.count(SAID) == 5 and "warning: the same holds for 4 further pairs of a feature and a label" in err
 
 
 def test_words_of_texts_and_own_headings(tmp_path, capsys):
