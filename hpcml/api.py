@@ -328,6 +328,7 @@ def cross_validate(
     seed: int = 0,
     baseline: str | None = None,
     in_order: bool = False,
+    scale: str = "none",
     bias: bool = True,
     comm: Comm | None = None,
     log: Log | None = None,
@@ -339,5 +340,5 @@ def cross_validate(
     from hpcml.crossval.validate import cross_validate as work
 
     with python_session(comm, log) as session:
-        options = {"folds": folds, "label": label, "split": split, "seed": seed, "baseline": baseline}
+        options = {"folds": folds, "label": label, "split": split, "seed": seed, "baseline": baseline, "scale": scale}
         return work(session.comm, methods, data, session.log, **options, in_order=in_order, bias=bias)

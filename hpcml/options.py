@@ -81,6 +81,12 @@ def check_magnitude(flag: str, value: float) -> None:
         raise ConfigError(f"--{flag} {value}: expected a finite number of at least 0")
 
 
+def check_scale(scale: str | None) -> None:
+    """Raise ConfigError for a scale that does not exist. Local."""
+    if scale not in (None, "standard", "max-abs", "none"):
+        raise ConfigError(f"--scale {scale}: expected standard, max-abs or none")
+
+
 def check_times(options: Timed) -> None:
     """Raise ConfigError unless the times are above 0."""
     for flag, seconds in (("checkpoint-every", options.checkpoint_every), ("time-limit", options.time_limit)):

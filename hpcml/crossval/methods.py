@@ -23,6 +23,7 @@ class CvMethod:
     about: str
     cost: float = UNKNOWN_COST  # of training, roughly, beside one pass over the rows
     intercept: bool = False  # has it one that it can do without?
+    scalable: bool = True  # does it depend on the scale of the features, and take any?
 
     @property
     def name(self) -> str:
@@ -54,8 +55,10 @@ class CvMethod:
 def _ours(method: Method, prefix: str, parameters: Mapping[str, Any]) -> CvMethod:
     """A method of `hpcml train`, or a variant of it, as its estimator."""
     learner = Learner(f"{prefix}{method.name}", method.estimator.replace(":", "."), tuple(parameters.items()))
-    about = method.about + (f", {', '.join(parameters)}" if prefix else "")
-    return CvMethod(learner, about, cost=method.cost * (2.0 if prefix else 1.0), intercept="bias" in method.option_names)
+    names, about = method.option_names, method.about + (f", {', '.join(parameters)}" if prefix else "")
+    return CvMethod(
+        learner, about, cost=method.cost * (2.0 if prefix else 1.0), intercept="bias" in names, scalable="scale" in names
+    )
 
 
 # LIBLINEAR minimises what LIBSVM does with a linear kernel and its default C, but for the intercept, which it regularises: F1
@@ -66,7 +69,9 @@ _FOREIGN: dict[str, CvMethod] = {
     method.name: method
     for method in (
         CvMethod(_SVM, "linear SVM with hinge loss and C = 1, by LIBLINEAR", cost=100.0, intercept=True),
-        CvMethod(Learner("multinomial-nb", "sklearn.naive_bayes.MultinomialNB", ()), "multinomial naive Bayes", cost=3.0),
+        CvMethod(
+            Learner("multinomial-nb", "sklearn.naive_bayes.MultinomialNB", ()), "multinomial naive Bayes", cost=3.0, scalable=False
+        ),
     )
 }
 
@@ -93,7 +98,9 @@ def method_of(name: str) -> CvMethod:
         learner = parse_learner([name])
     except ConfigError as error:
         raise ConfigError(str(error).removeprefix("--base ")) from None
-    return CvMethod(learner, LEARNERS[name].about if name in LEARNERS else learner.path)
+    if name in LEARNERS:
+        return CvMethod(learner, LEARNERS[name].about, scalable=name == "linear-svm")
+    return CvMethod(learner, learner.path)
 
 
 def divide_names(names: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
-from hpcml.options import Flag, Several
+from hpcml.options import Flag, Several, check_scale
 
 
 @Parameter(name="*")
@@ -28,6 +28,10 @@ class CvOptions:
     """The method that the others are compared with. Default: the first."""
     in_order: Flag = False
     """Train on rows in the order of the file."""
+    scale: str = "none"
+    """Divide each feature by its standard deviation (standard, without centring) or by its largest magnitude (max-abs) over the
+    rows that a fold trains on. Default: none.
+    """
     bias: Annotated[bool, Parameter(negative="--no-bias")] = True
     """With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no
     intercept.
@@ -35,5 +39,6 @@ class CvOptions:
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local."""
+        check_scale(self.scale)
         if self.folds < 2:
             raise ConfigError(f"--folds {self.folds}: expected at least 2")

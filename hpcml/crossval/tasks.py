@@ -19,6 +19,7 @@ from hpcml.crossval.methods import CvMethod
 from hpcml.crossval.options import CvOptions
 from hpcml.crossval.problems import CvProblem, Loaded
 from hpcml.crossval.protocols import f1_score, folds_of, training_order
+from hpcml.data.scaling import scale_matrices
 from hpcml.errors import ConfigError, HpcmlError
 from hpcml.log import Log, Progress
 from hpcml.model import learner as learners
@@ -54,7 +55,7 @@ class CvTasks(Job):
 
     def __init__(self, comm: mpi.Comm, problems: Sequence[CvProblem], methods: Sequence[CvMethod], options: CvOptions) -> None:
         self.comm, self.problems, self.methods = comm, problems, methods
-        self.folds, self.seed, self.in_order = options.folds, options.seed, options.in_order
+        self.folds, self.seed, self.in_order, self.scale = options.folds, options.seed, options.in_order, options.scale
         self.shapes = [(len(problem.labels), options.folds, len(methods)) for problem in problems]
         costs = np.concatenate([self._costs(problem) for problem in problems])
         self.n_tasks = costs.size
@@ -123,7 +124,10 @@ class CvTasks(Job):
         y = loaded.has(label)
         judged = folds_of(self.seed, loaded.keys, y, self.folds) == part
         train = order[~judged[order]]
-        return loaded.rows_for(label, train), y[train], loaded.rows_for(label, judged), y[judged]
+        X, X_judged = loaded.rows_for(label, train), loaded.rows_for(label, judged)
+        if self.scale != "none":
+            scale_matrices(self.scale, X, X_judged)
+        return X, y[train], X_judged, y[judged]
 
     def run(self, log: Log) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Collective. For each problem measures and seconds (n_labels, n_parts, n_methods each)."""

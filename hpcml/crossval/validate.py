@@ -47,6 +47,8 @@ def cross_validate(
             asked.validate()
             chosen = [method_of(name) if asked.bias else method_of(name).without_intercept() for name in methods]
             _check(methods, data, asked.baseline)
+            if asked.scale != "none" and (unable := [method.name for method in chosen if not method.scalable]):
+                raise ConfigError(f"--scale {asked.scale} has no effect on {unable[0]}; leave it out, or leave {unable[0]} out")
         refusing = [method.name for method in chosen if method.non_negative]
 
         def read_problems() -> list[CvProblem]:

@@ -94,16 +94,18 @@ class ColumnMap:
         shard = self.shard
         with mpi.agreed(comm, "making room for the model's columns"):
             columns, factors = np.zeros(shard.n_features, np.int32), np.zeros(shard.n_features, np.float32)
-            for some, *arrays in _slices(shard, look):
+            for some, *arrays in row_slices(shard, look):
                 kernels.fold_factors(*arrays, self.of_rows(some), columns, factors)
         mpi.allreduce_sum(comm, columns)  # a folded feature is on one rank only
         mpi.allreduce_sum(comm, factors)
         shared = self.column_of >= 0
         columns[shared], factors[shared] = self.column_of[shared], 1.0
+        if shard.factors is not None:  # the weights of the model are those of unscaled values
+            factors *= shard.factors
         return columns, factors
 
 
-class _FeatureValues(NamedTuple):
+class FeatureValues(NamedTuple):
     """What the features of a split hold, on all ranks."""
 
     largest: np.ndarray  # (n_features) float32: the largest size of a value
@@ -122,7 +124,7 @@ def compact_rows(
     if shard.n_global == 0:
         raise DataError("there are no rows to train on; choose another --split")
     warm_up(comm, shard)
-    features = _feature_values(comm, shard, look)
+    features = feature_values(comm, shard, look)
     columns, sizes, squares = _columns(comm, shard, features.counts, look, fold)
     max_norm, scale = _norms(comm, np.sqrt(squares), shard)
     n_columns = columns.n_shared + columns.n_folds + bias
@@ -148,14 +150,14 @@ def compact_rows(
     return rows, columns
 
 
-def _feature_values(comm: mpi.Comm, shard: Shard, look: slices.Look) -> _FeatureValues:
+def feature_values(comm: mpi.Comm, shard: Shard, look: slices.Look) -> FeatureValues:
     """Collective over `comm`. What the features hold. Raises what `look` does, on all ranks."""
     with mpi.agreed(comm, "making room for the features"):
         largest, counts = np.zeros(shard.n_features, np.float32), np.zeros(shard.n_features, np.int32)
         smallest = np.full(1, np.inf, np.float32)
-        for _, *arrays in _slices(shard, look):
+        for _, *arrays in row_slices(shard, look):
             kernels.column_extremes(*arrays, largest, counts, smallest)
-    return _FeatureValues(mpi.allreduce_maxima(comm, largest), mpi.allreduce_sum(comm, counts), float(smallest[0]))
+    return FeatureValues(mpi.allreduce_maxima(comm, largest), mpi.allreduce_sum(comm, counts), float(smallest[0]))
 
 
 def _columns(
@@ -170,7 +172,7 @@ def _columns(
     n = shard.n_local
     with mpi.agreed(comm, "measuring the rows"):
         sizes, squares, folded = np.zeros(n, np.int64), np.zeros(n), np.zeros(n)
-        for some, *arrays in _slices(shard, look):
+        for some, *arrays in row_slices(shard, look):
             kernels.row_sizes(*arrays, column_of, sizes[some], squares[some], folded[some])
     has_fold = folded > 0
     before, total = mpi.exclusive_sum(comm, [int(has_fold.sum())])
@@ -188,12 +190,12 @@ def _copied(
     with mpi.agreed(comm, "making room for the rows"):
         indices, data = place or (np.empty(nnz, np.int32), np.empty(nnz, np.float32))
         indptr = np.zeros(sizes.size + 1, np.int64)
-        for some, *arrays in _slices(columns.shard, look):
+        for some, *arrays in row_slices(columns.shard, look):
             kernels.compact(*arrays, columns.of_rows(some, bias), indptr[some.start : some.stop + 1], indices, data)
     return indptr, indices, data
 
 
-def _counts_and_sizes(features: _FeatureValues, columns: ColumnMap, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
+def _counts_and_sizes(features: FeatureValues, columns: ColumnMap, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
     """Values ≠ 0 (int32) on all ranks, and the largest size (float32) on this one, by column."""
     counts, largest = np.ones(n_columns, np.int32), np.zeros(n_columns, np.float32)
     shared = np.flatnonzero(columns.column_of >= 0)
@@ -204,7 +206,7 @@ def _counts_and_sizes(features: _FeatureValues, columns: ColumnMap, n_columns: i
     return counts, largest
 
 
-def _slices(shard: Shard, look: slices.Look) -> Iterator[tuple[Any, ...]]:
+def row_slices(shard: Shard, look: slices.Look) -> Iterator[tuple[Any, ...]]:
     """The rows slice by slice: which, the slab's CSR arrays, positions. Raises what `look` does."""
     for some in slices.row_slices(shard.n_local, shard.nnz):
         look()

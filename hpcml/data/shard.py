@@ -38,6 +38,7 @@ class Shard:
     n_features: int
     n_labels: int
     weights: np.ndarray | None = None  # (n_local) float64, above 0, if one rank has all rows; None: 1 each
+    factors: np.ndarray | None = None  # (n_features) float32: each feature has been multiplied by these; None: it has not
 
     @classmethod
     def of_csr(

@@ -57,6 +57,7 @@ ALLOWED: dict[Any, Parameter] = {
     str | float: Parameter(
         (str, Real), "a string or a number", lambda value: value if isinstance(value, str) else repr(float(value))
     ),
+    str | None: Parameter((str, NoneType), "a string or None", lambda value: value),
     int | None: Parameter((Integral, NoneType), "a whole number or None", lambda value: None if value is None else int(value)),
     float | None: Parameter((Real, NoneType), "a number or None", lambda value: None if value is None else float(value)),
 }

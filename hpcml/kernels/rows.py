@@ -33,6 +33,17 @@ def column_extremes(indptr, indices, data, rows, largest, counts, smallest):
 
 
 @njit
+def add_moments(indptr, indices, data, rows, factors, grid, sums):
+    """sums[0, j] += z, sums[1, j] += z² over `rows`, with z = x_ij factors[j] of size ≤ 1; in whole multiples of 1/grid (int64)."""
+    for i in range(rows.size):
+        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+            j = np.uint64(indices[k])
+            z = np.float64(data[k]) * factors[j]
+            sums[0, j] += np.int64(np.rint(z * grid))
+            sums[1, j] += np.int64(np.rint(z * z * grid))
+
+
+@njit
 def row_sizes(indptr, indices, data, rows, column_of, sizes, squares, folded):
     """For each row: how many values have a column, Σ x² of all, and of `FOLDED` features."""
     for i in range(rows.size):

@@ -28,7 +28,7 @@ def format_model(model: Model | ClassifierModel) -> str:
     else:
         lines.append(f"  classifier  {model.base.get('name', '?')}, of {model.margin_rows.size:,} rows")
     shown: dict[str, object] = {
-        name: attrs[name] for name in ("loss", "lambda", "positive_weight", "split", "n_rows") if name in attrs
+        name: attrs[name] for name in ("loss", "lambda", "positive_weight", "scale", "split", "n_rows") if name in attrs
     }
     for name in CHOSEN:
         if name in model.labels:

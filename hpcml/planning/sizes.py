@@ -12,6 +12,7 @@ from hpcml import mpi, rng, slices
 from hpcml.data.compact import CompactRows, compact_rows
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import choose_labels, count_positives
+from hpcml.data.scaling import scaled
 from hpcml.data.shard import load_shard, slab_of
 from hpcml.errors import ConfigError
 from hpcml.kernels import rows as kernels
@@ -146,10 +147,11 @@ def read_samples(path: Path, options: Any, n_values: int, names: list[str] | Non
         per_row = max(1.0, dataset.nnz / max(1, dataset.n_rows))
         order = np.argsort(rng.bits(0, "rows of a pilot", rows), kind="stable")
         alone, bias = mpi.self_comm(), bool(getattr(options, "bias", False) is not False)
+        scale = getattr(options, "scale", None)
         unwanted = np.zeros(0, np.int64) if names is None else np.flatnonzero(~np.isin(dataset.label_names(), names))
         for share in (16, 4, 1):
             some = np.sort(rows[order[: max(1, min(rows.size, int(n_values / per_row)) // share)]])
-            samples.append(compact_rows(alone, slab_of(dataset, some, 0, some.size), bias)[0])
+            samples.append(compact_rows(alone, scaled(alone, slab_of(dataset, some, 0, some.size), scale), bias)[0])
             samples[-1].n_positive[unwanted] = 0
         dataset.check_unchanged()
     return samples

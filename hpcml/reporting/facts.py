@@ -65,7 +65,8 @@ def facts_of(run: Path, model: Model | ClassifierModel) -> Facts:
         ("method", str(attrs.get("method", config.get("method", "unknown")))),
         ("data", str(config.get("data", "unknown"))),
     ]
-    names = {"loss": "loss", "lambda": "λ", "positive_weight": "weight of positives", "split": "split", "n_rows": "training rows"}
+    names = {"loss": "loss", "lambda": "λ", "positive_weight": "weight of positives", "scale": "scale of features"}
+    names |= {"split": "split", "n_rows": "training rows"}
     own = {key: (values.min(), values.max()) for key, values in model.labels.items() if key in CHOSEN}
     told = {key: f"of each label its own, {low:.3g} to {high:.3g}" for key, (low, high) in own.items()}
     about += [(name, told.get(key, _shown(attrs[key]))) for key, name in names.items() if key in attrs]

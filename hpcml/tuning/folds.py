@@ -15,6 +15,8 @@ import numpy as np
 from hpcml import mpi, rng
 from hpcml.data import stratify
 from hpcml.data.compact import CompactRows
+from hpcml.data.scaling import feature_factors, multiplied
+from hpcml.data.shard import Shard
 from hpcml.data.shared_rows import shared_array
 from hpcml.errors import ConfigError
 from hpcml.partition import even_bounds, offsets
@@ -59,8 +61,8 @@ def deal(rows: CompactRows, labels: np.ndarray, n_folds: int, seed: int, keys: n
     return fold
 
 
-def fold_rows(node: mpi.Comm, rows: CompactRows, fold: np.ndarray, n_folds: int) -> list[Fold]:
-    """Collective over `node`, whose ranks have the same rows: every fold. Raises DataError."""
+def fold_rows(node: mpi.Comm, rows: CompactRows, fold: np.ndarray, n_folds: int, scale: str | None = None) -> list[Fold]:
+    """Collective over `node`, whose ranks have the same rows: every fold, with its own `scale`. Raises DataError."""
     order = np.argsort(fold, kind="stable").astype(np.int32)
     bounds = offsets(np.bincount(fold, minlength=n_folds))
     ring = np.concatenate([order, order[: bounds[n_folds - 2]]])
@@ -82,9 +84,32 @@ def fold_rows(node: mpi.Comm, rows: CompactRows, fold: np.ndarray, n_folds: int)
         own = dict(zip(("indptr", "indices", "data"), csr(start, start + n), strict=True))
         of_columns = np.bincount(own["indices"], minlength=rows.n_columns).astype(np.int32)
         changed = {"first": 0, "n_global": n, "n_positive": rows.n_positive - counts[:, k], "counts": of_columns, **own}
+        judged = csr(held_out.start, held_out.stop)
+        if scale not in (None, "none"):
+            more, judged = _scaled(rows, own, judged, str(scale))
+            changed |= more
         training = TrainingRows(**{**common, **changed}, place=place, start=start)
-        folds.append(Fold(training, csr(held_out.start, held_out.stop), order[held_out]))
+        folds.append(Fold(training, judged, order[held_out]))
     return folds
+
+
+def _scaled(
+    rows: CompactRows, own: dict[str, np.ndarray], judged: tuple[np.ndarray, np.ndarray, np.ndarray], scale: str
+) -> tuple[dict[str, object], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Scale the rows outside a fold by their own factors, and the rows in it by the same. Copies of the values. Local."""
+    shard = Shard.of_csr((own["indptr"], own["indices"], own["data"]), rows.n_columns, 0)
+    factors = feature_factors(mpi.self_comm(), shard, scale)
+    factors[rows.counts == 1] = 1.0  # several features may share the column of a row
+    data = multiplied(shard, factors).data
+    sizes = np.abs(data)
+    largest = np.zeros(rows.n_columns, np.float32)
+    np.maximum.at(largest, own["indices"], sizes)
+    squares = np.bincount(np.repeat(np.arange(own["indptr"].size - 1), np.diff(own["indptr"])), np.square(data, dtype=np.float64))
+    bounds = {
+        "smallest": float(sizes[sizes > 0].min(initial=1.0)),
+        "max_norm": float(np.sqrt(squares.max(initial=0.0))) * (1 + 1e-6),
+    }
+    return {"data": data, "largest": largest, **bounds}, (*judged[:2], judged[2] * factors[judged[1]])
 
 
 def _copied(node: mpi.Comm, rows: CompactRows, ring: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

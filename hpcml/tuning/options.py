@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
 from hpcml.methods.registry import able, method_named
-from hpcml.options import Flag, Several, check_magnitude, check_range, check_times, parse_part
+from hpcml.options import Flag, Several, check_magnitude, check_range, check_scale, check_times, parse_part
 
 MEASURES = ("map", "f1", "auc")
 THRESHOLDS = ("label", "micro")
@@ -60,6 +60,10 @@ class TuneOptions:
     """What --lambdas are multiples of, as in hpcml train METHOD. Default: the method's."""
     l1: str | None = None
     """Of elastic-net: what --lambdas are multiples of. Default: the method's."""
+    scale: str | None = None
+    """Divide each feature by its standard deviation (standard, without centring) or by its largest magnitude (max-abs), or by
+    nothing (none). In each fold the rows to train on count. Default: none, with a warning if the scales differ by more than 100.
+    """
     split: str | None = None
     """Rows to train and to choose on: a split of the file, or all. Default: train if the file
     has it.
@@ -95,6 +99,7 @@ class TuneOptions:
         for flag, value, known in asked:
             if value not in known:
                 raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
+        check_scale(self.scale)
         check_range(self, "folds", 3, 100)
         check_range(self, "seed", 0, 2**32 - 1)
         check_range(self, "min_positives", 0, 2**63)

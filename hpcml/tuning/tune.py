@@ -195,7 +195,7 @@ class Tuner:
                 keys = draw_keys(problem.dataset, problem.dataset.labelled_split(problem.split))
                 fold = deal(problem.rows, problem.labels, n_folds, self.wanted.seed, keys)
             with mpi.groups_agreed(comm):
-                for each in fold_rows(problem.loaded_by, problem.rows, fold, n_folds):
+                for each in fold_rows(problem.loaded_by, problem.rows, fold, n_folds, self.options.scale):
                     self.folds.append((each, method.risk(each.training, self.options, problem.objective.profile)))
                 for _, risk in self.folds:
                     risk.prepare(problem.loaded_by)

@@ -79,6 +79,7 @@ class DualClassifier(LinearClassifier):
 
     loss: str = OPTION
     lam: str | float = OPTION
+    scale: str | None = OPTION
     fit_intercept: bool = OPTION
     tol: float = OPTION
     max_gap: float | None = OPTION

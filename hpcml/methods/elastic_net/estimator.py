@@ -56,6 +56,7 @@ class ElasticNetClassifier(LinearClassifier):
 
     loss: str = OPTION
     lam: str | float = OPTION
+    scale: str | None = OPTION
     l1: str | float = OPTION
     solver: str = OPTION
     max_gap: float | None = OPTION

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
-from hpcml.methods.linear.options import LinearOptions
+from hpcml.methods.linear.options import ScaleOptions
 from hpcml.options import Flag, Several, check_above_0, check_range, flag_of
 
 SOLVERS, RATES = ("newton", "fobos", "sgd"), ("decaying", "constant", "adagrad")
@@ -16,7 +16,7 @@ SOLVERS, RATES = ("newton", "fobos", "sgd"), ("decaying", "constant", "adagrad")
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class ElasticNetOptions(LinearOptions):
+class ElasticNetOptions(ScaleOptions):
     """Options of `hpcml train elastic-net`."""
 
     losses: ClassVar[tuple[str, ...]] = ("logistic", "squared")
@@ -24,7 +24,7 @@ class ElasticNetOptions(LinearOptions):
     smallest_lambda: ClassVar[float] = 0.0
     bias: ClassVar[bool] = False  # the intercept is no column of the rows: it is not regularised
     labels_per_pass: ClassVar[int | None] = None  # labels are trained one by one
-    free: ClassVar[frozenset[str]] = LinearOptions.free - {"ranks_per_group", "labels_per_pass"} | {"show_gaps"}
+    free: ClassVar[frozenset[str]] = ScaleOptions.free - {"ranks_per_group", "labels_per_pass"} | {"show_gaps"}
 
     loss: str = "logistic"
     """Convex loss ℓ of the score z, for y = ±1: logistic, log(1 + exp(−y z)), or squared, ½ (z − y)².

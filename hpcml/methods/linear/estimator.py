@@ -18,6 +18,7 @@ from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.compact import warm_up as warm_up_reading
 from hpcml.data.in_memory import sound_csr
+from hpcml.data.scaling import scaled
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, shard_of
 from hpcml.kernels import elementwise
@@ -59,24 +60,23 @@ class LinearClassifier(LabelScores, DistributedClassifier):
 
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: LinearOptions) -> None:
         """Collective over `comm`. Spread the rows, train, warn of labels that were given up."""
-        rows, columns = self._spread(comm, X, labels, options.bias)
+        rows, columns = self._spread(comm, X, labels, options)
         risk = self._risk(rows, labels, options)
         self._train(comm, risk, columns, options)
         for text in self._shortfalls(options) if comm.rank == 0 else ():
             warnings.warn(text, ConvergenceWarning, stacklevel=5)  # where `fit` was called
 
-    def _spread(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, bias: bool) -> tuple[CompactRows, ColumnMap]:
+    def _spread(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: LinearOptions) -> tuple[CompactRows, ColumnMap]:
         """Collective over `comm`. The rows as they lie, or all on every rank."""
         if self._method.sharding is Sharding.EXACT:
             before, total = mpi.exclusive_sum(comm, [X.shape[0]])
-            return compact_rows(
-                comm, shard_of(X, labels, int(before[0]), int(total[0])), bias, fold=self._method.risk.shares_columns
-            )
+            shard = scaled(comm, shard_of(X, labels, int(before[0]), int(total[0])), options.scale)
+            return compact_rows(comm, shard, options.bias, fold=self._method.risk.shares_columns)
         X, labels = gather_rows(comm, X, labels)
-        shard = shard_of(X, labels, 0, X.shape[0])
+        shard = scaled(mpi.self_comm(), shard_of(X, labels, 0, X.shape[0]), options.scale)
         warm_up_reading(comm, shard)
         with mpi.groups_agreed(comm):
-            return compact_rows(mpi.self_comm(), shard, bias, fold=self._method.risk.shares_columns)
+            return compact_rows(mpi.self_comm(), shard, options.bias, fold=self._method.risk.shares_columns)
 
     def _risk(self, rows: CompactRows, labels: LabelSets, options: LinearOptions) -> Risk:
         """The objective that the labels share. Raises ConfigError, the same on all ranks."""

@@ -12,12 +12,14 @@ from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.headings import find_headings
 from hpcml.data.labels import choose_labels, count_positives, fingerprint, tell_unused
+from hpcml.data.leaks import warn_of_leaks
+from hpcml.data.scaling import scaled, warn_of_scales
 from hpcml.data.shard import Shard, load_shard
 from hpcml.data.shared_rows import node_rows, own_rows
 from hpcml.methods.linear.layout import Sharding, check_loading, choose_shards
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
-from hpcml.methods.linear.options import LinearOptions
+from hpcml.methods.linear.options import LinearOptions, ScaleOptions
 from hpcml.run.profile import Profile
 from hpcml.run.session import Session
 from hpcml.slices import stop_at
@@ -63,8 +65,9 @@ def load(
         tell_unused(comm, dataset, split, session.log)
         shard = load_shard(comm, dataset, split)
         warm_up(comm, shard)
-        labels, names = choose_labels(comm, dataset, options, count_positives(comm, shard))
+        labels, names = choose_labels(comm, dataset, options, n_positive := count_positives(comm, shard))
         headings = mpi.run_on_root(comm, f"reading the headings of {dataset.path}", lambda: find_headings(dataset, options.exclude))
+        warn_of_leaks(comm, dataset, shard, labels, names, n_positive, headings, session.log)
         shards = choose_shards(comm, dataset, shard, labels.size, options, method.sharding)
         exact = method.sharding is Sharding.EXACT
         needed = check_loading(comm, shard, shards, labels.size, options, method.memory) if exact else 0
@@ -73,16 +76,19 @@ def load(
         loaded_by = stack.enter_context(mpi.on_node(comm)) if alone else rows_comm
         with mpi.groups_agreed(comm):
             shard = shard if loaded_by.size == comm.size else load_shard(loaded_by, dataset, split)
+            scaled_shard = scaled(loaded_by, shard, options.scale, look)
             if alone:
-                rows, columns = node_rows(loaded_by, rows_comm, shard, options.bias, look, method.risk.shares_columns)
+                rows, columns = node_rows(loaded_by, rows_comm, scaled_shard, options.bias, look, method.risk.shares_columns)
             elif exact:
-                rows, columns = own_rows(rows_comm, shard, options.bias, needed, look, method.risk.shares_columns)
+                rows, columns = own_rows(rows_comm, scaled_shard, options.bias, needed, look, method.risk.shares_columns)
             else:
-                rows, columns = compact_rows(rows_comm, shard, options.bias, look=look, fold=method.risk.shares_columns)
+                rows, columns = compact_rows(rows_comm, scaled_shard, options.bias, look=look, fold=method.risk.shares_columns)
             objective = method.risk(rows, options, profile)
             objective.headings = None if headings is None else headings.in_columns(columns.column_of)
             objective.prepare(loaded_by)
         with mpi.agreed(comm, f"reading {dataset.path}"):
             dataset.check_unchanged()
+        if options.scale is None and isinstance(options, ScaleOptions):
+            warn_of_scales(comm, dataset, rows, columns, session.log)
     group = (comm.rank // shards, comm.size // shards)
     return LabelProblem(method, dataset, split, loaded_by, shard, rows, objective, labels, names, group), columns

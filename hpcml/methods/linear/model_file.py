@@ -97,6 +97,8 @@ def _describe(
     about |= {"epsilon": options.epsilon, "dormant": risk.dormant, "positive_weight": options.positive_weight}
     if not options.losses:  # there is no objective
         about = {name: value for name, value in about.items() if name not in OBJECTIVE}
+    if options.scale not in (None, "none"):
+        about["scale"] = options.scale
     about |= {**origin, **risk.about, **({} if chosen is None else chosen.about)}
     titles, keys = problem.dataset.label_titles(problem.labels), training_keys(problem.dataset, problem.split)
     describe_model(file, about, problem.names, label_titles=titles, keys=keys)

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
-from hpcml.options import FREE, Flag, Several, check_magnitude, check_range, check_times, flag_of, parse_part
+from hpcml.options import FREE, Flag, Several, check_magnitude, check_range, check_scale, check_times, flag_of, parse_part
 
 SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
 
@@ -31,6 +31,7 @@ class LinearOptions:
     show_gaps: ClassVar[bool] = False
     ranks_per_group: ClassVar[int | None] = None
     exclude: ClassVar[tuple[str, ...]] = ()
+    scale: ClassVar[str | None] = None
 
     loss: str = "hinge"
     """Convex loss ℓ: hinge."""
@@ -100,7 +101,24 @@ class LinearOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class InterceptOptions(LinearOptions):
+class ScaleOptions(LinearOptions):
+    """Options of methods whose result depends on the scale of the features."""
+
+    scale: str | None = None
+    """Divide each feature by its standard deviation (standard, without centring) or by its largest magnitude (max-abs) over the
+    training rows, or by nothing (none). The model stores the factors, so rows to predict stay as they are. Default: none; hpcml
+    train warns if the scales differ by more than 100.
+    """
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local, before the first collective."""
+        super().validate()
+        check_scale(self.scale)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class InterceptOptions(ScaleOptions):
     """Of methods that can do without an intercept."""
 
     bias: Annotated[bool, Parameter(negative="--no-bias")] = True

@@ -54,6 +54,7 @@ class ProbeClassifier(LinearClassifier):
 
     loss: str = OPTION
     lam: str | float = OPTION
+    scale: str | None = OPTION
     fit_intercept: bool = OPTION
     epsilon: float = OPTION
     dormant: bool = OPTION

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
 from hpcml.methods.linear.losses import LOSSES
-from hpcml.methods.linear.options import InterceptOptions, LinearOptions
+from hpcml.methods.linear.options import InterceptOptions, ScaleOptions
 
 
 @Parameter(name="*")
@@ -46,7 +46,7 @@ class ProbeOptions(InterceptOptions):
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class PegasosOptions(LinearOptions):
+class PegasosOptions(ScaleOptions):
     """Options of `hpcml train pegasos`, which has an intercept and no stopping rule."""
 
     steps: ClassVar[int] = 500

@@ -12,6 +12,7 @@ from hpcml import mpi, rng
 from hpcml.data.classes import Classes, read_classes
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import tell_unused
+from hpcml.data.leaks import warn_of_class_leaks
 from hpcml.data.shard import read_rows
 from hpcml.log import plural, visible
 from hpcml.methods.psbml.options import AdaboostOptions
@@ -59,6 +60,7 @@ def train(session: Session, data: Path, target: Target, options: AdaboostOptions
         split, booster = options.split or default_split(dataset, "train"), boosted(learner, options.rounds)
         tell_unused(comm, dataset, split, log)
         classes = read_classes(comm, dataset, split, options.label)
+        warn_of_class_leaks(comm, dataset, split, classes.names, log)
         dense = _check(comm, dataset, booster, classes)
         if folder.prepare(RunConfig("adaboost", dataset.path.resolve(), options), target) == FINISHED:
             log(f"{folder.path} is finished already; nothing to resume")

@@ -11,6 +11,7 @@ from hpcml import mpi
 from hpcml.data.classes import Classes, read_classes
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import tell_unused
+from hpcml.data.leaks import warn_of_class_leaks
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.log import joined, plural
 from hpcml.methods.psbml.options import PsbmlOptions
@@ -81,6 +82,7 @@ def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -
     with dataset:
         problem = make_problem(comm, dataset, torus, learner, options)
         tell_unused(comm, dataset, problem.split, log)
+        warn_of_class_leaks(comm, dataset, problem.split, problem.classes.names, log)
         with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
             check_savable(learner, problem.classes.n_classes, problem.dense, save=comm.rank == 0)
         with RunFolder(comm, target.output, log) as folder:

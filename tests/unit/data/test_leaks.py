@@ -1,0 +1,118 @@
+"""Features that alone determine a label are reported by training: they may be the answer in disguise."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics import roc_auc_score
+from support.make import dataset
+
+import hpcml
+from hpcml import mpi
+from hpcml.data.dataset import DataFile
+from hpcml.data.leaks import auc_of_feature
+from hpcml.data.shard import load_shard
+from hpcml.log import Log
+
+SAID = "alone determines label"
+
+
+def reported(path, X, Y, capsys, method="dual", **options):
+    """The (feature, label) pairs that training names."""
+    X = sp.csr_matrix(X, dtype=np.float32)
+    path.unlink(missing_ok=True)
+    data = dataset(path, X, Y, feature_names=[f"f{j}" for j in range(X.shape[1])])
+    hpcml.train(method, data, path.with_suffix(""), force=True, log=Log(0), **options)
+    lines = [line for line in capsys.readouterr().err.splitlines() if SAID in line]
+    assert all("warning: " in line and "the answer in disguise" in line for line in lines)
+    return {(line.split("feature '")[1].split("'")[0], line.split("label '")[1].split("'")[0]) for line in lines}
+
+
+def indicator(y):
+    return np.eye(y.max() + 1)[y]
+
+
+@pytest.mark.parametrize("method", ["dual", "bernoulli-nb", "psbml", "adaboost"])
+def test_columns_that_are_the_answer(tmp_path, capsys, method):
+    """A copy of a label, one with noise, its negative, and a number whose lowest values are a class; the file is sorted by it."""
+    rng = np.random.default_rng(0)
+    y = np.arange(900) % 3
+    X = rng.uniform(0.5, 1.0, (900, 9))
+    X[:, 1] = y == 1
+    X[:, 4] = 10.0 * (y == 2) + rng.normal(size=900)
+    X[:, 6] = 2.0 - (y == 0)
+    X[:, 8] = y
+    wanted = {("f1", "label1"), ("f4", "label2"), ("f6", "label0"), ("f8", "label0"), ("f8", "label2")}
+    assert reported(tmp_path / "data.h5", X, indicator(y), capsys, method) == wanted
+    X[:, [1, 4, 6, 8]] = X[:, [0, 2, 3, 5]]
+    assert not reported(tmp_path / "data.h5", X, indicator(y), capsys, method)
+
+
+@pytest.mark.parametrize(("n_positive", "said"), [(19, False), (20, True), (400, True), (780, True), (781, False)])
+def test_labels_with_at_least_20_rows(tmp_path, capsys, n_positive, said):
+    rng = np.random.default_rng(n_positive)
+    y = rng.permutation(800) < n_positive
+    X = sp.random(800, 300, 0.02, "lil", random_state=rng)
+    X[:, 77] = (y * rng.uniform(0.1, 1.0, 800))[:, None]
+    found = reported(tmp_path / "data.h5", X, y[:, None].astype(float), capsys)
+    assert found == ({("f77", "label0")} if said else set())
+
+
+@pytest.mark.parametrize(("noise", "said"), [(0.2, True), (0.3, False)])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_bound_is_0_999(tmp_path, capsys, noise, said, sparse):
+    rng = np.random.default_rng(2)
+    y = rng.random(5000) < 0.3
+    x = y + noise * rng.normal(size=5000)
+    x = np.where(y, x, 0.0) + np.where(rng.random(5000) < 0.5, 0.0, x * ~y) if sparse else x
+    x -= 0.0 if sparse else 4.0
+    area = roc_auc_score(y, x.astype(np.float32))
+    assert (area >= 0.999) == said
+    X = np.column_stack([rng.random((5000, 3)), x])
+    assert (("f3", "label0") in reported(tmp_path / "data.h5", X, y[:, None].astype(float), capsys)) == said
+    with DataFile(tmp_path / "data.h5") as data:
+        shard = load_shard(mpi.self_comm(), data, "all")
+        assert auc_of_feature(mpi.self_comm(), shard, 0, 3) == pytest.approx(area, abs=1e-12)
+
+
+def test_only_training_rows_and_the_labels_that_are_trained_count(tmp_path, capsys):
+    y = np.arange(200) % 2
+    X = np.random.default_rng(0).random((200, 4))
+    X[:150, 2] = y[:150]
+    data = dataset(tmp_path / "data.h5", X, indicator(y), splits={"train": np.arange(150), "test": np.arange(150, 200)})
+    for options, said in (({}, 2), ({"label": ("label1",)}, 1), ({"split": "all"}, 0)):
+        hpcml.train("dual", data, tmp_path / "run", force=True, log=Log(0), **options)
+        assert capsys.readouterr().err.count(SAID) == said
+
+
+def test_many_are_counted(tmp_path, capsys):
+    y = np.random.default_rng(0).integers(0, 9, 400)
+    data = dataset(tmp_path / "data.h5", indicator(y), indicator(y))
+    hpcml.train("dual", data, tmp_path / "run", log=Log(0))
+    err = capsys.readouterr().err
+    assert err.count(SAID) == 5 and "warning: the same holds for 4 further pairs of a feature and a label" in err
+
+
+def test_words_of_texts_and_own_headings(tmp_path, capsys):
+    """A word that only the texts of a label have is reported; the feature that is a label's heading is hidden from it anyway."""
+    rng = np.random.default_rng(1)
+    lines = []
+    for number in range(120):
+        words = [f"word{word}" for word in rng.integers(40, size=12)] + ["solution"] * (number % 3 == 0)
+        lines.append(json.dumps({"id": str(number), "text": " ".join(words), "labels": [f"group {number % 3}"]}))
+    (tmp_path / "docs.jsonl").write_text("\n".join(lines))
+    for method, options in (("dual", {}), ("bernoulli-nb", {"headings_as_features": True})):
+        data = tmp_path / f"{method}.h5"
+        hpcml.convert("jsonl", tmp_path / "docs.jsonl", data, **options)
+        hpcml.train(method, data, tmp_path / method, log=Log(0))
+        said = [line for line in capsys.readouterr().err.splitlines() if SAID in line]
+        assert len(said) == 1 and "'solution'" in said[0] and "'group 0'" in said[0]
+
+
+def test_values_that_are_all_1_and_rows_without_features(tmp_path, capsys):
+    y = np.arange(300) % 3 == 0
+    X = sp.csr_matrix(np.column_stack([y, np.arange(300) % 2 == 0, np.zeros(300)]).astype(np.float32))
+    data = dataset(tmp_path / "ones.h5", X, y[:, None].astype(float), ones=True)
+    hpcml.train("dual", data, tmp_path / "run", log=Log(0), scale="max-abs")
+    assert capsys.readouterr().err.count(SAID) == 1
