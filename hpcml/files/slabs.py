@@ -19,6 +19,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.files.atomic import temporary_path
+from hpcml.files.checksums import BLOCK, GROUP, add_sums, n_blocks
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -59,16 +60,12 @@ class SlabFile:
 
     def layout_checked(self, slabs: dict[str, Slab], checked: Iterable[str], describe: Callable[[h5py.File], None]) -> None:
         """Collective. As `layout`, with checksums of the slabs `checked` (of one dimension), for `write_checksums`."""
-        from hpcml.files.checksums import GROUP, n_blocks
-
         sizes = {name: n_blocks(slabs[name].shape[0] * (np.dtype(slabs[name].dtype).itemsize // 4)) for name in checked}
         self.layout(slabs | {f"{GROUP}/{name}": Slab((size,), "<u8") for name, size in sizes.items()}, describe)
         self.sums = {name: np.zeros(size, np.uint64) for name, size in sizes.items()}
 
     def write_checksums(self) -> None:
         """Collective. Write the checksums of what all ranks have written."""
-        from hpcml.files.checksums import GROUP
-
         sums, self.sums = self.sums, {}
         for name, found in sums.items():
             mpi.allreduce_sum(self.comm, found.view(np.int64))
@@ -89,9 +86,7 @@ class SlabFile:
         if first < 0 or first * width + values.size > math.prod(slab.shape):
             raise IndexError(f"{name}: rows {first} + {values.size} do not fit {slab.shape}")
         if name in self.sums:
-            from hpcml.files.checksums import add_sums
-
-            add_sums(values, first, self.sums[name])
+            add_sums(values, first, self.sums[name][first * (values.itemsize // 4) // BLOCK :])
         write_at(self.descriptor, values.reshape(-1).data.cast("B"), offset + first * width * values.itemsize, self.target)
 
     def flush(self) -> None:

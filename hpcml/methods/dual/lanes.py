@@ -35,6 +35,7 @@ from hpcml.run.stop import NEVER, Stop
 # By `python -m launch.lab bench panels`, as for the constants of `dual`: IGNORED = 0.1 has gaps of 1.2 % instead of 0.8 % on
 # MeSH, 0 takes 26 passes instead of 25 on generated rows. IGNORED_SQUARED = 0.001: gap 0.02 % instead of 0.05 %, small beside
 # what the tolerance admits, for more rows that change the weights.
+LOG_2 = 0.6931471805599453  # the logistic loss of a row without weights
 IGNORED = 0.001  # of the tolerance: projected gradients up to it, such as differ from 0 by rounding, cause no step
 IGNORED_SQUARED = 0.1  # the same for the squared hinge, where the gap grows with their squares only
 MOVES = np.sort(
@@ -310,7 +311,7 @@ class DualPanel:
         (width each) that follow. It is less than 1 only for weights that are worse than none. Collective.
         """
         rows, loss = self.risk.rows, self.cost_of.loss
-        scales, objectives, at_zero = np.ones(self.width), primal.copy(), math.log(2.0) if loss.entropic else 1.0
+        scales, objectives, at_zero = np.ones(self.width), primal.copy(), LOG_2 if loss.entropic else 1.0
         worse = []
         for lane, label in enumerate(self.lanes):
             positive = rows.weight_of(label.number)

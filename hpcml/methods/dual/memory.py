@@ -17,7 +17,7 @@ def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int
     alone: 42 bytes a row, 16 a column, and an index of the values in rare columns, counted as half
     of all. Newton's method takes 24 bytes a row and 8 for each pair of columns, if they are few.
     """
-    newton = 24 * n_rows // shards + 8 * n_columns**2 if n_columns <= MOST_COLUMNS else 0
+    newton = 24 * n_rows // shards + 8 * n_columns * n_columns if n_columns <= MOST_COLUMNS else 0
     copies = (2 if shards > 1 else 1) * n_lanes + 2
     row, column = 32 + (n_lanes + 2) * weight_bytes + 8 * n_lanes, 8 * min(n_lanes, HALF) + copies * weight_bytes
     if shards == 1:

@@ -33,7 +33,7 @@ def test_parts_add_up(n_parts, seed, dtype):
     add_sums(values, 0, whole)
     bounds = np.sort(np.concatenate([[0, values.size], rng.integers(0, values.size + 1, n_parts)]))
     for begin, end in pairwise(bounds.tolist()):
-        add_sums(values[begin:end], begin, parts)
+        add_sums(values[begin:end], begin, parts[begin * (values.itemsize // 4) // BLOCK :])
     assert np.array_equal(whole, parts)
     changed = values.copy()
     changed[rng.integers(values.size)] += 1
