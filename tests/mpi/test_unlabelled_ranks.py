@@ -43,7 +43,9 @@ def data(comm, mpi_tmp_path):
 def test_tables_give_the_same_bytes(comm, mpi_tmp_path):
     def write():
         with (mpi_tmp_path / "in.csv").open("w", newline="") as out:
-            csv.writer(out).writerows([["x", "l", "i"], *([k + 1, ["a", "", "b"][k % 3], [0, 1, "", 1][k % 4]] for k in range(50))])
+            csv.writer(out).writerows(
+                [["x", "l", "i"], *([(k * 7) % 50 + 1, ["a", "", "b"][k % 3], [0, 1, "", 1][k % 4]] for k in range(50))]
+            )
 
     by_one_rank(comm, write)
     report, _, path = converted_alike(comm, "csv", [mpi_tmp_path / "in.csv"], mpi_tmp_path, labels=("l",), indicators=("i",))
