@@ -90,6 +90,8 @@ def _abort_hook(kind: type[BaseException], error: BaseException, trace: Tracebac
     if is_out_of_memory(error):
         ours = [frame for frame in traceback.extract_tb(trace) if f"{os.sep}hpcml{os.sep}" in frame.filename]
         _end(out_of_memory(rank, f"in {ours[-1].name}" if ours else "", error))
+    if issubclass(kind, MPI.Exception):
+        time.sleep(LEAVE_SECONDS)  # probably another rank was killed: then the launcher ends this one, and says why
     text = "".join(traceback.format_exception(kind, error, trace))
     print(f"hpcml: rank {rank} failed unexpectedly; all ranks end now\n{text}", file=sys.stderr, flush=True)
     sys.stdout.flush()

@@ -106,9 +106,14 @@ def test_any_line_is_a_document_or_a_sentence(line):
         assert str(error)
         return
     assert isinstance(document, Document)
-    for text in (document.row_id, document.split, *document.labels, *(value for field in document.values for value in field)):
+    for text in (
+        document.row_id,
+        document.split,
+        *(document.labels or []),
+        *(value for field in document.values for value in field),
+    ):
         assert isinstance(text, str)
-    for stored in (document.row_id, document.split, *document.labels):
+    for stored in (document.row_id, document.split, *(document.labels or [])):
         assert "\0" not in stored
         stored.encode()
 

@@ -30,7 +30,7 @@ def test_found_kept_and_used(standing, data, tmp_path):
         assert found[0] == found[1]
     assert "0 for all labels" in standing(2, "info", model).stdout
     result = standing(2, "threshold", model, data, "--measure", "instance", "--split", "train")
-    assert "training rows, as far as the model tells" in result.stdout
+    assert "training rows of the model" in result.stdout
     refused(standing(2, "threshold", model, data, "--measure", "micro"), "has thresholds (measure instance); use --force")
     done(standing(2, "threshold", model, data, "--measure", "instance", "--force"))
     assert Model(model).thresholds.tolist() == Model(tmp_path / "instance1.h5").thresholds.tolist()

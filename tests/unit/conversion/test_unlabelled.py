@@ -33,7 +33,7 @@ def unlabelled_rows(path):
 
 def table():
     topics, spam, _ = zip(*CELLS, strict=True)
-    return pd.DataFrame({"x": np.arange(6) + 1.0, "topic": topics, "spam": np.array(spam, dtype=float)})
+    return pd.DataFrame({"x": np.arange(6)[::-1] + 1.0, "topic": topics, "spam": np.array(spam, dtype=float)})
 
 
 def make_table(folder, source, **options):
@@ -90,7 +90,7 @@ def test_json_lines_without_labels(tmp_path, empty):
 
 
 def test_lists_of_parquet(tmp_path):
-    data = pd.DataFrame({"x": [1.0, 2, 3, 4], "l": [["a"], [], None, [""]]})
+    data = pd.DataFrame({"x": [4.0, 2, 3, 1], "l": [["a"], [], None, [""]]})
     data.to_parquet(tmp_path / "in")
     converted("parquet", tmp_path / "in", tmp_path / "out.h5", labels=("l",))
     assert unlabelled_rows(tmp_path / "out.h5") == [2, 3]  # an empty list is an empty label set

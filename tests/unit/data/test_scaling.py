@@ -152,7 +152,8 @@ def test_a_fold_has_its_own_factors(tmp_path, kind):
     alone = mpi.self_comm()
     with DataFile(dataset(tmp_path / "data.h5", X, Y)) as data:
         rows, columns = compact_rows(alone, scaled(alone, load_shard(alone, data, "all"), kind), True)
-    fold = deal(rows, np.arange(3), 4, 0)
+        keys = np.array(data.map("row_keys"))
+    fold = deal(rows, np.arange(3), 4, 0, keys)
     folds = fold_rows(alone, rows, fold, 4, kind)
     shared = np.flatnonzero(columns.column_of >= 0)
     for number, each in enumerate(folds):

@@ -36,7 +36,7 @@ def files(folder, seed, ties, n_rows=60, n_labels=7, **more):
     if ties:
         X, W, bias = X.astype(bool).astype(np.float32), rng.integers(-2, 3, (n_labels, 12)) / 3.0, np.zeros(n_labels)
     splits = {"train": range(0, n_rows, 2), "valid": range(1, n_rows, 2)}
-    data = make.dataset(folder / "data.h5", X, Y, splits=splits)
+    data = make.dataset(folder / "data.h5", X, Y, splits=splits, row_ids=[f"row{n}" for n in range(n_rows)])
     model = make.model(folder / "model.h5", W, bias, **more)
     return data, model, X.astype(np.float64) @ W.T + bias, Y.toarray() > 0
 
