@@ -18,7 +18,7 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.kernels import njit
-from hpcml.kernels.lanes.rows import add_line, dot, shrink
+from hpcml.kernels.lanes.rows import add_line, dot_row, shrink
 from hpcml.methods.elastic_net import delayed_kernels as kernels
 from hpcml.methods.elastic_net.delayed import DelayedPanel, DelayedSolver
 from hpcml.methods.elastic_net.delayed_kernels import INTERCEPT, LANES, DelayedLanes, SharedRates, Shrinkage
@@ -40,7 +40,7 @@ def sweep_eager(order: np.ndarray, matrix: Vectors, lanes: DelayedLanes, etas: n
     z, g, moves = np.empty(LANES, w.dtype), np.empty(LANES), np.empty(LANES, w.dtype)
     for s in range(order.size):
         i, eta = order[s], etas[s]
-        dot((indices, data), (indptr[i], indptr[i + 1]), w, z, 0, LANES)
+        dot_row((indices, data), (indptr[i], indptr[i + 1]), w, z, 0, LANES)
         kernels.slopes(z, lanes, i, g)
         for lane in range(LANES):
             b[lane] -= INTERCEPT * eta * g[lane]
