@@ -223,7 +223,7 @@ class _Expansion:
     """The features that attributes become: a number is one, a nominal one one for each value."""
 
     def __init__(self, path: Path, attributes: Sequence[Attribute], chosen: Sequence[str], known: Sequence[str]) -> None:
-        """`known` are the features of --like: no row has values that only that file declares. Raises DataError for an
+        """`known`: the features of --like. Values that only that file declares are 0 in all rows. Raises DataError for an
         attribute that cannot be features.
         """
         self.attributes = attributes

@@ -1,6 +1,6 @@
 """The words of a corpus that does not fit memory, and counts of its word pairs, merged over all runs of all ranks.
 
-A run ends when it has so many different words, or keys of pairs, which are then put away in order.
+A run ends at this number of different words, or keys of pairs, which are then stored in order.
 Merging goes through all runs of all ranks side by side, one range of terms a rank at a time. Ranges
 hold about the same number of terms, and follow each other in order.
 """
@@ -26,7 +26,7 @@ RUN_KEYS = 1 << 20  # keys that wait in memory for a run
 RANGE_WORDS = 1 << 17  # words of a range, of all runs and ranks together
 RANGE_KEYS = 1 << 19
 CHUNK_WORDS = 1 << 12  # looked at together
-SAMPLE = 1 << 9  # of so many terms of a run one says where ranges begin
+SAMPLE = 1 << 9  # one in this many terms of a run marks where ranges may begin
 T = TypeVar("T")
 
 

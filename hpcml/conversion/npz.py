@@ -232,7 +232,7 @@ def read_npz(task: Conversion) -> Part:
                 named = None if labels.layout is not None else list(islice(by_name, n))
                 rows.describe(named, list(islice(ids, n)), list(islice(splits, n)))
             if labels.layout is None:
-                next(by_name, None)  # looks at what is behind this rank's rows
+                next(by_name, None)  # reads what follows this rank's rows
     task.log(f"{path}: read")
     return finish(task, rows, None if labels.layout is None else label_names or [str(label) for label in range(n_labels)])
 

@@ -98,7 +98,7 @@ class LabelledRows:
     ) -> None:
         """Append what is known of rows; labels None: they are added by number.
 
-        The labels of a row that nobody labelled are None. No splits or groups: no row has any, here and later.
+        The labels of an unlabelled row are None. Empty `splits` or `groups`: the rows of the source have none.
         """
         if labels is not None:
             if None in labels:
