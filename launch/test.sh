@@ -7,8 +7,8 @@
 # in .ci/all-passed, and with --all. The last lines say what was left out. When --all passes with real data (HPCML_DATA) on a tree
 # without changes, it writes that commit to .ci/all-passed.
 #
-# What can be kept is kept in ~/.cache/hpcml: compiled kernels, Slurm's packages, environments of other versions, types that mypy
-# knows. HPCML_FRESH=1 makes the environments anew.
+# Compiled kernels, Slurm's packages and environments of other versions are kept in ~/.cache/hpcml; mypy's cache is not, because mypy
+# can crash on the cache of an older tree. HPCML_FRESH=1 makes the environments anew.
 # usage: ./launch/test.sh [--all] [PYTEST-ARGUMENTS]      for instance: ./launch/test.sh -k probe
 set -euo pipefail
 source "$(dirname "$0")/setup.sh" mpi,test,docs
@@ -165,7 +165,7 @@ documents() {  # by ranks that stand by; all commands as processes of their own 
 }
 
 single_parts() {  # what has one process
-  part "types: mypy" mypy --cache-dir "$kept/mypy" hpcml &&
+  part "types: mypy" mypy --cache-dir /dev/null hpcml &&
     part "the documentation: mkdocs build" env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet &&
     part "the commands of README.md and docs" documents &&
     { ! has_part lab || part "tests of the laboratory" lab_tests "$@"; }
