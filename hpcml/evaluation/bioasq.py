@@ -26,7 +26,7 @@ from hpcml.evaluation.judged import positive_pairs
 from hpcml.evaluation.ranking import f1_of
 from hpcml.evaluation.report import cell, or_none
 from hpcml.evaluation.scoring import block_scores, scorer_of
-from hpcml.evaluation.seen import count_seen, seen_note
+from hpcml.evaluation.seen import Seen, count_seen, seen_note
 from hpcml.files.atomic import write_json
 from hpcml.files.table import table
 from hpcml.log import Log, Progress, joined, plural
@@ -47,7 +47,7 @@ class BioasqEvaluation:
     n_rows: int
     n_judged: int  # rows that have a true or a given label
     n_rows_without_features: int  # rows of text without a known feature: they get no labels
-    n_seen: int  # rows that the model was trained on
+    seen: Seen  # rows that the model was trained on
     n_labels: int  # that a row has or is given
     n_unknown: int  # labels that rows have and the model does not know
     n_missed: int  # pairs of a row and such a label
@@ -58,7 +58,7 @@ class BioasqEvaluation:
 
     def __str__(self) -> str:
         lines = [f"{self.model} on {self.data}, split {self.split}: {plural(self.n_rows, 'row')}, {plural(self.n_labels, 'label')}"]
-        lines += seen_note(self.n_seen, self.n_rows)
+        lines += seen_note(self.seen, self.n_rows)
         lines.append(f"thresholds: {self.thresholds or '0 for all labels'}")
         for names in (FLAT, HIERARCHICAL):
             shown = [name for name in names if name in self.values]
@@ -120,7 +120,7 @@ def evaluate_bioasq(
     without = [not places.get(name) for name, some in zip(pairs.names, used, strict=True) if some]
     if places and all(without):
         raise ConfigError(f"--descriptors {descriptors}: it has a tree number of none of the labels; give the file of these labels")
-    n_seen = count_seen(comm, model, dataset, split)
+    seen = count_seen(comm, model, dataset, split)
     rows = _of_rows(pairs)
     if places:
         with mpi.agreed(comm, "looking for common ancestors"):
@@ -135,7 +135,7 @@ def evaluate_bioasq(
         n_rows=shard.n_global,
         n_judged=int(n_judged),
         n_rows_without_features=int(n_empty),
-        n_seen=n_seen,
+        seen=seen,
         n_labels=len(without),
         n_unknown=int(np.count_nonzero(n_true[not_known])),
         n_missed=int(n_true[not_known].sum()),

@@ -44,7 +44,7 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
     """Macro and micro rows, what was left out, the `best` and worst labels by average precision."""
     e, measures = evaluation, list(evaluation.values)
     lines = [f"{e.model} on {e.data}, split {e.split}: {plural(e.n_rows, 'row')}, {plural(len(e.label_names), 'label')}"]
-    lines += seen_note(e.n_seen, e.n_rows) + optimism_note(e.optimism)
+    lines += seen_note(e.seen, e.n_rows) + optimism_note(e.optimism)
     if e.n_unused:
         lines.append(f"note: {plural(e.n_unused, 'row')} of the data in no split" + (", judged, too" if e.split == "all" else ""))
     if e.n_empty:
@@ -155,7 +155,7 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "data": e.data,
         "split": e.split,
         "n_rows": e.n_rows,
-        "n_rows_trained_on": e.n_seen,
+        "n_rows_trained_on": e.seen.n_rows,
         "n_rows_in_no_split": e.n_unused,
         "map_in_folds_if_too_good": None if e.optimism is None else e.optimism[0],
         "n_labels": len(e.label_names),

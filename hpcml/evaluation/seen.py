@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,25 +22,33 @@ from hpcml.run.folder import CONFIG
 LARGE = 0.05  # a difference of MAP
 
 
-def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> int:
-    """Collective over `comm`. Return how many rows of a split the model was trained on.
+class Seen(NamedTuple):
+    """How many of the judged rows are training rows of the model, and whether that is an estimate."""
 
-    They are known by the keys that the model stores, in whichever file they are; above 10^6 training
-    rows the number is an estimate. 0 for a model whose rows had no keys. Raises DataError.
+    n_rows: int = 0
+    is_estimate: bool = False
+
+
+def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> Seen:
+    """Return how many rows of a split the model was trained on, by the keys that the model stores. Collective over `comm`.
+
+    The number is an estimate above 10^6 training rows, and 0 for a model whose rows had no keys. Raises DataError.
     """
 
     def count() -> int:
         with readable(dataset.path, "hpcml convert", "dataset"):
             return model.training_keys.count(dataset.map("row_keys")[dataset.labelled(dataset.split(split))])
 
-    return 0 if model.training_keys is None else mpi.run_on_root(comm, f"reading {dataset.path}", count)
+    if model.training_keys is None:
+        return Seen()
+    return Seen(mpi.run_on_root(comm, f"reading {dataset.path}", count), not model.training_keys.complete)
 
 
-def seen_note(n_seen: int, n_rows: int, rest: str = "") -> list[str]:
-    """A sentence if the model has seen some of the rows, and what follows from that."""
-    if not n_seen:
+def seen_note(seen: Seen, n_rows: int, rest: str = "") -> list[str]:
+    """Return a warning if the model was trained on some of the rows, and what follows from that."""
+    if not seen.n_rows:
         return []
-    which = "all" if n_seen == n_rows else f"{n_seen:,} of the"
+    which = f"about {seen.n_rows:,} of the" if seen.is_estimate else "all" if seen.n_rows == n_rows else f"{seen.n_rows:,} of the"
     rest = rest or ", so these measures do not hold for other rows; judge on a split that was held out"
     return [f"warning: {which} {n_rows:,} rows are training rows of the model{rest}"]
 

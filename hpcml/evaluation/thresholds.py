@@ -40,7 +40,7 @@ from hpcml.evaluation.instance_search import InstanceSearch
 from hpcml.evaluation.judged import UNSCORED, JudgedRows, hold_out, reduce_together, split_by_lane
 from hpcml.evaluation.ranking import Ranking, f1_of
 from hpcml.evaluation.report import cell
-from hpcml.evaluation.seen import count_seen, seen_note
+from hpcml.evaluation.seen import Seen, count_seen, seen_note
 from hpcml.files.atomic import temporary_path
 from hpcml.files.slabs import editing, group_in
 from hpcml.kernels import elementary
@@ -117,12 +117,12 @@ class HeldOutReport:
     data: Path
     split: str
     n_rows: int
-    n_seen: int  # of these rows, how many the model was trained on
+    seen: Seen  # of these rows, those that the model was trained on
 
     def _head(self, what: str, found: str) -> list[str]:
         better = "; their scores are better than those of other rows, for which these"
         rest = f"{better} {found} will not do; take a split that was held out"
-        return [f"{self.model}: {what}, from {self.data}, split {self.split}", *seen_note(self.n_seen, self.n_rows, rest)]
+        return [f"{self.model}: {what}, from {self.data}, split {self.split}", *seen_note(self.seen, self.n_rows, rest)]
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def threshold(
         change.columns["threshold"] = found.thresholds
         change.attributes |= zip(THRESHOLDS, (found.measure, found.method, change.split), strict=True)
     return ThresholdReport(
-        output or model.path, dataset.path, change.split, dataset.labelled_split(change.split).size, change.n_seen, found
+        output or model.path, dataset.path, change.split, dataset.labelled_split(change.split).size, change.seen, found
     )
 
 
@@ -228,7 +228,7 @@ def calibrate(
         n_without = model.n_labels - int((held_out.n_positive() > 0).sum())
         change.columns |= zip(SIGMOID, sigmoids.T, strict=True)
         change.attributes |= zip(CALIBRATION, ("sigmoid", change.split), strict=True)
-    return CalibrationReport(output or model.path, dataset.path, change.split, held_out.n_rows, change.n_seen, sigmoids, n_without)
+    return CalibrationReport(output or model.path, dataset.path, change.split, held_out.n_rows, change.seen, sigmoids, n_without)
 
 
 @dataclass
@@ -236,7 +236,7 @@ class _Change:
     """What a model file is to have: columns of its labels, and attributes."""
 
     split: str  # of the held-out rows
-    n_seen: int
+    seen: Seen
     columns: dict[str, np.ndarray] = field(default_factory=dict)
     attributes: dict[str, str] = field(default_factory=dict)
 

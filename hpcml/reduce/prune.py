@@ -16,7 +16,7 @@ from hpcml.errors import ConfigError
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.report import cell
 from hpcml.evaluation.scoring import sparse_rows
-from hpcml.evaluation.seen import seen_note
+from hpcml.evaluation.seen import Seen, seen_note
 from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.files.table import table
 from hpcml.log import Log, joined, plural
@@ -50,7 +50,7 @@ class Pruning:
     lines: list[Line]
     n_labels: int
     n_rows: int
-    n_seen: int  # of these rows, how many the model was trained on
+    seen: Seen  # of these rows, those that the model was trained on
 
     def __str__(self) -> str:
         places = list(self.lines[0].precision_at)
@@ -63,7 +63,7 @@ class Pruning:
         warned = ((line.below, emptied_warning(line.n_emptied, self.n_labels, "--below")) for line in self.lines if line.n_emptied)
         emptied = [f"below {below:g}: {warning}" for below, warning in warned]
         return joined(
-            [f"{self.model} on {self.data}, split {self.split}:", *seen_note(self.n_seen, self.n_rows), "", *table(rows), *emptied]
+            [f"{self.model} on {self.data}, split {self.split}:", *seen_note(self.seen, self.n_rows), "", *table(rows), *emptied]
         )
 
 
@@ -136,7 +136,7 @@ def _judge(comm: mpi.Comm, model: Model, dataset: DataFile, split: str, below: S
         n_all = model.n_labels * model.n_columns
         n_emptied = int(np.count_nonzero(had & (counts == 0)))
         lines.append(Line(value, n_weights, n_all, n_emptied, n_bytes, judged.macro("average_precision"), judged.precision_at))
-    return Pruning(model.path, dataset.path, split, lines, model.n_labels, judged.n_rows, judged.n_seen)
+    return Pruning(model.path, dataset.path, split, lines, model.n_labels, judged.n_rows, judged.seen)
 
 
 def _slabs(model: Model, n_weights: int | None) -> dict[str, Slab]:

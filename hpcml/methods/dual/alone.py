@@ -33,7 +33,7 @@ from hpcml.data.shared_rows import shared_array
 from hpcml.kernels.lanes import WIDTHS, look
 from hpcml.kernels.rows import FREQUENT, transpose
 from hpcml.methods.dual import alone_kernels as kernels
-from hpcml.methods.dual.label import CLOSE, LEAST_ROWS, SCALES, SCALES_UP, best_scale, rules_of, scaled_losses
+from hpcml.methods.dual.label import CLOSE, LEAST_ROWS, no_weights, rules_of
 from hpcml.methods.dual.newton import improve, is_over
 from hpcml.methods.dual.rare import RareLabel, RowsSeen, at_least_highest, finished, judge
 from hpcml.methods.linear.objective import aligned, panel_widths
@@ -51,7 +51,6 @@ PASSES = (4, 4, 16)  # over the working set, at most, in the first turns; twice 
 MOST_PASSES, RECORDED = 4096, 512  # of a turn; a turn of more than RECORDED passes has one line in the history
 SAMPLE = 2048  # rows, or more, by whose bounds the threshold of a turn is found
 INNER = 0.02  # of the tolerance, at least: what the working set must come to
-SCALES_OF_BEST = np.concatenate([SCALES, SCALES_UP])
 PRECISE = 4 * float(np.finfo(np.float32).eps)  # passes over the working set cannot bring gradients below it
 ENOUGH = 0.05  # of the tolerance: the gap, as a share of the objective, of a label that is done
 
@@ -249,12 +248,17 @@ class Alone:
         at_precision = (label.exact and not label.moved) or self.inner * label.tolerance < PRECISE
         done = converged and judged.gap <= self.enough
         if not done:
+            label.keep_best(
+                no_weights(risk.rows, label.number, costs[:, 0], self.cost_of.loss),
+                0.0,
+                lambda: (label.columns[:0], label.weights[:0]),
+            )
             label.keep_best(judged.primal, judged.bound, lambda: (label.columns, label.weights))
         over = is_over(risk, label, self.options)
         if done or over or at_precision:
             constant, gap, violation = risk.rows.n_columns - 1 if risk.rows.bias else -1, judged.gap, judged.violation
             if not done:
-                if self._scale_best(label, costs) or (over and self._improve(label, costs, stop)):
+                if over and self._improve(label, costs, stop):
                     done, violation = True, math.nan
                 (label.columns, label.weights), f, gap = label.best_weights, risk.lam * label.best_primal, label.best_gap
             return finished(label, f, gap, violation, done, risk.rows.n_global, constant)
@@ -267,29 +271,6 @@ class Alone:
             lacks = lacks[at_least_highest(np.where(seen.positive[lacks] != 0, -z, z), most)]
         self._take(label, seen, seen.rows[lacks])
         return None
-
-    def _objectives(self, label: RareLabel, weights: np.ndarray, costs: np.ndarray) -> np.ndarray:
-        """Return Σ C ℓ over all rows at each of SCALES_OF_BEST of these weights."""
-        some, _, positive, z, norms = self.seen
-        some[:], positive[:] = np.arange(self.risk.rows.n_local), 0
-        positive[self.risk.rows.rows_of(label.number)] = 1
-        kernels.scores_of(self.csr, some, self.norms, (label.best_weights[0], weights), self.room[0], z, norms)
-        losses = np.zeros(SCALES_OF_BEST.size)
-        for part in self._slices():
-            of_label = positive[part] != 0
-            costs_of = np.where(of_label, costs[0, 0], costs[1, 0]) * norms[part, 1]
-            losses += scaled_losses(self.cost_of.loss, np.where(of_label, z[part], -z[part]), costs_of, SCALES_OF_BEST)
-        return losses
-
-    def _scale_best(self, label: RareLabel, costs: np.ndarray) -> bool:
-        """Scale the best weights to the least objective; return whether the gap is then small enough."""
-        columns, weights = label.best_weights
-        square = float(np.square(weights, dtype=np.float64).sum())
-        scale, _ = best_scale(self._objectives(label, weights, costs), square, SCALES_OF_BEST)
-        weights = (weights * scale).astype(np.float32)
-        losses = self._objectives(label, weights, costs)[0]  # of the weights as rounded
-        label.keep_best(losses + 0.5 * float(np.square(weights, dtype=np.float64).sum()), 0.0, lambda: (columns, weights))
-        return label.best_gap <= min(CLOSE * self.options.dual_tol, self.max_gap)
 
     def _improve(self, label: RareLabel, costs: np.ndarray, stop: Stop) -> bool:
         """Go on by Newton's method; return whether the label is done."""

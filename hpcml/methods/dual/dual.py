@@ -32,7 +32,7 @@ import numpy as np
 
 from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual.alone import VALUES_PER_POSITIVE, Alone
-from hpcml.methods.dual.label import CLOSE, LEAST_ROWS, NO_POSITIVES, State, Training
+from hpcml.methods.dual.label import CLOSE, LEAST_ROWS, NO_POSITIVES, State, Training, no_weights
 from hpcml.methods.dual.lanes import DualPanel
 from hpcml.methods.dual.newton import improve, is_over
 from hpcml.methods.dual.options import DualOptions
@@ -207,7 +207,6 @@ class DualSolver(DualPanel, Solver):
         primal, bound, violations, near, shifts = self.judge()
         gaps = np.maximum(0.0, primal - bound) / np.maximum(primal, 1e-300)
         weights = self.w.reshape(-1, width).T
-        scales, scaled = self.best_scales(primal, shifts)
         for lane, label in enumerate(self.lanes):
             f, gap, violation = risk.lam * float(primal[lane]), float(gaps[lane]), float(violations[lane])
             risk.check_finite(np.array([f]), "objective", np.array([label.number]))
@@ -215,8 +214,9 @@ class DualSolver(DualPanel, Solver):
             still = self.at_precision(label, violation, gap)
             done = converged and gap <= self.max_gap
             if not done:
-                copy = partial(self.weights_of, lane, shifts[lane], scales[lane])
-                label.keep_best(float(scaled[lane]), float(bound[lane]), copy)
+                none = no_weights(rows, label.number, self.costs[:, lane], self.cost_of.loss)
+                label.keep_best(none, 0.0, lambda: np.zeros(rows.n_columns, self.w.dtype))
+                label.keep_best(float(primal[lane]), float(bound[lane]), partial(self.weights_of, lane, shifts[lane]))
             over = is_over(risk, label, self.options)
             if done or over or still:
                 status = CONVERGED if done else STEP_LIMIT

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from hpcml.data.compact import CompactRows
 from hpcml.errors import NonFiniteError
-from hpcml.kernels.elementwise import softplus
 from hpcml.kernels.lanes import epoch
 from hpcml.methods.dual.options import BALANCED, DualOptions, parse_weight
 from hpcml.methods.linear.losses import DUAL_LOSSES, DualLoss
@@ -24,10 +24,6 @@ CLOSE = 0.01  # of the tolerance: a gap, as a share of the objective, that is sm
 
 # Choosing the rows of a pass reads a flag of every row: at 300,000 rows of 12 values, up to a third of the time of a full pass.
 LEAST_ROWS = 1 / 16  # of all rows: what a pass over few rows, or a look at all rows for 16 labels, counts as at least
-# By what weights are multiplied if coordinate descent gives a label up: less where they are worse than no weights (exact in any
-# precision), a little more where margins that lie just below 1 cost much, as with a very small λ.
-SCALES = 2.0 ** -np.arange(48)
-SCALES_UP = 1 + 2.0 ** -np.arange(1, 23)
 
 
 @dataclass(frozen=True)
@@ -153,22 +149,7 @@ def crossing(moves: np.ndarray, slopes: np.ndarray) -> float:
     return float((above - below) / (slopes[place] - slopes[place - 1]) * (0.0 - slopes[place - 1]) + below)
 
 
-def scaled_losses(loss: DualLoss, margins: np.ndarray, costs: np.ndarray, scales: np.ndarray = SCALES) -> np.ndarray:
-    """Return Σ C ℓ (scales.size) of rows if their margins are multiplied by each of `scales`."""
-    sums = np.zeros(scales.size)
-    with np.errstate(over="ignore"):
-        for place, scale in enumerate(scales.tolist()):
-            if loss.entropic:
-                losses = softplus(-scale * margins)
-            else:
-                losses = np.maximum(0.0, 1.0 - scale * margins)
-                losses = losses * losses if loss.squared else losses
-            sums[place] = (costs * losses).sum()
-    return sums
-
-
-def best_scale(losses: np.ndarray, square: float, scales: np.ndarray = SCALES) -> tuple[float, float]:
-    """Return which of `scales` gives weights of this ‖w‖² the least objective, divided by λ, and that objective."""
-    objectives = losses + 0.5 * square * scales * scales
-    place = int(np.argmin(objectives))
-    return float(scales[place]), float(objectives[place])
+def no_weights(rows: CompactRows, label: int, costs: np.ndarray, loss: DualLoss) -> float:
+    """Return the objective of weights of 0, divided by λ; `costs`: C of positive and negative rows (2)."""
+    positive = rows.weight_of(label)
+    return (math.log(2.0) if loss.entropic else 1.0) * float(costs[0] * positive + costs[1] * (rows.total_weight - positive))

@@ -16,18 +16,7 @@ from hpcml.kernels.lanes import certify, combine, epoch
 from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual import kernels
 from hpcml.methods.dual.chunks import CHUNK_VALUES, AllRows, Chunk, StreamedRows, Wanted
-from hpcml.methods.dual.label import (
-    LIMITS,
-    NO_POSITIVES,
-    SCALES,
-    Costs,
-    State,
-    Training,
-    best_scale,
-    crossing,
-    rules_of,
-    scaled_losses,
-)
+from hpcml.methods.dual.label import LIMITS, NO_POSITIVES, Costs, State, Training, crossing, rules_of
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
 from hpcml.run.stop import NEVER, Stop
@@ -35,7 +24,6 @@ from hpcml.run.stop import NEVER, Stop
 # By `python -m launch.lab bench panels`, as for the constants of `dual`: IGNORED = 0.1 has gaps of 1.2 % instead of 0.8 % on
 # MeSH, 0 takes 26 passes instead of 25 on generated rows. IGNORED_SQUARED = 0.001: gap 0.02 % instead of 0.05 %, small beside
 # what the tolerance admits, for more rows that change the weights.
-LOG_2 = 0.6931471805599453  # the logistic loss of a row without weights
 IGNORED = 0.001  # of the tolerance: projected gradients up to it, such as differ from 0 by rounding, cause no step
 IGNORED_SQUARED = 0.1  # the same for the squared hinge, where the gap grows with their squares only
 MOVES = np.sort(
@@ -299,37 +287,11 @@ class DualPanel:
         bound = sums[certify.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
         return primal, bound, violations, near, shifts
 
-    def weights_of(self, lane: int, shift: float, scale: float) -> np.ndarray:
-        """Return a copy of the weights of a lane with its intercept moved by `shift`, multiplied by `scale`."""
+    def weights_of(self, lane: int, shift: float) -> np.ndarray:
+        """Return a copy of the weights of a lane with its intercept moved by `shift`."""
         w = self.w.reshape(-1, self.width)[:, lane].copy()
         w[-1] += shift
-        w *= scale
         return w
-
-    def best_scales(self, primal: np.ndarray, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return by what to multiply the weights of each lane, after `judge`, and the objectives
-        (width each) that follow. It is less than 1 only for weights that are worse than none. Collective.
-        """
-        rows, loss = self.risk.rows, self.cost_of.loss
-        scales, objectives, at_zero = np.ones(self.width), primal.copy(), LOG_2 if loss.entropic else 1.0
-        worse = []
-        for lane, label in enumerate(self.lanes):
-            positive = rows.weight_of(label.number)
-            if primal[lane] > at_zero * (self.costs[:, lane] * [positive, rows.total_weight - positive]).sum():
-                worse.append(lane)
-        losses = np.zeros((len(worse), SCALES.size))
-        for some, places in self._row_slices() if worse else ():
-            scores = self.scores[places].reshape(-1, self.width)
-            for sums, lane in zip(losses, worse, strict=True):
-                positive, z = (self.positive[some] >> np.uint16(lane)) & 1 != 0, scores[:, lane] + shifts[lane]
-                costs = np.where(positive, self.costs[0, lane], self.costs[1, lane]) * self.norms[some, 1]
-                sums += scaled_losses(loss, np.where(positive, z, -z), costs)
-        if worse:
-            mpi.allreduce_sum(self.risk.comm, losses)
-        for sums, lane in zip(losses, worse, strict=True):
-            w = self.weights_of(lane, shifts[lane], 1.0).astype(np.float64)
-            scales[lane], objectives[lane] = best_scale(sums, float((w * w).sum()))
-        return scales, objectives
 
     def _scores(self) -> np.ndarray:
         """Collective. The scores (n_local width, flat) of this rank's rows, in float64. Raises

@@ -12,6 +12,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.labels import tell_unused
+from hpcml.data.leaks import warn_of_class_leaks
 from hpcml.data.svmlight import BINARY
 from hpcml.data.svmlight_stream import SvmlightStream, is_text
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
@@ -83,6 +84,7 @@ def train(method: str, session: Session, data: Path | str, target: Target, optio
                 if given:
                     raise ConfigError(f"{flag} has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
             tell_unused(comm, source.dataset, source.split, log)
+            warn_of_class_leaks(comm, source.dataset, source.split, source.names, log)
         folder = stack.enter_context(RunFolder(comm, output, log))
         mine = labels_of(source.names, comm.rank, comm.size)
         with mpi.agreed(comm, "making room for the weights"):

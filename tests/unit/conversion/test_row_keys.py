@@ -172,13 +172,14 @@ def test_a_model_knows_its_training_rows_in_any_file(tmp_path, monkeypatch):
         expected = len(trained_on & set(data.map("row_keys").tolist()))
     assert 50 < expected < 100
     model = open_model(train("dual", None, tmp_path / "a.h5", tmp_path / "run", {}).model)
-    assert hpcml.evaluate(tmp_path / "run", tmp_path / "b.h5", split="all").n_seen == expected
+    assert hpcml.evaluate(tmp_path / "run", tmp_path / "b.h5", split="all").seen.n_rows == expected
     assert model.training_keys.complete and set(model.training_keys.keys.tolist()) == trained_on
     monkeypatch.setattr(training_keys, "LIMIT", 60)
     train("dual", None, tmp_path / "a.h5", tmp_path / "few", {})
     few = open_model(tmp_path / "few" / "model.h5").training_keys
     assert few.keys.size == 60 and not few.complete and few.keys.tolist() == sorted(trained_on)[:60]
-    assert abs(hpcml.evaluate(tmp_path / "few", tmp_path / "b.h5", split="all").n_seen - expected) < 40
+    found = hpcml.evaluate(tmp_path / "few", tmp_path / "b.h5", split="all")
+    assert abs(found.seen.n_rows - expected) < 40 and f"about {found.seen.n_rows} of the 250 rows are training rows" in str(found)
 
 
 def test_keys_are_looked_up():

@@ -33,7 +33,7 @@ def indicator(y):
     return np.eye(y.max() + 1)[y]
 
 
-@pytest.mark.parametrize("method", ["dual", "bernoulli-nb", "psbml", "adaboost"])
+@pytest.mark.parametrize("method", ["dual", "bernoulli-nb", "psbml", "adaboost", "pa"])
 def test_columns_that_are_the_answer(tmp_path, capsys, method):
     """A copy of a label, one with noise, its negative, and a number whose lowest values are a class; the file is sorted by it."""
     rng = np.random.default_rng(0)

@@ -51,7 +51,7 @@ def trained(request, tmp_path_factory):
 def test_training_rows_are_told(trained, split, n_seen):
     data, _, _, run = trained
     found = judged(run / "model.h5", data, split)
-    assert (found.n_seen, found.n_unused) == (n_seen, 10)
+    assert (found.seen.n_rows, found.n_unused) == (n_seen, 10)
     text = format_evaluation(found)
     assert ("are training rows of the model, so these measures do not hold" in text) == (n_seen > 0)
     assert "10 rows of the data in no split" in text
@@ -59,8 +59,8 @@ def test_training_rows_are_told(trained, split, n_seen):
 
 def test_copy_is_known_and_another_file_is_not(trained):
     _, copy, other, run = trained
-    assert judged(run / "model.h5", copy, "train").n_seen == 50
-    assert judged(run / "model.h5", other, "train").n_seen == 0
+    assert judged(run / "model.h5", copy, "train").seen.n_rows == 50
+    assert judged(run / "model.h5", other, "train").seen.n_rows == 0
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -70,8 +70,8 @@ def test_other_rows_with_the_counts_of_the_training_rows_are_not_called_training
     data = make.dataset(tmp_path / "data.h5", sp.csr_matrix(abs(X).toarray() + 1), Y, splits=SPLITS)
     other = make.dataset(tmp_path / "other.h5", sp.csr_matrix(abs(X).toarray() + 2), Y, splits=SPLITS)
     METHODS[method](data, tmp_path / "run")
-    assert judged(tmp_path / "run" / "model.h5", data, "train").n_seen == 50
-    assert judged(tmp_path / "run" / "model.h5", other, "train").n_seen == 0
+    assert judged(tmp_path / "run" / "model.h5", data, "train").seen.n_rows == 50
+    assert judged(tmp_path / "run" / "model.h5", other, "train").seen.n_rows == 0
 
 
 def test_a_continued_model_knows_its_last_rows(tmp_path):
@@ -79,14 +79,14 @@ def test_a_continued_model_knows_its_last_rows(tmp_path):
     data = make.dataset(tmp_path / "data.h5", abs(X), Y, splits=SPLITS)
     first = METHODS["mbw"](data, tmp_path / "first").model
     second = train("mbw", None, data, tmp_path / "second", {"initial_model": first}).model
-    assert judged(second, data, "train").n_seen == 50
+    assert judged(second, data, "train").seen.n_rows == 50
 
 
 def test_model_without_its_folder_is_known(trained, tmp_path):
     data, _, other, run = trained
     shutil.copy(run / "model.h5", tmp_path / "model.h5")
-    assert judged(tmp_path / "model.h5", data, "train").n_seen == 50
-    assert judged(tmp_path / "model.h5", other, "train").n_seen == 0
+    assert judged(tmp_path / "model.h5", data, "train").seen.n_rows == 50
+    assert judged(tmp_path / "model.h5", other, "train").seen.n_rows == 0
 
 
 def test_json_has_the_numbers(trained, tmp_path):

@@ -298,10 +298,10 @@ def test_training_rows_are_noticed(tmp_path):
     case = files(tmp_path, 8, False)
     train("dual", None, case[0], tmp_path / "run", min_positives=0)
     seen = stored((case[0], tmp_path / "run" / "model.h5"), split="train")
-    assert (seen.n_seen, seen.n_rows) == (30, 30)
+    assert (seen.seen.n_rows, seen.n_rows) == (30, 30)
     assert "warning: all 30 rows are training rows" in str(seen)
     unseen = stored((case[0], tmp_path / "run" / "model.h5"), split="valid", force=True)
-    assert unseen.n_seen == 0 and "training rows" not in str(unseen)
+    assert unseen.seen.n_rows == 0 and "training rows" not in str(unseen)
 
 
 def test_scores_that_tell_nothing_are_noticed(tmp_path):
