@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from hpcml.errors import MatrixError
 
@@ -24,6 +23,8 @@ def sound_csr(matrix: Any, name: str) -> Any:
 
     Raises MatrixError for indices out of range, and arrays of wrong lengths or types.
     """
+    import scipy.sparse as sp  # here, because it takes long and most conversions need only `find_outside`
+
     if not sp.issparse(matrix):
         return matrix
     if matrix.ndim != 2:
@@ -74,6 +75,8 @@ def canonical(X: Any) -> Any:
 
 def sound_labels(y: Any, name: str = "y") -> Any:
     """Return labels as they are, sparse ones as by `sound_csr`. Raises MatrixError if a row's label is missing."""
+    import scipy.sparse as sp
+
     if sp.issparse(y):
         return sound_csr(y, name)
     kind = getattr(y, "dtype", None)

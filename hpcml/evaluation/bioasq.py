@@ -26,7 +26,7 @@ from hpcml.evaluation.judged import positive_pairs
 from hpcml.evaluation.ranking import f1_of
 from hpcml.evaluation.report import cell, or_none
 from hpcml.evaluation.scoring import block_scores, scorer_of
-from hpcml.evaluation.seen import Seen, count_seen, seen_note
+from hpcml.evaluation.seen import SeenRows, count_seen, seen_note
 from hpcml.files.atomic import write_json
 from hpcml.files.table import table
 from hpcml.log import Log, Progress, joined, plural
@@ -47,7 +47,7 @@ class BioasqEvaluation:
     n_rows: int
     n_judged: int  # rows that have a true or a given label
     n_rows_without_features: int  # rows of text without a known feature: they get no labels
-    seen: Seen  # rows that the model was trained on
+    seen: SeenRows  # rows that the model was trained on
     n_labels: int  # that a row has or is given
     n_unknown: int  # labels that rows have and the model does not know
     n_missed: int  # pairs of a row and such a label

@@ -23,7 +23,7 @@ from hpcml.evaluation.judged import JudgedRows, Matched, ScoreObserver, judge
 from hpcml.evaluation.probabilities import CalibrationLine, ProbabilityCounts
 from hpcml.evaluation.ranking import MEASURES, Ranking, f1_of
 from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts, propensities, row_measures
-from hpcml.evaluation.seen import Seen, count_seen, optimism
+from hpcml.evaluation.seen import SeenRows, count_seen, optimism
 from hpcml.log import Log, Progress
 from hpcml.model.linear import Trained
 
@@ -43,7 +43,7 @@ class Evaluation:
     not_in_data: list[str]  # labels that were asked for but that the data does not know
     n_not_in_model: int = 0  # labels of these rows that the model does not know
     n_missed: int = 0  # pairs of a row and such a label, which count as missed (`judged.Missed`)
-    seen: Seen = field(default_factory=Seen)  # rows that the model was trained on
+    seen: SeenRows = field(default_factory=SeenRows)  # rows that the model was trained on
     n_unused: int = 0  # rows of the data that are in no split
     optimism: tuple[float, float] | None = None  # MAP in the folds of tuning and on these rows, if the first is too good
     n_empty: int = 0  # rows of text without a known feature: they get no labels

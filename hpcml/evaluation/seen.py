@@ -22,14 +22,14 @@ from hpcml.run.folder import CONFIG
 LARGE = 0.05  # a difference of MAP
 
 
-class Seen(NamedTuple):
+class SeenRows(NamedTuple):
     """How many of the judged rows are training rows of the model, and whether that is an estimate."""
 
     n_rows: int = 0
     is_estimate: bool = False
 
 
-def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> Seen:
+def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> SeenRows:
     """Return how many rows of a split the model was trained on, by the keys that the model stores. Collective over `comm`.
 
     The number is an estimate above 10^6 training rows, and 0 for a model whose rows had no keys. Raises DataError.
@@ -40,11 +40,11 @@ def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) ->
             return model.training_keys.count(dataset.map("row_keys")[dataset.labelled(dataset.split(split))])
 
     if model.training_keys is None:
-        return Seen()
-    return Seen(mpi.run_on_root(comm, f"reading {dataset.path}", count), not model.training_keys.complete)
+        return SeenRows()
+    return SeenRows(mpi.run_on_root(comm, f"reading {dataset.path}", count), not model.training_keys.complete)
 
 
-def seen_note(seen: Seen, n_rows: int, rest: str = "") -> list[str]:
+def seen_note(seen: SeenRows, n_rows: int, rest: str = "") -> list[str]:
     """Return a warning if the model was trained on some of the rows, and what follows from that."""
     if not seen.n_rows:
         return []

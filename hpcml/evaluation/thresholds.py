@@ -40,7 +40,7 @@ from hpcml.evaluation.instance_search import InstanceSearch
 from hpcml.evaluation.judged import UNSCORED, JudgedRows, hold_out, reduce_together, split_by_lane
 from hpcml.evaluation.ranking import Ranking, f1_of
 from hpcml.evaluation.report import cell
-from hpcml.evaluation.seen import Seen, count_seen, seen_note
+from hpcml.evaluation.seen import SeenRows, count_seen, seen_note
 from hpcml.files.atomic import temporary_path
 from hpcml.files.slabs import editing, group_in
 from hpcml.kernels import elementary
@@ -117,7 +117,7 @@ class HeldOutReport:
     data: Path
     split: str
     n_rows: int
-    seen: Seen  # of these rows, those that the model was trained on
+    seen: SeenRows  # of these rows, those that the model was trained on
 
     def _head(self, what: str, found: str) -> list[str]:
         better = "; their scores are better than those of other rows, for which these"
@@ -236,7 +236,7 @@ class _Change:
     """What a model file is to have: columns of its labels, and attributes."""
 
     split: str  # of the held-out rows
-    seen: Seen
+    seen: SeenRows
     columns: dict[str, np.ndarray] = field(default_factory=dict)
     attributes: dict[str, str] = field(default_factory=dict)
 

@@ -16,7 +16,7 @@ from hpcml.errors import ConfigError
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.report import cell
 from hpcml.evaluation.scoring import sparse_rows
-from hpcml.evaluation.seen import Seen, seen_note
+from hpcml.evaluation.seen import SeenRows, seen_note
 from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.files.table import table
 from hpcml.log import Log, joined, plural
@@ -50,7 +50,7 @@ class Pruning:
     lines: list[Line]
     n_labels: int
     n_rows: int
-    seen: Seen  # of these rows, those that the model was trained on
+    seen: SeenRows  # of these rows, those that the model was trained on
 
     def __str__(self) -> str:
         places = list(self.lines[0].precision_at)

@@ -17,6 +17,7 @@ from hpcml.methods.linear.losses import DUAL_LOSSES, DualLoss
 from hpcml.methods.linear.objective import Risk
 
 LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
+LOG_2 = 0.6931471805599453  # the logistic loss of a margin of 0
 NO_POSITIVES = -1  # the label that no row has
 # CLOSE = 0: 19 passes instead of 14 on generated rows, squared hinge; 0.1: 14 instead of 25 with the hinge, whose mean gap is then
 # 0.64 % instead of 0.12 %.
@@ -152,4 +153,4 @@ def crossing(moves: np.ndarray, slopes: np.ndarray) -> float:
 def no_weights(rows: CompactRows, label: int, costs: np.ndarray, loss: DualLoss) -> float:
     """Return the objective of weights of 0, divided by λ; `costs`: C of positive and negative rows (2)."""
     positive = rows.weight_of(label)
-    return (math.log(2.0) if loss.entropic else 1.0) * float(costs[0] * positive + costs[1] * (rows.total_weight - positive))
+    return (LOG_2 if loss.entropic else 1.0) * float(costs[0] * positive + costs[1] * (rows.total_weight - positive))
