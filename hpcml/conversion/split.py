@@ -19,6 +19,7 @@ from hpcml.errors import ConfigError
 from hpcml.files.atomic import temporary_path
 from hpcml.files.slabs import editing, group_in
 from hpcml.log import Log, plural
+from hpcml.mpi.routing import Routing
 from hpcml.rng import uniform
 
 
@@ -55,8 +56,29 @@ class RowSplits(NamedTuple):
 def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, own: list[str] | None) -> RowSplits:
     """Collective. The rows' splits: their own ("": none), or drawn by `keys` and `groups`.
 
-    Rows of the --like dataset, and rows of its groups, keep its splits. Raises ConfigError.
+    Rows of the --like dataset, and rows of its groups, keep its splits. Warns of groups that splits divide. Raises ConfigError.
     """
+    splits = _own_or_drawn(task, keys, groups, own)
+    if groups is not None and splits.names:
+        _warn_of_divided_groups(task, groups, splits.of_rows)
+    return splits
+
+
+def _warn_of_divided_groups(task: Conversion, groups: np.ndarray, of_rows: np.ndarray) -> None:
+    """Log how many groups have rows in several splits. Collective."""
+    pairs = np.unique(np.stack([groups, of_rows.astype(np.uint64)], axis=1)[of_rows >= 0], axis=0)
+    routing = Routing(task.comm, (pairs[:, 0] % np.uint64(task.comm.size)).astype(np.int64))
+    received = np.unique(np.stack([routing.send(pairs[:, 0]), routing.send(pairs[:, 1])], axis=1), axis=0)
+    _, counts = np.unique(received[:, 0], return_counts=True)
+    _, (n_divided,) = mpi.exclusive_sum(task.comm, [int(np.count_nonzero(counts > 1))])
+    if n_divided:
+        task.log(
+            f"warning: {task.what}: {plural(int(n_divided), 'group')} have rows in several splits, "
+            "so measures on the test rows may be too high"
+        )
+
+
+def _own_or_drawn(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, own: list[str] | None) -> RowSplits:
     comm, share = task.comm, task.options.test_share
     names = sorted(set().union(*comm.allgather({name for name in own or [] if name})))
     if share is None:

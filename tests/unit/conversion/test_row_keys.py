@@ -147,6 +147,21 @@ def test_groups_stay_together(tmp_path, source):
         divided(tmp_path / "data.h5", 0.25, seed=2, **again)
 
 
+def test_groups_that_splits_divide_are_told(tmp_path, capsys):
+    def lines(split_of):
+        return [document(n, id=f"d{n}", work=f"w{n // 4}", split=split_of(n)) for n in range(40)]
+
+    for name, split_of, n_divided in (
+        ("a", lambda n: "test" if n % 8 > 5 else "train", 5),
+        ("b", lambda n: ["test", "train"][n > 19], 0),
+    ):
+        path = write_jsonl(tmp_path / f"{name}.jsonl", lines(split_of))
+        converted("jsonl", path, tmp_path / f"{name}.h5", told=True, group="work")
+        said = capsys.readouterr().err
+        assert (f"warning: {path}: {n_divided} groups have rows in several splits" in said) == (n_divided > 0)
+        assert ("several splits" in said) == (n_divided > 0)
+
+
 def test_groups_of_rows_in_memory(tmp_path):
     X, Y = sp.random(60, 8, 0.5, random_state=0, format="csr"), [["a"], ["b"]] * 30
     groups = [f"g{n // 3}" for n in range(60)]
