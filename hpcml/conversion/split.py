@@ -66,11 +66,13 @@ def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, ow
 
 def _warn_of_divided_groups(task: Conversion, groups: np.ndarray, of_rows: np.ndarray) -> None:
     """Log how many groups have rows in several splits. Collective."""
-    pairs = np.unique(np.stack([groups, of_rows.astype(np.uint64)], axis=1)[of_rows >= 0], axis=0)
-    routing = Routing(task.comm, (pairs[:, 0] % np.uint64(task.comm.size)).astype(np.int64))
-    received = np.unique(np.stack([routing.send(pairs[:, 0]), routing.send(pairs[:, 1])], axis=1), axis=0)
-    _, counts = np.unique(received[:, 0], return_counts=True)
-    _, (n_divided,) = mpi.exclusive_sum(task.comm, [int(np.count_nonzero(counts > 1))])
+    routing = Routing(task.comm, (groups % np.uint64(task.comm.size)).astype(np.int64))
+    groups, of_rows = routing.send(groups), routing.send(of_rows)
+    groups, of_rows = groups[of_rows >= 0], of_rows[of_rows >= 0]
+    order = np.lexsort((of_rows, groups))
+    groups, of_rows = groups[order], of_rows[order]
+    divided = np.unique(groups[1:][(groups[1:] == groups[:-1]) & (of_rows[1:] != of_rows[:-1])])
+    _, (n_divided,) = mpi.exclusive_sum(task.comm, [divided.size])
     if n_divided:
         task.log(
             f"warning: {task.what}: {plural(int(n_divided), 'group')} have rows in several splits, "

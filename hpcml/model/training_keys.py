@@ -39,7 +39,7 @@ class TrainingKeys(NamedTuple):
 def _union(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return the distinct values, ascending; faster than `np.union1d`, which hashes them first."""
     keys = np.sort(np.concatenate([one, other]))
-    return keys[np.append(keys[:1] == keys[:1], keys[1:] != keys[:-1])]
+    return np.concatenate([keys[:1], keys[1:][keys[1:] != keys[:-1]]])
 
 
 def united(one: TrainingKeys | None, other: TrainingKeys | None) -> TrainingKeys | None:
