@@ -162,6 +162,24 @@ def test_groups_that_splits_divide_are_told(tmp_path, capsys):
         assert ("several splits" in said) == (n_divided > 0)
 
 
+def test_new_rows_of_a_group_are_on_the_side_of_its_known_rows(tmp_path, capsys):
+    """Also if the --like file has no groups; without --group a warning says that its groups are not kept."""
+    new = [document(1000 + n, id=f"n{n}", work=f"w{n % 50}") for n in range(100)]
+    known, everything = write_jsonl(tmp_path / "known.jsonl", grouped()[::4]), write_jsonl(tmp_path / "all.jsonl", new + grouped())
+    for group in ("work", None):
+        converted("jsonl", known, tmp_path / "known.h5", test_share=0.3, group=group)
+        converted(
+            "jsonl", everything, tmp_path / "all.h5", told=True, test_share=0.3, seed=9, group="work", like=tmp_path / "known.h5"
+        )
+        with DataFile(tmp_path / "all.h5") as data:
+            test = np.isin(np.arange(300), data.split("test"))
+        assert (test[:50] == test[50:100]).all() and (test[:50] == test[100::4]).all()
+        assert "several splits" not in capsys.readouterr().err
+    converted("jsonl", known, tmp_path / "known.h5", test_share=0.3, group="work")
+    converted("jsonl", everything, tmp_path / "all.h5", told=True, test_share=0.3, like=tmp_path / "known.h5")
+    assert "known.h5 has groups of rows; without --group their new rows may get other splits" in capsys.readouterr().err
+
+
 def test_groups_of_rows_in_memory(tmp_path):
     X, Y = sp.random(60, 8, 0.5, random_state=0, format="csr"), [["a"], ["b"]] * 30
     groups = [f"g{n // 3}" for n in range(60)]
@@ -171,8 +189,14 @@ def test_groups_of_rows_in_memory(tmp_path):
 
 def test_a_group_that_no_row_has_is_an_error(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", [document(n) for n in range(10)])
-    with pytest.raises(DataError, match="--group work: no document has a value of it"):
+    with pytest.raises(DataError, match="--group work: no row has a value of it"):
         converted("jsonl", path, tmp_path / "a.h5", group="work")
+    frame = pd.DataFrame({"x": [3.0, 1.0, 2.5], "l": ["a", "b", "a"], "work": [None, None, None]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_parquet(tmp_path / "a.parquet")
+    for source in ("csv", "parquet"):
+        with pytest.raises(DataError, match="--group work: no row has a value of it"):
+            converted(source, tmp_path / f"a.{source}", tmp_path / "a.h5", labels=("l",), group="work")
     with pytest.raises(ConfigError, match=r"--group work is for annif, arff, csv, .* and tsv, but this is svmlight"):
         converted("svmlight", write_svmlight(tmp_path / "a.svm", [document(1)]), tmp_path / "a.h5", group="work")
 
