@@ -76,7 +76,7 @@ def _warn_of_divided_groups(task: Conversion, groups: np.ndarray, of_rows: np.nd
     _, (n_divided,) = mpi.exclusive_sum(task.comm, [int(np.count_nonzero(counts > 1))])
     if n_divided:
         task.log(
-            f"warning: {task.what}: {plural(int(n_divided), 'group')} have rows in several splits, "
+            f"warning: {task.what}: rows of {plural(int(n_divided), 'group')} are in several splits, "
             "so measures on the test rows may be too high"
         )
 

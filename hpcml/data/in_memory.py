@@ -15,7 +15,6 @@ import numpy as np
 from hpcml.errors import MatrixError
 
 LABEL_SETS = (list, tuple, set, frozenset)  # types that hold the names of a row's labels
-_MISSING = ("NAType", "NaTType")  # pandas' types of missing values; pandas may not be installed
 
 
 def sound_csr(matrix: Any, name: str) -> Any:
@@ -75,9 +74,18 @@ def sound_labels(y: Any, name: str = "y") -> Any:
     rows = y if isinstance(y, (list, tuple)) else np.asarray(y, dtype=object).tolist()
     for row, value in enumerate(rows if isinstance(rows, Sequence) else ()):
         for each in value if isinstance(value, LABEL_SETS) else (value,):
-            if each is None or type(each).__name__ in _MISSING or (isinstance(each, float) and each != each):
+            if is_missing(each):
                 raise MatrixError(f"{name}[{row}] is {each}, but expected a label; leave rows without a label out")
     return y
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value is None, NaN, or pandas' NA or NaT (pandas may not be installed)."""
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, (float, np.floating)) and value != value)
+    )
 
 
 def find_outside(indices: np.ndarray, size: int) -> int:

@@ -15,7 +15,7 @@ import hpcml
 from hpcml import mpi
 from hpcml.conversion.split import split
 from hpcml.data.dataset import DataFile
-from hpcml.data.row_keys import look_up, string_keys
+from hpcml.data.row_keys import look_up, name_key, string_keys
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.report import format_evaluation
 from hpcml.log import Log
@@ -158,7 +158,7 @@ def test_groups_that_splits_divide_are_told(tmp_path, capsys):
         path = write_jsonl(tmp_path / f"{name}.jsonl", lines(split_of))
         converted("jsonl", path, tmp_path / f"{name}.h5", told=True, group="work")
         said = capsys.readouterr().err
-        assert (f"warning: {path}: {n_divided} groups have rows in several splits" in said) == (n_divided > 0)
+        assert (f"warning: {path}: rows of {n_divided} groups are in several splits" in said) == (n_divided > 0)
         assert ("several splits" in said) == (n_divided > 0)
 
 
@@ -178,6 +178,29 @@ def test_new_rows_of_a_group_are_on_the_side_of_its_known_rows(tmp_path, capsys)
     converted("jsonl", known, tmp_path / "known.h5", test_share=0.3, group="work")
     converted("jsonl", everything, tmp_path / "all.h5", told=True, test_share=0.3, like=tmp_path / "known.h5")
     assert "known.h5 has groups of rows; without --group their new rows may get other splits" in capsys.readouterr().err
+
+
+def test_ids_and_groups_are_numbers_or_strings(tmp_path):
+    """A table with gaps has its whole numbers as 7.0 in CSV, as numbers in Parquet, as 7 in JSON lines: the rows are the same."""
+    numbers = np.where(np.arange(60) % 5 == 4, np.nan, np.arange(60) // 3)
+    frame = pd.DataFrame(
+        {"text": [document(n)["text"] for n in range(60)], "label": "a", "n": np.arange(60.0) + 7, "work": numbers}
+    )
+    frame.to_csv(tmp_path / "in.csv", index=False)
+    frame.to_parquet(tmp_path / "in.parquet")
+    documents = [
+        {"id": int(row.n), "text": row.text, "labels": ["a"], "work": None if row.work != row.work else str(int(row.work))}
+        for row in frame.itertuples()
+    ]
+    write_jsonl(tmp_path / "in.jsonl", documents)
+    of_table, found = {"text": ("text",), "labels": ("label",), "id": "n"}, []
+    for source in ("csv", "parquet", "jsonl"):
+        more = {} if source == "jsonl" else of_table
+        converted(source, tmp_path / f"in.{source}", tmp_path / "out.h5", group="work", **more)
+        with DataFile(tmp_path / "out.h5") as data:
+            found.append((data.map("row_keys").tolist(), data.map("row_groups").tolist()))
+    assert found[0] == found[1] == found[2]
+    assert string_keys(b"id", ["v1.0"]) == name_key(b"id", "v1.0") != name_key(b"id", "v1")
 
 
 def test_groups_of_rows_in_memory(tmp_path):

@@ -76,6 +76,24 @@ def test_every_reader_finds_a_changed_value_in_the_block_of_its_rows(tmp_path):
                 call()
 
 
+@pytest.mark.parametrize("command", ["train", "tune", "retrain"])
+def test_a_finished_run_is_not_that_of_a_dataset_that_changed(tmp_path, command):
+    path, run, base = made(tmp_path / "data.h5", 200), tmp_path / "run", tmp_path / "base"
+    hpcml.train("dual", made(tmp_path / "before.h5", 200, 7), output=base)
+    call = {
+        "train": lambda **more: hpcml.train("dual", path, output=run, **more),
+        "tune": lambda **more: hpcml.tune(path, run, method="dual", folds=3, **more),
+        "retrain": lambda **more: hpcml.retrain(base, path, run, **more),
+    }[command]
+    call()
+    call(resume=True)
+    before = (run / "model.h5").read_bytes()
+    made(path, 200, 1)
+    with pytest.raises(DataError, match="this run was started on other data"):
+        call(resume=True)
+    assert (run / "model.h5").read_bytes() == before
+
+
 def test_labels_that_move_to_another_row_are_found(tmp_path):
     path = made(tmp_path / "data.h5")
     with h5py.File(path, "r+") as file:
