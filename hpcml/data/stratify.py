@@ -71,7 +71,8 @@ def deal(n_labels: int, indptr: np.ndarray, indices: np.ndarray, n_folds: int, k
     """Return the fold (int8) of every row: `assign` with equal shares. Raises ConfigError for fewer keys than folds."""
     fold = assign(n_labels, indptr, indices, np.full(n_folds, 1 / n_folds), np.full(n_folds, keys.size), keys, draws)
     if not np.bincount(fold, minlength=n_folds).all():
-        raise ConfigError(f"--folds {n_folds}: there are only {plural(np.unique(keys).size, 'group')} of rows")
+        n_groups = plural(np.unique(keys).size, "group")
+        raise ConfigError(f"--folds {n_folds}: only {n_groups} of rows (rows with one id or the same content are a group, too)")
     return fold
 
 
