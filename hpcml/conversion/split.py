@@ -19,7 +19,6 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.files.atomic import temporary_path
 from hpcml.files.slabs import editing, group_in
 from hpcml.log import Log, plural
-from hpcml.mpi.routing import Routing
 from hpcml.rng import uniform
 
 
@@ -69,14 +68,13 @@ def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, ow
 
 def _warn_of_divided_groups(task: Conversion, groups: np.ndarray, of_rows: np.ndarray) -> None:
     """Log how many groups have rows in several splits. Collective."""
-    pairs = np.unique(np.stack([groups, of_rows.astype(np.uint64)], axis=1)[of_rows >= 0], axis=0)
-    routing = Routing(task.comm, (pairs[:, 0] % np.uint64(task.comm.size)).astype(np.int64))
-    received = np.unique(np.stack([routing.send(pairs[:, 0]), routing.send(pairs[:, 1])], axis=1), axis=0)
-    _, counts = np.unique(received[:, 0], return_counts=True)
-    _, (n_divided,) = mpi.exclusive_sum(task.comm, [int(np.count_nonzero(counts > 1))])
+    inside = of_rows >= 0
+    groups, of_rows = groups[inside], of_rows[inside]
+    apart = np.unique(groups[look_up(task.comm, groups, of_rows, groups) != of_rows])
+    n_divided = np.unique(np.concatenate(mpi.allgather_arrays(task.comm, apart))).size
     if n_divided:
         task.log(
-            f"warning: {task.what}: rows of {plural(int(n_divided), 'group')} are in several splits, "
+            f"warning: {task.what}: rows of {plural(n_divided, 'group')} are in several splits, "
             "so measures on the test rows may be too high"
         )
 
