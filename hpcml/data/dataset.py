@@ -144,7 +144,7 @@ class DataFile:
     def verify(self, name: str, begin: int, end: int) -> None:
         """Raise DataError unless entries begin..end of an array are those that were written, if they have checksums. Local.
 
-        The blocks that begin there are read.
+        Whole blocks are read.
         """
         stored = f"{checksums.GROUP}/{name}"
         if stored not in self.file or begin >= end:

@@ -30,6 +30,12 @@ def string_key(kind: bytes, *parts: str) -> int:
     return int.from_bytes(blake2b(content, digest_size=8, person=kind).digest(), "little")
 
 
+def name_key(kind: bytes, name: str) -> int:
+    """Return the key of an id or a group, 0 for an empty one; 7.0, as tables write whole numbers with gaps, is 7."""
+    number = name[:-2]
+    return string_key(kind, number if name.endswith(".0") and number.isdecimal() else name) if name else 0
+
+
 def string_keys(kind: bytes, values: Iterable[str]) -> np.ndarray:
     """Return the keys (uint64) of strings; 0 for an empty one."""
     return np.array([string_key(kind, value) if value else 0 for value in values], dtype=np.uint64)

@@ -145,12 +145,15 @@ class MostWrong:
     row_ids: dict[int, str]
     compared_by: str  # `beyond` is a difference of scores, or of log-odds
     titles: dict[str, str] = field(default_factory=dict)  # by id
+    n_empty: int = 0  # rows without any known feature, which have no score and are not listed
 
     def __str__(self) -> str:
         lines = [
             f"{self.model} on {self.data}, split {self.split}: {plural(self.n_rows, 'row')}",
             f"beyond: {UNITS[self.compared_by]}, on the wrong side",
         ]
+        if self.n_empty:
+            lines.append(f"note: {plural(self.n_empty, 'row')} without any known feature: they get no labels, and are not listed")
         for label, by_kind in self.found:
             for kind, rows in by_kind.items():
                 heading = f"{named(label)}: {OF_ONE[kind]}" if label else TITLES[kind]
@@ -175,6 +178,7 @@ class MostWrong:
             return {**names, "beyond": each.beyond, "score": each.score}
 
         about = {name: getattr(self, name) for name in ("model", "data", "split", "n_rows")} | {"ordered_by": self.compared_by}
+        about |= {"n_rows_without_features": self.n_empty} if self.n_empty else {}
         found = [{"label": label or None, **{kind: [of(e) for e in rows] for kind, rows in by.items()}} for label, by in self.found]
         return {**about, "wrong": found}
 
@@ -212,4 +216,5 @@ def most_wrong(
     with mpi.agreed(comm, f"reading {dataset.path}"):
         row_ids = names_by_number(dataset, rows, "row_ids")
     about = (str(model.path), str(dataset.path), split, evaluation.n_rows, evaluation.label_names)
-    return MostWrong(*about, found, row_ids, evaluation.compared_by, titles_of(comm, titles, row_ids.values()))
+    titles_by_id = titles_of(comm, titles, row_ids.values())
+    return MostWrong(*about, found, row_ids, evaluation.compared_by, titles_by_id, evaluation.n_empty)

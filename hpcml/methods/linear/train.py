@@ -13,7 +13,7 @@ from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.layout import lanes_per_group
 from hpcml.methods.linear.load import LabelProblem, load
 from hpcml.methods.linear.method import LinearMethod
-from hpcml.methods.linear.model_file import check_disk, finish, open_model
+from hpcml.methods.linear.model_file import check_disk, finish, model_offsets, open_model
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
@@ -58,8 +58,11 @@ def train(
         source = None if earlier is None else str(earlier.run.resolve())
         state = folder.prepare(RunConfig(method.name, dataset.path.resolve(), asked, source), target)
         if state == FINISHED:
+            report = read_report(folder, problem, options, () if earlier is None else earlier.kept)
+            with mpi.agreed(comm, f"reading {folder.model}"):
+                model_offsets(folder.model, origin, {})  # of these data?
             log(f"{folder.path} is finished already; nothing to resume")
-            return read_report(folder, problem, options, () if earlier is None else earlier.kept)
+            return report
         check_disk(folder, problem, options)
         chosen = None if chooser is None else chooser.choose(comm, problem, folder, options, target.resume, session.signals)
         look = stop_at(session.signals, "writing what the model says of the features")
