@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 TOP = Path(__file__).resolve().parents[2]
-NOT_COPIED = (".*", "hpcml", "*.egg-info", "__pycache__", "build", "demo", "runs", "site", "*.h5")
+NOT_COPIED = (".*", "hpcml", "hpcml-check-*", "*.egg-info", "__pycache__", "build", "demo", "runs", "site", "*.h5")
 LIMIT = 300  # seconds for a block
 SHELLS = {"bash": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
 BLOCK = re.compile(
