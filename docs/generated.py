@@ -19,8 +19,8 @@ from rich.console import Console, ConsoleOptions
 import hpcml
 from hpcml import errors
 from hpcml.cli import app as program
-from hpcml.methods.registry import METHODS, Can, Method
-from hpcml.options import default_of, flag_of, help_of, texts_behind
+from hpcml.methods.registry import METHODS, SUPPORT, Method
+from hpcml.options import default_of, flag_of, help_of
 
 if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
@@ -39,9 +39,8 @@ def cell(text: str) -> str:
 def table_of_methods() -> str:
     """A line for each method."""
     lines = ["| method | what it is | minimises | scikit-learn classifier | can |", "|---|---|---|---|---|"]
-    texts = texts_behind(Can)
     for name, method in METHODS.items():
-        can = [text for what, text in texts.items() if getattr(method.can, what)] + ["`hpcml plan`"] * bool(method.forecast)
+        can = [text for feature, text in SUPPORT.items() if feature in method.supports] + ["`hpcml plan`"] * bool(method.forecast)
         classifier = f"`{method.estimator.partition(':')[2]}`" if method.estimator else ""
         lines.append(f"| `{name}` | {cell(method.about)} | {', '.join(method.losses)} | {classifier} | {', '.join(can)} |")
     return "\n".join(lines)

@@ -21,12 +21,11 @@ from hpcml.crossval.problems import CvProblem, Loaded
 from hpcml.crossval.protocols import f1_score, folds_of, training_order
 from hpcml.data.scaling import scale_matrices
 from hpcml.errors import ConfigError, HpcmlError
-from hpcml.log import Log, Progress
+from hpcml.log import Log
 from hpcml.model import learner as learners
 from hpcml.partition import bounds_by_weight
 from hpcml.rng import bits
-from hpcml.run.driver import Driver, Job, NoLimits
-from hpcml.signals import StopSignals
+from hpcml.run.driver import Driver, Job
 
 Parts = tuple[sp.csr_matrix, np.ndarray, sp.csr_matrix, np.ndarray]  # X and y to train on, X and y to judge on
 
@@ -51,14 +50,14 @@ class TaskResult(NamedTuple):
 class CvTasks(Job):
     """All tasks, ordered by data, label, fold and method; and the range of this rank."""
 
-    doing = "cross-validating"
+    doing = title = "cross-validating"
 
     def __init__(self, comm: mpi.Comm, problems: Sequence[CvProblem], methods: Sequence[CvMethod], options: CvOptions) -> None:
         self.comm, self.problems, self.methods = comm, problems, methods
         self.folds, self.seed, self.in_order, self.scale = options.folds, options.seed, options.in_order, options.scale
         self.shapes = [(len(problem.labels), options.folds, len(methods)) for problem in problems]
         costs = np.concatenate([self._costs(problem) for problem in problems])
-        self.n_tasks = costs.size
+        self.total = costs.size
         bounds = bounds_by_weight(np.concatenate([[0], np.cumsum(costs)]), comm.size)
         self.begin, self.end = (int(bound) for bound in bounds[comm.rank : comm.rank + 2])
         self.found: list[TaskResult] = []  # of this rank's tasks
@@ -133,12 +132,7 @@ class CvTasks(Job):
         """Collective. For each problem measures and seconds (n_labels, n_parts, n_methods each)."""
         with mpi.node_first(self.comm):
             _warm_up(self.methods)
-        progress = Progress(log, "cross-validating", self.n_tasks)
-        driver = Driver(self.comm, mpi.self_comm(), NoLimits(), StopSignals())  # whose signals end the process
-        try:
-            driver.run(self.solve(), self, progress)
-        finally:
-            progress.close()
+        Driver(self.comm, mpi.self_comm()).run(self.solve(), self, log)  # signals end the process
         found = np.array([each[:2] for each in self.found], dtype=np.float64).reshape(-1, 2)
         whole = np.concatenate(mpi.allgather_arrays(self.comm, found))
         ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]

@@ -49,32 +49,25 @@ class Report(Protocol):
         """The model."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Can:
-    """What a method can do; the rest is refused with a sentence. The conformance tests try both."""
-
-    label_sets: bool = True
-    """rows with several labels"""
-    negative_values: bool = True
-    """values below 0"""
-    pause: bool = True
-    """checkpoints"""
-    headings: bool = False
-    """headings as features"""
-    streams: bool = False
-    """streams"""
-    tune: bool = False
-    """`hpcml tune`"""
-    retrain: bool = False
-    """`hpcml retrain`"""
+# The features that a method may support; the others are refused. The conformance tests try both.
+SUPPORT = {
+    "label_sets": "rows with several labels",
+    "negative_values": "values below 0",
+    "pause": "checkpoints",
+    "headings": "headings as features",
+    "streams": "streams",
+    "tune": "`hpcml tune`",
+    "retrain": "`hpcml retrain`",
+}
+USUAL = frozenset({"label_sets", "negative_values", "pause"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
     """A method. Paths are "module:name", imported when they are first used.
 
-    `train(session, data, target, options)` trains into a run folder and gives a report, a text with
-    the path `model`. The options are a frozen dataclass with `validate` and `free`
+    `train(method, session, data, target, options)` trains into a run folder and returns a report, a
+    text with the path `model`. The options are a frozen dataclass with `validate` and `free`
     (`hpcml.run.folder.Options`); if they have `losses`, the method minimises these, and takes part
     in comparisons of such methods.
     """
@@ -83,14 +76,14 @@ class Method:
     about: str  # in one line
     group: str = OTHERS  # of GROUPS: for what data, or for whom
     options: type[Any]
-    train: str = ""  # nothing: it has a weight vector for each label, and is trained as all that are `linear`
+    train: str = "hpcml.methods.linear.train:train"  # by default: label by label, as `linear` describes
     estimator: str = ""  # a scikit-learn classifier
     parameters: Mapping[str, Any] = field(default_factory=dict)  # of the estimator, that make it this method
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by prefix of the name: more parameters
     takes: str = DATASET
     penalty: str = "l2"  # of the methods with losses: those with the same can be compared by the objective
     linear: str = ""  # its `LinearMethod`, if it has a weight vector for each label and trains label by label
-    can: Can = Can()
+    supports: frozenset[str] = USUAL  # of SUPPORT
     forecast: str = ""  # its `hpcml.methods.forecast.Forecaster`, if `hpcml plan` knows what it takes
     cost: float = 100.0  # of training, roughly, beside one pass over the rows
 
@@ -120,24 +113,6 @@ class Method:
         return getattr(import_module(module), name)
 
 
-def _single_pass(name: str, about: str, options: type[Any]) -> Method:
-    """One of the single-pass learners, which differ by their rule alone."""
-    return Method(
-        name=name,
-        about=f"{about}, in a single pass",
-        group=STREAMS,
-        options=options,
-        train=f"hpcml.methods.online.train:train_{name}",
-        estimator="hpcml.methods.online.estimator:OnlineClassifier",
-        parameters={"method": name},
-        variants={"v-": {"voted": True}},
-        takes=STREAM,
-        forecast=f"hpcml.methods.online.forecast:{name.upper()}",
-        can=Can(streams=True, negative_values=not issubclass(options, WinnowOptions)),
-        cost=1.0,
-    )
-
-
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
@@ -149,7 +124,7 @@ METHODS: dict[str, Method] = {
             estimator="hpcml.methods.probe.estimator:ProbeClassifier",
             linear="hpcml.methods.probe.train:METHOD",
             forecast="hpcml.methods.probe.forecast:FORECAST",
-            can=Can(tune=True),
+            supports=USUAL | {"tune"},
         ),
         Method(
             name="dual",
@@ -159,7 +134,7 @@ METHODS: dict[str, Method] = {
             estimator="hpcml.methods.dual.estimator:DualClassifier",
             linear="hpcml.methods.dual.train:METHOD",
             forecast="hpcml.methods.dual.forecast:FORECAST",
-            can=Can(tune=True, retrain=True),
+            supports=USUAL | {"tune", "retrain"},
         ),
         Method(
             name="pegasos",
@@ -193,7 +168,7 @@ METHODS: dict[str, Method] = {
             penalty="elastic net",
             linear="hpcml.methods.elastic_net.train:METHOD",
             forecast="hpcml.methods.elastic_net.forecast:FORECAST",
-            can=Can(tune=True),
+            supports=USUAL | {"tune"},
         ),
         Method(
             name="bernoulli-nb",
@@ -203,7 +178,7 @@ METHODS: dict[str, Method] = {
             linear="hpcml.methods.bayes.train:BERNOULLI_NB",
             estimator="hpcml.methods.bayes.estimator:BernoulliNBClassifier",
             variants={"all-": {"min_weight": 0.0}},
-            can=Can(headings=True),
+            supports=USUAL | {"headings"},
             cost=2.0,
         ),
         Method(
@@ -213,7 +188,7 @@ METHODS: dict[str, Method] = {
             options=BoostedBayesOptions,
             linear="hpcml.methods.bayes.train:BOOSTED_BAYES",
             estimator="hpcml.methods.bayes.estimator:BoostedBayesClassifier",
-            can=Can(headings=True),
+            supports=USUAL | {"headings"},
             cost=20.0,
         ),
         Method(
@@ -223,7 +198,7 @@ METHODS: dict[str, Method] = {
             options=StagedBayesOptions,
             linear="hpcml.methods.bayes.train:STAGED_BAYES",
             estimator="hpcml.methods.bayes.estimator:StagedBayesClassifier",
-            can=Can(headings=True),
+            supports=USUAL | {"headings"},
             cost=4.0,
         ),
         Method(
@@ -233,14 +208,32 @@ METHODS: dict[str, Method] = {
             options=StagedSvmOptions,
             linear="hpcml.methods.bayes.train:STAGED_SVM",
             estimator="hpcml.methods.bayes.estimator:StagedSvmClassifier",
-            can=Can(headings=True),
+            supports=USUAL | {"headings"},
         ),
-        _single_pass("mbw", "Modified Balanced Winnow", MbwOptions),
-        _single_pass("pa", "Passive-Aggressive", PaOptions),
-        _single_pass("bw", "Balanced Winnow", BalancedOptions),
-        _single_pass("pw", "Positive Winnow", WinnowOptions),
-        _single_pass("perceptron", "the perceptron", AdditiveOptions),
-        _single_pass("romma", "ROMMA (relaxed online maximum margin)", AdditiveOptions),
+        *(
+            Method(
+                name=name,
+                about=f"{about}, in a single pass",
+                group=STREAMS,
+                options=options,
+                train="hpcml.methods.online.train:train",
+                estimator="hpcml.methods.online.estimator:OnlineClassifier",
+                parameters={"method": name},
+                variants={"v-": {"voted": True}},
+                takes=STREAM,
+                forecast=f"hpcml.methods.online.forecast:{name.upper()}",
+                supports=(USUAL | {"streams"}) - ({"negative_values"} if issubclass(options, WinnowOptions) else set()),
+                cost=1.0,
+            )
+            for name, about, options in (
+                ("mbw", "Modified Balanced Winnow", MbwOptions),
+                ("pa", "Passive-Aggressive", PaOptions),
+                ("bw", "Balanced Winnow", BalancedOptions),
+                ("pw", "Positive Winnow", WinnowOptions),
+                ("perceptron", "the perceptron", AdditiveOptions),
+                ("romma", "ROMMA (relaxed online maximum margin)", AdditiveOptions),
+            )
+        ),
         Method(
             name="psbml",
             about="PSBML: one classifier of all classes, from the hard rows",
@@ -249,7 +242,7 @@ METHODS: dict[str, Method] = {
             train="hpcml.methods.psbml.train:train",
             estimator="hpcml.methods.psbml.estimator:PsbmlClassifier",
             takes=CLASSES,
-            can=Can(label_sets=False),
+            supports=USUAL - {"label_sets"},
         ),
         Method(
             name="adaboost",
@@ -258,7 +251,7 @@ METHODS: dict[str, Method] = {
             options=AdaboostOptions,
             train="hpcml.methods.psbml.adaboost:train",
             takes=CLASSES,
-            can=Can(label_sets=False, pause=False),
+            supports=USUAL - {"label_sets", "pause"},
         ),
     )
 }
@@ -276,31 +269,24 @@ def users_of(option: str) -> list[str]:
     return [name for name, method in METHODS.items() if option in method.option_names]
 
 
-def able(what: str) -> list[str]:
-    """The methods that can do something: a field of `Can`."""
-    return [name for name, method in METHODS.items() if getattr(method.can, what)]
+def supporting(feature: str) -> list[str]:
+    """The methods that support a feature of SUPPORT."""
+    return [name for name, method in METHODS.items() if feature in method.supports]
 
 
-def check_headings(session: Session, data: Path, method: Method) -> None:
-    """Collective over the session. ConfigError if rows have headings that it cannot hide."""
-    if not method.can.headings:
+def train(name: str, session: Session, data: Path, target: Target, options: Any, **more: Any) -> Any:
+    """Collective over the session. Train with the method of that name; `more` is of `tune` and `retrain`.
+
+    Raises ConfigError, the same on all ranks: also if rows have headings and the method cannot hide them.
+    """
+    method = method_named(name)
+    if "headings" not in method.supports:
         from hpcml.data.headings import refuse_headings
 
-        refuse_headings(session.comm, data, method.name, able("headings"))
-
-
-def train(name: str, session: Session, data: Path, target: Target, options: Any) -> Any:
-    """Collective over the session. Train with the method of that name. Raises ConfigError."""
-    method = method_named(name)
-    check_headings(session, data, method)
+        refuse_headings(session.comm, data, name, supporting("headings"))
+    report = method.load(method.train)(method, session, data, target, options, **more)
     from hpcml.run.environment import record_end
     from hpcml.run.folder import ENVIRONMENT
 
-    if method.train:
-        report = method.load(method.train)(session, data, target, options)
-    else:
-        from hpcml.methods.linear.train import train as train_linear
-
-        report = train_linear(method.load(method.linear), session, data, target, options)
     record_end(session.comm, target.output / ENVIRONMENT)
     return report

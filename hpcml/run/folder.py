@@ -142,6 +142,7 @@ class RunFolder:
             self._clear()
         if present and self.model.exists():
             self.finish()
+            self.log(f"{self.path} is finished already; nothing to resume")
             return FINISHED
         for leftover in self._leftovers():
             leftover.unlink()

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
-from hpcml.methods.registry import able, method_named
+from hpcml.methods.registry import method_named, supporting
 from hpcml.options import Flag, Several, check_magnitude, check_range, check_scale, check_times, parse_part
 
 MEASURES = ("map", "f1", "auc")
@@ -95,7 +95,11 @@ class TuneOptions:
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local."""
-        asked = (("method", self.method, able("tune")), ("by", self.by, MEASURES), ("thresholds", self.thresholds, THRESHOLDS))
+        asked = (
+            ("method", self.method, supporting("tune")),
+            ("by", self.by, MEASURES),
+            ("thresholds", self.thresholds, THRESHOLDS),
+        )
         for flag, value, known in asked:
             if value not in known:
                 raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
@@ -109,7 +113,7 @@ class TuneOptions:
         known = method_named(self.method).option_names
         for flag, given, option in (("weights", self.weights, "positive_weight"), ("l1", self.l1, "l1")):
             if given and option not in known:
-                users = ", ".join(name for name in able("tune") if option in method_named(name).option_names)
+                users = ", ".join(name for name in supporting("tune") if option in method_named(name).option_names)
                 raise ConfigError(f"--{flag} has no effect on --method {self.method}, it is for {users}; leave it out")
         if self.bias is not None and "bias" not in known:
             raise ConfigError(f"--bias and --no-bias have no effect on --method {self.method}; leave them out")

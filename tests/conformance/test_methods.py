@@ -32,8 +32,7 @@ from hpcml import mpi, slices
 from hpcml.cli import app as cli
 from hpcml.errors import ConfigError, DataError, HpcmlError, Interrupted, NonFiniteError
 from hpcml.methods.linear import objective
-from hpcml.methods.registry import METHODS
-from hpcml.methods.registry import able as names_of
+from hpcml.methods.registry import METHODS, SUPPORT, supporting
 from hpcml.model.linear import STATUS, Model
 from hpcml.model.open import open_model
 
@@ -47,7 +46,7 @@ def one_of_each(names):
     return pytest.mark.parametrize("method", [pytest.param(name, marks=[] if name in ENGINES else more) for name in names])
 
 
-of_each_kind, pausing_of_each_kind = one_of_each(EVERY), one_of_each(names_of("pause"))
+of_each_kind, pausing_of_each_kind = one_of_each(EVERY), one_of_each(supporting("pause"))
 
 
 @pytest.fixture
@@ -80,8 +79,9 @@ def scores(model, data, path):
 @every
 def test_its_entry_names_what_there_is(method):
     entry = METHODS[method]
-    assert callable(entry.load(entry.train)) if entry.train else entry.linear
-    assert not entry.linear or entry.load(entry.linear).name == method
+    assert callable(entry.load(entry.train))
+    assert not entry.linear or callable(entry.load(entry.linear).solver)
+    assert entry.supports <= {*SUPPORT}
     assert not entry.estimator or make(method).get_params().keys() >= entry.parameters.keys()
     assert not entry.forecast or callable(entry.load(entry.forecast).forecast)
 
@@ -136,7 +136,7 @@ def test_folder_that_is_not_a_run_is_refused(data, tmp_path, method, how):
 
 @of_each_kind
 def test_labels_that_are_not_there_are_refused(data, tmp_path, method):
-    several = METHODS[method].can.label_sets
+    several = "label_sets" in METHODS[method].supports
     with pytest.raises(ConfigError, match=r"no label 'labl4'; did you mean 'label4'"):
         train(method, None, data, tmp_path / "run", {"label": ("labl4",) if several else "labl4"})
     assert not (tmp_path / "run").exists()
@@ -145,7 +145,7 @@ def test_labels_that_are_not_there_are_refused(data, tmp_path, method):
 @of_each_kind
 def test_any_label_name_can_be_resumed(tmp_path, method):
     X, Y = random_data(7, 40, 10, 2, density=0.4)
-    names, several = ['a\r"b\\\x7f\n', "ünï"], METHODS[method].can.label_sets
+    names, several = ['a\r"b\\\x7f\n', "ünï"], "label_sets" in METHODS[method].supports
     data, options = dataset(tmp_path / "data.h5", abs(X), Y, label_names=names), {"label": tuple(names) if several else names[0]}
     for looks in (1, 4, 99):
         with contextlib.suppress(Interrupted):
@@ -219,7 +219,7 @@ def test_values_below_0(tmp_path, method):
 
 def one(method, label="label0"):
     """The options that choose one label."""
-    return {"label": (label,) if METHODS[method].can.label_sets else label}
+    return {"label": (label,) if "label_sets" in METHODS[method].supports else label}
 
 
 def refused(sentence, *tokens):
@@ -269,7 +269,11 @@ TRAINING = ("train", "METHOD", "-o", "RUN")
 REFUSED = {  # what a method may not be able to do: a command that asks for it, the data, and what is said
     "label_sets": (TRAINING, small, "needs exactly one in each row; choose one label with --label"),
     "negative_values": (TRAINING, negative_data, "has the value -"),
-    "headings": (TRAINING, data_with_headings, f"so METHOD would be told the answer; train {', '.join(names_of('headings'))}, or "),
+    "headings": (
+        TRAINING,
+        data_with_headings,
+        f"so METHOD would be told the answer; train {', '.join(supporting('headings'))}, or ",
+    ),
     "streams": (TRAINING, stream, "rows.svm: not an HDF5 file (or damaged); expected one made with `hpcml convert`"),
     "tune": (("tune", "-o", "RUN", "--method", "METHOD"), small, "--method METHOD: expected one of "),
     "pause": ((*TRAINING, "--time-limit", "1"), small, "--time-limit has no effect on METHOD, it is for "),
@@ -277,7 +281,7 @@ REFUSED = {  # what a method may not be able to do: a command that asks for it, 
 
 
 @pytest.mark.parametrize(
-    ("method", "what"), [(name, what) for what in REFUSED for name in EVERY if not getattr(METHODS[name].can, what)]
+    ("method", "what"), [(name, what) for what in REFUSED for name in EVERY if what not in METHODS[name].supports]
 )
 def test_what_it_cannot_is_refused(tmp_path, method, what):
     command, make_data, sentence = REFUSED[what]
@@ -316,7 +320,7 @@ def test_stopped_at_any_look_it_ends_with_the_same_bits_and_history(data, tmp_pa
             model = train(method, None, data, tmp_path / "run", options, **again).model
         except Interrupted:
             stops, looks = stops + 1, 2 * looks
-    assert (stops > 1) == METHODS[method].can.pause
+    assert (stops > 1) == ("pause" in METHODS[method].supports)
     assert model.read_bytes() == whole.read_bytes()
     assert history(tmp_path / "run") == history(tmp_path / "whole")
     assert not (tmp_path / "run" / "checkpoint").exists()

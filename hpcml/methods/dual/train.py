@@ -13,7 +13,6 @@ from hpcml.methods.linear.settings import LAMBDA, Axis
 
 WEIGHT = Axis("positive_weight", (1.0, 4.0), 4.0, least=1.0)
 METHOD = LinearMethod(
-    name="dual",
     solver=dual,
     sharding=Sharding.INEXACT,
     memory=bytes_per_rank_dual,

@@ -66,4 +66,4 @@ class LiblinearSolver(Solver):
             yield [Finished(label, w, f, status, steps, 1.0, [line])]
 
 
-METHOD = LinearMethod(name="liblinear", solver=LiblinearSolver, sharding=Sharding.NONE)
+METHOD = LinearMethod(solver=LiblinearSolver, sharding=Sharding.NONE)

@@ -1,7 +1,7 @@
 """What methods with a weight vector for each label share: objective, training, run, model file.
 
-    METHOD = LinearMethod(name="svmperf", solver=SvmperfSolver)  # a method describes itself
-    report = train(METHOD, session, data, target, options)
+    METHOD = LinearMethod(solver=SvmperfSolver)  # a method describes itself
+    report = train(METHODS["svmperf"], session, data, target, options)
 
 `train` loads the rows (`load`), lays the run out (which ranks share rows, how many labels share a
 pass: `layout`), solves, and writes the model as labels finish (`run`, `model_file`). A method gives

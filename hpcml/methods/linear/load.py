@@ -29,6 +29,7 @@ from hpcml.slices import stop_at
 class LabelProblem:
     """The rows and labels to train on, as a rank group sees them."""
 
+    method_name: str
     method: LinearMethod
     dataset: DataFile
     split: str
@@ -51,7 +52,7 @@ class LabelProblem:
 
 
 def load(
-    stack: ExitStack, method: LinearMethod, session: Session, dataset: DataFile, options: LinearOptions
+    stack: ExitStack, method_name: str, method: LinearMethod, session: Session, dataset: DataFile, options: LinearOptions
 ) -> tuple[LabelProblem, ColumnMap]:
     """Collective over the session. What is to be trained on, and where the features went.
 
@@ -91,4 +92,4 @@ def load(
         if options.scale is None and isinstance(options, ScaleOptions):
             warn_of_scales(comm, dataset, rows, columns, session.log)
     group = (comm.rank // shards, comm.size // shards)
-    return LabelProblem(method, dataset, split, loaded_by, shard, rows, objective, labels, names, group), columns
+    return LabelProblem(method_name, method, dataset, split, loaded_by, shard, rows, objective, labels, names, group), columns

@@ -93,7 +93,7 @@ def _describe(
 ) -> None:
     """Write the attributes and names of a new model."""
     risk = problem.objective
-    about = {"method": problem.method.name, "loss": options.loss, "lambda": risk.lam, "split": problem.split}
+    about = {"method": problem.method_name, "loss": options.loss, "lambda": risk.lam, "split": problem.split}
     about |= {"epsilon": options.epsilon, "dormant": risk.dormant, "positive_weight": options.positive_weight}
     if not options.losses:  # there is no objective
         about = {name: value for name, value in about.items() if name not in OBJECTIVE}

@@ -88,6 +88,7 @@ class Risk:
 
     dormant = False  # may rows be skipped?
     shares_columns = True  # may features that one row has share a column?
+    n_parts = 1  # weight vectors of a label
 
     def __init__(self, rows: CompactRows, options: LinearOptions, profile: Profile) -> None:
         """Raises ConfigError for a bad λ. The same on all ranks of `rows.comm`."""

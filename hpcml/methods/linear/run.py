@@ -45,6 +45,7 @@ class LabelRun(Job):
         self.n_positive = self.rows.n_positive[self.labels]
         self.shares = shares_of(problem, options)
         self.share_done = 0.0  # of the work: of the labels that this rank has finished
+        self.total = self.labels.size
         self.checkpoints = Checkpoints(self.comm, folder.checkpoints, folder.log)
         self.history = HistoryFile(self.comm, folder.history, problem.names, *(problem.method.history or History()))
         self.chunk_values = 0  # of rows that are streamed, else 0
@@ -168,7 +169,7 @@ class LabelRun(Job):
         before, total = mpi.exclusive_sum(self.comm, [len(labels) if self.leads else 0])
         first, of_labels = self.rows.comm.bcast(int(before[0])), self._slabs(labels, int(total[0]))
         once = {"done": mpi.allreduce_maxima(self.comm, self.done * np.uint8(self.leads)).reshape(1, -1)}
-        once |= {"elapsed": np.array([[self.driver.elapsed]]), "history": self.history.index}
+        once |= {"elapsed": np.array([[self.driver.seconds]]), "history": self.history.index}
         if self.chunk_values:
             once["chunk"] = np.array([[float(self.chunk_values)]])
         if self.weights is not None:

@@ -43,8 +43,6 @@ class OnlineClassifier(LabelScores, BaseEstimator):
 
     Attributes
     ----------
-    classes_ : ndarray (n_classes,)
-        The classes, sorted; the numbers of the labels for a multilabel indicator.
     coef_ : ndarray (n_labels, n_features), float64
         The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one.
         Of a Winnow these are u − v (or w) minus the threshold for features with a row, so that
@@ -55,16 +53,14 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         Rows that changed the model.
     n_rows_ : int
         Rows learnt from.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray (n_features,)
-        Their names, if X is a data frame with string names.
 
     References
     ----------
     Carvalho & Cohen 2006; Littlestone 1988 (Winnow); Crammer et al. 2003 (PA); Li & Long 2002
     (ROMMA).
     """
+
+    _learnt = ("classes_", "n_features_in_", "feature_names_in_")
 
     method: str = "mbw"
     """Positive, Balanced, Modified Balanced Winnow (pw, bw, mbw: rows must not have negative

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Generator
 from itertools import chain
 
 import numpy as np
@@ -14,14 +13,14 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.files.table import write_table
-from hpcml.log import Progress, plural
+from hpcml.log import plural
 from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
 from hpcml.methods.online.options import MbwOptions, OnlineOptions
 from hpcml.methods.online.order import RowOrder
 from hpcml.methods.online.saved import HISTORY_POINTS, Snapshots
-from hpcml.methods.online.source import DatasetSource, Piece, RowStream, labels_of
+from hpcml.methods.online.source import DatasetSource, RowStream, labels_of
 from hpcml.methods.online.state import LearnerState
-from hpcml.run.checkpoint import Pace
+from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import RunFolder
 from hpcml.run.profile import Profile
 from hpcml.signals import StopSignals
@@ -31,8 +30,10 @@ from hpcml.signals import StopSignals
 HISTORY = ("label", "rows", "positives", "false_positives", "false_negatives", "updates", "error", "recent_error")
 
 
-class Pass:
+class Pass(Job):
     """The pass of this rank's labels. Making one is local."""
+
+    doing, title, unit = "learning", "rows", "row"
 
     def __init__(
         self, comm: mpi.Comm, source: RowStream, folder: RunFolder, state: LearnerState, mine: np.ndarray, options: OnlineOptions
@@ -40,69 +41,74 @@ class Pass:
         """`mine` are the places in `source.names` of the labels of `state`."""
         self.comm, self.source, self.folder, self.state, self.mine, self.options = comm, source, folder, state, mine, options
         self.start = state.n_rows  # rows of the initial model
+        self.total = None if source.n_rows is None else source.n_rows + self.start
         self.order = RowOrder(state.lane_of, state.n_lanes)
         self.snapshots = Snapshots(comm, folder, source, state, mine, self.order)
         self.history = np.full((state.n_lanes, HISTORY_POINTS, 5), -1, dtype=np.int64)  # rows and the counters
         self.n_points = 0
-        self.elapsed = 0.0
+        self.resumed = False
         self.profile = Profile()
 
-    def learn(self, resume: bool, signals: StopSignals) -> str:
-        """Collective. Learn from all rows: ""; or why it stopped. Raises DataError."""
-        first = self._restore() if resume else 0
-        started, before, compiled = time.monotonic(), self.elapsed, False
-        total = None if self.source.n_rows is None else self.source.n_rows + self.start
-        pace, pieces = Pace(self.options.checkpoint_every), self.source.pieces(first)
+    def learn(self, resume: bool, signals: StopSignals) -> None:
+        """Collective. Learn from all rows. Raises DataError; Interrupted after a signal or the time limit."""
+        self.driver = Driver(self.comm, self.comm, signals, self.options.time_limit, self.options.checkpoint_every)
+        self.resumed, first = resume, 0
+        if resume:
+            found = self.snapshots.restore()
+            if found is None:
+                self.folder.log("no checkpoint was written yet; starting from the beginning")
+            else:
+                self.history, self.n_points, self.driver.before = found
+                first = self.state.n_rows - self.start
         self._announce()
         if self.start and self.state.n_rows == self.start:
             self._note_point()  # so that recent errors are of these rows
-        with closing(Progress(self.folder.log, "rows", total)) as progress:
-            while (piece := self._next(pieces)) is not None:
-                if not compiled:
-                    started, compiled = started + self._compile(*piece), True
-                with self.profile("learn"):
-                    self._take(*piece)
-                seconds = time.monotonic() - started
-                self.elapsed = before + seconds
-                progress.update(self.state.n_rows, self._note())
-                clock, limit = self.comm.rank == 0, self.options.time_limit  # one clock decides for all
-                late = clock and limit is not None and seconds >= limit
-                found = mpi.allreduce_maxima(self.comm, np.array([signals.seen, late, clock and pace.due], dtype=np.int64))
-                if found.any():
-                    with pace.saving():
-                        self.snapshots.save(self.history, self.n_points, self.elapsed)
-                if found[:2].any():
-                    return "interrupted" if found[0] else "time limit"
-        self._note_point()
-        return ""
+        self.driver.run(self._turns(first), self, self.folder.log)
 
-    def _compile(self, shard: Shard, rows: np.ndarray) -> float:
-        """Collective. Compile the kernels for such a piece: the seconds until all are ready."""
-        begin = time.monotonic()
-        with mpi.node_first(self.comm):
-            self.state.learn(shard, rows[:0])
-            self.order.add(shard, rows[:0])
-        mpi.agreed_any(self.comm, False)
-        return time.monotonic() - begin
+    def _turns(self, first: int) -> Generator[list[None], None, None]:
+        """Collective. Learn from the rows from number `first` on, a piece a turn."""
+        pieces, compiled = self.source.pieces(first), False
+        while True:
+            with self.profile("read"):
+                piece = next(pieces, None)
+            if piece is None:
+                break
+            if not compiled:
+                begin, compiled = time.monotonic(), True
+                with mpi.node_first(self.comm):
+                    self.state.learn(piece[0], piece[1][:0])
+                    self.order.add(piece[0], piece[1][:0])
+                mpi.agreed_any(self.comm, False)
+                self.driver.began += time.monotonic() - begin
+            with self.profile("learn"):
+                self._take(*piece)
+            yield []
+        self._note_point()
+
+    @property
+    def n_done(self) -> float:
+        """The rows of the pass, which rank 0 counts for all."""
+        return self.state.n_rows if self.comm.rank == 0 else 0
+
+    def note(self, turns: int) -> str:
+        """The progressive error so far, of this rank's labels."""
+        wrong = self.state.counters[[FALSE_POSITIVES, FALSE_NEGATIVES]].sum()
+        return f"progressive error {100 * wrong / max(1, self.state.n_rows * self.state.n_lanes):.3f} %" if self.mine.size else ""
+
+    def save(self) -> None:
+        """Collective. Write a checkpoint."""
+        self.snapshots.save(self.history, self.n_points, self.driver.seconds)
+
+    def discard(self) -> None:
+        """Remove a run that has no checkpoint to go on from. Local."""
+        if self.comm.rank == 0 and not self.resumed:
+            self.folder.discard()
 
     def _announce(self) -> None:
         rows = "rows as they come" if self.source.n_rows is None else plural(self.source.n_rows, "row")
         live = f", at most {self.options.live_features:,} at a time" if self.options.live_features else ""
         width = f" × {plural(self.source.n_features, 'feature')}" if self.source.n_features else ""
         self.folder.log(f"learning {plural(len(self.source.names), 'label')} from {rows}{width}{live}; ranks: {self.comm.size}")
-
-    def _next(self, pieces: Iterator[Piece]) -> Piece | None:
-        with self.profile("read"):
-            return next(pieces, None)
-
-    def _restore(self) -> int:
-        """Collective. Go on from the newest checkpoint: how many rows of the source it has had."""
-        found = self.snapshots.restore()
-        if found is None:
-            self.folder.log("no checkpoint was written yet; starting from the beginning")
-            return 0
-        self.history, self.n_points, self.elapsed = found
-        return self.state.n_rows - self.start
 
     def _take(self, shard: Shard, rows: np.ndarray) -> None:
         """Collective with live features. Learn from a piece, noting counters at 1, 2, 4 … rows."""
@@ -126,11 +132,6 @@ class Pass:
         self.history[:, self.n_points, 0] = self.state.n_rows
         self.history[:, self.n_points, 1:] = self.state.counters.T
         self.n_points += 1
-
-    def _note(self) -> str:
-        """The progressive error so far, of this rank's labels."""
-        wrong = self.state.counters[[FALSE_POSITIVES, FALSE_NEGATIVES]].sum()
-        return f"progressive error {100 * wrong / max(1, self.state.n_rows * self.state.n_lanes):.3f} %" if self.mine.size else ""
 
     def totals(self) -> tuple[float, float]:
         """Collective. The shares of pairs of row and label: wrongly predicted; changing a model."""

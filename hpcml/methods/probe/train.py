@@ -28,5 +28,5 @@ def pegasos(objective: Objective, labels: np.ndarray, n_lanes: int, options: Peg
     return FirstOrderSolver(objective, panel_widths(n_lanes, options.precision), rule, labels, max_steps)
 
 
-METHOD = LinearMethod(name="probe", solver=probe, axes=(LAMBDA,))
-PEGASOS_METHOD = LinearMethod(name="pegasos", solver=pegasos)
+METHOD = LinearMethod(solver=probe, axes=(LAMBDA,))
+PEGASOS_METHOD = LinearMethod(solver=pegasos)

@@ -148,4 +148,4 @@ class SvmperfSolver(PanelSolver):
         panel.replace(weights)
 
 
-METHOD = LinearMethod(name="svmperf", solver=SvmperfSolver)
+METHOD = LinearMethod(solver=SvmperfSolver)
