@@ -84,24 +84,14 @@ class Tuner:
         self.settings: list[Setting] = []  # that were tried, as multiples
         self.folds: list[tuple[Fold, Any]] = []
 
-    @property
-    def n_positive(self) -> np.ndarray:
-        """The positive rows of each label."""
-        return self.problem.rows.n_positive[self.problem.labels]
-
-    @property
-    def trainable(self) -> np.ndarray:
-        """Which labels (bool) have both positive and negative rows."""
-        return (self.n_positive > 0) & (self.n_positive < self.problem.rows.n_global)
-
     def choose(self, problem: LabelProblem, folder: RunFolder) -> Chosen:
         """Collective over the session. The choice. Raises Interrupted, and what training raises."""
         self.problem, self.folder, self.began = problem, folder, time.monotonic()
-        axes = self.problem.method.axes
+        axes = problem.method.axes
         given = [self.wanted.weights if axis.option == "positive_weight" else self.wanted.lambdas for axis in axes]
         grid = Grid(axes, given)
         with self.folder.discarded_on_error():
-            if not self.trainable.any():
+            if not problem.trainable.any():
                 raise ConfigError("no label has both positive and negative rows; there is nothing to choose by")
         try:
             new = grid.settings()
@@ -114,7 +104,7 @@ class Tuner:
                     break
                 if new:
                     folder.log(f"the best setting so far ({best}) lies at the end of the grid, which grows")
-            which = choose(self.scores, self.n_positive, self.wanted.one, default_of(self.settings))
+            which = choose(self.scores, problem.n_positive, self.wanted.one, default_of(self.settings))
             decided = self._decide(which)
         finally:
             for records in self.rounds:
@@ -129,9 +119,9 @@ class Tuner:
         records = Records(comm, path / f"tuning-{len(self.rounds) + 1}.part.h5", len(problem.names), settings, origin)
         self.rounds.append(records)
         known = records.begin(self.resume)
-        waiting = np.flatnonzero(self.trainable & ~known)
+        waiting = np.flatnonzero(problem.trainable & ~known)
         if waiting.size:
-            rows, log, of_all = problem.rows, self.folder.log, plural(int(self.trainable.sum()), "label")
+            rows, log, of_all = problem.rows, self.folder.log, plural(int(problem.trainable.sum()), "label")
             if known.any():
                 log(f"resuming the choice: {int(known.sum())} of {of_all} known")
             n_values, spent = int(rows.counts.sum(dtype=np.int64)), time.monotonic() - self.began
@@ -144,10 +134,10 @@ class Tuner:
                 log(IDF)
             with mpi.node_first(comm):
                 fits.warm_up()
-            mine = labels_of_group(waiting, self.n_positive, comm.rank, comm.size).tolist()
+            mine = labels_of_group(waiting, problem.n_positive, comm.rank, comm.size).tolist()
             driver.run(fits.solve(mine, driver), fits, log)
             fits.save()
-        scores = mpi.run_on_root(comm, f"reading {records.path}", lambda: records.scores(self.trainable))
+        scores = mpi.run_on_root(comm, f"reading {records.path}", lambda: records.scores(problem.trainable))
         self.scores = scores if self.scores is None else np.concatenate([self.scores, scores], axis=1)
         self.settings += settings
 
@@ -169,11 +159,11 @@ class Tuner:
                 there = [concrete(method.axes, setting, each.training, self.options) for setting in settings]
                 fitters.append(method.fitter(method, risk, there, self.options, n_lanes))
         folds, shares, room = [each for each, _ in self.folds], shares_of(problem, self.options), SHARE * room_per_rank(comm)
-        return CrossFits(comm, problem, folds, fitters, records, known | ~self.trainable, shares, self.wanted.by, room)
+        return CrossFits(comm, problem, folds, fitters, records, known | ~problem.trainable, shares, self.wanted.by, room)
 
     def _decide(self, which: np.ndarray) -> tuple[Decision, float | None]:
         """Collective over `comm`. Thresholds, sigmoids, and the one probability for all, if any."""
-        comm, problem, judged = self.comm, self.problem, np.flatnonzero(self.trainable)
+        comm, problem, judged = self.comm, self.problem, np.flatnonzero(problem.trainable)
         rows = load_with_unknown(comm, problem.dataset, problem.split)
         place = np.full(rows.n_labels, NOT_KNOWN, dtype=np.int64)
         place[problem.labels] = NOT_JUDGED
@@ -196,7 +186,7 @@ class Tuner:
     def _report(self, which: np.ndarray, decision: Decision, shared: float | None) -> Chosen:
         """Collective over `comm`. Log the chosen settings and write tuning.csv and choice.csv."""
         seconds, problem, wanted, folder = time.monotonic() - self.began, self.problem, self.wanted, self.folder
-        axes, n, judged = problem.method.axes, which.size, np.flatnonzero(self.trainable)
+        axes, n, judged = problem.method.axes, which.size, np.flatnonzero(problem.trainable)
         used, places = np.unique(which, return_inverse=True)
         own = [concrete(axes, self.settings[number], problem.rows, self.options) for number in used]
         columns = {column_of(axis.option): np.array([own[place][axis.option] for place in places]) for axis in axes}
@@ -210,7 +200,9 @@ class Tuner:
         how = "shrink" if shared is None else f"probability above {shared:.4g}"
         about = {"threshold_measure": wanted.thresholds, "threshold_method": how, "threshold_split": source}
         about |= {"calibration_method": "sigmoid", "calibration_split": source, "tuned": wanted.by}
-        self.lines, summary, of_labels = tables(wanted, self.settings, self.scores, which, problem.names, self.n_positive, columns)
+        self.lines, summary, of_labels = tables(
+            wanted, self.settings, self.scores, which, problem.names, problem.n_positive, columns
+        )
 
         def write_tables() -> None:
             write_table(folder.path / "tuning.csv", summary)

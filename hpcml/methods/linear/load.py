@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -40,6 +41,16 @@ class LabelProblem:
     labels: np.ndarray  # their numbers in the data
     names: list[str]
     group: tuple[int, int]  # this rank's group and the number of groups
+
+    @cached_property
+    def n_positive(self) -> np.ndarray:
+        """The positive rows of each label (n_labels)."""
+        return self.rows.n_positive[self.labels]
+
+    @cached_property
+    def trainable(self) -> np.ndarray:
+        """Which labels (bool) have both positive and negative rows."""
+        return (self.n_positive > 0) & (self.n_positive < self.rows.n_global)
 
     def origin(self) -> dict[str, object]:
         """Collective over the group. What a run shares with its continuation or initial model."""

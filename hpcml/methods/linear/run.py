@@ -24,9 +24,7 @@ from hpcml.run.history import HistoryFile
 
 def shares_of(problem: LabelProblem, options: Any) -> np.ndarray:
     """The share of the work that each label of a run is (n_labels), 0 where it is not trained."""
-    n_positive = problem.rows.n_positive[problem.labels]
-    trainable = (n_positive > 0) & (n_positive < problem.rows.n_global)
-    costs = np.where(trainable, problem.method.costs(n_positive.astype(np.float64), options), 0.0)
+    costs = np.where(problem.trainable, problem.method.costs(problem.n_positive.astype(np.float64), options), 0.0)
     shares: np.ndarray = costs / max(costs.sum(), 1e-300)
     return shares
 
@@ -42,7 +40,7 @@ class LabelRun(Job):
         self.weights = sparse_weights(folder, problem, options)  # in the place of the model's `W`, where that will be sparse
         self.leads = self.rows.comm.rank == 0  # of the ranks of its group, the one that writes
         self.done = np.zeros(self.labels.size, dtype=np.uint8)  # the labels that this group's leader has finished
-        self.n_positive = self.rows.n_positive[self.labels]
+        self.n_positive = problem.n_positive
         self.shares = shares_of(problem, options)
         self.share_done = 0.0  # of the work: of the labels that this rank has finished
         self.total = self.labels.size
@@ -75,7 +73,7 @@ class LabelRun(Job):
             self.history.start()
         if self.weights is not None:
             self.weights.resume(written)
-        trainable = (self.n_positive > 0) & (self.n_positive < self.rows.n_global)
+        trainable = self.problem.trainable
         with mpi.agreed(self.comm, f"writing {self.model.target}"):
             for label in np.flatnonzero(~trainable).tolist() if self.comm.rank == 0 else ():
                 constant = SparseWeightsOf(np.zeros(0, np.int64), np.zeros(0), 1.0 if self.n_positive[label] else -1.0)

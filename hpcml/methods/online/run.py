@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Generator
 from itertools import chain
 
@@ -12,19 +13,22 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
+from hpcml.files.slabs import Slab
 from hpcml.files.table import write_table
 from hpcml.log import plural
 from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
 from hpcml.methods.online.options import MbwOptions, OnlineOptions
-from hpcml.methods.online.order import RowOrder
-from hpcml.methods.online.saved import HISTORY_POINTS, Snapshots
+from hpcml.methods.online.order import N_NUMBERS, ORDER, RowOrder
+from hpcml.methods.online.saved import restore_state, state_slabs
 from hpcml.methods.online.source import DatasetSource, RowStream, labels_of
 from hpcml.methods.online.state import LearnerState
+from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import RunFolder
 from hpcml.run.profile import Profile
 from hpcml.signals import StopSignals
 
+HISTORY_POINTS = 66  # after 1, 2, 4 … 2⁶³ rows, at the end, and at the end of an initial model
 # What history.csv says of a label after 1, 2, 4, 8 … rows and at the end; errors are shares of rows, progressive: each prediction
 # was made before its row was learnt from. The recent error is that of the rows since the line before.
 HISTORY = ("label", "rows", "positives", "false_positives", "false_negatives", "updates", "error", "recent_error")
@@ -43,23 +47,19 @@ class Pass(Job):
         self.start = state.n_rows  # rows of the initial model
         self.total = None if source.n_rows is None else source.n_rows + self.start
         self.order = RowOrder(state.lane_of, state.n_lanes)
-        self.snapshots = Snapshots(comm, folder, source, state, mine, self.order)
+        self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
+        names = "\n".join([source.fingerprint, source.vocabulary or "", *source.names])
+        self.origin = np.array([*source.sizes, zlib.crc32(names.encode("utf-8", "surrogatepass"))], dtype=np.int64)
         self.history = np.full((state.n_lanes, HISTORY_POINTS, 5), -1, dtype=np.int64)  # rows and the counters
         self.n_points = 0
-        self.resumed = False
+        self.resumed = self.has_checkpoint = False
         self.profile = Profile()
 
     def learn(self, resume: bool, signals: StopSignals) -> None:
         """Collective. Learn from all rows. Raises DataError; Interrupted after a signal or the time limit."""
         self.driver = Driver(self.comm, self.comm, signals, self.options.time_limit, self.options.checkpoint_every)
-        self.resumed, first = resume, 0
-        if resume:
-            found = self.snapshots.restore()
-            if found is None:
-                self.folder.log("no checkpoint was written yet; starting from the beginning")
-            else:
-                self.history, self.n_points, self.driver.before = found
-                first = self.state.n_rows - self.start
+        self.resumed = resume
+        first = self._restore() if resume else 0
         self._announce()
         if self.start and self.state.n_rows == self.start:
             self._note_point()  # so that recent errors are of these rows
@@ -96,8 +96,53 @@ class Pass(Job):
         return f"progressive error {100 * wrong / max(1, self.state.n_rows * self.state.n_lanes):.3f} %" if self.mine.size else ""
 
     def save(self) -> None:
-        """Collective. Write a checkpoint."""
-        self.snapshots.save(self.history, self.n_points, self.driver.seconds)
+        """Collective. Write a checkpoint. Raises DataError."""
+        state, n_labels, order = self.state, len(self.source.names), self.order.pack()
+        numbers, rows = state.kept()
+        whole = {"features": numbers, "origin": self.origin, "elapsed": np.array([self.driver.seconds])}
+        whole["pass"] = np.array([state.n_rows, self.n_points, state.n_features, *self.source.digest], dtype=np.int64)
+        slabs = {name: Slab((1, row.size), row.dtype.str) for name, row in whole.items()}
+        slabs |= state_slabs(state, n_labels, numbers.size)
+        slabs |= {"history": Slab((n_labels, HISTORY_POINTS * 5), "<i8"), ORDER: Slab((n_labels, N_NUMBERS), "<i8")}
+
+        def fill(writer: CheckpointWriter) -> None:
+            for name, row in whole.items() if self.comm.rank == 0 else ():
+                writer.write_row(name, 0, row)
+            for lane, place in enumerate(self.mine.tolist()):
+                writer.write_row("history", place, self.history[lane])
+                writer.write_row(ORDER, place, order[lane])
+                for name, values in state.arrays_of(lane, np.append(0, rows)).items():
+                    writer.write_row(name, place, values)
+
+        self.checkpoints.save(slabs, fill)
+        self.has_checkpoint = True
+
+    def _restore(self) -> int:
+        """Collective. Go on from the newest checkpoint: how many rows of the source it has had.
+
+        Raises DataError if every checkpoint is damaged or they are of other data.
+        """
+        path, source = self.checkpoints.newest(), self.source
+        if path is None:
+            self.folder.log("no checkpoint was written yet; starting from the beginning")
+            return 0
+        with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
+            n_rows, self.n_points, n_features, *digest = file["pass"][0].tolist()
+            same = file["origin"].shape == (1, self.origin.size) and (file["origin"][0] == self.origin).all()
+            if source.n_rows is not None:
+                same = same and tuple(digest) == source.digest
+            if not same:
+                raise DataError(f"{source.name}: this run was started on other data; resume with the same file")
+            source.expected = tuple(digest)
+            restore_state(self.state, self.mine, n_rows, n_features, file["features"][0], lambda name, place: file[name][place])
+            self.driver.before = float(file["elapsed"][0, 0])
+            if self.mine.size:
+                mine = slice(self.mine[0], self.mine[-1] + 1)
+                self.history = file["history"][mine].reshape(-1, HISTORY_POINTS, 5).astype(np.int64)
+                self.order.restore(file[ORDER][mine])
+        self.has_checkpoint = True
+        self.folder.log(f"resuming from {path.name}: {plural(n_rows, 'row')} done")
+        return n_rows - self.start
 
     def discard(self) -> None:
         """Remove a run that has no checkpoint to go on from. Local."""

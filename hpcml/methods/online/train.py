@@ -107,7 +107,7 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
                 about = {"progressive_error": error, "update_share": updates}
                 write_model(comm, folder, method.name, source, state, mine, about)
         except HpcmlError:
-            if not run.snapshots.written:
+            if not run.has_checkpoint:
                 run.discard()
             raise
         warning = run.order.note(comm, source.names, is_stream=source.n_rows is None)
