@@ -163,7 +163,8 @@ class Tuner:
 
     def _decide(self, which: np.ndarray) -> tuple[Decision, float | None]:
         """Collective over `comm`. Thresholds, sigmoids, and the one probability for all, if any."""
-        comm, problem, judged = self.comm, self.problem, np.flatnonzero(problem.trainable)
+        comm, problem = self.comm, self.problem
+        judged = np.flatnonzero(problem.trainable)
         rows = load_with_unknown(comm, problem.dataset, problem.split)
         place = np.full(rows.n_labels, NOT_KNOWN, dtype=np.int64)
         place[problem.labels] = NOT_JUDGED
