@@ -79,7 +79,7 @@ class Panel:
         if self._before is not None:
             self._before[here], self._n_taken = self.state[here], last
         arrays = kernels.PanelArrays(self.w, self.state[here], self.keys, self.steps, self._shifts, self.g, self.sums)
-        kernels.panel_pass(objective.row_range(first, last), arrays, objective.rule)
+        objective.panel_pass(objective.row_range(first, last), arrays, objective.rule)
 
     def rewind(self) -> None:
         """Put the rows' bytes back to what they were before a pass that is abandoned. Local."""
