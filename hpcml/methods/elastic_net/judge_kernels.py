@@ -32,6 +32,13 @@ class RowLosses(NamedTuple):
     is_squared: bool
 
 
+class Strengths(NamedTuple):
+    """Λ₁ and Λ₂: λ₁ and λ₂ times m."""
+
+    l1: float
+    l2: float
+
+
 @njit(forceinline=True)
 def loss_at(z, y, is_squared):
     """ℓ, ℓ′ and ℓ″ at a score z, with y = ±1, of the squared or the logistic loss."""
