@@ -114,7 +114,7 @@ class DualFitter:
                 for sweep in range(min(SWEEPS << round_ // LONGER, MOST_SWEEPS)):
                     solver.visit(sweep)  # the same orders for all λ
                     solver.set_aside()
-                solver.keep_all()
+                solver.set_aside(False)
                 going = self._sweep(going, 1)
             settings = np.array([self.place.get((lam, weight), -1) for _, weight in lanes])
             yield Fitted(places, settings, solver.w, solver.width, np.zeros(len(lanes)))

@@ -142,16 +142,12 @@ class DualPanel:
         ignored = [0.0 if label.exact else self.ignored * label.tolerance for label in self.lanes]
         self.rules[:] = self.cost_of.rules(self.costs, ignored).reshape(-1)
 
-    def keep_all(self) -> None:
-        """Let no gradient be so far from a bound that its row is set aside. Local."""
-        rules = self.rules.reshape(epoch.N_RULES, self.width)
-        rules[epoch.HIGHEST], rules[epoch.LOWEST] = math.inf, -math.inf
-
-    def set_aside(self) -> None:
-        """From now on, set rows aside whose gradients lie beyond those of the last pass. Local."""
+    def set_aside(self, beyond_last: bool = True) -> None:
+        """From now on, set rows aside whose gradients lie beyond those of the last pass, or none. Local."""
         most, least = self.gradients.reshape(2, self.width)
         rules = self.rules.reshape(epoch.N_RULES, self.width)
-        rules[epoch.HIGHEST], rules[epoch.LOWEST] = np.where(most > 0, most, math.inf), np.where(least < 0, least, -math.inf)
+        rules[epoch.HIGHEST] = np.where(beyond_last & (most > 0), most, math.inf)
+        rules[epoch.LOWEST] = np.where(beyond_last & (least < 0), least, -math.inf)
 
     def look_at_support(self, lanes: np.uint16) -> None:
         """Look at the rows whose duals are not 0, in these lanes (bits). Local."""
@@ -270,7 +266,12 @@ class DualPanel:
                 kernels.scores(*csr, self.w, scores[places], self.width, self.w.nbytes > CACHE_BYTES)
             own = self.w.reshape(-1, self.width)[-1].astype(np.float64) if risk.rows.bias else np.zeros(self.width)
             shifts = self._shifts(scores, own) if risk.rows.bias and not self.is_logistic else np.zeros(self.width)
-            sums, near = self._certify_rows(scores, shifts, self.options.dual_tol)
+            sums, near = np.zeros((certify.N_SUMS, self.width)), np.zeros(risk.rows.n_local, np.uint16)
+            tables, within = (self.rules, self.costs.reshape(-1), shifts), self.options.dual_tol
+            kernel = certify.logistic_certify if self.is_logistic else certify.hinge_certify
+            for some, places in self._row_slices():
+                state = scores[places], self.alpha[places]
+                kernel(state, self.positive[some], self.norms[some], tables, near[some], sums.reshape(-1), self.width, within)
             extremes = sums[[certify.WORST]] if self.is_logistic else sums[[certify.MOST, certify.LEAST]] * [[1.0], [-1.0]]
             if risk.comm.size > 1:
                 extremes = mpi.allreduce_maxima(risk.comm, extremes)
@@ -290,18 +291,6 @@ class DualPanel:
         if shift:
             w[-1] += shift
         return w
-
-    def _certify_rows(self, scores: np.ndarray, shifts: np.ndarray, within: float) -> tuple[np.ndarray, np.ndarray]:
-        """Collective. This rank's `sums` (N_SUMS, width) and `near` (n_local), as `certify` has
-        them. Raises Stopped.
-        """
-        sums, near = np.zeros((certify.N_SUMS, self.width)), np.zeros(self.risk.rows.n_local, np.uint16)
-        tables = self.rules, self.costs.reshape(-1), shifts
-        kernel = certify.logistic_certify if self.is_logistic else certify.hinge_certify
-        for some, places in self._row_slices():
-            state, norms = (scores[places], self.alpha[places]), self.norms[some]
-            kernel(state, self.positive[some], norms, tables, near[some], sums.reshape(-1), self.width, within)
-        return sums, near
 
     def _shifts(self, scores: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Collective. By how much (float64, one per lane) to move the intercepts `own` so that the

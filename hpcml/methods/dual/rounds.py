@@ -178,7 +178,7 @@ class HingeRounds(Rounds):
         if full := panel.round == 0 and self.support == self.passes[self.full]:
             self.full, self.support = self.full + 1, 0
             panel.active[:] = np.uint16(sum(1 << lane for lane, label in enumerate(panel.lanes) if not label.ready))
-            panel.keep_all()
+            panel.set_aside(False)
             number = self.full
         else:
             self.support += 1
