@@ -66,9 +66,9 @@ class DualPanel:
         self._looked_at = np.empty(rows.n_local, np.int32)
         self.order_bytes = 0 if risk.chunk_values else ORDER_BYTES
         self.orders: dict[tuple[int, int], np.ndarray] = {}
-        (width,) = panel_widths(self.n_lanes, options.precision)
-        self.doubles = aligned(rows.n_columns * min(width, HALF), np.float64)  # room for weights in float64
-        self.scores = aligned(rows.n_local * width, np.float64)  # room for the certificate's
+        (self.width,) = panel_widths(self.n_lanes, options.precision)
+        self.doubles = aligned(rows.n_columns * min(self.width, HALF), np.float64)  # room for weights in float64
+        self.scores = aligned(rows.n_local * self.width, np.float64)  # room for the certificate's
         for label in labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)].tolist():
             self.cost_of(label)  # an error now, not after hours
         self.lanes: list[Training] = []
@@ -197,15 +197,15 @@ class DualPanel:
         else:
             duals.support(self.alpha[own.start * self.width : own.stop * self.width], self.width, len(self.lanes), bits)
 
-    def _slices(self, needed: Wanted | None = None) -> Iterator[tuple[slice, tuple[np.ndarray, np.ndarray, np.ndarray], slice]]:
+    def slices(self, needed: Wanted | None = None) -> Iterator[tuple[slice, tuple[np.ndarray, np.ndarray, np.ndarray], slice]]:
         """Collective. This rank's rows slice by slice: which, CSR arrays that have at least those
         that are `needed` (default: all), their places among the duals. Raises Stopped.
         """
         for some, csr in self.stop.slices(self.rows.slices(needed)):
             yield some, csr, slice(some.start * self.width, some.stop * self.width)
 
-    def _row_slices(self) -> Iterator[tuple[slice, slice]]:
-        """Collective. As `_slices`, without the arrays, which nobody need read."""
+    def row_slices(self) -> Iterator[tuple[slice, slice]]:
+        """Collective. As `slices`, without the arrays, which nobody need read."""
         rows = self.risk.rows
         for some in self.stop.slices(slices.row_slices(rows.n_local, rows.data.size)):
             yield some, slice(some.start * self.width, some.stop * self.width)
@@ -262,14 +262,14 @@ class DualPanel:
         with risk.profile("finish"):
             dual_squares, squares = self._combine()
             scores = self.scores[: risk.rows.n_local * self.width]
-            for _, csr, places in self._slices():
+            for _, csr, places in self.slices():
                 kernels.scores(*csr, self.w, scores[places], self.width, self.w.nbytes > CACHE_BYTES)
             own = self.w.reshape(-1, self.width)[-1].astype(np.float64) if risk.rows.bias else np.zeros(self.width)
             shifts = self._shifts(scores, own) if risk.rows.bias and not self.is_logistic else np.zeros(self.width)
             sums, near = np.zeros((certify.N_SUMS, self.width)), np.zeros(risk.rows.n_local, np.uint16)
             tables, within = (self.rules, self.costs.reshape(-1), shifts), self.options.dual_tol
             kernel = certify.logistic_certify if self.is_logistic else certify.hinge_certify
-            for some, places in self._row_slices():
+            for some, places in self.row_slices():
                 state = scores[places], self.alpha[places]
                 kernel(state, self.positive[some], self.norms[some], tables, near[some], sums.reshape(-1), self.width, within)
             extremes = sums[[certify.WORST]] if self.is_logistic else sums[[certify.MOST, certify.LEAST]] * [[1.0], [-1.0]]
@@ -301,7 +301,7 @@ class DualPanel:
         risk, width = self.risk, self.width
         slopes = np.zeros((MOVES.size, width))
         costs, squared = self.costs.reshape(-1), self.cost_of.is_squared
-        for some, places in self._row_slices():
+        for some, places in self.row_slices():
             certify.slopes(scores[places], self.positive[some], self.norms[some], costs, squared, MOVES, slopes.reshape(-1), width)
         mpi.allreduce_sum(risk.comm, slopes)
         slopes += MOVES[:, None] + own
@@ -317,7 +317,7 @@ class DualPanel:
         kernel = combine.logistic_combine if self.is_logistic else combine.hinge_combine
         for first in range(0, self.width, half):
             v[:] = 0.0
-            for some, csr, places in self._slices(self._support):
+            for some, csr, places in self.slices(self._support):
                 arrays = (self.norms[some], self.alpha[places], self.positive[some])
                 kernel(csr, *arrays, self.costs, first, v.reshape(-1, half))
             if risk.comm.size > 1:

@@ -116,11 +116,11 @@ class Rounds:
 
         `costs` (2) are C of positive and negative rows; weights(copy) are the weights that were judged. Raises NonFiniteError.
         """
-        risk, options, rows = self.panel.risk, self.panel.options, self.panel.risk.rows
+        risk, rows = self.panel.risk, self.panel.risk.rows
         f, gap, violation = risk.lam * verdict.primal, verdict.gap, verdict.violation
         risk.check_finite(np.array([f]), "objective", np.array([label.number]))
         converged = violation <= label.tolerance or gap <= CLOSE * label.tolerance
-        done, over = converged and gap <= max_gap, is_over(risk, label, options)
+        done, over = converged and gap <= max_gap, is_over(self.panel, label)
         if not done:
             positive = rows.weight_of(label.number)
             none = float(costs[0] * positive + costs[1] * (rows.total_weight - positive))
@@ -136,7 +136,7 @@ class Rounds:
             w = weights(False)
         else:
             label.best_weights = as_dense(label.best_weights, rows.n_columns, risk.weight_type)
-            if over and improve(risk, label, costs, self.panel.norms[:, 1], options, self.panel.stop):
+            if over and improve(self.panel, label, costs):
                 done, violation = True, math.nan
             w, f, gap = label.best_weights, risk.lam * label.best_primal, label.best_gap
         last, share = label.history[-1], label.visited / (label.steps * rows.n_global)
@@ -188,7 +188,7 @@ class HingeRounds(Rounds):
             if label.ready or (label.resting and not full):
                 continue
             violation = label.record(violations[lane], active[lane], moved[lane], seconds, self.least_rows)
-            label.ready = is_over(panel.risk, label, panel.options)
+            label.ready = is_over(panel, label)
             label.ready |= (full or panel.round > 0) and violation <= INNER * label.tolerance
             label.resting = not full and violation <= REST * label.tolerance
         goes_on = sum(1 << lane for lane, label in enumerate(panel.lanes) if not (label.ready or label.resting))
@@ -224,7 +224,7 @@ class LogisticRounds(Rounds):
             violation = label.record(violations[lane], active[lane], moved[lane], seconds)
             before = label.history[-2][VIOLATION] if len(label.history) > 1 else math.inf
             expected = violation * min(1.0, violation / before) if before > 0 else violation
-            if expected <= INNER * label.tolerance or is_over(panel.risk, label, panel.options):
+            if expected <= INNER * label.tolerance or is_over(panel, label):
                 label.ready = True
                 panel.active &= np.uint16(~(1 << lane) & 0xFFFF)
 
