@@ -164,12 +164,15 @@ class Alone:
         before rounding, and after), and the thresholds that bounds reach where a score may reach
         the margin.
         """
-        w, bounds = self._begin(len(lanes))
+        rows = self.risk.rows
+        (self.width,) = panel_widths(len(lanes), "single")
+        w, bounds = self.frequent[: self.n_frequent * self.width], self.bounds[: rows.n_local * self.width]
+        w[:], bounds[:] = 0.0, 0.0
         n_passes = PASSES[turn] if turn < len(PASSES) else min(MOST_PASSES, PASSES[-1] << min(turn, 20))
         key = rng.bits(self.options.seed, "order of rows", np.array([turn]))[0]
         squares, intercepts = np.zeros((len(lanes), 2)), np.zeros(len(lanes))
         for lane, label in stop.slices(enumerate(lanes)):
-            positives = self.risk.rows.rows_of(label.number)
+            positives = rows.rows_of(label.number)
             if turn == 0:
                 label.rows, label.alpha = positives.astype(np.int32), np.zeros(positives.size, np.float32)
             rows_left = max(0.0, self.most_rows - label.spent)
@@ -186,29 +189,16 @@ class Alone:
             elif n:
                 looked_at, moved = steps[:n, 1:].sum(axis=0).tolist()
                 label.record(steps[n - 1, 0], looked_at, moved, stop.seconds, passes=n)
-            label.spent += LEAST_ROWS * self.risk.rows.n_local  # for the look at all rows
+            label.spent += LEAST_ROWS * rows.n_local  # for the look at all rows
             weights = label.columns, label.weights
             intercepts[lane] = kernels.begin_bounds(
                 self.index, weights, self.n_frequent, self.any_sign, (w, bounds), self.width, lane
             )
-        rounding = self.longest * np.finfo(np.float32).eps * np.sqrt(squares[:, 1]) * self.risk.rows.max_norm
-        if turn > 0:
-            self._raise_bounds(w, bounds, stop)
-        return squares, -1 - rounding - 1e-6 - intercepts
-
-    def _raise_bounds(self, w: np.ndarray, bounds: np.ndarray, stop: Stop) -> None:
-        """Add what the weights of frequent columns give."""
-        rows, width = self.risk.rows, self.width
-        for some in stop.slices(self._slices()):
-            csr = rows.indptr[some.start : some.stop + 1], rows.indices, rows.data
+        rounding = self.longest * np.finfo(np.float32).eps * np.sqrt(squares[:, 1]) * rows.max_norm
+        for some in stop.slices(self._slices()) if turn > 0 else ():  # add what the weights of frequent columns give
+            csr, width = (rows.indptr[some.start : some.stop + 1], rows.indices, rows.data), self.width
             look.raise_bounds(csr, self.ends[some], w, bounds[some.start * width : some.stop * width], width)
-
-    def _begin(self, n_lanes: int) -> tuple[np.ndarray, np.ndarray]:
-        """The weights of frequent columns, and the bounds, of so many labels: all 0."""
-        (self.width,) = panel_widths(n_lanes, "single")
-        w, bounds = self.frequent[: self.n_frequent * self.width], self.bounds[: self.risk.rows.n_local * self.width]
-        w[:], bounds[:] = 0.0, 0.0
-        return w, bounds
+        return squares, -1 - rounding - 1e-6 - intercepts
 
     def _rules(self, label: RareLabel) -> tuple[np.ndarray, np.ndarray]:
         """The rules of a panel of this label alone (flat), and C of its positive and negative rows

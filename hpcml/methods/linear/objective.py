@@ -199,11 +199,6 @@ class Objective(Risk):
                 ask_for(rows.indices[values], rows.data[values])
             yield some
 
-    def row_range(self, first: int, last: int) -> kernels.RowRange:
-        """Rows first .. last − 1 of this rank, for the kernel. Local."""
-        rows = self.rows
-        return kernels.RowRange(rows.indptr[first : last + 1], rows.indices, rows.data, rows.first + first)
-
     def loss_shifts(self, w_sq: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The losses' two grids (2, L), from ℓ(z) ≤ ℓ(0) + SLOPE_BOUND ‖w‖ max ‖x‖."""
         bounds = self.loss.VALUE_AT_ZERO + self.loss.SLOPE_BOUND * np.sqrt(w_sq) * self.rows.max_norm

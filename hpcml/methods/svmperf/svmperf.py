@@ -55,7 +55,7 @@ class Cutting(CuttingPlanes):
     def add_vector(self, panel: Panel, lane: int) -> np.ndarray:
         """Store own columns of a_t; products per chunk with all planes, and w_t: (chunks, n + 2)."""
         n = len(self)
-        np.divide(panel.slopes(lane), panel.objective.rows.n_global, out=self.vectors[n], casting="same_kind")
+        np.divide(panel.lane(panel.g_own, lane), panel.objective.rows.n_global, out=self.vectors[n], casting="same_kind")
         w = np.ascontiguousarray(panel.lane(panel.w[panel.own], lane))
         out = np.empty((-(-w.size // CHUNK), n + 2))
         kernels.products(self.vectors[: n + 1], w, out)
