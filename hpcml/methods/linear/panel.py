@@ -78,10 +78,8 @@ class Panel:
         here, objective = slice(first * self.width, last * self.width), self.objective
         if self._before is not None:
             self._before[here], self._n_taken = self.state[here], last
-        arrays, rows = (
-            kernels.PanelArrays(self.w, self.state[here], self.keys, self.steps, self._shifts, self.g, self.sums),
-            objective.rows,
-        )
+        arrays = kernels.PanelArrays(self.w, self.state[here], self.keys, self.steps, self._shifts, self.g, self.sums)
+        rows = objective.rows
         some = kernels.RowRange(rows.indptr[first : last + 1], rows.indices, rows.data, rows.first + first)
         objective.panel_pass(some, arrays, objective.rule)
 
