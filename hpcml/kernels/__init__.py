@@ -46,11 +46,13 @@ def by_constant(choose: Callable[[Any], Any]) -> Any:
     over the chosen kernel itself would be compiled anew in every process.
     """
 
-    def chosen(constant: Any, *given: Any) -> Any:
+    def chosen(constant, *given):
         raise NotImplementedError
 
     @numba.extending.overload(chosen, prefer_literal=True, jit_options={"forceinline": True})
-    def choice(constant: Any, *given: Any) -> Any:
+    def choice(constant, *given):  # without types, as the function that it returns
+        if not isinstance(constant, numba.types.Literal):  # numba asks without the constant if it fails with it
+            return None
         kernel = choose(constant.literal_value)
         return lambda constant, *given: kernel(*given)
 

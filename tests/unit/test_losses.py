@@ -102,7 +102,7 @@ def test_a_new_loss_is_a_file_and_a_name(tmp_path, monkeypatch):
         def f(w, sign=sign):
             return 0.025 * w @ w + np.mean(np.sqrt(1 + (1 - sign * (dense @ w)) ** 2) - 1)
 
-        assert model.labels["f_min"][label] == pytest.approx(f(np.asarray(model.W[label], float)), rel=1e-7)
+        assert model.labels["f_min"][label] == pytest.approx(f(model.weights(label)), rel=1e-6)
         assert model.labels["f_min"][label] == pytest.approx(scipy.optimize.minimize(f, np.zeros(12)).fun, rel=1e-3)
 
 

@@ -24,7 +24,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -272,7 +272,7 @@ class Alone:
         self._take(label, seen, seen.rows[lacks])
         return None
 
-    def _sparse(self, weights: tuple[np.ndarray, np.ndarray] | np.ndarray) -> SparseWeightsOf:
+    def _sparse(self, weights: Any) -> SparseWeightsOf:
         """Weights, as (columns, values) or as an array (n_columns), with the intercept apart."""
         if isinstance(weights, tuple):
             order = np.argsort(weights[0])

@@ -88,7 +88,8 @@ class DualSolver(DualPanel, Solver):
         if any(rare):
             self.alone = self.alone or Alone(self, self.rounds)
             yield []
-            yield from self.alone.solve([label for label, alone in zip(labels, rare, strict=True) if alone], stop)
+            alone = [label for label, alone in zip(labels, rare, strict=True) if alone]
+            yield from self.alone.solve(alone, self.labels, self.n_lanes, stop)
 
     def _passes(self, lanes: list[Training], number: int = 0) -> Generator[list[Finished], None, None]:
         """Collective. The passes of labels that go through round `number` together, with a
