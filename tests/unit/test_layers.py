@@ -12,7 +12,9 @@ import hpcml
 TOP = Path(hpcml.__file__).parent
 ORDER = [
     {"errors", "log", "rng", "partition", "slices", "undo", "signals", "deferred", "loading"},
-    *({name} for name in ("mpi", "kernels", "options", "files", "data", "conversion", "model", "run", "evaluation", "prediction")),
+    *({name} for name in ("mpi", "kernels")),
+    {"losses"},
+    *({name} for name in ("options", "files", "data", "conversion", "model", "run", "evaluation", "prediction")),
     *(
         {name}
         for name in (

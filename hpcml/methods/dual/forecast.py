@@ -20,17 +20,15 @@ import numpy as np
 
 from hpcml.data.compact import CompactRows
 from hpcml.methods.dual.alone import VALUES_PER_POSITIVE
-from hpcml.methods.dual.by_loss import dual
-from hpcml.methods.dual.dual import FULL_PASSES, SWEEPS, DualSolver
+from hpcml.methods.dual.dual import DualSolver
 from hpcml.methods.dual.label import NO_POSITIVES, State, Training
 from hpcml.methods.dual.lanes import ORDER_BYTES
-from hpcml.methods.dual.memory import bytes_between_rounds
 from hpcml.methods.dual.options import DualOptions
-from hpcml.methods.dual.train import METHOD
+from hpcml.methods.dual.rounds import FULL_PASSES, SWEEPS
+from hpcml.methods.dual.train import METHOD, bytes_between_rounds
 from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer, sent
 from hpcml.methods.linear import forecast as linear
 from hpcml.methods.linear.layout import LANES
-from hpcml.methods.linear.losses import DUAL_LOSSES
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.solver import Finished
 from hpcml.methods.linear.warm_up import warm_up
@@ -141,7 +139,7 @@ class DualForecaster:
         slowest, passes, pace = 0.0, 0.0, self._pace(machine, work)
         if pilot:
             found.measured.append(f"panels of the pilot took {pace:.2f} of what the machine's constants say: so do all")
-        few, alone, may_be = pilot is not None, False, layout.shards == 1 and not DUAL_LOSSES[options.loss or ""].entropic
+        few, alone, may_be = pilot is not None, False, layout.shards == 1 and options.loss != "logistic"
         most_alone = n // VALUES_PER_POSITIVE if may_be else 0
         for number in range(layout.n_groups):
             shares = np.array([each.mean() for each in linear.panels(sizes, layout, number)]) / sizes.n_rows
@@ -219,7 +217,7 @@ class _Bench:
         self.costs = [self.solver.cost_of(label.number) for label in self.lanes]
         self.solver.begin(self.lanes, self.costs)
         self.sizes = np.diff(rows.indptr)
-        self.solver.epoch()
+        self.solver.visit(1, True)
         for _ in range(2):
             self._visit(np.ones(rows.n_global, dtype=bool))
 
@@ -302,11 +300,12 @@ class _Counted(DualSolver):
         self.n_lanes_at_first = len(lanes) if number == 0 else self.n_lanes_at_first
         self._timed(partial(super().begin, lanes, costs, start, number))
 
-    def epoch(self) -> None:
-        self.total[0] += self._values(self.full_next | (self.active != 0))
+    def visit(self, number: int, full: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self.total[0] += self._values(self.active != 0)
         before = self.alpha.copy()
-        self._timed(super().epoch)
+        found = self._timed(partial(super().visit, number, full))
         self.total[1] += self._values(self.alpha != before)
+        return found
 
     def certify(self) -> tuple[list[Finished], list[Training]]:
         self.total[2:] += self._values(self.alpha != 0), self._share_of_lanes
@@ -319,7 +318,7 @@ def _panels_of(rows: CompactRows, options: DualOptions, timer: Timer) -> Iterato
     """
     labels = linear.trainable(rows)
     solver = _Counted(Risk(rows, options, Profile()), labels, options, timer)
-    warm_up(dual, solver.risk, options)
+    warm_up(DualSolver, solver.risk, options)
     firsts = sorted({int(place * max(0, labels.size - LANES)) for place in np.linspace(0, 1, 5) ** 2})
     for first in firsts:
         places = range(first, min(first + LANES, labels.size))

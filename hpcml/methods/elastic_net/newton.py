@@ -23,8 +23,7 @@ from hpcml.kernels.rows import transpose
 from hpcml.methods.elastic_net import newton_kernels as kernels
 from hpcml.methods.elastic_net.ascent import Ascent
 from hpcml.methods.elastic_net.judge import MAX_GAP, ElasticRisk, Judge, Label, Local, View, local_matrix
-from hpcml.methods.elastic_net.judge_kernels import Vectors, loss_at, margins, value
-from hpcml.methods.elastic_net.newton_kernels import Strengths
+from hpcml.methods.elastic_net.judge_kernels import Strengths, Vectors, loss_at, margins, value
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.linear.solver import Finished, Solver, Turns
 from hpcml.partition import offsets
@@ -54,14 +53,6 @@ TIGHT = 0.3  # and, when none is left out, of what is asked of the label
 VAIN = 1e-3  # of the gap asked, or of the default: less than this share of f a round gains only where precision allows no more
 
 
-def rows_of(local: Local) -> Vectors:
-    """Return a local matrix by rows."""
-    indptr, columns, values = local.matrix
-    rows = Vectors(offsets(np.bincount(columns, minlength=local.touched.size)), np.empty_like(columns), np.empty_like(values))
-    transpose(indptr[:-1], indptr[1:], columns, values, 0, rows.indptr[:-1].copy(), rows.indices, rows.values)
-    return rows
-
-
 class Curvature:
     """The matrix of a label's last step, and the curvature of the rows that it was made from.
 
@@ -82,7 +73,10 @@ class Curvature:
 
     def begin(self, chosen: np.ndarray, local: Local, n_rows: int, l2: float) -> None:
         """Begin a round with these columns; of the first ones that were in use before, the matrix stands."""
-        self.rows = rows_of(local)
+        indptr, columns, values = local.matrix
+        ends = offsets(np.bincount(columns, minlength=local.touched.size))
+        self.rows = Vectors(ends, np.empty_like(columns), np.empty_like(values))
+        transpose(indptr[:-1], indptr[1:], columns, values, 0, ends[:-1].copy(), self.rows.indices, self.rows.values)
         old, H = self.columns, self.H
         self.columns, self.H = chosen, np.empty((chosen.size + 1, chosen.size + 1))
         order = np.argsort(old)
@@ -133,14 +127,15 @@ class NewtonSolver(Solver):
         judge, number, visited, best = self.judge, int(self.labels[place]), 0, math.inf
         history: list[tuple[float, ...]] = []
         with self.risk.profile("compute"):
-            label = judge.start(place, number)
+            label = judge.start(number, place)
             self.curvature.forget()
             self.ascent.forget()
             newton = False  # whether the last round was one of Newton steps, which never raise f
             for step in range(1, self.max_steps + 1):
                 view = judge.look(label)
                 visited += view.visited
-                history.append(judge.line(step, label, view, stop.seconds))
+                f = view.f / judge.n_rows
+                history.append((step, f, (1 - view.gap) * f, view.visited, view.found.size, label.w.size, stop.seconds))
                 vain, best = newton and view.f >= best * (1 - VAIN * min(judge.max_gap, MAX_GAP)), view.f
                 if view.gap <= judge.max_gap or step == self.max_steps or vain:
                     break
@@ -165,7 +160,7 @@ class NewtonSolver(Solver):
         Frequent words often look wanted until the words that really tell the label are in use.
         """
         rows, indptr = self.risk.rows, self.risk.index.columns.indptr
-        budget = (VALUES << step) * label.n_positive * (1 + rows.data.size // rows.n_local)
+        budget = (VALUES << step) * label.losses.n_positive * (1 + rows.data.size // rows.n_local)
         budget = min(budget, rows.data.size)
         return found[: max(1, int(np.searchsorted(np.cumsum(indptr[found + 1] - indptr[found]), budget, "right")))]
 
@@ -180,7 +175,7 @@ class NewtonSolver(Solver):
     def _descend(self, label: Label, local: Local, chosen: np.ndarray, w: np.ndarray, tolerance: float) -> float:
         """Newton steps, which change w. The intercept. Raises Stopped."""
         judge, curvature, matrix, b = self.judge, self.curvature, local.matrix, label.b
-        losses, strengths, squared = judge.losses(label), Strengths(judge.l1, judge.l2), judge.squared
+        losses, strengths, squared = label.losses, judge.strengths, judge.squared
         z, slopes, curves = np.empty((3, local.touched.size))
         gradient, d = np.empty((2, chosen.size + 1))
         n, n_values = chosen.size, matrix.values.size

@@ -17,7 +17,7 @@ from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.methods.dual import forecast as dual_forecast
 from hpcml.methods.dual.forecast import Work, _Bench
-from hpcml.methods.dual.memory import bytes_per_rank_dual
+from hpcml.methods.dual.train import bytes_per_rank_dual
 from hpcml.methods.forecast import Cluster, Machine, NoForecast, Sizes, sent
 from hpcml.methods.linear.forecast import STATE
 from hpcml.methods.linear.layout import bytes_per_rank, labels_of_group
