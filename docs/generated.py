@@ -41,7 +41,7 @@ def table_of_methods() -> str:
     lines = ["| method | what it is | minimises | scikit-learn classifier | can |", "|---|---|---|---|---|"]
     texts = texts_behind(Can)
     for name, method in METHODS.items():
-        can = [text for what, text in texts.items() if getattr(method.can, what)] + ["`hpcml plan`"] * bool(method.forecast)
+        can = [text for what, text in texts.items() if getattr(method.can, what)]
         classifier = f"`{method.estimator.partition(':')[2]}`" if method.estimator else ""
         lines.append(f"| `{name}` | {cell(method.about)} | {', '.join(method.losses)} | {classifier} | {', '.join(can)} |")
     return "\n".join(lines)

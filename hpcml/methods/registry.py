@@ -91,7 +91,7 @@ class Method:
     penalty: str = "l2"  # of the methods with losses: those with the same can be compared by the objective
     linear: str = ""  # its `LinearMethod`, if it has a weight vector for each label and trains label by label
     can: Can = Can()
-    forecast: str = ""  # its `hpcml.methods.forecast.Forecaster`, if `hpcml plan` knows what it takes
+    pilot: str = ""  # the module that `hpcml plan` asks, if it has labels but trains row by row
     cost: float = 100.0  # of training, roughly, beside one pass over the rows
 
     @property
@@ -132,7 +132,7 @@ def _single_pass(name: str, about: str, options: type[Any]) -> Method:
         parameters={"method": name},
         variants={"v-": {"voted": True}},
         takes=STREAM,
-        forecast=f"hpcml.methods.online.forecast:{name.upper()}",
+        pilot="hpcml.methods.online.pilot",
         can=Can(streams=True, negative_values=not issubclass(options, WinnowOptions)),
         cost=1.0,
     )
@@ -148,7 +148,6 @@ METHODS: dict[str, Method] = {
             options=ProbeOptions,
             estimator="hpcml.methods.probe.estimator:ProbeClassifier",
             linear="hpcml.methods.probe.train:METHOD",
-            forecast="hpcml.methods.probe.forecast:FORECAST",
             can=Can(tune=True),
         ),
         Method(
@@ -158,7 +157,6 @@ METHODS: dict[str, Method] = {
             options=DualOptions,
             estimator="hpcml.methods.dual.estimator:DualClassifier",
             linear="hpcml.methods.dual.train:METHOD",
-            forecast="hpcml.methods.dual.forecast:FORECAST",
             can=Can(tune=True, retrain=True),
         ),
         Method(
@@ -167,7 +165,6 @@ METHODS: dict[str, Method] = {
             group=COMPARED,
             options=PegasosOptions,
             linear="hpcml.methods.probe.train:PEGASOS_METHOD",
-            forecast="hpcml.methods.probe.forecast:PEGASOS",
         ),
         Method(
             name="svmperf",
@@ -192,7 +189,6 @@ METHODS: dict[str, Method] = {
             estimator="hpcml.methods.elastic_net.estimator:ElasticNetClassifier",
             penalty="elastic net",
             linear="hpcml.methods.elastic_net.train:METHOD",
-            forecast="hpcml.methods.elastic_net.forecast:FORECAST",
             can=Can(tune=True),
         ),
         Method(
