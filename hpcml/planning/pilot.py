@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.errors import ConfigError, Interrupted
-from hpcml.log import Log, Progress, plural
+from hpcml.errors import ConfigError
+from hpcml.log import Log, plural
 from hpcml.methods.linear.load import load
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.panels import PanelSolver
-from hpcml.methods.linear.solver import Finished, SparseWeightsOf, Turns
+from hpcml.methods.linear.solver import SparseWeightsOf, Turns
 from hpcml.methods.linear.streaming import plan_chunks, plan_streaming
 from hpcml.methods.linear.train import make_solver
 from hpcml.methods.linear.warm_up import warm_up
@@ -35,8 +35,8 @@ from hpcml.methods.registry import Method, train
 from hpcml.model.linear import kept
 from hpcml.mpi.memory import peak_mib
 from hpcml.planning.memory import Cluster, Requirements
-from hpcml.run.driver import Driver, Job, NoLimits
 from hpcml.run.session import Session, Target, opened_dataset
+from hpcml.run.stop import NEVER
 from hpcml.undo import undone
 
 BLOCKS, SKEW = 6, 1.7  # of labels that are trained; this power of their places: more of them frequent, whose times differ most
@@ -58,7 +58,7 @@ class Measured:
 
 
 def run_pilot(session: Session, method: Method, data: Path, options: Any, needs: Requirements, cluster: Cluster) -> Measured:
-    """Collective over the session. Train a part. Raises what training does, and Interrupted after a signal."""
+    """Collective over the session. Train a part. Raises what training does."""
     if method.linear:
         return _train_some_labels(session, method.load(method.linear), data, options, needs, cluster)
     if method.pilot:
@@ -66,35 +66,30 @@ def run_pilot(session: Session, method: Method, data: Path, options: Any, needs:
     return _train_shortened(session, method, data, options)
 
 
-class _Sample(Job):
-    """The labels that a pilot has trained; of their weights it counts those that a model keeps."""
+class _Block:
+    """Some labels in training: what is known of them, and the seconds that they take."""
 
-    doing = "training a pilot"
-
-    def __init__(self, drop: float | None, clock: Callable[[], float]) -> None:
-        self.drop, self.clock, self.finished, self.n_kept, self.turns = drop, clock, list[Finished](), 0, 0
-        self.began = self.last = clock()
+    def __init__(self, turns: Turns, drop: float | None, one_by_one: bool, clock: Callable[[], float]) -> None:
+        """Train them: all, or a few if they are trained one by one. `drop`: as the option of that name."""
+        self.steps, self.n_kept, self.turns = list[int](), 0, 0
+        began, begin = clock(), time.perf_counter()
+        with closing(turns):
+            for finished in turns:
+                self.turns += 1
+                for label in finished:
+                    w = np.ascontiguousarray(
+                        label.w.values if isinstance(label.w, SparseWeightsOf) else label.w
+                    )  # as it is written
+                    self.n_kept += w.size if drop is None else int(np.count_nonzero(kept(w, drop)))
+                    self.steps.append(label.steps)
+                if one_by_one and self.n_done >= FEWEST and time.perf_counter() - begin > SECONDS:
+                    break
+        self.seconds = clock() - began
 
     @property
-    def n_done(self) -> float:
-        return float(len(self.finished))
-
-    def keep(self, finished: list[Finished]) -> None:
-        for label in finished:
-            w = np.ascontiguousarray(label.w.values if isinstance(label.w, SparseWeightsOf) else label.w)  # as when it is written
-            self.n_kept += int(np.count_nonzero(kept(w, self.drop))) if self.drop is not None else w.size
-            self.finished.append(label._replace(w=w[:0]))
-        self.last = self.clock()
-
-    def counted(self, turns: Turns, one_by_one: bool) -> Turns:
-        """Count the turns, to their end, or until enough labels are done that are trained one by one."""
-        begin = time.perf_counter()
-        with closing(turns):
-            for done in turns:
-                self.turns += 1
-                yield done
-                if one_by_one and len(self.finished) >= FEWEST and time.perf_counter() - begin > SECONDS:
-                    return
+    def n_done(self) -> int:
+        """The labels that are done."""
+        return len(self.steps)
 
 
 def _train_some_labels(
@@ -125,22 +120,15 @@ def _train_some_labels(
         blocks = list(_blocks(labels, n_lanes, refilled))
         session.log(f"training {plural(sum(map(len, blocks)), 'label')} of {labels.size:,} to measure the time")
         points, tail = [], 0.0  # of a block: rows of a label, its seconds, its weights in the model
-        n_values = int(problem.rows.counts.sum(dtype="int64"))
+        clock = time.perf_counter if any(streamed) else time.process_time
         for block in blocks:
-            sample = _Sample(options.drop, time.perf_counter if any(streamed) else time.process_time)
-            driver = Driver(comm, problem.rows.comm, NoLimits(), session.signals, n_values)
-            turns = sample.counted(solver.solve(block.tolist(), driver.stop), solver.one_by_one)
-            with closing(Progress(session.log, "labels of the pilot", block.size)) as progress:
-                stopped = driver.run(turns, sample, progress)
-            if stopped:
-                raise Interrupted(f"{stopped} while a pilot was training; nothing is lost: run the same command again")
-            seconds = sample.last - sample.began
-            each = seconds / sample.n_done
+            with mpi.groups_agreed(comm):
+                done = _Block(solver.solve(block.tolist(), NEVER), options.drop, solver.one_by_one, clock)
+            each = done.seconds / done.n_done
             if refilled:  # the last labels leave lanes empty, once in a training
-                steps = np.array([label.steps for label in sample.finished])
-                each = steps.mean() / n_lanes * seconds / sample.turns
-                tail = max(0.0, seconds - sample.n_done * each)
-            points.append((float(n_positive[block].mean()), mpi.allreduce_max(comm, each), sample.n_kept / sample.n_done))
+                each = float(np.mean(done.steps)) / n_lanes * done.seconds / done.turns
+                tail = max(0.0, done.seconds - done.n_done * each)
+            points.append((float(n_positive[block].mean()), mpi.allreduce_max(comm, each), done.n_kept / done.n_done))
         tail, shared = mpi.allreduce_max(comm, tail), shards / needs.shards
         of_labels, weights = _interpolated(points, n_positive[labels])
         dealt = np.zeros(-(-labels.size // needs.n_groups) * needs.n_groups)
@@ -207,7 +195,7 @@ def _train_shortened(session: Session, method: Method, data: Path, options: Any)
     remove, found = partial(shutil.rmtree, folder, ignore_errors=True), list[float]()
     changed = {"patience": None, "time_limit": None}.items()
     options = replace(options, **{key: value for key, value in changed if key in method.option_names})
-    quiet, clock = Session(comm, Log(1), session.signals), time.process_time
+    quiet, clock = Session(comm, Log(1)), time.process_time
     if getattr(options, "device", "cpu") == "gpu":
         clock = time.perf_counter
     with undone(remove):

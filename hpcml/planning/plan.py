@@ -89,10 +89,7 @@ def cluster_of(comm: mpi.Comm, wanted: PlanOptions) -> Cluster:
 
 
 def plan(session: Session, method: Method, data: Path | None, wanted: PlanOptions, options: Any) -> Plan:
-    """Collective over the session. The plan of a training.
-
-    Raises ConfigError, DataError; Interrupted after a signal.
-    """
+    """Collective over the session. The plan of a training. Raises ConfigError, DataError."""
     comm, start = session.comm, mpi.allreduce_max(session.comm, time.process_time())
     cluster = cluster_of(comm, wanted)
     options.validate()

@@ -65,7 +65,7 @@ def learn_some_rows(session: Session, name: str, data: Path, options: OnlineOpti
             state.learn(shard, rows, lambda mine: mpi.allreduce_maxima(comm, mine))
             order.add(shard, rows)
             n_done += rows.size
-            if mpi.agreed_any(comm, time.process_time() - loaded > SECONDS or session.signals.seen):
+            if mpi.agreed_any(comm, time.process_time() - loaded > SECONDS):
                 break
         load, learn = loaded - began, time.process_time() - loaded
         return Learnt(mpi.allreduce_max(comm, load), mpi.allreduce_max(comm, learn), n_done, source.rows.size)

@@ -12,7 +12,7 @@ from hpcml.cli import app as cli
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
-from hpcml.errors import ConfigError, Interrupted
+from hpcml.errors import ConfigError
 from hpcml.log import Log
 from hpcml.methods.dual.memory import bytes_per_rank_dual
 from hpcml.methods.linear.layout import bytes_per_rank, labels_of_group
@@ -37,9 +37,9 @@ def needs(method, where=(1, 1), found=None, memory=64 * GB, **options):
     return requirements_of(METHODS[method], found or sizes(), Cluster(*where, memory), asked(method, **options))
 
 
-def planned(method, data, signals=None, pilot=True, nodes=1, ranks_per_node=None, **options):
-    wanted = PlanOptions(pilot=pilot, nodes=nodes, ranks_per_node=ranks_per_node)
-    with session_of(None, Log(0), signals) as session:
+def planned(method, data, nodes=1, **options):
+    wanted = PlanOptions(nodes=nodes)
+    with session_of(None, Log(0)) as session:
         return plan(session, METHODS[method], data, wanted, asked(method, **options))
 
 
@@ -158,20 +158,6 @@ def test_a_sparse_model_is_as_large_as_planned(data, tmp_path, method):
     weights = 12 if method == "bernoulli-nb" else 8
     real = (tmp_path / "run" / "model.h5").stat().st_size
     assert abs(found.needs.model_bytes - real) < 0.1 * real + weights * 100 + 16_000  # tables and names
-
-
-def test_a_signal_ends_a_pilot(data):
-    class Signals:
-        seen = True
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-    with pytest.raises(Interrupted, match="nothing is lost: run the same command again"):
-        planned("dual", data, signals=Signals())
 
 
 def test_command_line(data, tmp_path, capsys):
