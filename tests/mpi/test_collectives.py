@@ -12,6 +12,10 @@ from hpcml.errors import CollectiveError, ConfigError, DataError
 pytestmark = pytest.mark.mpi
 
 
+class NoPlan(ConfigError):
+    """An error that is not known to `hpcml.errors`."""
+
+
 @pytest.fixture(params=[None, 64], ids=["whole", "chunked"])
 def chunk_bytes(request, monkeypatch):
     """Run with messages of the usual size and with tiny ones, of which most arrays need several."""
@@ -42,10 +46,6 @@ def test_agreed_raises_the_same_sentence_everywhere(comm, kind):
 
 def test_agreed_keeps_the_kind_of_error(comm):
     """Also that of errors that are not known to `hpcml.errors`."""
-
-    class NoPlan(ConfigError):
-        pass
-
     for bad in range(comm.size):
         with pytest.raises(NoPlan, match=r"^no plan$"), mpi.agreed(comm, "planning"):
             if comm.rank == bad:
