@@ -66,7 +66,7 @@ def run_pilot(session: Session, method: Method, data: Path, options: Any, needs:
     return _train_shortened(session, method, data, options)
 
 
-class _Block:
+class _LabelBlock:
     """Some labels in training: what is known of them, and the seconds that they take."""
 
     def __init__(self, turns: Turns, drop: float | None, one_by_one: bool, clock: Callable[[], float]) -> None:
@@ -123,7 +123,7 @@ def _train_some_labels(
         clock = time.perf_counter if any(streamed) else time.process_time
         for block in blocks:
             with mpi.groups_agreed(comm):
-                done = _Block(solver.solve(block.tolist(), NEVER), options.drop, solver.one_by_one, clock)
+                done = _LabelBlock(solver.solve(block.tolist(), NEVER), options.drop, solver.one_by_one, clock)
             each = done.seconds / done.n_done
             if refilled:  # the last labels leave lanes empty, once in a training
                 each = float(np.mean(done.steps)) / n_lanes * done.seconds / done.turns
