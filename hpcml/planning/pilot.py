@@ -44,6 +44,7 @@ PANELS = 3  # of labels whose lanes are refilled, as others of them are done
 FEWEST, SECONDS = 2, 2.0  # of a block of labels that are trained one by one: at least so many, for so long
 CYCLES = 5  # of the longer one of two trainings
 DISK_BYTES = 1 << 26  # of a test file
+WRITE = "write the model"
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def _train_some_labels(
             seconds={
                 "load": mpi.allreduce_max(comm, loaded - began),
                 "train": shared * (busy + tail),
-                "write the model": _seconds_to_write(comm, model_bytes),
+                **_seconds_to_write(comm, model_bytes),
             },
             sample=f"{plural(sum(map(len, blocks)), 'label')} of {labels.size:,}",
             assumed=[] if shards == needs.shards else [f"{needs.shards} ranks that divide the rows wait for no messages"],
@@ -174,12 +175,11 @@ def _learn_some_rows(session: Session, method: Method, data: Path, options: Any,
     comm = session.comm
     found = method.load(f"{method.pilot}:learn_some_rows")(session, method.name, data, options, cluster.n_ranks)
     complete = found.n_done == found.n_rows and comm.size == cluster.n_ranks
+    seconds = {"load": found.load, "train": found.learn * found.n_rows / max(1, found.n_done)}
+    seconds |= _seconds_to_write(comm, needs.model_bytes)
+    seconds[WRITE] += found.gather
     return Measured(
-        seconds={
-            "load": found.load,
-            "train": found.learn * found.n_rows / max(1, found.n_done),
-            "write the model": _seconds_to_write(comm, needs.model_bytes),
-        },
+        seconds=seconds,
         sample=f"{plural(found.n_done, 'row')} of {found.n_rows:,}",
         assumed=[],
         rank_bytes=int(mpi.allreduce_max(comm, peak_mib()) * 2**20) if complete else None,
@@ -218,17 +218,18 @@ def _train_shortened(session: Session, method: Method, data: Path, options: Any)
     )
 
 
-def _seconds_to_write(comm: mpi.Comm, nbytes: int) -> float:
+def _seconds_to_write(comm: mpi.Comm, nbytes: int) -> dict[str, float]:
     """Collective over `comm`. Seconds to write a file of so many bytes, by a smaller one in the current folder."""
 
-    def write() -> float:
+    def write() -> dict[str, float]:
         block, count = np.random.default_rng(0).bytes(1 << 22), max(1, min(nbytes, DISK_BYTES) >> 22)
         with tempfile.TemporaryFile(dir="." if os.access(".", os.W_OK) else None) as file:
-            begin = time.perf_counter()
+            begin, share = time.process_time(), nbytes / (count * len(block))
             for _ in range(count):
                 file.write(block)
             file.flush()
+            written, begun = time.process_time(), time.perf_counter()
             os.fsync(file.fileno())
-            return (time.perf_counter() - begin) * nbytes / (count * len(block))
+            return {WRITE: share * (written - begin), "force it to the disk": share * (time.perf_counter() - begun)}
 
     return mpi.run_on_root(comm, "measuring the disk", write)

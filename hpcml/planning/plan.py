@@ -9,9 +9,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hpcml import mpi
 from hpcml.errors import ConfigError
 from hpcml.kernels.processor import processor_name
+from hpcml.kernels.rows import count_labels
 from hpcml.log import plural
 from hpcml.methods.registry import Method
 from hpcml.mpi.limits import bytes_of_process
@@ -90,7 +93,9 @@ def cluster_of(comm: mpi.Comm, wanted: PlanOptions) -> Cluster:
 
 def plan(session: Session, method: Method, data: Path | None, wanted: PlanOptions, options: Any) -> Plan:
     """Collective over the session. The plan of a training. Raises ConfigError, DataError."""
-    comm, start = session.comm, mpi.allreduce_max(session.comm, time.process_time())
+    comm, none = session.comm, np.zeros(1, np.int64)
+    count_labels(none, none[:0].astype(np.int32), none[:0], none)  # numba's own start
+    start = mpi.allreduce_max(comm, time.process_time())
     cluster = cluster_of(comm, wanted)
     options.validate()
     of_classes = not (method.linear or method.pilot)
@@ -103,10 +108,13 @@ def plan(session: Session, method: Method, data: Path | None, wanted: PlanOption
     needs = Requirements("one classifier of all classes", {}) if of_classes else requirements_of(method, sizes, cluster, options)
     needs = replace(needs, own_bytes={"program": program, **needs.own_bytes})
     pilot = run_pilot(session, method, data, options, needs, cluster) if data is not None and wanted.pilot else None
-    rank_bytes, seconds = sum(needs.own_bytes.values()) + needs.shared_bytes, dict[str, float]()
+    seconds, peak = dict[str, float](), None
     if pilot is not None:
-        seconds = {"start": start, **pilot.seconds}
-        rank_bytes, needs = pilot.rank_bytes or rank_bytes, replace(needs, model_bytes=pilot.model_bytes or needs.model_bytes)
+        seconds, peak = {"start": start, **pilot.seconds}, pilot.rank_bytes
+        needs = replace(needs, model_bytes=pilot.model_bytes or needs.model_bytes)
+    pages = needs.model_bytes if getattr(options, "drop", None) is not None else 0  # of a sparse model, which is read at the end
+    needs = replace(needs, own_bytes={**needs.own_bytes, "pages of the model": pages})
+    rank_bytes = sum(needs.own_bytes.values()) + needs.shared_bytes if peak is None else peak + pages
     sources = _sources(comm, data, wanted, cluster, options, pilot)
     return Plan(method.name, data, sizes, cluster, needs, rank_bytes, seconds, *sources, options)
 

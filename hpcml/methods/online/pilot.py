@@ -15,6 +15,7 @@ from hpcml.methods.online.state import LearnerState
 from hpcml.run.session import Session, opened_dataset
 
 SECONDS = 5.0  # of learning from rows
+GATHERED = 8  # labels whose weights are gathered as for a model
 
 
 class LearnerBytes(NamedTuple):
@@ -38,10 +39,11 @@ def bytes_needed(name: str, options: OnlineOptions, n_labels: int, n_features: i
 
 
 class Learnt(NamedTuple):
-    """Seconds of the processor until the first row, and from there on, on the slowest rank; and how many rows these were."""
+    """Seconds of the processor, on the slowest rank: until the first row, of the rows, of gathering all weights for the model."""
 
     load: float
     learn: float
+    gather: float
     n_done: int
     n_rows: int
 
@@ -67,5 +69,10 @@ def learn_some_rows(session: Session, name: str, data: Path, options: OnlineOpti
             n_done += rows.size
             if mpi.agreed_any(comm, time.process_time() - loaded > SECONDS):
                 break
-        load, learn = loaded - began, time.process_time() - loaded
-        return Learnt(mpi.allreduce_max(comm, load), mpi.allreduce_max(comm, learn), n_done, source.rows.size)
+        learnt, lanes, features = time.process_time(), range(min(GATHERED, mine.size)), state.kept()[1]
+        for lane in lanes:
+            state.final(lane, features)
+            state.arrays_of(lane, features)
+        gathered = (time.process_time() - learnt) * mine.size / max(1, len(lanes))
+        load, learn, gather = (mpi.allreduce_max(comm, each) for each in (loaded - began, learnt - loaded, gathered))
+        return Learnt(load, learn, gather, n_done, source.rows.size)

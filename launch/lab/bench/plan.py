@@ -52,7 +52,7 @@ def compared(scratch: Path, ranks: int, data: Path, name: str) -> dict[str, Any]
     peak, phases = max(last["peak_mib"]), planned["seconds"]
     pairs = {
         "seconds": (planned["total_seconds"], trained.usage.seconds),
-        "cpu": (ranks * (phases["start"] + phases["load"] + phases["train"]), trained.usage.cpu_seconds),
+        "cpu": (ranks * (planned["total_seconds"] - phases.get("force it to the disk", 0.0)), trained.usage.cpu_seconds),
         "train": (phases["train"], trained.seconds),
         "MiB": (planned["rank_bytes"] / 2**20, peak),
         "MiB_by_formulas": ((sum(planned["own_bytes"].values()) + planned["shared_bytes"]) / 2**20, peak),

@@ -171,7 +171,7 @@ def test_command_line(data, tmp_path, capsys):
     run("plan", "probe", data, "--nodes", "2", "--lambda", "X/100", "--json", tmp_path / "plan.json", "--force")
     told, found = capsys.readouterr().out, json.loads((tmp_path / "plan.json").read_text())
     assert "--lambda X/100" in told and "--time=00:10:00" in told and "by a pilot on 1 rank" in told
-    assert set(found["seconds"]) == {"start", "load", "train", "write the model"}
+    assert set(found["seconds"]) == {"start", "load", "train", "write the model", "force it to the disk"}
     assert found["node_hours"] == pytest.approx(2 * found["total_seconds"] / 3600)
     run("plan", "pa", data, "--no-pilot")
     assert "time  " in (told := capsys.readouterr().out) and "unknown" in told and "hpcml train pa" in told
