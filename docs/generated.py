@@ -40,7 +40,7 @@ def table_of_methods() -> str:
     """A line for each method."""
     lines = ["| method | what it is | minimises | scikit-learn classifier | can |", "|---|---|---|---|---|"]
     for name, method in METHODS.items():
-        can = [text for feature, text in SUPPORT.items() if feature in method.supports] + ["`hpcml plan`"] * bool(method.forecast)
+        can = [text for feature, text in SUPPORT.items() if feature in method.supports]
         classifier = f"`{method.estimator.partition(':')[2]}`" if method.estimator else ""
         lines.append(f"| `{name}` | {cell(method.about)} | {', '.join(method.losses)} | {classifier} | {', '.join(can)} |")
     return "\n".join(lines)

@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "Judge and decide": ("threshold", "calibrate", "cv"),
     "Use": ("serve", "prune"),
     "Look": ("explain",),
-    "Cluster": ("plan", "check", "merge", "bench"),
+    "Cluster": ("plan", "check", "merge"),
     "This program": ("--help", "--version", "--install-completion"),
 }
 

@@ -1,11 +1,10 @@
-"""The commands about runs and methods: `hpcml merge`, `cv`, `check`, `bench machine`."""
+"""The commands about runs and methods: `hpcml merge`, `cv`, `check`."""
 
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App
 
-from hpcml.cli.plan import bench_machine
 from hpcml.cli.session import Here, Output, Replace, ReplaceJson, check_files, say_once, write_files
 from hpcml.crossval.options import CvOptions
 from hpcml.errors import ConfigError
@@ -120,7 +119,5 @@ def cv(
 
 def add_commands(app: App) -> None:
     """Add the commands of this file to `app`."""
-    bench = App(name="bench", help="Measure this machine.")
-    bench.command(bench_machine, name="machine")
-    for command in (merge, cv, check, bench):
+    for command in (merge, cv, check):
         app.command(command)

@@ -84,7 +84,7 @@ class Method:
     penalty: str = "l2"  # of the methods with losses: those with the same can be compared by the objective
     linear: str = ""  # its `LinearMethod`, if it has a weight vector for each label and trains label by label
     supports: frozenset[str] = USUAL  # of SUPPORT
-    forecast: str = ""  # its `hpcml.methods.forecast.Forecaster`, if `hpcml plan` knows what it takes
+    pilot: str = ""  # the module that `hpcml plan` asks, if it has labels but trains row by row
     cost: float = 100.0  # of training, roughly, beside one pass over the rows
 
     @property
@@ -123,7 +123,6 @@ METHODS: dict[str, Method] = {
             options=ProbeOptions,
             estimator="hpcml.methods.probe.estimator:ProbeClassifier",
             linear="hpcml.methods.probe.train:METHOD",
-            forecast="hpcml.methods.probe.forecast:FORECAST",
             supports=USUAL | {"tune"},
         ),
         Method(
@@ -133,7 +132,6 @@ METHODS: dict[str, Method] = {
             options=DualOptions,
             estimator="hpcml.methods.dual.estimator:DualClassifier",
             linear="hpcml.methods.dual.train:METHOD",
-            forecast="hpcml.methods.dual.forecast:FORECAST",
             supports=USUAL | {"tune", "retrain"},
         ),
         Method(
@@ -142,7 +140,6 @@ METHODS: dict[str, Method] = {
             group=COMPARED,
             options=PegasosOptions,
             linear="hpcml.methods.probe.train:PEGASOS_METHOD",
-            forecast="hpcml.methods.probe.forecast:PEGASOS",
         ),
         Method(
             name="svmperf",
@@ -167,7 +164,6 @@ METHODS: dict[str, Method] = {
             estimator="hpcml.methods.elastic_net.estimator:ElasticNetClassifier",
             penalty="elastic net",
             linear="hpcml.methods.elastic_net.train:METHOD",
-            forecast="hpcml.methods.elastic_net.forecast:FORECAST",
             supports=USUAL | {"tune"},
         ),
         Method(
@@ -221,7 +217,7 @@ METHODS: dict[str, Method] = {
                 parameters={"method": name},
                 variants={"v-": {"voted": True}},
                 takes=STREAM,
-                forecast=f"hpcml.methods.online.forecast:{name.upper()}",
+                pilot="hpcml.methods.online.pilot",
                 supports=(USUAL | {"streams"}) - ({"negative_values"} if issubclass(options, WinnowOptions) else set()),
                 cost=1.0,
             )

@@ -25,16 +25,20 @@ from support.methods import (
     small_data,
 )
 from support.oracles import hinge_objective, probe
-from support.training import merge, train
+from support.training import asked, merge, train
 
 import hpcml
 from hpcml import mpi, slices
 from hpcml.cli import app as cli
 from hpcml.errors import ConfigError, DataError, HpcmlError, Interrupted, NonFiniteError
+from hpcml.log import Log
 from hpcml.methods.linear import objective
 from hpcml.methods.registry import METHODS, SUPPORT, supporting
 from hpcml.model.linear import STATUS, Model
 from hpcml.model.open import open_model
+from hpcml.planning.options import PlanOptions
+from hpcml.planning.plan import plan
+from hpcml.run.session import session_of
 
 linear = pytest.mark.parametrize("method", LINEAR)
 ENGINES = ("dual", "mbw", "psbml", "adaboost")  # one method of each kind of run; the others of the kind share its code
@@ -83,7 +87,6 @@ def test_its_entry_names_what_there_is(method):
     assert not entry.linear or callable(entry.load(entry.linear).solver)
     assert entry.supports <= {*SUPPORT}
     assert not entry.estimator or make(method).get_params().keys() >= entry.parameters.keys()
-    assert not entry.forecast or callable(entry.load(entry.forecast).forecast)
 
 
 @every_way
@@ -298,13 +301,21 @@ def test_retrain_refuses(data, tmp_path, method):
 
 
 @every
-def test_plan_and_cross_validation_refuse_what_they_do_not_know(data, method):
-    if not METHODS[method].forecast:
-        refused(f"no time model for {method}; there are some for ", "plan", method, data)
+def test_cross_validation_refuses_what_it_does_not_know(data, method):
     if not METHODS[method].estimator:
         refused(f"no method '{method}'; ", "cv", method, data) if "-" in method else refused(
             f"'{method}' is neither a file nor a method", "cv", method, data
         )
+
+
+@every
+def test_a_plan_has_memory_a_model_and_a_time(data, tmp_path, monkeypatch, method):
+    monkeypatch.chdir(tmp_path)
+    with session_of(None, Log(0)) as session:
+        found = plan(session, METHODS[method], data, PlanOptions(), asked(method, **options_of(method)))
+    assert found.rank_bytes > 10**8 and found.needs.model_bytes > 0 and found.needs.layout
+    assert {"start", "load", "train"} <= found.seconds.keys() and 0 < found.total_seconds < 600
+    assert [path.name for path in tmp_path.iterdir()] == ["data.h5"]
 
 
 # interruptions

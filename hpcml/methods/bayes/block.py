@@ -37,6 +37,8 @@ def side_by_side(risk: BayesRisk, parts: Sequence[Weights], numbers: Iterable[fl
 class BayesSolver(Solver):
     """The labels of one rank: nothing for a checkpoint. A subclass trains a label."""
 
+    one_by_one = True
+
     def __init__(self, risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: Any) -> None:
         """See `Solver`; labels are trained one by one, whatever `n_lanes`. Raises MemoryError."""
         self.risk, self.labels, self.counter, self.options = risk, labels, Counter(risk), options

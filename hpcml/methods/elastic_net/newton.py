@@ -105,6 +105,8 @@ class Curvature:
 class NewtonSolver(Solver):
     """The labels of one rank, one after the other: nothing for a checkpoint."""
 
+    one_by_one = True
+
     def __init__(self, risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: ElasticNetOptions) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
         self.risk, self.labels, self.max_steps, self.judge = risk, labels, options.step_limit, Judge(risk, options)

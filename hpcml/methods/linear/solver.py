@@ -75,6 +75,7 @@ class Solver:
     """
 
     packs = False  # can a checkpoint hold labels in training? Else these begin anew
+    one_by_one = False  # does it train one label after the other, whatever share a pass?
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group. Train labels (places in the run); each turn yields those done.
