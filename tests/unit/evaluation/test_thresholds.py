@@ -214,8 +214,8 @@ def columns_and_source(path, what):
 @pytest.mark.parametrize(
     ("what", "source", "differs"),
     [
-        ("thresholds", "those of the model (measure label, method search, found on split valid)", r"threshold_measure \(none; label\)"),
-        ("probabilities", "calibrated (sigmoid, on split valid)", r"calibration_method \(none; sigmoid\)"),
+        ("thresholds", "those of the model (measure label, method search, found on split valid)", "threshold_measure .none; label"),
+        ("probabilities", "calibrated (sigmoid, on split valid)", "calibration_method .none; sigmoid"),
     ],
 )
 def test_prune_and_merge_keep_them(tmp_path, what, source, differs):
