@@ -90,10 +90,9 @@ class RunFolder:
         self.lock = FolderLock(path, log)
         self._fresh = False  # on rank 0: whether the run began here, in an empty folder
         self.checkpoints = path / "checkpoint"
-        self.model_part = self.checkpoints / "model.part.h5"
+        self.start = self.checkpoints / "start.h5"  # what is known of the model before training
         self.model = path / "model.h5"
         self.history = path / "history.csv"
-        self.history_sorted = path / "history.csv.sorted"  # takes the name of `history` once the model is complete
 
     def __enter__(self) -> RunFolder:
         return self
@@ -141,7 +140,7 @@ class RunFolder:
             self._fresh = True
             self._clear()
         if present and self.model.exists():
-            self.finish()
+            self.drop_checkpoints()
             return FINISHED
         for leftover in self._leftovers():
             leftover.unlink()
@@ -152,7 +151,7 @@ class RunFolder:
         if said := moved(self.path / ENVIRONMENT, found):
             self.log(said)
         record(self.path / ENVIRONMENT, found)
-        return UNFINISHED if resume and self.model_part.exists() else NEW
+        return UNFINISHED if resume and self.start.exists() else NEW
 
     @contextmanager
     def replaced(self, config: dict[str, object], force: bool) -> Iterator[Path]:
@@ -208,17 +207,12 @@ class RunFolder:
     def _clear(self) -> None:
         """Remove what runs write, and nothing else."""
         self.drop_checkpoints()
-        for path in (*(self.path / name for name in FILES), self.history_sorted, *self._leftovers()):
+        for path in (*(self.path / name for name in FILES), *self._leftovers()):
             path.unlink(missing_ok=True)
-
-    def finish(self) -> None:
-        """Give the history in order its name, if need be. Local; raises OSError."""
-        if self.history_sorted.exists():
-            self.history_sorted.replace(self.history)
 
     def drop_checkpoints(self) -> None:
         """Remove the checkpoints and the unfinished model. Local; raises OSError."""
-        for pattern in ("state-*.h5", "tuning-*.h5", "model.part.h5", "weights-*.part", ".*.part-*"):
+        for pattern in ("state-*.h5", "tuning-*.h5", "start.h5", "results-*.bin", ".*.part-*"):
             for old in self.checkpoints.glob(pattern):
                 old.unlink()
         with suppress(OSError):  # absent, or the user's own files are in it

@@ -13,7 +13,7 @@ from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.layout import lanes_per_group
 from hpcml.methods.linear.load import LabelProblem, load
 from hpcml.methods.linear.method import LinearMethod
-from hpcml.methods.linear.model_file import check_disk, finish, open_model
+from hpcml.methods.linear.model_file import ModelFile, check_disk
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
@@ -25,7 +25,6 @@ from hpcml.mpi.memory import room_per_rank
 from hpcml.run.driver import Driver
 from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder
 from hpcml.run.session import Session, Target
-from hpcml.run.sparse_weights import complete_model
 from hpcml.slices import stop_at
 
 
@@ -63,24 +62,23 @@ def train(
         check_disk(folder, problem, options)
         chosen = None if chooser is None else chooser.choose(comm, problem, folder, options, target.resume, session.signals)
         look = stop_at(session.signals, "writing what the model says of the features")
-        model = open_model(folder, problem, options, origin, state == UNFINISHED, columns, look, chosen)
+        model = ModelFile(folder, problem, options, origin, chosen)
+        model.start(state == UNFINISHED, columns, look)
         del columns
         n_values = int(problem.rows.counts.sum(dtype="int64"))  # on all ranks of the group
         driver = Driver(comm, problem.rows.comm, options, session.signals, n_values, 0.0 if chosen is None else chosen.seconds)
         with mpi.node_first(comm):  # what labels cost is computed by kernels
-            run = LabelRun(driver, problem, model, folder, options)
-        return _complete(run, chosen, earlier, state == UNFINISHED)
+            run = LabelRun(driver, problem, folder, options)
+        return _complete(run, model, chosen, earlier, state == UNFINISHED)
 
 
-def _complete(run: LabelRun, chosen: Chosen | None, earlier: Earlier | None, restore: bool) -> TrainReport:
+def _complete(run: LabelRun, model: ModelFile, chosen: Chosen | None, earlier: Earlier | None, restore: bool) -> TrainReport:
     """Collective over the run's ranks. Train, and give the model its name; see `_solve`."""
     try:
         _solve(run, chosen, earlier, restore)
     finally:
-        run.close()
-    if run.weights is not None:
-        complete_model(run.comm, run.folder.model_part, run.weights)
-    finish(run.folder)
+        run.results.close()
+    model.write(run.results)
     kept, cpu_seconds = () if earlier is None else earlier.kept, run.comm.allreduce(run.driver.cpu_seconds)
     return read_report(run.folder, run.problem, run.options, kept, run.driver.elapsed, cpu_seconds)
 
