@@ -28,6 +28,7 @@ CONFIG = "config.toml"
 MEASURES = "measures.json"  # what `hpcml evaluate --json` may leave there; `hpcml merge` reads it
 ENVIRONMENT = "environment.jsonl"
 FILES = (CONFIG, "history.csv", "tuning.csv", "choice.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
+RESULTS = f"results-{6 * '[0-9]'}.bin"  # pattern of files of `hpcml.run.results`, in the checkpoint folder
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
 IF_NONE = {"ranks-per-group": 1}  # options that are None are not in config.toml; then this value is used
 Kind = TypeVar("Kind", bound="Options")
@@ -212,7 +213,7 @@ class RunFolder:
 
     def drop_checkpoints(self) -> None:
         """Remove the checkpoints and the unfinished model. Local; raises OSError."""
-        for pattern in ("state-*.h5", "tuning-*.h5", "start.h5", "results-*.bin", ".*.part-*"):
+        for pattern in ("state-*.h5", "tuning-*.h5", "start.h5", RESULTS, ".*.part-*"):
             for old in self.checkpoints.glob(pattern):
                 old.unlink()
         with suppress(OSError):  # absent, or the user's own files are in it
@@ -235,17 +236,9 @@ class RunFolder:
 
     def _check_same(self, config: RunConfig, before: dict[str, object]) -> None:
         """Raise ConfigError naming the first option that a continued run had otherwise."""
-        known = config.values()
-        if known["retrained-from"] != before.get("retrained-from"):
-            command = "hpcml retrain" if before.get("retrained-from") else f"hpcml train {before.get('method')}"
-            raise ConfigError(
-                f"{self.path}: this is a run of {command}, from {before.get('retrained-from', 'no other run')}; resume it so"
-            )
-        if ("folds" in known) != ("folds" in before):
-            command = "hpcml tune" if "folds" in before else f"hpcml train {before.get('method')}"
-            raise ConfigError(f"{self.path}: this is a run of {command}; resume it with that")
-        now = tomllib.loads(to_toml(known))
-        for key in sorted((now.keys() | (before.keys() & known.keys())) - config.free()):
+        now = tomllib.loads(to_toml(config.values()))
+        of_command = ("method", "retrained-from", "folds")  # options of another command are told by these
+        for key in sorted((now.keys() | before.keys()) - config.free(), key=lambda key: (key not in of_command, key)):
             if now.get(key, IF_NONE.get(key)) != before.get(key, IF_NONE.get(key)):
                 raise ConfigError(
                     f"{self.path}: this run had {key} = {before.get(key)!r}, not {now.get(key)!r}; resume with the same options"

@@ -9,7 +9,6 @@ what a killed process left of another record is cut off.
 from __future__ import annotations
 
 import os
-import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +21,8 @@ from hpcml.errors import DataError
 from hpcml.files.slabs import SlabFile
 from hpcml.model.linear import kept
 from hpcml.partition import bounds_by_weight, offsets
+from hpcml.run.folder import RESULTS
 
-FILES = "results-*.bin"
-_NAME = re.compile(r"results-(\d+)\.bin")
 # All weights are stored if there are no columns. The CRC is that of the header, in which it is 0, and of all that follows it.
 _FIELDS = ("label", "n_numbers", "n_columns", "n_weights", "n_text")
 _HEADER = np.dtype([(name, "<i8") for name in _FIELDS] + [("crc", "<u8")])
@@ -63,7 +61,7 @@ class Results:
         """Collective. Begin, or continue with the complete records that are there, which all ranks then know."""
         found: list[tuple[int, tuple[int, int, int]]] = []
         doing = f"reading {self.folder}"
-        paths = mpi.run_on_root(self.comm, doing, lambda: [path for path in self.folder.glob(FILES) if _NAME.fullmatch(path.name)])
+        paths = mpi.run_on_root(self.comm, doing, lambda: list(self.folder.glob(RESULTS)))
         with mpi.agreed(self.comm, doing):
             for path in paths[self.comm.rank :: self.comm.size]:
                 if resume:

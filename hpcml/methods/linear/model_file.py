@@ -23,8 +23,8 @@ from hpcml.methods.linear.settings import Chosen
 from hpcml.methods.linear.solver import History
 from hpcml.model.linear import OBJECTIVE, about_of, describe_model, model_slabs
 from hpcml.model.training_keys import training_keys
-from hpcml.run.folder import RunFolder
-from hpcml.run.results import FILES, Results
+from hpcml.run.folder import RESULTS, RunFolder
+from hpcml.run.results import Results
 from hpcml.slices import Look
 
 NUMBERS = (
@@ -54,7 +54,7 @@ def check_disk(folder: RunFolder, problem: LabelProblem, options: LinearOptions)
         folder.log(f"warning: {what}; {advice}")
     with folder.discarded_on_error(), mpi.agreed(comm, f"looking for room in {path}"):
         if comm.rank == 0:
-            written = sum(file.stat().st_size for file in path.glob(FILES))  # of a run that is continued
+            written = sum(file.stat().st_size for file in path.glob(RESULTS))  # of a run that is continued
             if (free := shutil.disk_usage(path).free) < 2 * nbytes - written:
                 raise DataError(f"{path}: {what}, and takes twice that at the end, but the disk has {size(free)} left; {advice}")
 

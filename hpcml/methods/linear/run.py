@@ -168,6 +168,10 @@ class LabelRun(Job):
         rows, numbers = Slab((n, self.rows.n_global), "|u1"), Slab((n, width), "<f8")
         return {"W": weights, "best": weights, "rows": rows, "numbers": numbers, "steps": steps}
 
+    def close(self) -> None:
+        """Close the records. Local."""
+        self.results.close()
+
     def restore(self, place: int, path: Path | None) -> None:
         """Collective over the group. Give the solver back the label at `place` of a checkpoint."""
         with mpi.agreed(self.rows.comm, f"reading {path}"):

@@ -77,7 +77,7 @@ def _complete(run: LabelRun, model: ModelFile, chosen: Chosen | None, earlier: E
     try:
         _solve(run, chosen, earlier, restore)
     finally:
-        run.results.close()
+        run.close()
     model.write(run.results)
     kept, cpu_seconds = () if earlier is None else earlier.kept, run.comm.allreduce(run.driver.cpu_seconds)
     return read_report(run.folder, run.problem, run.options, kept, run.driver.elapsed, cpu_seconds)
