@@ -138,35 +138,30 @@ class LabelRun(Job):
         """Collective. Write a checkpoint of everything that the labels' records do not hold."""
         self.complete()
         labels = self.solver.pack()
-        before, total = mpi.exclusive_sum(self.comm, [len(labels) if self.leads else 0])
-        first, of_labels = self.rows.comm.bcast(int(before[0])), self._slabs(labels, int(total[0]))
+        mine = [(label.numbers.size, label.history.size, label.w.dtype.str) for label in labels if self.leads]
+        sizes = self.comm.allgather(mine)
+        first = sum(map(len, sizes[: self.comm.rank]))
         once = {"elapsed": np.array([[self.driver.elapsed]])}
         if self.chunk_values:
             once["chunk"] = np.array([[float(self.chunk_values)]])
-        arrays = {name: Slab(values.shape, values.dtype.str) for name, values in once.items()} | of_labels
+        arrays = {name: Slab(values.shape, values.dtype.str) for name, values in once.items()}
+        if packed := [size for part in sizes for size in part]:
+            n, (n_numbers, n_steps, precisions) = len(packed), zip(*packed, strict=True)
+            arrays["W"] = arrays["best"] = Slab((n, self.rows.n_columns), max(precisions))  # "<f8" if any
+            arrays |= {"rows": Slab((n, self.rows.n_global), "|u1"), "numbers": Slab((n, max(n_numbers)), "<f8")}
+            arrays["steps"] = Slab((n, max(n_steps)), "<f8")
 
         def fill(out: CheckpointWriter) -> None:
             for row, label in enumerate(labels if self.leads else (), first):
                 for name, values in zip(("W", "best", "rows", "numbers"), label[:4], strict=True):
                     out.write_row(name, row, values)
-                steps = np.full(of_labels["steps"].shape[1], np.nan)
+                steps = np.full(arrays["steps"].shape[1], np.nan)
                 steps[: label.history.size] = label.history.reshape(-1)
                 out.write_row("steps", row, steps)
             for name, values in once.items() if self.comm.rank == 0 else ():
                 out.write_rows(name, 0, values)
 
         self.checkpoints.save(arrays, fill)
-
-    def _slabs(self, labels: list[Packed], n: int) -> dict[str, Slab]:
-        """Collective. The arrays of a checkpoint for the n labels in training; `labels` here."""
-        width = int(mpi.allreduce_max(self.comm, float(max((label.numbers.size for label in labels), default=0))))
-        longest = int(mpi.allreduce_max(self.comm, float(max((len(label.history) for label in labels), default=0))))
-        if not n:
-            return {}
-        double = mpi.agreed_any(self.comm, any(label.w.dtype == np.float64 for label in labels[:1]))
-        weights, steps = Slab((n, self.rows.n_columns), "<f8" if double else "<f4"), Slab((n, longest * len(HISTORY)), "<f8")
-        rows, numbers = Slab((n, self.rows.n_global), "|u1"), Slab((n, width), "<f8")
-        return {"W": weights, "best": weights, "rows": rows, "numbers": numbers, "steps": steps}
 
     def close(self) -> None:
         """Close the records. Local."""
