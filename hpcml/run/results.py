@@ -9,6 +9,7 @@ what a killed process left of another record is cut off.
 from __future__ import annotations
 
 import os
+import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,11 +24,11 @@ from hpcml.model.linear import kept
 from hpcml.partition import bounds_by_weight, offsets
 from hpcml.run.folder import RESULTS
 
-# All weights are stored if there are no columns. The CRC is that of the header, in which it is 0, and of all that follows it.
-_FIELDS = ("label", "n_numbers", "n_columns", "n_weights", "n_text")
-_HEADER = np.dtype([(name, "<i8") for name in _FIELDS] + [("crc", "<u8")])
+_SIZES = struct.Struct("<5q")  # label, and how many: numbers, columns (0: all), weights, bytes of text. The CRC follows.
+_CRC = struct.Struct("<q")  # of the sizes and of all that follows it
 _COLUMN = np.dtype("<i4")
 _NONE = (-1, 0, 0)
+MOST_OPEN = 100  # files at a time: there are as many as ranks, and a process may not open many
 
 
 class Result(NamedTuple):
@@ -85,17 +86,15 @@ class Results:
 
     def _read_record(self, file: BinaryIO) -> tuple[int, Result | None]:
         """Read the record where the file is; None if there is no sound one."""
-        head = file.read(_HEADER.itemsize)
-        if len(head) < _HEADER.itemsize:
+        head = file.read(_SIZES.size + _CRC.size)
+        if len(head) < _SIZES.size + _CRC.size:
             return -1, None
-        header = np.frombuffer(head, _HEADER)[0]
-        label, n_columns, n_weights = (int(header[name]) for name in ("label", "n_columns", "n_weights"))
-        sizes = self._sizes(header)
-        rest = os.fstat(file.fileno()).st_size - file.tell()
+        label, _, n_columns, n_weights, _ = _SIZES.unpack_from(head)
+        sizes, rest = self._sizes(head), os.fstat(file.fileno()).st_size - file.tell()
         if min(sizes) < 0 or not 0 <= label < len(self.index) or sum(sizes) > rest or n_columns not in (0, n_weights):
             return -1, None
         body = file.read(sum(sizes))
-        if zlib.crc32(body, _crc_of(header)) != header["crc"]:
+        if (zlib.crc32(body, zlib.crc32(head[: _SIZES.size])),) != _CRC.unpack_from(head, _SIZES.size):
             return -1, None
         ends = np.cumsum(sizes).tolist()
         numbers, weights = np.frombuffer(body[: ends[0]], "<f8"), np.frombuffer(body[ends[1] : ends[2]], self.weight_type)
@@ -110,15 +109,12 @@ class Results:
             columns = np.zeros(0, _COLUMN)
         else:
             columns, w = (left if columns is None else columns[left]).astype(_COLUMN), w[left]
-        header = np.zeros(1, _HEADER)[0]
-        for name, size in zip(_FIELDS, (label, numbers.size, columns.size, w.size, len(text)), strict=True):
-            header[name] = size
+        head = _SIZES.pack(label, numbers.size, columns.size, w.size, len(text))
         body = b"".join([numbers.astype("<f8").tobytes(), columns.tobytes(), w.tobytes(), text])
-        header["crc"] = zlib.crc32(body, _crc_of(header))
         if self._file is None:
             self._file = self._path(self.comm.rank).open("ab")
         self.index[label] = self.comm.rank, self._file.tell(), w.size
-        self._file.write(header.tobytes())
+        self._file.write(head + _CRC.pack(zlib.crc32(body, zlib.crc32(head))))
         self._file.write(body)
 
     def flush(self) -> None:
@@ -146,9 +142,12 @@ class Results:
         try:
             for label in labels:
                 number, begin, _ = self.index[label].tolist()
-                file = files.get(number) or files.setdefault(number, self._path(number).open("rb"))
-                file.seek(begin)
-                yield label, file
+                if number not in files:
+                    while len(files) >= MOST_OPEN:
+                        files.pop(next(iter(files))).close()
+                    files[number] = self._path(number).open("rb")
+                files[number].seek(begin)
+                yield label, files[number]
         finally:
             for file in files.values():
                 file.close()
@@ -179,17 +178,11 @@ class Results:
     def texts(self) -> Iterator[bytes]:
         """Yield each label's lines of history.csv, after `share_index`. Local; raises OSError."""
         for _, file in self._open_records(range(len(self.index))):
-            header = np.frombuffer(file.read(_HEADER.itemsize), _HEADER)[0]
-            file.seek(sum(self._sizes(header)[:-1]), os.SEEK_CUR)
-            yield file.read(int(header["n_text"]))
+            head = file.read(_SIZES.size + _CRC.size)
+            file.seek(sum(self._sizes(head)[:-1]), os.SEEK_CUR)
+            yield file.read(self._sizes(head)[-1])
 
-    def _sizes(self, header: np.void) -> tuple[int, int, int, int]:
+    def _sizes(self, head: bytes) -> tuple[int, int, int, int]:
         """Return the bytes of numbers, columns, weights and text behind a header."""
-        n_numbers, n_columns, n_weights, n_text = (int(header[name]) for name in _FIELDS[1:])
+        _, n_numbers, n_columns, n_weights, n_text = _SIZES.unpack_from(head)
         return 8 * n_numbers, _COLUMN.itemsize * n_columns, self.weight_type.itemsize * n_weights, n_text
-
-
-def _crc_of(header: np.void) -> int:
-    clean = header.copy()
-    clean["crc"] = 0
-    return zlib.crc32(clean.tobytes())

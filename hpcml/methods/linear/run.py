@@ -96,11 +96,11 @@ class LabelRun(Job):
 
     def take_over(self, earlier: Earlier) -> None:
         """Collective. Write the models that labels keep from an earlier run, as they are there."""
-        model = earlier.model
+        model, done = earlier.model, self.results.done
         names = [name.removeprefix("labels/") for name in NUMBERS[1:] if name != "labels/gap" or self.certified]
         with mpi.agreed(self.comm, f"writing {self.folder.checkpoints}"):
             for label, before in earlier.kept.items() if self.comm.rank == 0 else ():
-                if not self.results.done[label]:
+                if not done[label]:
                     numbers = np.array(
                         [model.bias[before], *(model.labels[name.removeprefix("labels/")][before] for name in names)]
                     )

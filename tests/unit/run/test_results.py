@@ -75,6 +75,21 @@ def test_labels_in_any_order_and_after_a_kill(tmp_path, W, drop):
     check(tmp_path, again, W, drop)
 
 
+def test_more_files_than_a_process_may_open(tmp_path, W, monkeypatch):
+    monkeypatch.setattr("hpcml.run.results.MOST_OPEN", 1)
+    for label in range(N_LABELS):
+        results = results_in(tmp_path)
+        add(results, W, label)
+        results.close()
+        (tmp_path / "results-000000.bin").rename(tmp_path / f"results-{label % 2 + 1:06d}{label // 2}.bin")
+    for k in (1, 2):  # two files, whose labels take turns
+        parts = sorted(tmp_path.glob(f"results-{k:06d}?.bin"))
+        (tmp_path / f"results-{k:06d}.bin").write_bytes(b"".join(part.read_bytes() for part in parts))
+    results = results_in(tmp_path)
+    assert results.index[:, 0].tolist() == [1, 2, 1, 2, 1]
+    check(tmp_path, results, W)
+
+
 @pytest.mark.parametrize("place", [0, 8, 47, 60, -1])
 def test_damaged_records_are_made_again(tmp_path, W, place):
     results = results_in(tmp_path)
