@@ -35,7 +35,7 @@ def write_labels(
 
     def own_labels() -> Iterator[tuple[Model, int, slice]]:
         """The sources of this rank's labels, each with its first label, and those of its labels that are this rank's."""
-        for source, first, end in zip(sources, begins.tolist(), begins[1:].tolist(), strict=True):
+        for source, first, end in zip(sources, begins[:-1].tolist(), begins[1:].tolist(), strict=True):
             if max(first, first_own) < min(end, end_own):
                 yield source(), first, slice(max(first, first_own) - first, min(end, end_own) - first)
 
