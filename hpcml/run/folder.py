@@ -237,12 +237,11 @@ class RunFolder:
     def _check_same(self, config: RunConfig, before: dict[str, object]) -> None:
         """Raise ConfigError naming the first option that a continued run had otherwise."""
         now = tomllib.loads(to_toml(config.values()))
-        of_command = ("method", "retrained-from", "folds")  # options of another command are told by these
+        of_command = {"method": "", "retrained-from": " (hpcml retrain)", "folds": " (hpcml tune)"}  # come first
         for key in sorted((now.keys() | before.keys()) - config.free(), key=lambda key: (key not in of_command, key)):
             if now.get(key, IF_NONE.get(key)) != before.get(key, IF_NONE.get(key)):
-                raise ConfigError(
-                    f"{self.path}: this run had {key} = {before.get(key)!r}, not {now.get(key)!r}; resume with the same options"
-                )
+                what = f"{key} = {before.get(key)!r}{of_command.get(key, '')}, not {now.get(key)!r}"
+                raise ConfigError(f"{self.path}: this run had {what}; resume with the same options")
 
 
 def as_dict(options: Any) -> dict[str, object]:
