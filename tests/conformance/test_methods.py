@@ -130,11 +130,11 @@ def test_folder_is_never_overwritten_by_accident(data, tmp_path, method):
 def test_folder_that_is_not_a_run_is_refused(data, tmp_path, method, how):
     run = tmp_path / "mine"
     (run / "checkpoint").mkdir(parents=True)
-    for name in ("model.h5", "log.txt", "checkpoint/model.part.h5"):
+    for name in ("model.h5", "log.txt", "checkpoint/start.h5"):
         (run / name).write_text("mine")
     with pytest.raises(ConfigError, match="no run of ours"):
         train(method, None, data, run, options_of(method), **how)
-    assert [(run / name).read_text() for name in ("model.h5", "log.txt", "checkpoint/model.part.h5")] == ["mine"] * 3
+    assert [(run / name).read_text() for name in ("model.h5", "log.txt", "checkpoint/start.h5")] == ["mine"] * 3
 
 
 @of_each_kind

@@ -13,7 +13,7 @@ from hpcml.log import plural
 from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.layout import lanes_per_group
 from hpcml.methods.linear.load import LabelProblem, load
-from hpcml.methods.linear.model_file import check_disk, finish, open_model
+from hpcml.methods.linear.model_file import ModelFile, check_disk
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
@@ -25,7 +25,6 @@ from hpcml.mpi.memory import room_per_rank
 from hpcml.run.driver import Driver
 from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder
 from hpcml.run.session import Session, Target
-from hpcml.run.sparse_weights import complete_model
 from hpcml.slices import stop_at
 
 
@@ -63,18 +62,17 @@ def train(
         check_disk(folder, problem, options)
         chosen = None if choose is None else choose(problem, folder)
         look = stop_at(session.signals, "writing what the model says of the features")
-        model = open_model(folder, problem, options, origin, state == UNFINISHED, columns, look, chosen)
+        model = ModelFile(folder, problem, options, origin, chosen)
+        model.start(state == UNFINISHED, columns, look)
         del columns
         n_values = int(problem.rows.counts.sum(dtype="int64"))  # on all ranks of the group
         spent = 0.0 if chosen is None else chosen.seconds
         driver = Driver(comm, problem.rows.comm, session.signals, options.time_limit, options.checkpoint_every, n_values, spent)
         with mpi.node_first(comm):  # what labels cost is computed by kernels
-            run = LabelRun(driver, problem, model, folder, options)
+            run = LabelRun(driver, problem, folder, options)
         with closing(run):
             _solve(run, chosen, earlier, state == UNFINISHED)
-        if run.weights is not None:
-            complete_model(comm, folder.model_part, run.weights)
-        finish(folder)
+        model.write(run.results)
         return read_report(folder, problem, options, kept, driver.seconds, comm.allreduce(driver.cpu_seconds))
 
 

@@ -142,7 +142,6 @@ def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> Non
     with mpi.agreed(comm, f"writing {folder.model}"):
         if comm.rank == 0:
             write_pocket(folder.model, problem, pockets[pocket.owner], run.assessor.base)
-            folder.finish()
             folder.drop_checkpoints()
 
 

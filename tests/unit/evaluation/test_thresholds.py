@@ -212,13 +212,13 @@ def columns_and_source(path, what):
 
 
 @pytest.mark.parametrize(
-    ("what", "source", "said"),
+    ("what", "source", "differs"),
     [
-        ("thresholds", "those of the model (measure label, method search, found on split valid)", "label, search, valid"),
-        ("probabilities", "calibrated (sigmoid, on split valid)", "sigmoid, valid"),
+        ("thresholds", "those of the model (measure label, method search, found on split valid)", "threshold_measure .none; label"),
+        ("probabilities", "calibrated (sigmoid, on split valid)", "calibration_method .none; sigmoid"),
     ],
 )
-def test_prune_and_merge_keep_them(tmp_path, what, source, said):
+def test_prune_and_merge_keep_them(tmp_path, what, source, differs):
     def made(model):
         if what == "thresholds":
             stored((case[0], model), "label", "valid", chance=1.0)
@@ -234,7 +234,7 @@ def test_prune_and_merge_keep_them(tmp_path, what, source, said):
     for k, run in enumerate(runs, 1):
         train("dual", None, case[0], run, label_part=f"{k}/2", min_positives=0)
     made(runs[0] / "model.h5")
-    with pytest.raises(ConfigError, match=rf"run2 and .*run1 differ in {what} \(none; {said}\)"):
+    with pytest.raises(ConfigError, match=rf"run2 and .*run1 differ in {differs}"):
         merge(None, runs, tmp_path / "both")
     made(runs[1] / "model.h5")
     merge(None, runs, tmp_path / "both")
