@@ -61,11 +61,12 @@ class SelectOptions:
             for name in ("by", "features", "share", "over", "label", "split", "shuffle", "seed", "data", "list"):
                 self.refuse(name, f"does not go with --like, which says what to keep in {self.like}")
             return
-        check_by(() if self.by is None else (self.by,))
+        if self.by not in (None, *NAMES):
+            raise ConfigError(f"--by {self.by}: no such score; {nearest(self.by, NAMES)}")
         if self.features is None:
             raise ConfigError("--features is missing: say how many to keep, or --like a file that is reduced already")
         check_range(self, "features", 1, 2**63)
-        check_shares(() if self.share is None else (self.share,))
+        check_range(self, "share", 0, 1)
         if self.over not in (None, *OVER):
             raise ConfigError(f"--over {self.over}: expected max or mean")
         if self.by not in (None, EFS):
@@ -79,17 +80,3 @@ class SelectOptions:
         """Raise ConfigError if the user has given an option."""
         if getattr(self, name) not in (None, False, ()):
             raise ConfigError(f"--{flag_of(name)} {reason}; leave it out")
-
-
-def check_by(names: tuple[str, ...]) -> None:
-    """Raise ConfigError unless each is one of NAMES."""
-    for name in names:
-        if name not in NAMES:
-            raise ConfigError(f"--by {name}: no such score; {nearest(name, NAMES)}")
-
-
-def check_shares(shares: tuple[float, ...]) -> None:
-    """Raise ConfigError unless each lies in [0, 1]."""
-    for share in shares:
-        if not 0 <= share <= 1:
-            raise ConfigError(f"--share {share}: expected a number from 0 to 1")
