@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml.errors import ConfigError
-from hpcml.files.atomic import check_output, write_whole
+from hpcml.files import atomic
 from hpcml.files.table import table, write_table
 from hpcml.log import joined, plural
 from hpcml.near_duplicates.consistency import Consistency
@@ -53,7 +52,7 @@ def check_outputs(outputs: Mapping[str, Path | None], force: bool, data: Path) -
             if path in named:
                 raise ConfigError(f"{named[path]} {path} and {flag} {path} are one file; choose two names")
             named[path] = flag
-            check_output(path, force, [data])
+            atomic.check_output(path, force, [data])
 
 
 def _base_rates(found: Duplicates) -> np.ndarray:
@@ -142,5 +141,4 @@ def write_json(path: Path, found: Duplicates) -> None:
         "pairs_from_similarity": dict(zip(map(str, found.steps), found.by_similarity, strict=True)),
         "labels": [dict(zip(COLUMNS, row, strict=True)) for row in _label_rows(found)],
     }
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, text.encode(errors="backslashreplace"))
+    atomic.write_json(path, content)
