@@ -208,7 +208,9 @@ def read_npz(task: Conversion) -> Part:
             rows = NumberRows(task, feature_names, n_features, with_ids="row_ids" in arrays.of)
             for block in matrix_blocks(arrays, X, begin, end, options.missing_as_zero):
                 rows.add(block)
-            lists = {name: _list_of_rows(arrays, name, n_rows) for name in ("row_ids", "splits") if name in arrays.of}
+            lists: dict[str, np.ndarray] = {
+                name: _list_of_rows(arrays, name, n_rows) for name in ("row_ids", "splits") if name in arrays.of
+            }
             lines: Iterator[str] = iter(())
             if labels.layout is not None:
                 check_matrix_labels(path, options)
@@ -222,7 +224,7 @@ def read_npz(task: Conversion) -> Part:
             roles = Roles(labels=by_name, id=ids, split=splits)
             for low in range(begin, end, SOME):
                 n = min(SOME, end - low)
-                columns = {name: _values(path, name, array[low : low + n]) for name, array in lists.items()}
+                columns: dict[str, list[Any]] = {name: _values(path, name, array[low : low + n]) for name, array in lists.items()}
                 columns.setdefault("y", list(islice(lines, n)))
                 describe_rows(rows, Batch(n, columns, numbered(path, low)), roles, options, by_number=not by_name)
             next(lines, None)  # reads what follows this rank's rows

@@ -101,7 +101,7 @@ def options_class(names: Collection[str]) -> type[Any]:
         for option in fields(ConvertOptions)
         if option.name in names
     ]
-    return make_dataclass("SourceOptions", own, frozen=True)
+    return make_dataclass("SourceOptions", own, frozen=True, namespace={"__module__": __name__})
 
 
 def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> bool | None:

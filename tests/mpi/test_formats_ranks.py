@@ -11,7 +11,7 @@ from support.converted import convert_on, converted_alike
 from support.formats import as_arff, as_csv, as_h5ad, as_xmc, frame, matrices
 
 import hpcml
-from hpcml.conversion import parquet, table
+from hpcml.conversion import csv_file, parquet
 from hpcml.errors import HpcmlError
 
 pytestmark = pytest.mark.mpi
@@ -88,7 +88,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_same_bytes_on_any_number_of_ranks(comm, files, case, monkeypatch):
-    monkeypatch.setattr(table, "CSV_BLOCK", 100)
+    monkeypatch.setattr(csv_file, "CSV_BLOCK", 100)
     monkeypatch.setattr(parquet, "ROWS", 4)
     source, names, options = CASES[case]
     inputs = [files / name for name in names]
@@ -291,7 +291,7 @@ def write_numbering(folder):
 
 @pytest.mark.parametrize("names", [["whole.csv"], ["part0.csv", "part1.csv", "part2.csv"], ["some.parquet"], ["whole.arff"]])
 def test_columns_that_number_rows_are_no_features_on_any_number_of_ranks(comm, mpi_tmp_path, names, monkeypatch):
-    monkeypatch.setattr(table, "CSV_BLOCK", 100)
+    monkeypatch.setattr(csv_file, "CSV_BLOCK", 100)
     monkeypatch.setattr(parquet, "ROWS", 4)
     folder = Path(mpi_tmp_path)
     if comm.rank == 0:

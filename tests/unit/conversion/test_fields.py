@@ -131,7 +131,7 @@ def test_fields_of_no_document_and_of_no_text(tmp_path):
     with pytest.raises(ConfigError, match="--fields journal: docstrings have the fields title and text"):
         converted("docstrings", [], tmp_path / "x.h5", fields=("text,journal",))
     with pytest.raises(ConfigError, match="--fields journal: docstrings have the fields title and text"):
-        make(tmp_path, DOCUMENTS, "journal", fields=("journal",))
+        make(tmp_path, [{"journal": "a b", "labels": ["x"]}], "journal", fields=("journal",))
         converted("docstrings", [], tmp_path / "x.h5", like=tmp_path / "journal.h5")
 
 
