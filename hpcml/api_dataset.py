@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from hpcml.conversion.convert import ConvertReport
+    from hpcml.conversion.options import ConvertOptions
     from hpcml.log import Log
     from hpcml.mpi import Comm
     from hpcml.near_duplicates.search import Duplicates
@@ -79,10 +80,10 @@ class Dataset(dataset.DataFile):
         """
         from hpcml.conversion.from_memory import Matrices
         from hpcml.conversion.from_memory import from_sparse as work
-        from hpcml.conversion.options import ConvertOptions
+        from hpcml.conversion.sources import SPARSE
 
         with python_session(comm, log) as session:
-            found = options_of(ConvertOptions, options, "from_sparse", "hpcml convert --help")
+            found = convert_options(SPARSE, options, "from_sparse", "hpcml convert npz --help")
             given = Matrices(X, Y, feature_names, label_names, ids, splits, groups)
             work(session.comm, given, Path(path), found, force, session.log)
             return cls(path)
@@ -119,10 +120,10 @@ class Dataset(dataset.DataFile):
             For what can be mended.
         """
         from hpcml.conversion.from_memory import from_frame as work
-        from hpcml.conversion.options import ConvertOptions
+        from hpcml.conversion.sources import TABLE
 
         with python_session(comm, log) as session:
-            found = options_of(ConvertOptions, options, "from_frame", "hpcml convert --help")
+            found = convert_options(TABLE, options, "from_frame", "hpcml convert parquet --help")
             work(session.comm, frame, Path(path), found, force, session.log)
             return cls(path)
 
@@ -189,6 +190,14 @@ class Dataset(dataset.DataFile):
         return found
 
 
+def convert_options(names: Collection[str], given: Mapping[str, Value], what: str, listed_by: str) -> ConvertOptions:
+    """Return the options of a conversion that has those of these names. Raises ConfigError as `options_of`."""
+    from hpcml.conversion.options import ConvertOptions
+    from hpcml.conversion.sources import options_class
+
+    return ConvertOptions(**vars(options_of(options_class(names), given, what, listed_by)))
+
+
 def convert(
     source: str,
     input: Path | str | Sequence[Path | str] | None,
@@ -207,12 +216,12 @@ def convert(
     are in memory. Raises ConfigError or DataError.
     """
     from hpcml.conversion.convert import convert as work
-    from hpcml.conversion.options import ConvertOptions
+    from hpcml.conversion.sources import source_named
 
     with python_session(comm, log) as session:
         refuse_mapping(mapping, options)
         inputs = [Path(each) for each in ([] if input is None else [input] if isinstance(input, (str, Path)) else input)]
-        found = options_of(ConvertOptions, options, "convert", "hpcml convert --help")
+        found = convert_options(source_named(source).options, options, source, f"hpcml convert {source} --help")
         return work(session.comm, source, inputs, Path(output), found, force, session.log)
 
 

@@ -11,10 +11,12 @@ from cyclopts import App
 
 from hpcml.cli import about, data, look, score, study
 from hpcml.cli.config_files import check_numbers, config_files, shortened
+from hpcml.cli.convert import convert_app
 from hpcml.cli.groups import COMMANDS, arrange
 from hpcml.cli.plan import check_method, plan_app
 from hpcml.cli.serve import serve
 from hpcml.cli.train import explain, retrain, train_app, tune
+from hpcml.conversion.sources import source_named
 from hpcml.errors import ConfigError
 from hpcml.log import Log
 from hpcml.signals import StopSignals
@@ -29,12 +31,13 @@ HELP = f"""Train very many linear and boosted classifiers, on large sparse data,
 With {QUIET} a command says nothing but its result, warnings and errors."""
 
 
-def build(tokens: Sequence[str] = ("plan",)) -> tuple[App, App]:
-    """Return the program and its `train`; `plan` has its methods only if it is among `tokens`."""
+def build(tokens: Sequence[str] = ("convert", "plan")) -> tuple[App, App]:
+    """Return the program and its `train`; `convert` and `plan` have their commands only if they are among `tokens`."""
     app, train = App(name="hpcml", version=about.versions, version_format="plaintext", help=HELP), train_app()
     command: Any
-    for command in (data.convert, data.info, data.split):
-        app.command(command)
+    app.command(convert_app(tokens))
+    app.command(data.info)
+    app.command(data.split)
     app.command(train)
     app.command(tune)
     app.command(retrain)
@@ -44,10 +47,6 @@ def build(tokens: Sequence[str] = ("plan",)) -> tuple[App, App]:
         app.command(command)
     app.command(serve)
     study.add_commands(app)
-    if tokens[:1] == ["convert"] and {"--help", "-h"} & {*tokens}:
-        from hpcml.cli.source_help import SourceHelp
-
-        app["convert"].help_formatter = SourceHelp(tokens)
     about.add_completion(app)
     arrange(app, COMMANDS)
     return app, train
@@ -89,6 +88,8 @@ def parsed(tokens: list[str]) -> tuple[Callable[..., Any], BoundArguments, dict[
     except cyclopts.CycloptsError as error:
         if tokens[:1] == ["train"]:
             explain(tokens)
+        if tokens[:1] == ["convert"] and len(tokens) > 1:
+            source_named(tokens[1])
         text = shortened(str(error))
         if isinstance(error, cyclopts.UnknownOptionError) and "?" not in text:
             text += f" `{' '.join(('hpcml', *(error.command_chain or ())))} --help` lists the options."

@@ -1,4 +1,4 @@
-"""The commands that make and describe datasets: `hpcml convert`, `info`, `split`, `select`."""
+"""The commands that describe and change datasets: `hpcml info`, `split`, `select`."""
 
 from __future__ import annotations
 
@@ -6,40 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from hpcml.cli.session import Data, Here, Output, Replace, say_once
-from hpcml.conversion.options import ConvertOptions
+from hpcml.cli.session import Data, Here, Output, say_once
 from hpcml.options import Flag, Several
 from hpcml.reduce.options import SelectOptions
-
-
-def convert(
-    source: str,
-    /,
-    *inputs: Path,
-    output: Output,
-    options: ConvertOptions = ConvertOptions(),  # noqa: B008 - frozen
-    force: Replace = False,
-    session: Here,
-) -> None:
-    """Make a dataset from texts or numbers in any usual format.
-
-    Or from the docstrings of installed packages, or by formula.
-
-    Parameters
-    ----------
-    source:
-        Texts: jsonl, pubmed, annif, bioasq, folder, docstrings. Texts or numbers: csv, tsv,
-        parquet. Numbers: svmlight, xmc, npz, h5ad, arff, synthetic.
-    inputs:
-        The file to read; several for csv, tsv, parquet, pubmed and annif; for npz also one with the
-        labels; none for docstrings; for synthetic what to make: text (a corpus), checkerboard,
-        circle, gaussians or sine. Text files may be compressed (gz, bz2, xz).
-    output:
-        The HDF5 file to make.
-    """
-    from hpcml.conversion.convert import convert as work
-
-    say_once(session, str(work(session.comm, source, list(inputs), output, options, force, session.log)))
 
 
 def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4), check: bool = True, session: Here) -> None:

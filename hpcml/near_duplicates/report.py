@@ -11,7 +11,6 @@ import numpy as np
 
 from hpcml.errors import ConfigError
 from hpcml.files import atomic
-from hpcml.files.atomic import check_output
 from hpcml.files.report import cell, or_none, plain
 from hpcml.files.table import table, write_table
 from hpcml.log import joined, plural
@@ -54,7 +53,7 @@ def check_outputs(outputs: Mapping[str, Path | None], force: bool, data: Path) -
             if path in named:
                 raise ConfigError(f"{named[path]} {path} and {flag} {path} are one file; choose two names")
             named[path] = flag
-            check_output(path, force, [data])
+            atomic.check_output(path, force, [data])
 
 
 def _base_rates(found: Duplicates) -> np.ndarray:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.few_texts import FewTexts, Values
 from hpcml.conversion.fields import Field
+from hpcml.conversion.text import FewTexts, Values
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard

@@ -13,8 +13,8 @@ from support.training import asked, train
 from hpcml import mpi
 from hpcml.cli import app as cli
 from hpcml.cli.train import explain
-from hpcml.conversion.checks import check_options
 from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.sources import check_options
 from hpcml.errors import ConfigError
 from hpcml.methods.psbml.options import AdaboostOptions, PsbmlOptions
 from hpcml.methods.registry import METHODS, users_of

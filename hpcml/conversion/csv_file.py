@@ -1,4 +1,4 @@
-"""Rows of CSV text, plain or compressed, shared out over ranks by the bytes in which they start."""
+"""CSV and TSV tables, plain or compressed, whose rows are shared out over ranks by the bytes in which they start."""
 
 from __future__ import annotations
 
@@ -6,13 +6,24 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpcml.errors import DataError, repeated
-from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, go_to, open_plain
-from hpcml.log import is_unicode
+import numpy as np
 
+from hpcml import mpi
+from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.fields import PLAIN
+from hpcml.conversion.part import Part
+from hpcml.conversion.table import read_table, wanted
+from hpcml.conversion.table_rows import Batch, Roles
+from hpcml.errors import ConfigError, DataError, repeated
+from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, go_to, open_plain, plain_size
+from hpcml.log import is_unicode
+from hpcml.partition import bounds_in_items
+
+CSV_BLOCK = 1 << 20  # bytes of rows that become one batch
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 REASONS = {  # what csv.Error says -> what this program says
     "unexpected end of data": "a quotation mark opens a value that nothing closes",
@@ -159,3 +170,125 @@ def read_rows(segment: Segment, names: Sequence[str], dialect: Dialect, max_line
                 yield rows.at, rows.line, values
             elif values:
                 raise DataError(f"{path}: line {rows.line}: {len(values)} values, but the header names {len(names)} columns")
+
+
+def read_csv(task: Conversion) -> Part:
+    """Collective. Read this rank's rows of CSV files. Raises DataError with the line."""
+    return _read_separated(task, task.options.delimiter or ",")
+
+
+def read_tsv(task: Conversion) -> Part:
+    """Collective. As `read_csv`, with tabs between the columns."""
+    return _read_separated(task, "\t")
+
+
+def _read_separated(task: Conversion, delimiter: str) -> Part:
+    """Collective. Rank 0 finds where rows end, then each rank reads its own."""
+    dialect = Dialect(delimiter, "" if task.options.no_quotes else '"')
+    of_file, parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _divided(task, dialect))
+
+    def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
+        columns = wanted(roles, features)
+        for file, segment in enumerate(parts[task.comm.rank]):
+            for batch in _csv_batches(segment, of_file[segment.path], dialect, columns, task.max_line):
+                yield batch._replace(file=file)
+
+    return read_table(task, of_file[task.inputs[0]], batches)
+
+
+def _divided(task: Conversion, dialect: Dialect) -> tuple[dict[Path, list[str]], list[list[Segment]]]:
+    """Return the columns of each file, and the rows that each rank reads: about as many bytes for each."""
+    what, tables = task.what, [read_header(path, dialect, task.max_line) for path in task.inputs]
+    names = tables[0].names
+    for table in tables:
+        if strange := set(table.names) ^ set(names):
+            raise DataError(
+                f"{table.path}: line 1: the columns are not those of {what} ({next(iter(strange))!r} is in one of them only)"
+            )
+    check_delimiter(what, names, dialect.delimiter)
+    Roles.of(task.options, PLAIN).check(str(what), names)
+    bounds = bounds_in_items([plain_size(table.path) - table.begin for table in tables], task.comm.size)
+    divided = [divide(table, of_table, dialect, task.max_line) for table, of_table in zip(tables, bounds, strict=True)]
+    return {table.path: table.names for table in tables}, [list(parts) for parts in zip(*divided, strict=True)]
+
+
+def check_delimiter(what: object, names: Sequence[str], delimiter: str) -> None:
+    """Raise ConfigError for a header that is one name with other delimiters in it."""
+    if len(names) > 1:
+        return
+    for other, way in ((";", "--delimiter ';'"), ("\t", "convert tsv"), ("|", "--delimiter '|'"), (",", "convert csv")):
+        if other in names[0] and other != delimiter:
+            raise ConfigError(
+                f"{what}: line 1: one column, {names[0][:60]!r}; what stands between columns seems to be {other!r}: use {way}"
+            )
+
+
+def _csv_batches(
+    segment: Segment, names: list[str], dialect: Dialect, columns: tuple[list[str], list[str]], max_line: int
+) -> Iterator[Batch]:
+    """Yield the rows of a segment. Raises DataError, OSError."""
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    begin = segment.begin
+    for end, line, values in read_rows(segment, names, dialect, max_line):
+        rows.append(values)
+        lines.append(line)
+        if end - begin >= CSV_BLOCK:
+            yield _csv_batch(segment.path, rows, lines, names, columns)
+            rows, lines, begin = [], [], end
+    if rows:
+        yield _csv_batch(segment.path, rows, lines, names, columns)
+
+
+def _csv_batch(
+    path: Path, rows: list[list[str]], lines: list[int], names: list[str], columns: tuple[list[str], list[str]]
+) -> Batch:
+    """Return rows as a batch. Raises DataError that names line and column."""
+
+    def place(row: int) -> str:
+        return f"{path}: line {lines[row]}"
+
+    column_of = {name: column for column, name in enumerate(names)}
+    numbers, others = ([column_of[name] for name in some] for some in columns)
+    found: dict[str, Any] = {}
+    if numbers:
+        of_row = itemgetter(*numbers) if len(numbers) > 1 else lambda row: (row[numbers[0]],)
+        values = list(chain.from_iterable(map(of_row, rows)))
+        try:
+            table = _as_numbers(values)
+        except ValueError:
+            wrong = next(number for number, value in enumerate(values) if not _is_number(value))
+            row, column = divmod(wrong, len(numbers))
+            shown = values[wrong][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            raise DataError(
+                f"{place(row)}: column {columns[0][column]!r}: {shown!r}, but expected a number; name columns with --features, "
+                "--labels, --id or --text"
+            ) from None
+        found = dict(zip(columns[0], table.reshape(len(rows), len(numbers)).T, strict=True))
+    for name, column in zip(columns[1], others, strict=True):
+        texts = [row[column] for row in rows]
+        if not is_unicode("".join(texts)):
+            row = next(row for row, text in enumerate(texts) if not is_unicode(text))
+            shown = texts[row][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            raise DataError(f"{place(row)}: column {name!r}: {shown!r} is not UTF-8; save the file as UTF-8")
+        found[name] = texts
+    return Batch(len(rows), found, place)
+
+
+def _as_numbers(values: list[str]) -> np.ndarray:
+    """Return float64, NaN for "". Raises ValueError."""
+    try:
+        found = np.fromiter(map(float, values), np.float64, len(values))
+    except ValueError:
+        found = np.fromiter((float(value or "nan") for value in values), np.float64, len(values))
+    if "_" in (together := "".join(values)) or not together.isascii():
+        raise ValueError("float() takes underscores and the digits of other scripts")
+    return found
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value or "0")
+    except ValueError:
+        return False
+    return "_" not in value and value.isascii()
