@@ -32,7 +32,8 @@ from hpcml import mpi, slices
 from hpcml.cli import app as cli
 from hpcml.errors import ConfigError, DataError, HpcmlError, Interrupted, NonFiniteError
 from hpcml.methods.linear import objective
-from hpcml.methods.registry import METHODS, SUPPORT, supporting
+from hpcml.methods.method import SUPPORT
+from hpcml.methods.registry import METHODS, supporting
 from hpcml.model.linear import STATUS, Model
 from hpcml.model.open import open_model
 
