@@ -19,7 +19,8 @@ from rich.console import Console, ConsoleOptions
 import hpcml
 from hpcml import errors
 from hpcml.cli import app as program
-from hpcml.methods.registry import METHODS, SUPPORT, Method
+from hpcml.methods.method import SUPPORT, Method
+from hpcml.methods.registry import METHODS
 from hpcml.options import default_of, flag_of, help_of
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hpcml.evaluation.wrong import MostWrong
     from hpcml.log import Log
     from hpcml.methods.linear.report import TrainReport
-    from hpcml.methods.registry import Report
+    from hpcml.methods.method import Report
     from hpcml.model.classifier import ClassifierModel
     from hpcml.model.linear import Model
     from hpcml.mpi import Comm

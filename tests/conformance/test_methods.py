@@ -33,7 +33,8 @@ from hpcml.cli import app as cli
 from hpcml.errors import ConfigError, DataError, HpcmlError, Interrupted, NonFiniteError
 from hpcml.log import Log
 from hpcml.methods.linear import objective
-from hpcml.methods.registry import METHODS, SUPPORT, supporting
+from hpcml.methods.method import SUPPORT
+from hpcml.methods.registry import METHODS, supporting
 from hpcml.model.linear import STATUS, Model
 from hpcml.model.open import open_model
 from hpcml.planning.options import PlanOptions

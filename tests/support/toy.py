@@ -10,8 +10,8 @@ from hpcml.errors import ConfigError
 from hpcml.estimators.parameters import OPTION, classifier_of
 from hpcml.methods.linear.estimator import LinearClassifier
 from hpcml.methods.linear.options import LinearOptions
+from hpcml.methods.method import USUAL, Method
 from hpcml.methods.probe.train import METHOD
-from hpcml.methods.registry import USUAL, Method
 
 
 @Parameter(name="*")

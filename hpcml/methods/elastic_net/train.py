@@ -22,7 +22,7 @@ from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.linear.settings import TENFOLD, TENFOLD_STEP, Axis
 from hpcml.methods.linear.solver import History
-from hpcml.methods.registry import Method
+from hpcml.methods.method import Method
 from hpcml.model.linear import Model
 from hpcml.run.folder import CONFIG
 from hpcml.run.session import Session, Target

@@ -20,7 +20,7 @@ from hpcml.methods.linear.run import LabelRun
 from hpcml.methods.linear.settings import Chosen, solve_by_setting
 from hpcml.methods.linear.streaming import plan_streaming
 from hpcml.methods.linear.warm_up import warm_up
-from hpcml.methods.registry import Method
+from hpcml.methods.method import Method
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.driver import Driver
 from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder

@@ -17,6 +17,7 @@ from hpcml.data.svmlight_stream import SvmlightStream, is_text
 from hpcml.errors import ConfigError, HpcmlError
 from hpcml.files.lines import line_limit
 from hpcml.log import joined, plural
+from hpcml.methods.method import Method
 from hpcml.methods.online import bound
 from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.options import OnlineOptions, with_bias
@@ -24,7 +25,6 @@ from hpcml.methods.online.run import Pass
 from hpcml.methods.online.saved import Initial, write_model
 from hpcml.methods.online.source import DatasetSource, RowStream, TextSource, labels_of
 from hpcml.methods.online.state import LearnerState
-from hpcml.methods.registry import Method
 from hpcml.model.linear import Model
 from hpcml.model.open import model_file
 from hpcml.run.folder import FINISHED, RunConfig, RunFolder

@@ -15,8 +15,8 @@ from hpcml.data.labels import tell_unused
 from hpcml.data.leaks import warn_of_class_leaks
 from hpcml.data.shard import read_rows
 from hpcml.log import plural, visible
+from hpcml.methods.method import Method
 from hpcml.methods.psbml.options import AdaboostOptions
-from hpcml.methods.registry import Method
 from hpcml.model import learner as learners
 from hpcml.model.classifier import ClassifierModel, MarginData, Origin, check_savable, write_classifier
 from hpcml.model.training_keys import training_keys

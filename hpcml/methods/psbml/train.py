@@ -14,13 +14,13 @@ from hpcml.data.labels import tell_unused
 from hpcml.data.leaks import warn_of_class_leaks
 from hpcml.errors import ConfigError
 from hpcml.log import joined, plural
+from hpcml.methods.method import Method
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.pocket import quality, write_pocket
 from hpcml.methods.psbml.problem import RowsInMemory, TorusProblem
 from hpcml.methods.psbml.run import TorusRun
 from hpcml.methods.psbml.selection import VALIDATION, spread
 from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
-from hpcml.methods.registry import Method
 from hpcml.model import learner as learners
 from hpcml.model.classifier import ClassifierModel, check_savable
 from hpcml.mpi.memory import check_room
