@@ -42,8 +42,9 @@ class Strengths(NamedTuple):
 @njit(forceinline=True)
 def loss_at(z, y, is_squared):
     """ℓ, ℓ′ and ℓ″ at a score z, with y = ±1, of the squared or the logistic loss."""
-    value, slope, curvature = squared.at(y * z) if is_squared else logistic.at(y * z)
-    return value, y * slope, curvature
+    margin = z if y > 0 else -z
+    value, slope, curvature = squared.at(margin) if is_squared else logistic.at(margin)
+    return value, slope if y > 0 else -slope, curvature
 
 
 @njit(forceinline=True)
