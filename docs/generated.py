@@ -107,11 +107,12 @@ class Panels(DefaultFormatter):
 
 
 def leaves(app: App, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], App]]:
-    """Every command below an app that does something, with its words; a method of train or plan is none."""
+    """Every command below an app that does something, and convert, with its words; a method of train or plan is none."""
     for name in app:
         if name.startswith("-"):
             continue
         if app[name].default_command is None and name not in ("train", "plan"):
+            yield from [((*path, name), app[name])] if name == "convert" else []
             yield from leaves(app[name], (*path, name))
         else:
             yield (*path, name), app[name]
@@ -132,7 +133,8 @@ def commands() -> str:
         lines += [f"## {' '.join(path)}", "", " ".join(re.split(r"\n\s*Parameters\n", str(command.help))[0].split()), ""]
         if command.default_command is None:
             methods = ", ".join(f"`{name}`" for name in command if not name.startswith("-"))
-            lines += [f"`hpcml {' '.join(path)} METHOD`, where METHOD is {methods}.", ""]
+            what = "SOURCE" if path == ("convert",) else "METHOD"
+            lines += [f"`hpcml {' '.join(path)} {what}`, where {what} is {methods}.", ""]
             continue
         command.help_formatter = panels = Panels()
         app.help_print(list(path), console=Console(file=io.StringIO()))
