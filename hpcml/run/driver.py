@@ -175,6 +175,8 @@ class Driver(Stop):
             if not has_saved:
                 job.discard()
             raise
+        finally:
+            self._job = Job()  # a job refers to its driver: neither is kept by the other, nor the files that they have mapped
 
     def _turn(self, turns: Generator[Any, None, None]) -> bool:
         """Collective over the group. A turn, if there is one: whether anything was done in it."""
