@@ -217,7 +217,8 @@ class _Bench:
         self.costs = [self.solver.cost_of(label.number) for label in self.lanes]
         self.solver.begin(self.lanes, self.costs)
         self.sizes = np.diff(rows.indptr)
-        self.solver.visit(1, True)
+        self.solver.rounds.begin(True)
+        self.solver.rounds.run_pass()
         for _ in range(2):
             self._visit(np.ones(rows.n_global, dtype=bool))
 
