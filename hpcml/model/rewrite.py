@@ -44,6 +44,7 @@ def write_labels(
         for part, first, own in own_labels() if sparse else ():
             for label in range(own.start, own.stop):
                 counts[first + label] = part.row(label)[1].size
+            del part  # before the next is opened: a model takes a dozen open files
     indptr = offsets(mpi.allreduce_sum(comm, counts))
     model: Model | None = None
     slabs: dict[str, Slab] = {}
@@ -62,6 +63,8 @@ def write_labels(
             tables = {"columns": model.columns, "factors": model.factors} | ({"W/indptr": indptr} if sparse else {})
             for name, values in tables.items():
                 out.write(name, 0, values)
+            del tables, values
+        model = None
         for part, first, own in own_labels():
             for name, values in {"bias": part.bias, **{f"labels/{name}": values for name, values in part.labels.items()}}.items():
                 out.write(name, first + own.start, values[own])
@@ -71,3 +74,4 @@ def write_labels(
             step = max(1, _WEIGHTS // max(1, part.n_columns))
             for begin in range(own.start, own.stop, step) if not sparse else ():
                 out.write("W", first + begin, part.rows(np.arange(begin, min(begin + step, own.stop))))
+            del part

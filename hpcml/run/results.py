@@ -117,11 +117,12 @@ class Results:
         self._file.write(head + _CRC.pack(zlib.crc32(body, zlib.crc32(head))))
         self._file.write(body)
 
-    def flush(self) -> None:
-        """Force what this rank has written to the disk. Local; raises OSError."""
+    def flush(self, to_disk: bool = True) -> None:
+        """Hand over to the system, and force to the disk, what this rank has written. Local; raises OSError."""
         if self._file is not None:
             self._file.flush()
-            os.fsync(self._file.fileno())
+            if to_disk:
+                os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close this rank's file. Local; `flush` would have raised what is lost."""

@@ -127,14 +127,14 @@ class LabelRun(Job):
         self._n_done += 1
         self.share_done += float(self.shares[label])
 
-    def complete(self) -> None:
-        """Collective. Force the labels to the disk."""
+    def complete(self, to_disk: bool = False) -> None:
+        """Collective. Write what the labels' records still have in memory; the model made of them next goes to the disk."""
         with mpi.agreed(self.comm, f"writing {self.folder.checkpoints}"):
-            self.results.flush()
+            self.results.flush(to_disk)
 
     def save(self) -> None:
         """Collective. Write a checkpoint of everything that the labels' records do not hold."""
-        self.complete()
+        self.complete(to_disk=True)
         labels = self.solver.pack()
         mine = [(label.numbers.size, label.history.size, label.w.dtype.str) for label in labels if self.leads]
         sizes = self.comm.allgather(mine)
