@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +14,12 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.evaluate import evaluate
-from hpcml.evaluation.report import cell
 from hpcml.evaluation.scoring import sparse_rows
-from hpcml.evaluation.seen import Seen, seen_note
+from hpcml.evaluation.seen import SeenRows, seen_note
+from hpcml.files.report import ReportedResult, cell
 from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.files.table import table
-from hpcml.log import Log, joined, plural
+from hpcml.log import Log, plural
 from hpcml.model.linear import Model, Trained, about_of, describe_model, emptied_warning
 from hpcml.options import check_magnitude
 from hpcml.partition import even_bounds, offsets
@@ -41,7 +41,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Pruning:
+class Pruning(ReportedResult):
     """The model as it is, then one for each magnitude."""
 
     model: Path
@@ -50,21 +50,22 @@ class Pruning:
     lines: list[Line]
     n_labels: int
     n_rows: int
-    seen: Seen  # of these rows, those that the model was trained on
+    seen: SeenRows  # of these rows, those that the model was trained on
 
-    def __str__(self) -> str:
+    def describe(self) -> Iterator[str]:
+        """Return a table with a line for each magnitude, and warnings about labels that keep no weights."""
         places = list(self.lines[0].precision_at)
         rows = [["below", "weights", "%", "MB", "MAP", "change", *(f"P@{k}" for k in places)]]
         for number, line in enumerate(self.lines):
             change = line.macro_map - self.lines[0].macro_map
             shares = [f"{100 * line.n_weights / max(1, line.n_all):.2f}", f"{line.n_bytes / 1e6:.3f}", cell(line.macro_map)]
-            values = [f"{change:+.4f}" if number and not math.isnan(change) else "-", *map(cell, line.precision_at.values())]
+            values = [cell(change, "+.4f") if number else "-", *map(cell, line.precision_at.values())]
             rows.append([f"{line.below:g}" if number else "as it is", f"{line.n_weights:,}", *shares, *values])
-        warned = ((line.below, emptied_warning(line.n_emptied, self.n_labels, "--below")) for line in self.lines if line.n_emptied)
-        emptied = [f"below {below:g}: {warning}" for below, warning in warned]
-        return joined(
-            [f"{self.model} on {self.data}, split {self.split}:", *seen_note(self.seen, self.n_rows), "", *table(rows), *emptied]
-        )
+        yield f"{self.model} on {self.data}, split {self.split}:"
+        yield from [*seen_note(self.seen, self.n_rows), "", *table(rows)]
+        for line in self.lines:
+            if line.n_emptied:
+                yield f"below {line.below:g}: {emptied_warning(line.n_emptied, self.n_labels, '--below')}"
 
 
 def prune(

@@ -15,7 +15,7 @@ from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.errors import NonFiniteError
 from hpcml.evaluation.decision import Summary, even_places, summarise
-from hpcml.evaluation.ranking import auc, average_precision
+from hpcml.measures import auc, average_precision, best_f1
 from hpcml.methods.linear.settings import SettingsFitter
 from hpcml.run.driver import Job
 from hpcml.run.stop import Stop
@@ -27,16 +27,10 @@ TOGETHER = 16  # labels that go through the folds together, at most
 UNTRAINED = -1.0  # the score of every row, for a label that no row outside the fold has
 
 
-def best_f1(summary: Summary) -> float:
-    """F1 at the best threshold for these rows."""
-    ranking = summary.ranking()
-    return float(np.max(2.0 * np.cumsum(ranking.relevant) / (ranking.greater + ranking.equal + ranking.n_positive)))
-
-
 MEASURE: dict[str, Callable[[Summary], float]] = {
     "map": lambda summary: average_precision(summary.ranking()),
     "auc": lambda summary: auc(summary.ranking()),
-    "f1": best_f1,
+    "f1": lambda summary: best_f1(summary.ranking())[1],
 }
 
 

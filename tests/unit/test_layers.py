@@ -12,7 +12,22 @@ import hpcml
 TOP = Path(hpcml.__file__).parent
 ORDER = [
     {"errors", "log", "rng", "partition", "slices", "undo", "signals", "deferred", "loading"},
-    *({name} for name in ("mpi", "kernels", "options", "files", "data", "conversion", "model", "run", "evaluation", "prediction")),
+    *(
+        {name}
+        for name in (
+            "mpi",
+            "kernels",
+            "measures",
+            "options",
+            "files",
+            "data",
+            "conversion",
+            "model",
+            "run",
+            "evaluation",
+            "prediction",
+        )
+    ),
     *(
         {name}
         for name in (

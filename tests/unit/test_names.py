@@ -26,7 +26,7 @@ from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.evaluation import explain as explanations
 from hpcml.evaluation import report as evaluations
 from hpcml.evaluation.evaluate import Evaluation
-from hpcml.evaluation.seen import Seen
+from hpcml.evaluation.seen import SeenRows
 from hpcml.evaluation.thresholds import Found, ThresholdReport
 from hpcml.files.hdf5 import write_strings
 from hpcml.files.table import csv_text, joined_names, read_csv, table
@@ -72,7 +72,7 @@ def evaluation(names):
     values = {"average_precision": np.linspace(0.2, 0.9, n), "f1": np.full(n, np.nan)}
     parts = (np.arange(n), names, np.full(n, 3), np.full(n, 2), [], 0)
     measures = {"values": values, "micro": dict.fromkeys(values, 0.5), "precision_at": {1: 0.5}}
-    return Evaluation(names[0], names[-1], names[0], 9, *parts, seen=Seen(1), n_unused=1, **measures)
+    return Evaluation(names[0], names[-1], names[0], 9, *parts, seen=SeenRows(1), n_unused=1, **measures)
 
 
 def explanation(names):
@@ -263,7 +263,7 @@ def dataset_info(names):
 def thresholded(names):
     some = np.arange(len(names))
     found = Found("label", "search", some / 1.0, some[:1], 0.5, 0.1, 0.2, dict.fromkeys(("a", "b"), 1))
-    return ThresholdReport(Path(names[0]), Path(names[-1]), names[0], 9, Seen(1), found)
+    return ThresholdReport(Path(names[0]), Path(names[-1]), names[0], 9, SeenRows(1), found)
 
 
 def described(names):
@@ -305,7 +305,7 @@ TEXTS = {
     "train psbml": lambda names: str(PsbmlReport(Path(names[0]), 1, 0.5, 0.7, 0.6, 0.6, "auc", 1, 1.0)),
     "cv": lambda names: str(cross_validation(names)),
     "select": lambda names: str(selected(names, Path(names[0]))),
-    "prune": lambda names: str(Pruning(Path(names[0]), Path(names[-1]), names[0], [PRUNED], 9, 9, Seen(9))),
+    "prune": lambda names: str(Pruning(Path(names[0]), Path(names[-1]), names[0], [PRUNED], 9, 9, SeenRows(9))),
     "threshold": lambda names: str(thresholded(names)),
     "info, model": lambda names: format_model(described(names)),
     "info": lambda names: info.format_info(dataset_info(names)),
