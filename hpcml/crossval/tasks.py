@@ -1,6 +1,8 @@
 """The tasks of a cross-validation (data, label, part, method), divided over the ranks.
 
-Which rank does a task changes nothing in it, so the numbers are the same on any number of ranks.
+Which rank does a task changes nothing in it, so the numbers are the same on any number of ranks. The
+fold of a row is drawn from the seed by the key of the row or its group, so it does not depend on the
+order of the rows.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from hpcml import mpi
 from hpcml.crossval.methods import CvMethod
 from hpcml.crossval.options import CvOptions
 from hpcml.crossval.problems import CvProblem, Loaded
-from hpcml.crossval.protocols import f1_score, folds_of, training_order
+from hpcml.data import stratify
 from hpcml.data.scaling import scale_matrices
 from hpcml.errors import ConfigError, HpcmlError
 from hpcml.log import Log, Progress
+from hpcml.measures import f1
 from hpcml.model import learner as learners
 from hpcml.partition import bounds_by_weight
 from hpcml.rng import bits
@@ -46,6 +49,19 @@ class TaskResult(NamedTuple):
     measured: float
     seconds: float
     name: str
+
+
+def folds_of(seed: int, keys: np.ndarray, has: np.ndarray, n_folds: int) -> np.ndarray:
+    """The fold (n_rows) of each row, by the keys of rows or groups; `has` is its class.
+
+    Folds have even shares of each class, as far as groups allow (`hpcml.data.stratify`).
+    """
+    return stratify.deal(2, np.arange(has.size + 1), has, n_folds, keys, bits(seed, "fold", keys)).astype(np.int64)
+
+
+def training_order(seed: int, keys: np.ndarray) -> np.ndarray:
+    """Positions in `keys`, drawn: single-pass learners depend on order, files may be sorted."""
+    return np.lexsort((np.arange(keys.size), bits(seed, "order", keys)))
 
 
 class CvTasks(Job):
@@ -155,7 +171,9 @@ def _warm_up(methods: Sequence[CvMethod]) -> None:
 
 
 def fit_and_judge(method: CvMethod, parts: Parts, seed: int, dense: bool) -> tuple[float, float]:
-    """F1 in per cent on the test rows, and the seconds of training. Local; raises HpcmlError."""
+    """F1 in per cent on the test rows (0 where it is undefined: Carvalho & Cohen 2006, 4.2), and the
+    seconds of training. Local; raises HpcmlError.
+    """
     X, y, X_test, y_test = parts
     if dense:
         X, X_test = X.toarray(), X_test.toarray()
@@ -165,6 +183,7 @@ def fit_and_judge(method: CvMethod, parts: Parts, seed: int, dense: bool) -> tup
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return f1_score(np.asarray(classifier.predict(X_test)) == 1, y_test == 1), seconds
+            given, true = np.asarray(classifier.predict(X_test)) == 1, y_test == 1
         except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
             raise ConfigError(f"it cannot judge these rows: {learners.one_line(error)}") from None
+    return float(np.nan_to_num(f1(100 * np.count_nonzero(given & true), np.count_nonzero(given), np.count_nonzero(true)))), seconds
