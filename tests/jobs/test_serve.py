@@ -22,7 +22,7 @@ def test_it_answers_and_ends_at_a_signal(mpirun, standing, tmp_path):
     for expected, command in {
         "--max-body-mb 0: expected a number from 1": ("--max-body-mb", 0),
         "--max-seconds 0: expected a number above 0": ("--max-seconds", 0),
-        "a folder without a model": ("--data", data),
+        "a folder of runs; name one of them: run": ("--data", data),
     }.items():
         refused(standing(1, "serve", run if "--data" not in command else tmp_path, "--port", 0, *command), expected)
     job = mpirun.start(0, "serve", run, "--port", 0)
