@@ -27,7 +27,7 @@ from hpcml.log import Log, plural
 from hpcml.methods.linear.load import load
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.panels import PanelSolver
-from hpcml.methods.linear.solver import SparseWeightsOf, Turns
+from hpcml.methods.linear.solver import History, SparseWeightsOf, Turns
 from hpcml.methods.linear.streaming import plan_chunks, plan_streaming
 from hpcml.methods.linear.train import make_solver
 from hpcml.methods.linear.warm_up import warm_up
@@ -70,19 +70,22 @@ def run_pilot(session: Session, method: Method, data: Path, options: Any, needs:
 class _LabelBlock:
     """Some labels in training: what is known of them, and the seconds that they take."""
 
-    def __init__(self, turns: Turns, drop: float | None, one_by_one: bool, clock: Callable[[], float]) -> None:
-        """Train them: all, or a few if they are trained one by one. `drop`: as the option of that name."""
+    def __init__(self, turns: Turns, drop: float | None, history: History, one_by_one: bool, clock: Callable[[], float]) -> None:
+        """Train them: all, or a few if they are trained one by one. `drop`: as the option of that name.
+
+        Weights are copied and steps written as text, as for the model and the history.
+        """
         self.steps, self.n_kept, self.turns = list[int](), 0, 0
         began = clock()
         with closing(turns):
             for finished in turns:
                 self.turns += 1
                 for label in finished:
-                    w = np.ascontiguousarray(
-                        label.w.values if isinstance(label.w, SparseWeightsOf) else label.w
-                    )  # as it is written
+                    w = label.w.values if isinstance(label.w, SparseWeightsOf) else np.ascontiguousarray(label.w)
                     self.n_kept += w.size if drop is None else int(np.count_nonzero(kept(w, drop)))
                     self.steps.append(label.steps)
+                    for step in label.history:
+                        history.line(step)
                 if one_by_one and self.n_done >= FEWEST and clock() - began > SECONDS:
                     break
         self.seconds = clock() - began
@@ -121,10 +124,10 @@ def _train_some_labels(
         blocks = list(_blocks(labels, n_lanes, refilled))
         session.log(f"training {plural(sum(map(len, blocks)), 'label')} of {labels.size:,} to measure the time")
         points, tail = [], 0.0  # of a block: rows of a label, its seconds, its weights in the model
-        clock = time.perf_counter if any(streamed) else time.process_time
+        clock, history = time.perf_counter if any(streamed) else time.process_time, method.history or History()
         for block in blocks:
             with mpi.groups_agreed(comm):
-                done = _LabelBlock(solver.solve(block.tolist(), NEVER), options.drop, solver.one_by_one, clock)
+                done = _LabelBlock(solver.solve(block.tolist(), NEVER), options.drop, history, solver.one_by_one, clock)
             each = done.seconds / done.n_done
             if refilled:  # the last labels leave lanes empty, once in a training
                 each = float(np.mean(done.steps)) / n_lanes * done.seconds / done.turns
