@@ -26,7 +26,7 @@ from hpcml.errors import ConfigError
 from hpcml.log import Log, plural
 from hpcml.methods.linear.load import load
 from hpcml.methods.linear.panels import PanelSolver
-from hpcml.methods.linear.solver import SparseWeightsOf, Turns
+from hpcml.methods.linear.solver import History, SparseWeightsOf, Turns
 from hpcml.methods.linear.streaming import plan_streaming
 from hpcml.methods.linear.warm_up import warm_up
 from hpcml.methods.registry import Method, train
@@ -68,20 +68,23 @@ def run_pilot(session: Session, method: Method, data: Path, options: Any, needs:
 class _LabelBlock:
     """Some labels in training: what is known of them, and the seconds that they take."""
 
-    def __init__(self, turns: Turns, drop: float | None, one_by_one: bool, clock: Callable[[], float]) -> None:
-        """Train them: all, or a few if they are trained one by one. `drop`: as the option of that name."""
+    def __init__(self, turns: Turns, drop: float | None, history: History, one_by_one: bool, clock: Callable[[], float]) -> None:
+        """Train them: all, or a few if they are trained one by one. `drop`: as the option of that name.
+
+        Weights are copied and steps written as text, as for the model and the history.
+        """
         self.steps, self.n_kept, self.turns = list[int](), 0, 0
-        began, begin = clock(), time.perf_counter()
+        began = clock()
         with closing(turns):
             for finished in turns:
                 self.turns += 1
                 for label in finished:
-                    w = np.ascontiguousarray(
-                        label.w.values if isinstance(label.w, SparseWeightsOf) else label.w
-                    )  # as it is written
+                    w = label.w.values if isinstance(label.w, SparseWeightsOf) else np.ascontiguousarray(label.w)
                     self.n_kept += w.size if drop is None else int(np.count_nonzero(kept(w, drop)))
                     self.steps.append(label.steps)
-                if one_by_one and self.n_done >= FEWEST and time.perf_counter() - begin > SECONDS:
+                    for step in label.history:
+                        history.line(step)
+                if one_by_one and self.n_done >= FEWEST and clock() - began > SECONDS:
                     break
         self.seconds = clock() - began
 
@@ -120,15 +123,17 @@ def _train_some_labels(
         blocks = list(_blocks(labels, n_lanes, refilled))
         session.log(f"training {plural(sum(map(len, blocks)), 'label')} of {labels.size:,} to measure the time")
         points, tail = [], 0.0  # of a block: rows of a label, its seconds, its weights in the model
-        clock = time.perf_counter if any(streamed) else time.process_time
+        clock, history = time.perf_counter if any(streamed) else time.process_time, method.history or History()
         for block in blocks:
             with mpi.groups_agreed(comm):
-                done = _LabelBlock(solver.solve(block.tolist(), NEVER), options.drop, solver.one_by_one, clock)
+                done = _LabelBlock(solver.solve(block.tolist(), NEVER), options.drop, history, solver.one_by_one, clock)
             each = done.seconds / done.n_done
             if refilled:  # the last labels leave lanes empty, once in a training
                 each = float(np.mean(done.steps)) / n_lanes * done.seconds / done.turns
                 tail = max(0.0, done.seconds - done.n_done * each)
-            points.append((float(n_positive[block].mean()), mpi.allreduce_max(comm, each), done.n_kept / done.n_done))
+            points.append(
+                (float(n_positive[block[: done.n_done]].mean()), mpi.allreduce_max(comm, each), done.n_kept / done.n_done)
+            )
         tail, shared = mpi.allreduce_max(comm, tail), shards / needs.shards
         of_labels, weights = _interpolated(points, n_positive[labels])
         dealt = np.zeros(-(-labels.size // needs.n_groups) * needs.n_groups)
@@ -191,7 +196,7 @@ def _train_shortened(session: Session, method: Method, data: Path, options: Any)
     total = getattr(options, name)
     several = min(total, CYCLES)
     folder = Path(mpi.run_on_root(comm, "creating a folder", lambda: tempfile.mkdtemp(prefix="hpcml-plan-", dir=".")))
-    remove, found = partial(shutil.rmtree, folder, ignore_errors=True), list[float]()
+    remove, found = partial(shutil.rmtree, folder, ignore_errors=True), list[tuple[float, int]]()
     changed = {"patience": None, "time_limit": None}.items()
     options = replace(options, **{key: value for key, value in changed if key in method.option_names})
     quiet, clock = Session(comm, Log(1)), time.process_time
@@ -202,17 +207,20 @@ def _train_shortened(session: Session, method: Method, data: Path, options: Any)
             for n in (1, 1, several):
                 begin = clock()
                 train(method.name, quiet, data, Target(folder / "run", force=True), replace(options, **{name: n}))
-                found.append(mpi.allreduce_max(comm, clock() - begin))
-            model_bytes = mpi.run_on_root(comm, "measuring the model", lambda: (folder / "run" / "model.h5").stat().st_size)
+                seconds = mpi.allreduce_max(comm, clock() - begin)
+                size = mpi.run_on_root(comm, "measuring the model", lambda: (folder / "run" / "model.h5").stat().st_size)
+                found.append((seconds, size))
         finally:
             if comm.rank == 0:
                 remove()
-    first, one, more = found
+    (first, _), (one, smaller), (more, larger) = found
+    longer = (total - 1) / max(1, several - 1)
+    growth = longer if name == "rounds" else 1.0  # every round adds a classifier; of the cycles one is the model
     return Measured(
-        seconds={"load": max(0.0, first - one), "train": one + max(0.0, more - one) * (total - 1) / max(1, several - 1)},
+        seconds={"load": max(0.0, first - one), "train": one + max(0.0, more - one) * longer},
         sample=f"{several} {name} of {total:,}",
-        assumed=[f"the model is as large as after {several} {name}"],
-        model_bytes=model_bytes,
+        assumed=[f"the model grows as in the first {several} {name}"],
+        model_bytes=int(smaller + growth * max(0, larger - smaller)),
         rank_bytes=int(mpi.allreduce_max(comm, peak_mib()) * 2**20),
     )
 

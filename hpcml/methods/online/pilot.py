@@ -72,7 +72,8 @@ def learn_some_rows(session: Session, name: str, data: Path, options: OnlineOpti
         learnt, lanes, features = time.process_time(), range(min(GATHERED, mine.size)), state.kept()[1]
         for lane in lanes:
             state.final(lane, features)
-            state.arrays_of(lane, features)
+            if not options.final:
+                state.arrays_of(lane, features)
         gathered = (time.process_time() - learnt) * mine.size / max(1, len(lanes))
         load, learn, gather = (mpi.allreduce_max(comm, each) for each in (loaded - began, learnt - loaded, gathered))
         return Learnt(load, learn, gather, n_done, source.rows.size)
