@@ -179,11 +179,12 @@ class Dataset(dataset.DataFile):
         >>> with hpcml.Dataset("first.h5") as dataset:
         ...     n_positive = dataset.labels("train").sum(axis=0)
         """
-        from hpcml.data.shard import rows_of, slab_of
+        from hpcml.data.shard import rows_of, slab_of, verify
 
         rows = self.labelled_split(split)
         self.check_unchanged()
         slab = slab_of(self, rows, 0, rows.size)
+        verify(self, slab)
         csr = (slab.y_indptr, slab.y_indices, np.broadcast_to(np.float32(1), slab.y_indices.shape))
         found = rows_of(csr, slab.rows, self.n_labels, dense=False)
         self.check_unchanged()

@@ -21,7 +21,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.csv_file import Dialect, Segment, divide, read_header, read_rows
 from hpcml.conversion.folder import read_text
-from hpcml.conversion.jsonl import Seen, check_fields, check_group, loaded, string_of, values_of
+from hpcml.conversion.jsonl import Seen, check_fields, loaded, string_of, values_of
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import decoded, lines_of, placed
 from hpcml.conversion.text import new_corpus, vectorise
@@ -282,7 +282,6 @@ def read_annif(task: Conversion) -> Part:
                 corpus.add(string_of(document.name, "document_id"), values, known, "", group=group)
     _, (left_out, unknown) = mpi.exclusive_sum(comm, [n_left_out, n_unknown])
     check_fields(task, corpus, seen)
-    check_group(task, corpus)
     if left_out:
         task.log(f"left out: {plural(left_out, 'document')} without subjects (--unindexed keeps them)")
     if unknown:

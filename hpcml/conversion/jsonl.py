@@ -137,7 +137,6 @@ def read_jsonl(task: Conversion) -> Part:
             corpus.add(*document[:4], line=place.of_rank, group=document.group)
             seen.add(value, document.values)
     check_fields(task, corpus, seen)
-    check_group(task, corpus)
     task.log(f"{path}: read; making rows")
     return vectorise(task, corpus)
 
@@ -155,9 +154,3 @@ def check_fields(task: Conversion, corpus: Corpus, seen: Seen) -> None:
         if task.like is None:
             raise DataError(f"{task.what}: --fields {missing[0]}: {what}")
         task.log(f"warning: {task.what}: field {missing[0]} of --like {task.like.path}: {what}")
-
-
-def check_group(task: Conversion, corpus: Corpus) -> None:
-    """Collective. Raises DataError for a field of --group that no document has."""
-    if task.options.group is not None and corpus.row_keys(task.comm)[1] is None:
-        raise DataError(f"{task.what}: --group {task.options.group}: no document has a value of it")

@@ -23,7 +23,7 @@ from hpcml.conversion.conversion import Conversion, Like
 from hpcml.conversion.split import RowSplits
 from hpcml.conversion.vocabulary import TextSettings, merge_terms
 from hpcml.data.dataset import UNKNOWN
-from hpcml.data.row_keys import GROUP, ID, string_keys
+from hpcml.data.row_keys import GROUP, ID, name_key
 from hpcml.files.hdf5 import Strings
 from hpcml.files.spool import SLICE, Spool, StringSpool, slices
 
@@ -111,8 +111,8 @@ class LabelledRows:
             first = len(self.row_ids) + len(self._ids)
             self._lines.extend(range(first, first + len(ids)) if lines is None else lines)
             self._ids += ids
-            self.id_keys.extend(string_keys(ID, ids))
-        self.group_keys.extend(string_keys(GROUP, groups))
+            self.id_keys.extend(name_key(ID, name) for name in ids)
+        self.group_keys.extend(name_key(GROUP, name) for name in groups)
         self.splits.extend(map(sys.intern, splits))
         if len(self._labels) + len(self._lengths) + len(self._ids) >= WAITING:
             self.flush()

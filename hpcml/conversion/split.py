@@ -15,7 +15,7 @@ from hpcml.conversion.conversion import Conversion
 from hpcml.data.dataset import DataFile
 from hpcml.data.row_keys import draw_keys, look_up
 from hpcml.data.stratify import divide
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, DataError
 from hpcml.files.atomic import temporary_path
 from hpcml.files.slabs import editing, group_in
 from hpcml.log import Log, plural
@@ -55,8 +55,31 @@ class RowSplits(NamedTuple):
 def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, own: list[str] | None) -> RowSplits:
     """Collective. The rows' splits: their own ("": none), or drawn by `keys` and `groups`.
 
-    Rows of the --like dataset, and rows of its groups, keep its splits. Raises ConfigError.
+    Rows of the --like dataset, and rows of their groups, keep its splits. Warns of groups that splits divide. Raises
+    ConfigError, and DataError if no row has a value of --group.
     """
+    if groups is None and task.options.group is not None:
+        raise DataError(f"{task.what}: --group {task.options.group}: no row has a value of it")
+    splits = _own_or_drawn(task, keys, groups, own)
+    if groups is not None and splits.names:
+        _warn_of_divided_groups(task, groups, splits.of_rows)
+    return splits
+
+
+def _warn_of_divided_groups(task: Conversion, groups: np.ndarray, of_rows: np.ndarray) -> None:
+    """Log how many groups have rows in several splits. Collective."""
+    inside = of_rows >= 0
+    groups, of_rows = groups[inside], of_rows[inside]
+    apart = np.unique(groups[look_up(task.comm, groups, of_rows, groups) != of_rows])
+    n_divided = np.unique(np.concatenate(mpi.allgather_arrays(task.comm, apart))).size
+    if n_divided:
+        task.log(
+            f"warning: {task.what}: rows of {plural(n_divided, 'group')} are in several splits, "
+            "so measures on the test rows may be too high"
+        )
+
+
+def _own_or_drawn(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, own: list[str] | None) -> RowSplits:
     comm, share = task.comm, task.options.test_share
     names = sorted(set().union(*comm.allgather({name for name in own or [] if name})))
     if share is None:
@@ -87,16 +110,18 @@ def _splits_of_like(
         for name in there:
             split[dataset.split(name)] = names.index(name)
         begin, end = task.share(dataset.n_rows)
-        split = split[begin:end]
-        known = [(np.array(dataset.map("row_keys", begin, end)), keys)]
-        if dataset.has_groups and groups is not None:
-            known.insert(0, (np.array(dataset.map("row_groups", begin, end)), groups))
-    n_known = 0
-    for of_like, own in known:  # a row's own split comes last, since it must not change
-        found = look_up(comm, of_like[split >= 0], split[split >= 0], own)
+        of_groups = "row_groups" if dataset.has_groups else "row_keys"
+        of_like, groups_of_like = (np.array(dataset.map(name, begin, end)) for name in ("row_keys", of_groups))
+        of_like, groups_of_like, split = (values[split[begin:end] >= 0] for values in (of_like, groups_of_like, split[begin:end]))
+    known = look_up(comm, of_like, split, keys)
+    is_known = known >= 0
+    if groups is not None:  # a group is on the side of those of its rows that are known
+        found = look_up(comm, np.append(groups_of_like, groups[is_known]), np.append(split, known[is_known]), groups)
         places = np.where(found >= 0, found, places)
-        n_known = int(np.count_nonzero(found >= 0))
-    _, (n_known,) = mpi.exclusive_sum(comm, [n_known])
+    elif of_groups == "row_groups":
+        task.log(f"warning: --like {path} has groups of rows; without --group their new rows may get other splits")
+    places = np.where(is_known, known, places)  # a row's own split comes last, since it must not change
+    _, (n_known,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(is_known))])
     if n_known:
         task.log(f"{plural(int(n_known), 'row')} of {path} keep their splits")
     return names, places.astype(np.int32)

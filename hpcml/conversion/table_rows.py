@@ -14,6 +14,7 @@ from hpcml.conversion.number_rows import FINITE, NumberRows, dense_blocks
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus
+from hpcml.data.in_memory import is_missing
 from hpcml.data.svmlight import label_name
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.log import is_unicode, named
@@ -209,18 +210,16 @@ def _label(value: object) -> str:
         if "\0" in value or not is_unicode(value):
             raise ValueError(f"{named(value)!r} holds a character that cannot be stored; remove it")
         return value
-    if value is None:
+    if is_missing(value):
         return ""
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (int, np.integer)):
         return str(int(value))
     if isinstance(value, (float, np.floating)):
-        if math.isnan(value):
-            return ""
         if math.isfinite(value) and value == math.floor(value):
             return label_name(float(value))
-        raise ValueError(f"{value:g}, but a label is a name or a whole number; make classes of quantities")
+        raise ValueError(f"{value:g}, but expected a name or a whole number (of quantities make classes)")
     raise ValueError(f"{type(value).__name__}, but expected a string or a whole number")
 
 
@@ -230,6 +229,6 @@ def _texts(value: object) -> list[str]:
         return [value] if value else []
     if isinstance(value, (list, tuple, np.ndarray)):
         return [text for each in value for text in _texts(each)]
-    if value is not None and not (isinstance(value, float) and math.isnan(value)):
+    if not is_missing(value):
         raise ValueError(f"{type(value).__name__}, but expected text")
     return []

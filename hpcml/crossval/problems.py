@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hpcml.crossval.options import CvOptions
 from hpcml.data.dataset import DataFile
 from hpcml.data.headings import find_headings
-from hpcml.data.row_keys import draw_keys
+from hpcml.data.row_keys import draw_keys, groups_of
 from hpcml.data.shard import Shard, read_rows, rows_of, slab_of
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.hdf5 import changed_in_use
@@ -87,7 +87,7 @@ def _label_sets(slab: Shard) -> sp.csr_matrix:
 def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Sequence[str]) -> CvProblem:
     """A file's labels (`label`, those of the options, or all) and sizes, before its rows are read.
 
-    Labels that have too few rows for the folds are left out unless they were asked for. Local.
+    Labels that have too few rows, or groups, for the folds are left out unless they were asked for. Local.
     Raises ConfigError for an unknown label or one with too few rows, and for a negative value if
     some methods (`refusing`) take none; DataError for a damaged file.
     """
@@ -95,13 +95,15 @@ def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Se
         rows, names = dataset.labelled_split(options.split), dataset.label_names()
         slab = slab_of(dataset, rows, 0, rows.size)
         nnz = int((slab.indptr[slab.rows + 1] - slab.indptr[slab.rows]).sum())
-        counts = np.bincount(_label_sets(slab).indices, minlength=dataset.n_labels)
-        enough = np.minimum(counts, rows.size - counts) >= options.folds
-        needs = f"{options.folds} folds need at least {options.folds} rows of each class"
+        Y = _label_sets(slab)
+        counts = np.bincount(Y.indices, minlength=dataset.n_labels)
+        having, lacking = _count_groups(Y, draw_keys(dataset, rows)) if dataset.has_groups else (counts, rows.size - counts)
+        enough, units = np.minimum(having, lacking) >= options.folds, "groups of rows" if dataset.has_groups else "rows"
+        needs = f"{options.folds} folds need at least {options.folds} {units} of each class"
         asked = [_number(path, names, name) for name in dict.fromkeys(options.label if label is None else [label])]
         for number in asked:
             if not enough[number]:
-                found = f"{counts[number]} rows with the label {names[number]!r} and {rows.size - counts[number]} without it"
+                found = f"{having[number]} {units} with the label {names[number]!r} and {lacking[number]} without it"
                 raise ConfigError(f"{path}: {needs}, but there are {found}")
         numbers = np.array(asked, dtype=np.int64) if asked else np.flatnonzero(enough)
         if not numbers.size:
@@ -112,6 +114,16 @@ def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Se
         of_labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
         n_unlabelled = dataset.split(options.split).size - rows.size
         return CvProblem(path, options.split, label, *of_labels, rows.size, dataset.n_features, nnz, n_unlabelled)
+
+
+def _count_groups(Y: sp.csr_matrix, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return by label how many groups have a row with it, and how many one without it."""
+    bounds, order = groups_of(keys)
+    members = sp.csr_matrix((np.ones(keys.size), order, bounds), (bounds.size - 1, keys.size))
+    counts = (members @ Y).tocsc()
+    all_have = counts.data == np.diff(bounds)[counts.indices]
+    column = np.repeat(np.arange(Y.shape[1]), np.diff(counts.indptr))
+    return np.diff(counts.indptr), bounds.size - 1 - np.bincount(column[all_have], minlength=Y.shape[1])
 
 
 def _number(path: Path, names: list[str], name: str) -> int:

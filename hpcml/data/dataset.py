@@ -122,6 +122,10 @@ class DataFile:
 
     def label_names(self) -> list[str]:
         """The labels' names, or numbers. Raises DataError if two are the same."""
+        return self._label_names
+
+    @cached_property
+    def _label_names(self) -> list[str]:
         names = self.strings("label_names") or [str(label) for label in range(self.n_labels)]
         if (name := repeated(names)) is not None:
             raise DataError(f"{self.path}: two labels have the name {name!r}; make the file again with names that differ")
@@ -140,7 +144,7 @@ class DataFile:
     def verify(self, name: str, begin: int, end: int) -> None:
         """Raise DataError unless entries begin..end of an array are those that were written, if they have checksums. Local.
 
-        The blocks that begin there are read.
+        Whole blocks are read.
         """
         stored = f"{checksums.GROUP}/{name}"
         if stored not in self.file or begin >= end:

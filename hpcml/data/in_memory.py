@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from hpcml.errors import MatrixError
 
 LABEL_SETS = (list, tuple, set, frozenset)  # types that hold the names of a row's labels
-_MISSING = ("NAType", "NaTType")  # pandas' types of missing values; pandas may not be installed
 
 
 def sound_csr(matrix: Any, name: str) -> Any:
@@ -24,31 +22,23 @@ def sound_csr(matrix: Any, name: str) -> Any:
 
     Raises MatrixError for indices out of range, and arrays of wrong lengths or types.
     """
+    import scipy.sparse as sp  # here, because it takes long and most conversions need only `find_outside`
+
     if not sp.issparse(matrix):
         return matrix
     if matrix.ndim != 2:
         raise MatrixError(f"{name} has {matrix.ndim} dimensions, but expected 2: rows and columns")
     (n_rows, n_columns), kind = matrix.shape, matrix.format
-    if kind in ("csr", "csc", "coo") and np.ndim(matrix.data) != 1:
-        raise MatrixError(f"{name}: data has {np.ndim(matrix.data)} dimensions, but expected 1")
-    if kind == "coo":
-        for part, size in (("row", n_rows), ("col", n_columns)):
-            indices = _whole_numbers(name, part, getattr(matrix, part))
-            _check_size(name, part, indices.size, matrix.data)
-            if (place := find_outside(indices, size)) >= 0:
-                raise MatrixError(f"{name}: entry {place + 1}: {part} {indices[place]}, but expected 0 to {size - 1}")
-    elif kind == "csc":
+    if kind == "csc":
         _check_compressed(name, matrix, "column", n_columns, n_rows)
-    elif kind == "bsr":
-        height, width = np.shape(matrix.data)[1:] if np.ndim(matrix.data) == 3 else (0, 0)
-        if not (height and width) or n_rows % height or n_columns % width:
-            raise MatrixError(f"{name}: blocks of {height} × {width} do not fill a matrix of {n_rows} × {n_columns}")
-        _check_compressed(name, matrix, "row of blocks", n_rows // height, n_columns // width)
-    if kind != "csr":
-        try:
-            matrix = matrix.tocsr()
-        except (TypeError, ValueError, IndexError) as error:
-            raise MatrixError(f"{name}: damaged matrix: {' '.join(str(error).split())}") from None
+    try:
+        if kind == "coo":
+            matrix = sp.coo_matrix((matrix.data, (matrix.row, matrix.col)), matrix.shape)  # a new one, whose indices SciPy checks
+        elif kind == "bsr":
+            matrix = matrix.tocoo(copy=False)  # likewise
+        matrix = matrix if kind == "csr" else matrix.tocsr()
+    except (TypeError, ValueError, IndexError, ArithmeticError) as error:
+        raise MatrixError(f"{name}: damaged matrix: {' '.join(str(error).split())}") from None
     indptr, indices = _check_compressed(name, matrix, "row", n_rows, n_columns)
     if indices.size >= 2**31 or indices.dtype not in (np.int32, np.int64):
         indices = indices.astype(np.int32 if max(indices.size, n_columns) < 2**31 else np.int64, copy=False)
@@ -74,6 +64,8 @@ def canonical(X: Any) -> Any:
 
 def sound_labels(y: Any, name: str = "y") -> Any:
     """Return labels as they are, sparse ones as by `sound_csr`. Raises MatrixError if a row's label is missing."""
+    import scipy.sparse as sp
+
     if sp.issparse(y):
         return sound_csr(y, name)
     kind = getattr(y, "dtype", None)
@@ -82,9 +74,18 @@ def sound_labels(y: Any, name: str = "y") -> Any:
     rows = y if isinstance(y, (list, tuple)) else np.asarray(y, dtype=object).tolist()
     for row, value in enumerate(rows if isinstance(rows, Sequence) else ()):
         for each in value if isinstance(value, LABEL_SETS) else (value,):
-            if each is None or type(each).__name__ in _MISSING or (isinstance(each, float) and each != each):
+            if is_missing(each):
                 raise MatrixError(f"{name}[{row}] is {each}, but expected a label; leave rows without a label out")
     return y
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value is None, NaN, or pandas' NA or NaT (pandas may not be installed)."""
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, (float, np.floating)) and value != value)
+    )
 
 
 def find_outside(indices: np.ndarray, size: int) -> int:
@@ -102,11 +103,14 @@ def find_fall(indptr: np.ndarray) -> int:
 
 
 def _check_compressed(name: str, matrix: Any, line: str, n_lines: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sound indptr and indices of a CSR, CSC or BSR matrix. Raises MatrixError."""
+    """Return the sound indptr and indices of a CSR or CSC matrix. Raises MatrixError."""
     indptr, indices = (_whole_numbers(name, part, getattr(matrix, part)) for part in ("indptr", "indices"))
     if indptr.size != n_lines + 1:
         raise MatrixError(f"{name}: indptr has {indptr.size} numbers, but expected {n_lines + 1}")
-    _check_size(name, "indices", indices.size, matrix.data)
+    if np.ndim(matrix.data) != 1:
+        raise MatrixError(f"{name}: data has {np.ndim(matrix.data)} dimensions, but expected 1")
+    if len(matrix.data) != indices.size:
+        raise MatrixError(f"{name}: indices has {indices.size} numbers, but data has {len(matrix.data)}")
     if indptr[0] != 0:
         raise MatrixError(f"{name}: indptr begins with {indptr[0]}, but expected 0")
     if (fall := find_fall(indptr)) >= 0:
@@ -128,9 +132,3 @@ def _whole_numbers(name: str, part: str, given: Any) -> np.ndarray:
             f"{name}: {part} has the shape {array.shape} and the type {array.dtype}, but expected whole numbers in a row"
         )
     return array
-
-
-def _check_size(name: str, part: str, size: int, data: Any) -> None:
-    """Raise MatrixError unless there are as many values as indices."""
-    if len(data) != size:
-        raise MatrixError(f"{name}: {part} has {size} numbers, but data has {len(data)}")

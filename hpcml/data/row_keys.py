@@ -26,11 +26,14 @@ ID, TEXT, FEATURE, GROUP = b"id", b"text", b"feature", b"group"  # what a string
 
 def string_key(kind: bytes, *parts: str) -> int:
     """Return the key of a record that these strings identify; where one ends matters."""
-    digest = blake2b(digest_size=8, person=kind)
-    for part in parts:
-        digest.update(part.encode("utf-8", "surrogatepass"))
-        digest.update(b"\0")
-    return int.from_bytes(digest.digest(), "little")
+    content = ("\0".join(parts) + "\0").encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(content, digest_size=8, person=kind).digest(), "little")
+
+
+def name_key(kind: bytes, name: str) -> int:
+    """Return the key of an id or a group, 0 for an empty one; 7.0, as tables write whole numbers with gaps, is 7."""
+    number = name[:-2]
+    return string_key(kind, number if name.endswith(".0") and number.isdecimal() else name) if name else 0
 
 
 def string_keys(kind: bytes, values: Iterable[str]) -> np.ndarray:

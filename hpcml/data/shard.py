@@ -187,10 +187,12 @@ def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_
     return matrix.toarray() if dense else matrix
 
 
-def read_rows(dataset: DataFile, rows: np.ndarray, dense: bool) -> Rows:
-    """Some rows (ascending numbers) of a dataset. Local; raises DataError, MemoryError, OSError."""
+def read_rows(dataset: DataFile, rows: np.ndarray, dense: bool, check: bool = True) -> Rows:
+    """Some rows (ascending numbers) of a dataset; `check` their checksums. Local; raises DataError, MemoryError, OSError."""
     dataset.check_unchanged()
     slab = slab_of(dataset, rows, 0, rows.size)
+    if check:
+        verify(dataset, slab)
     matrix = rows_of((slab.indptr, slab.indices, slab.data), slab.rows, dataset.n_features, dense)
     dataset.check_unchanged()
     if not np.isfinite(matrix if dense else matrix.data).all():

@@ -18,7 +18,7 @@ from hpcml import mpi
 from hpcml.conversion.fields import PLAIN, Field
 from hpcml.conversion.vocabulary import fields_of
 from hpcml.data.dataset import DataFile
-from hpcml.data.shard import slab_of, without_features
+from hpcml.data.shard import slab_of, verify, without_features
 from hpcml.errors import ConfigError, NonFiniteError, nearest
 from hpcml.evaluation.scoring import Scorer
 from hpcml.evaluation.titles import read_names
@@ -336,6 +336,7 @@ def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], 
     with mpi.agreed(comm, doing):
         places = np.unique(numbers)
         shard = slab_of(dataset, places, 0, places.size)
+        verify(dataset, shard)
         of_data = dataset.label_names()
         labelled, empty = set(dataset.labelled(places).tolist()), without_features(dataset, shard)
         dataset.check_unchanged()

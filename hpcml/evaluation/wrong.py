@@ -143,11 +143,15 @@ class MostWrong(ReportedResult):
     n_rows: int
     ordered_by: str  # `beyond` is a difference of scores, or of log-odds
     wrong: list[dict[str, Any]]  # of each label named, or once for all: label (or None), and for each of KINDS its rows by name
+    n_rows_without_features: int = 0  # they have no score and are not listed
 
     def describe(self) -> Iterator[str]:
         """Return a table for each label and kind."""
         yield f"{self.model} on {self.data}, split {self.split}: {plural(self.n_rows, 'row')}"
         yield f"beyond: {UNITS[self.ordered_by]}, on the wrong side"
+        if self.n_rows_without_features:
+            empty = plural(self.n_rows_without_features, "row")
+            yield f"note: {empty} without any known feature: they get no labels, and are not listed"
         for by_kind in self.wrong:
             label = by_kind["label"]
             for kind in KINDS:
@@ -205,4 +209,5 @@ def most_wrong(
         {"label": label, **{kind: [with_names(each, names, ids, read) for each in rows] for kind, rows in by_kind.items()}}
         for label, by_kind in found
     ]
-    return MostWrong(str(model.path), str(dataset.path), split, evaluation.n_rows, evaluation.compared_by, wrong)
+    about = (str(model.path), str(dataset.path), split, evaluation.n_rows, evaluation.compared_by)
+    return MostWrong(*about, wrong, evaluation.n_empty)

@@ -32,9 +32,9 @@ def add_sums(values: np.ndarray, first: int, sums: np.ndarray) -> None:
 
 
 def blocks_of(data: h5py.Dataset, begin: int, end: int) -> tuple[int, int, int]:
-    """Return the first and last + 1 of the blocks that begin in entries begin..end, and the entries of a block."""
+    """Return the first and last + 1 of the blocks with entries begin..end, and the entries of a block."""
     per_block = BLOCK // (data.dtype.itemsize // 4)
-    return -(-begin // per_block), -(-end // per_block), per_block
+    return begin // per_block, -(-end // per_block), per_block
 
 
 def names(file: h5py.File) -> list[str]:

@@ -36,12 +36,18 @@ class TrainingKeys(NamedTuple):
         return n_known if self.complete else round(n_known * wanted.size / max(1, comparable.size))
 
 
+def _union(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the distinct values, ascending; faster than `np.union1d`, which hashes them first."""
+    keys = np.sort(np.concatenate([one, other]))
+    return np.concatenate([keys[:1], keys[1:][keys[1:] != keys[:-1]]])
+
+
 def united(one: TrainingKeys | None, other: TrainingKeys | None) -> TrainingKeys | None:
     """Return the keys of the rows of two trainings, of which one continued the other."""
     if one is None or other is None:
         return other or one
     bounds = [each.bound for each in (one, other) if not each.complete]
-    keys = np.union1d(one.keys, other.keys)
+    keys = _union(one.keys, other.keys)
     keys = keys[keys <= np.uint64(min(bounds))] if bounds else keys
     complete = not bounds and keys.size <= LIMIT
     keys = keys[:LIMIT]
@@ -55,7 +61,7 @@ def training_keys(dataset: DataFile, split: str) -> TrainingKeys:
     for begin in range(0, rows.size, PIECE):
         some = rows[begin : begin + PIECE]
         first = int(some[0])
-        keys = np.union1d(keys, dataset.map("row_keys", first, int(some[-1]) + 1)[some - first])
+        keys = _union(keys, dataset.map("row_keys", first, int(some[-1]) + 1)[some - first])
         complete, keys = complete and keys.size <= LIMIT, keys[:LIMIT]
     return TrainingKeys(keys, int(keys[-1]) if keys.size else 0, complete)
 

@@ -156,9 +156,12 @@ BAD = {
     "csc": (in_format("csc", "indices", 2, N_ROWS), r"column 1: index 60, but expected 0 to 59"),
     "csc negative": (in_format("csc", "indices", 2, -5), r"column 1: index -5, but expected 0 to 59"),
     "csc falls": (in_format("csc", "indptr", 2, 0), r"column 2: indptr goes down"),
-    "coo row": (in_format("coo", "row", 2, N_ROWS), r"entry 3: row 60, but expected 0 to 59"),
-    "coo column": (in_format("coo", "col", 2, -1), r"entry 3: col -1, but expected 0 to 19"),
-    "bsr": (lambda X: in_format("bsr", "indices", 0, 99)(X.tobsr((2, 2))), "row of blocks 1: index 99, but expected 0 to 9"),
+    "coo row": (in_format("coo", "row", 2, N_ROWS), "damaged matrix: axis 0 index 60 exceeds matrix dimension 60"),
+    "coo column": (in_format("coo", "col", 2, -1), "damaged matrix: negative axis 1 index: -1"),
+    "bsr": (
+        lambda X: in_format("bsr", "indices", 0, 99)(X.tobsr((2, 2))),
+        "damaged matrix: axis 1 index 199 exceeds matrix dimension 20",
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from itertools import chain
 
 import h5py
@@ -57,6 +58,13 @@ def check_disk(folder: RunFolder, problem: LabelProblem, options: LinearOptions)
             written = sum(file.stat().st_size for file in path.glob(RESULTS))  # of a run that is continued
             if (free := shutil.disk_usage(path).free) < 2 * nbytes - written:
                 raise DataError(f"{path}: {what}, and takes twice that at the end, but the disk has {size(free)} left; {advice}")
+
+
+def check_origin(found: Mapping[str, object], origin: Mapping[str, object]) -> None:
+    """Raise DataError if a run, with the attributes `found`, is of other data than `origin` tells. Local."""
+    for key, value in origin.items():
+        if str(found.get(key)) != str(value):
+            raise DataError(f"this run was started on other data ({key} {found.get(key)}, not {value}); resume with the same file")
 
 
 class ModelFile:
@@ -115,10 +123,7 @@ class ModelFile:
             sound = False
         if not sound:
             raise DataError(f"{path}: the unfinished model is damaged; start again with --force")
-        for key, value in self.origin.items():
-            if found.get(key) != value:
-                what = f"{key} {found.get(key)}, not {value}"
-                raise DataError(f"this run was started on other data ({what}); resume with the same file")
+        check_origin(found, self.origin)
 
     def write(self, results: Results) -> None:
         """Collective over the folder's ranks. Write history.csv and the model of all labels, and drop the checkpoints."""

@@ -13,7 +13,7 @@ from hpcml.log import plural
 from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.layout import lanes_per_group
 from hpcml.methods.linear.load import LabelProblem, load
-from hpcml.methods.linear.model_file import ModelFile, check_disk
+from hpcml.methods.linear.model_file import ModelFile, check_disk, check_origin
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
@@ -21,6 +21,7 @@ from hpcml.methods.linear.settings import Chosen, solve_by_setting
 from hpcml.methods.linear.streaming import plan_streaming
 from hpcml.methods.linear.warm_up import warm_up
 from hpcml.methods.method import Method
+from hpcml.model.linear import Model
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.driver import Driver
 from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder
@@ -58,6 +59,7 @@ def train(
         kept, source = ({}, None) if earlier is None else (earlier.kept, str(earlier.run.resolve()))
         state = folder.prepare(RunConfig(method.name, dataset.path.resolve(), asked or options, source), target)
         if state == FINISHED:
+            mpi.run_on_root(comm, f"reading {folder.model}", lambda: check_origin(Model(folder.model).attrs, origin))
             return read_report(folder, problem, options, kept)
         check_disk(folder, problem, options)
         chosen = None if choose is None else choose(problem, folder)

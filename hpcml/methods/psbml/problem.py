@@ -90,7 +90,7 @@ class TorusProblem:
 
     def read(self, places: np.ndarray) -> Rows:
         """Rows (ascending places) as they are kept and travel. Local; raises DataError, OSError."""
-        return read_rows(self.dataset, self.classes.rows[places], self.kept_dense)
+        return read_rows(self.dataset, self.classes.rows[places], self.kept_dense, check=False)  # `read_classes` has checked them
 
     def prepared(self, matrix: Rows) -> Rows:
         """Rows as the base learner takes them."""

@@ -15,8 +15,9 @@ import hpcml
 from hpcml import mpi
 from hpcml.conversion.split import split
 from hpcml.data.dataset import DataFile
-from hpcml.data.row_keys import look_up, string_keys
+from hpcml.data.row_keys import look_up, name_key, string_keys
 from hpcml.errors import DataError
+from hpcml.evaluation.report import format_evaluation
 from hpcml.log import Log
 from hpcml.model import training_keys
 from hpcml.model.open import open_model
@@ -146,6 +147,62 @@ def test_groups_stay_together(tmp_path, source):
         divided(tmp_path / "data.h5", 0.25, seed=2, **again)
 
 
+def test_groups_that_splits_divide_are_told(tmp_path, capsys):
+    def lines(split_of):
+        return [document(n, id=f"d{n}", work=f"w{n // 4}", split=split_of(n)) for n in range(40)]
+
+    for name, split_of, n_divided in (
+        ("a", lambda n: "test" if n % 8 > 5 else "train", 5),
+        ("b", lambda n: ["test", "train"][n > 19], 0),
+    ):
+        path = write_jsonl(tmp_path / f"{name}.jsonl", lines(split_of))
+        converted("jsonl", path, tmp_path / f"{name}.h5", told=True, group="work")
+        said = capsys.readouterr().err
+        assert (f"warning: {path}: rows of {n_divided} groups are in several splits" in said) == (n_divided > 0)
+        assert ("several splits" in said) == (n_divided > 0)
+
+
+def test_new_rows_of_a_group_are_on_the_side_of_its_known_rows(tmp_path, capsys):
+    """Also if the --like file has no groups; without --group a warning says that its groups are not kept."""
+    new = [document(1000 + n, id=f"n{n}", work=f"w{n % 50}") for n in range(100)]
+    known, everything = write_jsonl(tmp_path / "known.jsonl", grouped()[::4]), write_jsonl(tmp_path / "all.jsonl", new + grouped())
+    for group in ("work", None):
+        converted("jsonl", known, tmp_path / "known.h5", test_share=0.3, group=group)
+        converted(
+            "jsonl", everything, tmp_path / "all.h5", told=True, test_share=0.3, seed=9, group="work", like=tmp_path / "known.h5"
+        )
+        with DataFile(tmp_path / "all.h5") as data:
+            test = np.isin(np.arange(300), data.split("test"))
+        assert (test[:50] == test[50:100]).all() and (test[:50] == test[100::4]).all()
+        assert "several splits" not in capsys.readouterr().err
+    converted("jsonl", known, tmp_path / "known.h5", test_share=0.3, group="work")
+    converted("jsonl", everything, tmp_path / "all.h5", told=True, test_share=0.3, like=tmp_path / "known.h5")
+    assert "known.h5 has groups of rows; without --group their new rows may get other splits" in capsys.readouterr().err
+
+
+def test_ids_and_groups_are_numbers_or_strings(tmp_path):
+    """A table with gaps has its whole numbers as 7.0 in CSV, as numbers in Parquet, as 7 in JSON lines: the rows are the same."""
+    numbers = np.where(np.arange(60) % 5 == 4, np.nan, np.arange(60) // 3)
+    frame = pd.DataFrame(
+        {"text": [document(n)["text"] for n in range(60)], "label": "a", "n": np.arange(60.0) + 7, "work": numbers}
+    )
+    frame.to_csv(tmp_path / "in.csv", index=False)
+    frame.to_parquet(tmp_path / "in.parquet")
+    documents = [
+        {"id": int(row.n), "text": row.text, "labels": ["a"], "work": None if row.work != row.work else str(int(row.work))}
+        for row in frame.itertuples()
+    ]
+    write_jsonl(tmp_path / "in.jsonl", documents)
+    of_table, found = {"text": ("text",), "labels": ("label",), "id": "n"}, []
+    for source in ("csv", "parquet", "jsonl"):
+        more = {} if source == "jsonl" else of_table
+        converted(source, tmp_path / f"in.{source}", tmp_path / "out.h5", group="work", **more)
+        with DataFile(tmp_path / "out.h5") as data:
+            found.append((data.map("row_keys").tolist(), data.map("row_groups").tolist()))
+    assert found[0] == found[1] == found[2]
+    assert string_keys(b"id", ["v1.0"]) == name_key(b"id", "v1.0") != name_key(b"id", "v1")
+
+
 def test_groups_of_rows_in_memory(tmp_path):
     X, Y = sp.random(60, 8, 0.5, random_state=0, format="csr"), [["a"], ["b"]] * 30
     groups = [f"g{n // 3}" for n in range(60)]
@@ -155,8 +212,14 @@ def test_groups_of_rows_in_memory(tmp_path):
 
 def test_a_group_that_no_row_has_is_an_error(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", [document(n) for n in range(10)])
-    with pytest.raises(DataError, match="--group work: no document has a value of it"):
+    with pytest.raises(DataError, match="--group work: no row has a value of it"):
         converted("jsonl", path, tmp_path / "a.h5", group="work")
+    frame = pd.DataFrame({"x": [3.0, 1.0, 2.5], "l": ["a", "b", "a"], "work": [None, None, None]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_parquet(tmp_path / "a.parquet")
+    for source in ("csv", "parquet"):
+        with pytest.raises(DataError, match="--group work: no row has a value of it"):
+            converted(source, tmp_path / f"a.{source}", tmp_path / "a.h5", labels=("l",), group="work")
 
 
 def test_a_model_knows_its_training_rows_in_any_file(tmp_path, monkeypatch):
@@ -177,7 +240,8 @@ def test_a_model_knows_its_training_rows_in_any_file(tmp_path, monkeypatch):
     few = open_model(tmp_path / "few" / "model.h5").training_keys
     assert few.keys.size == 60 and not few.complete and few.keys.tolist() == sorted(trained_on)[:60]
     found = hpcml.evaluate(tmp_path / "few", tmp_path / "b.h5", split="all")
-    assert abs(found.seen.n_rows - expected) < 40 and f"about {found.seen.n_rows} of the 250 rows are training rows" in str(found)
+    assert abs(found.seen.n_rows - expected) < 40
+    assert f"about {found.seen.n_rows} of the 250 rows are training rows" in format_evaluation(found)
 
 
 def test_keys_are_looked_up():

@@ -113,7 +113,7 @@ def test_labels_beside_a_matrix(tmp_path, kind):
 def test_sequences_in_memory(tmp_path):
     for options, expected in (({}, [1, 3, 4]), ({"empty_labels": "none"}, None)):
         with hpcml.Dataset.from_sparse(
-            np.eye(5), ["a", None, [], "", float("nan")], tmp_path / "x.h5", force=True, **options
+            np.eye(5), ["a", pd.NA, [], "", float("nan")], tmp_path / "x.h5", force=True, **options
         ) as data:
             assert data.n_unlabelled == len(expected or [])
             assert data.matrix().shape[0] == data.labels().shape[0] == 5 - len(expected or [])

@@ -13,6 +13,7 @@ from sklearn.naive_bayes import MultinomialNB
 from support.make import class_data, dataset, random_data
 from support.tables import table
 
+import hpcml
 from hpcml.crossval import tasks
 from hpcml.crossval.methods import divide_names, divide_path, method_of, methods
 from hpcml.crossval.table import Score, average_ranks, corrected_test, csv_text, format_table, score_methods
@@ -89,7 +90,7 @@ def test_significance_of_hand_made_folds():
     assert (str(scores[1]), str(scores[4])) == ("73.0±7.8* ", "70.0±7.1  ")
 
 
-@given(n_rows=st.integers(2, 60), folds=st.integers(2, 7), seed=st.integers(0, 3), share=st.floats(0, 1))
+@given(n_rows=st.integers(7, 60), folds=st.integers(2, 7), seed=st.integers(0, 3), share=st.floats(0, 1))
 def test_folds_are_stratified(n_rows, folds, seed, share):
     draw = np.random.default_rng(n_rows)
     rows, has = np.sort(draw.permutation(10 * n_rows)[:n_rows]), (draw.random(n_rows) < share).astype(np.int64)
@@ -205,6 +206,21 @@ def test_rare_labels_are_left_out(tmp_path, capsys):
             cross_validate(None, ["multinomial-nb"], [f"{path}:label{number}"])
     with pytest.raises(ConfigError, match="21 folds need at least 21 rows of each class, but no label"):
         cross_validate(None, ["multinomial-nb"], [path], folds=21)
+
+
+def test_labels_of_few_groups_are_left_out(tmp_path):
+    """A label with all its rows in one group would be in one fold only, where F1 says nothing."""
+    X, _ = random_data(3, 60, 6, 1)
+    group = np.arange(60) // 5
+    Y = np.column_stack([group == 3, group % 2, np.arange(60) % 5 > 0]).astype(float)
+    groups = [f"g{number}" for number in group]
+    with hpcml.Dataset.from_sparse(abs(X), Y, tmp_path / "groups.h5", groups=groups, label_names=["a", "b", "c"]):
+        pass
+    assert cross_validate(None, ["multinomial-nb"], [tmp_path / "groups.h5"], folds=3).problems[0].labels == ["b", "c"]
+    with pytest.raises(ConfigError, match=r"need at least 3 groups of rows of each class, .* 1 groups of rows with .* 'a' and 11"):
+        cross_validate(None, ["multinomial-nb"], [f"{tmp_path / 'groups.h5'}:a"], folds=3)
+    with pytest.raises(ConfigError, match="13 folds need at least 13 groups of rows of each class, but no label"):
+        cross_validate(None, ["multinomial-nb"], [tmp_path / "groups.h5"], folds=13)
 
 
 def test_negative_values_are_refused_before_the_work(tmp_path):

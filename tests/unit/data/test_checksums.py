@@ -56,6 +56,44 @@ def test_a_changed_value_is_found_by_who_reads_it(tmp_path, place):
         load_shard(mpi.self_comm(), data, "all")
 
 
+def test_every_reader_finds_a_changed_value_in_the_block_of_its_rows(tmp_path):
+    """Rows of a split may lie in the middle of a block."""
+    path = made(tmp_path / "data.h5", 400, splits={"train": np.arange(200), "test": np.arange(200, 400)})
+    hpcml.train("dual", path, output=tmp_path / "run")
+    model = tmp_path / "run" / "model.h5"
+    with h5py.File(path, "r+") as file:
+        file["X/data"][-1] += 0.5
+    with hpcml.Dataset(path) as data:
+        calls = (
+            lambda: data.matrix("test"),
+            lambda: data.labels("test"),
+            lambda: hpcml.evaluate(model, path, split="test"),
+            lambda: hpcml.explain(model, path, row=["399"]),
+            lambda: hpcml.cross_validate(["dual"], [path], folds=2),
+        )
+        for call in calls:
+            with pytest.raises(DataError, match="X/data does not have its checksum"):
+                call()
+
+
+@pytest.mark.parametrize("command", ["train", "tune", "retrain"])
+def test_a_finished_run_is_not_that_of_a_dataset_that_changed(tmp_path, command):
+    path, run, base = made(tmp_path / "data.h5", 200), tmp_path / "run", tmp_path / "base"
+    hpcml.train("dual", made(tmp_path / "before.h5", 200, 7), output=base)
+    call = {
+        "train": lambda **more: hpcml.train("dual", path, output=run, **more),
+        "tune": lambda **more: hpcml.tune(path, run, method="dual", folds=3, **more),
+        "retrain": lambda **more: hpcml.retrain(base, path, run, **more),
+    }[command]
+    call()
+    call(resume=True)
+    before = (run / "model.h5").read_bytes()
+    made(path, 200, 1)
+    with pytest.raises(DataError, match="this run was started on other data"):
+        call(resume=True)
+    assert (run / "model.h5").read_bytes() == before
+
+
 def test_labels_that_move_to_another_row_are_found(tmp_path):
     path = made(tmp_path / "data.h5")
     with h5py.File(path, "r+") as file:

@@ -173,7 +173,9 @@ def test_questions_and_other_measures(data, tmp_path):
     model, empty = model_of(data, tmp_path), is_empty(data)
     hpcml.calibrate(model, data[1], split="test", output=tmp_path / "c.h5")
     hpcml.threshold(model, data[1], "label", split="test", output=tmp_path / "s.h5")
-    wrong = hpcml.explain(model, data[1], wrong=40).as_dict()["wrong"][0]
+    most_wrong = hpcml.explain(model, data[1], wrong=40)
+    assert "5 rows without any known feature: they get no labels, and are not listed" in str(most_wrong)
+    wrong = most_wrong.as_dict()["wrong"][0]
     rows = {each["row"] for kind in ("missed", "given") for each in wrong[kind]}
     assert rows.isdisjoint(np.flatnonzero(empty).tolist())
     assert "Infinity" not in json.dumps(wrong)

@@ -79,5 +79,5 @@ def test_groups_are_not_divided(tmp_path):
     assert all(len(set(fold[groups == group])) == 1 for group in range(15))
     sizes = np.bincount(fold)
     assert sizes.max() - sizes.min() <= 8
-    with pytest.raises(ConfigError, match="only 2 groups of rows"):
+    with pytest.raises(ConfigError, match="2 groups of rows leave a fold empty"):
         deal(rows, np.arange(8), 5, 0, KEYS // 30)
