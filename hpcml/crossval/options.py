@@ -12,7 +12,7 @@ from hpcml.options import Flag, Several, check_scale
 
 
 @Parameter(name="*")
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CvOptions:
     """Options of `hpcml cv`."""
 

@@ -93,10 +93,8 @@ def parsed(tmp_path, command, *flags, config=None):
         (tmp_path / "a.toml").write_text(config)
         flags = (*flags, "--config", str(tmp_path / "a.toml"))
     tokens = ["train", command, "data.h5", "-o", "run", *flags]
-    app, train_app = cli.build()
-    tokens, train_app.config = cli.config_files(tokens)
-    _, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
-    return getattr(bound.arguments.get("options"), "bias", None)
+    command, bound = cli.parsed(tokens)
+    return command(*bound.args, **bound.kwargs).options.bias
 
 
 @pytest.mark.parametrize("command", ["probe", "pa"])

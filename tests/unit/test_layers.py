@@ -25,8 +25,8 @@ ORDER = [
             "planning",
         )
     ),
-    *({name} for name in ("check", "reporting", "serving", "cli")),
-    {"__main__", "api", "api_dataset", "api_session", ""},  # "" is the package itself
+    *({name} for name in ("check", "reporting", "serving", "commands", "cli")),
+    {"__main__", "dataset", ""},  # "" is the package itself
 ]
 OF_ONE_METHOD = {"reduce"}  # selection by the weights of a single method
 LEVELS = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
@@ -143,12 +143,7 @@ def test_no_circle_between_files():
 
 @pytest.mark.parametrize(("package", "room"), [("mpi4py", "mpi"), ("numba", "kernels")])
 def test_one_room_only(package, room):
-    users = {
-        module
-        for module in FILES
-        for one in IMPORTS[module]
-        if one.name.split(".")[0] == package and (one.running or module != "api")
-    }
+    users = {module for module in FILES for one in IMPORTS[module] if one.name.split(".")[0] == package}
     assert {room_of(module) for module in users} == {room}
 
 

@@ -327,7 +327,7 @@ def test_command_line_plans_and_says_what_it_cannot(data, tmp_path, capsys):
         (("pa", data, "--machine", machine, "--pilot"), "--pilot has no effect on pa"),
         (("dual", *numbers, "--nodes", "0"), "--nodes 0: expected"),
         (("dual", *numbers, "--memory=-1"), "--memory -1: expected"),
-        (("dual", *numbers, "--force"), "--force has no effect without --json"),
+        (("dual", *numbers, "--force"), "--force: has no effect without --json"),
         (("dual", *numbers, "--epsilon", "0.1"), "epsilon"),
         (("--rows", "5"), "plan which method"),
         (("dull", *numbers), "no method 'dull'; did you mean 'dual'"),
