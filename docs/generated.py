@@ -93,10 +93,10 @@ def reference(name: str, function: Any) -> str:
     """The reference of a function that is made of the class of a command: its documentation, with a table of its parameters."""
     about, _, rest = function.__doc__.partition("\nParameters\n----------\n")
     texts, _, rest = rest.partition("\n\nReturns\n")
-    required = [option.name for option in fields(function.kind) if is_required(option)]
+    required = [option.name for option in fields(function.kind) if is_required(option) and option.name != "options"]
     lines = [f"### hpcml.{name}({', '.join(required)}, …)", "", about, "", "| parameter | default | what it is |", "|---|---|---|"]
     for option, text in zip(texts.splitlines()[::2], texts.splitlines()[1::2], strict=True):
-        (field,) = (each for each in fields(function.kind) if each.name == option)
+        (field,) = (each for each in fields(function.kind) if each.name == option.removeprefix("**"))
         default = "must be given" if is_required(field) else f"`{default_of(field)!r}`"
         lines.append(f"| `{option}` | {default} | {cell(text.strip())} |")
     returns, _, rest = rest.partition("\n\nRaises\n")

@@ -56,7 +56,6 @@ def is_required(option: Field) -> bool:
     return option.default is MISSING and option.default_factory is MISSING
 
 
-@cache
 def hints_of(kind: type) -> dict[str, Any]:
     """Return the annotation of each field of a dataclass, evaluated."""
     return get_type_hints(kind, include_extras=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Check(Operation["tuple[Findings, Digests]"]):
-    """Check that this machine can train: launcher, files, a small run.
+    """Check that this machine can train: launcher, files, a run.
 
     On the ranks that are there: launcher, cores, messages, files, locks, a tiny run; or whether
     bits are those of other processors.

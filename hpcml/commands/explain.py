@@ -32,7 +32,7 @@ Answer: TypeAlias = Union["Explanation", "WhyRows", "MostWrong", "Learnability",
 
 @dataclass(frozen=True)
 class Explain(Operation[Answer]):
-    """Show the most important features of labels, and the features behind a prediction.
+    """Show the features that matter for labels and for predictions.
 
     Prints the features of a linear model with the largest squared weights, and the share of the
     others. With --row: why a row got a label. With --wrong: the rows that the model is most wrong

@@ -13,7 +13,7 @@ from hpcml.options import Flag
 
 @dataclass(frozen=True)
 class Merge(Operation[str]):
-    """Merge models of parts of the labels, or tabulate the results of several runs.
+    """Merge models of parts of the labels, or tabulate runs.
 
     The parts are those of --label-part. The results of any runs become a table, a .csv.
     """

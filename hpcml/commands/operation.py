@@ -27,6 +27,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import Field, dataclass, fields, is_dataclass
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import (
@@ -60,13 +61,16 @@ if TYPE_CHECKING:
     PathLike = Path | str
     Paths = Sequence[Path | str] | Path | str
     AnyModel = Path | str | Model | ClassifierModel
-    Strings, Floats, Integers = Sequence[str], Sequence[float], Sequence[int]
+    Strings = Sequence[str]
+    Floats = Sequence[float]
+    Integers = Sequence[int]
 else:  # as the command line gives them, without the imports
     Log = Comm = Session = StopSignals = Any
     PathLike = AnyModel = Path
     Paths, Strings, Floats, Integers = tuple[Path, ...], tuple[str, ...], tuple[float, ...], tuple[int, ...]
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 HIDDEN = Parameter(parse=False)  # a parameter for Python that is no flag
 OUTPUT = Parameter(name=["--output", "-o"])
 SECTION = re.compile(r"\n\w+\n-+\n")  # of a numpydoc text
@@ -125,7 +129,7 @@ class Operation(Generic[R]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(Operation[R]):
+class TrainingOperation(Operation[R]):
     """A command that trains into a run folder, with checkpoints."""
 
     force: Annotated[bool, Parameter(negative="")] = False
@@ -162,16 +166,18 @@ def help_text(kind: type) -> str:
     return SECTION.split(inspect.getdoc(kind) or "")[0].strip()
 
 
-def command_of(kind: type[Operation[Any]], texts: Mapping[str, str] | None = None, **given: Any) -> Callable[..., Operation[Any]]:
+def command_of(kind: Any, texts: Mapping[str, str] | None = None, **given: Any) -> Callable[..., Operation[Any]]:
     """Return a function with the parameters of the command line that makes the operation.
 
     A field that is a dataclass of options becomes flags. Of `given`, such an object has their
     defaults; another value is set and is no flag.
     `texts` replaces the help of some fields.
     """
-    hints, texts = hints_of(kind), help_of(kind) | (texts or {})
-    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD if issubclass(kind, Training) else inspect.Parameter.POSITIONAL_ONLY
-    parameters, fixed = [], dict(kind.on_command_line)
+    hints, texts = hints_of(kind), {**help_of(kind), **(texts or {})}
+    positional = (
+        inspect.Parameter.POSITIONAL_OR_KEYWORD if issubclass(kind, TrainingOperation) else inspect.Parameter.POSITIONAL_ONLY
+    )
+    parameters, fixed = [], dict[str, Any](kind.on_command_line)
     for field in fields(kind):
         name, hint = field.name, hints[field.name]
         settings = [each for each in rules_of(hint) if isinstance(each, Parameter)]
@@ -185,7 +191,7 @@ def command_of(kind: type[Operation[Any]], texts: Mapping[str, str] | None = Non
             default = given[name] if name in given else hint()
             hint = Annotated[type(default), Parameter(name="*")]
         is_flag = field.kw_only or any(setting.name for setting in settings)
-        place = inspect.Parameter.KEYWORD_ONLY if is_flag else positional
+        place: Any = inspect.Parameter.KEYWORD_ONLY if is_flag else positional
         if not is_flag and hint in (Paths, Strings):
             place, default, hint = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.empty, get_args(hint)[0]
         if not any(setting.help for setting in settings):
@@ -197,7 +203,8 @@ def command_of(kind: type[Operation[Any]], texts: Mapping[str, str] | None = Non
     def command(*args: Any, **kwargs: Any) -> Operation[Any]:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return kind(**fixed, **bound.arguments)
+        operation: Operation[Any] = kind(**fixed, **bound.arguments)
+        return operation
 
     made: Any = command
     made.__signature__, made.__doc__ = signature, help_text(kind)
@@ -216,7 +223,8 @@ def function(kind: Callable[P, Operation[R]], name: str = "") -> Callable[P, R]:
             return kind(*args, **kwargs)()  # Python says what is wrong
         if "options" in known:
             options = {name: given.pop(name) for name in kwargs if name not in known or name == "options"}
-            given["options"] = make_options(*made.options_for(given), options)
+            kind_of_options, command = made.options_for(given)
+            given["options"] = make_options(kind_of_options, command, options)
         return make_options(made, call.__name__, given)()
 
     parameters = {parameter.name: parameter for parameter in inspect.signature(kind).parameters.values()}
@@ -234,7 +242,7 @@ def _place(item: Field | inspect.Parameter) -> int:
     return 2 if item.name == "options" else int(item.name in RUN_ONLY)
 
 
-def _documentation(kind: type[Operation[Any]]) -> str | None:
+def _documentation(kind: Any) -> str | None:
     """Return a numpydoc text: the fields are the parameters, `execute` says what is returned; None as with python -OO."""
     text, returned = inspect.getdoc(kind), inspect.getdoc(kind.execute)
     if text is None or returned is None:
@@ -321,7 +329,7 @@ def write_files(session: Session, result: Any, *files: tuple[PathLike | None, Ca
 
     for path, write in files:
         if path is not None:
-            run_on_root(session.comm, f"writing {path}", lambda path=path, write=write: write(Path(path), result))
+            run_on_root(session.comm, f"writing {path}", partial(write, Path(path), result))
 
 
 def path_of(path: PathLike | None) -> Path | None:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, PathLike, Session, Training, function
+from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, function
 
 if TYPE_CHECKING:
     from hpcml.methods.linear.report import TrainReport
 
 
 @dataclass(frozen=True)
-class Retrain(Training["TrainReport"]):
+class Retrain(TrainingOperation["TrainReport"]):
     """Train again when the data have changed, and only what has.
 
     The options are those of a finished run of `train dual`. If the documents are the same, labels

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hpcml.commands.operation import OUTPUT, PathLike, Session, Training, function
+from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, function
 
 if TYPE_CHECKING:
     from hpcml.log import Log
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Train(Training["Report"]):
+class Train(TrainingOperation["Report"]):
     """Train with a method of `hpcml train` into a run folder.
 
     Raises `Interrupted` after a signal or the time limit, when a checkpoint has been written.

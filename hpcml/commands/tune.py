@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, PathLike, Session, Training, function
+from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, function
 from hpcml.tuning.options import TuneOptions
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tune(Training["TuneReport"]):
+class Tune(TrainingOperation["TuneReport"]):
     """Choose λ, weight and threshold of each label, and train.
 
     λ and the weight of positive rows are chosen by cross-validation on the training rows. The model

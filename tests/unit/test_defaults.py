@@ -99,7 +99,7 @@ def parsed(tmp_path, command, *flags, config=None):
 
 @pytest.mark.parametrize("command", ["probe", "pa"])
 def test_command_lines_and_files(tmp_path, command):
-    assert parsed(tmp_path, command) is None
+    assert parsed(tmp_path, command) is METHODS[command].options().bias
     assert parsed(tmp_path, command, "--bias") is True
     assert parsed(tmp_path, command, "--no-bias") is False
     assert parsed(tmp_path, command, config="bias = true\n") is True

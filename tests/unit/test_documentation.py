@@ -71,5 +71,5 @@ def test_the_pages_of_what_the_code_knows_have_all_of_it(made):
     assert all(f"| `{kind.__name__}` | {kind.exit_code} |" in codes for kind in kinds)
     assert all(f"\n| {code} | " in codes for code in (EXIT_USER, EXIT_IN_USE, EXIT_RESUMABLE))
     functions = made.on_page_markdown((DOCS / "lookup" / "api.md").read_text())
-    assert "::: hpcml.commands.tune.tune\n" in functions and ".DualClassifier" in functions and "<!--" not in functions
+    assert "### hpcml.tune(data, output, …)\n" in functions and ".DualClassifier" in functions and "<!--" not in functions
     assert "### hpcml.predict(model, data, output, …)\n" in functions and "| `split` | `'all'` | Rows to score: " in functions

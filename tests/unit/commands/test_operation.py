@@ -1,5 +1,7 @@
 """A command is one class: its fields are flags, parameters and documentation, and an option without effect is refused."""
 
+from __future__ import annotations
+
 import inspect
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -44,7 +46,7 @@ class Toy(Operation[str]):
     force: Annotated[Flag, Only("report")] = False
     """Replace the report."""
 
-    def execute(self, session):
+    def execute(self, session) -> str:
         """What was played, a text."""
         self.check_options("a dataset")
         return f"{self.data} {self.output} {self.zeal} {','.join(self.label)} {self.how}"
