@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
 from functools import cache
@@ -26,11 +25,17 @@ Value = str | float | Path | Sequence[str] | Sequence[float] | None  # of an opt
 FREE = frozenset({"checkpoint_every", "time_limit", "profile"})
 
 
+@cache
+def _classes_in(file: str) -> dict[str, ast.ClassDef]:
+    """Return the classes of a source file by their names."""
+    tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
 def texts_behind(kind: type) -> dict[str, str]:
     """The texts behind the fields of a class, each in one line."""
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     found = {}
-    for line, text in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
+    for line, text in pairwise(_classes_in(inspect.getfile(kind))[kind.__name__].body):
         if isinstance(line, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
             found[ast.unparse(line.target)] = " ".join(str(text.value.value).split())
     return found

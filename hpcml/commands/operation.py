@@ -46,6 +46,7 @@ from typing import (
 
 from cyclopts import Parameter
 
+from hpcml import loading
 from hpcml.errors import ConfigError, OptionError, nearest
 from hpcml.log import say
 from hpcml.options import check_rules, default_of, help_of, hints_of, is_required, rules_of
@@ -227,10 +228,12 @@ def function(kind: Callable[P, Operation[R]], name: str = "") -> Callable[P, R]:
             given["options"] = make_options(kind_of_options, command, options)
         return make_options(made, call.__name__, given)()
 
+    if loading.in_program:  # the command line needs no documentation of functions
+        return call
+    described: Any = call
     parameters = {parameter.name: parameter for parameter in inspect.signature(kind).parameters.values()}
     if parameters.pop("options", None):
         parameters["options"] = inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD, annotation="Value")
-    described: Any = call
     described.__name__ = described.__qualname__ = name or made.__module__.rpartition(".")[2]
     described.__module__, described.kind, described.__doc__ = made.__module__, kind, _documentation(made)
     described.__signature__ = inspect.Signature(sorted(parameters.values(), key=_place))

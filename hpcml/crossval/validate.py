@@ -15,7 +15,7 @@ from hpcml.crossval.options import CvOptions
 from hpcml.crossval.problems import CvProblem, read_problem
 from hpcml.crossval.table import CrossValidation
 from hpcml.crossval.tasks import CvTasks
-from hpcml.errors import ConfigError, DataError, repeated
+from hpcml.errors import ConfigError, DataError, OptionError, repeated
 from hpcml.log import Log, plural, size
 from hpcml.mpi.memory import room_per_rank
 
@@ -78,7 +78,7 @@ def file_and_label(name: str | Path) -> tuple[Path, str | None]:
 def _check(methods: Sequence[str], data: Sequence[str | Path], baseline: str | None) -> None:
     """Raise ConfigError for names that make no sense."""
     if baseline is not None and methods and baseline not in methods:
-        raise ConfigError(f"--baseline {baseline}: not among the methods: {', '.join(methods)}")
+        raise OptionError("baseline", baseline, f"not among the methods: {', '.join(methods)}")
     if not methods:
         raise ConfigError(f"name at least one method: {', '.join(sorted(known_methods()))}")
     if not data:
