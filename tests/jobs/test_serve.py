@@ -20,7 +20,7 @@ def test_it_answers_and_ends_at_a_signal(mpirun, standing, tmp_path):
     data, run = run_of(tmp_path)
     refused(standing(2, "serve", run, "--port", 0), "serve answers from one process, but MPI has started 2; run it without mpirun")
     for expected, command in {
-        "--max-body-mb 0: expected a number from 1": ("--max-body-mb", 0),
+        "--max-body-mb 0: expected at least 1": ("--max-body-mb", 0),
         "--max-seconds 0: expected a number above 0": ("--max-seconds", 0),
         "is no run folder": ("--data", data),
     }.items():
