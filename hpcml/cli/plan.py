@@ -1,57 +1,22 @@
-"""The commands `hpcml plan METHOD`."""
-
-from collections.abc import Callable, Collection
-from pathlib import Path
+"""`hpcml plan`: a command for each method."""
 
 from cyclopts import App
 
 from hpcml.cli.groups import arrange, methods_by_group
-from hpcml.cli.session import Here, ReplaceJson, say_once
+from hpcml.commands.operation import command_of
+from hpcml.commands.plan import PlanTraining
 from hpcml.errors import ConfigError
-from hpcml.methods.registry import METHODS, Method, method_named
+from hpcml.methods.registry import METHODS, method_named
 from hpcml.planning.options import PlanOptions
 
 
-def _command(method: Method) -> Callable[..., None]:
-    def plan(
-        data: Path | None = None,
-        /,
-        *,
-        wanted: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
-        options: method.options = method.options(),  # type: ignore[name-defined]  # noqa: B008 - frozen
-        json: Path | None = None,
-        force: ReplaceJson = False,
-        session: Here,
-    ) -> None:
-        """Say what training would take: memory, disk and time, and the command for it.
-
-        Parameters
-        ----------
-        data:
-            A dataset made with `hpcml convert`. Without it give --rows, --features and --labels; then the time stays unknown.
-        json:
-            Write the plan to this file.
-        """
-        from hpcml.planning.plan import as_json
-        from hpcml.planning.plan import plan as work
-        from hpcml.planning.report import format_plan, write_json
-
-        if force and json is None:
-            raise ConfigError("--force has no effect without --json; leave it out")
-        found = work(session, method, data, wanted, options)
-        if json is not None:
-            write_json(session.comm, json, as_json(found), force, data)
-        say_once(session, format_plan(found))
-
-    return plan
-
-
-def plan_app(tokens: Collection[str]) -> App:
-    """`hpcml plan`; if it is among `tokens`, with a command for each method."""
+def plan_app(is_listed: bool) -> App:
+    """Return `hpcml plan`, with a command for each method unless it is only listed."""
     app = App(name="plan", help="Say what a training would take, before it is queued.")
-    for name, method in METHODS.items() if "plan" in tokens else ():
+    for name, method in () if is_listed else METHODS.items():
         about = f"{method.title}.\n\nSays what training would take: memory, disk and time, and the command for it."
-        app.command(_command(method), name=name, help=about)
+        command = command_of(PlanTraining, method=name, wanted=PlanOptions(), options=method.options())
+        app.command(command, name=name, help=about)
     arrange(app, methods_by_group())
     return app
 

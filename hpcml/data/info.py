@@ -13,7 +13,7 @@ from hpcml.data.dataset import UNKNOWN, DataFile, default_split
 from hpcml.data.headings import has_headings
 from hpcml.data.row_checks import BLOCK, check_contents
 from hpcml.data.shard import slab_of, split_bounds
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.files.hdf5 import readable
 from hpcml.files.untrusted import attributes, text_of
 from hpcml.log import entitled, joined, named, plural, size
@@ -70,7 +70,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
     """
     for number in ranks:
         if number < 1:
-            raise ConfigError(f"--ranks {number}: expected at least 1")
+            raise OptionError("ranks", number, "expected at least 1")
     dataset = None
     with mpi.agreed(comm, f"reading {path}"):
         dataset = DataFile(path)

@@ -17,7 +17,7 @@ from hpcml import mpi
 from hpcml.data.in_memory import canonical, sound_csr
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.estimators.labels import NAMES, LabelSets, agree_labels, check_features, check_target, complaints_agreed
-from hpcml.estimators.parameters import Parameter, Seed, about_parameters, option_values
+from hpcml.estimators.parameters import Parameter, Seed, error_text, option_values
 from hpcml.estimators.sklearn_types import BaseEstimator
 
 Self = TypeVar("Self", bound="DistributedClassifier")
@@ -74,7 +74,7 @@ class DistributedClassifier(BaseEstimator):
                 self._learn(comm, X, labels, options)
                 self._kind, self.classes_ = labels.kind, labels.classes
         except (ConfigError, DataError, NonFiniteError) as error:
-            text = str(error) if isinstance(error, DataError) else about_parameters(str(error))
+            text = str(error) if isinstance(error, DataError) else error_text(error)
             alone = self.comm is None or self.comm.size == 1
             raise (wrong[0] if wrong and alone else ValueError(text)) from None
         return self

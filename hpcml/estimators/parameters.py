@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform, get_args
 
 import numpy as np
 
-from hpcml.errors import ConfigError, in_python
+from hpcml.errors import ConfigError, HpcmlError, OptionError
 from hpcml.options import default_of, flag_of, help_of, texts_behind
 
 OPTION: Any = object()  # the default of a parameter: that of its option
@@ -83,11 +83,27 @@ ALLOWED: dict[Any, Parameter] = {
 }
 
 
+_FLAG = re.compile(r"--(?!help\b)(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s:;,]+)(?=:))?")
+
+
 def about_parameters(text: str) -> str:
-    """A sentence about options as one about parameters: of `--max-steps 0: …` `max_iter=0: …`."""
-    for parameter, option in OPTION_OF.items():
-        text = re.sub(rf"--(no-)?{flag_of(option)}\b", rf"--\g<1>{flag_of(parameter)}", text)
-    return in_python(text)
+    """Return the help of an option with its flags as parameters: `--max-steps 0: …` as `max_iter=0: …`."""
+    parameter_of = {flag_of(option): parameter for parameter, option in OPTION_OF.items()} | {"lambda": "lam"}
+
+    def parameter(found: re.Match[str]) -> str:
+        without, flag, value = found.groups()
+        name = parameter_of.get(flag, flag.replace("-", "_"))
+        return f"{name}=False" if without else f"{name}={value}" if value else name
+
+    return _FLAG.sub(parameter, text)
+
+
+def error_text(error: HpcmlError) -> str:
+    """Return the sentence of an error about an option as one about the parameter."""
+    if isinstance(error, OptionError):
+        name = next((parameter for parameter, option in OPTION_OF.items() if option == error.name), error.name)
+        return error.with_name(name, in_python=True)
+    return about_parameters(str(error))  # of options whose errors do not carry their name yet
 
 
 @dataclass_transform()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from hpcml.errors import ConfigError
 from hpcml.files import atomic
 from hpcml.files.report import cell, or_none, plain
 from hpcml.files.table import table, write_table
@@ -43,17 +42,6 @@ class Duplicates:
 
     def __str__(self) -> str:
         return format_duplicates(self)
-
-
-def check_outputs(outputs: Mapping[str, Path | None], force: bool, data: Path) -> None:
-    """Raise ConfigError for existing files (by flag), without `force`, and for one name twice."""
-    named: dict[Path, str] = {}
-    for flag, path in outputs.items():
-        if path is not None:
-            if path in named:
-                raise ConfigError(f"{named[path]} {path} and {flag} {path} are one file; choose two names")
-            named[path] = flag
-            atomic.check_output(path, force, [data])
 
 
 def _base_rates(found: Duplicates) -> np.ndarray:

@@ -24,7 +24,7 @@ from hpcml.methods.online.options import OnlineOptions
 from hpcml.model.open import kind_of, model_file
 from hpcml.reduce.dataset import reduce_dataset, remakes_text
 from hpcml.reduce.model import SeenFeatures, reduce_model
-from hpcml.reduce.options import EFS, NAMES, P, SelectOptions
+from hpcml.reduce.options import DATASET, EFS, MODEL, NAMES, P, SelectOptions
 from hpcml.reduce.scores import SCORES, feature_scores
 
 COLUMNS = ("rank", "feature", "name", "score", "end")
@@ -78,6 +78,7 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
         return source, of_model
 
     path, of_model = mpi.run_on_root(comm, f"reading {path}", check)
+    options.validate(MODEL if of_model else DATASET)
     if of_model:
         selected = _select_of_model(comm, path, output, options, force)
     elif options.like is not None:
@@ -109,10 +110,6 @@ def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOp
         raise ConfigError(
             f"--by {options.by}: {path} is a model, whose features are chosen by efs; name a dataset for {options.by}"
         )
-    if options.like is not None:
-        raise ConfigError(f"--like is for a dataset, but {path} is a model; leave it out")
-    for name in ("split", "shuffle", "seed"):
-        options.refuse(name, f"is for a dataset, but {path} is a model")
     weights = selected = None
     with mpi.agreed(comm, f"reading {path}"):
         weights = SeenFeatures.read(path)
@@ -129,7 +126,6 @@ def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOp
 
 def _select_of_dataset(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool, log: Log) -> Selected:
     """Collective over `comm`. Reduce a dataset to its best features."""
-    options.refuse("data", "is for a model")
     if options.by is None:
         raise ConfigError(f"--by is missing: choose {', '.join(NAMES[:-1])} or {NAMES[-1]}")
     with mpi.agreed(comm, f"reading {path}"):

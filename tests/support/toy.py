@@ -6,12 +6,12 @@ from typing import ClassVar
 from cyclopts import Parameter
 
 from hpcml import mpi
-from hpcml.errors import ConfigError
 from hpcml.estimators.parameters import OPTION, classifier_of
 from hpcml.methods.linear.estimator import LinearClassifier
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.method import USUAL, Method
 from hpcml.methods.probe.train import METHOD
+from hpcml.options import check_above_0
 
 
 @Parameter(name="*")
@@ -27,8 +27,7 @@ class ToyOptions(LinearOptions):
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense."""
         super().validate()
-        if not self.zeal > 0:
-            raise ConfigError(f"--zeal {self.zeal}: expected a number above 0")
+        check_above_0(self, "zeal")
 
 
 @classifier_of(ToyOptions)

@@ -20,9 +20,10 @@ ORDER = [
     {"estimators"},  # what the estimators of all methods share; it knows no method
     {"methods"},
     {"conversion", "evaluation", "prediction", "tuning", "crossval", "reduce", "near_duplicates", "planning", "reporting"},
-    {"serving", "check", "commands"},
+    {"serving", "check"},
+    {"commands"},
     {"cli"},
-    {"__main__", "api", "api_dataset", "api_session", ""},  # "" is the package itself
+    {"__main__", "dataset", ""},  # "" is the package itself
 ]
 OF_ONE_METHOD = {"reduce"}  # selection by the weights of a single method
 LEVELS = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
@@ -155,12 +156,7 @@ def test_circles_are_found():
 
 @pytest.mark.parametrize(("package", "room"), [("mpi4py", "mpi"), ("numba", "kernels")])
 def test_one_room_only(package, room):
-    users = {
-        module
-        for module in FILES
-        for one in IMPORTS[module]
-        if one.name.split(".")[0] == package and (one.running or module != "api")
-    }
+    users = {module for module in FILES for one in IMPORTS[module] if one.name.split(".")[0] == package}
     assert {room_of(module) for module in users} == {room}
 
 

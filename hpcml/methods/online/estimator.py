@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from hpcml import mpi
 from hpcml.data.in_memory import canonical, sound_csr, sound_labels
-from hpcml.errors import HpcmlError, in_python
+from hpcml.errors import HpcmlError
 from hpcml.estimators.labels import CLASSES, NAMES, LabelScores, LabelSets, agree_labels, check_target, named_sets, shard_of
-from hpcml.estimators.parameters import OPTION, Seed, classifier_of, option_values
+from hpcml.estimators.parameters import OPTION, Seed, classifier_of, error_text, option_values
 from hpcml.estimators.sklearn_types import BaseEstimator
 from hpcml.methods.online import bound
 from hpcml.methods.online.kernels import UPDATES
@@ -135,7 +135,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
             options: OnlineOptions = kind(**{name: value for name, value in option_values(self).items() if name in known})
             options.validate()
         except HpcmlError as error:
-            raise ValueError(in_python(str(error))) from None
+            raise ValueError(error_text(error)) from None
         return options
 
     def _rows(self, X: Any, reset: bool) -> sp.csr_matrix:

@@ -21,7 +21,7 @@ from hpcml.data.shard import Rows
 from hpcml.errors import DataError, HpcmlError
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets
-from hpcml.estimators.parameters import OPTION, Parameter, Seed, about_parameters, classifier_of
+from hpcml.estimators.parameters import OPTION, Parameter, Seed, classifier_of, error_text
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.pocket import margin_data
 from hpcml.methods.psbml.problem import RowsInMemory, TorusProblem
@@ -257,7 +257,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         try:
             return learners.scores(self.classifier_, rows, len(self.classes_))
         except HpcmlError as error:
-            raise ValueError(about_parameters(str(error))) from None
+            raise ValueError(error_text(error)) from None
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of each row (n,): the highest score; the last of two above `threshold_`."""

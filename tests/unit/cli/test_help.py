@@ -48,7 +48,7 @@ def listed(text):
 def test_commands_are_listed_by_what_a_person_wants(tokens, monkeypatch, capsys):
     """Those of most people first, each in a line of its own at 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
-    text, (app, _) = printed(capsys, *tokens), cli.build()
+    text, app = printed(capsys, *tokens), cli.build()
     groups = listed(text)
     assert next(len(names) for names in groups.values()) == 5 and next(iter(groups)) == "Start here"
     assert sorted(name for names in groups.values() for name in names) == sorted(set(app) - {"-h"}), "each in one group"
@@ -68,7 +68,7 @@ def test_methods_are_listed_by_what_they_are_for(tokens, monkeypatch, capsys):
 
 
 def test_train_without_a_method_names_them_in_that_order():
-    with pytest.raises(ConfigError, match=r"which method\? hpcml train METHOD .*: dual, elastic-net, probe"):
+    with pytest.raises(ConfigError, match=r"missing METHOD: hpcml train METHOD .*: dual, elastic-net, probe"):
         cli.run(["train", "--seed", "1"], None)
 
 

@@ -335,8 +335,8 @@ def test_from_sparse(tmp_path):
         ("row 2: 0.5, but a label is a name or a whole number|row 2: column 'Y': 0.5", {"Y": [1, 0.5] + [1] * 35}),
         ("splits: 'a' has rows beyond 0 to 36", {"splits": {"a": [37]}}),
         ("split 'a,b' cannot be used", {"splits": ["a,b"] * 37}),
-        ("from_sparse has no option 'nonsense'", {"nonsense": 1}),
-        ("from_sparse has no option 'min_df'", {"min_df": 2}),
+        ("npz has no option 'nonsense'", {"nonsense": 1}),
+        ("npz has no option 'min_df'", {"min_df": 2}),
     ],
 )
 def test_bad_rows_in_memory(tmp_path, message, arguments):

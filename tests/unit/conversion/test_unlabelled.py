@@ -118,7 +118,7 @@ def test_sequences_in_memory(tmp_path):
             assert data.n_unlabelled == len(expected or [])
             assert data.matrix().shape[0] == data.labels().shape[0] == 5 - len(expected or [])
             assert data.matrix(unlabelled=True).shape[0] == 5
-    with pytest.raises(ConfigError, match="empty_labels has no effect where a matrix says"):
+    with pytest.raises(ConfigError, match="empty-labels has no effect where a matrix says"):
         hpcml.Dataset.from_sparse(np.eye(2), np.eye(2), tmp_path / "y.h5", empty_labels="none")
 
 
@@ -276,5 +276,5 @@ def test_annif(tmp_path):
 
 def test_another_value_of_the_option(tmp_path):
     (tmp_path / "x.csv").write_text("x,l\n1,a\n")
-    with pytest.raises(ConfigError, match="empty_labels=other: expected none"):
+    with pytest.raises(ConfigError, match="empty_labels='other': expected one of none"):
         hpcml.convert("csv", tmp_path / "x.csv", tmp_path / "y.h5", empty_labels="other", labels=["l"])

@@ -18,7 +18,7 @@ from hpcml.crossval import tasks
 from hpcml.crossval.methods import divide_names, divide_path, method_of, methods
 from hpcml.crossval.table import Score, average_ranks, corrected_test, csv_text, format_table, score_methods
 from hpcml.crossval.tasks import folds_of, training_order
-from hpcml.crossval.validate import _check_room, cross_validate, cv
+from hpcml.crossval.validate import _check_room, cross_validate
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
@@ -318,7 +318,7 @@ def test_table_is_aligned(path):
 
 
 def test_csv_has_every_fold(path, tmp_path):
-    found = cv(self_comm(), ["multinomial-nb", str(path), "svm", f"{path}:a"], tmp_path / "out.csv", folds=3)
+    found = hpcml.cross_validate(["multinomial-nb", str(path), "svm", f"{path}:a"], output=tmp_path / "out.csv", folds=3)
     lines = table(tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == csv_text(found)
     assert [(line["label"], line["n_labels"], line["method"]) for line in lines] == [
@@ -332,12 +332,12 @@ def test_csv_has_every_fold(path, tmp_path):
         assert (line["p"] == "") == math.isnan(score.p)
         assert line["mark"] == score.mark
     with pytest.raises(ConfigError, match=r"out\.csv exists already"):
-        cv(self_comm(), ["multinomial-nb", str(path)], tmp_path / "out.csv", folds=3)
+        hpcml.cross_validate(["multinomial-nb", str(path)], output=tmp_path / "out.csv", folds=3)
     with pytest.raises(ConfigError, match="is also an input"):
-        cv(self_comm(), ["multinomial-nb", str(path)], path, force=True, folds=3)
+        hpcml.cross_validate(["multinomial-nb", str(path)], output=path, force=True, folds=3)
     with pytest.raises(DataError, match=r"the folder .* does not exist"):
-        cv(self_comm(), ["multinomial-nb", str(path)], tmp_path / "no" / "out.csv", folds=3)
-    cv(self_comm(), ["multinomial-nb", str(path)], tmp_path / "out.csv", force=True, folds=3)
+        hpcml.cross_validate(["multinomial-nb", str(path)], output=tmp_path / "no" / "out.csv", folds=3)
+    hpcml.cross_validate(["multinomial-nb", str(path)], output=tmp_path / "out.csv", force=True, folds=3)
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 2
 
 

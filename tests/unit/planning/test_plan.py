@@ -189,7 +189,7 @@ def test_arguments_that_do_not_fit(data):
         (("elastic-net", data, "--path", "0.1/m", "0.01/m"), "plan for one --l1"),
         (("dual", *numbers, "--nodes", "0"), "--nodes 0: expected"),
         (("dual", *numbers, "--memory=-1"), "--memory -1: expected"),
-        (("dual", *numbers, "--force"), "--force has no effect without --json"),
+        (("dual", *numbers, "--force"), "--force: has no effect without --json"),
         (("dual", *numbers, "--epsilon", "0.1"), "epsilon"),
         (("--rows", "5"), "plan which method"),
         (("dull", *numbers), "no method 'dull'; did you mean 'dual'"),

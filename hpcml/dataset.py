@@ -1,26 +1,22 @@
-"""The class `hpcml.Dataset`, and the functions for Python that make and compare datasets."""
+"""The class `hpcml.Dataset`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpcml.api_session import options_of, path_of, python_session, refuse_mapping
+from hpcml.commands.operation import make_options, python_session
 from hpcml.data import dataset
-from hpcml.errors import ConfigError
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
     from numpy.typing import ArrayLike
 
-    from hpcml.conversion.convert import ConvertReport
-    from hpcml.conversion.options import ConvertOptions
     from hpcml.log import Log
     from hpcml.mpi import Comm
-    from hpcml.near_duplicates.search import Duplicates
     from hpcml.options import Value
 
 
@@ -76,14 +72,15 @@ class Dataset(dataset.DataFile):
         Raises
         ------
         ConfigError, DataError
-            For what can be mended.
+            If the options or the rows are invalid, or a file cannot be written.
         """
         from hpcml.conversion.from_memory import Matrices
         from hpcml.conversion.from_memory import from_sparse as work
-        from hpcml.conversion.sources import SPARSE
+        from hpcml.conversion.options import ConvertOptions
+        from hpcml.conversion.sources import SPARSE, options_class
 
         with python_session(comm, log) as session:
-            found = convert_options(SPARSE, options, "from_sparse", "hpcml convert npz --help")
+            found = ConvertOptions(**vars(make_options(options_class(SPARSE), "convert npz", options)))
             given = Matrices(X, Y, feature_names, label_names, ids, splits, groups)
             work(session.comm, given, Path(path), found, force, session.log)
             return cls(path)
@@ -117,13 +114,14 @@ class Dataset(dataset.DataFile):
         Raises
         ------
         ConfigError, DataError
-            For what can be mended.
+            If the options or the rows are invalid, or a file cannot be written.
         """
         from hpcml.conversion.from_memory import from_frame as work
-        from hpcml.conversion.sources import TABLE
+        from hpcml.conversion.options import ConvertOptions
+        from hpcml.conversion.sources import TABLE, options_class
 
         with python_session(comm, log) as session:
-            found = convert_options(TABLE, options, "from_frame", "hpcml convert parquet --help")
+            found = ConvertOptions(**vars(make_options(options_class(TABLE), "convert parquet", options)))
             work(session.comm, frame, Path(path), found, force, session.log)
             return cls(path)
 
@@ -189,68 +187,3 @@ class Dataset(dataset.DataFile):
         found = rows_of(csr, slab.rows, self.n_labels, dense=False)
         self.check_unchanged()
         return found
-
-
-def convert_options(names: Collection[str], given: Mapping[str, Value], what: str, listed_by: str) -> ConvertOptions:
-    """Return the options of a conversion that has those of these names. Raises ConfigError as `options_of`."""
-    from hpcml.conversion.options import ConvertOptions
-    from hpcml.conversion.sources import options_class
-
-    return ConvertOptions(**vars(options_of(options_class(names), given, what, listed_by)))
-
-
-def convert(
-    source: str,
-    input: Path | str | Sequence[Path | str] | None,
-    output: Path | str,
-    *mapping: Never,
-    comm: Comm | None = None,
-    force: bool = False,
-    log: Log | None = None,
-    **options: Value,
-) -> ConvertReport:
-    """Collective over `comm`. Make a dataset of a `source` of `hpcml convert`, such as "jsonl".
-
-    `input` is the file to read, or a list of files; None for docstrings, the name of a formula for
-    synthetic. The options are those of the command, with `_` for `-`:
-    `labels=["topic"], test_share=0.2`. `hpcml.Dataset.from_sparse` and `from_frame` take rows that
-    are in memory. Raises ConfigError or DataError.
-    """
-    from hpcml.conversion.convert import convert as work
-    from hpcml.conversion.sources import source_named
-
-    with python_session(comm, log) as session:
-        refuse_mapping(mapping, options)
-        inputs = [Path(each) for each in ([] if input is None else [input] if isinstance(input, (str, Path)) else input)]
-        found = convert_options(source_named(source).options, options, source, f"hpcml convert {source} --help")
-        return work(session.comm, source, inputs, Path(output), found, force, session.log)
-
-
-def duplicates(
-    data: Path | str,
-    *,
-    split: str = "all",
-    similarity: float = 0.8,
-    output: Path | str | None = None,
-    comm: Comm | None = None,
-    force: bool = False,
-    log: Log | None = None,
-) -> Duplicates:
-    """Collective over `comm`. As `hpcml duplicates`: pairs of rows with nearly the same features.
-
-    Pairs are alike if this share (`similarity`) of the features that one or the other row has are
-    features of both. The CSV file `output` gets them. Returns a text, the same on all ranks, with
-    the consistency of each label as `labels`. Raises ConfigError or DataError.
-    """
-    from hpcml import mpi
-    from hpcml.near_duplicates.report import check_outputs
-    from hpcml.near_duplicates.search import find_duplicates
-    from hpcml.run.session import opened_dataset
-
-    with python_session(comm, log) as session:
-        target = path_of(output)
-        if force and target is None:
-            raise ConfigError("--force has no effect without --output; leave it out")
-        with opened_dataset(session, data) as dataset:
-            mpi.run_on_root(session.comm, f"checking {target}", lambda: check_outputs({"--output": target}, force, dataset.path))
-            return find_duplicates(session.comm, dataset, split, similarity, target, session.log)
