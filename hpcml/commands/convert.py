@@ -44,7 +44,7 @@ class Convert(Operation["ConvertReport"]):
     """The HDF5 file to make."""
     _: KW_ONLY
     options: ConvertOptions
-    """The options of `hpcml convert`, by the flags with `_` for `-`."""
+    """The options of `hpcml convert SOURCE`, by the flags with `_` for `-`."""
     force: Flag = False
     """Replace the output if it exists."""
 

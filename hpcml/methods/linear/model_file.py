@@ -63,7 +63,7 @@ def check_disk(folder: RunFolder, problem: LabelProblem, options: LinearOptions)
 def check_origin(found: Mapping[str, object], origin: Mapping[str, object]) -> None:
     """Raise DataError if a run, with the attributes `found`, is of other data than `origin` tells. Local."""
     for key, value in origin.items():
-        if str(found.get(key)) != str(value):
+        if not np.array_equal(np.asarray(found.get(key)), np.asarray(value)):
             raise DataError(f"this run was started on other data ({key} {found.get(key)}, not {value}); resume with the same file")
 
 
