@@ -44,8 +44,7 @@ class Synchronous:
             with problem.computing("train"):
                 for node in self.slots:
                     look()
-                    number = (self.cycle + 1) * problem.n_nodes + node
-                    judges[node] = problem.train(self.store.take(self.slots[node]), self.slots[node], "train", number)
+                    judges[node] = self._train(node, self.cycle + 1)
             own = {node: selection.population(slots) for node, slots in self.slots.items()}
         around = own | self._exchange_rows(own)
         with mpi.agreed(comm, "testing the nodes' rows"), problem.computing("test"):
@@ -68,6 +67,11 @@ class Synchronous:
             new = self._draw(around, low, high)
             entries = entries_of(new, low, high)
         return Snapshot(self.cycle, entries, CycleFacts(low, high, self.sent, time.monotonic() - begin))
+
+    def _train(self, node: int, cycle: int) -> object:
+        """Train the classifier of a node in a cycle. Local."""
+        slots = self.slots[node]
+        return self.problem.train(self.store.take(slots), slots, "train", cycle * self.problem.n_nodes + node)
 
     def _exchange(self, parts: dict[int, mpi.Arrays]) -> dict[int, mpi.Arrays]:
         """Collective over neighbours. Exchange messages and count their bytes."""
