@@ -217,10 +217,11 @@ def function(kind: Callable[P, Operation[R]], name: str = "") -> Callable[P, R]:
     """Return the function for Python: the parameters are the fields. Default name: that of the module."""
     made: Any = kind
     names, known = [field.name for field in fields(made) if not field.kw_only], {field.name for field in fields(made)}
+    required = {field.name for field in fields(made) if is_required(field)} - {"options"}
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         given: dict[str, Any] = dict(zip(names, args, strict=False)) | kwargs
-        if len(args) > len(names) or len(given) < len(args) + len(kwargs):
+        if len(args) > len(names) or len(given) < len(args) + len(kwargs) or not required <= given.keys():
             return kind(*args, **kwargs)()  # Python says what is wrong
         if "options" in known:
             options = {name: given.pop(name) for name in kwargs if name not in known or name == "options"}

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import pytest
 from cyclopts import App
 
+import hpcml
 from hpcml import mpi
 from hpcml.cli import app as cli
 from hpcml.commands.operation import OUTPUT, Operation, PathLike, Strings, command_of, function
@@ -114,7 +115,7 @@ def test_python_says_what_is_wrong_with_a_call():
         toy("a", "b", how="later")
     with pytest.raises(ConfigError, match="zeal='3': expected a number"):
         toy("a", "b", zeal="3")
-    for call in (lambda: toy("a"), lambda: toy("a", "b", "c"), lambda: toy("a", "b", data="c")):
+    for call in (lambda: toy("a"), lambda: toy("a", "b", "c"), lambda: toy("a", "b", data="c"), lambda: hpcml.convert(output="c")):
         with pytest.raises(TypeError):
             call()
 
