@@ -219,7 +219,7 @@ def _label(value: object) -> str:
     if isinstance(value, (float, np.floating)):
         if math.isfinite(value) and value == math.floor(value):
             return label_name(float(value))
-        raise ValueError(f"{value:g}, but expected a name or a whole number (of quantities make classes)")
+        raise ValueError(f"{value:g}, but expected a name or a whole number (divide quantities into classes first)")
     raise ValueError(f"{type(value).__name__}, but expected a string or a whole number")
 
 

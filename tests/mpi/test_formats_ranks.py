@@ -189,7 +189,7 @@ BAD = {
     "npz ends": ("npz", csr(indptr=[0, 1, 2, 9]), {}, r"in: array .*|rows"),
     "npz claims": ("npz", csr(shape=[2**39, 2]), {}, r"in: array indptr has 4 entries"),
     "npz labels": ("npz", csr(y=[0, 1]), {}, r"in: the labels are 2, but X has 3 rows"),
-    "npz fraction": ("npz", csr(y=[0, 0.5, 1]), {}, r"in: row 2: column 'y': 0.5, but a label is a name or a whole number"),
+    "npz fraction": ("npz", csr(y=[0, 0.5, 1]), {}, r"in: row 2: column 'y': 0.5, but expected a name or a whole number"),
     "npz no labels": ("npz", csr(y=None), {}, r"in: no labels \(y, or Y\)"),
     "npz csc": ("npz", csr(format=b"csc"), {}, r"in: a matrix in csc format, but expected CSR"),
     "npz objects": ("npz", csr(y=np.array([{}, 1, 2], dtype=object)), {}, r"in: .*y holds Python objects"),

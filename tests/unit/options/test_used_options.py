@@ -119,13 +119,6 @@ def test_configuration_of_a_run_serves_another_method(data, tmp_path):
         run("train", "psbml", data, "-o", tmp_path / "psbml", "--config", tmp_path / "other.toml")
 
 
-def test_run_goes_on_with_the_options_it_was_begun_with(data, tmp_path):
-    train("pa", None, data, tmp_path / "run")
-    config = tmp_path / "run" / "config.toml"
-    config.write_text(config.read_text() + "alpha = 2.0\n")  # as older versions let it be
-    assert train("pa", None, data, tmp_path / "run", resume=True).n_rows == 60
-
-
 def test_what_needs_another_option():
     with pytest.raises(ConfigError, match=r"--slow-factor 3.0 has no effect without --slow-rank"):
         PsbmlOptions(slow_factor=3.0).validate()
