@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import Field, fields
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 from cyclopts.help import DefaultFormatter, HelpEntry, HelpPanel
@@ -19,8 +19,9 @@ from rich.console import Console, ConsoleOptions
 import hpcml
 from hpcml import errors
 from hpcml.cli import app as program
-from hpcml.methods.registry import METHODS, Can, Method
-from hpcml.options import default_of, flag_of, help_of, texts_behind
+from hpcml.methods.method import SUPPORT, Method
+from hpcml.methods.registry import METHODS
+from hpcml.options import default_of, flag_of, help_of, is_required
 
 if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
@@ -39,9 +40,8 @@ def cell(text: str) -> str:
 def table_of_methods() -> str:
     """A line for each method."""
     lines = ["| method | what it is | minimises | scikit-learn classifier | can |", "|---|---|---|---|---|"]
-    texts = texts_behind(Can)
     for name, method in METHODS.items():
-        can = [text for what, text in texts.items() if getattr(method.can, what)] + ["`hpcml plan`"] * bool(method.forecast)
+        can = [text for feature, text in SUPPORT.items() if feature in method.supports]
         classifier = f"`{method.estimator.partition(':')[2]}`" if method.estimator else ""
         lines.append(f"| `{name}` | {cell(method.about)} | {', '.join(method.losses)} | {classifier} | {', '.join(can)} |")
     return "\n".join(lines)
@@ -81,9 +81,30 @@ def classifiers() -> str:
 
 
 def functions() -> str:
-    """The reference of each function for Python."""
+    """The reference of each function for Python. That of a command is made of its class."""
     public = {name: getattr(hpcml, name) for name in hpcml.__all__ if name.islower() and not name.startswith("_")}
-    return "\n\n".join(f"::: {function.__module__}.{name}" for name, function in public.items())
+    return "\n\n".join(
+        reference(name, function) if hasattr(function, "kind") else f"::: {function.__module__}.{name}"
+        for name, function in public.items()
+    )
+
+
+def reference(name: str, function: Any) -> str:
+    """The reference of a function that is made of the class of a command: its documentation, with a table of its parameters."""
+    about, _, rest = function.__doc__.partition("\nParameters\n----------\n")
+    texts, _, rest = rest.partition("\n\nReturns\n")
+    required = [option.name for option in fields(function.kind) if is_required(option) and option.name != "options"]
+    lines = [f"### hpcml.{name}({', '.join(required)}, …)", "", about, "", "| parameter | default | what it is |", "|---|---|---|"]
+    for option, text in zip(texts.splitlines()[::2], texts.splitlines()[1::2], strict=True):
+        (field,) = (each for each in fields(function.kind) if each.name == option.removeprefix("**"))
+        default = "must be given" if is_required(field) else f"`{default_of(field)!r}`"
+        lines.append(f"| `{option}` | {default} | {cell(text.strip())} |")
+    returns, _, rest = rest.partition("\n\nRaises\n")
+    kind, *returned = returns.splitlines()[1:]
+    raises, _, example = rest.partition("\n\nExamples\n--------\n")
+    errors, when = raises.splitlines()[1:3]
+    lines += ["", f"Returns `{kind}`: {' '.join(map(str.strip, returned))}", "", f"Raises {errors}: {when.strip()}"]
+    return "\n".join([*lines, "", *(["```python", example, "```"] if example else [])])
 
 
 def table_of_errors() -> str:
@@ -107,11 +128,12 @@ class Panels(DefaultFormatter):
 
 
 def leaves(app: App, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], App]]:
-    """Every command below an app that does something, with its words; a method of train or plan is none."""
+    """Every command below an app that does something, and convert, with its words; a method of train or plan is none."""
     for name in app:
         if name.startswith("-"):
             continue
         if app[name].default_command is None and name not in ("train", "plan"):
+            yield from [((*path, name), app[name])] if name == "convert" else []
             yield from leaves(app[name], (*path, name))
         else:
             yield (*path, name), app[name]
@@ -127,12 +149,13 @@ def in_table(entry: HelpEntry) -> str:
 
 def commands() -> str:
     """Each command with its help and its options."""
-    app, lines = program.build()[0], list[str]()
+    app, lines = program.build(), list[str]()
     for path, command in leaves(app):
         lines += [f"## {' '.join(path)}", "", " ".join(re.split(r"\n\s*Parameters\n", str(command.help))[0].split()), ""]
         if command.default_command is None:
             methods = ", ".join(f"`{name}`" for name in command if not name.startswith("-"))
-            lines += [f"`hpcml {' '.join(path)} METHOD`, where METHOD is {methods}.", ""]
+            what = "SOURCE" if path == ("convert",) else "METHOD"
+            lines += [f"`hpcml {' '.join(path)} {what}`, where {what} is {methods}.", ""]
             continue
         command.help_formatter = panels = Panels()
         app.help_print(list(path), console=Console(file=io.StringIO()))

@@ -7,9 +7,20 @@ __version__ = "0.12.0"
 
 # The public Python API: imported when first used, so that `import hpcml` starts neither MPI nor numba.
 _NAMES = {
-    "hpcml.api": "calibrate cross_validate evaluate explain open_model predict report retrain threshold train tune",
-    "hpcml.api_dataset": "Dataset convert duplicates",
+    "hpcml.commands.calibrate": "calibrate",
+    "hpcml.commands.convert": "convert",
+    "hpcml.commands.cv": "cross_validate",
+    "hpcml.commands.duplicates": "duplicates",
+    "hpcml.commands.evaluate": "evaluate",
+    "hpcml.commands.explain": "explain",
+    "hpcml.commands.predict": "predict",
+    "hpcml.commands.report": "report",
+    "hpcml.commands.retrain": "retrain",
+    "hpcml.commands.threshold": "threshold",
+    "hpcml.commands.train": "train",
+    "hpcml.commands.tune": "tune",
     "hpcml.crossval.table": "CrossValidation",
+    "hpcml.dataset": "Dataset",
     "hpcml.evaluation.matrices": "evaluate_scores",
     "hpcml.methods.bayes.estimator": "BernoulliNBClassifier BoostedBayesClassifier StagedBayesClassifier StagedSvmClassifier",
     "hpcml.methods.dual.estimator": "DualClassifier",
@@ -20,26 +31,26 @@ _NAMES = {
     "hpcml.model.classifier": "ClassifierModel",
     "hpcml.model.kernel_bayes": "KernelNB",
     "hpcml.model.linear": "Model",
+    "hpcml.model.open": "open_model",
 }
 _API = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = ["__version__", *sorted(_API)]
 
 if TYPE_CHECKING:  # the same, for programs that check types
-    from hpcml.api import calibrate as calibrate
-    from hpcml.api import cross_validate as cross_validate
-    from hpcml.api import evaluate as evaluate
-    from hpcml.api import explain as explain
-    from hpcml.api import open_model as open_model
-    from hpcml.api import predict as predict
-    from hpcml.api import report as report
-    from hpcml.api import retrain as retrain
-    from hpcml.api import threshold as threshold
-    from hpcml.api import train as train
-    from hpcml.api import tune as tune
-    from hpcml.api_dataset import Dataset as Dataset
-    from hpcml.api_dataset import convert as convert
-    from hpcml.api_dataset import duplicates as duplicates
+    from hpcml.commands.calibrate import calibrate as calibrate
+    from hpcml.commands.convert import convert as convert
+    from hpcml.commands.cv import cross_validate as cross_validate
+    from hpcml.commands.duplicates import duplicates as duplicates
+    from hpcml.commands.evaluate import evaluate as evaluate
+    from hpcml.commands.explain import explain as explain
+    from hpcml.commands.predict import predict as predict
+    from hpcml.commands.report import report as report
+    from hpcml.commands.retrain import retrain as retrain
+    from hpcml.commands.threshold import threshold as threshold
+    from hpcml.commands.train import train as train
+    from hpcml.commands.tune import tune as tune
     from hpcml.crossval.table import CrossValidation as CrossValidation
+    from hpcml.dataset import Dataset as Dataset
     from hpcml.evaluation.matrices import evaluate_scores as evaluate_scores
     from hpcml.methods.bayes.estimator import BernoulliNBClassifier as BernoulliNBClassifier
     from hpcml.methods.bayes.estimator import BoostedBayesClassifier as BoostedBayesClassifier
@@ -53,6 +64,7 @@ if TYPE_CHECKING:  # the same, for programs that check types
     from hpcml.model.classifier import ClassifierModel as ClassifierModel
     from hpcml.model.kernel_bayes import KernelNB as KernelNB
     from hpcml.model.linear import Model as Model
+    from hpcml.model.open import open_model as open_model
 else:  # a checker that saw this would believe in any name
 
     def __getattr__(name: str) -> object:

@@ -10,9 +10,7 @@ from typing import TypeGuard
 
 from hpcml.log import visible
 
-_FLAG = re.compile(r"--(?!help\b)(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s:;,]+)(?=:))?")
 _NO_MEMORY = re.compile("(out of|allocate) memory|memory allocation|unable to allocate|failed to map segment|load shared object")
-_SWITCHES = {"force", "resume", "shuffle", "show-gaps", "final"}
 FEW = 6  # words in a sentence that lists what there is
 EXIT_USER = 2
 EXIT_IN_USE = 73
@@ -31,6 +29,36 @@ class HpcmlError(Exception):
 
 class ConfigError(HpcmlError):
     """The user's options do not make sense (or do not fit one another)."""
+
+
+class OptionError(ConfigError):
+    """The value of an option is wrong, or the option has no effect."""
+
+    in_python = False  # whether `str` names options as Python does, or as the command line
+
+    def __init__(self, name: str, value: object, why: str, *others: str) -> None:
+        """`name` is that of the field. With `others`, options of which `why` speaks: "has no effect without"."""
+        super().__init__(name, value, why, *others)
+        self.name, self.value, self.why, self.others = name, value, why, others
+
+    def __str__(self) -> str:
+        """`--top 0: expected at least 1`, or `top=0: expected at least 1`."""
+        return visible(self.with_name(self.name, self.in_python))
+
+    def with_name(self, name: str, in_python: bool) -> str:
+        """Return the sentence with another name for the option."""
+        value = self.value
+        if in_python:
+            shown = f"{name}={value}"
+        elif isinstance(value, bool):
+            shown = f"--{'' if value else 'no-'}{flag_of(name)}"
+        else:
+            values = value if isinstance(value, tuple) else (value,)
+            shown = " ".join([f"--{flag_of(name)}", *(str(each) for each in values if each is not None)])
+        if not self.others:
+            return f"{shown}: {self.why}"
+        others = " or ".join(other if in_python else f"--{flag_of(other)}" for other in self.others)
+        return f"{shown}: {self.why} {others}; remove it"
 
 
 class InUseError(HpcmlError):
@@ -65,6 +93,11 @@ class Interrupted(HpcmlError):
 
 class Stopped(Interrupted):
     """Work was left where it stands; whoever drives it saves what there is."""
+
+
+def flag_of(field_name: str) -> str:
+    """The flag (without dashes) and TOML key of an option."""
+    return "lambda" if field_name == "lam" else field_name.replace("_", "-")
 
 
 def reason_and_hint(error: OSError) -> tuple[str, str]:
@@ -128,16 +161,3 @@ def file_error(path: object, doing: str, error: OSError) -> DataError:
     """One sentence for the system's error on `path`; `doing` is what failed: "read", "write"."""
     reason, hint = reason_and_hint(error)
     return DataError(f"{path}: cannot {doing}: {reason}{hint}")
-
-
-def in_python(text: str) -> str:
-    """A sentence about flags as one about parameters: `--dual-tol 0: …` as `dual_tol=0: …`."""
-
-    def parameter(found: re.Match[str]) -> str:
-        without, flag, value = found.groups()
-        name = "lam" if flag == "lambda" else flag.replace("-", "_")
-        if without:
-            return f"{name}=False"
-        return f"{name}={value}" if value else f"{name}=True" if flag in _SWITCHES else name
-
-    return _FLAG.sub(parameter, text)

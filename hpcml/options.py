@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 import inspect
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, get_type_hints
 
 from cyclopts import Parameter
 
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
+from hpcml.errors import flag_of as flag_of
 
 Several = Parameter(consume_multiple=True, negative="")  # an option with several values: --name A B, or --name A --name B
 Flag = Annotated[bool, Parameter(negative="")]
@@ -24,28 +25,23 @@ Value = str | float | Path | Sequence[str] | Sequence[float] | None  # of an opt
 FREE = frozenset({"checkpoint_every", "time_limit", "profile"})
 
 
-class Timed(Protocol):
-    """Options of training that can be interrupted."""
-
-    @property
-    def checkpoint_every(self) -> float | None:
-        """Seconds, or None for as often as is worth it."""
-
-    @property
-    def time_limit(self) -> float | None:
-        """Seconds, or None for no limit."""
+@cache
+def _classes_in(file: str) -> dict[str, ast.ClassDef]:
+    """Return the classes of a source file by their names."""
+    tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 
 
 def texts_behind(kind: type) -> dict[str, str]:
     """The texts behind the fields of a class, each in one line."""
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     found = {}
-    for line, text in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
+    for line, text in pairwise(_classes_in(inspect.getfile(kind))[kind.__name__].body):
         if isinstance(line, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
             found[ast.unparse(line.target)] = " ".join(str(text.value.value).split())
     return found
 
 
+@cache
 def help_of(kind: type) -> dict[str, str]:
     """The help of each option of a dataclass, in one line."""
     found: dict[str, str] = {}
@@ -60,48 +56,98 @@ def default_of(option: Field) -> object:
     return option.default if option.default is not MISSING else make()
 
 
+def is_required(option: Field) -> bool:
+    """Return whether an option has no default."""
+    return option.default is MISSING and option.default_factory is MISSING
+
+
+def hints_of(kind: type) -> dict[str, Any]:
+    """Return the annotation of each field of a dataclass, evaluated."""
+    return get_type_hints(kind, include_extras=True)
+
+
+def rules_of(hint: Any) -> tuple[Any, ...]:
+    """Return what an annotation says besides the type."""
+    return getattr(hint, "__metadata__", ())
+
+
+class Range:
+    """Rule of an option: its least and its largest value, unless it is None."""
+
+    def __init__(self, low: float, high: float = math.inf) -> None:
+        self.low, self.high = low, high
+
+
+class Only:
+    """Rule of an option: it has no effect unless one of these options is given, or on inputs of other kinds."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+
+class NotWith(Only):
+    """Rule of an option: it has no effect if one of these options is given."""
+
+
+def check_rules(options: Any, *inputs: str) -> None:
+    """Raise OptionError for an option that breaks a rule of its annotation; `inputs`: kinds of the inputs, if known."""
+    values, hints = {option.name: getattr(options, option.name) for option in fields(options)}, hints_of(type(options))
+    given = {option.name for option in fields(options) if not is_required(option) and values[option.name] != default_of(option)}
+    for name, value in values.items():
+        for rule in rules_of(hints[name]):
+            if isinstance(rule, Range) and value is not None and not rule.low <= value <= rule.high:
+                bound = f"least {rule.low:g}" if not value >= rule.low else f"most {rule.high:g}"
+                raise OptionError(name, value, f"expected at {bound}")
+            if not isinstance(rule, Only) or name not in given:
+                continue
+            there = [other for other in rule.names if other in given or other in inputs]
+            if isinstance(rule, NotWith) and there:
+                raise OptionError(name, value, "has no effect with", *there)
+            if isinstance(rule, NotWith) or there:
+                continue
+            if values.keys() & set(rule.names):
+                raise OptionError(name, value, "has no effect without", *rule.names)
+            if inputs:
+                raise OptionError(name, value, f"applies only to {' and '.join(rule.names)}; remove it")
+
+
 def check_range(options: object, name: str, low: int, high: int) -> None:
     """Raise ConfigError unless an option is None or a number from `low` to `high`."""
     value = getattr(options, name)
     if value is not None and not low <= value <= high:
         expected = f"at least {low}" if value < low else f"at most {high}"
-        raise ConfigError(f"--{flag_of(name)} {value}: expected {expected}")
+        raise OptionError(name, value, f"expected {expected}")
 
 
 def check_above_0(options: object, name: str) -> None:
     """Raise ConfigError unless an option is None or a finite number above 0."""
     value = getattr(options, name)
     if value is not None and not 0 < value < math.inf:
-        raise ConfigError(f"--{flag_of(name)} {value}: expected a number above 0")
+        raise OptionError(name, value, "expected a number above 0")
 
 
-def check_magnitude(flag: str, value: float) -> None:
+def check_magnitude(name: str, value: float) -> None:
     """Raise ConfigError unless a number is finite and not negative."""
     if not 0 <= value < math.inf:
-        raise ConfigError(f"--{flag} {value}: expected a finite number of at least 0")
+        raise OptionError(name, value, "expected a finite number of at least 0")
 
 
 def check_scale(scale: str | None) -> None:
     """Raise ConfigError for a scale that does not exist. Local."""
     if scale not in (None, "standard", "max-abs", "none"):
-        raise ConfigError(f"--scale {scale}: expected standard, max-abs or none")
+        raise OptionError("scale", scale, "expected standard, max-abs or none")
 
 
-def check_times(options: Timed) -> None:
+def check_times(options: Any) -> None:
     """Raise ConfigError unless the times are above 0."""
-    for flag, seconds in (("checkpoint-every", options.checkpoint_every), ("time-limit", options.time_limit)):
+    for name, seconds in (("checkpoint_every", options.checkpoint_every), ("time_limit", options.time_limit)):
         if seconds is not None and not seconds > 0:
-            raise ConfigError(f"--{flag} {seconds}: expected seconds above 0")
-
-
-def flag_of(field_name: str) -> str:
-    """The flag (without dashes) and TOML key of an option."""
-    return "lambda" if field_name == "lam" else field_name.replace("_", "-")
+            raise OptionError(name, seconds, "expected seconds above 0")
 
 
 def parse_part(text: str) -> tuple[int, int]:
     """K and N of "K/N", the K-th of N parts. Raises ConfigError unless 1 ≤ K ≤ N."""
     part, slash, parts = text.partition("/")
     if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
-        raise ConfigError(f"--label-part {text}: expected K/N, the K-th of N parts, as in 1/8")
+        raise OptionError("label_part", text, "expected K/N, the K-th of N parts, as in 1/8")
     return int(part), int(parts)

@@ -21,6 +21,11 @@ def even_bounds(n: int, n_parts: int) -> np.ndarray:
     return np.array([part * n // n_parts for part in range(n_parts + 1)], dtype=np.int64)
 
 
+def share_of(n: int, rank: int, n_ranks: int) -> tuple[int, int]:
+    """Return begin and end of the part of 0..n that a rank has of an even division."""
+    return rank * n // n_ranks, (rank + 1) * n // n_ranks
+
+
 def bounds_by_weight(cumulative: np.ndarray, n_parts: int) -> np.ndarray:
     """Boundaries (n_parts + 1, int64) of contiguous ranges of items with about equal weight.
 

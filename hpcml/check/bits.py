@@ -39,13 +39,13 @@ ROWS = 720  # at 240, another exp in `elastic-net` went unseen; at 1500, another
 SPLIT = "test"  # of the rows that are scored and judged
 TEXTS, NUMBERS = "texts", "numbers"  # documents with label sets; numbers of two classes
 LOSSES = tuple((name, {"loss": loss}) for name, method in METHODS.items() for loss in method.losses)
-ONLINE = tuple((name, more) for name, method in METHODS.items() if method.can.streams for more in ({}, {"voted": True}))
-OF_CLASSES = tuple(name for name, method in METHODS.items() if not method.can.label_sets)
+ONLINE = tuple((name, more) for name, method in METHODS.items() if "streams" in method.supports for more in ({}, {"voted": True}))
+OF_CLASSES = tuple(name for name, method in METHODS.items() if "label_sets" not in method.supports)
 BASES = ("kernel-nb", "gaussian-nb", "tree", "stump", "linear-svm")
 # All trainings: a method and its options. Few steps: rounding shows as well after three as after a thousand.
 TRAININGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     *((name, more | ({"max_steps": 50} if name == "pegasos" else {})) for name, more in LOSSES),
-    *((name, {}) for name, method in METHODS.items() if not (method.losses or method.can.streams or name in OF_CLASSES)),
+    *((name, {}) for name, method in METHODS.items() if not (method.losses or "streams" in method.supports or name in OF_CLASSES)),
     *ONLINE,
     *(("psbml", {"base": (base,), "cycles": 2}) for base in BASES),
     ("adaboost", {"rounds": 3}),

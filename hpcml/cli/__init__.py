@@ -1,7 +1,5 @@
-"""The commands of `hpcml`, a file for each group of them.
+"""The program `hpcml`: it parses the command line of a class in `hpcml.commands`.
 
 `app` finds the command, `config_files` reads `--config`, `guard` stands around everything: a signal
-or an error ends the program with one sentence and an exit code. A command turns words into options,
-opens a session (`session`) and calls the one function of a room that does the work. Begin with
-`app`, then `train`.
+or an error ends the program with one sentence and an exit code. Begin with `app`, then `guard`.
 """

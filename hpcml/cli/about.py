@@ -6,10 +6,10 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from hpcml import __version__
-from hpcml.cli.session import Output
+from hpcml.commands.operation import OUTPUT
 from hpcml.errors import ConfigError, reason_and_hint
 from hpcml.log import say
 
@@ -42,7 +42,7 @@ def contents(file: Path) -> bytes:
 def add_completion(app: App) -> None:
     """Add the command `--install-completion`."""
 
-    def install(*, shell: Literal["bash", "fish", "zsh"] | None = None, output: Output | None = None) -> None:
+    def install(*, shell: Literal["bash", "fish", "zsh"] | None = None, output: Annotated[Path | None, OUTPUT] = None) -> None:
         """Let the shell complete commands at the tab key.
 
         Parameters

@@ -1,20 +1,19 @@
-"""The program `hpcml`: its commands; heavy imports wait until they are needed."""
+"""The program `hpcml`: its commands, of which only the one that is asked for is imported."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from importlib import import_module
 from inspect import BoundArguments
 from typing import TYPE_CHECKING, Any
 
 import cyclopts
 from cyclopts import App
 
-from hpcml.cli import about, data, look, score, study
-from hpcml.cli.config_files import check_numbers, config_files, shortened
+from hpcml.cli import about
+from hpcml.cli.config_files import check_numbers, check_text, config_files, shortened
 from hpcml.cli.groups import COMMANDS, arrange
-from hpcml.cli.plan import check_method, plan_app
-from hpcml.cli.serve import serve
-from hpcml.cli.train import explain, retrain, train_app, tune
+from hpcml.commands.operation import Operation, command_of, help_text
 from hpcml.errors import ConfigError
 from hpcml.log import Log
 from hpcml.signals import StopSignals
@@ -27,30 +26,46 @@ QUIET = "--quiet"
 HELP = f"""Train very many linear and boosted classifiers, on large sparse data, with MPI.
 
 With {QUIET} a command says nothing but its result, warnings and errors."""
+NAMES = [name for names in COMMANDS.values() for name in names if not name.startswith("-")]
 
 
-def build(tokens: Sequence[str] = ("plan",)) -> tuple[App, App]:
-    """Return the program and its `train`; `plan` has its methods only if it is among `tokens`."""
-    app, train = App(name="hpcml", version=about.versions, version_format="plaintext", help=HELP), train_app()
-    command: Any
-    for command in (data.convert, data.info, data.split):
-        app.command(command)
-    app.command(train)
-    app.command(tune)
-    app.command(retrain)
-    app.command(plan_app(tokens))
-    looks = (look.explain, look.report, look.duplicates)
-    for command in (score.predict, score.evaluate, score.threshold, score.calibrate, score.prune, data.select, *looks):
-        app.command(command)
-    app.command(serve)
-    study.add_commands(app)
-    if tokens[:1] == ["convert"] and {"--help", "-h"} & {*tokens}:
-        from hpcml.cli.source_help import SourceHelp
+def operation_named(name: str) -> type[Operation[Any]]:
+    """Return the class of a command: the one of its module in `hpcml.commands`."""
+    module = import_module(f"hpcml.commands.{name}")
+    (kind,) = (each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__)
+    return kind
 
-        app["convert"].help_formatter = SourceHelp(tokens)
+
+def build(name: str | None = None) -> App:
+    """Return the program with the command of this name; with all commands if it is None.
+
+    For another name, the commands are only listed.
+    """
+    app = App(name="hpcml", version=about.versions, version_format="plaintext", help=HELP)
+    for each in [name] if name in NAMES else NAMES:
+        add_command(app, each, is_listed=name not in (None, each))
     about.add_completion(app)
     arrange(app, COMMANDS)
-    return app, train
+    return app
+
+
+def add_command(app: App, name: str, is_listed: bool) -> None:
+    """Add a command to `app`; one that is only listed has its help and no options."""
+    if name == "train":
+        from hpcml.cli.train import train_app
+
+        app.command(train_app(is_listed))
+    elif name == "plan":
+        from hpcml.cli.plan import plan_app
+
+        app.command(plan_app(is_listed))
+    elif name == "convert":
+        from hpcml.cli.convert import convert_app
+
+        app.command(convert_app(is_listed))
+    else:
+        kind = operation_named(name)
+        app.command((lambda: None) if is_listed else command_of(kind), name=name, help=help_text(kind))
 
 
 def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None = None) -> None:
@@ -59,36 +74,51 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     Raises ConfigError for a command line that makes no sense.
     """
     quiet = QUIET in tokens
-    command, bound, given = parsed([token for token in tokens if token != QUIET])
-    check_numbers(bound.arguments)
-    more: dict[str, Any] = {}
-    if "session" in given:  # help and version need no MPI
-        signals = StopSignals() if guard is None else guard.signals
-        if guard is not None and getattr(command, "resumable", False):  # it looks at signals
-            guard.run = bound.arguments.get("output")
-        if guard is not None:
-            guard.waits = hasattr(command, "ends_itself")
-        comm = connect()
-        from hpcml.run.session import Session
+    command, bound = parsed([token for token in tokens if token != QUIET])
+    operation = command(*bound.args, **bound.kwargs)
+    if not isinstance(operation, Operation):  # help and version need no MPI
+        return
+    check_numbers(vars(operation))
+    operation.check_options()
+    if guard is not None:
+        guard.waits = operation.ends_itself
+        guard.run = getattr(operation, "output", None) if operation.can_resume() else None
+    comm = connect()
+    from hpcml.run.session import Session
 
-        more["session"] = Session(comm, Log(comm.rank, quiet), signals)
-    command(*bound.args, **bound.kwargs, **more)
+    session = Session(comm, Log(comm.rank, quiet), StopSignals() if guard is None else guard.signals)
+    result = operation.execute(session)
+    operation.print_result(session, result)
+    operation.finish(session, result)
 
 
-def parsed(tokens: list[str]) -> tuple[Callable[..., Any], BoundArguments, dict[str, Any]]:
-    """The command, its arguments, and those that it is given later. Raises ConfigError."""
-    if tokens[:1] in (["train"], ["predict"]):  # standard input or output: as a Path it is "-" again
+def parsed(tokens: list[str]) -> tuple[Callable[..., Any], BoundArguments]:
+    """Return what makes the operation, and its arguments. Raises ConfigError."""
+    for token in tokens:
+        check_text(token, "the command line")
+    name = next(iter(tokens), "")
+    if name in ("train", "predict"):  # standard input or output: as a Path it is "-" again
         pairs = zip(["", *tokens], tokens, strict=False)
         tokens = ["./-" if token == "-" and not before.startswith("--") else token for before, token in pairs]
-    if tokens[:1] == ["plan"]:
+    if name == "plan":
+        from hpcml.cli.plan import check_method
+
         check_method(tokens)
-    app, train = build() if about.INSTALL in tokens[:1] else build(tokens)
+    app = build(None if name == about.INSTALL else name)
     try:
-        tokens, train.config = config_files(tokens)
-        return app.parse_args(tokens, exit_on_error=False, print_error=False)
+        if name == "train":
+            tokens, app["train"].config = config_files(tokens)
+        command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
+        return command, bound
     except cyclopts.CycloptsError as error:
-        if tokens[:1] == ["train"]:
+        if name == "train":
+            from hpcml.cli.train import explain
+
             explain(tokens)
+        if name == "convert" and len(tokens) > 1:
+            from hpcml.conversion.sources import source_named
+
+            source_named(tokens[1])
         text = shortened(str(error))
         if isinstance(error, cyclopts.UnknownOptionError) and "?" not in text:
             text += f" `{' '.join(('hpcml', *(error.command_chain or ())))} --help` lists the options."

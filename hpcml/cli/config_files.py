@@ -9,14 +9,16 @@ from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 import cyclopts
 
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.opening import read_small
-from hpcml.methods.registry import METHODS, Method
 from hpcml.options import flag_of
+
+if TYPE_CHECKING:
+    from hpcml.methods.registry import Method
 
 SHOWN = 60  # characters of a value in a message
 LARGEST = 2**63
@@ -25,17 +27,15 @@ WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "
 
 
 def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dict]]:
-    """The tokens, with the method if only files name it, and the files of --config (flags win).
+    """Return the tokens of `train`, with the method if only files name it, and the files of --config (flags win).
 
     Raises ConfigError for a missing file, an unknown key or a value of a wrong kind, DataError for
     a file that cannot be read.
     """
-    for token in tokens:
-        _check_text(token, "the command line")
+    from hpcml.methods.registry import METHODS
+
     paths = [Path(value) for flag, value in pairwise(tokens) if flag == "--config"]
     paths += [Path(token.partition("=")[2]) for token in tokens if token.startswith("--config=")]
-    if tokens[:1] != ["train"]:
-        return tokens, []  # no other command takes files
     given, found = next((token for token in tokens[1:2] if token in METHODS), None), []
     method = given
     every = [(path, _read(path)) for path in paths]
@@ -58,11 +58,15 @@ def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dic
 
 def _share_options(*names: str) -> bool:
     """Whether these methods can be compared, so that the configuration of one serves another."""
+    from hpcml.methods.registry import METHODS
+
     return all(name in METHODS and METHODS[name].losses for name in names)
 
 
 def _check_keys(path: Path, keys: dict[str, object], method: Method) -> None:
     """Raise ConfigError unless all keys are the method's and their values have the right kinds."""
+    from hpcml.methods.registry import METHODS
+
     known = TEXTS | kinds_of(method.options)
     for key, value in keys.items():
         flag = key.replace("_", "-")
@@ -114,7 +118,7 @@ def _check_value(path: Path, key: str, value: object, kind: type) -> None:
             shown = f"{each:.17g}" if isinstance(each, float) else type(each).__name__ if not scalar else _shown(each)
             raise ConfigError(f"{path}: {key} = {shown}: expected {WORDS[kind]}")
         if isinstance(each, str):
-            _check_text(each, f"{path}: {key}")
+            check_text(each, f"{path}: {key}")
 
 
 def _shown(value: Any) -> str:
@@ -123,7 +127,7 @@ def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else shortened(str(value))
 
 
-def _check_text(text: str, where: str) -> None:
+def check_text(text: str, where: str) -> None:
     """Raise ConfigError for a text that no file can hold: with NUL, or not UTF-8."""
     try:
         text.encode()

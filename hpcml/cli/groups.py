@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App, Group
 
-from hpcml.methods.registry import GROUPS, METHODS
-
 if TYPE_CHECKING:
     from cyclopts.help import HelpPanel
     from rich.console import Console, ConsoleOptions
@@ -25,7 +23,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "Judge and decide": ("threshold", "calibrate", "cv"),
     "Use": ("serve", "prune"),
     "Look": ("explain",),
-    "Cluster": ("plan", "check", "merge", "bench"),
+    "Cluster": ("plan", "check", "merge"),
     "This program": ("--help", "--version", "--install-completion"),
 }
 
@@ -42,6 +40,8 @@ def arrange(app: App, groups: Mapping[str, Iterable[str]]) -> None:
 
 def methods_by_group() -> dict[str, list[str]]:
     """The methods of `hpcml train`, for `arrange`."""
+    from hpcml.methods.registry import GROUPS, METHODS
+
     return {group: [name for name, method in METHODS.items() if method.group == group] for group in GROUPS}
 
 

@@ -16,12 +16,12 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.feature_columns import RowNumberSearch, choose_features, leave_out_columns
 from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, find_unfit, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import Place, decoded, lines_of, placed
+from hpcml.conversion.table import RowNumberSearch, choose_features, leave_out_columns
 from hpcml.conversion.table_rows import Batch, Roles, describe_rows, unfit
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, open_plain, plain_size
@@ -267,7 +267,7 @@ class _Expansion:
                 if value is None:
                     if not options.missing_as_zero:
                         name = self.attributes[number].name
-                        raise DataError(f"{places[row]}: attribute {name!r}: {unfit(math.nan, options)}")
+                        raise DataError(f"{places[row]}: attribute {name!r}: {unfit(math.nan)}")
                 elif number in self.places:
                     found[column + self.places[number][value]] = 1.0
                 else:
@@ -279,5 +279,5 @@ class _Expansion:
         array = np.array(data, dtype=np.float64)
         if (wrong := find_unfit(array)) >= 0:
             row = int(np.searchsorted(offsets(lengths), wrong, side="right")) - 1
-            raise DataError(f"{places[row]}: feature {self.names[indices[wrong]]!r}: {unfit(float(array[wrong]), options)}")
+            raise DataError(f"{places[row]}: feature {self.names[indices[wrong]]!r}: {unfit(float(array[wrong]))}")
         rows.add(NumberSlice.of_csr(offsets(lengths), np.array(indices, dtype=np.int64), array))

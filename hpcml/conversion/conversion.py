@@ -15,7 +15,7 @@ from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.files.lines import line_limit
 from hpcml.files.opening import read_small
 from hpcml.log import Log
-from hpcml.partition import bounds_by_weight, even_bounds, offsets
+from hpcml.partition import bounds_by_weight, offsets, share_of
 
 PAIR = "the old and the new name of a label, with a tab between"
 
@@ -68,8 +68,7 @@ class Conversion:
 
     def share(self, n: int) -> tuple[int, int]:
         """This rank's even share of so many rows: begin, end."""
-        begin, end = even_bounds(n, self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
-        return begin, end
+        return share_of(n, self.comm.rank, self.comm.size)
 
     def share_by_weight(self, weights: Sequence[int]) -> tuple[int, int]:
         """This rank's share of consecutive items: begin, end."""

@@ -12,11 +12,10 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.checks import check_options, of_text
 from hpcml.conversion.conversion import Conversion, read_like, rename_files
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Labels, Part, RowIds, WaitingRows
-from hpcml.conversion.sources import SOURCES
+from hpcml.conversion.sources import SOURCES, check_options, reader_of
 from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, checked_slabs
 from hpcml.data.descriptors import read_descriptors
 from hpcml.errors import ConfigError, DataError, repeated
@@ -87,14 +86,15 @@ def convert(
     Raises ConfigError for options that make no sense and an output that exists (without `force`),
     DataError for input that cannot be read or holds what it should not. Then no file remains.
     """
-    chosen = check_options(source, inputs, options)
+    is_text = check_options(source, inputs, options)
+    chosen, reader = SOURCES[source], reader_of(source)
     files, made = ([], str(inputs[0])) if chosen.names else ([Path(path) for path in inputs], "")
-    what, is_text = files[0] if files else source, of_text(chosen.is_text, options)
 
     def read(task: Conversion) -> Part:
         with unpacked_once(comm, [] if chosen.by_file else files, task.scratch, task.max_line):
-            return chosen.read(task)
+            return reader(task)
 
+    what = files[0] if files else source
     return write_dataset(Conversion(comm, source, files, options, log, what, is_text, made), read, output, force)
 
 

@@ -23,7 +23,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
 from hpcml.conversion.text import WORDS, new_corpus, vectorise
-from hpcml.errors import DataError
+from hpcml.errors import ConfigError, DataError
 from hpcml.mpi.routing import Routing
 
 PACKAGES = ("numpy", "scipy", "sklearn", "numba", "llvmlite", "h5py", "mpi4py")
@@ -115,6 +115,9 @@ def read_docstrings(task: Conversion) -> Part:
     if not sources:
         raise DataError(f"{sysconfig.get_path('stdlib')}: no Python source; docstrings needs an installed standard library")
     corpus = new_corpus(task)
+    for field in corpus.fields:
+        if field.name not in ("title", "text"):
+            raise ConfigError(f"--fields {field.name}: docstrings have the fields title and text; choose of these")
     begin, end = task.share_by_weight([source.size for source in sources])
     documents: list[Docstring] = []
     with mpi.agreed(task.comm, "reading Python modules"):

@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hpcml import mpi
-from hpcml.conversion.checks import check_common, check_of_source, of_text
+from hpcml.conversion import sources
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.convert import ConvertReport, write_dataset
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, csr_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import check_distinct, check_empty_labels
-from hpcml.conversion.sources import TABLE
+from hpcml.conversion.source_lines import check_distinct, check_matrix_labels
 from hpcml.conversion.table import read_table, wanted
-from hpcml.conversion.table_rows import Batch, Roles, described, numbered
+from hpcml.conversion.table_rows import Batch, Roles, describe_rows, numbered
 from hpcml.data.in_memory import sound_csr
 from hpcml.errors import ConfigError, DataError, MatrixError, repeated
 from hpcml.log import Log
@@ -84,8 +83,7 @@ class Matrices(NamedTuple):
 
 def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
     """Collective over `comm`. Write this rank's rows, behind lower ranks'. Raises as `convert`."""
-    check_of_source(SPARSE, ("descriptors", "empty_labels", "missing_as_zero", "missing_columns_as_zero"), options)
-    check_common(SPARSE, False, options)
+    sources.check_values(sources.SPARSE, False, options)
 
     def read(task: Conversion) -> Part:
         with mpi.agreed(comm, "reading X and Y"):
@@ -95,7 +93,7 @@ def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertO
                 raise ConfigError(f"feature_names has {len(names)} names, but X has {n_features} columns")
             listed = _label_lists(given.Y, n_rows)
             if listed is None:
-                check_empty_labels("Y", options)
+                check_matrix_labels("Y", options)
             Y = None if listed is not None else _csr(given.Y, "Y")
             numbered = _label_names(Y, given.label_names, n_rows)
             rows = NumberRows(task, names, n_features, with_ids=given.ids is not None)
@@ -120,10 +118,8 @@ def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertO
 
 
 def _blocks(matrix: Any, what: str, zero: bool) -> Iterator[NumberSlice]:
-    def take(part: str, first: int, last: int) -> np.ndarray:
-        return getattr(matrix, part)[first:last]
-
-    return csr_blocks(take, matrix.indptr, 0, matrix.shape[1], what, zero)
+    parts = {name: getattr(matrix, name) for name in ("indptr", "indices", "data")}
+    return csr_blocks(parts, (0, matrix.shape[0]), matrix.shape[1], what, zero)
 
 
 def _label_names(labels: Any, given: Sequence[str] | None, n_rows: int) -> list[str] | None:
@@ -147,16 +143,12 @@ def _describe(rows: NumberRows, n_rows: int, given: Mapping[str, Sequence[Any] |
             raise ConfigError(f"{name} has {len(values)} entries, but X has {n_rows} rows")
     labels, id_, split, group = (name if name in columns else None for name in given)
     roles = Roles(labels=() if labels is None else (labels,), id=id_, split=split, group=group)
-    by_name, ids, splits, groups = described(Batch(n_rows, columns, lambda row: f"row {row + 1}"), roles, options)
-    names = None if labels is None else by_name
-    rows.describe(names, ids, () if split is None else splits, groups=() if group is None else groups)
+    describe_rows(rows, Batch(n_rows, columns, lambda row: f"row {row + 1}"), roles, options, by_number=labels is None)
 
 
 def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
     """Collective over `comm`. Write a frame's rows, behind lower ranks'. Raises as `convert`."""
-    check_of_source(FRAME, TABLE, options)
-    is_text = of_text(None, options)
-    check_common(FRAME, is_text, options)
+    is_text = sources.check_values(sources.TABLE, None, options)
 
     def read(task: Conversion) -> Part:
         with task.reading():

@@ -17,9 +17,8 @@ from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
 from hpcml.conversion.part import Part
 from hpcml.conversion.table_rows import Batch, Roles, describe_rows, numbered, unfit
-from hpcml.errors import ConfigError, DataError, file_error, is_in_use, is_of_the_system, is_out_of_memory
-from hpcml.files.hdf5 import DAMAGE, open_hdf5
-from hpcml.files.opening import open_regular
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.hdf5 import open_checked, readable
 from hpcml.files.untrusted import read_strings
 
 ROWS = 1 << 16  # of obs, that are looked at together
@@ -38,24 +37,9 @@ class _Described(NamedTuple):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[h5py.File]:
-    """An HDF5 file. What h5py raises for a damaged one, now or later, becomes a DataError."""
-    with open_regular(path) as probe:
-        if not probe.read(1):
-            raise DataError(f"{path}: the file is empty; expected an AnnData file (.h5ad)")
-    try:
-        if not h5py.is_hdf5(path):
-            raise DataError(f"{path}: not an HDF5 file (or truncated or damaged); expected an AnnData file (.h5ad)")
-        with open_hdf5(path) as file:
-            yield file
-    except DAMAGE as error:
-        if is_out_of_memory(error):
-            raise
-        if is_of_the_system(error):
-            raise file_error(path, "read", error) from None
-        if isinstance(error, OSError) and is_in_use(error):
-            raise DataError(f"{path}: another program has it open to write; wait until it closes the file") from None
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{path}: truncated or damaged AnnData file: {reason or type(error).__name__}") from None
+    """Open an AnnData file. Raises DataError for another or a damaged file, also while it is read."""
+    with open_checked(path, "expected an AnnData file (.h5ad)") as file, readable(path, "", "AnnData file"):
+        yield file
 
 
 def _describe(path: Path) -> _Described:
@@ -170,17 +154,12 @@ def _blocks(task: Conversion, X: Any, found: _Described, begin: int, end: int) -
     """Rows begin..end of X. Raises DataError and what h5py raises."""
     path, options = task.what, task.options
     if isinstance(X, h5py.Group):
-        ends = X["indptr"][begin : end + 1].astype(np.int64)
-        if ends[0] < 0 or ends[-1] > X["indices"].shape[0]:
-            raise DataError(f"{path}: damaged AnnData file: indptr of X points behind its values")
-        yield from csr_blocks(
-            lambda part, first, last: X[part][first:last], ends, begin, found.n_features, f"{path}: X", options.missing_as_zero
-        )
+        yield from csr_blocks(X, (begin, end), found.n_features, f"{path}: X", options.missing_as_zero)
         return
     if X.dtype.kind not in "biuf":
         raise DataError(f"{path}: X holds no numbers")
 
     def wrong(row: int, column: int, value: float) -> str:
-        return f"{path}: row {row + 1}: feature {found.names[column]!r}: {unfit(value, options)}"
+        return f"{path}: row {row + 1}: feature {found.names[column]!r}: {unfit(value)}"
 
     yield from dense_blocks(lambda low, high: X[low:high], (begin, end), found.n_features, options.missing_as_zero, wrong)

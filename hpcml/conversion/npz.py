@@ -15,20 +15,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
-from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import check_distinct, check_empty_labels, decoded, placed, read_names
-from hpcml.conversion.split import check_split_name
-from hpcml.data.svmlight import label_name
+from hpcml.conversion.source_lines import check_distinct, check_matrix_labels, read_names
+from hpcml.conversion.table_rows import Batch, Roles, describe_rows, numbered
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import line_limit, open_plain
+from hpcml.files.lines import line_limit, read_lines
 from hpcml.files.opening import open_regular
 from hpcml.files.temporary import scratch_folder
 from hpcml.log import is_unicode
@@ -167,23 +165,15 @@ def matrix_blocks(arrays: Arrays, matrix: Matrix, begin: int, end: int, zero: bo
 
         yield from dense_blocks(lambda low, high: dense[low:high], (begin, end), n_columns, zero, wrong)
         return
-    of = {part: arrays.of[name] for part, name in matrix.parts.items() if name in arrays.of}
-    indptr, n_rows = of["indptr"], matrix.shape[0]
+    parts = {part: arrays.of[name] for part, name in matrix.parts.items() if name in arrays.of and part != "shape"}
+    indptr, n_rows = parts["indptr"], matrix.shape[0]
     if indptr.shape != (n_rows + 1,) or indptr.dtype.kind not in "iu":
         raise DataError(
             f"{path}: array {matrix.parts['indptr']} has {indptr.size} entries, but expected {n_rows + 1} whole numbers"
         )
-    ends = indptr[begin : end + 1].astype(np.int64)
-    if ends[0] < 0:
-        raise DataError(f"{path}: row {begin + 1}: indptr is negative")
-    for part in {*of} & {"indices", "data"}:
-        if of[part].ndim != 1 or of[part].size < ends.max():
-            raise DataError(f"{path}: array {matrix.parts[part]} has {of[part].size} entries, but indptr {int(ends.max())}")
-
-    def take(part: str, first: int, last: int) -> np.ndarray:
-        return of[part][first:last] if part in of else np.ones(last - first)
-
-    yield from csr_blocks(take, ends, begin, n_columns, str(path), zero)
+    if any(array.ndim != 1 for array in parts.values()):
+        raise DataError(f"{path}: the indices and the data of a matrix must have one dimension")
+    yield from csr_blocks(parts, (begin, end), n_columns, str(path), zero)
 
 
 class _Labels(NamedTuple):
@@ -205,7 +195,7 @@ def read_npz(task: Conversion) -> Part:
                     f"{path}: no matrix X; expected what scipy.sparse.save_npz makes, or a dense array of rows × features"
                 )
             own_features, own_labels = (_strings(arrays, name) for name in ("feature_names", "label_names"))
-            labels = _find_labels(task.inputs, arrays, others, options)
+            labels = _find_labels(task.inputs, arrays, others)
             if options.label_names is not None and labels.layout is None:
                 raise ConfigError(f"--label-names {options.label_names}: the labels have names of their own; leave it out")
         n_rows, n_features = X.shape
@@ -218,26 +208,31 @@ def read_npz(task: Conversion) -> Part:
             rows = NumberRows(task, feature_names, n_features, with_ids="row_ids" in arrays.of)
             for block in matrix_blocks(arrays, X, begin, end, options.missing_as_zero):
                 rows.add(block)
+            lists: dict[str, np.ndarray] = {
+                name: _list_of_rows(arrays, name, n_rows) for name in ("row_ids", "splits") if name in arrays.of
+            }
+            lines: Iterator[str] = iter(())
             if labels.layout is not None:
-                check_empty_labels(path, options)
+                check_matrix_labels(path, options)
                 _add_labels(labels.arrays, labels.layout, rows, begin, end, n_rows)
             elif labels.arrays is None:
-                by_name = _text_labels(task.inputs[1], begin, end, n_rows, options)
+                lines = _text_labels(task.inputs[1], begin, end, n_rows)
             else:
-                by_name = _listed_labels(labels.arrays, labels.listed, begin, end, n_rows, options)
-            ids = _of_rows(arrays, "row_ids", begin, end, n_rows) if "row_ids" in arrays.of else iter(())
-            splits = _splits(arrays, begin, end, n_rows) if "splits" in arrays.of else iter(())
+                lists["y"] = _list_of_rows(labels.arrays, labels.listed, n_rows)
+            by_name = () if labels.layout is not None else ("y",)
+            ids, splits = (name if name in lists else None for name in ("row_ids", "splits"))
+            roles = Roles(labels=by_name, id=ids, split=splits)
             for low in range(begin, end, SOME):
                 n = min(SOME, end - low)
-                named = None if labels.layout is not None else list(islice(by_name, n))
-                rows.describe(named, list(islice(ids, n)), list(islice(splits, n)))
-            if labels.layout is None:
-                next(by_name, None)  # reads what follows this rank's rows
+                columns: dict[str, list[Any]] = {name: _values(path, name, array[low : low + n]) for name, array in lists.items()}
+                columns.setdefault("y", list(islice(lines, n)))
+                describe_rows(rows, Batch(n, columns, numbered(path, low)), roles, options, by_number=not by_name)
+            next(lines, None)  # reads what follows this rank's rows
     task.log(f"{path}: read")
     return finish(task, rows, None if labels.layout is None else label_names or [str(label) for label in range(n_labels)])
 
 
-def _find_labels(paths: Sequence[Path], arrays: Arrays, others: Sequence[Arrays | None], options: ConvertOptions) -> _Labels:
+def _find_labels(paths: Sequence[Path], arrays: Arrays, others: Sequence[Arrays | None]) -> _Labels:
     path = paths[0]
     if not others:
         if (found := find_matrix(arrays, "Y")) is not None:
@@ -247,8 +242,6 @@ def _find_labels(paths: Sequence[Path], arrays: Arrays, others: Sequence[Arrays 
         return _Labels(arrays, listed="y")
     if (of_labels := others[0]) is None:
         return _Labels()
-    if options.label_separator is not None:
-        raise ConfigError(f"--label-separator is for labels in a text file, but {paths[1]} has an array; leave it out")
     if (found := find_matrix(of_labels, "Y") or find_matrix(of_labels, "X")) is not None:
         return _Labels(of_labels, found)
     for name in ("", "y"):
@@ -287,34 +280,18 @@ def _check_names(path: Path, features: Sequence[str] | None, n_features: int, la
         check_distinct(labels, str(path))
 
 
-def _of_rows(arrays: Arrays, name: str, begin: int, end: int, n_rows: int) -> Iterator[str]:
-    """Yield the strings of rows begin..end in an array. Raises DataError."""
+def _list_of_rows(arrays: Arrays, name: str, n_rows: int) -> np.ndarray:
+    """Return an array with an entry for each row. Raises DataError."""
     array = arrays.of[name]
     if array.shape != (n_rows,):
-        raise DataError(f"{arrays.path}: array {name} has {array.size} entries, but X has {n_rows} rows")
-    for low in range(begin, end, SOME):
-        found = array[low : min(low + SOME, end)]
-        yield from _decoded(arrays.path, name, found.astype(str) if name == "row_ids" and found.dtype.kind in "iu" else found)
+        what = f"array {name} has" if name in ("row_ids", "splits") else "the labels are"
+        raise DataError(f"{arrays.path}: {what} {' × '.join(map(str, array.shape))}, but X has {n_rows} rows")
+    return array
 
 
-def _splits(arrays: Arrays, begin: int, end: int, n_rows: int) -> Iterator[str]:
-    """Yield the splits of rows begin..end. Raises DataError."""
-    for number, split in enumerate(_of_rows(arrays, "splits", begin, end, n_rows), begin + 1):
-        with placed(f"{arrays.path}: row {number}"):
-            check_split_name(split)
-        yield split
-
-
-def _listed_labels(
-    arrays: Arrays, name: str, begin: int, end: int, n_rows: int, options: ConvertOptions
-) -> Iterator[list[str] | None]:
-    """Yield the label of each of rows begin..end, None for an empty one. Raises DataError."""
-    array = arrays.of[name]
-    if array.shape != (n_rows,):
-        raise DataError(f"{arrays.path}: the labels are {' × '.join(map(str, array.shape))}, but X has {n_rows} rows")
-    for low in range(begin, end, SOME):
-        for label in _names(arrays.path, array[low : min(low + SOME, end)], low):
-            yield [label] if label else [] if options.empty_labels == "none" else None
+def _values(path: Path, name: str, array: np.ndarray) -> list[Any]:
+    """Return the entries of an array. Raises DataError for strings that cannot be stored."""
+    return _decoded(path, name, array) if array.dtype.kind in "US" else array.tolist()
 
 
 def _add_labels(arrays: Arrays, labels: Matrix, rows: NumberRows, begin: int, end: int, n_rows: int) -> None:
@@ -330,36 +307,11 @@ def _add_labels(arrays: Arrays, labels: Matrix, rows: NumberRows, begin: int, en
         rows.labels.add(block.lengths, block.indices)
 
 
-def _names(path: Path, values: np.ndarray, first: int) -> list[str]:
-    """Labels of rows by name; of numbers, whole ones. Raises DataError."""
-    if values.dtype.kind in "US":
-        return _decoded(path, "y", values)
-    if values.dtype.kind == "b":
-        return ["true" if value else "false" for value in values.tolist()]
-    with np.errstate(invalid="ignore"):
-        wrong = ~(np.isfinite(values) & (values == np.floor(values)))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        where = f"{path}: row {first + row + 1}: label {values[row]:g}"
-        raise DataError(f"{where}, but a label is a name or a whole number; make classes of quantities")
-    return list(map(label_name, values.tolist())) if values.dtype.kind == "f" else values.astype(str).tolist()
-
-
-def _text_labels(path: Path, begin: int, end: int, n_rows: int, options: ConvertOptions) -> Iterator[list[str] | None]:
-    """Yield the labels on lines begin..end of a text, one for each row, None for an empty line. Raises DataError, OSError."""
-    max_line, row = line_limit(None), 0
-    with open_plain(path) as file:
-        while line := file.readline(max_line + 1):
-            if begin <= row < end:
-                if len(line) > max_line:
-                    raise DataError(f"{path}: line {row + 1}: longer than {max_line >> 20} MiB; mend it")
-                with placed(f"{path}: line {row + 1}"):
-                    text = decoded(line).strip()
-                if "\0" in text:
-                    raise DataError(f"{path}: line {row + 1}: a NUL, which cannot be stored; remove it")
-                parts = [text] if options.label_separator is None else text.split(options.label_separator)
-                found = [part.strip() for part in parts if part.strip()]
-                yield found if found or options.empty_labels == "none" else None
-            row += 1
-    if row != n_rows:
-        raise DataError(f"{path}: {row} lines, but X has {n_rows} rows; expected a line with the labels of each row")
+def _text_labels(path: Path, begin: int, end: int, n_rows: int) -> Iterator[str]:
+    """Yield lines begin..end of a text, one for each row. Raises DataError, OSError."""
+    number = 0
+    for number, line in read_lines(path, line_limit(None)):
+        if begin < number <= end:
+            yield line
+    if number != n_rows:
+        raise DataError(f"{path}: {number} lines, but X has {n_rows} rows; expected a line with the labels of each row")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import compress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,6 @@ VALUES = 1 << 20  # of a matrix that are looked at together
 ZERO_COLUMNS = "--missing-columns-as-zero"
 FINITE = "but expected a finite number that float32 can hold"
 Wrong = Callable[[int, int, float], str]  # (row, column, value) -> what is wrong
-Take = Callable[[str, int, int], np.ndarray]  # (part of a matrix, begin, end) -> entries; each part is read in order
 ColumnOf = Callable[[np.ndarray], np.ndarray]  # the columns of features, -1 for none
 
 
@@ -93,13 +92,23 @@ def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, 
         begin = min(end, last)
 
 
-def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, what: str, zero: bool) -> Iterator[NumberSlice]:
-    """Rows from `first_row` on; `zero`: NaN is 0. Raises DataError: `what`, the row, and why."""
+def csr_blocks(parts: Any, rows: tuple[int, int], n_columns: int, what: str, zero: bool) -> Iterator[NumberSlice]:
+    """Yield rows begin..end of a CSR matrix; `parts` are its arrays by name, without data all values are 1; `zero`: NaN is 0.
+
+    The entries of each array are read in order. Raises DataError: `what`, the row, and why.
+    """
+    first_row, last_row = rows
+    indptr = parts["indptr"][first_row : last_row + 1].astype(np.int64)
+    size = min(parts[name].shape[0] for name in ("indices", "data") if name in parts)
     if (fall := find_fall(indptr)) >= 0:
         raise DataError(f"{what}: row {first_row + fall + 1}: indptr goes down")
+    if indptr[0] < 0 or indptr[-1] > size:
+        between = f"indptr goes from {indptr[0]} to {indptr[-1]}, but there are {size} values"
+        raise DataError(f"{what}: rows {first_row + 1} to {last_row}: {between}")
     for begin, end in row_pieces(indptr):
-        ends = indptr[begin : end + 1].astype(np.int64)
-        indices, data = take("indices", int(ends[0]), int(ends[-1])), take("data", int(ends[0]), int(ends[-1]))
+        ends = indptr[begin : end + 1]
+        some = slice(int(ends[0]), int(ends[-1]))
+        indices, data = parts["indices"][some], parts["data"][some] if "data" in parts else np.ones(some.stop - some.start)
         if indices.dtype.kind not in "iu" or data.dtype.kind not in "biuf":
             raise DataError(f"{what}: its indices are no whole numbers, or its data no numbers")
         indices = indices.astype(np.int64)

@@ -1,11 +1,12 @@
 """NLM's PubMed files: citations with MeSH headings; baseline and updates make one dataset.
 
 Each rank reads consecutive whole files. Rows are the citations that stay, in the order of the
-files.
+files: of versions the highest, and of its records the last one, unless it is deleted.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from array import array
 from collections import Counter
@@ -17,17 +18,16 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.fields import Field, parse_fields
-from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.fields import Field
 from hpcml.conversion.part import Part
 from hpcml.conversion.pubmed_xml import Book, Deletion, MeshHeading, Record, entries
-from hpcml.conversion.revisions import Revisions, rows_that_stay
 from hpcml.conversion.source_lines import placed
 from hpcml.conversion.split import check_sizes, drawn_test
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
 from hpcml.data.descriptors import Descriptors, read_descriptors
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Progress, plural
+from hpcml.mpi.routing import Routing
 
 # What indexers tick off for every article, by NLM's course for them.
 # fmt: off
@@ -43,6 +43,8 @@ INDEXING = ("", "Curated", "Automated")  # values of IndexingMethod, by the numb
 OTHER_METHOD = len(INDEXING)
 AUTOMATED, UNINDEXED = "automated", "unindexed"  # splits
 TEST_SPLITS = {"train": "test", AUTOMATED: f"test-{AUTOMATED}", UNINDEXED: UNINDEXED}
+VERSION_BITS = 20
+RANGE_KEYS = 1 << 20  # that a rank decides about together
 YEARS = re.compile(r"(\d{4})(?:(-)(\d{4})?)?")
 
 
@@ -56,14 +58,6 @@ def parse_years(given: Collection[str]) -> list[range]:
             raise ConfigError(f"--test-years {text}: expected a year, a range or a beginning, as in 2019, 2017-2019 or 2019-")
         found.append(range(first, last + 1))
     return found
-
-
-def check_pubmed(_: str, options: ConvertOptions) -> None:
-    """Raise ConfigError for options that make no sense."""
-    parse_years(options.test_years)
-    if options.test_years and options.test_share is not None:
-        raise ConfigError(f"--test-share {options.test_share}: --test-years names the test rows already; leave one out")
-    _check_fields(parse_fields(options.fields, options.whole_fields), "")
 
 
 def _check_fields(fields: tuple[Field, ...], like: str) -> None:
@@ -80,7 +74,7 @@ class _Reader:
     def __init__(self, task: Conversion, corpus: Corpus, descriptors: Descriptors | None) -> None:
         self.corpus, self.options, self.descriptors = corpus, task.options, descriptors
         self.years, self.limit = parse_years(task.options.test_years), task.max_line
-        self.revisions = Revisions(task.scratch)
+        self.keys = array("q")  # of records and deletions, in order
         self.year, self.indexing = array("h"), array("B")
         self.titles: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
@@ -93,8 +87,7 @@ class _Reader:
                     self._add(entry)
             elif isinstance(entry, Deletion):
                 self.counts["deletions"] += len(entry.keys)
-                for key in entry.keys:
-                    self.revisions.add(*key, deleted=True)
+                self.keys.extend(key_of(*key, deleted=True) for key in entry.keys)
             elif isinstance(entry, Book):
                 self.counts["books"] += 1
 
@@ -106,7 +99,7 @@ class _Reader:
             split = TEST_SPLITS[split]
         values = [_values(record, field.name) for field in self.corpus.fields]
         self.corpus.add(str(record.key.pmid), values, self._labels(record.headings) if record.headings else None, split)
-        self.revisions.add(*record.key)
+        self.keys.append(key_of(*record.key))
         self.year.append(record.year)
         self.indexing.append(INDEXING.index(record.indexing) if record.indexing in INDEXING else OTHER_METHOD)
         self.counts["records"] += 1
@@ -126,6 +119,40 @@ class _Reader:
         return found
 
 
+def key_of(pmid: int, version: int, deleted: bool = False) -> int:
+    """Return the key of a record or a deletion."""
+    return (pmid << VERSION_BITS | version) << 1 | deleted
+
+
+def is_latest(keys: np.ndarray) -> np.ndarray:
+    """Return flags of the keys (n, in order) that are the last of their version, not deleted, and of the highest version."""
+    order = np.argsort(keys >> 1, kind="stable")
+    ordered = keys[order]
+    last = np.diff(ordered >> 1, append=-1) != 0
+    alive = order[last & (ordered & 1 == 0)]  # ascending by PMID, then by version
+    pmids = keys[alive] >> (VERSION_BITS + 1)
+    flags = np.zeros(keys.size, dtype=bool)
+    flags[alive[np.diff(pmids, append=-1) != 0]] = True
+    return flags
+
+
+def rows_that_stay(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
+    """Return a flag for each record (not deletion) among this rank's keys, in order. Collective over `comm`.
+
+    A part of the PMIDs at a time is sent to the ranks that decide about them.
+    """
+    _, (total,) = mpi.exclusive_sum(comm, [keys.size])
+    n_rounds = math.ceil(max(1, int(total)) / RANGE_KEYS / comm.size)
+    flags = np.zeros(keys.size, dtype=bool)
+    for number in range(n_rounds):
+        with mpi.agreed(comm, "looking for revisions"):
+            pmids = keys >> (VERSION_BITS + 1)
+            places = np.flatnonzero(pmids % n_rounds == number)
+            routing = Routing(comm, pmids[places] // n_rounds % comm.size)
+        flags[places] = routing.answer(is_latest(routing.send(keys[places])))
+    return flags[keys & 1 == 0]
+
+
 def _values(record: Record, field: str) -> list[str]:
     """The values of a field; the abstract is called so by --fields, else text."""
     if field in ABSTRACT:
@@ -137,7 +164,9 @@ def _values(record: Record, field: str) -> list[str]:
 def read_pubmed(task: Conversion) -> Part:
     """Collective. Read consecutive files, about as many bytes. Raises ConfigError, DataError."""
     corpus, comm, names = new_corpus(task), task.comm, task.options.descriptors
-    _check_fields(corpus.fields, f"--like {task.options.like}")
+    if task.options.test_years and task.options.test_share is not None:
+        raise ConfigError(f"--test-share {task.options.test_share}: --test-years names the test rows already; leave one out")
+    _check_fields(corpus.fields, "" if task.like is None else f"--like {task.like.path}")
     descriptors = None if names is None else mpi.run_on_root(comm, f"reading {names}", lambda: read_descriptors(names))
     reader = _Reader(task, corpus, descriptors)
     sizes = mpi.run_on_root(comm, "looking for the files", lambda: [path.stat().st_size for path in task.inputs])
@@ -148,7 +177,7 @@ def read_pubmed(task: Conversion) -> Part:
             reader.read(path)
             progress.update(number + 1)
     progress.close()
-    stays = rows_that_stay(comm, reader.revisions)
+    stays = rows_that_stay(comm, np.array(reader.keys, dtype=np.int64))
     with mpi.agreed(comm, "leaving out what was replaced"):
         corpus.keep(stays)
     _tell(task, reader, int(np.count_nonzero(stays)))

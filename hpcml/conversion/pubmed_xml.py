@@ -64,7 +64,7 @@ class Book(NamedTuple):
 
 
 def entries(path: Path, limit: int) -> Iterator[Record | Deletion | Book]:
-    """The entries of a file, of at most `limit` bytes each. Raises ConfigError, DataError."""
+    """Yield the entries of a file, of at most `limit` bytes each. Raises ConfigError, DataError."""
     try:
         from lxml.etree import XMLPullParser, XMLSyntaxError
     except ImportError:
@@ -78,81 +78,60 @@ def entries(path: Path, limit: int) -> Iterator[Record | Deletion | Book]:
         load_dtd=False,
         no_network=True,
     )
-    done = _Progress(path)
+    n_records, unread, root, error, block = 0, 0, "", None, b"-"  # unread: bytes since an entry ended
     with open_plain(path) as file:
-        while True:
-            error, root, block = None, None, _read(file, done)
+        while block and error is None:
+            try:
+                block = file.read(BLOCK)
+            except DAMAGE as failure:
+                if isinstance(failure, OSError) and failure.errno is not None:
+                    raise
+                raise type(failure)(f"{failure}, behind record {n_records:,}") from None
+            unread += len(block)
             try:
                 if block:
                     parser.feed(block)
                 else:
-                    root = parser.close()
+                    root = parser.close().tag
             except XMLSyntaxError as failure:
                 error = failure
-            done.unread += len(block)
             for event, element in parser.read_events():  # also those before an error
-                yield from _entry(event, element, done)
+                root = root or element.getroottree().getroot().tag
+                if root not in ROOTS:
+                    break
+                if event == "start" or element.tag in ROOTS:
+                    continue
+                try:
+                    if (entry := _entry(element)) is not None:
+                        yield entry
+                except ValueError as failure:
+                    pmid = element.findtext("PMID")
+                    name = f" (PMID {pmid.strip()[:20]!r})" if pmid else ""
+                    raise DataError(f"{path}: record {n_records + 1:,}{name}: {failure}") from None
+                n_records += element.tag == RECORD
+                unread = 0
+                element.clear(keep_tail=False)  # what was read leaves the tree
+                while element.getprevious() is not None:
+                    del element.getparent()[0]
+            where = f"{path}: record {n_records + 1:,}" if root else f"{path}"
+            if root and root not in ROOTS:
+                raise DataError(f"{path}: the root is <{root}>, but {WRONG_ROOT}")
+            if error is not None and not root and not unread:
+                raise DataError(f"{path}: the file is empty; {WRONG_ROOT}")
             if error is not None:
-                raise DataError(f"{done}: {_reason(error, done)}")
-            if not block:
-                if not done.has_root:
-                    raise DataError(f"{path}: the root is <{root.tag}>, but {WRONG_ROOT}")
-                return
-            if done.unread > limit:
-                what = f"an entry of more than {limit >> 20} MiB; mend it, or raise --max-line-mb" if done.has_root else WRONG_ROOT
-                raise DataError(f"{done}: {what}")
+                raise DataError(f"{where}: not XML that can be read: {error.msg}; get or make the file again")
+            if unread > limit:
+                what = f"an entry of more than {limit >> 20} MiB; shorten it, or raise --max-line-mb" if root else WRONG_ROOT
+                raise DataError(f"{where}: {what}")
 
 
-class _Progress:
-    """How far a file has been read: its records, and the bytes since an entry ended."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.n_records, self.unread, self.has_root = path, 0, 0, False
-
-    def __str__(self) -> str:
-        return f"{self.path}: record {self.n_records + 1:,}" if self.has_root else f"{self.path}"
-
-
-def _read(file: object, done: _Progress) -> bytes:
-    """The next bytes. Raises as `open_plain`, with the record."""
-    try:
-        return file.read(BLOCK)  # type: ignore[attr-defined]
-    except DAMAGE as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise type(error)(f"{error}, behind record {done.n_records:,}") from None
-
-
-def _reason(error: SyntaxError, done: _Progress) -> str:
-    if not done.has_root and not done.unread:
-        return f"the file is empty; {WRONG_ROOT}"
-    return f"not XML that can be read: {error.msg}; get or make the file again"
-
-
-def _entry(event: str, element: Element, done: _Progress) -> Iterator[Record | Deletion | Book]:
-    """The entry that an event ends; what was read leaves the tree. Raises DataError."""
-    if not done.has_root:
-        root = element.getroottree().getroot().tag
-        if root not in ROOTS:
-            raise DataError(f"{done.path}: the root is <{root}>, but {WRONG_ROOT}")
-        done.has_root = True
-    if event == "start" or element.tag in ROOTS:
-        return
-    try:
-        if element.tag == RECORD:
-            yield record_of(element)
-            done.n_records += 1
-        elif element.tag == DELETED:
-            yield Deletion([_key(each) for each in element.iterchildren("PMID")])
-        elif element.tag == BOOK:
-            yield Book()
-    except ValueError as error:
-        pmid = element.findtext("PMID")
-        raise DataError(f"{done}{f' (PMID {pmid.strip()[:20]!r})' if pmid else ''}: {error}") from None
-    done.unread = 0
-    element.clear(keep_tail=False)
-    while element.getprevious() is not None:
-        del element.getparent()[0]
+def _entry(element: Element) -> Record | Deletion | Book | None:
+    """Return the entry that an element is. Raises ValueError with the reason."""
+    if element.tag == RECORD:
+        return record_of(element)
+    if element.tag == DELETED:
+        return Deletion([_key(each) for each in element.iterchildren("PMID")])
+    return Book() if element.tag == BOOK else None
 
 
 def record_of(citation: Element) -> Record:

@@ -13,7 +13,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, line_blocks, lines_before, open_plain
+from hpcml.files.lines import BLOCK_BYTES, line_blocks, lines_before, read_lines
 from hpcml.files.opening import decoded as decoded
 
 LONGEST = 1 << 16  # bytes of a name
@@ -64,18 +64,11 @@ def check_distinct(names: list[str], where: str) -> None:
 def _read(path: Path, size: int, what: str) -> list[str]:
     """The lines of a file, without white space around them. Raises DataError, OSError."""
     names: list[str] = []
-    with open_plain(path) as file:
-        while line := file.readline(LONGEST + 1):
-            number = len(names) + 1
-            if len(line) > LONGEST:
-                raise DataError(f"{path}: line {number}: longer than {LONGEST} bytes; expected a name")
-            try:
-                name = decoded(line.removeprefix(BYTE_ORDER_MARK)).strip()
-            except ValueError as error:
-                raise DataError(f"{path}: line {number}: {error}") from None
-            if not name or "\0" in name:
-                raise DataError(f"{path}: line {number}: {'a NUL in' if name else 'no'} name; expected one on every line")
-            names.append(name)
+    for number, line in read_lines(path, LONGEST, "; expected a name"):
+        name = line.strip()
+        if not name or "\0" in name:
+            raise DataError(f"{path}: line {number}: {'a NUL in' if name else 'no'} name; expected one on every line")
+        names.append(name)
     if len(names) != size:
         raise DataError(f"{path}: {len(names)} names, but there are {size} {what}; expected one a line")
     if what == "labels":
@@ -83,7 +76,8 @@ def _read(path: Path, size: int, what: str) -> list[str]:
     return names
 
 
-def check_empty_labels(what: object, options: ConvertOptions) -> None:
-    """Raise ConfigError for --empty-labels with labels in a matrix."""
-    if options.empty_labels is not None:
-        raise ConfigError(f"{what}: --empty-labels has no effect where a matrix says which labels rows have; leave it out")
+def check_matrix_labels(what: object, options: ConvertOptions) -> None:
+    """Raise ConfigError for options that have no effect if a matrix holds the labels."""
+    for flag, value in {"--empty-labels": options.empty_labels, "--label-separator": options.label_separator}.items():
+        if value is not None:
+            raise ConfigError(f"{what}: {flag} has no effect where a matrix says which labels rows have; leave it out")

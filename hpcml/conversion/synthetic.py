@@ -139,6 +139,7 @@ def make_points(name: str, seed: int, rows: np.ndarray) -> Points:
 def read_synthetic(task: Conversion) -> Part:
     """Collective. Make this rank's even share of the rows."""
     name, n_rows = task.made, task.options.rows
+    check_synthetic(name, task.options)
     if name == TEXT:
         return read_text(task)
     points = make_points(name, task.options.seed, np.arange(*task.share(n_rows)))

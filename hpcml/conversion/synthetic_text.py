@@ -161,15 +161,12 @@ class SyntheticText:
 
 def parse_size(flag: str, values: tuple[str, ...], least: int, most: int) -> int:
     """The number that an option gives. Raises ConfigError."""
-    if not values:
+    text = ",".join(values)
+    if not text:
         raise ConfigError(f"synthetic text needs --{flag}, the number of {flag} to make")
-    try:
-        size = int(values[0])
-    except ValueError:
-        size = -1
-    if len(values) > 1 or not least <= size <= most:
-        raise ConfigError(f"--{flag} {','.join(values)}: expected one whole number from {least} to {most}")
-    return size
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
+        raise ConfigError(f"--{flag} {text}: expected one whole number from {least} to {most}")
+    return int(text)
 
 
 def text_sizes(options: ConvertOptions) -> tuple[int, int]:

@@ -1,30 +1,152 @@
-"""Tables: options name their columns; rows become texts or numbers, with labels. CSV and TSV."""
+"""Tables: options name their columns; rows become texts or numbers, with labels.
+
+An index of pandas, a row number or an identifier says nothing about other rows, but in a sorted file it
+determines the labels. So such columns are no features. The row number and identifiers are known only after the last row.
+Their values are compared while they are read: a rank keeps the first row number of each file, and the values of
+identifiers. Then the ranks compare what they have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
-from operator import itemgetter
-from pathlib import Path
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.csv_rows import Dialect, Segment, divide, read_header, read_rows
-from hpcml.conversion.feature_columns import RowNumberSearch, choose_features, leave_out_columns
 from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.number_rows import ZERO_COLUMNS, NumberRows, finish
 from hpcml.conversion.part import Part
 from hpcml.conversion.table_rows import Batch, Roles, add_numbers, add_texts, describe_rows
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
-from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import plain_size
-from hpcml.log import is_unicode
-from hpcml.partition import bounds_in_items
+from hpcml.errors import ConfigError
+from hpcml.files.spool import Spool
+from hpcml.log import named
+from hpcml.mpi.routing import Routing
 
-CSV_BLOCK = 1 << 20  # bytes of rows that become one batch
+PANDAS_INDEX = re.compile(r"(Unnamed: 0(\.\d+)?|__index_level_\d+__)?")
+ID_NAMES = ("id", "index")
+LEAST_ROWS = 3  # a column of fewer rows may hold 0, 1 or 1, 2 by chance
+EXACT = 2.0**53  # from here on float64 does not tell all whole numbers apart
+FEW = 6  # columns that the log names
+
+
+def choose_features(
+    task: Conversion, roles: Roles, columns: Mapping[str, Iterable[str]], index: Iterable[str] = ()
+) -> tuple[list[str], dict[str, str]]:
+    """Return the columns of numbers that are features, and why other columns are not.
+
+    `columns` maps each column to the features that it becomes; `index` are those that the file calls an index.
+    """
+    if roles.is_text or roles.features:
+        return list(roles.features or ()), {}
+    taken = {name for _, name in roles.named()}
+    known = None if task.like is None or task.like.feature_names is None else set(task.like.feature_names)
+    features: list[str] = []
+    reasons: dict[str, str] = {}
+    for name, made in columns.items():
+        if known is not None and not known.isdisjoint(made) and (name not in taken or name == roles.id):
+            features.append(name)
+        elif name == roles.id:
+            reasons[name] = "names the rows"
+        elif name in taken:
+            continue
+        elif PANDAS_INDEX.fullmatch(name.strip()) or name in index:
+            reasons[name] = "index of pandas"
+        elif known is not None:
+            reasons[name] = "not in --like"
+        else:
+            features.append(name)
+    return features, reasons
+
+
+class RowNumberSearch:
+    """The columns of numbers that so far go up by 1, and the values of possible identifiers.
+
+    With --features or --like there are none: the option or the file says which columns are features.
+    """
+
+    def __init__(self, task: Conversion, roles: Roles, names: Sequence[str]) -> None:
+        self.all = () if roles.features or task.like is not None else tuple(names)
+        self.pieces: list[tuple[int, int]] = []  # file and number of rows of each batch
+        self.first: dict[str, list[float]] = {name: [] for name in self.all}  # the first value of each batch
+        self.ids = {name: Spool(task.scratch, np.float64) for name in self.all if name.strip().casefold() in ID_NAMES}
+
+    @property
+    def names(self) -> set[str]:
+        """The columns whose values are still needed."""
+        return {*self.first, *self.ids}
+
+    def add(self, batch: Batch) -> None:
+        """Compare the values of rows. Raises OSError."""
+        self.pieces.append((batch.file, batch.n_rows))
+        for name in list(self.first):
+            values = batch.columns[name]
+            self.first[name].append(float(values[0]))
+            if not np.array_equal(values, values[0] + np.arange(batch.n_rows)):
+                del self.first[name]
+        for name, spool in list(self.ids.items()):
+            values = batch.columns[name]
+            if np.array_equal(values, np.floor(values)):
+                spool.append(values)
+            else:
+                del self.ids[name]
+
+    def reasons(self, comm: mpi.Comm) -> dict[str, str]:
+        """Return why columns are not features, by name, in the order of the columns. Collective over `comm`."""
+        parts = comm.allgather((self.pieces, self.first, list(self.ids)))
+        pieces = [piece for own, *_ in parts for piece in own]
+        found: dict[str, str] = {}
+        for name in self.all:
+            if all(name in first for _, first, _ in parts) and _is_row_number(
+                pieces, [value for _, first, _ in parts for value in first[name]]
+            ):
+                found[name] = "row number"
+            elif all(name in ids for *_, ids in parts) and _is_unique(comm, self.ids[name]):
+                found[name] = "unique whole numbers"
+        return found
+
+
+def _is_row_number(pieces: Sequence[tuple[int, int]], first: Sequence[float]) -> bool:
+    """Return whether a column counts rows, from 0 or 1, over all files or in each.
+
+    `pieces` are the files and numbers of consecutive rows in which it goes up by 1, from the values `first` on.
+    """
+    if not pieces:
+        return False
+    files, sizes = np.array(pieces).T
+    before = np.cumsum(sizes) - sizes
+    in_file = before - before[np.searchsorted(files, files)]
+    counts = ((before, sizes.sum()), (in_file, np.bincount(files, sizes).max()))
+    return any(n_rows >= LEAST_ROWS and np.array_equal(first, count + base) for count, n_rows in counts for base in (0, 1))
+
+
+def _is_unique(comm: mpi.Comm, spool: Spool) -> bool:
+    """Return whether no whole number occurs twice on any ranks; from EXACT on all count as unique. Collective over `comm`."""
+    with mpi.agreed(comm, "comparing identifiers"):
+        values = spool[:]
+        values = values[np.abs(values) < EXACT].astype(np.int64)
+    received = Routing(comm, values % comm.size).send(values)
+    return not mpi.agreed_any(comm, np.unique(received).size < received.size)
+
+
+def leave_out_columns(task: Conversion, rows: NumberRows, search: RowNumberSearch, reasons: Mapping[str, str]) -> None:
+    """Remove the features that only number or name the rows. Log which columns are not features. Collective.
+
+    `reasons` are those of columns that are no features of `rows`. Raises ConfigError if no feature is left.
+    """
+    found = search.reasons(task.comm)
+    reasons = {**reasons, **found}
+    if reasons:
+        few = ", ".join(f"{named(name)!r} ({why})" for name, why in list(reasons.items())[:FEW])
+        more = f" and {len(reasons) - FEW} more" if len(reasons) > FEW else ""
+        task.log(f"{task.what}: not used as features: {few}{more}; --features names the columns to use")
+    with task.reading():
+        if found:
+            rows.leave_out(found)
+        if found and not rows.n_features:
+            raise ConfigError(f"{task.what}: no column is left for features; name the columns to use with --features")
 
 
 def corpus_and_roles(task: Conversion) -> tuple[Corpus | None, Roles]:
@@ -84,125 +206,3 @@ def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]
     """The columns that are read: those of numbers, and the others."""
     numbers = dict.fromkeys([*features, *roles.indicators])
     return list(numbers), list(dict.fromkeys(name for _, name in roles.named() if name not in numbers))
-
-
-def read_csv(task: Conversion) -> Part:
-    """Collective. Read this rank's rows of CSV files. Raises DataError with the line."""
-    return _read_separated(task, task.options.delimiter or ",")
-
-
-def read_tsv(task: Conversion) -> Part:
-    """Collective. As `read_csv`, with tabs between the columns."""
-    return _read_separated(task, "\t")
-
-
-def _read_separated(task: Conversion, delimiter: str) -> Part:
-    """Collective. Rank 0 finds where rows end, then each rank reads its own."""
-    dialect = Dialect(delimiter, "" if task.options.no_quotes else '"')
-    of_file, parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _divided(task, dialect))
-
-    def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
-        columns = wanted(roles, features)
-        for file, segment in enumerate(parts[task.comm.rank]):
-            for batch in _csv_batches(segment, of_file[segment.path], dialect, columns, task.max_line):
-                yield batch._replace(file=file)
-
-    return read_table(task, of_file[task.inputs[0]], batches)
-
-
-def _divided(task: Conversion, dialect: Dialect) -> tuple[dict[Path, list[str]], list[list[Segment]]]:
-    """Return the columns of each file, and the rows that each rank reads: about as many bytes for each."""
-    what, tables = task.what, [read_header(path, dialect, task.max_line) for path in task.inputs]
-    names = tables[0].names
-    for table in tables:
-        if strange := set(table.names) ^ set(names):
-            raise DataError(
-                f"{table.path}: line 1: the columns are not those of {what} ({next(iter(strange))!r} is in one of them only)"
-            )
-    check_delimiter(what, names, dialect.delimiter)
-    Roles.of(task.options, PLAIN).check(str(what), names)
-    bounds = bounds_in_items([plain_size(table.path) - table.begin for table in tables], task.comm.size)
-    divided = [divide(table, of_table, dialect, task.max_line) for table, of_table in zip(tables, bounds, strict=True)]
-    return {table.path: table.names for table in tables}, [list(parts) for parts in zip(*divided, strict=True)]
-
-
-def check_delimiter(what: object, names: Sequence[str], delimiter: str) -> None:
-    """Raise ConfigError for a header that is one name with other delimiters in it."""
-    if len(names) > 1:
-        return
-    for other, way in ((";", "--delimiter ';'"), ("\t", "convert tsv"), ("|", "--delimiter '|'"), (",", "convert csv")):
-        if other in names[0] and other != delimiter:
-            raise ConfigError(
-                f"{what}: line 1: one column, {names[0][:60]!r}; what stands between columns seems to be {other!r}: use {way}"
-            )
-
-
-def _csv_batches(
-    segment: Segment, names: list[str], dialect: Dialect, columns: tuple[list[str], list[str]], max_line: int
-) -> Iterator[Batch]:
-    """Yield the rows of a segment. Raises DataError, OSError."""
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    begin = segment.begin
-    for end, line, values in read_rows(segment, names, dialect, max_line):
-        rows.append(values)
-        lines.append(line)
-        if end - begin >= CSV_BLOCK:
-            yield _csv_batch(segment.path, rows, lines, names, columns)
-            rows, lines, begin = [], [], end
-    if rows:
-        yield _csv_batch(segment.path, rows, lines, names, columns)
-
-
-def _csv_batch(
-    path: Path, rows: list[list[str]], lines: list[int], names: list[str], columns: tuple[list[str], list[str]]
-) -> Batch:
-    """Return rows as a batch. Raises DataError that names line and column."""
-
-    def place(row: int) -> str:
-        return f"{path}: line {lines[row]}"
-
-    column_of = {name: column for column, name in enumerate(names)}
-    numbers, others = ([column_of[name] for name in some] for some in columns)
-    found: dict[str, Any] = {}
-    if numbers:
-        of_row = itemgetter(*numbers) if len(numbers) > 1 else lambda row: (row[numbers[0]],)
-        values = list(chain.from_iterable(map(of_row, rows)))
-        try:
-            table = _as_numbers(values)
-        except ValueError:
-            wrong = next(number for number, value in enumerate(values) if not _is_number(value))
-            row, column = divmod(wrong, len(numbers))
-            shown = values[wrong][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-            raise DataError(
-                f"{place(row)}: column {columns[0][column]!r}: {shown!r}, but expected a number; name columns with --features, "
-                "--labels, --id or --text"
-            ) from None
-        found = dict(zip(columns[0], table.reshape(len(rows), len(numbers)).T, strict=True))
-    for name, column in zip(columns[1], others, strict=True):
-        texts = [row[column] for row in rows]
-        if not is_unicode("".join(texts)):
-            row = next(row for row, text in enumerate(texts) if not is_unicode(text))
-            shown = texts[row][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-            raise DataError(f"{place(row)}: column {name!r}: {shown!r} is not UTF-8; save the file as UTF-8")
-        found[name] = texts
-    return Batch(len(rows), found, place)
-
-
-def _as_numbers(values: list[str]) -> np.ndarray:
-    """Return float64, NaN for "". Raises ValueError."""
-    try:
-        found = np.fromiter(map(float, values), np.float64, len(values))
-    except ValueError:
-        found = np.fromiter((float(value or "nan") for value in values), np.float64, len(values))
-    if "_" in (together := "".join(values)) or not together.isascii():
-        raise ValueError("float() takes underscores and the digits of other scripts")
-    return found
-
-
-def _is_number(value: str) -> bool:
-    try:
-        float(value or "0")
-    except ValueError:
-        return False
-    return "_" not in value and value.isascii()

@@ -123,16 +123,17 @@ def add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], options
         return np.stack([batch.columns[name][begin:end] for name in features], axis=1)
 
     def wrong(row: int, column: int, value: float) -> str:
-        return f"{batch.place(row)}: column {features[column]!r}: {unfit(value, options)}"
+        return f"{batch.place(row)}: column {features[column]!r}: {unfit(value)}"
 
     for some in dense_blocks(take, (0, batch.n_rows), len(features), options.missing_as_zero, wrong):
         rows.add(some)
 
 
-def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions) -> None:
-    """Append labels, ids and splits of rows. Raises DataError that names the row, OSError."""
+def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions, by_number: bool = False) -> None:
+    """Append labels (not those added `by_number`), ids and splits of rows. Raises DataError that names the row, OSError."""
     labels, ids, splits, groups = described(batch, roles, options)
-    rows.describe(labels, ids, splits if roles.split is not None else (), groups=groups if roles.group is not None else ())
+    splits, groups = splits if roles.split is not None else [], groups if roles.group is not None else []
+    rows.describe(None if by_number else labels, ids, splits, groups=groups)
 
 
 def described(
@@ -188,7 +189,7 @@ def _names(batch: Batch, column: str | None) -> list[str]:
     return [_checked(batch, row, column, value, _label) for row, value in enumerate(batch.columns[column])]
 
 
-def unfit(value: float, options: ConvertOptions) -> str:
+def unfit(value: float) -> str:
     """The reason why a number cannot be stored."""
     if math.isnan(value):
         return "no number, but every row needs one; fill it in, or take what is missing for 0 (--missing-as-zero)"
@@ -218,7 +219,7 @@ def _label(value: object) -> str:
     if isinstance(value, (float, np.floating)):
         if math.isfinite(value) and value == math.floor(value):
             return label_name(float(value))
-        raise ValueError(f"{value:g}, but expected a name or a whole number (of quantities make classes)")
+        raise ValueError(f"{value:g}, but expected a name or a whole number (divide quantities into classes first)")
     raise ValueError(f"{type(value).__name__}, but expected a string or a whole number")
 
 

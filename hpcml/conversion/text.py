@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,10 +20,12 @@ from hpcml.conversion.split import row_splits
 from hpcml.conversion.vocabulary import TextSettings, Vocabulary
 from hpcml.data.headings import TAG
 from hpcml.data.row_keys import TEXT, string_key
+from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.files.opening import read_small
 from hpcml.files.spool import ArraySpool
 from hpcml.kernels import elementwise
+from hpcml.partition import offsets
 
 # A word is a run of letters and digits. With pairs, every other character that is not white space is a token, too: a break.
 WORDS = re.compile(r"[^\W_]+")
@@ -34,6 +36,7 @@ TOKEN = np.dtype(np.int32)
 BREAK = TOKEN.type(-1).tobytes()  # between values
 PIECE = 1 << 20  # characters of a text that are cut into words together
 NO_WORD = re.compile(r"[\W_]")
+Values = Sequence[Sequence[str]]  # of a text, the values of each field of `TextSettings.fields`
 
 
 class _Words(dict):
@@ -57,6 +60,19 @@ class _Words(dict):
             return number
         self[token] = -1
         return -1
+
+
+def cut(value: str, whole: bool, find: Callable[[str, int, int], list[str]]) -> Iterator[list[str]]:
+    """Yield the tokens of a value: itself if it is taken `whole`, else what `find` finds in pieces, cut where no word can be."""
+    if whole:
+        yield [" ".join(value.split())] if value.strip() else []
+        return
+    text, begin = value.lower(), 0
+    while begin < len(text):
+        gap = NO_WORD.search(text, begin + PIECE) if len(text) - begin > PIECE else None
+        end = gap.end() if gap else len(text)
+        yield find(text, begin, end)
+        begin = end
 
 
 class TokenSlice(NamedTuple):
@@ -121,10 +137,8 @@ class Corpus(LabelledRows):
             for value in of_field:
                 if len(self.tokens) > size:
                     self.tokens += BREAK
-                if words.whole:
-                    self._add_tokens(words, [" ".join(value.split())] if value.strip() else [])
-                else:
-                    self._add_text(words, value)
+                for tokens in cut(value, words.whole, self.find):
+                    self._add_tokens(words, tokens)
         if self.headings is not None:
             for label in dict.fromkeys(labels or ()):
                 if len(self.tokens) > size:
@@ -137,16 +151,6 @@ class Corpus(LabelledRows):
 
     def _add_tokens(self, words: _Words, tokens: list[str]) -> None:
         self.tokens += np.fromiter(map(words.__getitem__, tokens), dtype=TOKEN, count=len(tokens)).data
-
-    def _add_text(self, words: _Words, text: str) -> None:
-        """Append the tokens of a text, piece by piece, cut where no word can be."""
-        text = text.lower()
-        begin = 0
-        while begin < len(text):
-            cut = NO_WORD.search(text, begin + PIECE) if len(text) - begin > PIECE else None
-            end = cut.end() if cut else len(text)
-            self._add_tokens(words, self.find(text, begin, end))
-            begin = end
 
     def close_block(self) -> None:
         """Put away the documents since the last block. Raises OSError."""
@@ -350,3 +354,37 @@ def _weights(rows: np.ndarray, tf: np.ndarray, idf: np.ndarray, n_rows: int) -> 
     weights = logarithms[tf] * idf
     norms = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=n_rows))
     return (weights / norms[rows]).astype(np.float32)
+
+
+class FewTexts:
+    """Makes rows of texts in memory, with the bits of `hpcml convert --like`. It holds the vocabulary, some 100 bytes a word."""
+
+    def __init__(self, settings: TextSettings, n_labels: int) -> None:
+        self.settings, self.n_labels = settings, n_labels
+        words = list(settings.vocabulary.words[:])
+        self.number = {word: n for n, word in enumerate(words)}
+        self.places = np.append(np.arange(len(words)), -1)  # of each word, and of none
+        self.find = (WORDS_AND_BREAKS if settings.pairs else WORDS).findall
+
+    def __call__(self, texts: Sequence[Values]) -> Shard:
+        """The rows of some texts, without labels. Local."""
+        tokens = [self._tokens(values) for values in texts]
+        lengths = np.array([len(of_text) for of_text in tokens], dtype=np.int64)
+        together = np.array([token for of_text in tokens for token in of_text], dtype=TOKEN)
+        counted = count_terms(TokenSlice(lengths, together, 0), self.places, self.settings.vocabulary.width, self.settings.pairs)
+        sizes, indices, data = weighted(self.settings, counted)
+        n_features = len(self.settings.vocabulary)
+        indices = indices.astype(np.int32 if n_features < 2**31 else np.int64)
+        data = np.ones(indices.size, dtype=np.float32) if data is None else data
+        return Shard.of_csr((offsets(sizes), indices, data), n_features, self.n_labels)
+
+    def _tokens(self, values: Values) -> list[int]:
+        """The words of a text by number; −1 for unknown ones, and between values."""
+        out: list[int] = []
+        for field, of_field in zip(self.settings.fields, values, strict=True):
+            end = f" {field.tag}" if field.tag else ""
+            for value in of_field:
+                if out:
+                    out.append(-1)
+                out += (self.number.get(token + end, -1) for tokens in cut(value, field.whole, self.find) for token in tokens)
+        return out

@@ -7,16 +7,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hpcml.errors import ConfigError
-from hpcml.options import Flag, Several, check_scale
+from hpcml.options import Flag, Range, Several, check_rules, check_scale
 
 
 @Parameter(name="*")
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CvOptions:
     """Options of `hpcml cv`."""
 
-    folds: int = 5
+    folds: Annotated[int, Range(2)] = 5
     """Number of parts that the rows are dealt into; each is judged once by models trained on the others."""
     label: Annotated[tuple[str, ...], Several] = ()
     """Only this label of the files that are named without one."""
@@ -39,6 +38,5 @@ class CvOptions:
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local."""
+        check_rules(self)
         check_scale(self.scale)
-        if self.folds < 2:
-            raise ConfigError(f"--folds {self.folds}: expected at least 2")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 
 from hpcml.crossval.problems import CvProblem
 from hpcml.files import table as tables
-from hpcml.log import joined, named, visible
+from hpcml.files.report import ReportedResult, or_none
+from hpcml.log import named, plural
 
-WIDTH = 130  # of the table, in letters
 LEVELS = {0.01: "**", 0.05: "*"}  # largest p of each mark
 
 
@@ -67,7 +66,7 @@ def corrected_test(differences: np.ndarray, test_share: float) -> float:
 
 
 @dataclass(frozen=True)
-class CrossValidation:
+class CrossValidation(ReportedResult):
     """F1 of methods on problems; str() is the table."""
 
     problems: list[CvProblem]
@@ -92,17 +91,16 @@ class CrossValidation:
         files = file_names(self.problems)
         return [file if p.label is None else f"{file}:{p.label}" for file, p in zip(files, self.problems, strict=True)]
 
-    def __str__(self) -> str:
-        return joined([*self._legend(), "", *format_table(self.names(), self.methods, self.scores())])
-
-    def _legend(self) -> list[str]:
-        legend = [f"F1 in per cent, mean ± standard error of {self.folds} folds (seed {self.seed})"]
+    def describe(self) -> Iterator[str]:
+        """Return the table, below what is in it."""
+        yield f"F1 in per cent, mean ± standard error of {self.folds} folds (seed {self.seed})"
         if len(self.methods) > 1:
-            legend.append(f"* p ≤ 0.05, ** p ≤ 0.01: differs from {self.baseline} (corrected t-test over the folds)")
+            yield f"* p ≤ 0.05, ** p ≤ 0.01: differs from {self.baseline} (corrected t-test over the folds)"
         for name, problem in zip(self.names(), self.problems, strict=True):
             if len(problem.labels) > 1 or problem.n_left_out:
-                legend.append(f"{named(name)}: mean over {len(problem.labels)} label(s){left_out(problem)}")
-        return legend
+                left_out = f" ({problem.n_left_out} with too few rows left out)" if problem.n_left_out else ""
+                yield f"{named(name)}: mean over {plural(len(problem.labels), 'label')}{left_out}"
+        yield from ["", *format_table(self.names(), self.methods, self.scores())]
 
 
 def file_names(problems: Sequence[CvProblem]) -> list[str]:
@@ -112,41 +110,14 @@ def file_names(problems: Sequence[CvProblem]) -> list[str]:
     return [stem if len(same) == 1 else str(p.path) for stem, same, p in zip(short, paths, problems, strict=True)]
 
 
-def left_out(problem: CvProblem) -> str:
-    """A remark in brackets on labels that are left out; nothing if there are none."""
-    return f" ({problem.n_left_out} with too few rows left out)" if problem.n_left_out else ""
-
-
-def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[Sequence[Score]], width: int = WIDTH) -> list[str]:
-    """A row a problem, median F1 and average rank, in blocks of columns that fit the width."""
-    foot = ["median F1", "average rank"]
-    first = ["", *map(named, names), *foot]
-    columns = []
-    for place, method in enumerate(methods):
-        mine = [row[place] for row in scores]
-        median, rank = np.median([score.f1 for score in mine]), np.mean([score.rank for score in mine])
-        cells = [str(score) for score in mine]
-        pad = max(len(cell) - cell.index("±") for cell in cells)  # what stands alone ends where the means do
-        column = [f"{visible(method)}  ", *cells, f"{median:.1f}{'':{pad}}", f"{rank:.2f}{'':{pad}}"]
-        columns.append([cell.rjust(max(map(len, column))) for cell in column])
-    left = max(map(len, first))
-    lines: list[str] = []
-    for block in _blocks([len(column[0]) + 2 for column in columns], width - left):
-        rows = zip(first, *(columns[place] for place in block), strict=True)
-        text = [(row[0].ljust(left) + "".join("  " + cell for cell in row[1:])).rstrip() for row in rows]
-        lines += [*([""] if lines else []), *text[: -len(foot)], "", *text[-len(foot) :]]
-    return lines
-
-
-def _blocks(widths: Sequence[int], room: int) -> list[range]:
-    """Consecutive ranges of columns, as many in each as fit, but at least one."""
-    ends = list(accumulate(widths))
-    blocks, begin = [], 0
-    for place, end in enumerate(ends):
-        if place > begin and end - (ends[begin - 1] if begin else 0) > room:
-            blocks.append(range(begin, place))
-            begin = place
-    return [*blocks, range(begin, len(widths))]
+def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[Sequence[Score]]) -> list[str]:
+    """A row a problem, a column a method; below them median F1 and average rank."""
+    columns = list(zip(*scores, strict=True))
+    medians = [f"{np.median([score.f1 for score in column]):.1f}  " for column in columns]
+    ranks = [f"{np.mean([score.rank for score in column]):.2f}  " for column in columns]
+    rows = [[name, *map(str, row)] for name, row in zip(names, scores, strict=True)]
+    lines = [line.rstrip() for line in tables.table([["", *methods], *rows, ["median F1", *medians], ["average rank", *ranks]])]
+    return [*lines[:-2], "", *lines[-2:]]
 
 
 def csv_text(result: CrossValidation) -> str:
@@ -159,7 +130,6 @@ def csv_text(result: CrossValidation) -> str:
         about.append(problem.n_positive.sum())
         seconds = result.seconds[number].sum(axis=(0, 1)).tolist()
         for place, (method, score) in enumerate(zip(result.methods, scores, strict=True)):
-            p = "" if math.isnan(score.p) else score.p
-            found = [method, score.f1, score.error, p, score.mark, score.rank, round(seconds[place], 4)]
+            found = [method, score.f1, score.error, or_none(score.p), score.mark, score.rank, round(seconds[place], 4)]
             rows.append([*about, *found, *result.by_fold(number)[place].tolist()])
     return tables.csv_text(rows)

@@ -1,6 +1,8 @@
 """The tasks of a cross-validation (data, label, part, method), divided over the ranks.
 
-Which rank does a task changes nothing in it, so the numbers are the same on any number of ranks.
+Which rank does a task changes nothing in it, so the numbers are the same on any number of ranks. The
+fold of a row is drawn from the seed by the key of the row or its group, so it does not depend on the
+order of the rows.
 """
 
 from __future__ import annotations
@@ -18,15 +20,15 @@ from hpcml import mpi
 from hpcml.crossval.methods import CvMethod
 from hpcml.crossval.options import CvOptions
 from hpcml.crossval.problems import CvProblem, Loaded
-from hpcml.crossval.protocols import f1_score, folds_of, training_order
+from hpcml.data import stratify
 from hpcml.data.scaling import scale_matrices
 from hpcml.errors import ConfigError, HpcmlError
-from hpcml.log import Log, Progress
+from hpcml.log import Log
+from hpcml.measures import f1
 from hpcml.model import learner as learners
 from hpcml.partition import bounds_by_weight
 from hpcml.rng import bits
-from hpcml.run.driver import Driver, Job, NoLimits
-from hpcml.signals import StopSignals
+from hpcml.run.driver import Driver, Job
 
 Parts = tuple[sp.csr_matrix, np.ndarray, sp.csr_matrix, np.ndarray]  # X and y to train on, X and y to judge on
 
@@ -48,17 +50,30 @@ class TaskResult(NamedTuple):
     name: str
 
 
+def folds_of(seed: int, keys: np.ndarray, has: np.ndarray, n_folds: int) -> np.ndarray:
+    """The fold (n_rows) of each row, by the keys of rows or groups; `has` is its class.
+
+    Folds have even shares of each class, as far as groups allow (`hpcml.data.stratify`).
+    """
+    return stratify.deal(2, np.arange(has.size + 1), has, n_folds, keys, bits(seed, "fold", keys)).astype(np.int64)
+
+
+def training_order(seed: int, keys: np.ndarray) -> np.ndarray:
+    """Positions in `keys`, drawn: single-pass learners depend on order, files may be sorted."""
+    return np.lexsort((np.arange(keys.size), bits(seed, "order", keys)))
+
+
 class CvTasks(Job):
     """All tasks, ordered by data, label, fold and method; and the range of this rank."""
 
-    doing = "cross-validating"
+    doing = title = "cross-validating"
 
     def __init__(self, comm: mpi.Comm, problems: Sequence[CvProblem], methods: Sequence[CvMethod], options: CvOptions) -> None:
         self.comm, self.problems, self.methods = comm, problems, methods
         self.folds, self.seed, self.in_order, self.scale = options.folds, options.seed, options.in_order, options.scale
         self.shapes = [(len(problem.labels), options.folds, len(methods)) for problem in problems]
         costs = np.concatenate([self._costs(problem) for problem in problems])
-        self.n_tasks = costs.size
+        self.total = costs.size
         bounds = bounds_by_weight(np.concatenate([[0], np.cumsum(costs)]), comm.size)
         self.begin, self.end = (int(bound) for bound in bounds[comm.rank : comm.rank + 2])
         self.found: list[TaskResult] = []  # of this rank's tasks
@@ -133,12 +148,7 @@ class CvTasks(Job):
         """Collective. For each problem measures and seconds (n_labels, n_parts, n_methods each)."""
         with mpi.node_first(self.comm):
             _warm_up(self.methods)
-        progress = Progress(log, "cross-validating", self.n_tasks)
-        driver = Driver(self.comm, mpi.self_comm(), NoLimits(), StopSignals())  # whose signals end the process
-        try:
-            driver.run(self.solve(), self, progress)
-        finally:
-            progress.close()
+        Driver(self.comm, mpi.self_comm()).run(self.solve(), self, log)  # signals end the process
         found = np.array([each[:2] for each in self.found], dtype=np.float64).reshape(-1, 2)
         whole = np.concatenate(mpi.allgather_arrays(self.comm, found))
         ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
@@ -155,7 +165,9 @@ def _warm_up(methods: Sequence[CvMethod]) -> None:
 
 
 def fit_and_judge(method: CvMethod, parts: Parts, seed: int, dense: bool) -> tuple[float, float]:
-    """F1 in per cent on the test rows, and the seconds of training. Local; raises HpcmlError."""
+    """F1 in per cent on the test rows (0 where it is undefined: Carvalho & Cohen 2006, 4.2), and the
+    seconds of training. Local; raises HpcmlError.
+    """
     X, y, X_test, y_test = parts
     if dense:
         X, X_test = X.toarray(), X_test.toarray()
@@ -165,6 +177,7 @@ def fit_and_judge(method: CvMethod, parts: Parts, seed: int, dense: bool) -> tup
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return f1_score(np.asarray(classifier.predict(X_test)) == 1, y_test == 1), seconds
+            given, true = np.asarray(classifier.predict(X_test)) == 1, y_test == 1
         except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
             raise ConfigError(f"it cannot judge these rows: {learners.one_line(error)}") from None
+    return float(np.nan_to_num(f1(100 * np.count_nonzero(given & true), np.count_nonzero(given), np.count_nonzero(true)))), seconds

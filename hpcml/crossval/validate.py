@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.crossval.methods import CvMethod, divide_names, divide_path, method_of
+from hpcml.crossval.methods import CvMethod, divide_path, method_of
 from hpcml.crossval.methods import methods as known_methods
 from hpcml.crossval.options import CvOptions
 from hpcml.crossval.problems import CvProblem, read_problem
-from hpcml.crossval.table import CrossValidation, csv_text
+from hpcml.crossval.table import CrossValidation
 from hpcml.crossval.tasks import CvTasks
-from hpcml.errors import ConfigError, DataError, repeated
-from hpcml.files.atomic import check_new, write_whole
+from hpcml.errors import ConfigError, DataError, OptionError, repeated
 from hpcml.log import Log, plural, size
 from hpcml.mpi.memory import room_per_rank
 
@@ -52,7 +51,7 @@ def cross_validate(
         refusing = [method.name for method in chosen if method.non_negative]
 
         def read_problems() -> list[CvProblem]:
-            return [read_problem(*_path(name), asked, refusing) for name in data]
+            return [read_problem(*file_and_label(name), asked, refusing) for name in data]
 
         problems = mpi.run_on_root(comm, "reading the labels", read_problems)
         for problem in problems:
@@ -68,29 +67,8 @@ def cross_validate(
     return CrossValidation(problems, list(methods), asked.baseline or methods[0], asked.folds, asked.seed, f1, seconds)
 
 
-def cv(
-    comm: mpi.Comm, names: Sequence[str], output: Path | None = None, force: bool = False, log: Log | None = None, **options: Any
-) -> CrossValidation:
-    """Collective over `comm`. Cross-validate the methods among `names` on the data among them.
-
-    The table is written to `output` as CSV. `options` are those of `cross_validate`.
-    """
-
-    def divided() -> tuple[list[str], list[str]]:
-        methods, data = divide_names(names)
-        if output is not None:
-            check_new(output, force, [_path(name)[0] for name in data])
-        return methods, data
-
-    methods, data = mpi.run_on_root(comm, "looking for the data", divided)
-    result = cross_validate(comm, methods, data, log, **options)
-    if output is not None:
-        mpi.run_on_root(comm, f"writing {output}", lambda: write_whole(output, csv_text(result).encode()))
-    return result
-
-
-def _path(name: str | Path) -> tuple[Path, str | None]:
-    """The file and label of a name. Raises DataError."""
+def file_and_label(name: str | Path) -> tuple[Path, str | None]:
+    """Return the file and the label of a name. Raises DataError."""
     found = divide_path(str(name))
     if found is None:
         raise DataError(f"{name}: there is no such file")
@@ -100,7 +78,7 @@ def _path(name: str | Path) -> tuple[Path, str | None]:
 def _check(methods: Sequence[str], data: Sequence[str | Path], baseline: str | None) -> None:
     """Raise ConfigError for names that make no sense."""
     if baseline is not None and methods and baseline not in methods:
-        raise ConfigError(f"--baseline {baseline}: not among the methods: {', '.join(methods)}")
+        raise OptionError("baseline", baseline, f"not among the methods: {', '.join(methods)}")
     if not methods:
         raise ConfigError(f"name at least one method: {', '.join(sorted(known_methods()))}")
     if not data:

@@ -13,11 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import BYTE_ORDER_MARK, open_plain
-from hpcml.files.opening import decoded
+from hpcml.files.lines import BYTE_ORDER_MARK, open_plain, read_lines
 from hpcml.log import is_unicode
 
 ROOT, RECORD = "DescriptorRecordSet", "DescriptorRecord"
@@ -70,33 +69,25 @@ def read_descriptors(path: Path) -> Descriptors:
     with open_plain(found.path) as file:
         head = file.read(HEAD_BYTES)
     is_xml = head.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"<")
-    with open_plain(found.path) as file:
-        for place, ui, descriptor in _from_xml(found.path, file, head) if is_xml else _from_lines(found.path, file):
-            for text in (ui, descriptor.name):
-                if not text or "\0" in text or not is_unicode(text):
-                    raise DataError(f"{path}: {place}: {text!r}, but expected an identifier and a name")
-            for number in descriptor.tree_numbers:
-                if not TREE_NUMBER.fullmatch(number):
-                    raise DataError(f"{path}: {place}: the tree number {number!r}, but expected one such as C14.280.067")
-            if found.of.setdefault(ui, descriptor) is not descriptor:
-                raise DataError(f"{path}: {place}: {ui} stands there twice; expected each descriptor once")
+    for place, ui, descriptor in _from_xml(found.path, head) if is_xml else _from_lines(found.path):
+        for text in (ui, descriptor.name):
+            if not text or "\0" in text or not is_unicode(text):
+                raise DataError(f"{path}: {place}: {text!r}, but expected an identifier and a name")
+        for number in descriptor.tree_numbers:
+            if not TREE_NUMBER.fullmatch(number):
+                raise DataError(f"{path}: {place}: the tree number {number!r}, but expected one such as C14.280.067")
+        if found.of.setdefault(ui, descriptor) is not descriptor:
+            raise DataError(f"{path}: {place}: {ui} stands there twice; expected each descriptor once")
     if not found.of:
         raise DataError(f"{path}: no descriptor; expected NLM's descriptors (desc2026.xml), or lines such as Humans=D006801")
     return found
 
 
-def _from_lines(path: Path, file: BinaryIO) -> Iterator[tuple[str, str, Descriptor]]:
+def _from_lines(path: Path) -> Iterator[tuple[str, str, Descriptor]]:
     """(line, UI, descriptor) of each line of a mapping or a table. Raises DataError."""
-    number, table = 0, None
-    while line := file.readline(LONGEST + 1):
-        number += 1
-        place = f"line {number}"
-        if len(line) > LONGEST:
-            raise DataError(f"{path}: {place}: longer than {LONGEST} bytes; expected NLM's descriptors, or a name and a UI a line")
-        try:
-            text = decoded(line.removeprefix(BYTE_ORDER_MARK)).strip("\r\n ")
-        except ValueError as error:
-            raise DataError(f"{path}: {place}: {error}") from None
+    table = None
+    for number, line in read_lines(path, LONGEST, "; expected NLM's descriptors, or a name and a UI a line"):
+        place, text = f"line {number}", line.strip("\r\n ")
         if not text.strip():
             continue
         if table is None:
@@ -113,7 +104,7 @@ def _from_lines(path: Path, file: BinaryIO) -> Iterator[tuple[str, str, Descript
             yield place, ui.strip(), Descriptor(name.strip())
 
 
-def _from_xml(path: Path, file: BinaryIO, head: bytes) -> Iterator[tuple[str, str, Descriptor]]:
+def _from_xml(path: Path, head: bytes) -> Iterator[tuple[str, str, Descriptor]]:
     """(record, UI, descriptor) of each record of NLM's XML. Raises DataError."""
     try:
         from lxml import etree
@@ -128,12 +119,13 @@ def _from_xml(path: Path, file: BinaryIO, head: bytes) -> Iterator[tuple[str, st
         root = next((element.tag for _, element in puller.read_events()), None)
         if root not in (None, ROOT):
             raise DataError(f"{path}: the root is {root}, but expected {ROOT} (NLM's desc2026.xml)")
-        for _, record in etree.iterparse(file, tag=RECORD, **secure):
-            number += 1
-            yield (f"record {number}", *_of_record(record))
-            record.clear()
-            while record.getprevious() is not None:
-                del record.getparent()[0]
+        with open_plain(path) as file:
+            for _, record in etree.iterparse(file, tag=RECORD, **secure):
+                number += 1
+                yield (f"record {number}", *_of_record(record))
+                record.clear()
+                while record.getprevious() is not None:
+                    del record.getparent()[0]
     except etree.XMLSyntaxError as error:
         raise DataError(f"{path}: record {number + 1}: damaged XML ({error}); get it again") from None
 

@@ -11,12 +11,13 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import UNKNOWN, DataFile, default_split
 from hpcml.data.headings import has_headings
-from hpcml.data.row_checks import BLOCK, check_contents, share
+from hpcml.data.row_checks import BLOCK, check_contents
 from hpcml.data.shard import slab_of, split_bounds
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.files.hdf5 import readable
 from hpcml.files.untrusted import attributes, text_of
 from hpcml.log import entitled, joined, named, plural, size
+from hpcml.partition import share_of
 
 SHOWN_LABELS = 40
 
@@ -69,7 +70,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
     """
     for number in ranks:
         if number < 1:
-            raise ConfigError(f"--ranks {number}: expected at least 1")
+            raise OptionError("ranks", number, "expected at least 1")
     dataset = None
     with mpi.agreed(comm, f"reading {path}"):
         dataset = DataFile(path)
@@ -78,7 +79,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
             check_contents(comm, dataset)
             with mpi.agreed(comm, f"reading {path}"):
                 for name in dataset.checked_arrays():
-                    dataset.verify(name, *share(comm, dataset.file[name].shape[0]))
+                    dataset.verify(name, *share_of(dataset.file[name].shape[0], comm.rank, comm.size))
         counts = _label_counts(comm, dataset)
         with mpi.agreed(comm, f"reading {path}"), readable(path, "hpcml convert", "dataset"):
             text = attributes(dataset.file["text"]) if "text" in dataset.file else {}
@@ -127,7 +128,7 @@ def _label_counts(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
         total = np.zeros(dataset.n_labels, dtype=np.int64)
         with mpi.agreed(comm, f"reading {dataset.path}"):
             rows = dataset.split(name)
-            begin, end = share(comm, rows.size)
+            begin, end = share_of(rows.size, comm.rank, comm.size)
             while begin < end:
                 last = min(begin + BLOCK // 16, end)
                 shard = slab_of(dataset, rows, begin, last)

@@ -15,6 +15,7 @@ from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.kernels import rows as kernels
 from hpcml.log import Log, plural
 from hpcml.options import parse_part
+from hpcml.partition import entries_of
 
 N_WORDS = 2  # of 64 bits in a digest
 
@@ -120,25 +121,18 @@ def digests(comm: mpi.Comm, shard: Shard) -> tuple[bytes, list[bytes]]:
     found = np.zeros((1 + shard.n_labels, N_WORDS), np.uint64)
     with np.errstate(over="ignore"):
         for some in slices.row_slices(shard.n_local, shard.nnz):
-            rows, sizes, places = _entries(shard.indptr, shard.rows[some])
-            of_row = np.repeat(shard.first_local + some.start + np.arange(rows.size), sizes)
+            sizes, places = entries_of(shard.indptr, shard.rows[some])
+            of_row = np.repeat(shard.first_local + some.start + np.arange(sizes.size), sizes)
             stored = np.ascontiguousarray(shard.data[places], dtype=np.float32).view(np.uint32)
             for word in range(N_WORDS):
                 key = rng.bits(word, "row of a value", of_row) ^ rng.bits(word, "feature of a value", shard.indices[places])
                 found[0, word] += rng.bits(word, "value", key ^ rng.bits(word, "bits of a value", stored)).sum(dtype=np.uint64)
-        rows, sizes, places = _entries(shard.y_indptr, shard.rows)
-        of_row = np.repeat(shard.first_local + np.arange(rows.size), sizes)
+        sizes, places = entries_of(shard.y_indptr, shard.rows)
+        of_row = np.repeat(shard.first_local + np.arange(sizes.size), sizes)
         for word in range(N_WORDS):
             np.add.at(found[1:, word], shard.y_indices[places], rng.bits(word, "row of a label", of_row))
         mpi.allreduce_sum(comm, found.view(np.int64))
     return found[0].tobytes() + str(shard.n_global).encode(), [each.tobytes() for each in found[1:]]
-
-
-def _entries(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows, how many entries each has, and where these are."""
-    sizes = indptr[rows + 1] - indptr[rows]
-    ends = np.cumsum(sizes)
-    return rows, sizes, np.arange(ends[-1] if ends.size else 0) + np.repeat(indptr[rows] - (ends - sizes), sizes)
 
 
 def all_label_names(dataset: DataFile) -> list[str]:

@@ -18,7 +18,7 @@ from hpcml.data.labels import count_positives
 from hpcml.data.shard import Shard, load_shard
 from hpcml.kernels import leaks as kernels
 from hpcml.log import Log, named, plural
-from hpcml.partition import offsets
+from hpcml.partition import entries_of, offsets
 
 AREA = 0.999  # AUC, of the feature or of its negative, that is reported
 ENOUGH = 20  # rows with and without a label
@@ -101,9 +101,8 @@ def _suspects(comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarra
         draws = rng.uniform(0, "rows that may tell an answer", rows)  # of a row, the same for all labels
         place_of = np.full(shard.n_labels, -1)
         place_of[labels] = np.arange(labels.size)
-        sizes = shard.y_indptr[shard.rows + 1] - shard.y_indptr[shard.rows]
-        at = np.repeat(np.arange(rows.size), sizes)
-        own = place_of[shard.y_indices[np.arange(at.size) + np.repeat(shard.y_indptr[shard.rows] - offsets(sizes)[:-1], sizes)]]
+        sizes, places = entries_of(shard.y_indptr, shard.rows)
+        at, own = np.repeat(np.arange(rows.size), sizes), place_of[shard.y_indices[places]]
         common = 2 * n_positive[labels] > shard.n_global  # whose rows without the label are the rarer ones
         lacking = [np.flatnonzero(np.bincount(at[own == place], minlength=rows.size) == 0) for place in np.flatnonzero(common)]
         rest = np.flatnonzero((own >= 0) & ~common[own])
@@ -119,8 +118,7 @@ def _suspects(comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarra
     mine = np.arange(comm.rank, labels.size, comm.size)
     with mpi.agreed(comm, f"reading {dataset.path}"):
         csr = tuple(dataset.map(f"X/{part}") for part in ("indptr", "indices", "data"))
-        counts = csr[0][others + 1] - csr[0][others]
-        values = np.arange(counts.sum()) + np.repeat(csr[0][others] - offsets(counts)[:-1], counts)
+        counts, values = entries_of(csr[0], others)
         matrix = sp.csr_matrix((csr[2][values], csr[1][values], offsets(counts)), (others.size, shard.n_features)).tocsc()
         matrix.eliminate_zeros()
         by_feature = (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data)

@@ -9,7 +9,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import NAMES, UNLABELLED, DataFile
 from hpcml.files.hdf5 import NAME_CHUNK
-from hpcml.partition import bounds_by_weight, even_bounds
+from hpcml.partition import bounds_by_weight, share_of
 
 BLOCK = 1 << 22  # entries looked at at a time
 
@@ -33,17 +33,11 @@ def row_of(indptr: np.ndarray, place: int) -> int:
     return int(np.searchsorted(indptr, place, side="right")) - 1
 
 
-def share(comm: mpi.Comm, size: int) -> tuple[int, int]:
-    """This rank's even share of 0..size. Local."""
-    bounds = even_bounds(size, comm.size)
-    return int(bounds[comm.rank]), int(bounds[comm.rank + 1])
-
-
 def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
     """Collective over `comm`. Raise DataError unless matrices, names and splits are sound."""
     for name, n_columns in dataset.matrices.items():
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
-            _check_indptr(dataset, name, *share(comm, dataset.n_rows))
+            _check_indptr(dataset, name, *share_of(dataset.n_rows, comm.rank, comm.size))
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             indptr = dataset.map(f"{name}/indptr")
             bounds = bounds_by_weight(indptr, comm.size)
@@ -56,7 +50,7 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
     for name in NAMES:
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             if name in dataset.file:
-                begin, end = share(comm, dataset.file[name].size)
+                begin, end = share_of(dataset.file[name].size, comm.rank, comm.size)
                 for first in range(begin, end, NAME_CHUNK):
                     dataset.strings(name, first, min(first + NAME_CHUNK, end))
     with mpi.agreed(comm, f"checking the names of {dataset.path}"):
@@ -66,10 +60,10 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
             _check_feature_names(dataset)
     for name in dataset.split_names():
         with mpi.agreed(comm, f"checking split {name} of {dataset.path}"):
-            _check_split(dataset, f"splits/{name}", *share(comm, dataset.split(name).size))
+            _check_split(dataset, f"splits/{name}", *share_of(dataset.split(name).size, comm.rank, comm.size))
     with mpi.agreed(comm, f"checking the unlabelled rows of {dataset.path}"):
         if dataset.n_unlabelled:
-            _check_split(dataset, UNLABELLED, *share(comm, dataset.n_unlabelled))
+            _check_split(dataset, UNLABELLED, *share_of(dataset.n_unlabelled, comm.rank, comm.size))
             _check_unlabelled(dataset)
 
 

@@ -13,7 +13,7 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.row_checks import row_of, unordered
 from hpcml.errors import DataError
-from hpcml.partition import bounds_by_weight, offsets
+from hpcml.partition import bounds_by_weight, entries_of, offsets
 
 Rows: TypeAlias = Any  # n × d, float32: a csr_matrix (scipy has no types), or an array
 
@@ -182,10 +182,8 @@ def without_features(dataset: DataFile, shard: Shard) -> np.ndarray:
 def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_features: int, dense: bool) -> Rows:
     """Some rows of CSR arrays (indptr, indices, data), as a copy."""
     indptr, indices, data = csr
-    sizes = indptr[rows + 1] - indptr[rows]
-    ends = offsets(sizes)
-    places = np.arange(ends[-1]) + np.repeat(indptr[rows] - ends[:-1], sizes)
-    matrix = sp.csr_matrix((data[places].astype(np.float32, copy=False), indices[places], ends), (rows.size, n_features))
+    sizes, places = entries_of(indptr, rows)
+    matrix = sp.csr_matrix((data[places].astype(np.float32, copy=False), indices[places], offsets(sizes)), (rows.size, n_features))
     return matrix.toarray() if dense else matrix
 
 

@@ -17,7 +17,7 @@ from hpcml import mpi
 from hpcml.data.in_memory import canonical, sound_csr
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.estimators.labels import NAMES, LabelSets, agree_labels, check_features, check_target, complaints_agreed
-from hpcml.estimators.parameters import Parameter, Seed, about_parameters, option_values
+from hpcml.estimators.parameters import Parameter, Seed, error_text, option_values
 from hpcml.estimators.sklearn_types import BaseEstimator
 
 Self = TypeVar("Self", bound="DistributedClassifier")
@@ -60,28 +60,24 @@ class DistributedClassifier(BaseEstimator):
         wrong: list[Exception] = []
         try:
             with mpi.duplicated(self.comm) as comm:
-                self._fit(comm, X, y, sample_weight, wrong)
+                with mpi.agreed(comm, "checking X and y"), complaints_agreed(comm.rank, wrong):
+                    options = self._options()
+                    X, kind, y = self._check(X, y, comm.size)
+                    weights = np.ones(X.shape[0])
+                    if sample_weight is not None:
+                        X, kind, y, weights = weighted(X, kind, y, sample_weight)
+                options = self._agreed_options(comm, options)
+                check_features(comm, self)
+                labels = agree_labels(comm, kind, y, X.shape[0])
+                if mpi.agreed_any(comm, sample_weight is not None):
+                    labels = labels._replace(weights=weights)
+                self._learn(comm, X, labels, options)
+                self._kind, self.classes_ = labels.kind, labels.classes
         except (ConfigError, DataError, NonFiniteError) as error:
-            text = str(error) if isinstance(error, DataError) else about_parameters(str(error))
+            text = str(error) if isinstance(error, DataError) else error_text(error)
             alone = self.comm is None or self.comm.size == 1
             raise (wrong[0] if wrong and alone else ValueError(text)) from None
         return self
-
-    def _fit(self, comm: mpi.Comm, X: Any, y: Any, sample_weight: Any, wrong: list[Exception]) -> None:
-        """Collective over `comm`. Raises ConfigError, DataError, NonFiniteError."""
-        with mpi.agreed(comm, "checking X and y"), complaints_agreed(comm.rank, wrong):
-            options = self._options()
-            X, kind, y = self._check(X, y, comm.size)
-            weights = np.ones(X.shape[0])
-            if sample_weight is not None:
-                X, kind, y, weights = weighted(X, kind, y, sample_weight)
-        options = self._agreed_options(comm, options)
-        check_features(comm, self)
-        labels = agree_labels(comm, kind, y, X.shape[0])
-        if mpi.agreed_any(comm, sample_weight is not None):
-            labels = labels._replace(weights=weights)
-        self._learn(comm, X, labels, options)
-        self._kind, self.classes_ = labels.kind, labels.classes
 
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: Any) -> None:
         """Collective over `comm`. Train. Raises ConfigError, DataError, NonFiniteError."""

@@ -10,6 +10,9 @@ say the rest.
         comm: mpi.Comm | None = None
         \"\"\"The ranks that give the rows; None: this process alone.\"\"\"
 
+The attributes that its class names in `_learnt` are described here (ATTRIBUTES); a docstring describes
+only those that are its own.
+
 `OPTION` is the default of the option of that name (`OPTION_OF` has the names that scikit-learn
 uses), the annotation says what is allowed, and the text of the option is the parameter's
 documentation, unless one stands behind it. The constructor is that of a dataclass, so that
@@ -21,7 +24,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from types import NoneType
@@ -29,7 +32,7 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform, get_args
 
 import numpy as np
 
-from hpcml.errors import ConfigError, in_python
+from hpcml.errors import ConfigError, HpcmlError, OptionError
 from hpcml.options import default_of, flag_of, help_of, texts_behind
 
 OPTION: Any = object()  # the default of a parameter: that of its option
@@ -38,6 +41,23 @@ Kind = TypeVar("Kind", bound=type)
 # Parameters that are called as scikit-learn calls them, and the options that they are.
 OPTION_OF = {"fit_intercept": "bias", "random_state": "seed", "max_iter": "max_steps", "tol": "dual_tol"}
 Seed = int | np.random.RandomState | None
+
+# The attributes that several classifiers have after `fit`: type, and text.
+LABELS = "ndarray (n_labels,)"
+ATTRIBUTES = {
+    "classes_": ("ndarray (n_classes,)", "The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator."),
+    "coef_": (
+        "ndarray (n_labels, n_features), float64",
+        "The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one.",
+    ),
+    "intercept_": (f"{LABELS}, float64", "The intercepts; +1 or −1 for a label that all rows have, or none, whose weights are 0."),
+    "n_iter_": (f"{LABELS}, int", "Passes over the rows, steps or rounds; 0 for a label that all rows have, or none."),
+    "f_min_": (LABELS, "The objective over all rows."),
+    "gap_": (LABELS, "The certified duality gap, divided by the objective: min f is at least f_min_ · (1 − gap_)."),
+    "visited_": (LABELS, "The mean share of the rows that a pass visited."),
+    "n_features_in_": ("int", "Number of features."),
+    "feature_names_in_": ("ndarray (n_features,)", "Their names, if X is a data frame with string names."),
+}
 
 
 class Parameter(NamedTuple):
@@ -63,11 +83,27 @@ ALLOWED: dict[Any, Parameter] = {
 }
 
 
+_FLAG = re.compile(r"--(?!help\b)(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s:;,]+)(?=:))?")
+
+
 def about_parameters(text: str) -> str:
-    """A sentence about options as one about parameters: of `--max-steps 0: …` `max_iter=0: …`."""
-    for parameter, option in OPTION_OF.items():
-        text = re.sub(rf"--(no-)?{flag_of(option)}\b", rf"--\g<1>{flag_of(parameter)}", text)
-    return in_python(text)
+    """Return the help of an option with its flags as parameters: `--max-steps 0: …` as `max_iter=0: …`."""
+    parameter_of = {flag_of(option): parameter for parameter, option in OPTION_OF.items()} | {"lambda": "lam"}
+
+    def parameter(found: re.Match[str]) -> str:
+        without, flag, value = found.groups()
+        name = parameter_of.get(flag, flag.replace("-", "_"))
+        return f"{name}=False" if without else f"{name}={value}" if value else name
+
+    return _FLAG.sub(parameter, text)
+
+
+def error_text(error: HpcmlError) -> str:
+    """Return the sentence of an error about an option as one about the parameter."""
+    if isinstance(error, OptionError):
+        name = next((parameter for parameter, option in OPTION_OF.items() if option == error.name), error.name)
+        return error.with_name(name, in_python=True)
+    return about_parameters(str(error))  # of options whose errors do not carry their name yet
 
 
 @dataclass_transform()
@@ -132,7 +168,15 @@ def _described(cls: type, kinds: tuple[type, ...]) -> Iterator[tuple[str, str, s
 
 
 def _documented(cls: Any) -> str:
-    """The documentation of a classifier, with a section of its parameters."""
-    lines = [f"{name} : {kind}\n{textwrap.indent(textwrap.fill(text, 116), '    ')}" for name, kind, text in cls.described]
-    head, attributes, tail = inspect.cleandoc(cls.__doc__).partition("Attributes\n")
-    return head + "\n".join(["Parameters", "----------", *lines, "", attributes + tail])
+    """The documentation of a classifier, with sections of its parameters and attributes."""
+
+    def section(title: str, entries: Iterable[tuple[str, str, str]]) -> list[str]:
+        lines = [f"{name} : {kind}\n{textwrap.indent(textwrap.fill(text, 116), '    ')}" for name, kind, text in entries]
+        return [title, "-" * len(title), *lines]
+
+    text = inspect.cleandoc(cls.__doc__)
+    head, title, tail = re.split(r"^(Attributes|Notes|References)\n-+\n", text, maxsplit=1, flags=re.MULTILINE)
+    own, _, rest = tail.partition("\n\n") if title == "Attributes" else ("", "", f"{title}\n{'-' * len(title)}\n{tail}")
+    shared = [(name, *ATTRIBUTES[name]) for name in cls._learnt if not re.search(rf"^{name} : ", own, re.MULTILINE)]
+    lines = [*section("Parameters", cls.described), "", *section("Attributes", shared), *own.splitlines(), "", rest]
+    return head + "\n".join(lines)

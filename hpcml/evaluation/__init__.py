@@ -7,12 +7,12 @@ bits on any number of ranks.
 
 What comes in are a model and a dataset. Scores are made block by block of rows and labels
 (`scoring`) and become counts, which are summed over the ranks; every measure follows from counts.
-Begin with `evaluate`, then `judged` and `ranking`; thresholds and probabilities are found by
+Begin with `evaluate`, then `judged` and `hpcml.measures`; thresholds and probabilities are found by
 `thresholds` and `decision`.
 """
 
 from hpcml.evaluation.evaluate import Evaluation, evaluate
-from hpcml.evaluation.ranking import MEASURES, Ranking
 from hpcml.evaluation.report import format_evaluation, write_csv, write_json
+from hpcml.measures import MEASURES, Ranking
 
 __all__ = ["MEASURES", "Evaluation", "Ranking", "evaluate", "format_evaluation", "write_csv", "write_json"]

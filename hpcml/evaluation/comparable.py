@@ -27,19 +27,11 @@ class Comparable:
         # empty: scores as they are
         self.sigmoids = (np.zeros(0),) * 2 if sigmoids is None else (sigmoids[0][labels], sigmoids[1][labels])
 
-    def of_block(self, scores: np.ndarray, begin: int) -> np.ndarray:
-        """The values (n, B) of scores for the labels begin, begin + 1, ..."""
-        return self._of(scores, slice(begin, begin + scores.shape[1]))
+    def values(self, scores: np.ndarray, labels: slice | np.ndarray | int) -> np.ndarray:
+        """Return the values of scores (n) for a label or for labels[i], or of scores (n, B) for consecutive labels.
 
-    def of_pairs(self, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The values (n) of scores for labels[i]."""
-        return self._of(scores, labels)
-
-    def of_label(self, scores: np.ndarray, label: int) -> np.ndarray:
-        """The values (n) of scores for one label; ascending if the scores are."""
-        return self._of(scores, label)
-
-    def _of(self, scores: np.ndarray, labels: slice | np.ndarray | int) -> np.ndarray:
+        The values of a label are in ascending order if its scores are.
+        """
         if self.by == BY_SCORE:
             return scores
         slope, offset = (values[labels] for values in self.sigmoids)
@@ -65,9 +57,9 @@ class Comparable:
         low, high = (np.full(self.n_labels, _rank(end)) for end in (-_LARGEST, _LARGEST))
         for _ in range(65):
             middle = (low >> 1) + (high >> 1) + (low & high & 1)
-            above = self._of(_number(middle), slice(None)) > value
+            above = self.values(_number(middle), slice(None)) > value
             low, high = np.where(above, low, middle), np.where(above, middle, high)
-        ends = self._of(np.full(self.n_labels, _LARGEST), slice(None)) <= value
+        ends = self.values(np.full(self.n_labels, _LARGEST), slice(None)) <= value
         return np.where(ends, _LARGEST, _number(low))
 
     def least(self, value: float) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.evaluation.judged import Counts, JudgedRows, ScoreObserver, reduce_together, split_by_lane
-from hpcml.evaluation.ranking import Ranking, average_precision, f1_of
+from hpcml.measures import Ranking, average_precision, f1, precision, recall
 
 EDGES = (0, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000)  # the least positives of the labels of each group
 FINE = 1000  # of these equal parts of 0 to 1 a probability is rounded to one
@@ -37,17 +37,19 @@ class Curve:
     @property
     def precision(self) -> np.ndarray:
         """The share of hits among what is given (n)."""
-        return self.n_hits / self.n_given
+        values: np.ndarray = precision(self.n_hits, self.n_given)
+        return values
 
     @property
     def recall(self) -> np.ndarray:
         """The share of hits among the true pairs (n)."""
-        return self.n_hits / self.n_positive
+        values: np.ndarray = recall(self.n_hits, self.n_positive)
+        return values
 
     @property
     def f1(self) -> np.ndarray:
         """F1 (n)."""
-        values: np.ndarray = f1_of(self.n_hits, self.n_given, self.n_positive)
+        values: np.ndarray = f1(self.n_hits, self.n_given, self.n_positive)
         return values
 
     def thinned(self, n: int) -> Curve:
@@ -114,7 +116,7 @@ class Curves(ScoreObserver):
     def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
         """Count the scores of some rows."""
         for label, column in enumerate(ascending, begin):
-            self._counts[self.groups[label]].add(self._comparable.of_label(column, label))
+            self._counts[self.groups[label]].add(self._comparable.values(column, label))
             if self._scores_of is not None:
                 self._probable[0] += self._binned(label, column)
 

@@ -35,8 +35,8 @@ import numpy as np
 from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation import decision_kernels as kernels
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.evaluation.ranking import Ranking, f1_of
 from hpcml.kernels import elementary, elementwise
+from hpcml.measures import Ranking, best_f1, f1
 from hpcml.partition import offsets
 
 # Less τ or κ leaves a rare label to chance, more makes all labels alike. They were chosen on Reuters and MeSH and judged on three
@@ -169,13 +169,11 @@ def summarise(scores: np.ndarray, positives: np.ndarray, even: int = EVEN_PLACES
 
 def own_threshold(summary: Summary) -> float:
     """The highest threshold of largest F1 (exact for up to 64 scores of positives); or NaN."""
-    places = summary.places[::-1]
-    hits = np.cumsum(places["positive"], dtype=np.int64)
-    if not hits.size or not hits[-1]:
+    place, _ = best_f1(summary.ranking())
+    if place < 0:
         return math.nan
-    predicted = hits + np.cumsum(places["negative"], dtype=np.int64)
-    f1 = np.where(places["positive"] > 0, f1_of(hits, predicted, hits[-1]), -1.0)
-    best = int(np.argmax(f1))
+    places = summary.places[::-1]
+    best = int(np.flatnonzero(places["positive"])[place])
     value, below = float(places["value"][best]), places["top"][best + 1 :].max(initial=-np.inf)
     middle = float(value / 2.0 + below / 2.0)
     return middle if math.isfinite(middle) and middle < value else float(np.nextafter(value, -np.inf))
@@ -218,7 +216,7 @@ def decide_together(summaries: Sequence[Summary], decision: Decision, n_missed: 
     of_kinds = zip(places.reshape(2, -1), np.concatenate(counts, axis=1), strict=True)
     negative, positive = (np.bincount(there, count, values.size)[::-1] for there, count in of_kinds)
     hits = np.cumsum(positive)
-    best = int(np.argmax(f1_of(hits, hits + np.cumsum(negative), hits[-1] + n_missed)))
+    best = int(np.argmax(f1(hits, hits + np.cumsum(negative), hits[-1] + n_missed)))
     descending = np.append(values[::-1], 0.0)
     shared = float(descending[best] / 2.0 + descending[best + 1] / 2.0)
     logit = elementary.log(shared) - elementary.log1p(-shared)

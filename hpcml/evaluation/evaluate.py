@@ -19,17 +19,18 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.labels import count_unused
 from hpcml.evaluation.comparable import BY_SCORE
-from hpcml.evaluation.judged import JudgedRows, Matched, ScoreObserver, judge
+from hpcml.evaluation.judged import JudgedRows, ScoreObserver, judge
 from hpcml.evaluation.probabilities import CalibrationLine, ProbabilityCounts
-from hpcml.evaluation.ranking import MEASURES, Ranking, f1_of
-from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts, propensities, row_measures
+from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts, row_measures
 from hpcml.evaluation.seen import SeenRows, count_seen, optimism
+from hpcml.evaluation.titles import titles_of_labels
 from hpcml.log import Log, Progress
+from hpcml.measures import MEASURES, LabelMeasures, f1, propensities
 from hpcml.model.linear import Trained
 
 
 @dataclass
-class Evaluation:
+class Evaluation(LabelMeasures):
     """The measures of a model on a split; an undefined one is NaN and in no mean."""
 
     model: str
@@ -71,15 +72,6 @@ class Evaluation:
         """Evaluated labels that no row of the split has."""
         return int((self.n_positive == 0).sum())
 
-    def in_macro(self, measure: str) -> np.ndarray:
-        """Which labels are in the macro mean: those with a positive row and a defined value."""
-        return (self.n_positive > 0) & ~np.isnan(self.values[measure])
-
-    def macro(self, measure: str) -> float:
-        """The mean of a measure over its labels (`in_macro`); NaN if there are none."""
-        chosen = self.values[measure][self.in_macro(measure)]
-        return float(chosen.mean()) if chosen.size else float("nan")
-
 
 def evaluate(
     comm: mpi.Comm,
@@ -99,7 +91,7 @@ def evaluate(
     result = _begun(judged, split)
     result.seen = count_seen(comm, model, dataset, split)
     result.n_unused = mpi.run_on_root(comm, f"reading the splits of {dataset.path}", lambda: count_unused(dataset))[0]
-    result.n_empty = judged.count_empty()
+    result.n_empty = int(mpi.exclusive_sum(comm, [int(np.count_nonzero(judged.empty))])[1][0])
     trained_on, n_labels = model.labels.get("n_positive", np.zeros(0)), judged.n_labels
     result.frequency_from = "training rows" if trained_on.any() else "judged rows"
     frequencies = trained_on[judged.numbers] if trained_on.any() else judged.n_positive()
@@ -111,13 +103,18 @@ def evaluate(
         observers.append(calibrated := ProbabilityCounts(model.sigmoids, judged.numbers, judged.n_rows))
     for watch in watches:
         watch.begin(judged)
-    n_predicted, of_none = np.zeros((2, n_labels), dtype=np.int64), dict[int, list[float]]()
+    n_predicted = np.zeros((2, n_labels), dtype=np.int64)
+    of_none: dict[int, list[float]] = {}  # the measures of labels without positives, which are mostly the same
     with closing(Progress(log, "evaluating labels", n_labels)) as progress:
         for label, counts in judged.counts(pool, thresholds, observers):
             ranking = counts.ranking(judged.n_rows)
             n_predicted[:, label] = ranking.n_predicted, ranking.n_hits
             result.n_positive[label] = ranking.n_positive
-            for name, value in zip(MEASURES, _measured(ranking, of_none), strict=True):
+            if (values := of_none.get(ranking.n_predicted) if ranking.n_positive == 0 else None) is None:
+                values = [measure(ranking) for measure in MEASURES.values()]
+            if ranking.n_positive == 0:
+                of_none[ranking.n_predicted] = values
+            for name, value in zip(MEASURES, values, strict=True):
                 result.values[name][label] = value
             progress.update(label + 1)
     n_given, n_hits = n_predicted.sum(axis=1).tolist()  # each label has a threshold of its own
@@ -128,10 +125,10 @@ def evaluate(
     result.optimism = optimism(model, judged.numbers, result.values["average_precision"], result.n_positive)
     result.micro = {name: measure(ranking) for name, measure in MEASURES.items()}
     if calibrated is not None:
-        found = calibrated.finish(comm, judged.labels, judged.positives)
-        result.values |= {"brier": found.brier, "ece": found.ece}
-        result.micro |= found.micro
-        result.calibration = found.by_positives(frequencies)
+        calibrated.finish(comm, judged.labels, judged.positives)
+        result.values |= {"brier": calibrated.brier, "ece": calibrated.ece}
+        result.micro |= calibrated.micro
+        result.calibration = calibrated.by_positives(frequencies)
     if by_row is not None:
         n_trained = int(model.attrs.get("n_rows", 0)) if trained_on.any() else 0
         weights = 1.0 / propensities(np.append(frequencies, 0), n_trained) if n_trained else None
@@ -140,17 +137,9 @@ def evaluate(
     return result
 
 
-def _measured(ranking: Ranking, of_none: dict[int, list[float]]) -> list[float]:
-    """MEASURES of a label; those of labels without positives, mostly the same, are remembered."""
-    if ranking.n_positive:
-        return [measure(ranking) for measure in MEASURES.values()]
-    if ranking.n_predicted not in of_none:
-        of_none[ranking.n_predicted] = [measure(ranking) for measure in MEASURES.values()]
-    return of_none[ranking.n_predicted]
-
-
 def _begun(judged: JudgedRows, split: str) -> Evaluation:
     model, dataset, matched = judged.scorer.model, judged.dataset, judged.matched
+    titles = titles_of_labels(model, dataset)
     return Evaluation(
         model=str(model.path),
         data=str(dataset.path),
@@ -165,16 +154,10 @@ def _begun(judged: JudgedRows, split: str) -> Evaluation:
         n_missed=judged.missed.n_pairs,
         values={name: np.full(judged.n_labels, np.nan) for name in MEASURES},
         thresholds=model.threshold_source,
-        label_titles=_titles(model, dataset, matched),
+        label_titles=None if titles is None else [titles[label] for label in matched.labels.tolist()],
         compared_by=judged.comparable.by,
         probabilities=model.probability_source,
     )
-
-
-def _titles(model: Trained, dataset: DataFile, matched: Matched) -> list[str] | None:
-    """The labels' titles: of the model, else of the data, else None."""
-    titles, numbers = (model.label_titles, matched.labels) if model.label_titles else (dataset.label_titles(), matched.in_data)
-    return None if titles is None else [titles[number] if number < len(titles) else "" for number in numbers.tolist()]
 
 
 def _by_frequency(judged: JudgedRows, result: Evaluation, by_row: RowCounts, n_predicted: np.ndarray) -> list[FrequentLabels]:
@@ -184,7 +167,5 @@ def _by_frequency(judged: JudgedRows, result: Evaluation, by_row: RowCounts, n_p
         some = by_row.places < size
         n_given, n_hits = n_predicted[:, some].sum(axis=1).tolist()
         n_true = int(result.n_positive[some].sum()) + (judged.missed.n_pairs if some.all() else 0)
-        of_labels = result.values["f1"][some & result.in_macro("f1")]
-        macro = float(of_labels.mean()) if of_labels.size else np.nan
-        lines.append(FrequentLabels(percent, size, instance, float(f1_of(n_hits, n_given, n_true)), macro))
+        lines.append(FrequentLabels(percent, size, instance, float(f1(n_hits, n_given, n_true)), result.macro("f1", some)))
     return lines

@@ -6,8 +6,9 @@ C. Elkan, *Extreme multilabel learning* (2015), has the mass of the features tha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of, verify, without_features
 from hpcml.errors import ConfigError, NonFiniteError, nearest
 from hpcml.evaluation.scoring import Scorer
-from hpcml.evaluation.titles import names_by_number
+from hpcml.evaluation.titles import read_names
 from hpcml.files.hdf5 import NAME_CHUNK, readable
+from hpcml.files.report import ReportedResult, cell, plain
 from hpcml.files.table import table
-from hpcml.log import entitled, joined, named, plural
+from hpcml.log import entitled, named, plural
 from hpcml.model.linear import Model, Trained
 from hpcml.partition import even_bounds, offsets
 
@@ -49,87 +51,75 @@ class LabelWeights:
         """The sum of all squared weights of the label."""
         return self.top + self.remaining
 
+    def share(self, square: float) -> float:
+        """A part of the mass; NaN if there is none, as the squares of the least weights may all be 0."""
+        return square / self.mass if self.mass else math.nan
+
 
 @dataclass
-class Explanation:
+class Explanation(ReportedResult):
     """The findings on some labels of a model, on rank 0; `names` of features, if data have any."""
 
     model: Model
     data: Path | None
     labels: list[LabelWeights]
     shown: np.ndarray  # labels that people are shown
-    names: dict[int, str]
+    names: Mapping[int, str]
     fields: Sequence[Field]
 
-    def __str__(self) -> str:
+    def describe(self) -> Iterator[str]:
+        """Return a table for each label that people are shown."""
         model, by_label = self.model, {each.label: each for each in self.labels}
-        lines = [
-            f"{model.path}: {len(self.shown):,} of {plural(model.n_labels, 'label')}, {plural(model.n_features, 'feature')}",
-            "weight: what a value of 1 adds to the score; squared: its square; share: that square in % of all squares of the label",
-        ]
+        yield f"{model.path}: {len(self.shown):,} of {plural(model.n_labels, 'label')}, {plural(model.n_features, 'feature')}"
+        yield (
+            "weight: what a value of 1 adds to the score; squared: its square; share: that square in % of all squares of the label"
+        )
         if self.fields:
             kinds = (f"{f.tag} = {'value' if f.whole else 'word'} of {f.name}" for f in self.fields)
-            lines.append("behind a feature stands its field: " + ", ".join(kinds))
+            yield "behind a feature stands its field: " + ", ".join(kinds)
         for label in self.shown.tolist():
-            each, rows = by_label[label], int(model.labels["n_positive"][label])
+            each, rows = by_label[label], plural(int(model.labels["n_positive"][label]), "training row")
             name = named(entitled(model.label_names[label], model.label_titles, label))
-            head = f"{name}: {plural(rows, 'training row')}, {plural(each.n_weights, 'feature')}, "
-            lines += ["", f"{head}intercept {model.bias[label]:.4g}"]
+            yield from ["", f"{name}: {rows}, {plural(each.n_weights, 'feature')}, intercept {model.bias[label]:.4g}"]
             if not each.n_weights:
-                lines.append("  no weights: every row has the same score")
+                yield "  no weights: every row has the same score"
                 continue
-            rest = each.n_weights - each.features.size
-            cells = [["  feature", "weight", "squared", "share"]]
-            for feature, weight in zip(each.features.tolist(), each.weights.tolist(), strict=True):
-                cells.append(
-                    [f"  {self.name(feature)}", f"{weight:.4g}", f"{weight * weight:.4g}", _share(weight * weight, each.mass)]
-                )
-            others = plural(rest, "feature")
-            cells.append([f"  (remaining mass: {others})", "", f"{each.remaining:.4g}", _share(each.remaining, each.mass)])
-            lines += table(cells)
-        return joined(lines)
-
-    def name(self, feature: int) -> str:
-        """The name of a feature."""
-        return self.names.get(feature, f"feature {feature}")
+            cells, rest = [["  feature", "weight", "squared", "share"]], plural(each.n_weights - each.features.size, "feature")
+            columns = zip(each.features.tolist(), each.weights.tolist(), strict=True)
+            lines = [(self.names[feature], f"{weight:.4g}", weight * weight) for feature, weight in columns]
+            for name, weight, square in [*lines, (f"(remaining mass: {rest})", "", each.remaining)]:
+                cells.append([f"  {name}", weight, f"{square:.4g}", cell(100 * each.share(square), ".2f")])
+            yield from table(cells)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, of all labels that were looked at, for JSON."""
-        model = self.model
-        return {
-            "model": str(model.path),
-            "data": None if self.data is None else str(self.data),
-            "n_labels": model.n_labels,
-            "n_features": model.n_features,
-            "fields": [field._asdict() for field in self.fields],
-            "labels": [self._as_dict(each) for each in self.labels],
-        }
+        about = {"model": self.model.path, "data": self.data, "n_labels": self.model.n_labels, "n_features": self.model.n_features}
+        content: dict[str, Any] = plain({**about, "fields": self.fields, "labels": list(map(self._of_label, self.labels))})
+        return content
 
-    def _as_dict(self, each: LabelWeights) -> dict[str, Any]:
-        model, by_tag = self.model, {field.tag: field.name for field in self.fields}
-        features = []
+    def _of_label(self, each: LabelWeights) -> dict[str, Any]:
+        model, by_tag, features = self.model, {field.tag: field.name for field in self.fields}, []
         for feature, weight in zip(each.features.tolist(), each.weights.tolist(), strict=True):
-            name = self.names.get(feature)
+            name, square = self.names.get(feature), weight * weight
             of = {} if name is None or not by_tag else {"field": by_tag.get(name.rpartition(" ")[2])}
-            share = {"squared": weight * weight, "share": weight * weight / each.mass if each.mass else None}
-            features.append({"feature": feature, "name": name, **of, "weight": weight, **share})
-        rest = {"n_features": each.n_weights - each.features.size, "squared": each.remaining}
+            features.append(
+                {"feature": feature, "name": name, **of, "weight": weight, "squared": square, "share": each.share(square)}
+            )
         return {
             "number": each.label,
             "label": model.label_names[each.label],
             **({"title": model.label_titles[each.label]} if model.label_titles else {}),
-            "n_positive": int(model.labels["n_positive"][each.label]),
-            "intercept": float(model.bias[each.label]),
+            "n_positive": model.labels["n_positive"][each.label],
+            "intercept": model.bias[each.label],
             "n_features": each.n_weights,
             "mass": each.mass,
             "features": features,
-            "remaining": rest | {"share": each.remaining / each.mass if each.mass else None},
+            "remaining": {
+                "n_features": each.n_weights - each.features.size,
+                "squared": each.remaining,
+                "share": each.share(each.remaining),
+            },
         }
-
-
-def _share(square: float, mass: float) -> str:
-    """A part of the mass in %; the squares of the least weights may all be 0."""
-    return f"{100 * square / mass:.2f}" if mass else "-"
 
 
 class Features:
@@ -223,20 +213,16 @@ def explain(
     explanation = None
     with mpi.agreed(comm, f"reading {'names' if dataset is None else dataset.path}"):
         if comm.rank == 0:
-            names, fields = _names(dataset, found)
-            explanation = Explanation(model, None if dataset is None else dataset.path, found, shown, names, fields)
+            names = read_names(dataset, (feature for each in found for feature in each.features.tolist()))
+            data, fields = (None, PLAIN) if dataset is None else (dataset.path, _fields_of(dataset))
+            explanation = Explanation(model, data, found, shown, names, () if fields == PLAIN else fields)
     return explanation
 
 
-def _names(dataset: DataFile | None, found: Sequence[LabelWeights]) -> tuple[dict[int, str], Sequence[Field]]:
-    """The names of features, and the fields, if some are told apart. Raises DataError."""
-    if dataset is None:
-        return {}, ()
-    wanted = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.features for each in found)]))
-    names = names_by_number(dataset, wanted)
+def _fields_of(dataset: DataFile) -> Sequence[Field]:
+    """The fields of text. Raises DataError."""
     with readable(dataset.path, "hpcml convert", "dataset"):
-        fields = fields_of(dataset) if "text" in dataset.file else PLAIN
-    return names, () if fields == PLAIN else fields
+        return fields_of(dataset) if "text" in dataset.file else PLAIN
 
 
 @dataclass
@@ -273,52 +259,50 @@ class Why:
 
 
 @dataclass
-class WhyRows:
+class WhyRows(ReportedResult):
     """Why some rows got some labels, and what rows and features are called."""
 
     model: Model
     data: str
     found: list[Why]
     top: int  # features that are shown
-    row_ids: dict[int, str]
-    names: dict[int, str]
+    row_ids: Mapping[int, str]
+    names: Mapping[int, str]
 
-    def __str__(self) -> str:
-        lines = [
-            f"{self.model.path} on {self.data}",
+    def describe(self) -> Iterator[str]:
+        """Return a table for each row and label."""
+        yield f"{self.model.path} on {self.data}"
+        yield (
             "contribution: value × weight, what the feature adds to the score; "
-            "the contributions and the intercept add up to the score",
-        ]
+            "the contributions and the intercept add up to the score"
+        )
         for each in self.found:
-            row = named(self.row_ids.get(each.row, f"row {each.row}"))
+            row = named(self.row_ids[each.row])
             rightly = "and rightly" if each.is_given == each.is_true else "but wrongly"
             rightly = "nobody labelled the row" if each.is_true is None else rightly
             above = "above" if each.score > each.threshold else "not above"
             score = f"score {each.score:.4g}, {above} the threshold {each.threshold:.4g}"
             given = "given" if each.is_given else "not given" if each.has_features else "not given (no known feature)"
-            lines += ["", f"{row}, label {named(each.label)}: {score}: {given}, {rightly}"]
-            cells, contributions = [["  feature", "value", "weight", "contribution"]], each.contributions
-            for k, feature in enumerate(each.features[: self.top].tolist()):
-                name = self.names.get(feature, f"feature {feature}")
-                cells.append([f"  {name}", f"{each.values[k]:.4g}", f"{each.weights[k]:.4g}", f"{contributions[k]:+.4g}"])
-            rest = each.features.size - min(self.top, each.features.size)
-            if rest:
-                others = math.fsum(contributions[self.top :].tolist())
-                cells.append([f"  ({rest:,} other feature{'s' * (rest > 1)})", "", "", f"{others:+.4g}"])
-            cells += [["  (intercept)", "", "", f"{each.intercept:+.4g}"], ["  (sum)", "", "", f"{each.total:+.4g}"]]
-            lines += table(cells)
+            yield from ["", f"{row}, label {named(each.label)}: {score}: {given}, {rightly}"]
+            contributions, rest = each.contributions.tolist(), max(0, each.features.size - self.top)
+            cells = [["  feature", "value", "weight", "contribution"]]
+            columns = zip(each.features.tolist(), each.values, each.weights, contributions, strict=True)
+            for feature, value, weight, added in islice(columns, self.top):
+                cells.append([f"  {self.names[feature]}", f"{value:.4g}", f"{weight:.4g}", f"{added:+.4g}"])
+            others = {f"({plural(rest, 'other feature')})": math.fsum(contributions[self.top :])} if rest else {}
+            for name, sum_of in (others | {"(intercept)": each.intercept, "(sum)": each.total}).items():
+                cells.append([f"  {name}", "", "", f"{sum_of:+.4g}"])
+            yield from table(cells)
             if each.n_without:
-                lines.append(f"  {each.n_without:,} feature{'s' * (each.n_without > 1)} of the row without a weight")
-        return joined(lines)
+                yield f"  {plural(each.n_without, 'feature')} of the row without a weight"
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""
-        return {"model": str(self.model.path), "data": self.data, "scores": [self._as_dict(each) for each in self.found]}
+        return {"model": str(self.model.path), "data": self.data, "scores": [plain(self._of_score(each)) for each in self.found]}
 
-    def _as_dict(self, each: Why) -> dict[str, Any]:
-        names = [self.names.get(feature) for feature in each.features.tolist()]
-        numbers = (each.values.tolist(), each.weights.tolist(), each.contributions.tolist())
-        columns = zip(each.features.tolist(), names, *numbers, strict=True)
+    def _of_score(self, each: Why) -> dict[str, Any]:
+        names = map(self.names.get, each.features.tolist())
+        columns = zip(each.features, names, each.values, each.weights, each.contributions, strict=True)
         keys = ("feature", "name", "value", "weight", "contribution")
         return {
             "row": each.row,
@@ -368,8 +352,8 @@ def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], 
                 score = float(scores[place, np.searchsorted(scorer.labels, label)])
                 apart = taken_apart(scorer, features, int(shard.rows[place]), row, label, score, true if row in labelled else None)
                 found.append(replace(apart, has_features=not empty[place]))
-        parts = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.features for each in found)]))
-        ids, names = names_by_number(dataset, places, "row_ids"), names_by_number(dataset, parts)
+        ids = read_names(dataset, places.tolist(), "row")
+        names = read_names(dataset, (feature for each in found for feature in each.features.tolist()))
     return WhyRows(model, str(dataset.path), found, top, ids, names)
 
 

@@ -20,11 +20,13 @@ from pathlib import Path
 import numpy as np
 
 from hpcml.data.dataset import DataFile
+from hpcml.data.svmlight_stream import is_text
+from hpcml.errors import DataError
 from hpcml.evaluation.evaluate import Evaluation
-from hpcml.evaluation.seen import file_of_run
 from hpcml.evaluation.thresholds import HELD_OUT
 from hpcml.log import Log
 from hpcml.model.linear import Model, Trained
+from hpcml.run.folder import CONFIG, read_config
 
 # Macro recall is 0.34 of macro precision on Reuters-21578 and 0.26 on bibtex, where tune raises macro F1 by 0.25 and 0.21; 0.69 on
 # w8a, 0.70 on 20newsgroups and 0.81 on a9a, where it raises it by 0.03 to 0.08 (docs/evidence/deciding.md).
@@ -36,7 +38,7 @@ def hint_at_low_recall(log: Log, evaluation: Evaluation, model: Trained, dataset
     """Say in a sentence if thresholds would find many more of the true labels. Local."""
     recall, precision = evaluation.macro("recall"), evaluation.macro("precision")
     few = math.isnan(precision) or recall < FAR_BELOW * precision  # NaN: no row has got a label
-    if _at_zero(model) and few and int(evaluation.n_positive.sum()) >= FEWEST:
+    if few and int(evaluation.n_positive.sum()) >= FEWEST:
         far = f"recall ({recall:.2f}) is far below precision ({precision:.2f}), mean over labels"
         _say(log, "no row gets a label" if math.isnan(precision) else far, model, dataset)
 
@@ -45,26 +47,27 @@ def hint_at_few_labels(log: Log, n_given: int, n_rows: int, model: Trained, data
     """The same of rows that got so many labels together, beside those of training rows. Local."""
     n_trained, counts = int(model.attrs.get("n_rows", 0)), model.labels.get("n_positive", np.zeros(0))
     usual = float(counts.sum()) / max(1, n_trained)
-    if _at_zero(model) and n_given < FAR_BELOW * usual * n_rows and usual * n_rows >= FEWEST:
+    if n_given < FAR_BELOW * usual * n_rows and usual * n_rows >= FEWEST:
         given = n_given / n_rows
         _say(log, f"a row gets {given:.2g} labels, a training row has {usual:.2g}, mean over rows", model, dataset)
 
 
-def _at_zero(model: Trained) -> bool:
-    """Whether it gives labels by scores above 0 because nobody has found thresholds."""
-    return isinstance(model, Model) and not model.threshold_source
-
-
 def _say(log: Log, what: str, model: Trained, dataset: DataFile | None) -> None:
-    if log.rank != 0:
+    """Log it, if the model gives labels by scores above 0 because nobody has found thresholds."""
+    if log.rank != 0 or not isinstance(model, Model) or model.threshold_source:
         return
     if dataset is not None and dataset.has_split(HELD_OUT):
-        how = f"`hpcml threshold {_quoted(model.path)} {_quoted(dataset.path)} --measure label` finds those that suit F1"
+        how = f"`{shlex.join(['hpcml', 'threshold', str(model.path), str(dataset.path)])} --measure label` finds those that suit F1"
     else:
-        data = _quoted(file_of_run(model.path) or "DATA")
+        data = shlex.quote(_data_of_run(model.path))
         how = f"`hpcml tune {data} --output RUN` trains with those that suit F1, `hpcml threshold` finds them on held-out rows"
     log(f"note: {what}; the model has no thresholds: {how}")
 
 
-def _quoted(path: Path | str) -> str:
-    return shlex.quote(str(path))
+def _data_of_run(model: Path) -> str:
+    """The dataset that the model's run folder was trained on, or DATA if it is no longer there."""
+    try:
+        data = str(read_config(model.parent / CONFIG)["data"])
+        return data if Path(data).is_file() and not is_text(Path(data)) else "DATA"
+    except (DataError, OSError, ValueError, KeyError):
+        return "DATA"

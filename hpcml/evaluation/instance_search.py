@@ -23,6 +23,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.evaluation.judged import UNSCORED, JudgedRows
+from hpcml.measures import f1
 
 EDGES = 32  # candidates that one pass counts: 20 bytes for each and for each row
 PAIRS = 1 << 22  # scores that a rank takes into memory at once
@@ -131,8 +132,8 @@ class InstanceSearch:
         return [GivenLabels(*(table[:, k] for table in above)) for k in range(cuts.size)]
 
     def _rounded(self, hits: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """2 hits / others in units of 2^−k (int64); 0 where it is 0/0."""
-        values: np.ndarray = np.rint(np.ldexp(2.0 * hits / np.maximum(others, 1), self.bits)).astype(np.int64)
+        """F1 in units of 2^−k (int64), `others` being given and true ones together; 0 where it is 0/0."""
+        values: np.ndarray = np.rint(np.ldexp(np.nan_to_num(f1(hits, others, 0)), self.bits)).astype(np.int64)
         return values
 
     def _f1(self, state: GivenLabels) -> tuple[int, int]:

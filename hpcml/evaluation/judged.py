@@ -25,9 +25,9 @@ from hpcml.data.labels import all_label_names, load_with_unknown
 from hpcml.data.shard import Shard, without_features
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.ranking import Ranking
 from hpcml.evaluation.scoring import ClassifierScorer, Scorer, block_scores, scorer_of
 from hpcml.kernels.scores import count_sorted
+from hpcml.measures import Ranking
 from hpcml.model.linear import Trained
 from hpcml.partition import offsets
 
@@ -126,8 +126,7 @@ class Matched(NamedTuple):
     """The labels of a model that a dataset can judge, matched by name."""
 
     labels: np.ndarray  # their numbers in the model, ascending
-    in_data: np.ndarray  # their numbers among `all_label_names`
-    place: np.ndarray  # of each of these names the place of its label in `labels`, or NOT_JUDGED or NOT_KNOWN
+    place: np.ndarray  # of each of `all_label_names` the place of its label in `labels`, or NOT_JUDGED or NOT_KNOWN
     not_in_data: list[str]  # labels that were asked for but that the data does not know
 
 
@@ -150,7 +149,7 @@ def match_labels(model: Trained, dataset: DataFile, labels: list[int] | None) ->
     place, in_data = np.array(others, dtype=np.int64), np.array([number[model.label_names[label]] for label in known])
     place[in_data] = np.arange(len(known))
     not_in_data = [model.label_names[label] for label in wanted if model.label_names[label] not in number]
-    return Matched(np.array(known, dtype=np.int64), in_data, place, not_in_data)
+    return Matched(np.array(known, dtype=np.int64), place, not_in_data)
 
 
 class ScoreObserver:
@@ -206,13 +205,13 @@ class JudgedRows:
 
     def to_compare(self) -> JudgedRows:
         """The same with values that can be compared between labels for the scores. Local."""
-        return replace(self, positives=self.comparable.of_pairs(self.positives, self.labels), compared=True)
+        return replace(self, positives=self.comparable.values(self.positives, self.labels), compared=True)
 
     def scores(self, begin: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
         """(first, scores (n × B)) of rows first, ..., labels begin..end. Raises NonFiniteError."""
         for first, scores in block_scores(self.scorer, begin, end):
             scores[self.empty[first : first + scores.shape[0]]] = UNSCORED
-            yield first, self.comparable.of_block(scores, begin) if self.compared else scores
+            yield first, self.comparable.values(scores, slice(begin, end)) if self.compared else scores
         self.dataset.check_unchanged()
 
     def scored(self, begin: int, end: int) -> Iterator[np.ndarray]:
@@ -222,10 +221,6 @@ class JudgedRows:
             scores = scores[~empty] if empty.any() else scores
             if scores.size:
                 yield scores
-
-    def count_empty(self) -> int:
-        """Return the number of rows without features on all ranks. Collective."""
-        return int(mpi.exclusive_sum(self.comm, [int(np.count_nonzero(self.empty))])[1][0])
 
     def pool(self) -> Counts:
         """Collective. What `counts` fills with the pairs of all labels in one ranking."""
@@ -251,7 +246,7 @@ class JudgedRows:
                     for observer in observers:
                         observer.add(row, scores, begin, columns)
                     for label, ascending in enumerate(columns, begin):
-                        pool.add(self.comparable.of_label(ascending, label))
+                        pool.add(self.comparable.values(ascending, label))
                         if counts:
                             counts[label - begin].add(ascending)
             if counts:

@@ -10,12 +10,12 @@ import scipy.sparse as sp
 from hpcml.data.in_memory import canonical, sound_labels
 from hpcml.errors import DataError
 from hpcml.evaluation.judged import Counts
-from hpcml.evaluation.ranking import MEASURES
-from hpcml.evaluation.top import PRECISION_AT, Best, are_true, precision_at
+from hpcml.evaluation.top import Best, are_true
+from hpcml.measures import MEASURES, PRECISION_AT, LabelMeasures, precision_at
 
 
 @dataclass(frozen=True)
-class ScoreMeasures:
+class ScoreMeasures(LabelMeasures):
     """Measures of scores; an undefined value is NaN.
 
     Attributes
@@ -35,11 +35,6 @@ class ScoreMeasures:
     micro: dict[str, float]
     precision_at: dict[int, float]
     n_positive: np.ndarray
-
-    def macro(self, measure: str) -> float:
-        """Return the mean of a measure over the labels that have a positive row; NaN if there are none."""
-        chosen = self.values[measure][(self.n_positive > 0) & ~np.isnan(self.values[measure])]
-        return float(chosen.mean()) if chosen.size else float("nan")
 
 
 def evaluate_scores(scores: object, Y: object, *, threshold: float = 0.0) -> ScoreMeasures:

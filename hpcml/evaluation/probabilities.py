@@ -1,13 +1,8 @@
 """Probabilities from scores, their Brier score and their expected calibration error.
 
-The Brier score of a label is the mean of (p − y)² over the rows, y being 1 for rows that have it
-and else 0. Its expected calibration error divides the rows into 10 bins of equal width by p, and
-adds up |Σ (p − y)| over the bins, divided by the number of rows. Sums are of whole numbers, of
-2^−36 or a little more, so that they depend neither on the order of the rows nor on the number of
-ranks.
-
-Brier, "Verification of Forecasts Expressed in Terms of Probability", 1950; Naeini, Cooper &
-Hauskrecht, "Obtaining Well Calibrated Probabilities Using Bayesian Binning", 2015.
+y is 1 for rows that have the label and else 0; the calibration error has 10 bins. Sums are of whole
+numbers, of 2^−36 or a little more, so that they depend neither on the order of the rows nor on the
+number of ranks.
 """
 
 from __future__ import annotations
@@ -19,6 +14,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.evaluation import decision_kernels as kernels
 from hpcml.evaluation.judged import ScoreObserver
+from hpcml.measures import brier, calibration_error
 
 BINS = 10
 RANGES = ((0, 0), (1, 4), (5, 9), (10, 29), (30, 99), (100, 2**62))  # positives of labels that are judged together
@@ -50,6 +46,13 @@ class CalibrationLine:
 class ProbabilityCounts(ScoreObserver):
     """Sums of the probabilities of labels over the rows of a rank; then what follows from them."""
 
+    # set by `finish`, each over all ranks
+    expected: np.ndarray  # Σ p in each bin (n_labels × BINS)
+    hits: np.ndarray  # true rows in each bin
+    brier: np.ndarray  # (n_labels)
+    ece: np.ndarray  # (n_labels)
+    micro: dict[str, float]
+
     def __init__(self, sigmoids: tuple[np.ndarray, np.ndarray], labels: np.ndarray, n_global: int) -> None:
         """`sigmoids`: slope and offset of all labels of a model; `labels` (n) are judged."""
         self.sigmoids, self.n_global = (sigmoids[0][labels], sigmoids[1][labels]), n_global
@@ -64,8 +67,8 @@ class ProbabilityCounts(ScoreObserver):
         found[scores == -np.inf] = 0.0  # rows that get no labels, whatever the slope
         kernels.tally_probabilities(found, self.bits, self.squares[some], self.sums[some])
 
-    def finish(self, comm: mpi.Comm, labels: np.ndarray, positives: np.ndarray) -> CalibrationMeasures:
-        """Collective over `comm`. The measures; positives[p] scores the true label labels[p]."""
+    def finish(self, comm: mpi.Comm, labels: np.ndarray, positives: np.ndarray) -> None:
+        """Collective over `comm`. Sum over the ranks, and set the measures; positives[p] scores the true label labels[p]."""
         slope, offset = self.sigmoids
         p = probabilities(positives.reshape(1, -1), slope[labels], offset[labels])[0]
         p[positives == -np.inf] = 0.0
@@ -73,44 +76,20 @@ class ProbabilityCounts(ScoreObserver):
         np.add.at(self.squares, labels, np.rint((1.0 - 2.0 * p) * one).astype(np.int64))  # (1 − p)² instead of p²
         hits = np.zeros((slope.size, BINS), dtype=np.int64)
         np.add.at(hits, (labels, np.minimum((p * BINS).astype(np.int64), BINS - 1)), 1)
-        squares, sums, hits = (mpi.allreduce_sum(comm, np.ascontiguousarray(each)) for each in (self.squares, self.sums, hits))
-        return CalibrationMeasures(squares / one, sums / one, hits, self.n_global)
-
-
-@dataclass(frozen=True)
-class CalibrationMeasures:
-    """Each label's sums: of (p − y)², and of p and of true rows in each bin (n_labels × BINS)."""
-
-    squares: np.ndarray
-    sums: np.ndarray
-    hits: np.ndarray
-    n_rows: int
-
-    @property
-    def brier(self) -> np.ndarray:
-        """The Brier score of each label."""
-        return self.squares / max(1, self.n_rows)
-
-    @property
-    def ece(self) -> np.ndarray:
-        """The expected calibration error of each label."""
-        out: np.ndarray = np.abs(self.sums - self.hits).sum(axis=1) / max(1, self.n_rows)
-        return out
-
-    @property
-    def micro(self) -> dict[str, float]:
-        """Both, of all pairs of a row and a label together."""
-        n_pairs = max(1, self.n_rows * self.squares.size)
-        together = np.abs((self.sums - self.hits).sum(axis=0)).sum()
-        return {"brier": float(self.squares.sum() / n_pairs), "ece": float(together / n_pairs)}
+        squares, sums, self.hits = (mpi.allreduce_sum(comm, np.ascontiguousarray(each)) for each in (self.squares, self.sums, hits))
+        self.expected, squares = sums / one, squares / one
+        differences, n_pairs = self.expected - self.hits, self.n_global * slope.size
+        self.brier, self.ece = brier(squares, self.n_global), calibration_error(differences, self.n_global)
+        together = brier(squares.sum(), n_pairs), calibration_error(differences.sum(axis=0), n_pairs)
+        self.micro = dict(zip(("brier", "ece"), map(float, together), strict=True))  # of all pairs of a row and a label together
 
     def by_positives(self, counts: np.ndarray) -> list[CalibrationLine]:
         """A line for each of RANGES that some label's count is in; means over its labels."""
-        lines, n = [], max(1, self.n_rows)
+        lines, n = [], max(1, self.n_global)
         for low, high in RANGES:
             some = (counts >= low) & (counts <= high)
             if some.any():
                 name = str(low) if low == high else f"{low}-{high}" if high < RANGES[-1][1] else f"{low} or more"
-                means = (self.sums[some].sum() / n, self.hits[some].sum() / n, self.brier[some].sum(), self.ece[some].sum())
+                means = (self.expected[some].sum() / n, self.hits[some].sum() / n, self.brier[some].sum(), self.ece[some].sum())
                 lines.append(CalibrationLine(name, int(some.sum()), *(float(mean / some.sum()) for mean in means)))
         return lines

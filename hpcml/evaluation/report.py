@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,39 +10,32 @@ from typing import Any
 import numpy as np
 
 from hpcml.evaluation.evaluate import Evaluation
-from hpcml.evaluation.ranking import COUNTS
-from hpcml.evaluation.seen import optimism_note, seen_note
+from hpcml.evaluation.seen import TOO_GOOD, seen_note
 from hpcml.files import atomic
+from hpcml.files.report import cell, or_none, plain
 from hpcml.files.table import table, write_table
 from hpcml.log import entitled, joined, plural
+from hpcml.measures import COUNTS, MEASURES
 
-HEADINGS = {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1", "brier": "Brier", "ece": "ECE"}
+HEADINGS = {name: name for name in MEASURES}
+HEADINGS |= {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1", "brier": "Brier", "ece": "ECE"}
 TOGETHER = 4096  # labels whose lines of a file are made at a time
 ENOUGH = 3  # positives from which on a label can be among the best and worst: with 1 or 2, chance says which these are
 SMALL = frozenset({"brier", "ece"})  # measures that are small where labels are rare
 
 
-def cell(value: float) -> str:
-    """A measure for people; "-" if undefined."""
-    return "-" if math.isnan(value) else f"{value:.4f}"
-
-
 def _shown(measure: str, value: float, digits: int = 0) -> str:
     """A measure's value for people, with so many digits if it is a count."""
-    if measure in SMALL and not math.isnan(value):
-        return f"{value:.6f}"
-    return f"{value:.{digits}f}" if measure in COUNTS and not math.isnan(value) else cell(value)
-
-
-def _heading(measure: str) -> str:
-    return HEADINGS.get(measure, measure.replace("_", " "))
+    return cell(value, ".6f" if measure in SMALL else f".{digits}f" if measure in COUNTS else ".4f")
 
 
 def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
     """Macro and micro rows, what was left out, the `best` and worst labels by average precision."""
     e, measures = evaluation, list(evaluation.values)
     lines = [f"{e.model} on {e.data}, split {e.split}: {plural(e.n_rows, 'row')}, {plural(len(e.label_names), 'label')}"]
-    lines += seen_note(e.seen, e.n_rows) + optimism_note(e.optimism)
+    lines += seen_note(e.seen, e.n_rows)
+    if e.optimism is not None:
+        lines.append(TOO_GOOD.format(*e.optimism))
     if e.n_unused:
         lines.append(f"note: {plural(e.n_unused, 'row')} of the data in no split" + (", judged, too" if e.split == "all" else ""))
     if e.n_empty:
@@ -55,7 +46,7 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
     if len(e.label_names) > 1:
         lines.append(f"labels of a row, and all pairs in micro, ordered by {e.compared_by}")
     cells = [
-        ["", *("MAP" if m == "average_precision" else _heading(m) for m in measures)],
+        ["", *("MAP" if m == "average_precision" else HEADINGS[m] for m in measures)],
         ["macro", *(_shown(m, e.macro(m), 1) for m in measures)],
         ["  labels in it", *(str(int(e.in_macro(m).sum())) for m in measures)],
         ["micro", *(_shown(m, e.micro[m]) for m in measures)],
@@ -122,7 +113,7 @@ def _calibration_table(e: Evaluation) -> list[str]:
 
 
 def _label_table(e: Evaluation, title: str, chosen: np.ndarray, measures: list[str]) -> list[str]:
-    rows = [[title, "positives", "iterations", *(_heading(m) for m in measures)]]
+    rows = [[title, "positives", "iterations", *(HEADINGS[m] for m in measures)]]
     for label in chosen.tolist():
         counts = (str(e.n_positive[label]), str(e.steps[label]))
         name = entitled(e.label_names[label], e.label_titles, label)
@@ -165,33 +156,16 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "n_missed": e.n_missed,
         "thresholds": e.thresholds or "0 for all labels",
         "ordered_by": e.compared_by,
-        "macro": {m: {"value": or_none(e.macro(m)), "n_labels": int(e.in_macro(m).sum())} for m in e.values},
-        "micro": {m: or_none(value) for m, value in e.micro.items()},
-        **_of_rows(e),
+        "macro": {m: {"value": e.macro(m), "n_labels": int(e.in_macro(m).sum())} for m in e.values},
+        "micro": e.micro,
     }
+    if e.by_frequency:  # more than one label: means over rows
+        at = {"precision_at": e.precision_at, "ndcg_at": e.ndcg_at, "propensity_scored_precision_at": e.propensity_scored_at}
+        content |= {"instance_f1": e.instance_f1, **{name: values for name, values in at.items() if values}}
+        content["by_frequency"] = {"from": e.frequency_from, "labels": e.by_frequency}
     if e.n_empty:
         content["n_rows_without_features"] = e.n_empty
     if e.calibration:
-        content["probabilities"] = {"from": e.probabilities, "by_positives": [asdict(line) for line in e.calibration]}
+        content["probabilities"] = {"from": e.probabilities, "by_positives": e.calibration}
     content["labels"] = atomic.ListInParts(dict(zip(columns, line, strict=True)) for lines in _lines_of(e) for line in lines)
-    atomic.write_json(path, content)
-
-
-def _of_rows(e: Evaluation) -> dict[str, Any]:
-    """The measures that are means over rows, for JSON: nothing if a single label was evaluated."""
-    if not e.by_frequency:
-        return {}
-    at = {"precision_at": e.precision_at, "ndcg_at": e.ndcg_at, "propensity_scored_precision_at": e.propensity_scored_at}
-    lines = [
-        {name: or_none(value) if name.endswith("f1") else value for name, value in asdict(line).items()} for line in e.by_frequency
-    ]
-    return {
-        "instance_f1": or_none(e.instance_f1),
-        **{name: {str(k): or_none(value) for k, value in values.items()} for name, values in at.items() if values},
-        "by_frequency": {"from": e.frequency_from, "labels": lines},
-    }
-
-
-def or_none(value: float) -> float | None:
-    """A measure for JSON; None if undefined."""
-    return None if math.isnan(value) else float(value)
+    atomic.write_json(path, plain(content))

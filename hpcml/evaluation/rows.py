@@ -1,10 +1,4 @@
-"""Means over rows: F1 of label sets, nDCG@k and propensity-scored precision@k of the best labels.
-
-F1 of a row is 2 hits / (predicted + true). Of a row without true and without predicted labels it is
-0/0: undefined, and as every undefined measure in no mean (scikit-learn's `zero_division=nan`). As 0
-it would hide what false labels cost on such rows, as 1 a model that predicts nothing would look
-good wherever few rows have one of the labels.
-"""
+"""Means over rows: F1 of label sets; precision, nDCG and propensity-scored precision of the best labels."""
 
 from __future__ import annotations
 
@@ -15,13 +9,11 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.evaluation.judged import JudgedRows, ScoreObserver
-from hpcml.evaluation.ranking import f1_of
-from hpcml.evaluation.top import PRECISION_AT, Best, are_true, precision_at
-from hpcml.kernels import elementary, elementwise
+from hpcml.evaluation.top import Best, are_true
+from hpcml.measures import PRECISION_AT, f1, ndcg_at, precision_at
 from hpcml.partition import offsets
 
 PERCENT = (100, 30, 10, 3, 1)  # of the labels, the most frequent ones
-PROPENSITY_A, PROPENSITY_B = 0.55, 1.5  # Jain, Prabhu & Varma 2016
 
 
 @dataclass(frozen=True)
@@ -35,26 +27,12 @@ class FrequentLabels:
     macro_f1: float
 
 
-def sizes_of(n_labels: int) -> list[int]:
-    """How many labels each of PERCENT is, rounded up."""
-    return [-(-percent * n_labels // 100) for percent in PERCENT]
-
-
-def by_frequency(counts: np.ndarray) -> np.ndarray:
-    """The place of each label (n), the most frequent first; of equal ones the lower numbers."""
-    places = np.empty(counts.size, dtype=np.int64)
-    places[np.argsort(-counts, kind="stable")] = np.arange(counts.size)
-    return places
-
-
-def propensities(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
-    """The share of a label's true rows that are known to have it (Jain, Prabhu & Varma 2016).
-
-    p = 1 / (1 + C e^{−A ln(n_positive + B)}), C = (ln n − 1)(B + 1)^A, of n training rows; 1 for
-    fewer than 3, where C is negative.
-    """
-    C = max(0.0, elementary.log(float(max(n_rows, 1))) - 1.0) * elementary.power(PROPENSITY_B + 1.0, PROPENSITY_A)
-    return 1.0 / (1.0 + C * elementwise.power(n_positive + PROPENSITY_B, -PROPENSITY_A))
+def mean_over_rows(comm: mpi.Comm, values: np.ndarray, n_most: int) -> float:
+    """Return the mean of the ranks' values, each from 0 to 1 and at most `n_most`; NaN of none. Collective over `comm`."""
+    n_most = max(1, n_most)
+    total = mpi.exact_sum(comm, np.ascontiguousarray(values), float(n_most), n_most)
+    _, (n,) = mpi.exclusive_sum(comm, [values.size])
+    return total / int(n) if n else math.nan
 
 
 class RowCounts(ScoreObserver):
@@ -63,7 +41,9 @@ class RowCounts(ScoreObserver):
     def __init__(self, judged: JudgedRows, frequencies: np.ndarray, thresholds: np.ndarray) -> None:
         """`frequencies` (n_labels): how many rows have each label, which say which are frequent."""
         n_rows, n_labels, self.thresholds = judged.shard.n_local, judged.n_labels, thresholds
-        self.places, self.sizes = by_frequency(frequencies), sizes_of(n_labels)
+        self.sizes = [-(-percent * n_labels // 100) for percent in PERCENT]  # labels, rounded up
+        self.places = np.empty(n_labels, dtype=np.int64)  # of each label: the most frequent first, ties: lowest number first
+        self.places[np.argsort(-frequencies, kind="stable")] = np.arange(n_labels)
         self._inside = (self.places[:, None] < np.array(self.sizes)).astype(np.float32)  # n_labels × 5
         self.predicted = np.zeros((n_rows, len(self.sizes)), dtype=np.int32)
         self.best = Best(n_rows, min(max(PRECISION_AT), n_labels), judged.comparable)
@@ -77,18 +57,15 @@ class RowCounts(ScoreObserver):
 
     def instance_f1(self, judged: JudgedRows) -> list[float]:
         """Collective. Mean F1 per row for each of PERCENT; unknown labels count in all labels."""
-        values, n_rows = [], self.predicted.shape[0]
+        means, n_rows = [], self.predicted.shape[0]
         hits = judged.positives > self.thresholds[judged.labels]
         for column, size in enumerate(self.sizes):
             inside = self.places[judged.labels] < size
             true = np.bincount(judged.rows[inside], minlength=n_rows)
             true += judged.missed.by_row if size == self.places.size else 0
-            f1 = f1_of(np.bincount(judged.rows[inside & hits], minlength=n_rows), self.predicted[:, column], true)
-            f1 = f1[~np.isnan(f1)]
-            total = mpi.exact_sum(judged.comm, f1, float(judged.n_rows), judged.n_rows)
-            _, (n_defined,) = mpi.exclusive_sum(judged.comm, [f1.size])
-            values.append(total / int(n_defined) if n_defined else math.nan)
-        return values
+            values = f1(np.bincount(judged.rows[inside & hits], minlength=n_rows), self.predicted[:, column], true)
+            means.append(mean_over_rows(judged.comm, values[~np.isnan(values)], judged.n_rows))
+        return means
 
 
 def row_measures(judged: JudgedRows, best: Best, weights: np.ndarray | None) -> tuple[dict[int, float], ...]:
@@ -99,28 +76,12 @@ def row_measures(judged: JudgedRows, best: Best, weights: np.ndarray | None) -> 
     true = are_true(best, judged.rows, judged.labels, judged.n_labels)
     rows = np.concatenate([judged.rows, np.repeat(np.arange(missed.size), missed)])
     labels = np.concatenate([judged.labels, np.full(rows.size - judged.rows.size, judged.n_labels)])
+    of_rows = ndcg_at(true, np.bincount(rows, minlength=true.shape[0]))
     return (
         precision_at(mpi.allreduce_sum(comm, true.sum(axis=0, dtype=np.int64)), n_global),
-        ndcg_at(comm, true, np.bincount(rows, minlength=true.shape[0]), n_global),
+        {k: mean_over_rows(comm, values, n_global) for k, values in of_rows.items()},
         {} if weights is None else propensity_scored_at(comm, best, true, (rows, labels), weights, n_global),
     )
-
-
-def ndcg_at(comm: mpi.Comm, true: np.ndarray, n_true: np.ndarray, n_global: int) -> dict[int, float]:
-    """Collective over `comm`. nDCG@k, mean over the rows with a true label (`n_true` (n) of each).
-
-    `true` (n × k) says which of a row's best labels are true. DCG@k = Σ true / log₂(place + 1); the
-    ideal has the true ones first.
-    """
-    discounts = 1.0 / elementwise.log2(np.arange(2, max(PRECISION_AT) + 2))
-    gained, ideal = np.cumsum(true * discounts[: true.shape[1]], axis=1), np.cumsum(discounts)
-    some, found = n_true > 0, {}
-    _, (n_rows,) = mpi.exclusive_sum(comm, [int(some.sum())])
-    for k in PRECISION_AT:
-        ratios = gained[some, min(k, true.shape[1]) - 1] / ideal[np.minimum(n_true[some], k) - 1]
-        total = mpi.exact_sum(comm, ratios, float(n_global), n_global)
-        found[k] = total / int(n_rows) if n_rows else math.nan
-    return found
 
 
 def propensity_scored_at(

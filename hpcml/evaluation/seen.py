@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,15 +9,16 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import log_unlabelled
-from hpcml.data.svmlight_stream import is_text
-from hpcml.errors import DataError
 from hpcml.files.hdf5 import readable
-from hpcml.files.opening import read_small
 from hpcml.log import Log, plural
 from hpcml.model.linear import IN_FOLDS, Trained
-from hpcml.run.folder import CONFIG
 
 LARGE = 0.05  # a difference of MAP
+TOO_GOOD = (
+    "warning: MAP was {:.3f} in the folds of the training rows, but is {:.3f} here. Probably rows that belong together "
+    "(versions, translations, one patient) were in several folds: name their groups with `hpcml convert --group`, which keeps "
+    "each in one fold and one split. Or these rows differ from the training rows"
+)
 
 
 class SeenRows(NamedTuple):
@@ -79,18 +78,6 @@ def optimism(model: Trained, labels: np.ndarray, precision: np.ndarray, n_positi
     return means if means[0] - means[1] > max(LARGE, 2 * error) else None
 
 
-def optimism_note(found: tuple[float, float] | None) -> list[str]:
-    """Return the warning of `optimism`, if there is one."""
-    if found is None:
-        return []
-    before, here = found
-    return [
-        f"warning: MAP was {before:.3f} in the folds of the training rows, but is {here:.3f} here. Probably rows that belong "
-        "together (versions, translations, one patient) were in several folds: name their groups with `hpcml convert --group`, "
-        "which keeps each in one fold and one split. Or these rows differ from the training rows"
-    ]
-
-
 def split_to_judge(comm: mpi.Comm, dataset: DataFile, wanted: str | None, log: Log) -> str:
     """Return the split to judge on: the one named, else test, else all rows. Log what is left out. Collective over `comm`."""
     split = wanted or default_split(dataset, "test")
@@ -98,12 +85,3 @@ def split_to_judge(comm: mpi.Comm, dataset: DataFile, wanted: str | None, log: L
         log(f"note: {dataset.path} has no split test: judging on all its {plural(dataset.n_rows, 'row')}")
     log_unlabelled(comm, dataset, split, log)
     return split
-
-
-def file_of_run(model: Path) -> Path | None:
-    """The dataset that the model's run folder was trained on, if it is still there. Local."""
-    try:
-        path = Path(str(tomllib.loads(read_small(model.parent / CONFIG))["data"]))
-        return path if path.is_file() and not is_text(path) else None
-    except (DataError, OSError, ValueError, KeyError):
-        return None

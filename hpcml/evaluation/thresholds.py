@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -38,16 +38,18 @@ from hpcml.evaluation.comparable import BY_SCORE, Comparable, probability
 from hpcml.evaluation.decision import Summary, Tally, decide, even_places, warm_up
 from hpcml.evaluation.instance_search import InstanceSearch
 from hpcml.evaluation.judged import UNSCORED, JudgedRows, hold_out, reduce_together, split_by_lane
-from hpcml.evaluation.ranking import Ranking, f1_of
-from hpcml.evaluation.report import cell
 from hpcml.evaluation.seen import SeenRows, count_seen, seen_note
 from hpcml.files.atomic import temporary_path
+from hpcml.files.report import ReportedResult, cell
 from hpcml.files.slabs import editing, group_in
 from hpcml.kernels import elementary
-from hpcml.log import Log, Progress, joined, plural
+from hpcml.log import Log, Progress, plural
+from hpcml.measures import Ranking, best_f1, f1
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import CALIBRATION, LOG_ODDS, SIGMOID, THRESHOLDS, Model, Trained
+from hpcml.options import check_range, flag_of
 
+Columns: TypeAlias = dict[str, np.ndarray]  # numbers of the labels of a model file
 HELD_OUT = "valid"  # the split that thresholds are found on if nobody names another
 MEASURES = {"label": "F1 per label (macro)", "micro": "micro F1", "instance": "F1 per row"}
 METHODS = ("shrink", "search", "half")
@@ -69,8 +71,7 @@ class ThresholdSearch:
 
     def checked(self, model: Trained) -> ThresholdSearch:
         """The same with its method. Raises ConfigError unless all fits, the model too. Local."""
-        of_search = {"min-positives": self.min_positives, "chance": self.chance}
-        named = [flag for flag, value in of_search.items() if value is not None]
+        named = [flag_of(name) for name in ("min_positives", "chance") if getattr(self, name) is not None]
         if self.method == "shrink" and named:
             raise ConfigError(f"--{named[0]} is for --method search and half; leave it out")
         method = self.method or ("search" if named or self.measure != "label" else "shrink")
@@ -79,17 +80,19 @@ class ThresholdSearch:
                 raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
         if method == "shrink" and self.measure != "label":
             raise ConfigError(f"--method shrink is for --measure label; for {self.measure} take --method search")
-        if self.min_positives is not None and self.min_positives < 1:
-            raise ConfigError(f"--min-positives {self.min_positives}: expected at least 1")
-        if self.chance is not None and not 0 <= self.chance <= 1:
-            raise ConfigError(f"--chance {self.chance}: expected a probability, from 0 to 1")
+        check_range(self, "min_positives", 1, 2**63)
+        check_range(self, "chance", 0, 1)
         if isinstance(model, ClassifierModel) and model.n_classes > 2:
             raise ConfigError(
                 f"{model.path}: a classifier of {model.n_classes} classes gives every row exactly one, which thresholds would "
                 "undo; take a linear model"
             )
-        if method == "half":
-            _check_half(model)
+        log_odds = not isinstance(model, ClassifierModel) and model.attrs.get("loss") == LOG_ODDS
+        if method == "half" and not (log_odds and str(model.attrs.get("positive_weight", "1")) == "1"):
+            raise ConfigError(
+                f"{model.path}: --method half needs scores that are log-odds (--loss {LOG_ODDS}, without --positive-weight); "
+                "take --method search"
+            )
         return replace(self, method=method)
 
 
@@ -110,8 +113,8 @@ class Found:
 
 
 @dataclass(frozen=True)
-class HeldOutReport:
-    """What was found on held-out rows of a dataset, and the model that has it."""
+class HeldOutReport(ReportedResult):
+    """A model, and the held-out rows of a dataset that it was changed by."""
 
     model: Path
     data: Path
@@ -119,7 +122,8 @@ class HeldOutReport:
     n_rows: int
     seen: SeenRows  # of these rows, those that the model was trained on
 
-    def _head(self, what: str, found: str) -> list[str]:
+    def head(self, what: str, found: str) -> list[str]:
+        """Return the first lines: what was found, and a warning if the rows were not held out."""
         better = "; their scores are better than those of other rows, for which these"
         rest = f"{better} {found} will not do; take a split that was held out"
         return [f"{self.model}: {what}, from {self.data}, split {self.split}", *seen_note(self.seen, self.n_rows, rest)]
@@ -131,30 +135,32 @@ class ThresholdReport(HeldOutReport):
 
     found: Found
 
-    def __str__(self) -> str:
+    def describe(self) -> Iterator[str]:
+        """Return the measure before and after, and how many labels have a threshold of their own."""
         found, thresholds, by_score = self.found, self.found.thresholds, self.found.by == BY_SCORE
         shared = f"{found.shared:.6g}" if by_score else f"probability {probability(found.shared):.6g}"
-        lines = self._head(f"thresholds for {MEASURES[found.measure]} (method {found.method})", "thresholds")
+        yield from self.head(f"thresholds for {MEASURES[found.measure]} (method {found.method})", "thresholds")
         zero = "threshold 0" if by_score or found.measure == "label" else "probability 0.5"
         worth = f"{cell(found.before)} at {zero}, {cell(found.after)} with these thresholds"
-        lines.append(f"{MEASURES[found.measure]} of these {self.n_rows:,} rows: {worth} (other rows will have less)")
+        yield f"{MEASURES[found.measure]} of these {self.n_rows:,} rows: {worth} (other rows will have less)"
         if found.everything:
-            lines.append("warning: the best threshold gives every row every label: these scores tell nothing of the labels")
+            yield "warning: the best threshold gives every row every label: these scores tell nothing of the labels"
         if found.measure != "label":
-            return joined([*lines, f"threshold of all {thresholds.size:,} labels: {shared}"])
+            yield f"threshold of all {thresholds.size:,} labels: {shared}"
+            return
         reasons = "; ".join(f"{count:,} {reason}" for reason, count in found.borrowed.items() if count)
-        own = thresholds if found.method == "shrink" else thresholds[found.own]
+        shrunk = found.method == "shrink"
+        own = thresholds if shrunk else thresholds[found.own]
         spread = f"{own.min():.4g} to {own.max():.4g}, median {np.median(own):.4g}" if own.size else ""
-        if found.method == "shrink":
+        if shrunk:
             each = f"a threshold for each of {plural(own.size, 'label')} ({spread})"
-            lines.append(f"{each}, the rarer the closer to that of labels as frequent")
-            return joined([*lines, *([f"labels that have the threshold of the rarest: {reasons}"] if reasons else [])])
-        if own.size:
-            lines.append(f"labels with a threshold of their own: {own.size:,} of {thresholds.size:,} ({spread})")
-        if reasons:
-            n_shared = sum(found.borrowed.values())
-            lines.append(f"labels that share the threshold of micro F1, {shared}: {n_shared:,} ({reasons})")
-        return joined(lines)
+            yield f"{each}, the rarer the closer to that of labels as frequent"
+        elif own.size:
+            yield f"labels with a threshold of their own: {own.size:,} of {thresholds.size:,} ({spread})"
+        if reasons and shrunk:
+            yield f"labels that have the threshold of the rarest: {reasons}"
+        elif reasons:
+            yield f"labels that share the threshold of micro F1, {shared}: {sum(found.borrowed.values()):,} ({reasons})"
 
 
 @dataclass(frozen=True)
@@ -164,13 +170,13 @@ class CalibrationReport(HeldOutReport):
     sigmoids: np.ndarray
     n_without: int  # labels that none of the rows has
 
-    def __str__(self) -> str:
-        lines = self._head(f"probabilities of {plural(len(self.sigmoids), 'label')}", "probabilities")
+    def describe(self) -> Iterator[str]:
+        """Return the spread of slopes and offsets."""
+        yield from self.head(f"probabilities of {plural(len(self.sigmoids), 'label')}", "probabilities")
         for name, values in zip(("slope", "offset"), self.sigmoids.T, strict=True):
-            lines.append(f"{name}: {values.min():.4g} to {values.max():.4g}, median {np.median(values):.4g}")
+            yield f"{name}: {values.min():.4g} to {values.max():.4g}, median {np.median(values):.4g}"
         if self.n_without:
-            lines.append(f"labels that none of these rows has, with the sigmoid of the rarest as their guide: {self.n_without:,}")
-        return joined(lines)
+            yield f"labels that none of these rows has, with the sigmoid of the rarest as their guide: {self.n_without:,}"
 
 
 def threshold(
@@ -190,13 +196,13 @@ def threshold(
     """
     search.checked(model)
     stored = f"thresholds (measure {model.attrs.get('threshold_measure', '?')})" if "threshold" in model.labels else ""
-    with _changed_model(comm, model, dataset, split, output, force, stored) as change:
-        found = find_thresholds(comm, model, dataset, change.split, search, log)
-        change.columns["threshold"] = found.thresholds
-        change.attributes |= zip(THRESHOLDS, (found.measure, found.method, change.split), strict=True)
-    return ThresholdReport(
-        output or model.path, dataset.path, change.split, dataset.labelled_split(change.split).size, change.seen, found
-    )
+
+    def find(split: str) -> tuple[tuple[Found], Columns, dict[str, str]]:
+        found = find_thresholds(comm, model, dataset, split, search, log)
+        about = dict(zip(THRESHOLDS, (found.measure, found.method, split), strict=True))
+        return (found,), {"threshold": found.thresholds}, about
+
+    return ThresholdReport(*_store(comm, model, dataset, split, output, force, stored, find))
 
 
 def calibrate(
@@ -215,41 +221,45 @@ def calibrate(
     """
     if not isinstance(model, Model):
         raise ConfigError(f"{model.path}: a classifier of {model.attrs.get('method', '?')} is not calibrated; take a linear model")
-    stored = f"probabilities ({model.probability_source})" if SIGMOID[0] in model.labels else ""
-    with _changed_model(comm, model, dataset, split, output, force, stored) as change:
-        held_out = hold_out(comm, model, dataset, change.split)
-        rows = f"{plural(held_out.n_rows, 'row')} of split {change.split}"
-        log = log or Log(comm.rank, quiet=True)
-        log_unlabelled(comm, dataset, change.split, log)
-        log(f"fitting the sigmoids of {plural(held_out.n_labels, 'label')} to {rows}")
-        decision = decide(summaries_of(held_out, log))
+
+    def find(split: str) -> tuple[tuple[np.ndarray, int], Columns, dict[str, str]]:
+        held_out, quiet = _held_out_rows(comm, model, dataset, split, log, "fitting the sigmoids of")
+        decision = decide(summaries_of(held_out, quiet))
         sigmoids = np.tile(decision.rarest[1:], (model.n_labels, 1))
         sigmoids[held_out.numbers] = decision.sigmoids
         n_without = model.n_labels - int((held_out.n_positive() > 0).sum())
-        change.columns |= zip(SIGMOID, sigmoids.T, strict=True)
-        change.attributes |= zip(CALIBRATION, ("sigmoid", change.split), strict=True)
-    return CalibrationReport(output or model.path, dataset.path, change.split, held_out.n_rows, change.seen, sigmoids, n_without)
+        about = dict(zip(CALIBRATION, ("sigmoid", split), strict=True))
+        return (sigmoids, n_without), dict(zip(SIGMOID, sigmoids.T, strict=True)), about
+
+    stored = f"probabilities ({model.probability_source})" if SIGMOID[0] in model.labels else ""
+    return CalibrationReport(*_store(comm, model, dataset, split, output, force, stored, find))
 
 
-@dataclass
-class _Change:
-    """What a model file is to have: columns of its labels, and attributes."""
+def _held_out_rows(
+    comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, log: Log | None, doing: str
+) -> tuple[JudgedRows, Log]:
+    """Load the rows of a split, and log what follows; return a log that may be quiet. Collective over `comm`."""
+    held_out, log = hold_out(comm, model, dataset, split), log or Log(comm.rank, quiet=True)
+    log_unlabelled(comm, dataset, split, log)
+    log(f"{doing} {plural(held_out.n_labels, 'label')} on {plural(held_out.n_rows, 'row')} of split {split}")
+    return held_out, log
 
-    split: str  # of the held-out rows
-    seen: SeenRows
-    columns: dict[str, np.ndarray] = field(default_factory=dict)
-    attributes: dict[str, str] = field(default_factory=dict)
 
+def _store(
+    comm: mpi.Comm,
+    model: Trained,
+    dataset: DataFile,
+    split: str | None,
+    output: Path | None,
+    force: bool,
+    stored: str,
+    find: Callable[[str], tuple[tuple[Any, ...], Columns, dict[str, str]]],
+) -> tuple[Any, ...]:
+    """Write what `find` finds on a split (results, columns of labels, attributes) into the model, or into `output`.
 
-@contextmanager
-def _changed_model(
-    comm: mpi.Comm, model: Trained, dataset: DataFile, split: str | None, output: Path | None, force: bool, stored: str
-) -> Iterator[_Change]:
-    """Collective over `comm`. The change to fill, of the model's file or `output`.
-
-    The file is copied beside its destination, the copy is edited (`write_of_labels`) and renamed.
-    `stored` is what the model has already. Raises ConfigError for a split that is not there, or
-    what may not be replaced.
+    The file is copied beside its destination, the copy is edited and renamed. `stored`: what the
+    model has already. Returns the values of a report. Raises ConfigError for a split that is not
+    there, or what may not be replaced. Collective over `comm`.
     """
     names = dataset.split_names()
     if split is None and HELD_OUT not in names:
@@ -261,16 +271,18 @@ def _changed_model(
         raise ConfigError(f"{model.path} has {stored}; use --force to replace them, or --output")
     target, inputs, split = output or model.path, [dataset.path, *([] if output is None else [model.path])], split or HELD_OUT
     with temporary_path(comm, target, force or output is None, inputs) as temporary:
-        yield (change := _Change(split, count_seen(comm, model, dataset, split)))
+        seen = count_seen(comm, model, dataset, split)
+        found, columns, about = find(split)
 
         def write() -> None:
             shutil.copyfile(model.path, temporary)
-            write_of_labels(temporary, target, change.columns, change.attributes)
+            write_of_labels(temporary, target, columns, about)
 
         mpi.run_on_root(comm, f"writing {target}", write)
+    return target, dataset.path, split, dataset.labelled_split(split).size, seen, *found
 
 
-def write_of_labels(path: Path, target: Path, columns: dict[str, np.ndarray], about: dict[str, str]) -> None:
+def write_of_labels(path: Path, target: Path, columns: Columns, about: dict[str, str]) -> None:
     """Put numbers of labels and attributes into a model file. Local; raises OSError."""
     with editing(path, target=target) as file:
         group = group_in(file, "labels")
@@ -283,18 +295,6 @@ def write_of_labels(path: Path, target: Path, columns: dict[str, np.ndarray], ab
             file.attrs[name] = value
 
 
-def _check_half(model: Trained) -> None:
-    """Raise ConfigError for a model whose scores are no calibrated log-odds."""
-    loss, weight = model.attrs.get("loss"), str(model.attrs.get("positive_weight", "1"))
-    if isinstance(model, ClassifierModel) or loss != LOG_ODDS:
-        raise ConfigError(f"{model.path}: --method half needs scores that are log-odds (--loss {LOG_ODDS}); take --method search")
-    if weight != "1":
-        raise ConfigError(
-            f"{model.path}: --method half needs calibrated probabilities, but it was trained with --positive-weight {weight}; "
-            "take --method search"
-        )
-
-
 def find_thresholds(
     comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, search: ThresholdSearch, log: Log | None = None
 ) -> Found:
@@ -305,9 +305,7 @@ def find_thresholds(
     """
     search = search.checked(model)
     measure, half = search.measure, search.method == "half"
-    held_out, log = hold_out(comm, model, dataset, split), log or Log(comm.rank, quiet=True)
-    log_unlabelled(comm, dataset, split, log)
-    log(f"searching thresholds for {plural(held_out.n_labels, 'label')} on {plural(held_out.n_rows, 'row')} of split {split}")
+    held_out, log = _held_out_rows(comm, model, dataset, split, log, "searching thresholds for")
     if search.method == "shrink":
         return _shrunk(held_out, log)
     comparable, judged = held_out.comparable, held_out.numbers
@@ -351,8 +349,8 @@ def _f1(held_out: JudgedRows, measure: str, cuts: np.ndarray, n_predicted: np.nd
     n_predicted = _below(held_out, cuts, ABOVE_0)[2] if n_predicted is None else n_predicted
     hits, n_positive = held_out.sum_by_label(held_out.positives >= cuts[held_out.labels]), held_out.n_positive()
     if measure == "micro":
-        return float(f1_of(hits.sum(), n_predicted.sum(), n_positive.sum() + held_out.missed.n_pairs))
-    return float(np.mean(f1_of(hits, n_predicted, n_positive)[n_positive > 0]))
+        return float(f1(hits.sum(), n_predicted.sum(), n_positive.sum() + held_out.missed.n_pairs))
+    return float(np.mean(f1(hits, n_predicted, n_positive)[n_positive > 0]))
 
 
 def _half(f1: float) -> float:
@@ -368,15 +366,6 @@ def between(below: float, cut: float) -> float:
     return below if math.isfinite(below) else max(-float(np.finfo(np.float64).max), float(np.nextafter(cut, -np.inf)))
 
 
-def best_cut(values: np.ndarray, ranking: Ranking) -> tuple[float, float]:
-    """The highest cut of positives' falling scores with the largest F1, and that F1; or NaN."""
-    if not ranking.greater.size:
-        return math.nan, 0.0
-    f1 = f1_of(np.cumsum(ranking.relevant), ranking.greater + ranking.equal, ranking.n_positive)
-    place = int(np.argmax(f1))
-    return float(values[place]), float(f1[place])
-
-
 class Own(NamedTuple):
     """Each label's best cut (the least score that is predicted), its F1, rows predicted, hits."""
 
@@ -390,13 +379,17 @@ def _count(held_out: JudgedRows, by_label: bool) -> tuple[tuple[float, float], O
     """Collective. The best cut of all pairs in one ranking, and its F1; on demand each label's."""
     pool, found = held_out.pool(), []
     for _, count in held_out.counts(pool, np.zeros(held_out.n_labels) if by_label else None):
-        values, ranking = count.values[::-1], count.ranking(held_out.n_rows)
-        cut, f1 = best_cut(values, ranking)
-        above = values >= cut
-        found.append((cut, f1, (ranking.greater + ranking.equal)[above].max(initial=0), ranking.relevant[above].sum()))
+        found.append(_best_cut(count.values, count.ranking(held_out.n_rows)))
     ranking = pool.ranking(held_out.n_rows * held_out.n_labels)
-    best = best_cut(pool.values[::-1], replace(ranking, n_missed=ranking.n_missed + held_out.missed.n_pairs))
-    return best, Own(*map(np.array, zip(*found, strict=True))) if by_label else None
+    best = _best_cut(pool.values, replace(ranking, n_missed=ranking.n_missed + held_out.missed.n_pairs))
+    return best[:2], Own(*map(np.array, zip(*found, strict=True))) if by_label else None
+
+
+def _best_cut(values: np.ndarray, ranking: Ranking) -> tuple[float, float, int, int]:
+    """The highest of positives' scores (ascending) with the largest F1 as the cut, or NaN; that F1, rows predicted, hits."""
+    place, value = best_f1(ranking)
+    n_predicted = int(ranking.greater[place] + ranking.equal[place]) if place >= 0 else 0
+    return float(values[-1 - place]) if place >= 0 else math.nan, value, n_predicted, int(ranking.relevant[: place + 1].sum())
 
 
 def _guard(own: Own, held_out: JudgedRows, search: ThresholdSearch) -> tuple[np.ndarray, dict[str, int]]:
@@ -426,7 +419,7 @@ def _below(held_out: JudgedRows, cuts: np.ndarray, common: float) -> tuple[np.nd
                 inside = scores >= cuts[some]
                 n_predicted[some] += inside.sum(axis=0)
                 below[some] = np.maximum(below[some], np.where(inside, -np.inf, scores).max(axis=0))
-                values = held_out.comparable.of_block(scores, begin)
+                values = held_out.comparable.values(scores, some)
                 below[n] = max(below[n], np.where(values < common, values, -np.inf).max())
     mpi.allreduce_maxima(comm, below)
     return below[:n], float(below[n]), mpi.allreduce_sum(comm, n_predicted)

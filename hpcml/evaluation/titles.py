@@ -1,9 +1,9 @@
-"""What rows and features are called: names in a dataset; titles in its source, JSON lines."""
+"""What rows, features and labels are called: names and titles in a dataset; titles of rows in its source, JSON lines."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +13,38 @@ from hpcml.data.dataset import DataFile, names_of
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import readable
 from hpcml.files.lines import LINE_MIB, open_plain
+from hpcml.model.linear import Trained
 
 LONGEST = 120  # letters of a text that stands for a title
 
 
-def names_by_number(dataset: DataFile, numbers: np.ndarray, what: str = "feature_names") -> dict[int, str]:
-    """The names that the data have for features, or `row_ids` for rows. Raises DataError."""
+class Names(dict[int, str]):
+    """Names by number. What has no name is called by what it is and its number: "feature 3"."""
+
+    def __init__(self, what: str, names: Iterable[tuple[int, str]] = ()) -> None:
+        super().__init__(names)
+        self.what = what
+
+    def __missing__(self, number: int) -> str:
+        return f"{self.what} {number}"
+
+
+def read_names(dataset: DataFile | None, numbers: Iterable[int], what: str = "feature") -> Names:
+    """Return the names that a dataset, if there is one, has for features or rows of these numbers. Raises DataError."""
+    wanted = np.unique(np.fromiter(numbers, dtype=np.int64))
+    if dataset is None:
+        return Names(what)
     with readable(dataset.path, "hpcml convert", "dataset"):
-        names = names_of(dataset, numbers, what)
-    return {} if names is None else dict(zip(numbers.tolist(), names, strict=True))
+        names = names_of(dataset, wanted, {"feature": "feature_names", "row": "row_ids"}[what])
+    return Names(what, zip(wanted.tolist(), names or [], strict=names is not None))
+
+
+def titles_of_labels(model: Trained, dataset: DataFile) -> list[str] | None:
+    """Return the titles of a model's labels ("" for none), by the model or else by the data; None if neither has any."""
+    if model.label_titles is not None or (of_data := dataset.label_titles()) is None:
+        return model.label_titles
+    by_name = dict(zip(dataset.label_names(), of_data, strict=True))
+    return [by_name.get(name, "") for name in model.label_names]
 
 
 def titles_of(comm: mpi.Comm, path: Path | None, ids: Collection[str]) -> dict[str, str]:

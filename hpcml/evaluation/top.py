@@ -13,8 +13,6 @@ from hpcml.kernels.pruned import best_pruned
 from hpcml.kernels.scores import score_rows_by_column
 from hpcml.model.linear import Model, SparseRows, Trained
 
-PRECISION_AT = (1, 3, 5)
-
 
 class Best:
     """The best of the labels whose scores have been added so far, for n rows."""
@@ -123,10 +121,3 @@ def are_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) ->
     if true.size:
         hits = true[np.minimum(places, true.size - 1)] == found
     return hits & (best.scores > -np.inf)  # a row without scores has no best labels
-
-
-def precision_at(hits: np.ndarray, n_rows: int) -> dict[int, float]:
-    """For each k of PRECISION_AT the share of true ones (hits at each place) among the best."""
-    totals = np.cumsum(hits)
-    sizes = {k: min(k, hits.size) for k in PRECISION_AT}
-    return {k: int(totals[n - 1]) / (n * n_rows) if n_rows and n else float("nan") for k, n in sizes.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,10 +14,10 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, load_shard, rows_of
 from hpcml.evaluation.chance_kernels import at_least
 from hpcml.evaluation.evaluate import Evaluation, evaluate
-from hpcml.evaluation.report import cell, or_none
-from hpcml.evaluation.titles import names_by_number
+from hpcml.evaluation.titles import read_names
+from hpcml.files.report import ReportedResult, cell
 from hpcml.files.table import table
-from hpcml.log import Log, joined, named, plural
+from hpcml.log import Log, named, plural
 from hpcml.model.linear import Trained
 
 LEVEL = 0.05  # of random orders so many do better than what counts as chance
@@ -30,6 +30,13 @@ WORDS = 3  # that are shown of a label
 SHOWN = 25  # lines of a table
 
 
+class Feature(NamedTuple):
+    """A feature, and its name if the data have one."""
+
+    feature: int
+    name: str | None
+
+
 @dataclass(frozen=True)
 class Unlearnt:
     """A label whose average precision is no better than chance."""
@@ -39,37 +46,23 @@ class Unlearnt:
     n_judged: int
     average_precision: float
     chance: float  # that LEVEL of random orders exceed
-    features: list[int]  # that its training rows have more often than chance, the surest first
+    reason: str  # the most likely one, in a few words
+    features: list[Feature]  # that its training rows have more often than chance, the surest first
     twin: str | None  # a label of nearly the same training rows
-
-    @property
-    def reason(self) -> str:
-        """The most likely reason, in a few words."""
-        if self.n_trained < FEW:
-            return f"only {plural(self.n_trained, 'positive training row')}" if self.n_trained else "no positive training row"
-        if not self.features:
-            return "its rows share no feature beyond chance"
-        if self.twin is not None:
-            return f"nearly the rows of {named(self.twin, 40)}"
-        if self.n_judged < FEW:
-            return f"features of its own, but only {plural(self.n_judged, 'judged row')} to tell by"
-        return "features of its own, but not enough of them"
 
 
 @dataclass(frozen=True)
 class Twins:
     """Two labels that nearly the same training rows have."""
 
-    one: str
-    other: str
-    n_one: int
-    n_other: int
+    labels: tuple[str, str]
+    n_rows: tuple[int, int]
     jaccard: float
-    values: tuple[float, float]  # average precision of both
+    average_precision: tuple[float, float]
 
 
 @dataclass
-class Learnability:
+class Learnability(ReportedResult):
     """The findings on all labels that could be judged."""
 
     model: str
@@ -80,53 +73,43 @@ class Learnability:
     n_not_judged: int  # without a positive row of the split
     unlearnt: list[Unlearnt]
     twins: list[Twins]
-    names: dict[int, str]  # of features
 
-    def name(self, feature: int) -> str:
-        """The name of a feature."""
-        return self.names.get(feature, f"feature {feature}")
-
-    def __str__(self) -> str:
+    def describe(self) -> Iterator[str]:
+        """Return a table of labels that are not learnt, and one of twins."""
         share = f"{len(self.unlearnt):,} of {plural(self.n_judged, 'label')}"
-        lines = [
-            f"{self.model} on {self.data}, split {self.split}: {share} have an average precision no better than chance",
-            f"chance: what {100 * LEVEL:g} % of random orders of the rows exceed; what rows share: in split {self.trained_on}",
-        ]
+        yield f"{self.model} on {self.data}, split {self.split}: {share} have an average precision no better than chance"
+        yield f"chance: what {100 * LEVEL:g} % of random orders of the rows exceed; what rows share: in split {self.trained_on}"
         if self.n_not_judged:
-            lines.append(f"labels without a row of this split, which could not be judged: {self.n_not_judged:,}")
-        if self.unlearnt:
-            cells = [["label", "training rows", "judged rows", "avg prec", "chance", "reason"]]
-            for each in self.unlearnt[:SHOWN]:
-                words = ", ".join(named(self.name(feature), 30) for feature in each.features[:WORDS])
-                numbers = (f"{each.n_trained:,}", f"{each.n_judged:,}", f"{each.average_precision:.4f}", f"{each.chance:.4f}")
-                cells.append([each.label, *numbers, each.reason + (f" ({words})" if words else "")])
-            lines += ["", *table(cells), *_more(len(self.unlearnt))]
-        if self.twins:
-            cells = [["labels of nearly the same training rows", "and", "rows", "rows", "Jaccard", "avg prec", "avg prec"]]
-            for pair in self.twins[:SHOWN]:
-                values = map(cell, pair.values)
-                cells.append([pair.one, pair.other, f"{pair.n_one:,}", f"{pair.n_other:,}", f"{pair.jaccard:.3f}", *values])
-            lines += ["", *table(cells), *_more(len(self.twins))]
-        return joined(lines)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
-        labels = [
-            {name: getattr(each, name) for name in ("label", "n_trained", "n_judged", "average_precision", "chance", "reason")}
-            | {"features": [{"feature": f, "name": self.names.get(f)} for f in each.features], "twin": each.twin}
-            for each in self.unlearnt
-        ]
-        twins = [
-            {"labels": [t.one, t.other], "n_rows": [t.n_one, t.n_other], "jaccard": t.jaccard,
-             "average_precision": [or_none(value) for value in t.values]}
-            for t in self.twins
-        ]  # fmt: skip
-        about = {name: getattr(self, name) for name in ("model", "data", "split", "trained_on", "n_judged", "n_not_judged")}
-        return {**about, "unlearnt": labels, "twins": twins}
+            yield f"labels without a row of this split, which could not be judged: {self.n_not_judged:,}"
+        cells = [["label", "training rows", "judged rows", "avg prec", "chance", "reason"]]
+        for each in self.unlearnt:
+            words = ", ".join(named(f"feature {f.feature}" if f.name is None else f.name, 30) for f in each.features[:WORDS])
+            counts = (f"{each.n_trained:,}", f"{each.n_judged:,}", cell(each.average_precision), cell(each.chance))
+            cells.append([each.label, *counts, each.reason + (f" ({words})" if words else "")])
+        yield from _beginning(cells)
+        cells = [["labels of nearly the same training rows", "and", "rows", "rows", "Jaccard", "avg prec", "avg prec"]]
+        for pair in self.twins:
+            sizes = (f"{n:,}" for n in pair.n_rows)
+            cells.append([*pair.labels, *sizes, f"{pair.jaccard:.3f}", *map(cell, pair.average_precision)])
+        yield from _beginning(cells)
 
 
-def _more(n: int) -> list[str]:
-    return [f"and {n - SHOWN:,} more: --json FILE writes all"] if n > SHOWN else []
+def _beginning(cells: list[list[str]]) -> list[str]:
+    """A table of the first SHOWN lines, or nothing if there is only a heading."""
+    more = [f"and {len(cells) - 1 - SHOWN:,} more: --json FILE writes all"] if len(cells) > 1 + SHOWN else []
+    return ["", *table(cells[: 1 + SHOWN]), *more] if len(cells) > 1 else []
+
+
+def _reason(n_trained: int, n_judged: int, features: list[int], twin: str | None) -> str:
+    if n_trained < FEW:
+        return f"only {plural(n_trained, 'positive training row')}" if n_trained else "no positive training row"
+    if not features:
+        return "its rows share no feature beyond chance"
+    if twin is not None:
+        return f"nearly the rows of {named(twin, 40)}"
+    if n_judged < FEW:
+        return f"features of its own, but only {plural(n_judged, 'judged row')} to tell by"
+    return "features of its own, but not enough of them"
 
 
 def chance_of(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
@@ -167,17 +150,19 @@ def find_unlearnt(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str,
     twins = _twins(known, evaluation)
     twin_of: dict[str, str] = {}
     for pair in reversed(twins):  # the most alike last, so that it stays
-        twin_of |= {pair.one: pair.other, pair.other: pair.one}
-    found = []
-    for place, own in zip(unlearnt.tolist(), _own_features(known, unlearnt), strict=True):
-        name, counts = evaluation.label_names[place], (int(known.n_positive[place]), int(evaluation.n_positive[place]))
-        found.append(Unlearnt(name, *counts, float(values[place]), float(chance[place]), own, twin_of.get(name)))
-    found.sort(key=lambda each: (-each.n_trained, each.label))
-    wanted = np.unique(np.array([feature for each in found for feature in each.features], dtype=np.int64))
+        twin_of |= dict(zip(pair.labels, reversed(pair.labels), strict=True))
+    own = dict(zip(unlearnt.tolist(), _own_features(known, unlearnt), strict=True))
     with mpi.agreed(comm, f"reading {dataset.path}"):
-        names = names_by_number(dataset, wanted)
+        names = read_names(dataset, (feature for features in own.values() for feature in features))
+    found = []
+    for place, features in own.items():
+        name, counts = evaluation.label_names[place], (int(known.n_positive[place]), int(evaluation.n_positive[place]))
+        reason = _reason(*counts, features, twin_of.get(name))
+        of_name = [Feature(feature, names.get(feature)) for feature in features]
+        found.append(Unlearnt(name, *counts, float(values[place]), float(chance[place]), reason, of_name, twin_of.get(name)))
+    found.sort(key=lambda each: (-each.n_trained, each.label))
     about = (evaluation.model, evaluation.data, split, trained_on, judged.size, evaluation.n_without_positives)
-    return Learnability(*about, found, twins, names)
+    return Learnability(*about, found, twins)
 
 
 class _TrainingRows:
@@ -216,8 +201,8 @@ def _twins(rows: _TrainingRows, evaluation: Evaluation) -> list[Twins]:
             if other > label:
                 names = (evaluation.label_names[label], evaluation.label_names[other])
                 both_values = (float(values[label]), float(values[other]))
-                found.append(Twins(*names, int(n[label]), int(n[other]), float(jaccard[other]), both_values))
-    return sorted(found, key=lambda pair: (-pair.jaccard, -pair.n_one, pair.one, pair.other))
+                found.append(Twins(names, (int(n[label]), int(n[other])), float(jaccard[other]), both_values))
+    return sorted(found, key=lambda pair: (-pair.jaccard, -pair.n_rows[0], pair.labels))
 
 
 def _own_features(rows: _TrainingRows, labels: np.ndarray) -> Iterator[list[int]]:

@@ -6,8 +6,8 @@ can be compared (`comparable`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,11 @@ from hpcml.evaluation.comparable import BY_PROBABILITY, BY_SCORE
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.explain import labels_to_show
 from hpcml.evaluation.judged import UNSCORED, Counts, JudgedRows, ScoreObserver
-from hpcml.evaluation.ranking import Ranking
-from hpcml.evaluation.titles import names_by_number, titles_of
+from hpcml.evaluation.titles import read_names, titles_of
+from hpcml.files.report import ReportedResult
 from hpcml.files.table import table
-from hpcml.log import Log, joined, named, plural
+from hpcml.log import Log, named, plural
+from hpcml.measures import Ranking
 from hpcml.model.linear import Trained
 
 NOBODY = -1  # the number of no row
@@ -133,54 +134,43 @@ class WrongRows(ScoreObserver):
 
 
 @dataclass
-class MostWrong:
+class MostWrong(ReportedResult):
     """The most wrong rows of a split: of the labels that were named, or of all together."""
 
     model: str
     data: str
     split: str
     n_rows: int
-    label_names: list[str]  # of the evaluated labels
-    found: list[tuple[str, dict[str, list[WrongRow]]]]  # of each label named, or once for all (""): by KINDS
-    row_ids: dict[int, str]
-    compared_by: str  # `beyond` is a difference of scores, or of log-odds
-    titles: dict[str, str] = field(default_factory=dict)  # by id
-    n_empty: int = 0  # rows without any known feature, which have no score and are not listed
+    ordered_by: str  # `beyond` is a difference of scores, or of log-odds
+    wrong: list[dict[str, Any]]  # of each label named, or once for all: label (or None), and for each of KINDS its rows by name
+    n_rows_without_features: int = 0  # they have no score and are not listed
 
-    def __str__(self) -> str:
-        lines = [
-            f"{self.model} on {self.data}, split {self.split}: {plural(self.n_rows, 'row')}",
-            f"beyond: {UNITS[self.compared_by]}, on the wrong side",
-        ]
-        if self.n_empty:
-            lines.append(f"note: {plural(self.n_empty, 'row')} without any known feature: they get no labels, and are not listed")
-        for label, by_kind in self.found:
-            for kind, rows in by_kind.items():
-                heading = f"{named(label)}: {OF_ONE[kind]}" if label else TITLES[kind]
-                cells = [[heading, *([] if label else ["label"]), "beyond", "score", *(["title"] if self.titles else [])]]
+    def describe(self) -> Iterator[str]:
+        """Return a table for each label and kind."""
+        yield f"{self.model} on {self.data}, split {self.split}: {plural(self.n_rows, 'row')}"
+        yield f"beyond: {UNITS[self.ordered_by]}, on the wrong side"
+        if self.n_rows_without_features:
+            empty = plural(self.n_rows_without_features, "row")
+            yield f"note: {empty} without any known feature: they get no labels, and are not listed"
+        for by_kind in self.wrong:
+            label = by_kind["label"]
+            for kind in KINDS:
+                heading, rows = TITLES[kind] if label is None else f"{named(label)}: {OF_ONE[kind]}", by_kind[kind]
+                titled = any(each["title"] for each in rows)
+                cells = [[heading, *(["label"] if label is None else []), "beyond", "score", *(["title"] if titled else [])]]
                 for each in rows:
-                    names = [] if label else [self.label_names[each.label]]
-                    title = [named(self.titles.get(self._name(each.row), ""))] if self.titles else []
-                    cells.append([f"  {self._name(each.row)}", *names, f"{each.beyond:.4g}", f"{each.score:.4g}", *title])
-                lines += ["", *(table(cells) if rows else [f"{heading}: none"])]
-        return joined(lines)
+                    name = f"row {each['row']}" if each["id"] is None else each["id"]
+                    title = [named(each["title"] or "")] if titled else []
+                    of_label = [each["label"]] if label is None else []
+                    cells.append([f"  {name}", *of_label, f"{each['beyond']:.4g}", f"{each['score']:.4g}", *title])
+                yield from ["", *(table(cells) if rows else [f"{heading}: none"])]
 
-    def _name(self, row: int) -> str:
-        return self.row_ids.get(row, f"row {row}")
 
-    def as_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
-
-        def of(each: WrongRow) -> dict[str, Any]:
-            name = self.label_names[each.label]
-            title = {"title": self.titles.get(self._name(each.row))} if self.titles else {}
-            names = {"row": each.row, "id": self.row_ids.get(each.row), **title, "label": name}
-            return {**names, "beyond": each.beyond, "score": each.score}
-
-        about = {name: getattr(self, name) for name in ("model", "data", "split", "n_rows")} | {"ordered_by": self.compared_by}
-        about |= {"n_rows_without_features": self.n_empty} if self.n_empty else {}
-        found = [{"label": label or None, **{kind: [of(e) for e in rows] for kind, rows in by.items()}} for label, by in self.found]
-        return {**about, "wrong": found}
+def with_names(each: WrongRow, labels: Sequence[str], ids: Mapping[int, str], titles: Mapping[str, str]) -> dict[str, Any]:
+    """Return a wrong row with its id and title, if there are any, and the name of its label."""
+    row_id = ids.get(each.row)
+    names = {"row": each.row, "id": row_id, "title": titles.get(row_id or ""), "label": labels[each.label]}
+    return {**names, "beyond": each.beyond, "score": each.score}
 
 
 def most_wrong(
@@ -206,15 +196,18 @@ def most_wrong(
     evaluation = evaluate(comm, model, dataset, split, log, labels, [watch])
     places = {label: place for place, label in enumerate(evaluation.labels.tolist())}
     if labels is None:
-        found = [("", {kind: watch.worst(kind, n) for kind in KINDS})]
+        found = [(None, {kind: watch.worst(kind, n) for kind in KINDS})]
     else:
         for label in labels:
             if label not in places:
                 raise DataError(f"{dataset.path}: it has no label {model.label_names[label]!r}, so no row of it is wrong")
         found = [(model.label_names[label], {kind: watch.of_label(kind, places[label]) for kind in KINDS}) for label in labels]
-    rows = np.unique(np.array([each.row for _, by in found for some in by.values() for each in some], dtype=np.int64))
     with mpi.agreed(comm, f"reading {dataset.path}"):
-        row_ids = names_by_number(dataset, rows, "row_ids")
-    about = (str(model.path), str(dataset.path), split, evaluation.n_rows, evaluation.label_names)
-    titles_by_id = titles_of(comm, titles, row_ids.values())
-    return MostWrong(*about, found, row_ids, evaluation.compared_by, titles_by_id, evaluation.n_empty)
+        ids = read_names(dataset, (each.row for _, by in found for some in by.values() for each in some), "row")
+    read, names = titles_of(comm, titles, ids.values()), evaluation.label_names
+    wrong = [
+        {"label": label, **{kind: [with_names(each, names, ids, read) for each in rows] for kind, rows in by_kind.items()}}
+        for label, by_kind in found
+    ]
+    about = (str(model.path), str(dataset.path), split, evaluation.n_rows, evaluation.compared_by)
+    return MostWrong(*about, wrong, evaluation.n_empty)

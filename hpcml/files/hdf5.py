@@ -135,25 +135,29 @@ def open_hdf5(path: Path | str) -> h5py.File:
     return file
 
 
-def open_stamped(path: Path | str, kind: str | tuple[str, ...], made_by: str) -> h5py.File:
-    """Open an hpcml file of that kind, or of one of some, read-only. Raises DataError if it is damaged or another file."""
-    path, kinds = Path(path), (kind,) if isinstance(kind, str) else kind
-    again = f"make it again with `{made_by}`"
+def open_checked(path: Path, expected: str) -> h5py.File:
+    """Open an HDF5 file read-only. Raises DataError for another or a damaged file; `expected` ends its sentence."""
     try:
         with open_regular(path) as probe:
             if not probe.read(1):
-                raise DataError(f"{path}: the file is empty; {again}")
+                raise DataError(f"{path}: the file is empty; {expected}")
         if not h5py.is_hdf5(path):
-            raise DataError(f"{path}: not an HDF5 file (or damaged); expected one made with `{made_by}`")
-        file = open_hdf5(path)
+            raise DataError(f"{path}: not an HDF5 file (or damaged); {expected}")
+        return open_hdf5(path)
     except OSError as error:
         if is_of_the_system(error):
             raise file_error(path, "read", error) from None
         if error.strerror and error.filename:
             raise DataError(f"{path}: cannot read: {error.strerror}; check the name and its permissions") from None
         if is_in_use(error):
-            raise DataError(f"{path}: another program has it open to write; wait until it closes the file, or {again}") from None
-        raise DataError(f"{path}: truncated or damaged HDF5 file; {again}") from None
+            raise DataError(f"{path}: another program has it open to write; wait until it closes the file") from None
+        raise DataError(f"{path}: truncated or damaged HDF5 file; {expected}") from None
+
+
+def open_stamped(path: Path | str, kind: str | tuple[str, ...], made_by: str) -> h5py.File:
+    """Open an hpcml file of that kind, or of one of some, read-only. Raises DataError if it is damaged or another file."""
+    path, kinds = Path(path), (kind,) if isinstance(kind, str) else kind
+    file = open_checked(path, f"expected one made with `{made_by}`")
     try:
         with readable(path, made_by):
             if "hpcml-format" in file.attrs:  # else it is not ours
@@ -164,7 +168,7 @@ def open_stamped(path: Path | str, kind: str | tuple[str, ...], made_by: str) ->
             raise DataError(f"{path}: this is {what}; expected a {kinds[0]} made with `{made_by}`")
         if not isinstance(version, (int, np.integer)) or version != VERSIONS[found]:
             other = f"format {visible(str(version)[:40])}; this version reads format {VERSIONS[found]}"
-            raise DataError(f"{path}: was written by another version of hpcml ({other}); {again}")
+            raise DataError(f"{path}: was written by another version of hpcml ({other}); make it again with `{made_by}`")
     except DataError:
         file.close()
         raise
@@ -173,7 +177,7 @@ def open_stamped(path: Path | str, kind: str | tuple[str, ...], made_by: str) ->
 
 @contextmanager
 def readable(path: Path | str, made_by: str, what: str = "file") -> Iterator[None]:
-    """Reading of a file of ours: whatever h5py raises for damage becomes a DataError."""
+    """Turn whatever h5py raises for a damaged file into a DataError; `made_by` ("": another program) makes such files."""
     try:
         yield
     except DAMAGE as error:
@@ -182,7 +186,8 @@ def readable(path: Path | str, made_by: str, what: str = "file") -> Iterator[Non
         if is_of_the_system(error):
             raise file_error(path, "read", error) from None
         reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{path}: damaged {what}: {reason or type(error).__name__}; make it again with `{made_by}`") from None
+        again = f"; make it again with `{made_by}`" if made_by else ""
+        raise DataError(f"{path}: damaged {what}: {reason or type(error).__name__}{again}") from None
 
 
 def changed_in_use(path: Path | str) -> DataError:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.opening import open_regular
+from hpcml.files.opening import decoded, open_regular
 from hpcml.files.temporary import scratch_folder
-from hpcml.partition import even_bounds
+from hpcml.partition import share_of
 
 BLOCK_BYTES = 1 << 23
 BUFFER_BYTES = 1 << 17
@@ -131,6 +131,24 @@ def plain_size(path: Path) -> int:
     return size
 
 
+def read_lines(path: Path, longest: int, expected: str = "") -> Iterator[tuple[int, str]]:
+    """Yield (number from 1, text) of the lines of a UTF-8 file, without line ends. Raises DataError, and as `open_plain`.
+
+    `expected` ends the sentence about a line of more than `longest` bytes.
+    """
+    number = 0
+    with open_plain(path) as file:
+        while line := file.readline(longest + 1):
+            number += 1
+            if len(line) > longest:
+                raise DataError(f"{path}: line {number}: longer than {longest} bytes{expected}")
+            try:
+                text = decoded(line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line)
+            except ValueError as error:
+                raise DataError(f"{path}: line {number}: {error}") from None
+            yield number, text.rstrip("\r\n")
+
+
 def line_limit(max_line_mb: int | None) -> int:
     """The longest line in bytes, by the option `--max-line-mb`. Raises ConfigError."""
     if max_line_mb is not None and not 1 <= max_line_mb <= MAX_LINE_MIB:
@@ -151,8 +169,7 @@ def byte_range(comm: mpi.Comm, path: Path) -> tuple[int, int]:
             raise DataError(f"{path}: the file is empty; expected at least one line")
         return n_bytes
 
-    bounds = even_bounds(mpi.run_on_root(comm, f"reading {path}", size), comm.size)
-    return int(bounds[comm.rank]), int(bounds[comm.rank + 1])
+    return share_of(mpi.run_on_root(comm, f"reading {path}", size), comm.rank, comm.size)
 
 
 def line_blocks(

@@ -22,6 +22,7 @@ if lack := lacking(KERNEL_BYTES):
     raise ConfigError(lack)
 with in_time():
     import numba
+    import numba.extending
     import scipy.linalg.cython_blas  # noqa: F401 - which numba loads with the first kernel
 
 from hpcml.kernels.cache import CompiledOnce, choose_cache
@@ -36,3 +37,23 @@ def njit(function: Callable | None = None, **options: Any) -> Any:
     kernel = numba.njit(function, error_model="numpy", nogil=True, **options)
     kernel._cache = CompiledOnce(function)
     return kernel
+
+
+def by_constant(choose: Callable[[Any], Any]) -> Any:
+    """Return a function f that kernels can call: f(constant, ...) is choose(constant)(...), chosen when the kernel is compiled.
+
+    The constant is a number or a text of the closure that the kernel is, so numba keeps a form of the kernel for each. A closure
+    over the chosen kernel itself would be compiled anew in every process.
+    """
+
+    def chosen(constant, *given):
+        raise NotImplementedError
+
+    @numba.extending.overload(chosen, prefer_literal=True, jit_options={"forceinline": True})
+    def choice(constant, *given):  # without types, as the function that it returns
+        if not isinstance(constant, numba.types.Literal):  # numba asks without the constant if it fails with it
+            return None
+        kernel = choose(constant.literal_value)
+        return lambda constant, *given: kernel(*given)
+
+    return chosen

@@ -117,7 +117,8 @@ def sources_digest(name: str) -> str:
         module = sys.modules[waiting.pop()]
         parts.append(_digest(module))
         values = [] if hasattr(module, "__path__") else vars(module).values()  # of a package: what has been imported so far
-        more = {used for value in values if _has_kernels(used := _module_of(value))} - seen
+        each_value = (each for value in values for each in (value if isinstance(value, list) else [value]))
+        more = {used for value in each_value if _has_kernels(used := _module_of(value))} - seen
         seen |= more
         waiting += more
     return hashlib.sha256("".join(sorted(parts)).encode()).hexdigest()
@@ -130,7 +131,7 @@ def _module_of(value: Any) -> str:
 
 
 def _has_kernels(name: str) -> bool:
-    return name.startswith("hpcml.") and "kernels" in name and name in sys.modules
+    return ((name.startswith("hpcml.") and "kernels" in name) or name.startswith("hpcml.losses.")) and name in sys.modules
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hpcml.kernels import elementary, njit
+from hpcml.kernels import by_constant, elementary, njit
 
 
 def over(kernel: Callable[..., None], *given: ArrayLike) -> np.ndarray:
@@ -20,37 +20,19 @@ def over(kernel: Callable[..., None], *given: ArrayLike) -> np.ndarray:
     return out
 
 
-def _over_array(code: int) -> Callable[[ArrayLike], np.ndarray]:
+def _over_array(name: str) -> Callable[[ArrayLike], np.ndarray]:
     @njit
     def fill(x, out):
-        for i in range(x.size):  # `code` is a constant; a closure over a kernel would miss numba's cache in every process
-            if code == 0:
-                out[i] = elementary.exp(x[i])
-            elif code == 1:
-                out[i] = elementary.expm1(x[i])
-            elif code == 2:
-                out[i] = elementary.log(x[i])
-            elif code == 3:
-                out[i] = elementary.log1p(x[i])
-            elif code == 4:
-                out[i] = elementary.log2(x[i])
-            elif code == 5:
-                out[i] = elementary.erf(x[i])
-            elif code == 6:
-                out[i] = elementary.erfc(x[i])
-            elif code == 7:
-                out[i] = elementary.sigmoid(x[i])
-            elif code == 8:
-                out[i] = elementary.softplus(x[i])
-            elif code == 9:
-                out[i] = elementary.sin(x[i])
-            else:
-                out[i] = elementary.cos(x[i])
+        for i in range(x.size):
+            out[i] = _function(name, x[i])
 
     return lambda x: over(fill, x)
 
 
-exp, expm1, log, log1p, log2, erf, erfc, sigmoid, softplus, sin, cos = map(_over_array, range(11))
+_function = by_constant(lambda name: getattr(elementary, name))
+exp, expm1, log, log1p, log2, erf, erfc, sigmoid, softplus, sin, cos = map(
+    _over_array, ("exp", "expm1", "log", "log1p", "log2", "erf", "erfc", "sigmoid", "softplus", "sin", "cos")
+)
 
 
 @njit

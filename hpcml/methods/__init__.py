@@ -4,7 +4,7 @@
     DualOptions(label=("sea",)))
 
 A room has `options` (a frozen dataclass, from which flags, TOML keys and help are made), `train`,
-and mostly an `estimator` for scikit-learn and a `forecast` for `hpcml plan`. Methods with a weight
-vector for each label train through `linear`; `online` and `psbml` have runs of their own. No method
-imports another. Begin with `registry` and `linear`.
+and mostly an `estimator` for scikit-learn. Methods with a weight vector for each label train through
+`linear`; `online` and `psbml` have runs of their own. No method imports another. Begin with
+`registry` and `linear`.
 """

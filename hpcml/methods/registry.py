@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hpcml.errors import ConfigError, nearest
 from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.liblinear.options import LiblinearOptions
+from hpcml.methods.method import OTHERS, USUAL
+from hpcml.methods.method import Method as Method
 from hpcml.methods.online.options import AdditiveOptions, BalancedOptions, MbwOptions, PaOptions, WinnowOptions
 from hpcml.methods.probe.options import PegasosOptions, ProbeOptions
 from hpcml.methods.psbml.options import AdaboostOptions, PsbmlOptions
 from hpcml.methods.svmperf.options import SvmperfOptions
-from hpcml.options import flag_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hpcml.run.session import Session, Target
 
-DATASET = "A dataset made with `hpcml convert`."
 CLASSES = "A dataset made with `hpcml convert`: one label, or exactly one of several in each row (see --label)."
 STREAM = (
     "A dataset made with `hpcml convert`; or svmlight text: a file NAME.svm (plain, .gz, .bz2, .xz), or - for standard input. "
@@ -37,105 +34,8 @@ GROUPS = (
     (STREAMS := "A stream, or too many rows to read twice"),
     (HARD := "Naive Bayes of numbers that should rank better; which rows are hard"),
     (COMPARED := "To compare with"),
-    (OTHERS := "Others"),
+    OTHERS,
 )
-
-
-class Report(Protocol):
-    """The report of a finished training: a text, with the path of the model."""
-
-    @property
-    def model(self) -> Path:
-        """The model."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Can:
-    """What a method can do; the rest is refused with a sentence. The conformance tests try both."""
-
-    label_sets: bool = True
-    """rows with several labels"""
-    negative_values: bool = True
-    """values below 0"""
-    pause: bool = True
-    """checkpoints"""
-    headings: bool = False
-    """headings as features"""
-    streams: bool = False
-    """streams"""
-    tune: bool = False
-    """`hpcml tune`"""
-    retrain: bool = False
-    """`hpcml retrain`"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Method:
-    """A method. Paths are "module:name", imported when they are first used.
-
-    `train(session, data, target, options)` trains into a run folder and gives a report, a text with
-    the path `model`. The options are a frozen dataclass with `validate` and `free`
-    (`hpcml.run.folder.Options`); if they have `losses`, the method minimises these, and takes part
-    in comparisons of such methods.
-    """
-
-    name: str
-    about: str  # in one line
-    group: str = OTHERS  # of GROUPS: for what data, or for whom
-    options: type[Any]
-    train: str = ""  # nothing: it has a weight vector for each label, and is trained as all that are `linear`
-    estimator: str = ""  # a scikit-learn classifier
-    parameters: Mapping[str, Any] = field(default_factory=dict)  # of the estimator, that make it this method
-    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by prefix of the name: more parameters
-    takes: str = DATASET
-    penalty: str = "l2"  # of the methods with losses: those with the same can be compared by the objective
-    linear: str = ""  # its `LinearMethod`, if it has a weight vector for each label and trains label by label
-    can: Can = Can()
-    forecast: str = ""  # its `hpcml.methods.forecast.Forecaster`, if `hpcml plan` knows what it takes
-    cost: float = 100.0  # of training, roughly, beside one pass over the rows
-
-    @property
-    def title(self) -> str:
-        """`about` as the beginning of a sentence."""
-        return self.about[0].upper() + self.about[1:]
-
-    @property
-    def losses(self) -> tuple[str, ...]:
-        """The losses that it minimises, the first by default; none if it trains otherwise."""
-        return getattr(self.options, "losses", ())
-
-    @property
-    def option_names(self) -> list[str]:
-        """Its options, as parameters."""
-        return [option.name for option in fields(self.options)]
-
-    @property
-    def free_keys(self) -> set[str]:
-        """The keys of config.toml that may differ in a continuation, or between parts of a run."""
-        return {"data", *map(flag_of, self.options.free)}
-
-    def load(self, path: str) -> Any:
-        """The object at one of its paths."""
-        module, _, name = path.partition(":")
-        return getattr(import_module(module), name)
-
-
-def _single_pass(name: str, about: str, options: type[Any]) -> Method:
-    """One of the single-pass learners, which differ by their rule alone."""
-    return Method(
-        name=name,
-        about=f"{about}, in a single pass",
-        group=STREAMS,
-        options=options,
-        train=f"hpcml.methods.online.train:train_{name}",
-        estimator="hpcml.methods.online.estimator:OnlineClassifier",
-        parameters={"method": name},
-        variants={"v-": {"voted": True}},
-        takes=STREAM,
-        forecast=f"hpcml.methods.online.forecast:{name.upper()}",
-        can=Can(streams=True, negative_values=not issubclass(options, WinnowOptions)),
-        cost=1.0,
-    )
 
 
 METHODS: dict[str, Method] = {
@@ -148,8 +48,7 @@ METHODS: dict[str, Method] = {
             options=ProbeOptions,
             estimator="hpcml.methods.probe.estimator:ProbeClassifier",
             linear="hpcml.methods.probe.train:METHOD",
-            forecast="hpcml.methods.probe.forecast:FORECAST",
-            can=Can(tune=True),
+            supports=USUAL | {"tune"},
         ),
         Method(
             name="dual",
@@ -158,8 +57,7 @@ METHODS: dict[str, Method] = {
             options=DualOptions,
             estimator="hpcml.methods.dual.estimator:DualClassifier",
             linear="hpcml.methods.dual.train:METHOD",
-            forecast="hpcml.methods.dual.forecast:FORECAST",
-            can=Can(tune=True, retrain=True),
+            supports=USUAL | {"tune", "retrain"},
         ),
         Method(
             name="pegasos",
@@ -167,7 +65,6 @@ METHODS: dict[str, Method] = {
             group=COMPARED,
             options=PegasosOptions,
             linear="hpcml.methods.probe.train:PEGASOS_METHOD",
-            forecast="hpcml.methods.probe.forecast:PEGASOS",
         ),
         Method(
             name="svmperf",
@@ -192,8 +89,7 @@ METHODS: dict[str, Method] = {
             estimator="hpcml.methods.elastic_net.estimator:ElasticNetClassifier",
             penalty="elastic net",
             linear="hpcml.methods.elastic_net.train:METHOD",
-            forecast="hpcml.methods.elastic_net.forecast:FORECAST",
-            can=Can(tune=True),
+            supports=USUAL | {"tune"},
         ),
         Method(
             name="bernoulli-nb",
@@ -203,7 +99,7 @@ METHODS: dict[str, Method] = {
             linear="hpcml.methods.bayes.train:BERNOULLI_NB",
             estimator="hpcml.methods.bayes.estimator:BernoulliNBClassifier",
             variants={"all-": {"min_weight": 0.0}},
-            can=Can(headings=True),
+            supports=USUAL | {"headings"},
             cost=2.0,
         ),
         Method(
@@ -213,7 +109,7 @@ METHODS: dict[str, Method] = {
             options=BoostedBayesOptions,
             linear="hpcml.methods.bayes.train:BOOSTED_BAYES",
             estimator="hpcml.methods.bayes.estimator:BoostedBayesClassifier",
-            can=Can(headings=True),
+            supports=USUAL | {"headings"},
             cost=20.0,
         ),
         Method(
@@ -223,7 +119,7 @@ METHODS: dict[str, Method] = {
             options=StagedBayesOptions,
             linear="hpcml.methods.bayes.train:STAGED_BAYES",
             estimator="hpcml.methods.bayes.estimator:StagedBayesClassifier",
-            can=Can(headings=True),
+            supports=USUAL | {"headings"},
             cost=4.0,
         ),
         Method(
@@ -233,14 +129,32 @@ METHODS: dict[str, Method] = {
             options=StagedSvmOptions,
             linear="hpcml.methods.bayes.train:STAGED_SVM",
             estimator="hpcml.methods.bayes.estimator:StagedSvmClassifier",
-            can=Can(headings=True),
+            supports=USUAL | {"headings"},
         ),
-        _single_pass("mbw", "Modified Balanced Winnow", MbwOptions),
-        _single_pass("pa", "Passive-Aggressive", PaOptions),
-        _single_pass("bw", "Balanced Winnow", BalancedOptions),
-        _single_pass("pw", "Positive Winnow", WinnowOptions),
-        _single_pass("perceptron", "the perceptron", AdditiveOptions),
-        _single_pass("romma", "ROMMA (relaxed online maximum margin)", AdditiveOptions),
+        *(
+            Method(
+                name=name,
+                about=f"{about}, in a single pass",
+                group=STREAMS,
+                options=options,
+                train="hpcml.methods.online.train:train",
+                estimator="hpcml.methods.online.estimator:OnlineClassifier",
+                parameters={"method": name},
+                variants={"v-": {"voted": True}},
+                takes=STREAM,
+                pilot="hpcml.methods.online.pilot",
+                supports=(USUAL | {"streams"}) - ({"negative_values"} if issubclass(options, WinnowOptions) else set()),
+                cost=1.0,
+            )
+            for name, about, options in (
+                ("mbw", "Modified Balanced Winnow", MbwOptions),
+                ("pa", "Passive-Aggressive", PaOptions),
+                ("bw", "Balanced Winnow", BalancedOptions),
+                ("pw", "Positive Winnow", WinnowOptions),
+                ("perceptron", "the perceptron", AdditiveOptions),
+                ("romma", "ROMMA (relaxed online maximum margin)", AdditiveOptions),
+            )
+        ),
         Method(
             name="psbml",
             about="PSBML: one classifier of all classes, from the hard rows",
@@ -249,7 +163,7 @@ METHODS: dict[str, Method] = {
             train="hpcml.methods.psbml.train:train",
             estimator="hpcml.methods.psbml.estimator:PsbmlClassifier",
             takes=CLASSES,
-            can=Can(label_sets=False),
+            supports=USUAL - {"label_sets"},
         ),
         Method(
             name="adaboost",
@@ -258,7 +172,7 @@ METHODS: dict[str, Method] = {
             options=AdaboostOptions,
             train="hpcml.methods.psbml.adaboost:train",
             takes=CLASSES,
-            can=Can(label_sets=False, pause=False),
+            supports=USUAL - {"label_sets", "pause"},
         ),
     )
 }
@@ -276,31 +190,24 @@ def users_of(option: str) -> list[str]:
     return [name for name, method in METHODS.items() if option in method.option_names]
 
 
-def able(what: str) -> list[str]:
-    """The methods that can do something: a field of `Can`."""
-    return [name for name, method in METHODS.items() if getattr(method.can, what)]
+def supporting(feature: str) -> list[str]:
+    """The methods that support a feature of SUPPORT."""
+    return [name for name, method in METHODS.items() if feature in method.supports]
 
 
-def check_headings(session: Session, data: Path, method: Method) -> None:
-    """Collective over the session. ConfigError if rows have headings that it cannot hide."""
-    if not method.can.headings:
+def train(name: str, session: Session, data: Path, target: Target, options: Any, **more: Any) -> Any:
+    """Collective over the session. Train with the method of that name; `more` is of `tune` and `retrain`.
+
+    Raises ConfigError, the same on all ranks: also if rows have headings and the method cannot hide them.
+    """
+    method = method_named(name)
+    if "headings" not in method.supports:
         from hpcml.data.headings import refuse_headings
 
-        refuse_headings(session.comm, data, method.name, able("headings"))
-
-
-def train(name: str, session: Session, data: Path, target: Target, options: Any) -> Any:
-    """Collective over the session. Train with the method of that name. Raises ConfigError."""
-    method = method_named(name)
-    check_headings(session, data, method)
+        refuse_headings(session.comm, data, name, supporting("headings"))
+    report = method.load(method.train)(method, session, data, target, options, **more)
     from hpcml.run.environment import record_end
     from hpcml.run.folder import ENVIRONMENT
 
-    if method.train:
-        report = method.load(method.train)(session, data, target, options)
-    else:
-        from hpcml.methods.linear.train import train as train_linear
-
-        report = train_linear(method.load(method.linear), session, data, target, options)
     record_end(session.comm, target.output / ENVIRONMENT)
     return report

@@ -11,10 +11,8 @@ from hpcml.errors import ConfigError
 from hpcml.methods import registry
 from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.report import TrainReport
-from hpcml.methods.linear.train import train
 from hpcml.model.linear import Model
-from hpcml.run.environment import record_end
-from hpcml.run.folder import CONFIG, ENVIRONMENT, RunFolder, from_dict, read_config
+from hpcml.run.folder import CONFIG, RunFolder, from_dict, read_config
 from hpcml.run.session import Session, Target
 
 
@@ -31,15 +29,12 @@ def retrain(session: Session, run: Path, data: Path, target: Target) -> TrainRep
 
     with mpi.agreed(comm, f"reading {run}"):
         folder = RunFolder(comm, run, session.log)
-        config, able = read_config(run / CONFIG) if (run / CONFIG).is_file() else {}, registry.able("retrain")
+        config, able = read_config(run / CONFIG) if (run / CONFIG).is_file() else {}, registry.supporting("retrain")
         if "folds" in config:
             raise ConfigError(f"{run} is a run of hpcml tune, whose choice belongs to its data; tune again on {data}")
         method = registry.method_named(config["method"] if config.get("method") in able else able[0])
         hint = f"only runs of {', '.join(able)} can be retrained; train it anew"
         options, before = folder.finished(method.name, hint, partial(from_dict, method.options))
         earlier = Earlier(Model(folder.model), run, before)
-    registry.check_headings(session, data, method)
-    options = replace(options, time_limit=None)
-    report = train(method.load(method.linear), session, data, target, options, earlier=earlier)
-    record_end(comm, target.output / ENVIRONMENT)
+    report: TrainReport = registry.train(method.name, session, data, target, replace(options, time_limit=None), earlier=earlier)
     return report

@@ -265,19 +265,20 @@ class Model(Trained):
         """Whether W holds only the weights that are not 0."""
         return isinstance(self.W, SparseRows)
 
-    def slabs(self, certified: bool, n_weights: int | None) -> dict[str, Slab]:
-        """The datasets of such a model file, sparse with `n_weights` weights or dense."""
-        return model_slabs(self.n_labels, self.n_features, self.n_columns, self.precision, certified, n_weights, self._optional)
+    def slabs(self, n_weights: int | None, n_labels: int | None = None) -> dict[str, Slab]:
+        """The datasets of such a model file, sparse with `n_weights` weights or dense; by default of as many labels."""
+        n_labels = self.n_labels if n_labels is None else n_labels
+        return model_slabs(n_labels, self.n_features, self.n_columns, self.precision, self._certified, n_weights, self._optional)
 
     def _read(self, file: h5py.File) -> None:
         self.normalised, self.binary = (bool(self.attrs.get(name, False)) for name in ("normalised", "binary"))
         (self.n_features,) = file["columns"].shape
-        sparse, certified = isinstance(file["W"], h5py.Group), "labels/gap" in file
+        sparse, self._certified = isinstance(file["W"], h5py.Group), "labels/gap" in file
         self._optional = [name for name in OPTIONAL if f"labels/{name}" in file]
         self.n_labels, self.n_columns = (int(n) for n in (file["W"].attrs["shape"] if sparse else file["W"].shape))
         stored = file["W/data"] if sparse else file["W"]
         self.n_weights, self.precision = int(stored.size), stored.dtype.str
-        expected = self.slabs(certified, self.n_weights if sparse else None)
+        expected = self.slabs(self.n_weights if sparse else None)
         slabs = {name: Slab(file[name].shape, file[name].dtype.str) for name in expected}
         if self.precision not in PRECISIONS or slabs != expected or file["label_names"].shape != (self.n_labels,):
             raise ValueError("sizes or types do not fit")

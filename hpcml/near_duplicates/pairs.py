@@ -23,7 +23,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import DataError, OptionError
 from hpcml.kernels.elementary import log, log1p, power
 from hpcml.log import Log, Progress
 from hpcml.mpi.routing import Routing
@@ -56,7 +56,7 @@ class Bands(NamedTuple):
 def choose_bands(similarity: float) -> Bands:
     """The largest bands (fewest comparisons) that find all but MISSED. Raises ConfigError."""
     if not LEAST_SIMILARITY <= similarity <= 1:
-        raise ConfigError(f"--similarity {similarity}: expected a number from {LEAST_SIMILARITY} to 1")
+        raise OptionError("similarity", similarity, f"expected a number from {LEAST_SIMILARITY} to 1")
     if similarity == 1:
         return Bands(0, 1)  # equal rows are found in another way
     for size in range(LARGEST_BAND, 0, -1):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from hpcml.errors import ConfigError
-from hpcml.files.atomic import check_output, write_whole
+from hpcml.files import atomic
+from hpcml.files.report import cell, or_none, plain
 from hpcml.files.table import table, write_table
 from hpcml.log import joined, plural
 from hpcml.near_duplicates.consistency import Consistency
@@ -45,23 +44,8 @@ class Duplicates:
         return format_duplicates(self)
 
 
-def check_outputs(outputs: Mapping[str, Path | None], force: bool, data: Path) -> None:
-    """Raise ConfigError for existing files (by flag), without `force`, and for one name twice."""
-    named: dict[Path, str] = {}
-    for flag, path in outputs.items():
-        if path is not None:
-            if path in named:
-                raise ConfigError(f"{named[path]} {path} and {flag} {path} are one file; choose two names")
-            named[path] = flag
-            check_output(path, force, [data])
-
-
 def _base_rates(found: Duplicates) -> np.ndarray:
     return found.labels.n_rows / max(1, found.n_rows - found.n_unlabelled)
-
-
-def _percent(value: float) -> str:
-    return "-" if math.isnan(value) else f"{100 * value:.2f}"
 
 
 def format_duplicates(found: Duplicates, top: int = 10) -> str:
@@ -91,10 +75,11 @@ def format_duplicates(found: Duplicates, top: int = 10) -> str:
         lines.append(f"{d.n_counted:,} pairs count for the labels: each row with the earlier one that it is most like")
     rows = [["most frequent labels", "pairs", "consistency %", "95 % from", "to", "base rate %"]]
     for label in np.argsort(-d.labels.n_rows, kind="stable")[:top].tolist():
-        shares = (values[label], lows[label], highs[label], rates[label])
-        rows.append([d.label_names[label], str(d.labels.either[label]), *map(_percent, shares)])
+        shares = (cell(100 * value, ".2f") for value in (values[label], lows[label], highs[label], rates[label]))
+        rows.append([d.label_names[label], str(d.labels.either[label]), *shares])
     total, both = int(d.labels.of_rows.sum()), int(d.labels.both.sum())
-    lines += ["", *table(rows), f"all labels together: consistency {_percent(2 * both / total if total else math.nan)} %"]
+    together = cell(100 * (2 * both / total) if total else math.nan, ".2f")
+    lines += ["", *table(rows), f"all labels together: consistency {together} %"]
     return joined(lines)
 
 
@@ -113,7 +98,7 @@ def _label_rows(found: Duplicates) -> list[Sequence[object]]:
     columns = [labels.n_rows, _base_rates(found), labels.either, labels.both, labels.values(), lows, highs]
     values = zip(*(column.tolist() for column in columns), strict=True)
     return [
-        (number, name, *(None if isinstance(value, float) and math.isnan(value) else value for value in row))
+        (number, name, *(or_none(value) if isinstance(value, float) else value for value in row))
         for number, (name, row) in enumerate(zip(found.label_names, values, strict=True))
     ]
 
@@ -126,7 +111,7 @@ def write_csv(path: Path, found: Duplicates) -> None:
 def write_json(path: Path, found: Duplicates) -> None:
     """Everything but the pairs; an undefined value is null. Local; raises DataError."""
     content = {
-        "data": str(found.data),
+        "data": found.data,
         "split": found.split,
         "n_rows": found.n_rows,
         "n_unlabelled": found.n_unlabelled,
@@ -139,8 +124,7 @@ def write_json(path: Path, found: Duplicates) -> None:
         "expected_recall": found.bands.recall(found.similarity),
         "n_pairs": found.n_pairs,
         "n_counted": found.n_counted,
-        "pairs_from_similarity": dict(zip(map(str, found.steps), found.by_similarity, strict=True)),
+        "pairs_from_similarity": dict(zip(found.steps, found.by_similarity, strict=True)),
         "labels": [dict(zip(COLUMNS, row, strict=True)) for row in _label_rows(found)],
     }
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, text.encode(errors="backslashreplace"))
+    atomic.write_json(path, plain(content))

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpcml import mpi, rng, slices
-from hpcml.data.compact import CompactRows, compact_rows
+from hpcml import mpi, slices
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import choose_labels, count_positives
-from hpcml.data.scaling import scaled
-from hpcml.data.shard import load_shard, slab_of
+from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError
 from hpcml.kernels import rows as kernels
-from hpcml.methods.forecast import Sizes
-from hpcml.planning.generated import EXPONENT, SHIFT
 
+EXPONENT, SHIFT = 1.14, 8.0  # of the law of words: the share of rank j is in proportion to (j + 8)^-1.14
 LABEL_EXPONENT, LABEL_SHIFT, TOP_SHARE = 1.2, 4.0, 0.3  # of the law of labels; the share of the rows with the most frequent one
 VALUES_PER_ROW = 70.0
 PARTS = 1024  # ranges of ranks over which the law of words is summed up
@@ -30,15 +28,33 @@ LAWS = (
 )
 
 
-def sizes_of(comm: mpi.Comm, path: Path, options: Any) -> tuple[Sizes, list[str]]:
-    """Collective over `comm`. Of the chosen rows and labels, with names; raises as training."""
+@dataclass(frozen=True)
+class Sizes:
+    """Of the rows to train on, and of the labels to train."""
+
+    n_rows: int
+    n_features: int
+    n_values: int  # of the file's rows
+    n_columns: int  # that have a weight, if features of one row share a column
+    n_used: int  # features that some row has
+    n_positive: np.ndarray  # (labels) int64: rows of each label that is to be trained
+    n_pairs: int = 0  # of a row and a label
+
+    @property
+    def n_trained(self) -> int:
+        """Labels that have positive and negative rows."""
+        return int(np.count_nonzero((self.n_positive > 0) & (self.n_positive < self.n_rows)))
+
+
+def sizes_of(comm: mpi.Comm, path: Path, options: Any) -> Sizes:
+    """Collective over `comm`. Of the chosen rows and labels; raises as training."""
     with mpi.agreed(comm, f"opening {path}"):
         dataset = DataFile(path)
     with dataset:
         split = options.split or default_split(dataset, "train")
         shard = load_shard(comm, dataset, split)
         positive = count_positives(comm, shard)
-        labels, names = choose_labels(comm, dataset, options, positive)
+        labels, _ = choose_labels(comm, dataset, options, positive)
         with mpi.agreed(comm, "making room for the features"):
             largest, counts = np.zeros(shard.n_features, np.float32), np.zeros(shard.n_features, np.int32)
             smallest, lonely = np.full(1, np.inf, np.float32), 0
@@ -55,7 +71,6 @@ def sizes_of(comm: mpi.Comm, path: Path, options: Any) -> tuple[Sizes, list[str]
         n_values, lonely = mpi.allreduce_sum(comm, np.array([n_values, lonely])).tolist()
         with mpi.agreed(comm, f"reading {path}"):
             dataset.check_unchanged()
-            nbytes = path.stat().st_size
         used, single = int(np.count_nonzero(counts)), int(np.count_nonzero(counts == 1))
         return Sizes(
             n_rows=shard.n_global,
@@ -64,10 +79,16 @@ def sizes_of(comm: mpi.Comm, path: Path, options: Any) -> tuple[Sizes, list[str]
             n_columns=used - single + lonely,
             n_used=used,
             n_positive=positive[labels],
-            n_labels=dataset.n_labels,
             n_pairs=int(positive.sum()),
-            file_bytes=nbytes,
-        ), names
+        )
+
+
+def sizes_of_classes(comm: mpi.Comm, path: Path, split: str | None) -> Sizes:
+    """Collective over `comm`. Of the rows of a split, for one classifier of all classes."""
+    with mpi.agreed(comm, f"opening {path}"), DataFile(path) as dataset:
+        n_rows = len(dataset.labelled_split(split or default_split(dataset, "train")))
+        n, d = dataset.nnz, dataset.n_features
+        return Sizes(n_rows, d, n, n_columns=d, n_used=d, n_positive=np.zeros(dataset.n_labels, np.int64))
 
 
 def sizes_from(n_rows: int, n_features: int, n_labels: int, values_per_row: float | None) -> Sizes:
@@ -87,17 +108,14 @@ def sizes_from(n_rows: int, n_features: int, n_labels: int, values_per_row: floa
     found = words_of(n_rows, high, wanted)
     k = np.arange(n_labels)
     positive = np.maximum(1, np.rint(n_rows * TOP_SHARE * ((k + LABEL_SHIFT) / LABEL_SHIFT) ** -LABEL_EXPONENT)).astype(np.int64)
-    n_values, n_pairs = round(n_rows * wanted), int(positive.sum())
     return Sizes(
         n_rows=n_rows,
         n_features=n_features,
-        n_values=n_values,
+        n_values=round(n_rows * wanted),
         n_columns=round(found.columns),
         n_used=min(n_features, round(found.used)),
         n_positive=np.minimum(positive, n_rows),
-        n_labels=n_labels,
-        n_pairs=n_pairs,
-        file_bytes=8 * n_values + 4 * n_pairs + 16 * n_rows + 32 * n_features,
+        n_pairs=int(positive.sum()),
     )
 
 
@@ -134,24 +152,3 @@ def _draws(shares: np.ndarray, widths: np.ndarray, wanted: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if (widths * -np.expm1(-middle * shares)).sum() < wanted else (low, middle)
     return high
-
-
-def read_samples(path: Path, options: Any, n_values: int, names: list[str] | None = None) -> list[CompactRows]:
-    """Return a sixteenth of random rows, a quarter, and all, which are about `n_values`. Local.
-
-    Labels not among `names`, if given, have no rows. Raises DataError.
-    """
-    samples: list[CompactRows] = []
-    with DataFile(path) as dataset:
-        rows = np.array(dataset.labelled_split(options.split or default_split(dataset, "train")))
-        per_row = max(1.0, dataset.nnz / max(1, dataset.n_rows))
-        order = np.argsort(rng.bits(0, "rows of a pilot", rows), kind="stable")
-        alone, bias = mpi.self_comm(), bool(getattr(options, "bias", False) is not False)
-        scale = getattr(options, "scale", None)
-        unwanted = np.zeros(0, np.int64) if names is None else np.flatnonzero(~np.isin(dataset.label_names(), names))
-        for share in (16, 4, 1):
-            some = np.sort(rows[order[: max(1, min(rows.size, int(n_values / per_row)) // share)]])
-            samples.append(compact_rows(alone, scaled(alone, slab_of(dataset, some, 0, some.size), scale), bias)[0])
-            samples[-1].n_positive[unwanted] = 0
-        dataset.check_unchanged()
-    return samples

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from hpcml.errors import ConfigError, nearest
-from hpcml.options import Flag, Several, check_range, flag_of
+from hpcml.errors import ConfigError, OptionError, nearest
+from hpcml.options import Flag, NotWith, Only, Range, Several, check_rules
 
 EFS = "efs"
 NAMES = ("chi2", EFS, "ig")  # what --by may say
 OVER = ("max", "mean")  # how the scores for several labels become one
+LIKE, DATASET, MODEL = "like", "a dataset", "a model"
 P = 0.9  # the best share, says the paper
 
 
@@ -22,74 +23,48 @@ P = 0.9  # the best share, says the paper
 class SelectOptions:
     """Options of `hpcml select`."""
 
-    by: str | None = None
+    by: Annotated[str | None, NotWith(LIKE)] = None
     """Of a dataset: ig (information gain), chi2 (chi-square) or efs (extremal selection by the
     weights of mbw, trained for it in one pass). Of a model: efs.
     """
-    features: int | None = None
+    features: Annotated[int | None, NotWith(LIKE), Range(1)] = None
     """How many features to keep."""
-    share: float | None = None
+    share: Annotated[float | None, NotWith(LIKE), Range(0, 1), Only(EFS)] = None
     """efs: this share of them are the most important ones, the others the least important ones.
     Default: 0.9.
     """
-    over: str | None = None
+    over: Annotated[str | None, NotWith(LIKE)] = None
     """How the scores of a feature for several labels become one: max, or mean (weighted by the
     labels' rows). Default: max.
     """
-    label: Annotated[tuple[str, ...], Several] = field(default=())
+    label: Annotated[tuple[str, ...], Several, NotWith(LIKE)] = ()
     """Look only at these labels."""
-    split: str | None = None
+    split: Annotated[str | None, NotWith(LIKE), Only(DATASET)] = None
     """Rows to count or to train on: a split of the dataset, or all. Default: train if it has it."""
-    shuffle: Flag = False
+    shuffle: Annotated[Flag, NotWith(LIKE), Only(EFS), Only(DATASET)] = False
     """efs of a dataset: take the rows in random order, not in the file's."""
-    seed: int | None = None
-    """Another seed shuffles otherwise. Default: 0."""
-    like: Path | None = None
+    seed: Annotated[int | None, NotWith(LIKE), Only("shuffle"), Range(0, 2**32 - 1)] = None
+    """Random seed of --shuffle. Default: 0."""
+    like: Annotated[Path | None, Only(DATASET)] = None
     """Take the features of this reduced dataset (by name), or of this list NAME.csv, for test
     data of a reduced training file.
     """
-    data: Path | None = None
+    data: Annotated[Path | None, NotWith(LIKE), Only(MODEL)] = None
     """Of a model: the dataset it was trained on, whose names of features then stand in the list."""
-    list: Path | None = None
+    list: Annotated[Path | None, NotWith(LIKE)] = None
     """Where to write the list of the features kept, best first. Default: OUTPUT's name with
     .features.csv.
     """
 
-    def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local."""
+    def validate(self, kind: str = "") -> None:
+        """Raise ConfigError for values that make no sense, or have no effect on an input of this kind. Local."""
+        by = [self.by] if self.by else [EFS] if kind == MODEL else list(NAMES)
+        check_rules(self, *([kind, *by] if kind else []))
         if self.like is not None:
-            for name in ("by", "features", "share", "over", "label", "split", "shuffle", "seed", "data", "list"):
-                self.refuse(name, f"does not go with --like, which says what to keep in {self.like}")
             return
-        check_by(() if self.by is None else (self.by,))
+        if self.by not in (None, *NAMES):
+            raise OptionError("by", self.by, f"no such score; {nearest(self.by, NAMES)}")
         if self.features is None:
             raise ConfigError("--features is missing: say how many to keep, or --like a file that is reduced already")
-        check_range(self, "features", 1, 2**63)
-        check_shares(() if self.share is None else (self.share,))
         if self.over not in (None, *OVER):
-            raise ConfigError(f"--over {self.over}: expected max or mean")
-        if self.by not in (None, EFS):
-            for name in ("share", "shuffle", "seed"):
-                self.refuse(name, f"is for --by efs, not {self.by}")
-        if not self.shuffle:
-            self.refuse("seed", "is for --shuffle")
-        check_range(self, "seed", 0, 2**32 - 1)
-
-    def refuse(self, name: str, reason: str) -> None:
-        """Raise ConfigError if the user has given an option."""
-        if getattr(self, name) not in (None, False, ()):
-            raise ConfigError(f"--{flag_of(name)} {reason}; leave it out")
-
-
-def check_by(names: tuple[str, ...]) -> None:
-    """Raise ConfigError unless each is one of NAMES."""
-    for name in names:
-        if name not in NAMES:
-            raise ConfigError(f"--by {name}: no such score; {nearest(name, NAMES)}")
-
-
-def check_shares(shares: tuple[float, ...]) -> None:
-    """Raise ConfigError unless each lies in [0, 1]."""
-    for share in shares:
-        if not 0 <= share <= 1:
-            raise ConfigError(f"--share {share}: expected a number from 0 to 1")
+            raise OptionError("over", self.over, "expected max or mean")

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.evaluate import evaluate
-from hpcml.evaluation.report import cell
-from hpcml.evaluation.scoring import sparse_rows
 from hpcml.evaluation.seen import SeenRows, seen_note
-from hpcml.files.slabs import Slab, SlabFile, new_file
+from hpcml.files.report import ReportedResult, cell
+from hpcml.files.slabs import new_file
 from hpcml.files.table import table
-from hpcml.log import Log, joined, plural
-from hpcml.model.linear import Model, Trained, about_of, describe_model, emptied_warning
+from hpcml.log import Log, plural
+from hpcml.model.linear import Model, Trained, emptied_warning
+from hpcml.model.rewrite import write_labels
 from hpcml.options import check_magnitude
-from hpcml.partition import even_bounds, offsets
-
-TOGETHER = 1024  # labels that are written at a time
+from hpcml.partition import even_bounds
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Pruning:
+class Pruning(ReportedResult):
     """The model as it is, then one for each magnitude."""
 
     model: Path
@@ -52,19 +49,20 @@ class Pruning:
     n_rows: int
     seen: SeenRows  # of these rows, those that the model was trained on
 
-    def __str__(self) -> str:
+    def describe(self) -> Iterator[str]:
+        """Return a table with a line for each magnitude, and warnings about labels that keep no weights."""
         places = list(self.lines[0].precision_at)
         rows = [["below", "weights", "%", "MB", "MAP", "change", *(f"P@{k}" for k in places)]]
         for number, line in enumerate(self.lines):
             change = line.macro_map - self.lines[0].macro_map
             shares = [f"{100 * line.n_weights / max(1, line.n_all):.2f}", f"{line.n_bytes / 1e6:.3f}", cell(line.macro_map)]
-            values = [f"{change:+.4f}" if number and not math.isnan(change) else "-", *map(cell, line.precision_at.values())]
+            values = [cell(change, "+.4f") if number else "-", *map(cell, line.precision_at.values())]
             rows.append([f"{line.below:g}" if number else "as it is", f"{line.n_weights:,}", *shares, *values])
-        warned = ((line.below, emptied_warning(line.n_emptied, self.n_labels, "--below")) for line in self.lines if line.n_emptied)
-        emptied = [f"below {below:g}: {warning}" for below, warning in warned]
-        return joined(
-            [f"{self.model} on {self.data}, split {self.split}:", *seen_note(self.seen, self.n_rows), "", *table(rows), *emptied]
-        )
+        yield f"{self.model} on {self.data}, split {self.split}:"
+        yield from [*seen_note(self.seen, self.n_rows), "", *table(rows)]
+        for line in self.lines:
+            if line.n_emptied:
+                yield f"below {line.below:g}: {emptied_warning(line.n_emptied, self.n_labels, '--below')}"
 
 
 def prune(
@@ -94,30 +92,10 @@ def prune(
         return _judge(comm, model, dataset, split, below, log)
     with new_file(comm, output, force, [model.path, dataset.path]) as out:  # the name is tried before the work
         found = _judge(comm, model, dataset, split, below, log)
-        _write(comm, model, below[-1], out, output)
+        few = model.pruned(below[-1])
+        write_labels(comm, out, [lambda: few], [model.n_labels], True, model.label_names, model.label_titles)
     log(f"{output}: {plural(found.lines[-1].n_weights, 'weight')} of {plural(model.n_labels, 'label')}")
     return found
-
-
-def _write(comm: mpi.Comm, model: Model, below: float, out: SlabFile, output: Path) -> None:
-    """Collective over `comm`. The sparse model without smaller weights."""
-    few = model.pruned(below)
-    indptr, about = offsets(_counts(comm, few)), about_of(model.attrs)
-
-    def describe(file: h5py.File) -> None:
-        describe_model(file, about, model.label_names, model.n_columns, model.label_titles, model.training_keys)
-
-    out.layout(_slabs(model, int(indptr[-1])), describe)
-    with mpi.agreed(comm, f"writing {output}"):
-        if comm.rank == 0:
-            tables = {"W/indptr": indptr, "columns": model.columns, "factors": model.factors, "bias": model.bias}
-            for name, values in (tables | {f"labels/{name}": values for name, values in model.labels.items()}).items():
-                out.write(name, 0, values)
-        own = _own(comm, model)
-        for begin in range(own.start, own.stop, TOGETHER):
-            rows = sparse_rows(few, np.arange(begin, min(begin + TOGETHER, own.stop)))
-            out.write("W/indices", int(indptr[begin]), rows.indices)
-            out.write("W/data", int(indptr[begin]), rows.data)
 
 
 def _judge(comm: mpi.Comm, model: Model, dataset: DataFile, split: str, below: Sequence[float], log: Log) -> Pruning:
@@ -130,7 +108,7 @@ def _judge(comm: mpi.Comm, model: Model, dataset: DataFile, split: str, below: S
         had = counts > 0 if had is None else had
         n_weights = int(counts.sum()) if number else model.n_weights
         stored = n_weights if number or model.sparse else None
-        n_bytes = sum(math.prod(slab.shape) * np.dtype(slab.dtype).itemsize for slab in _slabs(model, stored).values())
+        n_bytes = sum(math.prod(slab.shape) * np.dtype(slab.dtype).itemsize for slab in model.slabs(stored).values())
         log(f"judging the model with {plural(n_weights, 'weight')}")
         judged = evaluate(comm, few if number else model, dataset, split, log)
         n_all = model.n_labels * model.n_columns
@@ -139,19 +117,10 @@ def _judge(comm: mpi.Comm, model: Model, dataset: DataFile, split: str, below: S
     return Pruning(model.path, dataset.path, split, lines, model.n_labels, judged.n_rows, judged.seen)
 
 
-def _slabs(model: Model, n_weights: int | None) -> dict[str, Slab]:
-    """The numbers in the file of such a model, a sparse one with so many weights."""
-    return model.slabs("gap" in model.labels, n_weights)
-
-
-def _own(comm: mpi.Comm, model: Model) -> range:
-    return range(*even_bounds(model.n_labels, comm.size)[comm.rank : comm.rank + 2].tolist())
-
-
 def _counts(comm: mpi.Comm, model: Model) -> np.ndarray:
     """Collective. How many weights each label keeps (n_labels, int64)."""
     counts = np.zeros(model.n_labels, dtype=np.int64)
     with mpi.agreed(comm, f"reading {model.path}"):
-        for label in _own(comm, model):
+        for label in range(*even_bounds(model.n_labels, comm.size)[comm.rank : comm.rank + 2].tolist()):
             counts[label] = model.row(label)[1].size
     return mpi.allreduce_sum(comm, counts)

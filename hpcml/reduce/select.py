@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,19 +13,18 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile, default_split, names_of, numbers_of
 from hpcml.data.labels import choose_labels
 from hpcml.data.shard import load_shard
-from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.errors import ConfigError, DataError
+from hpcml.evaluation.explain import labels_to_show
 from hpcml.files.atomic import check_output
-from hpcml.files.hdf5 import DAMAGE, open_hdf5
-from hpcml.files.opening import check_regular
+from hpcml.files.report import ReportedResult
 from hpcml.files.table import read_csv, write_table
-from hpcml.files.untrusted import check_parts
-from hpcml.log import Log, joined, named, plural, visible
+from hpcml.log import Log, named, plural, visible
 from hpcml.methods.online.live import best, extremal, n_from_the_top
 from hpcml.methods.online.options import OnlineOptions
-from hpcml.model.open import model_file
+from hpcml.model.open import kind_of, model_file
 from hpcml.reduce.dataset import reduce_dataset, remakes_text
 from hpcml.reduce.model import SeenFeatures, reduce_model
-from hpcml.reduce.options import EFS, NAMES, P, SelectOptions
+from hpcml.reduce.options import DATASET, EFS, MODEL, NAMES, P, SelectOptions
 from hpcml.reduce.scores import SCORES, feature_scores
 
 COLUMNS = ("rank", "feature", "name", "score", "end")
@@ -33,7 +32,7 @@ SHOWN = 10  # names in the report
 
 
 @dataclass
-class Selected:
+class Selected(ReportedResult):
     """The features kept (k, ascending), their scores, and from which end they come (efs)."""
 
     by: str
@@ -50,13 +49,13 @@ class Selected:
         bottom = np.zeros(self.features.size, bool) if self.top is None else ~self.top
         return np.lexsort((self.features, -self.scores, bottom))
 
-    def __str__(self) -> str:
-        lines = [f"{self.output}: {self.features.size:,} of {plural(self.n_available, 'feature')}, by {self.by}"]
-        if self.top is not None:
-            lines[0] += f" ({np.count_nonzero(self.top):,} from the top, {np.count_nonzero(~self.top):,} from the bottom)"
+    def describe(self) -> Iterator[str]:
+        """Return how many features are kept, the best ones, and the name of the list."""
+        ends = "" if self.top is None else f" ({self.top.sum():,} from the top, {(~self.top).sum():,} from the bottom)"
+        yield f"{self.output}: {self.features.size:,} of {plural(self.n_available, 'feature')}, by {self.by}{ends}"
         if self.names is not None:
-            lines.append("  best: " + ", ".join(named(self.names[place]) for place in self.order()[:SHOWN].tolist()))
-        return joined([*lines, f"  list: {self.listed}"])
+            yield "  best: " + ", ".join(named(self.names[place]) for place in self.order()[:SHOWN].tolist())
+        yield f"  list: {self.listed}"
 
 
 def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool, log: Log) -> str:
@@ -71,7 +70,7 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
 
     def check() -> tuple[Path, bool]:
         source = model_file(path)
-        of_model = _is_model(source)
+        of_model = kind_of(source) in ("model", "classifier")
         for target in [output] if options.like else [output, listed]:
             check_output(target, force, [source, options.like, options.data])
         if output == listed:
@@ -79,6 +78,7 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
         return source, of_model
 
     path, of_model = mpi.run_on_root(comm, f"reading {path}", check)
+    options.validate(MODEL if of_model else DATASET)
     if of_model:
         selected = _select_of_model(comm, path, output, options, force)
     elif options.like is not None:
@@ -88,17 +88,6 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
     selected.output, selected.listed = output, listed
     mpi.run_on_root(comm, f"writing {listed}", lambda: write_list(listed, selected))
     return str(selected)
-
-
-def _is_model(path: Path) -> bool:
-    """Whether a file says it is a model; who reads it says what else is wrong with it."""
-    check_regular(path)
-    try:
-        with open_hdf5(path) as file:
-            check_parts(file)
-            return file.attrs.get("hpcml-format") in ("model", "classifier")
-    except DAMAGE:
-        return False
 
 
 def choose(by: str, scores: np.ndarray, available: np.ndarray, options: SelectOptions, what: str) -> Selected:
@@ -121,14 +110,10 @@ def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOp
         raise ConfigError(
             f"--by {options.by}: {path} is a model, whose features are chosen by efs; name a dataset for {options.by}"
         )
-    if options.like is not None:
-        raise ConfigError(f"--like is for a dataset, but {path} is a model; leave it out")
-    for name in ("split", "shuffle", "seed"):
-        options.refuse(name, f"is for a dataset, but {path} is a model")
     weights = selected = None
     with mpi.agreed(comm, f"reading {path}"):
         weights = SeenFeatures.read(path)
-        labels = _labels_of_model(weights, options.label)
+        labels = np.sort(labels_to_show(weights.model, options.label)) if options.label else np.arange(weights.model.n_labels)
         importance, seen = weights.importance(labels, options.over or "max")
         selected = choose(EFS, importance, seen, options, f"{path} has seen")
         if options.data is not None:
@@ -139,18 +124,8 @@ def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOp
     return selected
 
 
-def _labels_of_model(weights: SeenFeatures, wanted: tuple[str, ...]) -> np.ndarray:
-    """The numbers of the labels. Raises ConfigError for a name that the model does not have."""
-    names = weights.model.label_names
-    for name in wanted:
-        if name not in names:
-            raise ConfigError(f"{weights.model.path}: no label {name!r}; {nearest(name, names, 'hpcml evaluate --csv')}")
-    return np.array([number for number, name in enumerate(names) if not wanted or name in wanted], dtype=np.int64)
-
-
 def _select_of_dataset(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool, log: Log) -> Selected:
     """Collective over `comm`. Reduce a dataset to its best features."""
-    options.refuse("data", "is for a model")
     if options.by is None:
         raise ConfigError(f"--by is missing: choose {', '.join(NAMES[:-1])} or {NAMES[-1]}")
     with mpi.agreed(comm, f"reading {path}"):

@@ -2,5 +2,5 @@
 
 `gather` judges the runs on a split and collects all that the page says, `facts` reads their
 folders, `statistics` says how certain the measures are, `draw` makes the curves, and `page` writes
-one HTML file that needs no network. Begin with `report`.
+one HTML file that needs no network. Begin with `gather`.
 """

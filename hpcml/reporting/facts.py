@@ -14,6 +14,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.files.opening import read_small
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import CHOSEN, Model
+from hpcml.model.open import model_file
 from hpcml.run.folder import CONFIG, ENVIRONMENT, read_config
 
 NOT_SAID = ("method", "data")  # of the options, what has a line of its own
@@ -29,16 +30,6 @@ class Facts:
     environment: list[tuple[str, str]] = field(default_factory=list)
 
 
-def model_of(run: Path) -> Path:
-    """The model of a run folder, or the model itself if it is named. Local; raises ConfigError."""
-    if not run.is_dir():
-        return run
-    if not (run / "model.h5").exists():
-        what = "is not finished: continue it with --resume" if (run / CONFIG).exists() else "is no run folder"
-        raise ConfigError(f"{run}: {what} (it has no model.h5)")
-    return run / "model.h5"
-
-
 def config_of(model: Path) -> dict[str, Any]:
     """config.toml's values beside a model, or none. Local; raises DataError, OSError."""
     path = model.parent / CONFIG
@@ -49,7 +40,7 @@ def data_of(run: Path, given: Path | None) -> Path:
     """The dataset to judge on: the given one, or the run's own. Local; raises ConfigError."""
     if given is not None:
         return given
-    found = config_of(model_of(run)).get("data")
+    found = config_of(model_file(run)).get("data")
     if not isinstance(found, str):
         raise ConfigError(f"{run}: nothing says on which data it was trained; name them with --data")
     if not Path(found).is_file():
@@ -123,9 +114,8 @@ def _of_starts(starts: list[dict[str, Any]]) -> list[tuple[str, str]]:
     if peaks := last.get("peak_mib"):
         found.append(("peak of memory", _peaks([float(peak) for peak in peaks])))
     packages = ", ".join(f"{name} {number}" for name, number in last["packages"].items() if number)
-    found += [("hpcml", str(last["hpcml"])), ("Python", str(last["python"])), ("packages", packages)]
-    found += [("MPI", str(last["mpi"])), ("system", str(last["system"]))]
-    found += [(name, str(value)) for name, value in last["variables"].items()]
+    about = {"hpcml": last["hpcml"], "Python": last["python"], "packages": packages, "MPI": last["mpi"], "system": last["system"]}
+    found += [(name, str(value)) for name, value in (about | last["variables"]).items()]
     return [*found, ("arguments", " ".join(map(str, last["arguments"])))]
 
 

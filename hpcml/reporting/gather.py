@@ -8,19 +8,18 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile, names_of
+from hpcml.data.dataset import DataFile
 from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.explain import Explanation, explain
 from hpcml.evaluation.seen import split_to_judge
-from hpcml.evaluation.titles import titles_of
+from hpcml.evaluation.titles import read_names, titles_of
 from hpcml.evaluation.wrong import KINDS, WrongRow, WrongRows
-from hpcml.files.hdf5 import readable
 from hpcml.log import Log
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import STATUS, Model
 from hpcml.model.open import share_model
-from hpcml.reporting.facts import Facts, data_of, facts_of, model_of
+from hpcml.reporting.facts import Facts, data_of, facts_of
 
 WORDS = 6  # of a label
 LISTED = 25_000  # labels in the table, those of most rows: the page of so many has 12 MB, and opens in 2 s
@@ -78,10 +77,7 @@ def probability_of(model: Model | ClassifierModel) -> ScoresOf | None:
 
 def _named(words: Explanation) -> list[list[tuple[str, float]]]:
     """The features of each label that was looked at by name, with their weights."""
-    return [
-        [(words.name(f), weight) for f, weight in zip(found.features.tolist(), found.weights.tolist(), strict=True)]
-        for found in words.labels
-    ]
+    return [list(zip(map(words.names.__getitem__, e.features.tolist()), e.weights.tolist(), strict=True)) for e in words.labels]
 
 
 def most_frequent(counts: np.ndarray, most: int) -> np.ndarray:
@@ -96,8 +92,8 @@ def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log:
     Raises ConfigError or DataError if run, data and split do not fit, NonFiniteError for scores
     that are no numbers.
     """
-    path, chosen = mpi.run_on_root(comm, f"opening {run}", lambda: (model_of(run), data_of(run, data)))
-    model = share_model(comm, path)
+    model = share_model(comm, run)
+    chosen = mpi.run_on_root(comm, f"opening {run}", lambda: data_of(run, data))
     with mpi.agreed(comm, f"opening {chosen}"):
         dataset = DataFile(chosen)
     with dataset:
@@ -124,9 +120,6 @@ def _judge(comm: mpi.Comm, run: Path, model: Model | ClassifierModel, dataset: D
     with mpi.agreed(comm, f"reading {run}"):
         if comm.rank == 0:
             found = {kind: wrong.worst(kind, WRONG) for kind in KINDS}
-            rows = np.unique(np.array([each.row for some in found.values() for each in some], dtype=np.int64))
-            with readable(dataset.path, "hpcml convert", "dataset"):
-                ids = names_of(dataset, rows, "row_ids")
             report = RunReport(
                 facts=facts_of(run, model),
                 evaluation=evaluation,
@@ -141,6 +134,6 @@ def _judge(comm: mpi.Comm, run: Path, model: Model | ClassifierModel, dataset: D
                 of_groups=curves.of_groups,
                 bins=curves.reliability(),
                 wrong=found,
-                row_ids={} if ids is None else dict(zip(rows.tolist(), ids, strict=True)),
+                row_ids=read_names(dataset, (each.row for some in found.values() for each in some), "row"),
             )
     return report

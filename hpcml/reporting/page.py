@@ -24,7 +24,7 @@ from hpcml import __version__
 from hpcml.errors import ConfigError
 from hpcml.evaluation.comparable import BY_SCORE
 from hpcml.evaluation.evaluate import Evaluation
-from hpcml.evaluation.wrong import UNITS
+from hpcml.evaluation.wrong import UNITS, WrongRow, with_names
 from hpcml.log import entitled, named
 from hpcml.reporting import draw
 from hpcml.reporting.gather import RunReport
@@ -170,12 +170,11 @@ def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
     return found
 
 
-def wrong_line(report: RunReport, each: Any) -> dict[str, Any]:
+def wrong_line(report: RunReport, each: WrongRow) -> dict[str, Any]:
     """A wrong row, for people."""
-    name = entitled(report.evaluation.label_names[each.label], report.evaluation.label_titles, each.label)
-    row_id = report.row_ids.get(each.row)
-    title = report.titles.get(row_id or "")
-    return {"row": each.row, "id": row_id, "title": title, "label": name, "beyond": each.beyond, "score": each.score}
+    e = report.evaluation
+    line = with_names(each, e.label_names, report.row_ids, report.titles)
+    return line | {"label": entitled(line["label"], e.label_titles, each.label)}
 
 
 def columns_of(report: RunReport) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcml.evaluation.evaluate import Evaluation
+from hpcml.measures import FRACTIONS, ratio
 
 RESAMPLES = 1000
 LEVEL = 95  # per cent that an interval holds
@@ -24,8 +25,8 @@ class Interval:
     """A value, and bounds of LEVEL % of its bootstrap resamples; NaN: nothing to resample."""
 
     value: float
-    low: float
-    high: float
+    low: float = np.nan
+    high: float = np.nan
 
     @property
     def is_apart_from_0(self) -> bool:
@@ -45,7 +46,7 @@ def _draws(n: int) -> Iterator[np.ndarray]:
 def bootstrap_mean(values: np.ndarray) -> Interval:
     """The mean of values (n), and its interval by the percentile bootstrap (Efron 1979)."""
     if not values.size:
-        return Interval(np.nan, np.nan, np.nan)
+        return Interval(np.nan)
     if values.size >= MANY:
         return _normal(float(values.mean()), float(values.std()) / values.size**0.5)
     means = np.concatenate([values[drawn].mean(axis=1) for drawn in _draws(values.size)])
@@ -59,7 +60,7 @@ def _normal(value: float, deviation: float) -> Interval:
 def _interval(value: float, resampled: np.ndarray) -> Interval:
     tail = (100 - LEVEL) / 2
     if np.isnan(resampled).any():
-        return Interval(value, np.nan, np.nan)
+        return Interval(value)
     low, high = np.percentile(resampled, [tail, 100 - tail]).tolist()
     return Interval(value, low, high)
 
@@ -72,20 +73,6 @@ def counts_of(evaluation: Evaluation) -> np.ndarray:
     return np.stack([hits, given, n_true])
 
 
-def _fraction(measure: str, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What a micro measure of sums (3 × k) is a ratio of."""
-    hits, given, true = sums
-    return {"f1": (2 * hits, given + true), "precision": (hits, given), "recall": (hits, true)}[measure]
-
-
-def _ratio(measure: str, sums: np.ndarray) -> np.ndarray:
-    """A micro measure of sums (3 × k)."""
-    above, below = _fraction(measure, sums)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio: np.ndarray = np.where(below > 0, above / below, np.nan)
-    return ratio
-
-
 def micro_intervals(counts: np.ndarray, n_missed: int) -> dict[str, Interval]:
     """Micro measures that are ratios of sums, with labels drawn anew; `counts` as of `counts_of`.
 
@@ -96,16 +83,18 @@ def micro_intervals(counts: np.ndarray, n_missed: int) -> dict[str, Interval]:
     if counts.shape[1] >= MANY:
         return {measure: _normal_ratio(measure, counts, total) for measure in MICRO}
     sums = more + np.concatenate([counts[:, drawn].sum(axis=2) for drawn in _draws(counts.shape[1])], axis=1)
-    return {measure: _interval(float(_ratio(measure, total)[0]), _ratio(measure, sums)) for measure in MICRO}
+    values = {measure: [ratio(*FRACTIONS[measure](*each)) for each in (total, sums)] for measure in MICRO}
+    return {measure: _interval(float(of_all[0]), resampled) for measure, (of_all, resampled) in values.items()}
 
 
 def _normal_ratio(measure: str, counts: np.ndarray, total: np.ndarray) -> Interval:
     """A micro measure of very many labels, whose interval follows from what each label adds."""
-    ratio, (above, below) = float(_ratio(measure, total)[0]), _fraction(measure, counts)
-    if np.isnan(ratio):
-        return Interval(ratio, np.nan, np.nan)
-    spread = float((above - ratio * below).std()) * below.size**0.5
-    return _normal(ratio, spread / float(_fraction(measure, total)[1][0]))
+    (above, below), of_all = FRACTIONS[measure](*counts), FRACTIONS[measure](*total)
+    value = float(ratio(*of_all)[0])
+    if np.isnan(value):
+        return Interval(value)
+    spread = float((above - value * below).std()) * below.size**0.5
+    return _normal(value, spread / float(of_all[1][0]))
 
 
 @dataclass(frozen=True)
@@ -116,10 +105,6 @@ class Measure:
     macro: Interval | None
     n_labels: int
     micro: Interval | None
-
-
-def _alone(value: float) -> Interval:
-    return Interval(value, np.nan, np.nan)
 
 
 NAMES = {
@@ -144,7 +129,7 @@ def measures_of(evaluation: Evaluation) -> list[Measure]:
             continue
         chosen = e.in_macro(measure)
         mean = bootstrap_mean(e.values[measure][chosen])
-        found.append(Measure(name, mean, int(chosen.sum()), micro.get(measure, _alone(e.micro[measure]))))
+        found.append(Measure(name, mean, int(chosen.sum()), micro.get(measure, Interval(e.micro[measure]))))
     return found
 
 

@@ -28,6 +28,7 @@ CONFIG = "config.toml"
 MEASURES = "measures.json"  # what `hpcml evaluate --json` may leave there; `hpcml merge` reads it
 ENVIRONMENT = "environment.jsonl"
 FILES = (CONFIG, "history.csv", "tuning.csv", "choice.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
+RESULTS = f"results-{6 * '[0-9]'}.bin"  # pattern of files of `hpcml.run.results`, in the checkpoint folder
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
 IF_NONE = {"ranks-per-group": 1}  # options that are None are not in config.toml; then this value is used
 Kind = TypeVar("Kind", bound="Options")
@@ -90,10 +91,9 @@ class RunFolder:
         self.lock = FolderLock(path, log)
         self._fresh = False  # on rank 0: whether the run began here, in an empty folder
         self.checkpoints = path / "checkpoint"
-        self.model_part = self.checkpoints / "model.part.h5"
+        self.start = self.checkpoints / "start.h5"  # what is known of the model before training
         self.model = path / "model.h5"
         self.history = path / "history.csv"
-        self.history_sorted = path / "history.csv.sorted"  # takes the name of `history` once the model is complete
 
     def __enter__(self) -> RunFolder:
         return self
@@ -141,7 +141,8 @@ class RunFolder:
             self._fresh = True
             self._clear()
         if present and self.model.exists():
-            self.finish()
+            self.drop_checkpoints()
+            self.log(f"{self.path} is finished already; nothing to resume")
             return FINISHED
         for leftover in self._leftovers():
             leftover.unlink()
@@ -152,7 +153,7 @@ class RunFolder:
         if said := moved(self.path / ENVIRONMENT, found):
             self.log(said)
         record(self.path / ENVIRONMENT, found)
-        return UNFINISHED if resume and self.model_part.exists() else NEW
+        return UNFINISHED if resume and self.start.exists() else NEW
 
     @contextmanager
     def replaced(self, config: dict[str, object], force: bool) -> Iterator[Path]:
@@ -208,17 +209,12 @@ class RunFolder:
     def _clear(self) -> None:
         """Remove what runs write, and nothing else."""
         self.drop_checkpoints()
-        for path in (*(self.path / name for name in FILES), self.history_sorted, *self._leftovers()):
+        for path in (*(self.path / name for name in FILES), *self._leftovers()):
             path.unlink(missing_ok=True)
-
-    def finish(self) -> None:
-        """Give the history in order its name, if need be. Local; raises OSError."""
-        if self.history_sorted.exists():
-            self.history_sorted.replace(self.history)
 
     def drop_checkpoints(self) -> None:
         """Remove the checkpoints and the unfinished model. Local; raises OSError."""
-        for pattern in ("state-*.h5", "tuning-*.h5", "model.part.h5", "weights-*.part", ".*.part-*"):
+        for pattern in ("state-*.h5", "tuning-*.h5", "start.h5", RESULTS, ".*.part-*"):
             for old in self.checkpoints.glob(pattern):
                 old.unlink()
         with suppress(OSError):  # absent, or the user's own files are in it
@@ -241,21 +237,12 @@ class RunFolder:
 
     def _check_same(self, config: RunConfig, before: dict[str, object]) -> None:
         """Raise ConfigError naming the first option that a continued run had otherwise."""
-        known = config.values()
-        if known["retrained-from"] != before.get("retrained-from"):
-            command = "hpcml retrain" if before.get("retrained-from") else f"hpcml train {before.get('method')}"
-            raise ConfigError(
-                f"{self.path}: this is a run of {command}, from {before.get('retrained-from', 'no other run')}; resume it so"
-            )
-        if ("folds" in known) != ("folds" in before):
-            command = "hpcml tune" if "folds" in before else f"hpcml train {before.get('method')}"
-            raise ConfigError(f"{self.path}: this is a run of {command}; resume it with that")
-        now = tomllib.loads(to_toml(known))
-        for key in sorted((now.keys() | (before.keys() & known.keys())) - config.free()):
+        now = tomllib.loads(to_toml(config.values()))
+        of_command = {"method": "", "retrained-from": " (hpcml retrain)", "folds": " (hpcml tune)"}  # come first
+        for key in sorted((now.keys() | before.keys()) - config.free(), key=lambda key: (key not in of_command, key)):
             if now.get(key, IF_NONE.get(key)) != before.get(key, IF_NONE.get(key)):
-                raise ConfigError(
-                    f"{self.path}: this run had {key} = {before.get(key)!r}, not {now.get(key)!r}; resume with the same options"
-                )
+                what = f"{key} = {before.get(key)!r}{of_command.get(key, '')}, not {now.get(key)!r}"
+                raise ConfigError(f"{self.path}: this run had {what}; resume with the same options")
 
 
 def as_dict(options: Any) -> dict[str, object]:

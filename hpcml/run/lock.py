@@ -1,7 +1,8 @@
 """The lock on a run folder: one run at a time, freed by the kernel however its process ends.
 
-Some file systems have no locks, or each node its own. There the lock's file tells: it says who
-holds the lock, and its holder touches it every few seconds.
+A file in the folder carries the lock (`flock`) and names its holder. Some file systems have no locks,
+and on some each node has its own. There the time of the file decides: the holder touches it every
+BEAT seconds.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from pathlib import Path
 
 from hpcml.errors import InUseError
 from hpcml.log import Log
-from hpcml.run.holder import ALIVE, LONGEST, UNKNOWN, Holder
+from hpcml.mpi.runtime import node_name
 
 LOCK = ".hpcml-lock"
 PATIENCE = 3.0  # seconds: the processes of a job that was killed may take a moment to go
 BEAT = 10.0  # seconds between two touches of the file by its holder
 SILENCE = 35.0  # seconds without one after which a holder on another node counts as dead
 LONG_AGO = 600.0  # and at once if the last was so long ago, whatever the nodes' clocks say
+_LONGEST = 2000  # bytes of the file that are read
 _CANNOT = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}  # the file system has no locks
 _MAY_NOT = {errno.EACCES, errno.EPERM, errno.EROFS}  # who may not write here does no harm; what is written next says so
 
@@ -35,7 +37,7 @@ class FolderLock:
         self._descriptor, self._entered = -1, False
         self._released = threading.Event()
         self._beats: threading.Thread | None = None
-        self._touched, self._first_look, self._is_touched = 0, 0.0, False  # what is seen of a holder on another node
+        self._touched, self._first_look, self._is_touched = 0, 0.0, False  # what is seen of a holder that is watched
 
     def acquire(self) -> None:
         """Create the folder and take the lock. Raises OSError, InUseError."""
@@ -58,7 +60,13 @@ class FolderLock:
                 return True
             raise
         try:
-            has_locks = self._lock(descriptor)
+            has_locks = True
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in _CANNOT:
+                    raise
+                has_locks = False
             if os.path.samestat(os.fstat(descriptor), self.path.stat()) and self._is_free(descriptor, has_locks):
                 self._descriptor, descriptor = descriptor, -1  # else its holder removed it in between, or there is one
                 self._sign()
@@ -71,21 +79,11 @@ class FolderLock:
                 os.close(descriptor)
         return self._descriptor >= 0
 
-    def _lock(self, descriptor: int) -> bool:
-        """Lock the file; False if there are no locks. Raises BlockingIOError."""
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in _CANNOT:
-                raise
-            return False
-        return True
-
     def _is_free(self, descriptor: int, has_locks: bool) -> bool:
-        """Whether the holder let go or is dead. A node's lock says nothing of others."""
-        holder = Holder.of(os.pread(descriptor, LONGEST, 0))
-        if holder is None or holder.state() != UNKNOWN:
-            return has_locks or holder is None or holder.state() != ALIVE
+        """Return whether the holder let go or is dead: by the lock, within one kernel, else by the file's time."""
+        holder, boot = _read_holder(os.pread(descriptor, _LONGEST, 0))
+        if not holder or (has_locks and boot and boot == _boot()):
+            return True
         now, touched = time.monotonic(), os.fstat(descriptor).st_mtime_ns
         if time.time() - touched / 1e9 > LONG_AGO:
             return True
@@ -96,10 +94,10 @@ class FolderLock:
         return not self._is_touched and now - self._first_look > SILENCE
 
     def _sign(self) -> None:
-        """Say in the file who holds the lock, and by touching it, that it still does."""
+        """Write into the file who holds the lock, and touch it from now on."""
         with suppress(OSError):  # the disk may be full; the lock holds all the same
             os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, Holder.this().signature(), 0)
+            os.pwrite(self._descriptor, signature(), 0)
         self._released.clear()
         with suppress(RuntimeError):  # no more threads may be started; the lock holds all the same
             self._beats = threading.Thread(target=self._beat, name="lock", daemon=True)
@@ -111,17 +109,14 @@ class FolderLock:
                 os.utime(self._descriptor)
 
     def _sentence(self) -> str:
-        holder = None
+        holder, silent = "", 0.0
         with suppress(OSError), self.path.open("rb") as file:
-            holder = Holder.of(file.read(LONGEST))
-        if holder is None:
-            return f"{self.folder} is in use by another process; wait for it, or choose another --output"
-        if not (over := holder.why_over()):
-            return f"{self.folder} is in use by {holder}; wait for it, or choose another --output"
-        return (
-            f"{self.folder} is in use by {holder}, but {over}; the file system may keep its lock for some minutes, so try again "
-            f"then, and if that does not help and nobody works in the folder, remove {self.path}"
-        )
+            holder, _ = _read_holder(file.read(_LONGEST))
+            silent = time.time() - os.fstat(file.fileno()).st_mtime
+        used = f"{self.folder} is in use by {holder or 'another process'}"
+        if silent > LONG_AGO:  # some file systems keep the locks of a node that has gone
+            return f"{used}, which has been silent for {silent / 60:.0f} min; if nobody works in the folder, remove {self.path}"
+        return f"{used}; wait for it, or choose another --output"
 
     def release(self) -> None:
         """Remove the file, and an empty folder, free the lock; if it was acquired."""
@@ -138,3 +133,27 @@ class FolderLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def signature() -> bytes:
+    """Return the content of the file for this process: a line for people, and the boot of its kernel."""
+    job = os.environ.get("SLURM_JOB_ID", "")
+    of_job = f" (Slurm job {job})" if job else ""
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    return f"process {os.getpid()} on {node_name()}{of_job} since {since}\n{_boot()}\n".encode(errors="replace")
+
+
+def _read_holder(content: bytes) -> tuple[str, str]:
+    """Return the two lines of `signature`; "" twice if the content is not understood."""
+    try:
+        holder, boot = content.decode().splitlines()
+    except ValueError:
+        return "", ""
+    return (holder, boot) if f"{holder}{boot}".isprintable() else ("", "")
+
+
+def _boot() -> str:
+    """Return the number of this boot of the kernel, whose locks all of its processes see; "" if it is unknown."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return ""

@@ -41,22 +41,22 @@ def merge_sweep(
     is not finished, or was not judged (`hpcml evaluate --json RUN/measures.json`), has empty cells.
     """
 
-    def written() -> Sweep:
+    def write() -> Sweep:
         check_output(output, force)
-        found = _sweep(runs, free)
-        write_csv(output, found)
-        return found
+        sweep = _read_runs(runs, free)
+        write_csv(output, sweep)
+        return sweep
 
-    return mpi.run_on_root(comm, f"writing {output}", written)
+    return mpi.run_on_root(comm, f"writing {output}", write)
 
 
 def write_csv(path: Path, sweep: Sweep) -> None:
     """A line for each run; unknown cells are empty, lists `joined_names`. Raises DataError."""
-    lines = ([_cell(value) for value in line] for line in sweep.lines)
-    write_table(path, [sweep.columns, *lines])
+    write_table(path, [sweep.columns, *([_cell(value) for value in line] for line in sweep.lines)])
 
 
-def _sweep(runs: list[Path], free: Callable[[str], Collection[str]]) -> Sweep:
+def _read_runs(runs: list[Path], free: Callable[[str], Collection[str]]) -> Sweep:
+    """Local. Raises ConfigError for a folder that is no run folder, DataError for a damaged one."""
     for run in runs:
         if not (run / CONFIG).is_file():
             raise ConfigError(f"{run}: not a run folder (no {CONFIG})")
@@ -64,47 +64,38 @@ def _sweep(runs: list[Path], free: Callable[[str], Collection[str]]) -> Sweep:
     unseen = set.intersection(*(set(free(str(config.get("method")))) for config in configs)) - {"data"}
     keys = sorted({key for config in configs for key in config} - unseen)
     differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
-    facts, judged = [_facts(run) for run in runs], [_measures(run) for run in runs]
-    measures = list(dict.fromkeys(name for one in judged for name in one))
+    judged = [_read_measures(run) for run in runs]
+    measures = list(dict.fromkeys(name for values in judged for name in values))
     lines: list[list[Any]] = []
-    for run, config, fact, values in zip(runs, configs, facts, judged, strict=True):
-        lines.append([str(run), *(config.get(key) for key in differing), *fact.values(), *(values.get(name) for name in measures)])
+    for run, config, values in zip(runs, configs, judged, strict=True):
+        about: list[object] = ["not finished", None, None]
+        if (run / "model.h5").exists():
+            model: Trained = open_model(run / "model.h5")
+            steps = model.labels["steps"][model.labels["steps"] > 0]
+            about = ["finished", model.n_labels, float(steps.mean()) if steps.size else None]
+        lines.append([*(values.get(name) for name in measures), str(run), *map(config.get, differing), *about])
     if measures:
-        best = len(lines[0]) - len(measures)
-        lines.sort(key=lambda line: math.inf if _is_unknown(line[best]) else -float(line[best]))
-    return Sweep(["run", *differing, *facts[0], *measures], lines)
+        lines.sort(key=lambda line: math.inf if line[0] is None else -line[0])
+    lines = [[*line[len(measures) :], *line[: len(measures)]] for line in lines]
+    return Sweep(["run", *differing, "state", "labels", "iterations", *measures], lines)
 
 
-def _facts(run: Path) -> dict[str, object]:
-    """The description in a run's model; unknown if the run is not finished."""
-    if not (run / "model.h5").exists():
-        return {"state": "not finished", "labels": None, "iterations": None}
-    model: Trained = open_model(run / "model.h5")
-    steps = model.labels["steps"][model.labels["steps"] > 0]
-    return {"state": "finished", "labels": model.n_labels, "iterations": float(steps.mean()) if steps.size else None}
-
-
-def _measures(run: Path) -> dict[str, float | None]:
-    """The means over the labels that an evaluation left in the run folder, if any did."""
+def _read_measures(run: Path) -> dict[str, float | None]:
+    """The means over the labels that an evaluation left in the run folder, if any did. None: no number."""
     file = run / MEASURES
     if not file.exists():
         return {}
     try:
         means = json.loads(read_small(file))["macro"].items()
-        return {name: None if mean["value"] is None else float(mean["value"]) for name, mean in means}
+        values = {name: math.nan if mean["value"] is None else float(mean["value"]) for name, mean in means}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DataError(f"{file}: damaged; judge the model again with `hpcml evaluate`") from None
-
-
-def _is_unknown(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    return {name: None if math.isnan(value) else value for name, value in values.items()}
 
 
 def _cell(value: object) -> object:
-    if _is_unknown(value):
-        return ""
-    return joined_names(map(str, value)) if isinstance(value, list) else value
+    return joined_names(map(str, value)) if isinstance(value, list) else "" if value is None else value
 
 
 def _shown(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) and not _is_unknown(value) else str(_cell(value)) or "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(_cell(value)) or "-"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
-from hpcml.conversion.annif_documents import document
+from hpcml.conversion.annif import document
 from hpcml.conversion.fields import Field
 from hpcml.serving.suggest import Question
 

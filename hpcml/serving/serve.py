@@ -14,7 +14,7 @@ from hpcml.log import Log, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 from hpcml.model.open import share_model
-from hpcml.reporting.facts import data_of, model_of
+from hpcml.reporting.facts import data_of
 from hpcml.serving.app import PROJECT, App, RequestLimits
 from hpcml.serving.server import Server, check_package, listen, write_line
 from hpcml.serving.suggest import Suggester
@@ -46,11 +46,9 @@ def about_of(run: Path, model: Model | ClassifierModel, suggester: Suggester) ->
 
 def open_suggester(comm: mpi.Comm, run: Path, data: Path | None) -> tuple[Suggester, dict[str, Any]]:
     """The suggester of headings, and its description. Raises ConfigError, DataError. One rank."""
-    with mpi.agreed(comm, f"opening {run}"):
-        path, chosen = model_of(run), data_of(run, data)
-    model = share_model(comm, path)
+    model = share_model(comm, run)
     model.check_probabilities()
-    with mpi.agreed(comm, f"opening {chosen}"), DataFile(chosen) as dataset:
+    with mpi.agreed(comm, f"opening the data of {run}"), DataFile(data_of(run, data)) as dataset:
         suggester = Suggester(comm, model, dataset)
         return suggester, about_of(run, model, suggester)
 

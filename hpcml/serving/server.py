@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import socket
 import sys
 import threading
 import time
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hpcml.errors import ConfigError, reason_and_hint
 
@@ -63,20 +62,12 @@ class Server:
         from uvicorn import Config
         from uvicorn import Server as Uvicorn
 
-        from hpcml.serving.connection import Connection
-
-        class Ours(Connection):
-            @staticmethod
-            def refused(client: str, status: int, problem: str) -> None:
-                line: dict[str, Any] = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "client": client}
-                app.log(json.dumps(line | {"status": status, "problem": problem}))
-
         for name in ("uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
             logging.getLogger(name).disabled = True  # the application says what happens
         config = Config(
             app,
             loop="asyncio",
-            http=Ours,
+            http="h11",
             ws="none",
             lifespan="off",
             interface="asgi3",

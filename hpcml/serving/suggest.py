@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.few_texts import FewTexts, Values
 from hpcml.conversion.fields import Field
+from hpcml.conversion.text import FewTexts, Values
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
@@ -18,6 +18,7 @@ from hpcml.errors import ConfigError
 from hpcml.evaluation.explain import Features, taken_apart
 from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.scoring import ClassifierScorer, Scorer, blocks_of, scorer_of
+from hpcml.evaluation.titles import titles_of_labels
 from hpcml.evaluation.top import top_of
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
@@ -49,19 +50,6 @@ class Question:
     only_given: bool = False
 
 
-def titles_of(model: Model | ClassifierModel, dataset: DataFile) -> list[str]:
-    """The titles of a model's labels, by the model or else by the data; else the names."""
-    titles = model.label_titles
-    if titles is None and (of_data := dataset.label_titles()) is not None:
-        by_name = dict(zip(dataset.label_names(), of_data, strict=True))
-        titles = [by_name.get(name, "") for name in model.label_names]
-    return (
-        list(model.label_names)
-        if titles is None
-        else [title or name for title, name in zip(titles, model.label_names, strict=True)]
-    )
-
-
 class Suggester:
     """Gives texts headings. It holds the words, and a sparse model's weights by columns."""
 
@@ -78,7 +66,8 @@ class Suggester:
         self.settings = TextSettings.read(dataset)
         self.fields: tuple[Field, ...] = self.settings.fields
         self.rows_of = FewTexts(self.settings, model.n_labels)
-        self.titles = titles_of(model, dataset)
+        titles = titles_of_labels(model, dataset) or model.label_names
+        self.titles = [title or name for title, name in zip(titles, model.label_names, strict=True)]
         self.labels = np.arange(model.n_labels)
         scorer = scorer_of(model, self.rows_of([]), self.labels)
         scorer.warm_up(comm)
@@ -115,7 +104,7 @@ class Suggester:
     def _given(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The labels of scores (L) above their thresholds, best first, and their scores."""
         some = np.flatnonzero(scores > self.model.thresholds)
-        labels = some[np.lexsort((some, -self.top.comparable.of_pairs(scores[some], some)))]
+        labels = some[np.lexsort((some, -self.top.comparable.values(scores[some], some)))]
         return labels, scores[labels]
 
     def _headings(

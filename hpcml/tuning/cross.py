@@ -7,16 +7,15 @@ time through all folds, so that the scores of these labels are all that it holds
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.compact import CompactRows
 from hpcml.errors import NonFiniteError
 from hpcml.evaluation.decision import Summary, even_places, summarise
-from hpcml.evaluation.ranking import auc, average_precision
-from hpcml.methods.linear.settings import SettingsFitter
+from hpcml.measures import auc, average_precision, best_f1
+from hpcml.methods.linear.load import LabelProblem
 from hpcml.run.driver import Job
 from hpcml.run.stop import Stop
 from hpcml.tuning import kernels
@@ -27,47 +26,44 @@ TOGETHER = 16  # labels that go through the folds together, at most
 UNTRAINED = -1.0  # the score of every row, for a label that no row outside the fold has
 
 
-def best_f1(summary: Summary) -> float:
-    """F1 at the best threshold for these rows."""
-    ranking = summary.ranking()
-    return float(np.max(2.0 * np.cumsum(ranking.relevant) / (ranking.greater + ranking.equal + ranking.n_positive)))
-
-
 MEASURE: dict[str, Callable[[Summary], float]] = {
     "map": lambda summary: average_precision(summary.ranking()),
     "auc": lambda summary: auc(summary.ranking()),
-    "f1": best_f1,
+    "f1": lambda summary: best_f1(summary.ranking())[1],
 }
 
 
-class Crossed(NamedTuple):
-    """A label (its place in the run) through all folds: measure and summary at each setting."""
+class CrossFits(Job):
+    """The labels of a rank, each trained outside each fold at each setting, and the records of their scores.
 
-    place: int
-    scores: list[float]
-    summaries: list[Summary]
+    Making one is local.
+    """
 
-
-class CrossFits:
-    """The labels of a rank. Local."""
+    title, saved = "choosing, labels", "the choice so far is kept"
 
     def __init__(
         self,
-        rows: CompactRows,
+        comm: mpi.Comm,
+        problem: LabelProblem,
         folds: Sequence[Fold],
-        fitters: Sequence[SettingsFitter],
-        labels: np.ndarray,
-        n_settings: int,
+        fitters: Sequence[Any],
+        records: Records,
+        known: np.ndarray,
+        shares: np.ndarray,
         by: str,
         room: float,
     ) -> None:
-        """`labels`: the numbers in the data of all labels; `room`: bytes for the scores."""
-        self.rows, self.folds, self.fitters, self.labels = rows, folds, fitters, labels
-        self.n_settings, self.measure = n_settings, MEASURE[by]
-        self.together = max(1, min(TOGETHER, int(room / (4 * n_settings * rows.n_global))))
+        """`fitters`: of each fold what the method's `fitter` makes. `known` (n_labels) are done already,
+        `shares` of the work that labels are; `room`: bytes for the scores.
+        """
+        self.comm, self.rows, self.labels, self.folds, self.fitters = comm, problem.rows, problem.labels, folds, fitters
+        self.records, self.shares, self.measure = records, shares, MEASURE[by]
+        self.together = max(1, min(TOGETHER, int(room / (4 * records.n_settings * self.rows.n_global))))
         self.begins = np.cumsum([0, *(fold.numbers.size for fold in folds)])
-        self.place = np.empty(rows.n_global, np.int64)  # of each row among the scores
-        self.place[np.concatenate([fold.numbers for fold in folds])] = np.arange(rows.n_global)
+        self.place = np.empty(self.rows.n_global, np.int64)  # of each row among the scores
+        self.place[np.concatenate([fold.numbers for fold in folds])] = np.arange(self.rows.n_global)
+        self.done = known & (comm.rank == 0)
+        self.share_done, self.total = float(shares[self.done].sum()), known.size
 
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
@@ -76,49 +72,25 @@ class CrossFits:
         kernels.score(fold.held_out[0][:1], *fold.held_out[1:], np.zeros(0, np.float32), 1, np.zeros((1, 0), np.float32))
         summarise(np.arange(3.0, dtype=np.float32), np.array([2]))
 
-    def solve(self, labels: Sequence[int], stop: Stop) -> Generator[list[Crossed], None, None]:
-        """Labels (their places in the run) through all folds, a fold a turn. Raises Stopped.
+    def solve(self, labels: Sequence[int], stop: Stop) -> Generator[list[tuple[int, np.ndarray]], None, None]:
+        """Yield labels (their places in the run) with their scores (n_settings × n), a fold a turn. Raises Stopped.
 
         Those that have not been through all folds then begin anew.
         """
         for first in range(0, len(labels), self.together):
-            some = list(labels[first : first + self.together])
-            scores = np.full((len(some), self.n_settings, self.rows.n_global), UNTRAINED, np.float32)
-            for number in range(len(self.folds)):
-                self._score_fold(number, some, scores, stop)
-                if number < len(self.folds) - 1:
+            places = list(labels[first : first + self.together])
+            scores = np.full((len(places), self.records.n_settings, self.rows.n_global), UNTRAINED, np.float32)
+            for number, (fold, fitter) in enumerate(zip(self.folds, self.fitters, strict=True)):
+                if number > 0:
                     yield []
-            yield [self._crossed(place, of_label) for place, of_label in zip(some, scores, strict=True)]
-
-    def _score_fold(self, number: int, labels: list[int], scores: np.ndarray, stop: Stop) -> None:
-        """Train labels outside a fold, and score its rows."""
-        held_out = self.folds[number].held_out
-        some = slice(int(self.begins[number]), int(self.begins[number + 1]))
-        for fitted in self.fitters[number].fit(self.labels[labels], stop):
-            out = np.empty((fitted.width, held_out[0].size - 1), np.float32)
-            kernels.score(*held_out, fitted.w, fitted.width, out)
-            for lane, (place, setting) in enumerate(zip(fitted.places.tolist(), fitted.settings.tolist(), strict=True)):
-                if setting >= 0:
-                    np.add(out[lane], np.float32(fitted.intercepts[lane]), out=scores[place, setting, some])
-
-    def _crossed(self, place: int, scores: np.ndarray) -> Crossed:
-        """The summaries of a label's scores (n_settings × n). Raises NonFiniteError."""
-        number = int(self.labels[place])
-        positives = self.place[self.rows.rows_of(number)]
-        if not np.isfinite(scores).all():
-            raise NonFiniteError(f"the scores of label number {number} are not finite; scale the data or choose another --lambda")
-        summaries = [summarise(of_setting, positives, even_places(self.labels.size)) for of_setting in scores]
-        return Crossed(place, [self.measure(summary) for summary in summaries], summaries)
-
-
-class CrossRun(Job):
-    """A round over all ranks: what each has done goes into the records. Making one is local."""
-
-    def __init__(self, comm: mpi.Comm, records: Records, known: np.ndarray, shares: np.ndarray) -> None:
-        """`known` (n_labels) are done already; `shares` of the work that labels are."""
-        self.comm, self.records, self.shares = comm, records, shares
-        self.done = known & (comm.rank == 0)
-        self.share_done = float(shares[self.done].sum())
+                rows = slice(int(self.begins[number]), int(self.begins[number + 1]))
+                for fitted in fitter.fit(self.labels[places], stop):
+                    out = np.empty((fitted.width, fold.held_out[0].size - 1), np.float32)
+                    kernels.score(*fold.held_out, fitted.w, fitted.width, out)
+                    for lane, (place, setting) in enumerate(zip(fitted.places.tolist(), fitted.settings.tolist(), strict=True)):
+                        if setting >= 0:
+                            np.add(out[lane], np.float32(fitted.intercepts[lane]), out=scores[place, setting, rows])
+            yield list(zip(places, scores, strict=True))
 
     @property
     def n_done(self) -> float:
@@ -129,13 +101,20 @@ class CrossRun(Job):
         """How many folds this rank has been through."""
         return f"turn {turns}"
 
-    def keep(self, finished: list[Crossed]) -> None:
-        """Write the labels that are done. Local; raises DataError, OSError."""
+    def keep(self, finished: list[tuple[int, np.ndarray]]) -> None:
+        """Write the measures and summaries of labels. Local; raises NonFiniteError, DataError."""
         with mpi.agreed(mpi.self_comm(), f"writing {self.records.path}"):
-            for label in finished:
-                self.records.write(label.place, label.scores, label.summaries)
-                self.done[label.place] = True
-                self.share_done += float(self.shares[label.place])
+            for place, scores in finished:
+                number = int(self.labels[place])
+                if not np.isfinite(scores).all():
+                    raise NonFiniteError(
+                        f"the scores of label number {number} are not finite; scale the data or choose another --lambda"
+                    )
+                positives, size = self.place[self.rows.rows_of(number)], even_places(self.labels.size)
+                summaries = [summarise(of_setting, positives, size) for of_setting in scores]
+                self.records.write(place, [self.measure(summary) for summary in summaries], summaries)
+                self.done[place] = True
+                self.share_done += float(self.shares[place])
 
     def save(self) -> None:
         """Collective. What is written is on the disk."""

@@ -18,7 +18,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.data.scaling import feature_factors, multiplied
 from hpcml.data.shard import Shard
 from hpcml.data.shared_rows import shared_array
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.partition import even_bounds, offsets
 from hpcml.tuning import kernels
 
@@ -51,7 +51,7 @@ def deal(rows: CompactRows, labels: np.ndarray, n_folds: int, seed: int, keys: n
     rank has all rows. Raises ConfigError if there are fewer rows, or groups, than folds.
     """
     if rows.n_global < n_folds:
-        raise ConfigError(f"--folds {n_folds}: there are only {rows.n_global} rows to train on")
+        raise OptionError("folds", n_folds, f"there are only {rows.n_global} rows to train on")
     sizes = np.diff(rows.label_indptr)[labels]
     chosen = np.concatenate([rows.rows_of(label) for label in labels.tolist()])
     indptr, indices = stratify.transposed(rows.n_global, offsets(sizes), chosen)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
-from hpcml.methods.registry import able, method_named
-from hpcml.options import Flag, Several, check_magnitude, check_range, check_scale, check_times, parse_part
+from hpcml.methods.linear.options import ScaleOptions
+from hpcml.methods.registry import method_named, supporting
+from hpcml.options import Flag, Several, check_range
 
 MEASURES = ("map", "f1", "auc")
 THRESHOLDS = ("label", "micro")
@@ -18,10 +19,10 @@ THRESHOLDS = ("label", "micro")
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class TuneOptions:
-    """Options of `hpcml tune`."""
+class TuneOptions(ScaleOptions):
+    """Options of `hpcml tune`: those that all linear methods have, and its own."""
 
-    free: ClassVar[frozenset[str]] = frozenset({"checkpoint_every", "time_limit"})
+    losses: ClassVar[tuple[str, ...]] = ()  # the method's
 
     method: str = "dual"
     """What to train: dual, probe, elastic-net, or another method that the table of methods says
@@ -60,63 +61,30 @@ class TuneOptions:
     """What --lambdas are multiples of, as in hpcml train METHOD. Default: the method's."""
     l1: str | None = None
     """Of elastic-net: what --lambdas are multiples of. Default: the method's."""
-    scale: str | None = None
-    """Divide each feature by its standard deviation (standard, without centring) or by its largest magnitude (max-abs), or by
-    nothing (none). In each fold the rows to train on count. Default: none, with a warning if the scales differ by more than 100.
-    """
-    split: str | None = None
-    """Rows to train and to choose on: a split of the file, or all. Default: train if the file
-    has it.
-    """
-    label: Annotated[tuple[str, ...], Several] = field(default=())
-    """Train only these labels."""
-    min_positives: int = 1
-    """Train only labels with at least so many positive rows."""
-    label_part: str | None = None
-    """K/N: of the labels that would be trained, only the K-th of N ranges of about equal size.
-    Each part chooses for itself.
-    """
-    precision: str = "single"
-    """Of weights and margins: single (float32, like the data) or double."""
-    drop: float | None = None
-    """Leave out of the model weights of smaller magnitude than this; the model is stored sparse.
-    Thresholds and probabilities are found with all weights.
-    """
     seed: int = 0
-    """Another seed deals the rows otherwise to the folds, and takes them in another order."""
-    checkpoint_every: float | None = None
-    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from
-    5 to 600.
-    """
-    time_limit: float | None = None
-    """Seconds after which to write a checkpoint and stop with exit code 75 (loading not
-    counted).
-    """
+    """Random seed for dealing rows to folds and for the order of training rows."""
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local."""
-        asked = (("method", self.method, able("tune")), ("by", self.by, MEASURES), ("thresholds", self.thresholds, THRESHOLDS))
+        asked = (
+            ("method", self.method, supporting("tune")),
+            ("by", self.by, MEASURES),
+            ("thresholds", self.thresholds, THRESHOLDS),
+        )
         for flag, value, known in asked:
             if value not in known:
                 raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
-        check_scale(self.scale)
+        super().validate()
         check_range(self, "folds", 3, 100)
-        check_range(self, "seed", 0, 2**32 - 1)
-        check_range(self, "min_positives", 0, 2**63)
         for name, values in (("lambdas", self.lambdas), ("weights", self.weights)):
             if any(not 0 < value < math.inf for value in values) or len(set(values)) < len(values):
                 raise ConfigError(f"--{name} {' '.join(f'{value:g}' for value in values)}: expected different numbers above 0")
         known = method_named(self.method).option_names
         for flag, given, option in (("weights", self.weights, "positive_weight"), ("l1", self.l1, "l1")):
             if given and option not in known:
-                users = ", ".join(name for name in able("tune") if option in method_named(name).option_names)
+                users = ", ".join(name for name in supporting("tune") if option in method_named(name).option_names)
                 raise ConfigError(f"--{flag} has no effect on --method {self.method}, it is for {users}; leave it out")
         if self.bias is not None and "bias" not in known:
             raise ConfigError(f"--bias and --no-bias have no effect on --method {self.method}; leave them out")
         if self.l1 is not None and not self.l1.strip("0.").removesuffix("/m").strip("0."):
             raise ConfigError(f"--l1 {self.l1}: expected a number above 0, of which --lambdas are multiples")
-        if self.drop is not None:
-            check_magnitude("drop", self.drop)
-        if self.label_part is not None:
-            parse_part(self.label_part)
-        check_times(self)

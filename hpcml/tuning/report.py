@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcml.log import joined
+from hpcml.files.report import ReportedResult
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.linear.settings import Setting
 from hpcml.model.linear import IN_FOLDS
@@ -20,7 +20,7 @@ NAMES = {"map": "mean average precision", "f1": "mean F1 at the best thresholds"
 
 
 @dataclass(frozen=True)
-class TuneReport:
+class TuneReport(ReportedResult):
     """The report of a finished choice and of the training after it."""
 
     trained: TrainReport
@@ -31,8 +31,9 @@ class TuneReport:
         """The model."""
         return self.trained.model
 
-    def __str__(self) -> str:
-        return joined([*self.chosen, *str(self.trained).splitlines()])
+    def describe(self) -> list[str]:
+        """Return the lines about the choice, and those of the training."""
+        return [*self.chosen, *str(self.trained).splitlines()]
 
 
 def tables(

@@ -25,17 +25,21 @@ from support.methods import (
     small_data,
 )
 from support.oracles import hinge_objective, probe
-from support.training import merge, train
+from support.training import asked, merge, train
 
 import hpcml
 from hpcml import mpi, slices
 from hpcml.cli import app as cli
 from hpcml.errors import ConfigError, DataError, HpcmlError, Interrupted, NonFiniteError
+from hpcml.log import Log
 from hpcml.methods.linear import objective
-from hpcml.methods.registry import METHODS
-from hpcml.methods.registry import able as names_of
+from hpcml.methods.method import SUPPORT
+from hpcml.methods.registry import METHODS, supporting
 from hpcml.model.linear import STATUS, Model
 from hpcml.model.open import open_model
+from hpcml.planning.options import PlanOptions
+from hpcml.planning.plan import plan
+from hpcml.run.session import session_of
 
 linear = pytest.mark.parametrize("method", LINEAR)
 ENGINES = ("dual", "mbw", "psbml", "adaboost")  # one method of each kind of run; the others of the kind share its code
@@ -47,7 +51,7 @@ def one_of_each(names):
     return pytest.mark.parametrize("method", [pytest.param(name, marks=[] if name in ENGINES else more) for name in names])
 
 
-of_each_kind, pausing_of_each_kind = one_of_each(EVERY), one_of_each(names_of("pause"))
+of_each_kind, pausing_of_each_kind = one_of_each(EVERY), one_of_each(supporting("pause"))
 
 
 @pytest.fixture
@@ -80,10 +84,10 @@ def scores(model, data, path):
 @every
 def test_its_entry_names_what_there_is(method):
     entry = METHODS[method]
-    assert callable(entry.load(entry.train)) if entry.train else entry.linear
-    assert not entry.linear or entry.load(entry.linear).name == method
+    assert callable(entry.load(entry.train))
+    assert not entry.linear or callable(entry.load(entry.linear).solver)
+    assert entry.supports <= {*SUPPORT}
     assert not entry.estimator or make(method).get_params().keys() >= entry.parameters.keys()
-    assert not entry.forecast or callable(entry.load(entry.forecast).forecast)
 
 
 @every_way
@@ -127,16 +131,16 @@ def test_folder_is_never_overwritten_by_accident(data, tmp_path, method):
 def test_folder_that_is_not_a_run_is_refused(data, tmp_path, method, how):
     run = tmp_path / "mine"
     (run / "checkpoint").mkdir(parents=True)
-    for name in ("model.h5", "log.txt", "checkpoint/model.part.h5"):
+    for name in ("model.h5", "log.txt", "checkpoint/start.h5"):
         (run / name).write_text("mine")
     with pytest.raises(ConfigError, match="no run of ours"):
         train(method, None, data, run, options_of(method), **how)
-    assert [(run / name).read_text() for name in ("model.h5", "log.txt", "checkpoint/model.part.h5")] == ["mine"] * 3
+    assert [(run / name).read_text() for name in ("model.h5", "log.txt", "checkpoint/start.h5")] == ["mine"] * 3
 
 
 @of_each_kind
 def test_labels_that_are_not_there_are_refused(data, tmp_path, method):
-    several = METHODS[method].can.label_sets
+    several = "label_sets" in METHODS[method].supports
     with pytest.raises(ConfigError, match=r"no label 'labl4'; did you mean 'label4'"):
         train(method, None, data, tmp_path / "run", {"label": ("labl4",) if several else "labl4"})
     assert not (tmp_path / "run").exists()
@@ -145,7 +149,7 @@ def test_labels_that_are_not_there_are_refused(data, tmp_path, method):
 @of_each_kind
 def test_any_label_name_can_be_resumed(tmp_path, method):
     X, Y = random_data(7, 40, 10, 2, density=0.4)
-    names, several = ['a\r"b\\\x7f\n', "ünï"], METHODS[method].can.label_sets
+    names, several = ['a\r"b\\\x7f\n', "ünï"], "label_sets" in METHODS[method].supports
     data, options = dataset(tmp_path / "data.h5", abs(X), Y, label_names=names), {"label": tuple(names) if several else names[0]}
     for looks in (1, 4, 99):
         with contextlib.suppress(Interrupted):
@@ -219,7 +223,7 @@ def test_values_below_0(tmp_path, method):
 
 def one(method, label="label0"):
     """The options that choose one label."""
-    return {"label": (label,) if METHODS[method].can.label_sets else label}
+    return {"label": (label,) if "label_sets" in METHODS[method].supports else label}
 
 
 def refused(sentence, *tokens):
@@ -269,7 +273,11 @@ TRAINING = ("train", "METHOD", "-o", "RUN")
 REFUSED = {  # what a method may not be able to do: a command that asks for it, the data, and what is said
     "label_sets": (TRAINING, small, "needs exactly one in each row; choose one label with --label"),
     "negative_values": (TRAINING, negative_data, "has the value -"),
-    "headings": (TRAINING, data_with_headings, f"so METHOD would be told the answer; train {', '.join(names_of('headings'))}, or "),
+    "headings": (
+        TRAINING,
+        data_with_headings,
+        f"so METHOD would be told the answer; train {', '.join(supporting('headings'))}, or ",
+    ),
     "streams": (TRAINING, stream, "rows.svm: not an HDF5 file (or damaged); expected one made with `hpcml convert`"),
     "tune": (("tune", "-o", "RUN", "--method", "METHOD"), small, "--method METHOD: expected one of "),
     "pause": ((*TRAINING, "--time-limit", "1"), small, "--time-limit has no effect on METHOD, it is for "),
@@ -277,7 +285,7 @@ REFUSED = {  # what a method may not be able to do: a command that asks for it, 
 
 
 @pytest.mark.parametrize(
-    ("method", "what"), [(name, what) for what in REFUSED for name in EVERY if not getattr(METHODS[name].can, what)]
+    ("method", "what"), [(name, what) for what in REFUSED for name in EVERY if what not in METHODS[name].supports]
 )
 def test_what_it_cannot_is_refused(tmp_path, method, what):
     command, make_data, sentence = REFUSED[what]
@@ -294,13 +302,21 @@ def test_retrain_refuses(data, tmp_path, method):
 
 
 @every
-def test_plan_and_cross_validation_refuse_what_they_do_not_know(data, method):
-    if not METHODS[method].forecast:
-        refused(f"no time model for {method}; there are some for ", "plan", method, data)
+def test_cross_validation_refuses_what_it_does_not_know(data, method):
     if not METHODS[method].estimator:
         refused(f"no method '{method}'; ", "cv", method, data) if "-" in method else refused(
             f"'{method}' is neither a file nor a method", "cv", method, data
         )
+
+
+@every
+def test_a_plan_has_memory_a_model_and_a_time(data, tmp_path, monkeypatch, method):
+    monkeypatch.chdir(tmp_path)
+    with session_of(None, Log(0)) as session:
+        found = plan(session, METHODS[method], data, PlanOptions(), asked(method, **options_of(method)))
+    assert found.rank_bytes > 10**8 and found.needs.model_bytes > 0 and found.needs.layout
+    assert {"start", "load", "train"} <= found.seconds.keys() and 0 < found.total_seconds < 600
+    assert [path.name for path in tmp_path.iterdir()] == ["data.h5"]
 
 
 # interruptions
@@ -316,7 +332,7 @@ def test_stopped_at_any_look_it_ends_with_the_same_bits_and_history(data, tmp_pa
             model = train(method, None, data, tmp_path / "run", options, **again).model
         except Interrupted:
             stops, looks = stops + 1, 2 * looks
-    assert (stops > 1) == METHODS[method].can.pause
+    assert (stops > 1) == ("pause" in METHODS[method].supports)
     assert model.read_bytes() == whole.read_bytes()
     assert history(tmp_path / "run") == history(tmp_path / "whole")
     assert not (tmp_path / "run" / "checkpoint").exists()

@@ -58,7 +58,7 @@ def test_mistakes_are_named_in_one_sentence(standing, tmp_path, n):
     for said, command in {
         "has other features": ("explain", model, data),
         "no label 'label9'": ("explain", model, "--label", "label9"),
-        "--force has no effect": ("explain", model, "--force"),
+        "--force: has no effect": ("explain", model, "--force"),
         "is also an input": ("explain", model, "--json", model, "--force"),
         "not an HDF5 file": ("explain", tmp_path / "docs.jsonl"),
         "--similarity 2.0: expected a number": ("duplicates", data, "--similarity", 2),

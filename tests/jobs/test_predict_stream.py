@@ -73,7 +73,7 @@ def test_what_is_refused(standing, files, tmp_path):
         ("-", "-o", tmp_path / "out.h5"): "out.h5: a text becomes .csv or .svm only",
         ("-", "-o", tmp_path / "out.csv"): "standard input under mpirun or srun (PMI_SIZE): launchers lose",
         ("/dev/null", "-o", tmp_path / "out.csv"): "/dev/null: no rows; expected `label index:value ...`",
-        (source, "-o", tmp_path / "out.csv", "--split", "test"): "--split test: a text has no splits",
+        (source, "-o", tmp_path / "out.csv", "--split", "test"): "--split test: applies only to a dataset",
         (source, "-o", source, "--force"): "is also an input",
     }.items():
         refused(standing(2, "predict", model, *arguments), sentence)

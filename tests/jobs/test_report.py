@@ -62,23 +62,23 @@ def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
     (tmp_path / "empty").mkdir()
     model = runs[0] / "model.h5"
     for expected, command in {
-        "report what?": ("report", "-o", tmp_path / "x.html"),
+        "missing RUNS": ("report", "-o", tmp_path / "x.html"),
         "named twice": ("report", runs[0], runs[0], "-o", tmp_path / "x.html"),
-        "is no run folder": ("report", tmp_path / "empty", "-o", tmp_path / "x.html"),
+        "a folder without a model": ("report", tmp_path / "empty", "-o", tmp_path / "x.html"),
         "exists already": ("report", runs[0], "-o", tmp_path / "1.html"),
         "does not exist; create it first": ("report", runs[0], "-o", tmp_path / "none" / "x.html"),
         "no split named 'dev'": ("report", runs[0], "-o", tmp_path / "x.html", "--split", "dev"),
         "is also an input": ("report", runs[0], "--data", data, "-o", data, "--force"),
         "not an HDF5 file": ("report", runs[0], "--data", tmp_path / "docs.jsonl", "-o", tmp_path / "x.html"),
-        "different questions": ("explain", model, data, "--row", "<i>0", "--unlearnt"),
-        "--wrong needs the data": ("explain", model, "--wrong", 3),
+        "--row <i>0: has no effect with --unlearnt": ("explain", model, data, "--row", "<i>0", "--unlearnt"),
+        "--wrong 3: needs the data": ("explain", model, "--wrong", 3),
         "line 1 is no JSON object": ("explain", model, data, "--wrong", 3, "--titles", data),
-        "--titles has no effect": ("explain", model, data, "--unlearnt", "--titles", tmp_path / "docs.jsonl"),
+        "docs.jsonl: has no effect without --wrong": ("explain", model, data, "--unlearnt", "--titles", tmp_path / "docs.jsonl"),
         "--wrong 0: expected at least 1": ("explain", model, data, "--wrong", 0),
         "no row with the id '9'": ("explain", model, data, "--row", 9),
-        "--split has no effect": ("explain", model, data, "--split", "test"),
-        "--top has no effect on --wrong": ("explain", model, data, "--wrong", 3, "--top", 3),
-        "--label has no effect on --unlearnt": ("explain", model, data, "--unlearnt", "--label", "sea"),
+        "--split test: has no effect without --wrong or --unlearnt": ("explain", model, data, "--split", "test"),
+        "--top 3: has no effect with --wrong": ("explain", model, data, "--wrong", 3, "--top", 3),
+        "--label sea: has no effect with --unlearnt": ("explain", model, data, "--unlearnt", "--label", "sea"),
     }.items():
         refused(standing(3, *command), expected)
     assert not (tmp_path / "x.html").exists()

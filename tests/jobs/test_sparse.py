@@ -35,7 +35,7 @@ def undisturbed(data, tmp_path_factory):
 def test_killed_and_resumed_on_other_ranks(mpirun, standing, data, undisturbed, tmp_path):
     run = tmp_path / "run"
     job = mpirun.start(3, "train", "probe", data, "-o", run, *DROP, "--labels-per-pass", "2", "--checkpoint-every", "0.05")
-    job.until(lambda: list((run / "checkpoint").glob("state-*.h5")) and list((run / "checkpoint").glob("weights-*.part")))
+    job.until(lambda: list((run / "checkpoint").glob("state-*.h5")) and list((run / "checkpoint").glob("results-*.bin")))
     for pid in job.rank_pids():
         os.kill(pid, signal.SIGKILL)
     job.kill()
@@ -50,17 +50,20 @@ def test_killed_and_resumed_on_other_ranks(mpirun, standing, data, undisturbed, 
     assert not (run / "checkpoint").exists()
 
 
-def test_weights_that_were_lost_are_missed(mpirun, standing, data, tmp_path):
+@pytest.mark.parametrize("how", ["lost", "cut"])
+def test_labels_that_were_lost_are_trained_again(mpirun, standing, data, undisturbed, tmp_path, how):
     run = tmp_path / "run"
-    part = run / "checkpoint" / "weights-000000.part"
+    file = run / "checkpoint" / "results-000000.bin"
     job = mpirun.start(0, "train", "probe", data, "-o", run, *DROP, "--labels-per-pass", "2", "--checkpoint-every", "0.05")
-    job.until(lambda: part.exists() and part.stat().st_size)
+    job.until(lambda: file.exists() and file.stat().st_size)
     job.process.send_signal(signal.SIGTERM)
     assert job.wait().returncode == 75
-    part.rename(tmp_path / "kept.part")
-    refused(standing(2, "train", "probe", data, "-o", run, *DROP, "--resume"), "weights-000000.part: missing, or shorter than")
-    (tmp_path / "kept.part").rename(part)
+    if how == "lost":
+        file.unlink()
+    else:
+        os.truncate(file, file.stat().st_size // 2)
     done(standing(2, "train", "probe", data, "-o", run, *DROP, "--resume"))
+    assert (run / "model.h5").read_bytes() == (undisturbed / "model.h5").read_bytes()
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

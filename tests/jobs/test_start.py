@@ -95,7 +95,7 @@ def test_a_terminal_that_goes_away_ends_what_is_not_under_nohup(tmp_path, prefix
 def test_killed_ranks_leave_no_shared_memory(mpirun, tmp_path):
     data = dataset(tmp_path / "data.h5", *random_data(7, 3000, 400, 40, density=0.05))
     job = mpirun.start(2, "train", "probe", data, "-o", tmp_path / "run", "--labels-per-pass", "1", "--epsilon", "0.01")
-    job.until(lambda: (tmp_path / "run" / "history.csv").exists())
+    job.until(lambda: (tmp_path / "run" / "checkpoint" / "start.h5").exists())
     maps = [Path(f"/proc/{pid}/maps").read_text() for pid in job.rank_pids()]
     names = {name for text in maps for name in re.findall(r"/dev/shm/mpich_shm_\w+", text)}
     assert names

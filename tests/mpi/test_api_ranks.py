@@ -47,7 +47,7 @@ def test_duplicates_says_what_the_command_says(comm, mpi_tmp_path, capsys):
         assert without_seconds == said(capsys, "duplicates", data, "--similarity", 0.6).partition("\n")[2]
     for more, words in (
         ({"output": pairs}, "exists already"),
-        ({"force": True}, "^force=True has no effect without output; leave it out$"),
+        ({"force": True}, "^force=True: has no effect without output or csv or json; remove it$"),
         ({"similarity": 2}, "^similarity=2: expected a number"),
     ):
         with pytest.raises(ConfigError, match=words):

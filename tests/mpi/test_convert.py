@@ -16,7 +16,6 @@ from hpcml.conversion import merging as merging_module
 from hpcml.conversion import text as text_module
 from hpcml.conversion.docstrings import first_of_each
 from hpcml.conversion.merging import KeyRuns, Runs, merge_keys, merge_runs
-from hpcml.conversion.sources import SOURCES
 from hpcml.conversion.split import split
 from hpcml.conversion.synthetic import GENERATORS, make_points
 from hpcml.conversion.vocabulary import merge_terms
@@ -214,15 +213,13 @@ def test_an_output_that_exists_is_refused_before_reading(comm, mpi_tmp_path):
 
 
 BAD_OPTIONS = {
-    "no source 'svmlite'; did you mean svmlight": ("svmlite", 1, {}),
-    f"no source 'x'; known: {', '.join(sorted(SOURCES))}": ("x", 1, {}),
+    "no source 'svmlite'; did you mean 'svmlight'": ("svmlite", 1, {}),
+    "no source 'x'; `hpcml convert --help` lists what there is": ("x", 1, {}),
     "svmlight takes one input file, but got 2": ("svmlight", 2, {}),
     "docstrings takes no input file, but got 1": ("docstrings", 1, {}),
     "--min-df 0: expected at least 1": ("jsonl", 1, {"min_df": 0}),
     "--test-share 1: expected": ("jsonl", 1, {"test_share": 1}),
-    "--pairs is for text, but svmlight has numbers": ("svmlight", 1, {"pairs": True}),
-    "--zero-based is for svmlight, but jsonl has no indices": ("jsonl", 1, {"zero_based": True}),
-    "--rows is for synthetic, but jsonl has rows of its own": ("jsonl", 1, {"rows": 9}),
+    "--pairs is for text; name the columns of texts with --text": ("csv", 1, {"pairs": True}),
     "synthetic takes one of checkerboard, circle, gaussians, sine, text, but got none": ("synthetic", 0, {"rows": 9}),
 }
 

@@ -9,7 +9,7 @@ from hpcml import mpi
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.train import METHOD as DUAL
 from hpcml.methods.linear import layout
-from hpcml.methods.linear.train import plan_chunks
+from hpcml.methods.linear.train import plan_streaming
 from hpcml.mpi import memory
 from hpcml.mpi.limits import Limit
 
@@ -67,5 +67,5 @@ def test_fewer_labels_share_a_pass_before_rows_are_streamed(comm, monkeypatch, m
     monkeypatch.setattr(layout, "private_bytes", lambda: 0)
     monkeypatch.setattr(layout, "memory_of_node", lambda: room * node)
     wanted = 3 if comm.rank else 16  # the others have fewer labels to train
-    found, chunk = plan_chunks(comm, problem, DualOptions(labels_per_pass=asked), wanted, before, lambda text: None)
+    found, chunk, _ = plan_streaming(comm, problem, DualOptions(labels_per_pass=asked), wanted, before, lambda text: None)
     assert (found, chunk > 0) == (min(wanted, lanes), streamed)

@@ -67,7 +67,7 @@ def test_bits_are_those_of_one_rank_also_through_stops(comm, mpi_tmp_path, data,
     options = options_of(method, way)
     alone = same_as_alone(comm, method, data, mpi_tmp_path, options)[1].model.read_bytes()
     stops = stopped_often(comm, method, data, mpi_tmp_path / "run", options, options)
-    assert (stops > 1) == METHODS[method].can.pause
+    assert (stops > 1) == ("pause" in METHODS[method].supports)
     assert (mpi_tmp_path / "run" / "model.h5").read_bytes() == alone
     assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "alone") == history(mpi_tmp_path / "ranks")
 
@@ -112,7 +112,7 @@ def test_predictions_are_those_of_one_rank(comm, mpi_tmp_path, data, method):
     assert (mpi_tmp_path / "ranks.csv").read_bytes() == (mpi_tmp_path / "alone.csv").read_bytes()
 
 
-@pytest.mark.parametrize("method", [name for name in EVERY if METHODS[name].can.label_sets])
+@pytest.mark.parametrize("method", [name for name in EVERY if "label_sets" in METHODS[name].supports])
 def test_options_that_do_not_fit_the_data_fail_alike_on_all_ranks(comm, mpi_tmp_path, data, method):
     for options in ({"min_positives": 999}, {"split": "tets"}, {"label": ("labl0",)}):
         with pytest.raises(hpcml.errors.ConfigError) as error:

@@ -41,7 +41,7 @@ LEARNERS = {
     "bayes": (("sklearn.naive_bayes.GaussianNB",), lambda seed: GaussianNB()),
     "svm": (("linear-svm",), lambda seed: LinearSVC(random_state=seed)),
 }
-OFTEN_OTHER = {"bytes_sent", "bytes_without_ids", "age_mean", "age_max", "seconds"}  # columns that depend on the ranks
+OFTEN_OTHER = {"bytes_sent", "seconds"}  # columns that depend on the ranks
 
 
 @pytest.fixture
@@ -174,7 +174,6 @@ def test_model_has_the_bytes_of_one_rank(comm, mpi_tmp_path, grid, kind, base, n
     assert told(mpi_tmp_path / "ranks") == told(mpi_tmp_path / "alone")
     for here, there in zip(ranks[1:], one[1:], strict=True):
         assert int(there["bytes_sent"]) == 0
-        assert int(here["bytes_sent"]) <= int(here["bytes_without_ids"])
         assert (int(here["bytes_sent"]) > 0) == (comm.size > 1 and grid != "1x1")
     assert {line["auc"] == "nan" for line in ranks} == {n_classes > 2}
 
@@ -369,7 +368,6 @@ def test_asynchronous_run_does_its_cycles(comm, mpi_tmp_path, grids, size, kind)
     for line in lines[1:]:
         assert 0 < int(line["distinct_rows"]) <= 180
         assert float(line["f_min"]) <= float(line["f_max"])
-        assert int(line["age_max"]) >= float(line["age_mean"]) or comm.size == 1
     model = ClassifierModel(report.model)
     assert model.margin_rows.size == report.n_margin_rows
     for node, slots in grid.slots.items():  # node size stays, and every row is in the store

@@ -6,7 +6,7 @@ import pytest
 from support.converted import convert_on, converted_alike
 from support.pubmed_records import AWKWARD, deletion, document, record
 
-from hpcml.conversion import revisions
+from hpcml.conversion import pubmed
 from hpcml.errors import DataError
 
 pytestmark = pytest.mark.mpi
@@ -28,7 +28,7 @@ def files(comm, mpi_tmp_path):
 
 @pytest.mark.parametrize("options", [{"test_years": ("1998,2011",), "pairs": True}, {"test_share": 0.3, "seed": 3}])
 def test_same_bytes_on_any_number_of_ranks(comm, files, options, monkeypatch):
-    monkeypatch.setattr(revisions, "RANGE_KEYS", 7)
+    monkeypatch.setattr(pubmed, "RANGE_KEYS", 7)
     converted_alike(comm, "pubmed", files, files[0].parent, **options)
 
 

@@ -14,7 +14,7 @@ from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.prediction.predict import FORMATS, predict
 from hpcml.reduce.prune import prune
-from hpcml.run.sparse_weights import SparseWeights
+from hpcml.run.results import Results
 
 pytestmark = pytest.mark.mpi
 QUIET = Log(1)
@@ -78,33 +78,37 @@ def test_all_ranks_fail_together_and_leave_nothing(comm, mpi_tmp_path):
         assert {path.name for path in mpi_tmp_path.iterdir()} == {"data.h5", "dense.h5", "sparse.h5"}
 
 
-def test_parts_of_any_ranks_are_joined(comm, mpi_tmp_path):
+@pytest.mark.parametrize("drop", [None, 0.5])
+def test_records_of_any_ranks_are_joined(comm, mpi_tmp_path, drop):
     """Labels are written by ranks in turn, the second half after going on with fewer ranks: only rank 0."""
     W = np.random.default_rng(0).standard_normal((11, 30)).astype(np.float32)
     W[4] = 0
-    first = SparseWeights(comm, mpi_tmp_path, 11, 30, "<f4", 0.5)
-    first.resume()
-    with mpi.agreed(comm, "writing"):
-        for label in range(comm.rank, 6, comm.size):
-            first.write(label, W[label])
-        first.flush()
-    known = first.gathered()
-    with mpi.agreed(comm, "writing"):
-        first.write(10, -W[comm.rank])  # which no checkpoint knows
-        first.close()
-    again = SparseWeights(comm, mpi_tmp_path, 11, 30, "<f4", 0.5)
-    again.resume(known)
-    with mpi.agreed(comm, "writing"):
-        for label in range(10, 5, -1) if comm.rank == 0 else ():
-            again.write(label, W[label])
-        again.flush()
-    out, _ = make.joined_weights(comm, mpi_tmp_path / "out.h5", again, 11, 30)
+
+    def add(results, labels):
+        with mpi.agreed(comm, "writing"):
+            for label in labels:
+                results.add(label, np.array([float(label)]), None, W[label], b"%d\n" % label)
+            results.flush()
+
+    for resume in (False, True):
+        results = Results(comm, mpi_tmp_path, 11, 30, "<f4", drop)
+        results.start(resume)
+        assert results.done.tolist() == [resume] * 6 + [False] * 5
+        add(results, range(10, 5, -1) if resume and comm.rank == 0 else range(comm.rank, 0 if resume else 6, comm.size))
+        if not resume:
+            results.close()
+    out = make.results_model(comm, mpi_tmp_path / "out.h5", results, ("bias",))
     comm.Barrier()  # rank 0 closes it
-    W[np.abs(W) < 0.5] = 0
+    kept = W if drop is None else W * (np.abs(W) >= drop)
     with mpi.agreed(comm, "looking"), h5py.File(out) as file:
-        assert np.array_equal(file["W/indptr"][:], np.concatenate([[0], np.cumsum((W != 0).sum(axis=1))]))
-        assert np.array_equal(file["W/indices"][:], np.nonzero(W)[1])
-        assert np.array_equal(file["W/data"][:], W[W != 0])
+        assert b"".join(results.texts()).split() == [b"%d" % label for label in range(11)]
+        assert file["bias"][:].tolist() == [*range(11)]
+        if drop is None:
+            assert np.array_equal(file["W"][:], W)
+        else:
+            assert np.array_equal(file["W/indptr"][:], np.concatenate([[0], np.cumsum((kept != 0).sum(axis=1))]))
+            assert np.array_equal(file["W/indices"][:], np.nonzero(kept)[1])
+            assert np.array_equal(file["W/data"][:], kept[kept != 0])
 
 
 @pytest.mark.more("ranks", one_in=2)

@@ -10,11 +10,22 @@ from support.training import changed, train
 from hpcml import mpi, slices
 from hpcml.errors import Interrupted, Stopped
 from hpcml.methods.linear import layout, objective
-from hpcml.run.stop import N_FLAGS, SIGNAL, GroupStop
+from hpcml.run.driver import SIGNAL, Driver
 
 pytestmark = pytest.mark.mpi
 
 NEVER = 10**9
+
+
+class SeenIf:
+    """Signals that are seen while a condition holds."""
+
+    def __init__(self, condition):
+        self.condition = condition
+
+    @property
+    def seen(self):
+        return self.condition()
 
 
 @pytest.fixture
@@ -59,7 +70,7 @@ def test_no_slice_begins_after_a_signal(comm, short_slices):
             def wants(leaver=leaver, leave=leave, started=started):
                 return comm.rank == leaver and len(started) >= leave
 
-            stop = GroupStop(comm, comm, NEVER, lambda: (0,) * N_FLAGS, wants)
+            stop = Driver(comm, comm, SeenIf(wants), n_values=NEVER)
             stopped = False
             try:
                 for part in stop.slices(range(30 * comm.rank)):
@@ -81,7 +92,7 @@ def test_groups_hear_of_a_signal_inside_a_pass(comm):
     def wants():
         return comm.rank == 0 and len(started) > 3
 
-    stop = GroupStop(comm, mpi.self_comm(), NEVER, lambda: (wants(), *(0,) * (N_FLAGS - 1)), wants)
+    stop = Driver(comm, mpi.self_comm(), SeenIf(wants), n_values=NEVER)
     with pytest.raises(Stopped):
         for part in stop.slices(itertools.count()):
             started.append(part)

@@ -9,19 +9,25 @@ import h5py
 from hpcml import mpi
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.sources import options_class, source_named
 from hpcml.log import Log
 from support.make import by_one_rank
+
+
+def options_of(source, given):
+    """The options of a conversion; TypeError for those that the source does not have."""
+    return ConvertOptions(**vars(options_class(source_named(source).options)(**given)))
 
 
 def converted(source, inputs, output, told=False, **options):
     """The report of a conversion, which replaces what is there; `told`: with what it prints."""
     inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    return convert(mpi.self_comm(), source, inputs, output, ConvertOptions(**options), True, Log(0 if told else 1))
+    return convert(mpi.self_comm(), source, inputs, output, options_of(source, options), True, Log(0 if told else 1))
 
 
 def convert_on(comm, source, inputs, output, **options):
     """Collective over `comm`. The report of a conversion, which refuses to replace what is there."""
-    return convert(comm, source, inputs, output, ConvertOptions(**options), False, Log(1))
+    return convert(comm, source, inputs, output, options_of(source, options), False, Log(1))
 
 
 def converted_alike(comm, source, inputs, folder, **options):

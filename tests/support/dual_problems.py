@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.estimators.labels import LabelSets, shard_of
-from hpcml.methods.dual.by_loss import dual
+from hpcml.methods.dual.dual import DualSolver
 from hpcml.methods.dual.options import BALANCED, DualOptions
 from hpcml.methods.linear.objective import Risk
 from hpcml.run.profile import Profile
@@ -46,7 +46,7 @@ def trainable(risk):
 def finish(risk, options, labels=None, widest=16):
     """The finished labels, by their numbers in the data, of a run of those labels in panels of at most so many."""
     labels = trainable(risk) if labels is None else np.array(labels)
-    turns = dual(risk, labels, widest, options).solve(range(labels.size), NEVER)
+    turns = DualSolver(risk, labels, widest, options).solve(range(labels.size), NEVER)
     return {int(labels[one.label]): one for finished in turns for one in finished}
 
 

@@ -163,13 +163,13 @@ def die(*_):
 before(hpcml.run.checkpoint.Checkpoints, "save", act)
 """
 DIES_BEFORE_THE_NAME = """
-import hpcml.methods.linear.train
+import hpcml.run.results
 def die(*_):
     if rank == 0:
         strike()
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(60)
-before(hpcml.methods.linear.train, "finish", die)
+before(hpcml.run.results.Results, "write_labels", die)
 """
 # Something happens to the data when the rows have been mapped, before they are read.
 WHILE_READING = """
@@ -232,7 +232,7 @@ kill = functools.partial(send, signal.SIGKILL)
 
 def before_the_first_checkpoint(case):
     job = case.start(every=1000)
-    job.until(lambda: (case.run / "history.csv").exists())
+    job.until(lambda: (case.run / "checkpoint" / "start.h5").exists())
     return job
 
 
@@ -424,7 +424,13 @@ FAULTS = [
     Fault("kill -9 of rank 0", kill(0), KILLED, resumes=True),
     Fault("kill -9 of rank 1", kill(1), KILLED, "", ALL, resumes=True, ranks=3),
     Fault(
-        "kill -9 before the first checkpoint", kill(1, before_the_first_checkpoint), KILLED, "", PROBE, True, "no checkpoint was"
+        "kill -9 before the first checkpoint",
+        kill(1, before_the_first_checkpoint),
+        KILLED,
+        "",
+        PROBE,
+        True,
+        "no checkpoint|resuming from",
     ),
     Fault("kill -9 in a checkpoint", goes_wrong(DIES_IN_CHECKPOINT), KILLED, resumes=True),
     Fault(

@@ -157,16 +157,16 @@ def model(
     return Path(path)
 
 
-def joined_weights(comm, path, weights, n_labels, n_columns):
-    """Collective. The file of W that the parts of `weights` (SparseWeights) make, which are closed; gives their index, too."""
-    index = weights.gathered()
-    indptr = np.concatenate([[0], np.cumsum(index[:, 2])])
+def results_model(comm, path, results, names):
+    """Collective. A file of W and the numbers `names` of the labels in `results` (hpcml.run.results). Returns the path."""
+    results.share_index()
+    n_weights = None if results.drop is None else int(results.index[:, 2].sum())
+    sizes = len(results.index), results.n_columns, results.n_columns, results.weight_type.str
     with new_file(comm, path) as out:
-        slabs = model_slabs(n_labels, n_columns, n_columns, n_weights=int(indptr[-1]))
-        out.layout({name: slab for name, slab in slabs.items() if name.startswith("W/")})
-        weights.join(out, indptr, index)
-    weights.close()
-    return path, index
+        slabs = model_slabs(*sizes, n_weights=n_weights)
+        out.layout({name: slab for name, slab in slabs.items() if name.partition("/")[0] == "W" or name in names})
+        results.write_labels(out, names)
+    return Path(path)
 
 
 def classifier(path, base, X, y, label_names=("class 1",), feature_names=None, dense=False, margin_rows=(0, 2), seed=0):

@@ -55,6 +55,7 @@ VALUES = {  # loss -> its values at many margins
     "squared-hinge": lambda z: np.maximum(0, 1 - z) ** 2,
     "huber": lambda z: np.where(z >= -1, np.maximum(0, 1 - z) ** 2, -4 * z),
     "logistic": lambda z: np.logaddexp(0, -z),
+    "squared": lambda z: (1 - z) ** 2 / 2,
 }
 
 

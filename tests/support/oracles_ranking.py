@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from hpcml.evaluation.ranking import Ranking
+from hpcml.measures import Ranking
 
 
 def ranking(scores, positive):

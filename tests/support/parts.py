@@ -25,7 +25,7 @@ RUNS = ("hpcml/run/*", "hpcml/engine/*", "hpcml/signals.py", "hpcml/__main__.py"
 PARTS = {
     "kernels": (*KERNELS, *REQUIREMENTS, "tests/support/instructions.py", "tests/support/gpu_on_simulator.py"),
     "versions": (*KERNELS, *REQUIREMENTS, "hpcml/files/*", "tests/support/lowest.py", "tests/support/short_run.py"),
-    "types": (*REQUIREMENTS, "hpcml/__init__.py*", "hpcml/api*.py", "hpcml/*estimator*.py"),
+    "types": (*REQUIREMENTS, "hpcml/__init__.py*", "hpcml/commands/*.py", "hpcml/*estimator*.py"),
     "disturbances": (
         *(*RUNS, "slurm/*", "launch/env.sh", "launch/slurm-here.sh"),
         *("tests/support/faults.py", "tests/support/interrupts.py", "tests/support/private_slurm.py"),

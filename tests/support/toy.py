@@ -1,17 +1,17 @@
 """A method that is in no room of hpcml: steps of PROBE under another name, with an option of its own. One file, one entry."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from cyclopts import Parameter
 
 from hpcml import mpi
-from hpcml.errors import ConfigError
 from hpcml.estimators.parameters import OPTION, classifier_of
 from hpcml.methods.linear.estimator import LinearClassifier
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.probe.train import METHOD as PROBE
-from hpcml.methods.registry import Can, Method
+from hpcml.methods.method import USUAL, Method
+from hpcml.methods.probe.train import METHOD
+from hpcml.options import check_above_0
 
 
 @Parameter(name="*")
@@ -27,25 +27,12 @@ class ToyOptions(LinearOptions):
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense."""
         super().validate()
-        if not self.zeal > 0:
-            raise ConfigError(f"--zeal {self.zeal}: expected a number above 0")
-
-
-METHOD = replace(PROBE, name="toy")
+        check_above_0(self, "zeal")
 
 
 @classifier_of(ToyOptions)
 class ToyClassifier(LinearClassifier):
     """A classifier to play with.
-
-    Attributes
-    ----------
-    coef_ : ndarray (n_labels, n_features), float64
-        The weights.
-    intercept_ : ndarray (n_labels,), float64
-        The weights of the constant feature.
-    classes_, n_iter_, f_min_, visited_, n_features_in_ : ndarray
-        As of `ProbeClassifier`.
 
     References
     ----------
@@ -65,7 +52,7 @@ TOY = Method(
     name="toy",
     about="a method to play with",
     options=ToyOptions,
-    linear="support.toy:METHOD",
+    linear="hpcml.methods.probe.train:METHOD",
     estimator="support.toy:ToyClassifier",
-    can=Can(tune=True),
+    supports=USUAL | {"tune"},
 )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from hpcml.api_session import options_of
+from hpcml.commands.operation import make_options
 from hpcml.log import Log
 from hpcml.methods import registry
 from hpcml.run.merge import merge_models
@@ -14,7 +14,7 @@ from support.make import by_one_rank
 def asked(method, **given):
     """The options of a method; None is what nobody gave. Raises ConfigError for one that it does not have."""
     given = {name: value for name, value in given.items() if value is not None}
-    return options_of(registry.method_named(method).options, given, method, f"hpcml train {method} --help")
+    return make_options(registry.method_named(method).options, f"train {method}", given)
 
 
 def minimisers():

@@ -93,15 +93,13 @@ def parsed(tmp_path, command, *flags, config=None):
         (tmp_path / "a.toml").write_text(config)
         flags = (*flags, "--config", str(tmp_path / "a.toml"))
     tokens = ["train", command, "data.h5", "-o", "run", *flags]
-    app, train_app = cli.build()
-    tokens, train_app.config = cli.config_files(tokens)
-    _, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
-    return getattr(bound.arguments.get("options"), "bias", None)
+    command, bound = cli.parsed(tokens)
+    return command(*bound.args, **bound.kwargs).options.bias
 
 
 @pytest.mark.parametrize("command", ["probe", "pa"])
 def test_command_lines_and_files(tmp_path, command):
-    assert parsed(tmp_path, command) is None
+    assert parsed(tmp_path, command) is METHODS[command].options().bias
     assert parsed(tmp_path, command, "--bias") is True
     assert parsed(tmp_path, command, "--no-bias") is False
     assert parsed(tmp_path, command, config="bias = true\n") is True

@@ -33,6 +33,7 @@ from hpcml.files.table import csv_text, joined_names, read_csv, table
 from hpcml.files.untrusted import read_strings
 from hpcml.log import Log, Progress, joined, named, say, visible
 from hpcml.methods.linear import report
+from hpcml.methods.linear.solver import History
 from hpcml.methods.online import run as online
 from hpcml.methods.online.train import OnlineReport
 from hpcml.methods.psbml.train import PsbmlReport
@@ -49,7 +50,6 @@ from hpcml.reduce.prune import Line as PruneLine
 from hpcml.reduce.prune import Pruning
 from hpcml.run import merge
 from hpcml.run.folder import to_toml
-from hpcml.run.history import HistoryFile
 from hpcml.run.sweep import Sweep, write_csv
 
 SELF = mpi.self_comm()
@@ -140,20 +140,8 @@ def predicted_top(path, names):
 
 
 def histories(path, names):
-    """The labels come in another order than the file is to have, and the run was interrupted before the last one."""
-    first = path.with_suffix(".waiting")
-    history = HistoryFile(SELF, first, names, ("t", "f"), lambda step: f"{step[0]},{step[1]}")
-    history.start()
-    for label in range(len(names) - 1, 0, -1):
-        history.add(label, [(label, 0.5)])
-    history.write()
-    with first.open("ab") as out:
-        out.write(b"half a line, that no checkpoint knows")
-    index, history = history.index, HistoryFile(SELF, first, names, ("t", "f"), history.line)
-    history.resume(index)
-    history.add(0, [(0, 0.5)])
-    history.write()
-    history.sort(path)
+    history = History(("t", "f"), lambda step: f"{step[0]},{step[1]}")
+    path.write_bytes(history.header + b"".join(history.lines(name, [(label, 0.5)]) for label, name in enumerate(names)))
 
 
 def online_history(path, names):

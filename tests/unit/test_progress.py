@@ -10,8 +10,7 @@ from hpcml import mpi
 from hpcml.log import Log, Progress, duration, size
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.elastic_net.train import METHOD
-from hpcml.run.driver import Driver, Job, NoLimits
-from hpcml.signals import StopSignals
+from hpcml.run.driver import Driver, Job
 
 
 @pytest.fixture
@@ -84,7 +83,7 @@ class Labels(Job):
     """Labels of a run without a run."""
 
     def __init__(self, shares):
-        self.shares, self.done, self.share_done = shares, 0, 0.0
+        self.shares, self.done, self.share_done, self.total = shares, 0, 0.0, len(shares)
 
     @property
     def n_done(self):
@@ -106,8 +105,8 @@ def test_time_left_of_uneven_labels_that_come_frequent_first(clock):
             now[0] += spent
             yield [label]
 
-    comm, job, progress = mpi.self_comm(), Labels(costs / costs.sum()), Progress(Log(0), "labels", seconds.size)
-    Driver(comm, comm, NoLimits(), StopSignals()).run(turns(), job, progress)
+    comm = mpi.self_comm()
+    Driver(comm, comm).run(turns(), Labels(costs / costs.sum()), Log(0))
     spent, announced = np.cumsum(seconds), []
     for line in said:
         found = re.search(r": (\d+) of \d+.*, about (.*) left", line)

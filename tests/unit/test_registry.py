@@ -129,16 +129,3 @@ def test_python_takes_its_options(data, tmp_path):
         hpcml.train("toy", data, tmp_path / "c", zeel=0.0)
     with pytest.raises(ConfigError, match="no method 'toi'; did you mean 'toy'"):
         hpcml.train("toi", data, tmp_path / "c")
-
-
-def test_options_are_keywords(data, tmp_path):
-    options = {"zeal": 2.0, "label": ["label1"]}
-    sentence = r"^options are given as keywords: zeal=2\.0, label=\['label1'\] \(of a mapping: \*\*options\)$"
-    for call in (
-        lambda: hpcml.train("toy", data, tmp_path / "run", options),
-        lambda: hpcml.train("toy", data, tmp_path / "run", options=options),
-        lambda: hpcml.convert("npz", data, tmp_path / "run", options),
-    ):
-        with pytest.raises(ConfigError, match=sentence):
-            call()
-    assert not (tmp_path / "run").exists()

@@ -37,6 +37,8 @@ def side_by_side(risk: BayesRisk, parts: Sequence[Weights], numbers: Iterable[fl
 class BayesSolver(Solver):
     """The labels of one rank: nothing for a checkpoint. A subclass trains a label."""
 
+    one_by_one = True
+
     def __init__(self, risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: Any) -> None:
         """See `Solver`; labels are trained one by one, whatever `n_lanes`. Raises MemoryError."""
         self.risk, self.labels, self.counter, self.options = risk, labels, Counter(risk), options
@@ -55,20 +57,18 @@ class BayesSolver(Solver):
             positives = self.risk.rows.rows_of(label)
             cost += self.cost(positives)
             with self.risk.profile("compute"):
-                finished.append(self._finished(place, label, positives, seconds))
+                w, visited, history = self.trained(label, positives, seconds)
+            share = visited / self.risk.rows.n_global
+            finished.append(Finished(place, w, math.nan, CONVERGED, len(history), share, history))
         yield finished
 
     def cost(self, positives: np.ndarray) -> float:
         """About how many values training a label looks at."""
         return (positives.size + 1) * (self._mean_values + slices.ROW_VALUES)
 
-    def _finished(self, place: int, number: int, positives: np.ndarray, seconds: float) -> Finished:
-        w, visited, history = self.trained(number, positives, seconds)
-        return Finished(place, w, math.nan, CONVERGED, len(history), visited / self.risk.rows.n_global, history)
-
     def trained(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:
         """Weights of a label by its rows, mean rows of a round, history. Raises Stopped."""
-        raise AssertionError("a subclass says")
+        raise NotImplementedError
 
 
 class BernoulliNBSolver(BayesSolver):

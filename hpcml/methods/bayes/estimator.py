@@ -10,52 +10,34 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hpcml import mpi
-from hpcml.data.compact import ColumnMap
 from hpcml.data.in_memory import canonical, sound_csr
 from hpcml.estimators.parameters import OPTION, classifier_of
 from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.bayes.risk import BayesRisk
 from hpcml.methods.bayes.train import BERNOULLI_NB, BOOSTED_BAYES, STAGED_BAYES, STAGED_SVM
-from hpcml.methods.linear.estimator import LinearClassifier
+from hpcml.methods.linear.estimator import LearntLabels, LinearClassifier
 from hpcml.methods.linear.objective import Risk
-from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.solver import SparseWeightsOf
 from hpcml.model.combination import Combination, Rule
 
 
 class BayesClassifier(LinearClassifier):
     """The base of naive Bayes and its relatives; a feature is present where it is not 0."""
 
+    _learnt = ("classes_", "coef_", "intercept_", "n_iter_", "n_features_in_", "feature_names_in_")
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # of rows where every feature is present, as of any Bernoulli model
         return tags
 
-    def _train(self, comm: mpi.Comm, risk: Risk, columns: ColumnMap, options: LinearOptions) -> None:
-        """Collective over `comm`. Train every label and set what was learnt."""
-        rows, n = risk.rows, risk.rows.n_labels
+    def _take(self, risk: Risk, learnt: LearntLabels) -> None:
+        """Set what was learnt. Local."""
+        super()._take(risk, learnt)
         assert isinstance(risk, BayesRisk)
-        table, factors = columns.tables(rows.comm)
-        steps, mine = np.zeros(n, np.int64), {}
-        for done in self._finished(comm, risk, options):
-            steps[done.label], mine[done.label] = done.steps, done.w
-        found = {label: w for part in comm.allgather(mine) for label, w in part.items()}
-        self._combination = risk.combination
-        n_parts = 1 if risk.combination is None else risk.combination.n_parts
-        coef, intercept = np.zeros((n_parts, n, rows.n_features)), np.where(rows.n_positive > 0, 1.0, -1.0)
-        self._numbers: list[np.ndarray] = []
-        for label in range(n):
-            w = found.get(label, SparseWeightsOf(np.zeros(0, np.int64), np.zeros(0), float(intercept[label])))
-            for part in range(n_parts):
-                own = (w.columns >= part * rows.n_columns) & (w.columns < (part + 1) * rows.n_columns)
-                dense = np.zeros(max(1, rows.n_columns))
-                dense[w.columns[own] - part * rows.n_columns] = w.values[own]
-                np.multiply(dense[table], factors, out=coef[part, label])
-            self._numbers.append(w.values[w.columns >= n_parts * rows.n_columns])
-            intercept[label] = w.intercept
+        rows, nothing = risk.rows, np.zeros(0)
+        self._combination, self.part_coef_ = risk.combination, learnt.coef
+        self._numbers = [learnt.numbers.get(label, nothing) for label in range(rows.n_labels)]
         self._constant = (rows.n_positive == 0) | (rows.n_positive == rows.n_global)
-        self.part_coef_, self.coef_, self.intercept_ = coef, coef[0], intercept
-        self.n_iter_, self._status = mpi.allreduce_sum(comm, steps), np.zeros(n, np.int64)
 
     def _rule(self, combination: Combination, label: int) -> Rule:
         numbers, constant = self._numbers[label], bool(self._constant[label])
@@ -92,22 +74,11 @@ class BernoulliNBClassifier(BayesClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray (n_classes,)
-        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
-    coef_ : ndarray (n_labels, n_features), float64
-        The weights, most of them 0; `n_labels` is 1 for one or two classes, and positive scores
-        mean the last one.
-    part_coef_ : ndarray (1, n_labels, n_features), float64
-        The same.
     intercept_ : ndarray (n_labels,), float64
         The score of a row without any of these features; +1 or −1 for a label that all rows have,
         or none.
-    n_iter_ : ndarray (n_labels,), int
-        1; 0 for a label that all rows have, or none.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray (n_features,)
-        Their names, if X is a data frame with string names.
+    part_coef_ : ndarray (1, n_labels, n_features), float64
+        The weights once more.
 
     References
     ----------
@@ -132,15 +103,7 @@ class BoostedBayesClassifier(BayesClassifier):
     Attributes
     ----------
     part_coef_ : ndarray (rounds, n_labels, n_features), float64
-        The weights of each round.
-    coef_ : ndarray (n_labels, n_features), float64
-        Those of the first round.
-    intercept_ : ndarray (n_labels,), float64
-        0; +1 or −1, the score of all rows, for a label that all rows have, or none.
-    n_iter_ : ndarray (n_labels,), int
-        Rounds.
-    classes_, n_features_in_, feature_names_in_ : ndarray
-        As of `BernoulliNBClassifier`.
+        The weights of each round; `coef_` has those of the first.
 
     References
     ----------
@@ -167,15 +130,7 @@ class StagedBayesClassifier(BayesClassifier):
     Attributes
     ----------
     part_coef_ : ndarray (stages, n_labels, n_features), float64
-        The weights of each stage.
-    coef_ : ndarray (n_labels, n_features), float64
-        Those of the first stage.
-    intercept_ : ndarray (n_labels,), float64
-        0; +1 or −1, the score of all rows, for a label that all rows have, or none.
-    n_iter_ : ndarray (n_labels,), int
-        Stages.
-    classes_, n_features_in_, feature_names_in_ : ndarray
-        As of `BernoulliNBClassifier`.
+        The weights of each stage; `coef_` has those of the first.
 
     References
     ----------
@@ -203,15 +158,7 @@ class StagedSvmClassifier(BayesClassifier):
     Attributes
     ----------
     part_coef_ : ndarray (2, n_labels, n_features), float64
-        The weights of naive Bayes and of the machine.
-    coef_ : ndarray (n_labels, n_features), float64
-        Those of naive Bayes.
-    intercept_ : ndarray (n_labels,), float64
-        0; +1 or −1, the score of all rows, for a label that all rows have, or none.
-    n_iter_ : ndarray (n_labels,), int
-        Stages.
-    classes_, n_features_in_, feature_names_in_ : ndarray
-        As of `BernoulliNBClassifier`.
+        The weights of naive Bayes and of the machine; `coef_` has the former.
 
     References
     ----------

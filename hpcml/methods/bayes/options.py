@@ -48,7 +48,7 @@ class BernoulliNBOptions(LinearOptions):
         """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         check_above_0(self, "smoothing")
-        check_magnitude("min-weight", self.min_weight)
+        check_magnitude("min_weight", self.min_weight)
 
 
 @Parameter(name="*")
@@ -133,4 +133,4 @@ class StagedSvmOptions(StagedOptions):
         super().validate()
         check_above_0(self, "svm_c")
         check_above_0(self, "svm_tol")
-        check_magnitude("chi-square", self.chi_square)
+        check_magnitude("chi_square", self.chi_square)

@@ -41,6 +41,7 @@ class BayesRisk(Risk):
         self.about = {"binary": True, "smoothing": options.smoothing, "min_weight": options.min_weight}
         self.combination = combination_of(options, rows.n_columns)
         if self.combination is not None:
+            self.n_parts = self.combination.n_parts
             self.row_width(rows.n_columns)  # an error now, not after hours
             self.about |= self.combination.about
 

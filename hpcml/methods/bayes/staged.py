@@ -10,7 +10,6 @@ Its second stage may be a linear support vector machine, by sequential minimal o
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,15 +19,6 @@ from hpcml.methods.bayes.options import StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.bayes.risk import NONE, Weights
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.solver import SparseWeightsOf
-
-
-class LabelRows(NamedTuple):
-    """A label: number, rows that have it, their columns, and how many have each."""
-
-    number: int
-    positives: np.ndarray
-    columns: np.ndarray
-    counts: np.ndarray
 
 
 class StagedSolver(BayesSolver):
@@ -43,24 +33,26 @@ class StagedSolver(BayesSolver):
     def trained(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:
         """See `BayesSolver.trained`."""
         counter, n = self.counter, self.risk.rows.n_global
-        label = LabelRows(number, positives, *counter.count(positives))
-        part = counter.of_all_rows(number, label.columns, label.counts, positives.size)._replace(bias=0.0)
+        columns, counts = counter.count(positives)
+        part = counter.of_all_rows(number, columns, counts, positives.size)._replace(bias=0.0)
         parts = [part]
         hard = np.setdiff1d(np.arange(n), positives, assume_unique=True)
         history: list[Line] = [(1, n, positives.size, math.nan, part.values.size, seconds)]
         for stage in range(2, self.options.stages + 1):
             if hard.size:
                 hard = hard[counter.scores(part, hard) + part.bias >= self.options.cut]
-            part = self.stage(label, hard) if hard.size else NONE
+            part = self.stage(number, positives, columns, counts, hard) if hard.size else NONE
             parts.append(part)
             history.append((stage, positives.size + hard.size, positives.size, math.nan, part.values.size, seconds))
         return side_by_side(self.risk, parts, [part.bias for part in parts]), n, history
 
-    def stage(self, label: LabelRows, hard: np.ndarray) -> Weights:
-        """The weights by the label's rows and the hard ones of the others. Raises Stopped."""
-        counts = self.counter.counts_of(hard, label.columns)
-        found = self.counter.weights(label.number, label.columns, label.counts, counts, label.positives.size, hard.size)
-        return found._replace(bias=0.0)
+    def stage(self, number: int, positives: np.ndarray, columns: np.ndarray, counts: np.ndarray, hard: np.ndarray) -> Weights:
+        """The weights by a label's rows, of which `counts` have each of the `columns`, and the hard ones of the others.
+
+        Raises Stopped.
+        """
+        others = self.counter.counts_of(hard, columns)
+        return self.counter.weights(number, columns, counts, others, positives.size, hard.size)._replace(bias=0.0)
 
 
 class StagedSvmSolver(StagedSolver):
@@ -72,23 +64,23 @@ class StagedSvmSolver(StagedSolver):
         """Compile the choice of features, for which few rows have none of a large chi-square. Local."""
         self.counter.matrix(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
-    def stage(self, label: LabelRows, hard: np.ndarray) -> Weights:
+    def stage(self, number: int, positives: np.ndarray, columns: np.ndarray, counts: np.ndarray, hard: np.ndarray) -> Weights:
         """See `StagedSolver.stage`; of the features with a large chi-square."""
         from sklearn.svm import SVC
 
-        rows = np.concatenate([label.positives, hard])
-        columns, counts = self.counter.count(rows)
-        of_label = np.zeros(columns.size, np.int64)
-        of_label[np.searchsorted(columns, label.columns)] = label.counts
-        chosen = columns[chi_square(of_label, counts - of_label, label.positives.size, hard.size) > self.options.chi_square]
-        chosen = chosen[~self.risk.is_left_out(label.number, chosen)]
+        rows = np.concatenate([positives, hard])
+        of_rows, together = self.counter.count(rows)
+        of_label = np.zeros(of_rows.size, np.int64)
+        of_label[np.searchsorted(of_rows, columns)] = counts
+        chosen = of_rows[chi_square(of_label, together - of_label, positives.size, hard.size) > self.options.chi_square]
+        chosen = chosen[~self.risk.is_left_out(number, chosen)]
         if not chosen.size:
             return NONE
         indptr, indices = self.counter.matrix(rows, chosen)
         X = sp.csr_matrix((np.ones(indices.size), indices, indptr.astype(np.int32)), (rows.size, chosen.size))
         X.sort_indices()
         svm = SVC(kernel="linear", C=self.options.svm_c, tol=self.options.svm_tol)
-        svm.fit(X, np.arange(rows.size) < label.positives.size)
+        svm.fit(X, np.arange(rows.size) < positives.size)
         w = svm.coef_.toarray()[0]
         return Weights(chosen[w != 0], w[w != 0], float(svm.intercept_[0]))
 

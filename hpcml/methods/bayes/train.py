@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hpcml.methods.bayes.block import HISTORY, BayesSolver, BernoulliNBSolver, history_line
+from dataclasses import replace
+
+from hpcml.methods.bayes.block import HISTORY, BernoulliNBSolver, history_line
 from hpcml.methods.bayes.boosted import BoostedSolver
 from hpcml.methods.bayes.risk import BayesRisk
 from hpcml.methods.bayes.staged import StagedSolver, StagedSvmSolver
@@ -16,14 +18,13 @@ def bytes_per_rank_bayes(n_values: int, n_rows: int, n_columns: int, n_lanes: in
     return 8 * n_values + 120 * n_rows + 56 * n_columns
 
 
-def _method(name: str, solver: type[BayesSolver]) -> LinearMethod:
-    history = History(HISTORY, history_line)
-    return LinearMethod(
-        name=name, solver=solver, sharding=Sharding.NONE, memory=bytes_per_rank_bayes, risk=BayesRisk, history=history
-    )
-
-
-BERNOULLI_NB = _method("bernoulli-nb", BernoulliNBSolver)
-BOOSTED_BAYES = _method("boosted-bayes", BoostedSolver)
-STAGED_BAYES = _method("staged-bayes", StagedSolver)
-STAGED_SVM = _method("staged-svm", StagedSvmSolver)
+BERNOULLI_NB = LinearMethod(
+    solver=BernoulliNBSolver,
+    sharding=Sharding.NONE,
+    memory=bytes_per_rank_bayes,
+    risk=BayesRisk,
+    history=History(HISTORY, history_line),
+)
+BOOSTED_BAYES, STAGED_BAYES, STAGED_SVM = (
+    replace(BERNOULLI_NB, solver=solver) for solver in (BoostedSolver, StagedSolver, StagedSvmSolver)
+)

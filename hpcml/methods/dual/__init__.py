@@ -1,12 +1,11 @@
 """Dual coordinate descent for many labels at once, each certified by its duality gap.
 
-    solver = dual(Risk(rows, options, Profile()), labels, 16, options)
+    solver = DualSolver(Risk(rows, options, Profile()), labels, 16, options)
     # turn by turn: labels that are done, with weights, steps and gap
     for finished in solver.solve(range(labels.size), NEVER):
         ...
 
 What comes in are the compact rows of a rank group, labels and `DualOptions`. 16 labels go through a
 round together, first all, then in later rounds those that need longer. Begin with `dual`, which
-says how rounds work, then `lanes`; `logistic` is what differs for the logistic loss, `fitter`
-serves `hpcml tune`, and the loops over rows are in `hpcml.kernels.lanes`.
+says what is done, then `rounds` and `lanes`; `fitter` serves `hpcml tune`, and the loops over rows are in `hpcml.kernels.lanes`.
 """

@@ -21,27 +21,24 @@ the end, for a gap of at most ENOUGH is asked for.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpcml import mpi, rng, slices
 from hpcml.data.shared_rows import shared_array
-from hpcml.kernels.lanes import WIDTHS, look
+from hpcml.kernels.lanes import WIDTHS, certify, look
 from hpcml.kernels.rows import FREQUENT, transpose
 from hpcml.methods.dual import alone_kernels as kernels
-from hpcml.methods.dual.label import CLOSE, LEAST_ROWS, no_weights, rules_of
-from hpcml.methods.dual.newton import improve, is_over
-from hpcml.methods.dual.rare import RareLabel, RowsSeen, at_least_highest, finished, judge
+from hpcml.methods.dual.label import LEAST_ROWS, Training
+from hpcml.methods.dual.lanes import DualPanel
+from hpcml.methods.dual.rounds import Rounds, Verdict, in_rounds
 from hpcml.methods.linear.objective import aligned, panel_widths
-from hpcml.methods.linear.solver import Finished, Turns
+from hpcml.methods.linear.solver import Finished, SparseWeightsOf, Turns
 from hpcml.run.stop import Stop
-
-if TYPE_CHECKING:
-    from hpcml.methods.dual.lanes import DualPanel
 
 # Measured on rows made by `convert synthetic text`: 490,000 (41 million values) and 35,000 (3.6 million), labels of 2 to 70 rows.
 VALUES_PER_POSITIVE = 1 << 20  # values of all rows for each row of a label that is trained alone; 600,000: no faster than a panel
@@ -55,21 +52,51 @@ PRECISE = 4 * float(np.finfo(np.float32).eps)  # passes over the working set can
 ENOUGH = 0.05  # of the tolerance: the gap, as a share of the objective, of a label that is done
 
 
+@dataclass
+class RareLabel(Training):
+    """A label in training: the rows (ascending) of its working set and their duals, and the
+    columns and values of the weights that these make.
+    """
+
+    rows: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    alpha: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    columns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    weights: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+
+
+class RowsSeen(NamedTuple):
+    """Rows that a label is judged by, ascending: their duals, and which have the label; scores in
+    float64 and lines of `norms` if these are known.
+    """
+
+    rows: np.ndarray
+    alpha: np.ndarray
+    positive: np.ndarray
+    z: np.ndarray
+    norms: np.ndarray
+
+
+def at_least_highest(values: np.ndarray, n: int) -> np.ndarray:
+    """Which values (bool) are the `n` highest; more where some are equal, all if they are fewer."""
+    if values.size <= n:
+        return np.ones(values.size, np.bool_)
+    return values >= np.partition(values, values.size - n)[values.size - n]
+
+
 class Alone:
     """Trains rare labels of hinge or squared hinge on rows that one rank has, in single precision.
 
     Local throughout.
     """
 
-    def __init__(self, panel: DualPanel) -> None:
+    def __init__(self, panel: DualPanel, rounds: Rounds) -> None:
         """Takes of a panel what all labels have in common, and its room for scores. Raises
         MemoryError.
         """
         self.risk, self.cost_of, self.norms, self.options = panel.risk, panel.cost_of, panel.norms, panel.options
         self.ignored, self.inner = panel.ignored, max(2 * panel.ignored, INNER)  # of the tolerance
-        self.max_gap = math.inf if self.options.max_gap is None else self.options.max_gap
+        self.rounds, self.enough = rounds, min(rounds.max_gap, ENOUGH * self.options.dual_tol)
         self.most_rows = self.options.step_limit * panel.risk.rows.n_global  # that a label's passes may visit
-        self.enough = min(self.max_gap, ENOUGH * self.options.dual_tol)
         rows, (n, d) = self.risk.rows, (self.risk.rows.n_local, self.risk.rows.n_columns)
         self.csr = rows.indptr, rows.indices, rows.data
         self.n_frequent = min(FREQUENT, d - rows.bias)
@@ -79,7 +106,10 @@ class Alone:
         self.any_sign = any((rows.data[rows.indptr[some.start] : rows.indptr[some.stop]] < 0).any() for some in self._slices())
         self.longest = int(np.diff(rows.indptr).max())
         self.room = np.zeros(d, np.float32), np.zeros(d), np.zeros(n, np.float32), *np.zeros((2, n), np.uint16)
-        self.columns, self.seen = np.empty(d, np.int32), RowsSeen.room(n)
+        self.columns = np.empty(d, np.int32)
+        self.seen = RowsSeen(
+            np.empty(n, np.int32), np.empty(n, np.float32), np.empty(n, np.uint16), np.empty(n), np.empty_like(self.norms)
+        )
         self.width, self.counts = 1, np.zeros(WIDTHS[-1], np.int64)
         self.frequent = aligned(self.n_frequent * WIDTHS[-1], np.float32)  # weights of frequent columns
         self.bounds, self.found = np.split(panel.scores.view(np.float32), 2)[0], np.split(panel.scores.view(np.int32), 2)[1]
@@ -99,20 +129,12 @@ class Alone:
         """Train labels, places among the `numbers` in the data of all labels of the run. A turn
         looks at all rows once. Raises Stopped, NonFiniteError.
         """
-        waiting, between = deque(labels), dict[int, list[RareLabel]]()  # these by their turn
-        while waiting or between:
-            turn = max(between, key=lambda turn: len(between[turn]), default=0)
-            if waiting and len(between.get(turn, ())) < n_lanes:
-                turn, places = 0, [waiting.popleft() for _ in range(min(n_lanes, len(waiting)))]
-                lanes = [RareLabel(place, int(numbers[place]), self.options.dual_tol) for place in places]
-            else:
-                found = between.pop(turn)
-                lanes = found[:n_lanes]
-                if found[n_lanes:]:
-                    between[turn] = found[n_lanes:]
+        tolerance = self.options.dual_tol
+        for turn, lanes, unfinished in in_rounds(
+            labels, lambda place: RareLabel(place, int(numbers[place]), tolerance), n_lanes, math.inf
+        ):
             done, others = self._turn(lanes, turn, stop)
-            if others:
-                between.setdefault(turn + 1, []).extend(others)
+            unfinished += others
             yield done
 
     def _turn(self, lanes: list[RareLabel], turn: int, stop: Stop) -> tuple[list[Finished], list[RareLabel]]:
@@ -131,7 +153,7 @@ class Alone:
                     found = found[at_least_highest(bounds, self._room_for(label, turn))]
                     self._take(label, self._seen(label, found), found)
                     others.append(label)
-                elif (one := self._judge(label, found, squares[lane], turn, stop)) is not None:
+                elif (one := self._judge(label, found, squares[lane], turn)) is not None:
                     done.append(one)
                 else:
                     others.append(label)
@@ -142,12 +164,15 @@ class Alone:
         before rounding, and after), and the thresholds that bounds reach where a score may reach
         the margin.
         """
-        w, bounds = self._begin(len(lanes))
+        rows = self.risk.rows
+        (self.width,) = panel_widths(len(lanes), "single")
+        w, bounds = self.frequent[: self.n_frequent * self.width], self.bounds[: rows.n_local * self.width]
+        w[:], bounds[:] = 0.0, 0.0
         n_passes = PASSES[turn] if turn < len(PASSES) else min(MOST_PASSES, PASSES[-1] << min(turn, 20))
         key = rng.bits(self.options.seed, "order of rows", np.array([turn]))[0]
         squares, intercepts = np.zeros((len(lanes), 2)), np.zeros(len(lanes))
         for lane, label in stop.slices(enumerate(lanes)):
-            positives = self.risk.rows.rows_of(label.number)
+            positives = rows.rows_of(label.number)
             if turn == 0:
                 label.rows, label.alpha = positives.astype(np.int32), np.zeros(positives.size, np.float32)
             rows_left = max(0.0, self.most_rows - label.spent)
@@ -164,29 +189,16 @@ class Alone:
             elif n:
                 looked_at, moved = steps[:n, 1:].sum(axis=0).tolist()
                 label.record(steps[n - 1, 0], looked_at, moved, stop.seconds, passes=n)
-            label.spent += LEAST_ROWS * self.risk.rows.n_local  # for the look at all rows
+            label.spent += LEAST_ROWS * rows.n_local  # for the look at all rows
             weights = label.columns, label.weights
             intercepts[lane] = kernels.begin_bounds(
                 self.index, weights, self.n_frequent, self.any_sign, (w, bounds), self.width, lane
             )
-        rounding = self.longest * np.finfo(np.float32).eps * np.sqrt(squares[:, 1]) * self.risk.rows.max_norm
-        if turn > 0:
-            self._raise_bounds(w, bounds, stop)
-        return squares, -1 - rounding - 1e-6 - intercepts
-
-    def _raise_bounds(self, w: np.ndarray, bounds: np.ndarray, stop: Stop) -> None:
-        """Add what the weights of frequent columns give."""
-        rows, width = self.risk.rows, self.width
-        for some in stop.slices(self._slices()):
-            csr = rows.indptr[some.start : some.stop + 1], rows.indices, rows.data
+        rounding = self.longest * np.finfo(np.float32).eps * np.sqrt(squares[:, 1]) * rows.max_norm
+        for some in stop.slices(self._slices()) if turn > 0 else ():  # add what the weights of frequent columns give
+            csr, width = (rows.indptr[some.start : some.stop + 1], rows.indices, rows.data), self.width
             look.raise_bounds(csr, self.ends[some], w, bounds[some.start * width : some.stop * width], width)
-
-    def _begin(self, n_lanes: int) -> tuple[np.ndarray, np.ndarray]:
-        """The weights of frequent columns, and the bounds, of so many labels: all 0."""
-        (self.width,) = panel_widths(n_lanes, "single")
-        w, bounds = self.frequent[: self.n_frequent * self.width], self.bounds[: self.risk.rows.n_local * self.width]
-        w[:], bounds[:] = 0.0, 0.0
-        return w, bounds
+        return squares, -1 - rounding - 1e-6 - intercepts
 
     def _rules(self, label: RareLabel) -> tuple[np.ndarray, np.ndarray]:
         """The rules of a panel of this label alone (flat), and C of its positive and negative rows
@@ -194,7 +206,7 @@ class Alone:
         """
         costs = self.cost_of(label.number).reshape(2, 1)
         ignored = 0.0 if label.exact else self.ignored * label.tolerance
-        return rules_of(self.cost_of.loss, costs, [ignored], 1, np.dtype(np.float32)).reshape(-1), costs
+        return self.cost_of.rules(costs, [ignored]).reshape(-1), costs
 
     def _find(self, lanes: list[RareLabel], turn: int, margins: np.ndarray) -> np.ndarray:
         """Find the rows whose bounds reach thresholds: `found`. Which labels (bool) have more rows
@@ -233,51 +245,41 @@ class Alone:
         kept[np.searchsorted(seen.rows, added)] = True
         label.rows, label.alpha = seen.rows[kept], seen.alpha[kept]
 
-    def _judge(self, label: RareLabel, found: np.ndarray, squares: np.ndarray, turn: int, stop: Stop) -> Finished | None:
+    def _judge(self, label: RareLabel, found: np.ndarray, squares: np.ndarray, turn: int) -> Finished | None:
         """The label, if it is done, by the rows that may reach the margin; else it gets those that
         it lacks. Raises NonFiniteError.
         """
-        seen, risk = self._seen(label, found), self.risk
+        seen = self._seen(label, found)
         kernels.scores_of(self.csr, seen.rows, self.norms, (label.columns, label.weights), self.room[0], seen.z, seen.norms)
         rules, costs = self._rules(label)
-        within = 0.0 if label.exact else -self.ignored * label.tolerance
-        judged = judge(seen, squares, self.cost_of.loss, rules, costs, within)
-        f, tolerance = risk.lam * judged.primal, label.tolerance
-        risk.check_finite(np.array([f]), "objective", np.array([label.number]))
-        converged = judged.violation <= tolerance or judged.gap <= CLOSE * tolerance
-        at_precision = (label.exact and not label.moved) or self.inner * label.tolerance < PRECISE
-        done = converged and judged.gap <= self.enough
-        if not done:
-            label.keep_best(
-                no_weights(risk.rows, label.number, costs[:, 0], self.cost_of.loss),
-                0.0,
-                lambda: (label.columns[:0], label.weights[:0]),
-            )
-            label.keep_best(judged.primal, judged.bound, lambda: (label.columns, label.weights))
-        over = is_over(risk, label, self.options)
-        if done or over or at_precision:
-            constant, gap, violation = risk.rows.n_columns - 1 if risk.rows.bias else -1, judged.gap, judged.violation
-            if not done:
-                if over and self._improve(label, costs, stop):
-                    done, violation = True, math.nan
-                (label.columns, label.weights), f, gap = label.best_weights, risk.lam * label.best_primal, label.best_gap
-            return finished(label, f, gap, violation, done, risk.rows.n_global, constant)
-        if converged:
-            label.tolerance /= 2
-        label.exact, label.gap, label.moved = not label.moved, judged.gap, False
-        lacks, most = np.flatnonzero(judged.lacks), self._room_for(label, turn)
+        sums, near = np.zeros((certify.N_SUMS, 1)), np.zeros(seen.rows.size, np.uint16)
+        tables, state = (rules, costs.reshape(-1), np.zeros(1)), (seen.z, seen.alpha)
+        within = 0.0 if label.exact else -self.ignored * label.tolerance  # beyond 0, of the gradients of rows that it lacks
+        certify.hinge_certify(state, seen.positive, seen.norms, tables, near, sums.reshape(-1), 1, within)
+        losses, _, penalty = self.cost_of.losses(costs, sums)
+        primal, bound = 0.5 * squares[1] + losses[0], sums[certify.ALPHA, 0] - 0.5 * squares[0] - penalty[0]
+        verdict = Verdict(float(primal), float(bound), float(sums[certify.MOST, 0] - sums[certify.LEAST, 0]))
+        is_at_precision = (label.exact and not label.moved) or self.inner * label.tolerance < PRECISE
+        one = self.rounds.conclude(
+            label, costs[:, 0], verdict, is_at_precision, self.enough, lambda copy: (label.columns, label.weights)
+        )
+        if one is not None:
+            return one._replace(w=self._sparse(one.w))
+        lacks, most = np.flatnonzero((near != 0) & (seen.alpha == 0)), self._room_for(label, turn)
         if lacks.size > most:
             z = seen.z[lacks]
             lacks = lacks[at_least_highest(np.where(seen.positive[lacks] != 0, -z, z), most)]
         self._take(label, seen, seen.rows[lacks])
         return None
 
-    def _improve(self, label: RareLabel, costs: np.ndarray, stop: Stop) -> bool:
-        """Go on by Newton's method; return whether the label is done."""
-        columns, weights = label.best_weights
-        label.best_weights = np.zeros(self.risk.rows.n_columns, np.float32)
-        label.best_weights[columns] = weights
-        done = improve(self.risk, label, costs[:, 0], self.norms[:, 1], self.options, stop)
-        columns = np.flatnonzero(label.best_weights).astype(np.int32)
-        label.best_weights = columns, label.best_weights[columns]
-        return done
+    def _sparse(self, weights: Any) -> SparseWeightsOf:
+        """Weights, as (columns, values) or as an array (n_columns), with the intercept apart."""
+        if isinstance(weights, tuple):
+            order = np.argsort(weights[0])
+            columns, values = weights[0][order], weights[1][order]
+        else:
+            columns = np.flatnonzero(weights).astype(np.int32)
+            values = weights[columns]
+        if self.risk.rows.bias and columns.size and columns[-1] == self.risk.rows.n_columns - 1:
+            return SparseWeightsOf(columns[:-1], values[:-1], float(values[-1]))
+        return SparseWeightsOf(columns, values, 0.0)

@@ -14,7 +14,7 @@ from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.errors import ConfigError
 from hpcml.estimators.labels import CLASSES, LabelSets
-from hpcml.estimators.parameters import OPTION, Seed, classifier_of
+from hpcml.estimators.parameters import ATTRIBUTES, OPTION, Seed, classifier_of
 from hpcml.methods.dual.options import BALANCED, DualOptions
 from hpcml.methods.dual.train import METHOD
 from hpcml.methods.linear.estimator import LinearClassifier
@@ -41,28 +41,6 @@ class DualClassifier(LinearClassifier):
     keep it. Choose parameters with GridSearchCV on one rank (`comm=None`): ranks that score
     different rows would choose differently.
 
-    Attributes
-    ----------
-    classes_ : ndarray (n_classes,)
-        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
-    coef_ : ndarray (n_labels, n_features), float64
-        The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one.
-    intercept_ : ndarray (n_labels,), float64
-        The weights of the constant feature. A label that all rows have, or none, gets no weights
-        but +1 or −1 here.
-    n_iter_ : ndarray (n_labels,), int
-        Passes over the rows; 0 for a label that all rows have, or none.
-    f_min_ : ndarray (n_labels,)
-        The objective over all rows.
-    gap_ : ndarray (n_labels,)
-        The certified duality gap, divided by the objective: min f is at least f_min_ · (1 − gap_).
-    visited_ : ndarray (n_labels,)
-        The mean share of the rows that a pass visited.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray (n_features,)
-        Their names, if X is a data frame with string names.
-
     Notes
     -----
     Every rank holds all rows twice while it trains, once as they were given and once without
@@ -76,6 +54,7 @@ class DualClassifier(LinearClassifier):
     """
 
     _method = METHOD
+    _learnt = tuple(ATTRIBUTES)
 
     loss: str = OPTION
     lam: str | float = OPTION

@@ -18,7 +18,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from hpcml.methods.dual.by_loss import dual
+from hpcml.kernels.lanes import duals
+from hpcml.methods.dual.dual import DualSolver
 from hpcml.methods.dual.label import NO_POSITIVES, State, Training
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk, parse_lambda
@@ -56,7 +57,7 @@ class DualFitter:
         self.weights = sorted({each["positive_weight"] for each in settings})
         self.place = {(each["lam"], each["positive_weight"]): number for number, each in enumerate(settings)}
         unbounded = replace(options, positive_weight="1", max_steps=2**31 - 1)
-        self.solver = dual(risk, np.zeros(0, np.int64), n_lanes, unbounded)
+        self.solver = DualSolver(risk, np.zeros(0, np.int64), n_lanes, unbounded)
         for lam in lambdas:
             self._costs(lam, [(NO_POSITIVES, weight) for weight in self.weights])  # an error now, not after hours
         self.starts: list[State] = []  # of the chains
@@ -101,7 +102,9 @@ class DualFitter:
         places, rounds = np.array([place for place, _ in lanes]), max(ROUNDS, -(-VISITS // max(1, self.risk.rows.n_local)))
         for number, lam in enumerate(lambdas):
             going = solver.all_lanes
-            solver.raise_costs(self._costs(lam, lanes), lambdas[max(0, number - 1)] / lam)
+            if solver.is_logistic and number > 0:
+                duals.divide(solver.alpha, lambdas[number - 1] / lam)  # the same α at the higher C
+            solver.set_costs(self._costs(lam, lanes))
             if number == 0:
                 going = self._sweep(going, FIRST_SWEEPS)
             for round_ in range(rounds):
@@ -111,7 +114,7 @@ class DualFitter:
                 for sweep in range(min(SWEEPS << round_ // LONGER, MOST_SWEEPS)):
                     solver.visit(sweep)  # the same orders for all λ
                     solver.set_aside()
-                solver.keep_all()
+                solver.set_aside(False)
                 going = self._sweep(going, 1)
             settings = np.array([self.place.get((lam, weight), -1) for _, weight in lanes])
             yield Fitted(places, settings, solver.w, solver.width, np.zeros(len(lanes)))

@@ -92,13 +92,13 @@ def norms(indptr, data, weights, out):
 
 
 @njit
-def remove_duals(csr, rows, norms, start, alpha, w, lanes, lane):
+def remove_duals(csr, rows, norms, start, no_dual, state, lanes, lane):
     """Take the duals `start` (n) of `rows` of `csr` (indptr, indices, data), negative so far, back
-    to 0 in one lane: they will be positive.
+    to 0 in one lane of `state` (weights, duals): they will be positive. What stands for 0 is `no_dual`.
     """
-    indptr, indices, data = csr
+    (indptr, indices, data), (w, alpha) = csr, state
     for i in rows:
-        alpha[i * lanes + lane] = 0.0
+        alpha[i * lanes + lane] = no_dual
         if start[i] != 0.0:
             for k in range(indptr[i], indptr[i + 1]):
                 w[indices[k] * lanes + lane] += start[i] * norms[i, 1] * data[k]

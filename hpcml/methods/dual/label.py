@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from hpcml.data.compact import CompactRows
 from hpcml.errors import NonFiniteError
-from hpcml.kernels.lanes import epoch
+from hpcml.kernels.lanes import certify, epoch
+from hpcml.losses import load_loss
 from hpcml.methods.dual.options import BALANCED, DualOptions, parse_weight
-from hpcml.methods.linear.losses import DUAL_LOSSES, DualLoss
 from hpcml.methods.linear.objective import Risk
 
 LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
-LOG_2 = 0.6931471805599453  # the logistic loss of a margin of 0
 NO_POSITIVES = -1  # the label that no row has
 # CLOSE = 0: 19 passes instead of 14 on generated rows, squared hinge; 0.1: 14 instead of 25 with the hinge, whose mean gap is then
 # 0.64 % instead of 0.12 %.
 CLOSE = 0.01  # of the tolerance: a gap, as a share of the objective, that is small enough whatever the gradients are
+QUIET = 8.0  # logistic: units in the last place of 1 + |u|; a smaller gradient is an error of rounding
 
 # Choosing the rows of a pass reads a flag of every row: at 300,000 rows of 12 values, up to a third of the time of a full pass.
 LEAST_ROWS = 1 / 16  # of all rows: what a pass over few rows, or a look at all rows for 16 labels, counts as at least
@@ -84,16 +83,16 @@ class Training:
 
 
 class Costs:
-    """C and the diagonal of the dual (2 rows: positive, negative), per label, in float64, for
-    rows of weight 1.
-    """
+    """The loss, and C of a label's positive and negative rows, of weight 1, in float64."""
 
     def __init__(self, risk: Risk, options: DualOptions) -> None:
         self.risk = risk
         self.precision, self.limit = options.precision, LIMITS[options.precision]
-        self.loss, self.weight, self.rows = DUAL_LOSSES[options.loss], options.positive_weight, risk.rows
+        self.loss, self.weight, self.rows = load_loss(options.loss), options.positive_weight, risk.rows
+        self.is_logistic = options.loss == "logistic"
+        self.is_squared = not self.is_logistic and self.loss.DUAL_CURVATURE > 0
         self.positive_weights = risk.positive_weights
-        self.largest = max(1.0, risk.comm.size * risk.rows.largest_step) if self.loss.entropic else 1.0
+        self.largest = max(1.0, risk.comm.size * risk.rows.largest_step) if self.is_logistic else 1.0
 
     def base(self, lam: float | None = None) -> float:
         """C of negative rows, at another λ than that of the run, if it is given."""
@@ -123,18 +122,34 @@ class Costs:
             )
         return costs
 
+    def rules(self, costs: np.ndarray, ignored: Sequence[float]) -> np.ndarray:
+        """Return the rules (N_RULES, lanes) of the kernels, by C of positive and of negative rows (2, lanes) and the projected
+        gradients that cause no step; no row is set aside.
+        """
+        dtype = self.risk.weight_type
+        rules = np.zeros((epoch.N_RULES, costs.shape[1]), dtype)
+        rules[epoch.SIGMA] = self.risk.comm.size
+        if self.is_logistic:
+            rules[epoch.COST_POSITIVE : epoch.COST_NEGATIVE + 1] = costs
+            rules[epoch.QUIET] = QUIET * np.finfo(dtype).eps
+            return rules
+        top = self.loss.DUAL_TOP * costs
+        rounded = top.astype(dtype)
+        rules[epoch.TOP_POSITIVE : epoch.TOP_NEGATIVE + 1] = np.where(rounded > top, np.nextafter(rounded, dtype.type(0)), rounded)
+        rules[epoch.DIAGONAL_POSITIVE : epoch.DIAGONAL_NEGATIVE + 1] = self.loss.DUAL_CURVATURE / costs
+        rules[epoch.IGNORED, : len(ignored)] = ignored
+        rules[epoch.HIGHEST], rules[epoch.LOWEST] = math.inf, -math.inf
+        return rules
 
-def rules_of(loss: DualLoss, costs: np.ndarray, ignored: Sequence[float], n_ranks: int, dtype: np.dtype) -> np.ndarray:
-    """The rules (N_RULES, lanes) of the hinges' kernels, by C of positive and of negative rows
-    (2, lanes) and the projected gradients that cause no step; no row is set aside.
-    """
-    rules = np.zeros((epoch.N_RULES, costs.shape[1]), dtype)
-    rules[epoch.TOP_POSITIVE : epoch.TOP_NEGATIVE + 1] = loss.top(costs, dtype)
-    rules[epoch.DIAGONAL_POSITIVE : epoch.DIAGONAL_NEGATIVE + 1] = loss.diagonal(costs)
-    rules[epoch.SIGMA] = n_ranks
-    rules[epoch.IGNORED, : len(ignored)] = ignored
-    rules[epoch.HIGHEST], rules[epoch.LOWEST] = math.inf, -math.inf
-    return rules
+    def losses(self, costs: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return Σ C ℓ of a hinge (lanes), the same with moved intercepts, and what the loss takes off the dual objective, by the
+        `sums` of `hinge_certify`.
+        """
+        first = certify.SHORT_SQUARED if self.is_squared else certify.SHORT
+        moved = first + certify.MOVED_SHORT - certify.SHORT
+        penalty = self.loss.DUAL_CURVATURE / costs * sums[certify.ALPHA_SQUARED : certify.ALPHA_SQUARED + 2]
+        before, after = ((costs * sums[row : row + 2]).sum(axis=0) for row in (first, moved))
+        return before, after, 0.5 * penalty.sum(axis=0)
 
 
 def crossing(moves: np.ndarray, slopes: np.ndarray) -> float:
@@ -148,9 +163,3 @@ def crossing(moves: np.ndarray, slopes: np.ndarray) -> float:
         return float(moves[min(place, moves.size - 1)])
     below, above = moves[place - 1], moves[place]
     return float((above - below) / (slopes[place] - slopes[place - 1]) * (0.0 - slopes[place - 1]) + below)
-
-
-def no_weights(rows: CompactRows, label: int, costs: np.ndarray, loss: DualLoss) -> float:
-    """Return the objective of weights of 0, divided by λ; `costs`: C of positive and negative rows (2)."""
-    positive = rows.weight_of(label)
-    return (LOG_2 if loss.entropic else 1.0) * float(costs[0] * positive + costs[1] * (rows.total_weight - positive))

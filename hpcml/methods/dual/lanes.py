@@ -1,22 +1,22 @@
-"""Labels that share passes of dual coordinate descent over the rows, and their certificate:
-hinge, squared hinge.
+"""Labels that share passes of dual coordinate descent over the rows, and their certificate.
+
+Hinges: `alpha` holds the duals α. Logistic: it holds u = log(α / (C − α)). No α is at a bound then, so every row has a dual, and no
+row is set aside.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar
 
 import numpy as np
 
 from hpcml import mpi, rng, slices
 from hpcml.errors import NonFiniteError
-from hpcml.kernels.lanes import certify, combine, epoch
-from hpcml.kernels.lanes.duals import support
+from hpcml.kernels.lanes import certify, combine, duals, epoch
 from hpcml.methods.dual import kernels
 from hpcml.methods.dual.chunks import CHUNK_VALUES, AllRows, Chunk, StreamedRows, Wanted
-from hpcml.methods.dual.label import LIMITS, NO_POSITIVES, Costs, State, Training, crossing, rules_of
+from hpcml.methods.dual.label import LIMITS, NO_POSITIVES, Costs, State, Training, crossing
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
 from hpcml.run.stop import NEVER, Stop
@@ -32,6 +32,7 @@ MOVES = np.sort(
 CACHE_BYTES = 1 << 21  # of weights that need not be asked for ahead
 HALF = 8  # lanes whose weights are made in float64 together: a cache line
 ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
+U_OF_ZERO = -45.0  # u of a dual that is as good as 0
 
 
 class DualPanel:
@@ -42,10 +43,6 @@ class DualPanel:
     in `dual`.
     """
 
-    visit_kernel: ClassVar[Any] = staticmethod(epoch.hinge_epoch)
-    combine_kernel: ClassVar[Any] = staticmethod(combine.hinge_combine)
-    certify_kernel: ClassVar[Any] = staticmethod(certify.hinge_certify)
-
     def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError,
         NonFiniteError.
@@ -54,7 +51,9 @@ class DualPanel:
         self.stop: Stop = NEVER  # of the labels that are being trained
         self.n_lanes = min(n_lanes, panel_widths(16, options.precision)[0])
         self.cost_of = Costs(risk, options)
-        self.ignored = IGNORED_SQUARED if self.cost_of.loss.squared else IGNORED  # of the tolerance
+        self.ignored = IGNORED_SQUARED if self.cost_of.is_squared else IGNORED  # of the tolerance
+        self.is_logistic = self.cost_of.is_logistic
+        self.no_dual = U_OF_ZERO if self.is_logistic else 0.0
         rows = risk.rows
         self.norms = np.empty((rows.n_local, 2), risk.weight_type)
         if not risk.comm.size * rows.largest_step <= LIMITS[options.precision]:
@@ -67,9 +66,9 @@ class DualPanel:
         self._looked_at = np.empty(rows.n_local, np.int32)
         self.order_bytes = 0 if risk.chunk_values else ORDER_BYTES
         self.orders: dict[tuple[int, int], np.ndarray] = {}
-        (width,) = panel_widths(self.n_lanes, options.precision)
-        self.doubles = aligned(rows.n_columns * min(width, HALF), np.float64)  # room for weights in float64
-        self.scores = aligned(rows.n_local * width, np.float64)  # room for the certificate's
+        (self.width,) = panel_widths(self.n_lanes, options.precision)
+        self.doubles = aligned(rows.n_columns * min(self.width, HALF), np.float64)  # room for weights in float64
+        self.scores = aligned(rows.n_local * self.width, np.float64)  # room for the certificate's
         for label in labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)].tolist():
             self.cost_of(label)  # an error now, not after hours
         self.lanes: list[Training] = []
@@ -81,7 +80,7 @@ class DualPanel:
         `costs` (2, each) are C of positive and negative rows; `start` is the solution of the label
         that no row has, if there is one. Raises MemoryError.
         """
-        self.lanes, self.round = lanes, number
+        self.lanes, self.round, self.all_lanes = lanes, number, np.uint16((1 << len(lanes)) - 1)  # a bit for each lane with a label
         rows, dtype = self.risk.rows, self.risk.weight_type
         (self.width,) = panel_widths(len(lanes), self.options.precision)
         width = self.width
@@ -102,16 +101,11 @@ class DualPanel:
                 self.active |= label.state.active.astype(np.uint16) << np.uint16(lane)
                 label.state = None
         elif start is None:
-            self.active[:] = self.all_lanes
+            self.alpha[:], self.active[:] = self.no_dual, self.all_lanes
         else:
             self._start_from(start)
-            support(self.alpha, width, len(lanes), self.active)
+            self.look_at_support(self.all_lanes)
             self.active |= self.positive
-
-    @property
-    def all_lanes(self) -> np.uint16:
-        """A bit for each lane that has a label."""
-        return np.uint16((1 << len(self.lanes)) - 1)
 
     def order(self, number: int, sweep: int) -> np.ndarray:
         """The order of the rows of a pass, a function of the seed, the round and the pass.
@@ -146,35 +140,27 @@ class DualPanel:
         self.costs = np.ones((2, self.width))
         self.costs[:, : len(costs)] = np.transpose(costs)
         ignored = [0.0 if label.exact else self.ignored * label.tolerance for label in self.lanes]
-        self.rules[:] = rules_of(self.cost_of.loss, self.costs, ignored, self.risk.comm.size, self.rules.dtype).reshape(-1)
+        self.rules[:] = self.cost_of.rules(self.costs, ignored).reshape(-1)
 
-    def keep_all(self) -> None:
-        """Let no gradient be so far from a bound that its row is set aside. Local."""
-        rules = self.rules.reshape(epoch.N_RULES, self.width)
-        rules[epoch.HIGHEST], rules[epoch.LOWEST] = math.inf, -math.inf
-
-    def set_aside(self) -> None:
-        """From now on, set rows aside whose gradients lie beyond those of the last pass. Local."""
+    def set_aside(self, beyond_last: bool = True) -> None:
+        """From now on, set rows aside whose gradients lie beyond those of the last pass, or none. Local."""
         most, least = self.gradients.reshape(2, self.width)
         rules = self.rules.reshape(epoch.N_RULES, self.width)
-        rules[epoch.HIGHEST], rules[epoch.LOWEST] = np.where(most > 0, most, math.inf), np.where(least < 0, least, -math.inf)
-
-    def raise_costs(self, costs: list[np.ndarray], ratio: float) -> None:
-        """Go on with the same duals and weights at C that are `ratio` ≥ 1 times as high in every
-        lane. Local.
-        """
-        self.set_costs(costs)
+        rules[epoch.HIGHEST] = np.where(beyond_last & (most > 0), most, math.inf)
+        rules[epoch.LOWEST] = np.where(beyond_last & (least < 0), least, -math.inf)
 
     def look_at_support(self, lanes: np.uint16) -> None:
         """Look at the rows whose duals are not 0, in these lanes (bits). Local."""
-        support(self.alpha, self.width, len(self.lanes), self.active)
+        self._write_support(slice(0, self.active.size), self.active)
         self.active &= lanes
 
     def _start_from(self, start: State) -> None:
         """Collective. Begin with the solution of the label that no row has, its positive rows
         put back to 0.
         """
-        rows = self.risk.rows
+        rows, alpha = self.risk.rows, start.alpha
+        if self.is_logistic:
+            duals.duals(start.alpha, start.cost, alpha := np.empty_like(start.alpha))
         self.w.reshape(-1, self.width)[:] = start.w[:, None]
         self.alpha.reshape(-1, self.width)[:] = start.alpha[:, None]
         before, wanted = self.w.copy() if rows.comm.size > 1 else self.w, lambda own: self._support(own) | (self.positive[own] != 0)
@@ -185,8 +171,8 @@ class DualPanel:
             for some in self._positive_rows(label.number, chunk.own)
         )
         for (own, csr), lane, some in self.stop.slices(parts):
-            places = slice(own.start * self.width, own.stop * self.width)
-            kernels.remove_duals(csr, some, self.norms[own], start.alpha[own], self.alpha[places], self.w, self.width, lane)
+            state = self.w, self.alpha[own.start * self.width : own.stop * self.width]
+            kernels.remove_duals(csr, some, self.norms[own], alpha[own], self.no_dual, state, self.width, lane)
         self._share(before, 1.0)
 
     def _positive_rows(self, label: int, own: slice) -> Iterator[np.ndarray]:
@@ -201,19 +187,25 @@ class DualPanel:
 
     def _support(self, own: slice) -> np.ndarray:
         """Of which of these rows (bool) any dual is not 0."""
-        bits = np.empty(own.stop - own.start, np.uint16)
-        support(self.alpha[own.start * self.width : own.stop * self.width], self.width, len(self.lanes), bits)
+        self._write_support(own, bits := np.empty(own.stop - own.start, np.uint16))
         return bits != 0
 
-    def _slices(self, needed: Wanted | None = None) -> Iterator[tuple[slice, tuple[np.ndarray, np.ndarray, np.ndarray], slice]]:
+    def _write_support(self, own: slice, bits: np.ndarray) -> None:
+        """Write a bit for each dual of these rows that is not 0."""
+        if self.is_logistic:
+            bits[:] = self.all_lanes
+        else:
+            duals.support(self.alpha[own.start * self.width : own.stop * self.width], self.width, len(self.lanes), bits)
+
+    def slices(self, needed: Wanted | None = None) -> Iterator[tuple[slice, tuple[np.ndarray, np.ndarray, np.ndarray], slice]]:
         """Collective. This rank's rows slice by slice: which, CSR arrays that have at least those
         that are `needed` (default: all), their places among the duals. Raises Stopped.
         """
         for some, csr in self.stop.slices(self.rows.slices(needed)):
             yield some, csr, slice(some.start * self.width, some.stop * self.width)
 
-    def _row_slices(self) -> Iterator[tuple[slice, slice]]:
-        """Collective. As `_slices`, without the arrays, which nobody need read."""
+    def row_slices(self) -> Iterator[tuple[slice, slice]]:
+        """Collective. As `slices`, without the arrays, which nobody need read."""
         rows = self.risk.rows
         for some in self.stop.slices(slices.row_slices(rows.n_local, rows.data.size)):
             yield some, slice(some.start * self.width, some.stop * self.width)
@@ -242,13 +234,14 @@ class DualPanel:
         def kept(own: slice) -> np.ndarray:
             return self._support(own) if full else self._support(own) | (self.active[own] != 0)
 
+        kernel = epoch.logistic_epoch if self.is_logistic else epoch.hinge_epoch
         self.gradients[:], self.counts[:] = 0.0, 0  # 0 is in every range, whichever rows other lanes look at
         with risk.profile("compute"):
             before = self.w.copy() if risk.comm.size > 1 else self.w
             for (own, csr), some in self.stop.slices(self._visits(order, kept)):
                 state, bits = (self.w, self.alpha[own.start * width : own.stop * width]), (self.positive[own], self.active[own])
                 tables = self.rules, self.gradients, self.counts
-                self.visit_kernel(csr, some, self.norms[own], state, bits, tables, width, self.w.nbytes > CACHE_BYTES)
+                kernel(csr, some, self.norms[own], state, bits, tables, width, self.w.nbytes > CACHE_BYTES)
         self._share(before, risk.comm.size)
         if risk.comm.size > 1:
             with risk.profile("communicate"):
@@ -268,50 +261,36 @@ class DualPanel:
         risk = self.risk
         with risk.profile("finish"):
             dual_squares, squares = self._combine()
-            scores = self._scores()
+            scores = self.scores[: risk.rows.n_local * self.width]
+            for _, csr, places in self.slices():
+                kernels.scores(*csr, self.w, scores[places], self.width, self.w.nbytes > CACHE_BYTES)
             own = self.w.reshape(-1, self.width)[-1].astype(np.float64) if risk.rows.bias else np.zeros(self.width)
-            shifts = self._shifts(scores, own) if risk.rows.bias else np.zeros(self.width)
-            sums, near = self._certify_rows(scores, shifts, self.options.dual_tol)
+            shifts = self._shifts(scores, own) if risk.rows.bias and not self.is_logistic else np.zeros(self.width)
+            sums, near = np.zeros((certify.N_SUMS, self.width)), np.zeros(risk.rows.n_local, np.uint16)
+            tables, within = (self.rules, self.costs.reshape(-1), shifts), self.options.dual_tol
+            kernel = certify.logistic_certify if self.is_logistic else certify.hinge_certify
+            for some, places in self.row_slices():
+                state = scores[places], self.alpha[places]
+                kernel(state, self.positive[some], self.norms[some], tables, near[some], sums.reshape(-1), self.width, within)
+            extremes = sums[[certify.WORST]] if self.is_logistic else sums[[certify.MOST, certify.LEAST]] * [[1.0], [-1.0]]
             if risk.comm.size > 1:
-                extremes = mpi.allreduce_maxima(risk.comm, sums[[certify.MOST, certify.LEAST]] * [[1.0], [-1.0]])
+                extremes = mpi.allreduce_maxima(risk.comm, extremes)
                 mpi.allreduce_sum(risk.comm, sums)
-                sums[certify.MOST], sums[certify.LEAST] = extremes[0], -extremes[1]
-        loss, violations = self.cost_of.loss, sums[certify.MOST] - sums[certify.LEAST]
-        before, after = (
-            loss.losses(self.costs, sums[row : row + 2], sums[row + certify.SHORT_SQUARED :][:2])
-            for row in (certify.SHORT, certify.MOVED_SHORT)
-        )
+        violations = extremes.sum(axis=0)
+        if self.is_logistic:
+            return 0.5 * squares + sums[certify.LOSSES], sums[certify.ENTROPY] - 0.5 * dual_squares, violations, near, shifts
+        before, after, penalty = self.cost_of.losses(self.costs, sums)
         primal, moved = 0.5 * squares + before, 0.5 * (squares + shifts * (shifts + 2 * own)) + after
         shifts = np.where(moved < primal, shifts, 0.0)
-        primal, alpha_squared = np.minimum(moved, primal), sums[certify.ALPHA_SQUARED : certify.ALPHA_SQUARED + 2]
-        bound = sums[certify.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
-        return primal, bound, violations, near, shifts
+        return np.minimum(moved, primal), sums[certify.ALPHA] - 0.5 * dual_squares - penalty, violations, near, shifts
 
-    def weights_of(self, lane: int, shift: float) -> np.ndarray:
-        """Return a copy of the weights of a lane with its intercept moved by `shift`."""
-        w = self.w.reshape(-1, self.width)[:, lane].copy()
-        w[-1] += shift
+    def weights_of(self, lane: int, shift: float, copy: bool) -> np.ndarray:
+        """Return the weights of a lane with its intercept moved by `shift`; without `copy` they are those of the panel."""
+        w = self.w.reshape(-1, self.width)[:, lane]
+        w = w.copy() if copy else w
+        if shift:
+            w[-1] += shift
         return w
-
-    def _scores(self) -> np.ndarray:
-        """Collective. The scores (n_local width, flat) of this rank's rows, in float64. Raises
-        Stopped.
-        """
-        scores = self.scores[: self.risk.rows.n_local * self.width]
-        for _, csr, places in self._slices():
-            kernels.scores(*csr, self.w, scores[places], self.width, self.w.nbytes > CACHE_BYTES)
-        return scores
-
-    def _certify_rows(self, scores: np.ndarray, shifts: np.ndarray, within: float) -> tuple[np.ndarray, np.ndarray]:
-        """Collective. This rank's `sums` (N_SUMS, width) and `near` (n_local), as `certify` has
-        them. Raises Stopped.
-        """
-        sums, near = np.zeros((certify.N_SUMS, self.width)), np.zeros(self.risk.rows.n_local, np.uint16)
-        tables = self.rules, self.costs.reshape(-1), shifts
-        for some, places in self._row_slices():
-            state, norms = (scores[places], self.alpha[places]), self.norms[some]
-            self.certify_kernel(state, self.positive[some], norms, tables, near[some], sums.reshape(-1), self.width, within)
-        return sums, near
 
     def _shifts(self, scores: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Collective. By how much (float64, one per lane) to move the intercepts `own` so that the
@@ -321,8 +300,8 @@ class DualPanel:
         """
         risk, width = self.risk, self.width
         slopes = np.zeros((MOVES.size, width))
-        costs, squared = self.costs.reshape(-1), self.cost_of.loss.squared
-        for some, places in self._row_slices():
+        costs, squared = self.costs.reshape(-1), self.cost_of.is_squared
+        for some, places in self.row_slices():
             certify.slopes(scores[places], self.positive[some], self.norms[some], costs, squared, MOVES, slopes.reshape(-1), width)
         mpi.allreduce_sum(risk.comm, slopes)
         slopes += MOVES[:, None] + own
@@ -335,11 +314,12 @@ class DualPanel:
         """
         rows, risk, half = self.risk.rows, self.risk, min(self.width, HALF)
         squares, v = np.zeros((2, self.width)), self.doubles[: rows.n_columns * half]
+        kernel = combine.logistic_combine if self.is_logistic else combine.hinge_combine
         for first in range(0, self.width, half):
             v[:] = 0.0
-            for some, csr, places in self._slices(self._support):
+            for some, csr, places in self.slices(self._support):
                 arrays = (self.norms[some], self.alpha[places], self.positive[some])
-                self.combine_kernel(csr, *arrays, self.costs, first, v.reshape(-1, half))
+                kernel(csr, *arrays, self.costs, first, v.reshape(-1, half))
             if risk.comm.size > 1:
                 mpi.allreduce_sum(risk.comm, v)
             sums = np.zeros(2 * half)

@@ -22,16 +22,13 @@ Conjugate gradients in place of H would admit more columns, but take hundreds of
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
-from hpcml import mpi, slices
+from hpcml import mpi
 from hpcml.methods.dual import newton_kernels as kernels
 from hpcml.methods.dual.label import CLOSE, Training
-from hpcml.methods.dual.options import DualOptions
-from hpcml.methods.linear.objective import Risk
-from hpcml.run.stop import Stop
+from hpcml.methods.dual.lanes import DualPanel
 
 MOST_COLUMNS = 1024  # 8 MB of second derivatives
 PASSES_PER_ITERATION = 5  # of --max-steps, for each Newton iteration
@@ -46,30 +43,25 @@ LOSSES = {"squared-hinge": kernels.SQUARED, "hinge": kernels.HINGE, "logistic": 
 class Newton:
     """Newton's method for one label: its rows' costs, and their scores."""
 
-    def __init__(self, risk: Risk, label: int, loss: str, costs: np.ndarray, weights: np.ndarray, stop: Stop) -> None:
-        """`costs`: C of positive and of negative rows (2); `weights` (n_local): those of rows. Raises MemoryError."""
-        self.risk, self.stop, self.loss = risk, stop, LOSSES[loss]
-        self.costs = -float(costs[1]) * weights.astype(np.float64)
-        positives = risk.rows.rows_of(label)
-        self.costs[positives] = float(costs[0]) * weights[positives].astype(np.float64)
-        self.z, self.along = np.zeros((2, risk.rows.n_local))
+    def __init__(self, panel: DualPanel, label: int, costs: np.ndarray) -> None:
+        """`costs`: C of positive and of negative rows (2). Raises MemoryError."""
+        rows, weights = panel.risk.rows, panel.norms[:, 1].astype(np.float64)
+        self.panel, self.loss, positives = panel, LOSSES[panel.options.loss], rows.rows_of(label)
+        self.costs = -float(costs[1]) * weights
+        self.costs[positives] = float(costs[0]) * weights[positives]
+        self.z, self.along = np.zeros((2, rows.n_local))
         self.bound, self.n_iterations = 0.0, 0
 
-    def _slices(self) -> Iterator[tuple[slice, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
-        rows = self.risk.rows
-        for part in self.stop.slices(slices.row_slices(rows.n_local, rows.data.size)):
-            yield part, (rows.indptr[part.start : part.stop + 1], rows.indices, rows.data)
-
     def _write_scores(self, w: np.ndarray, z: np.ndarray) -> None:
-        for part, csr in self._slices():
+        for part, csr, _ in self.panel.slices():
             kernels.scores(csr, w, z[part])
 
     def _objective(self, w: np.ndarray, step: float, width: float) -> float:
         """f / λ at weights w, whose scores are z + step · along. Collective."""
         total = np.zeros(1)
-        for part, _ in self._slices():
+        for part, _ in self.panel.row_slices():
             total += kernels.losses(self.z[part], self.along[part], step, self.costs[part], self.loss, width)
-        mpi.allreduce_sum(self.risk.comm, total)
+        mpi.allreduce_sum(self.panel.risk.comm, total)
         return 0.5 * float((w * w).sum()) + float(total[0])
 
     def _raise_bound(self, gained: float, taken: float, square: float) -> None:
@@ -89,10 +81,10 @@ class Newton:
         while self.n_iterations < most:
             self.n_iterations += 1
             gradient, second, totals = np.zeros(d), np.zeros((d, d)), np.zeros(2)
-            for part, csr in self._slices():
+            for part, csr, _ in self.panel.slices():
                 totals += kernels.add_rows(csr, self.z[part], self.costs[part], self.loss, width, gradient, second)
             for sums in (gradient, second, totals):
-                mpi.allreduce_sum(self.risk.comm, sums)
+                mpi.allreduce_sum(self.panel.risk.comm, sums)
             self._raise_bound(float(totals[0]), float(totals[1]), float((gradient * gradient).sum()))
             gradient += w
             second[np.arange(d), np.arange(d)] += 1.0
@@ -120,27 +112,28 @@ class Newton:
         return self._objective(w, 0.0, 0.0)
 
 
-def is_over(risk: Risk, label: Training, options: DualOptions) -> bool:
+def is_over(panel: DualPanel, label: Training) -> bool:
     """Return whether coordinate descent gives a label up."""
-    if risk.rows.n_columns <= MOST_COLUMNS:
-        return label.steps >= options.step_limit  # passes of any kind: Newton's method takes less than further passes would
-    return label.spent >= options.step_limit * risk.rows.n_global
+    rows, most = panel.risk.rows, panel.options.step_limit
+    if rows.n_columns <= MOST_COLUMNS:
+        return label.steps >= most  # passes of any kind: Newton's method takes less than further passes would
+    return label.spent >= most * rows.n_global
 
 
-def improve(risk: Risk, label: Training, costs: np.ndarray, weights: np.ndarray, options: DualOptions, stop: Stop) -> bool:
+def improve(panel: DualPanel, label: Training, costs: np.ndarray) -> bool:
     """Go on from the best weights (d) of a label that coordinate descent has given up, if there are few columns.
 
     Return whether its gap is then small enough for a label that is done. Collective; raises Stopped, MemoryError.
     """
-    most = options.step_limit // PASSES_PER_ITERATION
-    if risk.rows.n_columns > MOST_COLUMNS or not most:
+    options, most = panel.options, panel.options.step_limit // PASSES_PER_ITERATION
+    if panel.risk.rows.n_columns > MOST_COLUMNS or not most:
         return False
-    newton = Newton(risk, label.number, options.loss, costs, weights, stop)
+    newton = Newton(panel, label.number, costs)
     max_gap = math.inf if options.max_gap is None else options.max_gap
     w, enough = label.best_weights.astype(np.float64), min(CLOSE * options.dual_tol, max_gap)
     for width in WIDTHS if options.loss == "hinge" else (0.0,):
         w = newton.minimise(w, width, most)
-        rounded = w.astype(risk.weight_type)
+        rounded = w.astype(panel.risk.weight_type)
         newton.along[:] = 0.0
         label.keep_best(newton.primal(rounded.astype(np.float64)), newton.bound, rounded.copy)
         if label.best_gap <= enough:

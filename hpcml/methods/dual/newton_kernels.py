@@ -8,25 +8,17 @@ import math
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.elementary import sigmoid, softplus
+from hpcml.losses import hinge, logistic, squared_hinge
 
 SQUARED, HINGE, LOGISTIC = range(3)
 
 
-@njit
-def value(margin, loss, width):
-    """Return ℓ, −ℓ′ and ℓ″ at a margin; the hinge is a parabola from 1 − width to 1."""
-    short = 1.0 - margin
+@njit(forceinline=True)
+def loss_at(margin, loss, width):
+    """Return ℓ, ℓ′ and ℓ″ at a margin; the hinge is a parabola from 1 − width to 1."""
     if loss == LOGISTIC:
-        share = sigmoid(-margin)
-        return softplus(-margin), share, share * (1.0 - share)
-    if short <= 0:
-        return 0.0, 0.0, 0.0
-    if loss == SQUARED:
-        return short * short, 2.0 * short, 2.0
-    if short < width:
-        return 0.5 * short * short / width, short / width, 1.0 / width
-    return short - 0.5 * width, 1.0, 0.0
+        return logistic.at(margin)
+    return squared_hinge.at(margin) if loss == SQUARED else hinge.smoothed_at(margin, width)
 
 
 @njit
@@ -38,13 +30,13 @@ def add_rows(csr, z, costs, loss, width, gradient, second):
     for i in range(z.size):
         sign, cost = (1.0 if costs[i] > 0 else -1.0), abs(costs[i])
         margin = sign * z[i]
-        height, slope, curvature = value(margin, loss, width)
-        if slope > 0:
-            gained += cost * (height + margin * slope if loss == LOGISTIC else slope)
+        height, slope, curvature = loss_at(margin, loss, width)
+        if slope < 0:
+            gained += cost * (height - margin * slope if loss == LOGISTIC else -slope)
             taken += cost * height if loss == SQUARED else 0.0
             for k in range(indptr[i], indptr[i + 1]):
                 x, j = cost * np.float64(data[k]), indices[k]
-                gradient[j] -= sign * slope * x
+                gradient[j] += sign * slope * x
                 if curvature > 0:
                     for other in range(indptr[i], indptr[i + 1]):
                         if indices[other] <= j:
@@ -69,7 +61,7 @@ def losses(z, along, step, costs, loss, width):
     total = 0.0
     for i in range(z.size):
         sign = 1.0 if costs[i] > 0 else -1.0
-        total += abs(costs[i]) * value(sign * (z[i] + step * along[i]), loss, width)[0]
+        total += abs(costs[i]) * loss_at(sign * (z[i] + step * along[i]), loss, width)[0]
     return total
 
 

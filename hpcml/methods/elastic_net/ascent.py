@@ -21,7 +21,6 @@ from hpcml import rng, slices
 from hpcml.methods.elastic_net import ascent_kernels as kernels
 from hpcml.methods.elastic_net.ascent_kernels import PROXIMAL, Duals
 from hpcml.methods.elastic_net.judge import Judge, Label
-from hpcml.methods.elastic_net.newton_kernels import Strengths
 
 RUN = 16  # rows; single rows take twice the time among 35,000 rows, 64 a few more passes
 PASSES = 4  # between two judgements
@@ -37,7 +36,7 @@ class Ascent:
 
     def __init__(self, judge: Judge) -> None:
         rows = judge.risk.rows
-        self.judge, self.strengths = judge, Strengths(judge.l1, judge.l2)
+        self.judge, self.strengths = judge, judge.strengths
         self.possible = rows.scale <= STIFF * judge.l2
         size = rows.n_local if self.possible else 0
         self.duals, self.v = Duals(*np.empty((4, size))), np.empty(rows.n_columns if self.possible else 0)
@@ -58,7 +57,7 @@ class Ascent:
         duals, (l1, l2) = self.duals, self.strengths
         if not self.rounds:
             duals.signs[:] = -1.0
-            duals.signs[label.touched[: label.n_positive]] = 1.0
+            duals.signs[label.touched[: label.losses.n_positive]] = 1.0
             duals.values[:], duals.logits[:], self.v[:], self.b = 0.0, -math.inf, 0.0, label.b
         for number in range(PASSES * self.rounds, PASSES * (self.rounds + 1)):
             self._pass(number)

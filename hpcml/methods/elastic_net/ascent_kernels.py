@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.elementary import exp
+from hpcml.losses import logistic
 
 NEWTON = 8  # iterations for the dual of a row at most; one or two are the rule
 REMAINDER = 1e-3  # of the row's violation that they may leave
@@ -69,29 +69,21 @@ def _add(indices, values, by, v):
 
 
 @njit
-def sigmoid(u):
-    """1 / (1 + exp(−u)), and its derivative."""
-    e = exp(-abs(u))
-    small = e / (1.0 + e)
-    return (1.0 - small if u > 0 else small), small / (1.0 + e)
-
-
-@njit
 def logit_step(u, margin, a, q):
     """The u with u + margin + q (σ(u) − a) = 0, which rises in u: Newton's steps in a bracket."""
     low, high = -margin - q * (1.0 - a), -margin + q * a
     enough = REMAINDER * abs(u + margin) + 1e-12
     u = min(max(u, low), high)
     for _ in range(NEWTON):
-        p, slope = sigmoid(u)
-        g = u + margin + q * (p - a)
+        _, slope, curvature = logistic.at(-u)  # −σ(u), σ′(u)
+        g = u + margin - q * (slope + a)
         if abs(g) <= enough:
             break
         if g > 0:
             high = u
         else:
             low = u
-        u -= g / (1.0 + q * slope)
+        u -= g / (1.0 + q * curvature)
         if not low < u < high:
             u = 0.5 * (low + high)
     return u
@@ -115,7 +107,7 @@ def ascend(rows, order, duals, v, b, strengths, squared):
         else:
             a = abs(alphas[i])
             logits[i] = logit_step(logits[i], signs[i] * z, a, q)
-            change = signs[i] * (sigmoid(logits[i])[0] - a)
+            change = -signs[i] * (logistic.at(-logits[i])[1] + a)
         alphas[i] += change
         b += change / PROXIMAL
         _add(indices, values, change, v)

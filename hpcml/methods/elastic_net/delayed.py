@@ -135,7 +135,7 @@ class DelayedSolver(Solver):
         """The label of a lane at its weights and the best intercept with them. Raises Stopped."""
         place, number, judge = panel.labels[lane], int(panel.numbers[lane]), self.judge
         w = panel.w[lane::LANES]
-        columns, label = np.flatnonzero(w), judge.begin(number)
+        columns, label = np.flatnonzero(w), judge.start(number)
         judge.take_weights(label, judge.gather(label, columns), columns, w[columns], float(panel.lanes.b[lane]))
         view, n = judge.look(label), panel.n_passes
         return judge.finished(place, number, label, view, n, n * judge.n_rows, panel.history[lane])

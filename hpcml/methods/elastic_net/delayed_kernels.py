@@ -18,8 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.elementary import exp, expm1, log1p
+from hpcml.kernels.elementary import expm1, log1p
 from hpcml.kernels.lanes.rows import add_line, ask, dot_row, shrink
+from hpcml.methods.elastic_net.judge_kernels import loss_at
 
 LANES = 16
 INTERCEPT = 0.1  # its rate, in parts of the weights' rate: every row moves it, and a weight only the rows that have its feature
@@ -65,9 +66,7 @@ def slopes(z, lanes, i, g):
     """ℓ′ of the lanes' margins z + b in row i."""
     b, positive = lanes.b, lanes.positive[i]
     for lane in range(z.size):
-        margin = b[lane] + z[lane]
-        y = 2.0 * ((positive >> lane) & 1) - 1.0
-        g[lane] = margin - y if lanes.squared else -y / (1.0 + exp(y * margin))
+        g[lane] = loss_at(b[lane] + z[lane], 2.0 * ((positive >> lane) & 1) - 1.0, lanes.squared)[1]
 
 
 @njit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpcml import mpi
-from hpcml.estimators.parameters import OPTION, Seed, classifier_of
+from hpcml.estimators.parameters import ATTRIBUTES, OPTION, Seed, classifier_of
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.elastic_net.train import METHOD
 from hpcml.methods.linear.estimator import LinearClassifier
@@ -24,28 +24,6 @@ class ElasticNetClassifier(LinearClassifier):
     the rows are spread nor on the number of ranks. Copies and pickles have `comm=None`, clones keep
     it.
 
-    Attributes
-    ----------
-    classes_ : ndarray (n_classes,)
-        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
-    coef_ : ndarray (n_labels, n_features), float64
-        The weights, most of them 0; `n_labels` is 1 for one or two classes, and positive scores
-        mean the last one.
-    intercept_ : ndarray (n_labels,), float64
-        A label that all rows have, or none, gets no weights but +1 or −1 here.
-    n_iter_ : ndarray (n_labels,), int
-        Rounds, or passes over the rows; 0 for a label that all rows have, or none.
-    f_min_ : ndarray (n_labels,)
-        The objective over all rows.
-    gap_ : ndarray (n_labels,)
-        The certified duality gap, divided by the objective: min f is at least f_min_ · (1 − gap_).
-    visited_ : ndarray (n_labels,)
-        The mean share of the rows that a round visited.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray (n_features,)
-        Their names, if X is a data frame with string names.
-
     References
     ----------
     Lipton & Elkan 2015, arXiv:1505.06449 (delayed updates); Yuan, Ho & Lin 2012 (proximal Newton
@@ -53,6 +31,7 @@ class ElasticNetClassifier(LinearClassifier):
     """
 
     _method = METHOD
+    _learnt = tuple(ATTRIBUTES)
 
     loss: str = OPTION
     lam: str | float = OPTION

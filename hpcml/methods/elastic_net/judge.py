@@ -14,24 +14,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple, Self, cast
 
 import numpy as np
 
 from hpcml import mpi, slices
 from hpcml.data.compact import CompactRows
+from hpcml.data.shared_rows import shared_array
 from hpcml.errors import ConfigError
 from hpcml.kernels import elementary
+from hpcml.kernels.rows import transpose
 from hpcml.log import named
 from hpcml.methods.elastic_net import judge_kernels as kernels
-from hpcml.methods.elastic_net.columns import ColumnIndex, column_index
-from hpcml.methods.elastic_net.judge_kernels import RowLosses, Vectors
+from hpcml.methods.elastic_net.judge_kernels import RowLosses, Strengths, Vectors
 from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, SparseWeightsOf
 from hpcml.model.linear import Model, SparseRows
 from hpcml.model.open import model_file
+from hpcml.partition import bounds_by_weight, offsets
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER, Stop
 
@@ -40,6 +43,37 @@ MAX_GAP = 1e-5  # of labels that are done
 MOST = 0.2  # of the rows; for more the gradient is summed column by column, in half the time. 0.1 and 0.5 take up to a tenth longer
 FREQUENT = 0.01  # of the rows, that a feature is in on average: measured 0.1 to 0.4 % of texts, 2 to 59 % where models are dense
 ETAS = {("decaying", False): 12.0, ("decaying", True): 1.5, ("constant", False): 2.0, ("constant", True): 0.25}  # by squared
+
+
+@dataclass(frozen=True)
+class ColumnIndex:
+    """The columns of all rows, ascending in each, and their sums."""
+
+    columns: Vectors
+    totals: np.ndarray  # (n_columns) float64
+    by_size: np.ndarray  # columns, the largest |total| first
+
+
+def column_index(node: mpi.Comm, rows: CompactRows) -> ColumnIndex:
+    """Collective over `node`, whose ranks have the same rows, all of them. Each fills some columns.
+
+    Raises DataError if there is no room on the disk.
+    """
+    indptr = offsets(rows.counts)
+    size = int(indptr[-1])
+    found, values = (
+        (np.empty(size, dtype) if node.size == 1 else shared_array(node, size, dtype)) for dtype in (np.int32, np.float32)
+    )
+    columns, bounds = Vectors(indptr, found, values), bounds_by_weight(indptr, node.size)
+    first, last = (int(bound) for bound in bounds[node.rank : node.rank + 2])
+    with mpi.agreed(node, "indexing the features"):
+        places = indptr[first:last].copy()
+        transpose(rows.indptr[:-1], rows.indptr[1:], rows.indices, rows.data, first, places, found, values)
+    node.Barrier()
+    with mpi.agreed(node, "indexing the features"):
+        totals = np.zeros(rows.n_columns)
+        kernels.column_totals(columns, totals)
+        return ColumnIndex(columns, totals, np.argsort(-np.abs(totals), kind="stable"))
 
 
 def step_size(rows: CompactRows, options: ElasticNetOptions) -> float:
@@ -124,7 +158,7 @@ class Label:
 
     def __init__(self, positives: np.ndarray, n_rows: int, squared: bool) -> None:
         share = positives.size / n_rows
-        self.n_positive, self.touched = positives.size, positives.astype(np.int64)
+        self.losses, self.touched = RowLosses(positives.size, n_rows, squared), positives.astype(np.int64)
         self.b = 2 * share - 1 if squared else elementary.log(share / (1 - share))
         self.columns, self.w = np.zeros(0, np.int64), np.zeros(0)
         self.z = np.full(positives.size, self.b)
@@ -162,33 +196,26 @@ class Judge:
         asked = MAX_GAP if options.max_gap is None else options.max_gap
         self.max_gap = asked if options.solver == "newton" else math.inf  # at which a label is done
         self.n_rows, self.l1, self.l2 = rows.n_global, risk.l1 * rows.n_global, risk.lam * rows.n_global
+        self.strengths = Strengths(self.l1, self.l2)
         self.sums, self.met = np.zeros(rows.n_columns), np.empty(rows.n_columns, np.int64)
         self.slot_of, self.slots = np.full(rows.n_local, -1, np.int32), np.empty(rows.n_local, np.int64)
         self.factors = np.empty(rows.n_local)
         self.in_use = np.zeros(rows.n_columns, np.bool_)
         self.above, self.excess = np.empty(rows.n_columns, np.int64), np.empty(rows.n_columns)
 
-    def begin(self, number: int) -> Label:
-        """A label (its number in the data) without weights."""
-        return Label(self.risk.rows.rows_of(number), self.n_rows, self.squared)
-
-    def start(self, place: int, number: int) -> Label:
-        """A label (place in the run, number in the data), with initial weights if there are any."""
-        label, initial = self.begin(number), self.risk.initial
-        if initial is not None:
+    def start(self, number: int, place: int | None = None) -> Label:
+        """A label (its number in the data), with the initial weights of its `place` in the run, if there are any."""
+        label, initial = Label(self.risk.rows.rows_of(number), self.n_rows, self.squared), self.risk.initial
+        if initial is not None and place is not None:
             row = int(self.risk.places[place])
             indices, w = cast("SparseRows", initial.W).row(row)
             columns = indices.astype(np.int64)
             self.take_weights(label, self.gather(label, columns), columns, w.astype(np.float64), float(initial.bias[row]))
         return label
 
-    def losses(self, label: Label) -> RowLosses:
-        """What its rows' losses depend on beside their margins."""
-        return RowLosses(label.n_positive, self.n_rows, self.squared)
-
     def gather(self, label: Label, chosen: np.ndarray) -> Local:
         """The rows with the label or one of the chosen columns: their values in these columns."""
-        columns, n = self.risk.index.columns, label.n_positive
+        columns, n = self.risk.index.columns, label.losses.n_positive
         matrix = local_matrix(chosen.size, int((columns.indptr[chosen + 1] - columns.indptr[chosen]).sum()))
         self.slots[:n] = label.touched[:n]
         self.slot_of[label.touched[:n]] = np.arange(n, dtype=np.int32)
@@ -201,9 +228,9 @@ class Judge:
         w = w.astype(self.risk.weight_type).astype(np.float64)
         z = np.empty(local.touched.size)
         kernels.margins(local.matrix, w, b, z)
-        b = kernels.centre(z, b, self.losses(label))
+        b = kernels.centre(z, b, label.losses)
         kept, moved = w != 0, z != b
-        moved[: label.n_positive] = True
+        moved[: label.losses.n_positive] = True
         order = np.argsort(chosen[kept])
         label.columns, label.w, label.b = chosen[kept][order], w[kept][order], b
         label.touched, label.z = local.touched[moved], z[moved]
@@ -230,7 +257,7 @@ class Judge:
 
     def look(self, label: Label) -> View:
         """Objective, gap and gradient at the label's weights. Raises Stopped."""
-        index, losses = self.risk.index, self.losses(label)
+        index, losses = self.risk.index, label.losses
         changed, factors = np.empty(label.z.size, np.int64), np.empty(label.z.size)
         n_changed = kernels.slopes_of(label.z, label.touched, label.b, losses, changed, factors)
         n_met = 0
@@ -261,8 +288,3 @@ class Judge:
         status = CONVERGED if view.gap <= self.max_gap else STEP_LIMIT
         share = visited / max(1, steps) / self.n_rows
         return Finished(place, weights, view.f / self.n_rows, status, steps, share, history, view.gap)
-
-    def line(self, step: int, label: Label, view: View, seconds: float) -> tuple[float, ...]:
-        """A step of the exact solver, for the history."""
-        f = view.f / self.n_rows
-        return (step, f, (1 - view.gap) * f, view.visited, view.found.size, label.w.size, seconds)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.elementary import exp, log, log1p
+from hpcml.losses import logistic, squared
 
 
 class Vectors(NamedTuple):
@@ -29,51 +29,49 @@ class RowLosses(NamedTuple):
 
     n_positive: int
     n_rows: int
-    squared: bool
+    is_squared: bool
+
+
+class Strengths(NamedTuple):
+    """Λ₁ and Λ₂: λ₁ and λ₂ times m."""
+
+    l1: float
+    l2: float
 
 
 @njit(forceinline=True)
-def loss_at(z, y, squared):
-    """ℓ, ℓ′ and ℓ″ at a margin z, with y = ±1: ½ (z − y)², or log(1 + exp(−y z)).
-
-    Choices, no branches, here and in `conjugate_at`: LLVM makes vectors of a loop over rows.
-    """
-    if squared:
-        return 0.5 * (z - y) * (z - y), z - y, 1.0
-    e = exp(-abs(z))
-    small = e / (1.0 + e)  # the lesser of the two probabilities
-    yz = y * z
-    return log1p(e) - (0.0 if yz > 0 else yz), -y * (small if yz > 0 else 1.0 - small), small * (1.0 - small)
+def loss_at(z, y, is_squared):
+    """ℓ, ℓ′ and ℓ″ at a score z, with y = ±1, of the squared or the logistic loss."""
+    margin = z if y > 0 else -z
+    value, slope, curvature = squared.at(margin) if is_squared else logistic.at(margin)
+    return value, slope if y > 0 else -slope, curvature
 
 
 @njit(forceinline=True)
-def conjugate_at(z, y, squared, scale):
+def conjugate_at(z, y, is_squared, scale):
     """−ℓ*(−r) for r = −scale · ℓ′(z), the row's share of the dual objective."""
-    a = -y * (loss_at(z, y, squared)[1] * scale)
-    if squared:
-        return a - 0.5 * a * a
-    first, second = -a * log(a), (1.0 - a) * log1p(-a)
-    return (first if a > 0 else 0.0) - (second if a < 1 else 0.0)
+    a = -y * (loss_at(z, y, is_squared)[1] * scale)
+    return squared.dual(a) if is_squared else logistic.dual(a)
 
 
 @njit
-def values_at(z, n_positive, squared, values):
+def values_at(z, n_positive, is_squared, values):
     """ℓ of rows with the margins z; the first n_positive of them have the label."""
     for s in range(z.size):
-        values[s] = loss_at(z[s], 1.0 if s < n_positive else -1.0, squared)[0]
+        values[s] = loss_at(z[s], 1.0 if s < n_positive else -1.0, is_squared)[0]
 
 
 @njit
-def slopes_at(z, n_positive, squared, slopes, curves):
+def slopes_at(z, n_positive, is_squared, slopes, curves):
     """ℓ′ and ℓ″ of rows as in `values_at`."""
     for s in range(z.size):
-        _, slopes[s], curves[s] = loss_at(z[s], 1.0 if s < n_positive else -1.0, squared)
+        _, slopes[s], curves[s] = loss_at(z[s], 1.0 if s < n_positive else -1.0, is_squared)
 
 
 @njit
-def _conjugates_at(z, n_positive, squared, scale, values):
+def _conjugates_at(z, n_positive, is_squared, scale, values):
     for s in range(z.size):
-        values[s] = conjugate_at(z[s], 1.0 if s < n_positive else -1.0, squared, scale)
+        values[s] = conjugate_at(z[s], 1.0 if s < n_positive else -1.0, is_squared, scale)
 
 
 @njit
@@ -119,9 +117,9 @@ def margins(local, w, b, z):
 @njit
 def value(z, b, losses):
     """Σ ℓ over all rows: the touched ones have the margins z."""
-    n_positive, n_rows, squared = losses
-    total, values = (n_rows - z.size) * loss_at(b, -1.0, squared)[0], np.empty(z.size)
-    values_at(z, n_positive, squared, values)
+    n_positive, n_rows, is_squared = losses
+    total, values = (n_rows - z.size) * loss_at(b, -1.0, is_squared)[0], np.empty(z.size)
+    values_at(z, n_positive, is_squared, values)
     for s in range(z.size):
         total += values[s]
     return total
@@ -130,9 +128,9 @@ def value(z, b, losses):
 @njit
 def dual_value(z, b, losses, scale):
     """Σ −ℓ*(−r) over all rows, for r = −scale · ℓ′."""
-    n_positive, n_rows, squared = losses
-    total, values = (n_rows - z.size) * conjugate_at(b, -1.0, squared, scale), np.empty(z.size)
-    _conjugates_at(z, n_positive, squared, scale, values)
+    n_positive, n_rows, is_squared = losses
+    total, values = (n_rows - z.size) * conjugate_at(b, -1.0, is_squared, scale), np.empty(z.size)
+    _conjugates_at(z, n_positive, is_squared, scale, values)
     for s in range(z.size):
         total += values[s]
     return total
@@ -141,13 +139,13 @@ def dual_value(z, b, losses, scale):
 @njit
 def centre(z, b, losses):
     """The intercept that is best with these weights, from b on; the margins z move with it."""
-    n_positive, n_rows, squared = losses
+    n_positive, n_rows, is_squared = losses
     n_others, slopes, curves = n_rows - z.size, np.empty(z.size), np.empty(z.size)
     for _ in range(100):
-        _, slope, curve = loss_at(b, -1.0, squared)
+        _, slope, curve = loss_at(b, -1.0, is_squared)
         slope, curve = n_others * slope, n_others * curve
         size = abs(slope)
-        slopes_at(z, n_positive, squared, slopes, curves)
+        slopes_at(z, n_positive, is_squared, slopes, curves)
         for s in range(z.size):
             slope += slopes[s]
             curve += curves[s]
@@ -166,10 +164,10 @@ def centre(z, b, losses):
 @njit
 def slopes_of(z, touched, b, losses, rows, differences):
     """The rows whose ℓ′ differs from that of untouched ones, and by how much. Their number."""
-    n_positive, _, squared = losses
-    base = loss_at(b, -1.0, squared)[1]
+    n_positive, _, is_squared = losses
+    base = loss_at(b, -1.0, is_squared)[1]
     n, slopes, curves = 0, np.empty(z.size), np.empty(z.size)
-    slopes_at(z, n_positive, squared, slopes, curves)
+    slopes_at(z, n_positive, is_squared, slopes, curves)
     for s in range(z.size):
         difference = slopes[s] - base
         if difference != 0.0:

@@ -6,8 +6,6 @@ whose places are those of the columns in the working set.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from hpcml.kernels import njit
@@ -15,13 +13,6 @@ from hpcml.methods.elastic_net.judge_kernels import loss_at, margins, slopes_at,
 
 SIGMA, SHRINK = 0.01, 0.5  # of the line search (Armijo)
 TINY = 1e-12  # curvature that every coordinate has at least, so that a step exists
-
-
-class Strengths(NamedTuple):
-    """Λ₁ and Λ₂: λ₁ and λ₂ times m."""
-
-    l1: float
-    l2: float
 
 
 @njit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.linear.settings import TENFOLD, TENFOLD_STEP, Axis
 from hpcml.methods.linear.solver import History
+from hpcml.methods.method import Method
 from hpcml.model.linear import Model
 from hpcml.run.folder import CONFIG
 from hpcml.run.session import Session, Target
@@ -52,7 +54,6 @@ def costs(n_positive: np.ndarray, options: ElasticNetOptions) -> np.ndarray:
 
 L1 = Axis("l1", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_l1(options.l1, math.sqrt(rows.scale), rows.n_global))
 METHOD = LinearMethod(
-    name="elastic-net",
     solver=solver,
     sharding=Sharding.NONE,
     memory=bytes_per_rank_elastic,
@@ -64,20 +65,20 @@ METHOD = LinearMethod(
 )
 
 
-def train(session: Session, data: Path, target: Target, options: ElasticNetOptions) -> TrainReport:
+def train(method: Method, session: Session, data: Path, target: Target, options: ElasticNetOptions, **more: Any) -> TrainReport:
     """Collective over the session. One run, or one for each λ₁ of `--path`: the last one's report.
 
-    Raises what `linear.train` does.
+    `more` is for `linear.train`. Raises what that does.
     """
     if not options.path:
-        return linear.train(METHOD, session, data, target, options)
+        return linear.train(method, session, data, target, options, **more)
     options.validate()
     initial, lines = options.initial_model, list[tuple[str, ...]]([PATH])
     for number, l1 in enumerate(options.path, 1):
         folder = target.output / f"path-{number}"
         resume = mpi.agreed_any(session.comm, target.resume and (folder / CONFIG).exists())
         one = replace(options, path=(), l1=l1, initial_model=initial)
-        report = linear.train(METHOD, session, data, Target(folder, target.force, resume), one)
+        report = linear.train(method, session, data, Target(folder, target.force, resume), one)
         initial = report.model.resolve()
         lines.append(path_line(folder.name, l1, report))
         told = dict(zip(PATH, lines[-1], strict=True))

@@ -27,6 +27,8 @@ MAX_VALUES = 2**31 - 1  # LIBLINEAR counts values in int32
 class LiblinearSolver(Solver):
     """The labels of one rank. A label is never half done: there is nothing for a checkpoint."""
 
+    one_by_one = True
+
     def __init__(self, objective: Objective, labels: np.ndarray, n_lanes: int, options: LiblinearOptions) -> None:
         """See `Solver`; `n_lanes` does not matter. Raises ConfigError for too much data."""
         rows = objective.rows
@@ -66,4 +68,4 @@ class LiblinearSolver(Solver):
             yield [Finished(label, w, f, status, steps, 1.0, [line])]
 
 
-METHOD = LinearMethod(name="liblinear", solver=LiblinearSolver, sharding=Sharding.NONE)
+METHOD = LinearMethod(solver=LiblinearSolver, sharding=Sharding.NONE)

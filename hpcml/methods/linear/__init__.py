@@ -1,10 +1,10 @@
 """What methods with a weight vector for each label share: objective, training, run, model file.
 
-    METHOD = LinearMethod(name="svmperf", solver=SvmperfSolver)  # a method describes itself
-    report = train(METHOD, session, data, target, options)
+    METHOD = LinearMethod(solver=SvmperfSolver)  # a method describes itself
+    report = train(METHODS["svmperf"], session, data, target, options)
 
 `train` loads the rows (`load`), lays the run out (which ranks share rows, how many labels share a
-pass: `layout`), solves, and writes the model as labels finish (`run`, `model_file`). A method gives
+pass: `layout`), solves, and saves labels as they finish (`run`), at last as a model (`model_file`). A method gives
 a `solver`, whose `solve` yields labels as they are done. Begin with `method`, `solver` and `train`;
 the passes over the rows are in `objective` and `panel_kernels`.
 """

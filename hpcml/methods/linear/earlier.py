@@ -32,9 +32,7 @@ class Earlier:
         with mpi.agreed(comm, f"comparing with {self.run}"):
             self.model.check_vocabulary(problem.dataset)
         same, why = self._unchanged(comm, problem)
-        n_positive = problem.rows.n_positive[problem.labels]
-        trainable = (n_positive > 0) & (n_positive < problem.rows.n_global)
-        here = np.flatnonzero(trainable).tolist()
+        here = np.flatnonzero(problem.trainable).tolist()
         if same is not None:
             self.kept = {k: same[k] for k in here if k in same}
             gone = self.model.n_labels - len(set(self.kept.values()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,8 +20,9 @@ from hpcml.data.in_memory import sound_csr
 from hpcml.data.scaling import scaled
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, shard_of
+from hpcml.estimators.parameters import ATTRIBUTES
 from hpcml.kernels import elementwise
-from hpcml.methods.linear.layout import Sharding, lanes_per_group
+from hpcml.methods.linear.layout import Sharding, labels_of_group, lanes_per_group
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
@@ -30,8 +30,8 @@ from hpcml.methods.linear.solver import STEP_LIMIT, Finished, SparseWeightsOf
 from hpcml.methods.linear.warm_up import warm_up
 from hpcml.model.linear import LOG_ODDS
 from hpcml.mpi.memory import room_per_rank
+from hpcml.run.driver import Driver, Job
 from hpcml.run.profile import Profile
-from hpcml.run.stop import NEVER
 
 
 def _has_log_odds(estimator: LinearClassifier) -> bool:
@@ -46,11 +46,53 @@ def _has_log_odds(estimator: LinearClassifier) -> bool:
     return True
 
 
+class LearntLabels(Job):
+    """The weights of an estimator's labels, and how their training went; all 0 but for this rank's."""
+
+    def __init__(self, risk: Risk, column_of: np.ndarray, factors: np.ndarray) -> None:
+        """`column_of` (n_features) and `factors`: of each feature its column, and what to multiply its weight by."""
+        self.rows, self.column_of, self.factors = (rows := risk.rows), column_of, factors
+        self.coef = np.zeros((risk.n_parts, rows.n_labels, rows.n_features))
+        self.intercept, self.f_min, self.visited, self.gap = np.zeros((4, rows.n_labels))
+        self.steps, self.status = np.zeros((2, rows.n_labels), np.int64)
+        self.numbers: dict[int, np.ndarray] = {}  # of a label whose parts are combined by a rule: the rule's
+
+    def keep(self, finished: list[Finished]) -> None:
+        """Take labels that are done. Local."""
+        for done in finished:
+            w, label, n_columns = done.w, done.label, self.rows.n_columns
+            if isinstance(w, SparseWeightsOf):
+                dense = np.zeros(len(self.coef) * n_columns)
+                inside = w.columns < dense.size
+                dense[w.columns[inside]] = w.values[inside]
+                self.intercept[label] = w.intercept
+                if not inside.all():
+                    self.numbers[label] = w.values[~inside]
+            else:
+                dense = w.astype(np.float64)
+                self.intercept[label] = dense[-1] if self.rows.bias else 0.0
+            for part, coef in enumerate(self.coef if n_columns else ()):
+                np.multiply(dense[part * n_columns : (part + 1) * n_columns][self.column_of], self.factors, out=coef[label])
+            self.steps[label], self.status[label] = done.steps, done.status
+            self.f_min[label], self.visited[label], self.gap[label] = done.f, done.visited, done.gap or 0.0
+
+    def share(self, comm: mpi.Comm) -> None:
+        """Collective over `comm`. Take the labels of all ranks, and the constant models of the others."""
+        rows = self.rows
+        if rows.comm.size < comm.size:
+            for array in (self.coef, self.intercept, self.f_min, self.visited, self.gap, self.steps, self.status):
+                mpi.allreduce_sum(comm, array.view(np.int64))  # of bits: all are 0 but those of one rank
+            self.numbers = {label: values for part in comm.allgather(self.numbers) for label, values in part.items()}
+        constant = (rows.n_positive == 0) | (rows.n_positive == rows.n_global)
+        self.intercept[constant] = np.where(rows.n_positive > 0, 1.0, -1.0)[constant]
+
+
 class LinearClassifier(LabelScores, DistributedClassifier):
     """The base of the classifiers; a subclass says the method, its options and its parameters."""
 
     _method: ClassVar[LinearMethod]
     _options_kind: ClassVar[type[LinearOptions]]
+    _learnt: ClassVar[tuple[str, ...]] = tuple(name for name in ATTRIBUTES if name != "gap_")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -59,12 +101,37 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         return tags
 
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: LinearOptions) -> None:
-        """Collective over `comm`. Spread the rows, train, warn of labels that were given up."""
-        rows, columns = self._spread(comm, X, labels, options)
+        """Collective over `comm`. Spread the rows, train, warn of labels that did not converge.
+
+        Ranks that do not share the rows share the labels.
+        """
+        method, (rows, columns) = self._method, self._spread(comm, X, labels, options)
         risk = self._risk(rows, labels, options)
-        self._train(comm, risk, columns, options)
+        with mpi.groups_agreed(comm):
+            risk.prepare(rows.comm)
+        tables = columns.tables(rows.comm)
+        number, n_groups = (0, 1) if rows.comm.size == comm.size else (comm.rank, comm.size)
+        trainable = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
+        waiting = labels_of_group(trainable, rows.n_positive, number, n_groups).tolist()
+        n_lanes = lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm), method.memory, most=method.lanes)
+        with mpi.agreed(comm, "making room for the weights"):
+            learnt = LearntLabels(risk, *tables)
+            solver = method.solver(risk, np.arange(rows.n_labels), n_lanes, options)
+        with mpi.node_first(comm):
+            warm_up(method.solver, risk, options)
+        driver = Driver(comm, rows.comm)
+        driver.run(solver.solve(waiting, driver), learnt)
+        learnt.share(comm)
+        self._take(risk, learnt)
         for text in self._shortfalls(options) if comm.rank == 0 else ():
-            warnings.warn(text, ConvergenceWarning, stacklevel=5)  # where `fit` was called
+            warnings.warn(text, ConvergenceWarning, stacklevel=4)  # where `fit` was called
+
+    def _take(self, risk: Risk, learnt: LearntLabels) -> None:
+        """Set what was learnt. Local."""
+        self.coef_, self.intercept_, self.n_iter_, self._status = learnt.coef[0], learnt.intercept, learnt.steps, learnt.status
+        for name, values in (("f_min_", learnt.f_min), ("visited_", learnt.visited), ("gap_", learnt.gap)):
+            if name in self._learnt:
+                setattr(self, name, values)
 
     def _spread(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: LinearOptions) -> tuple[CompactRows, ColumnMap]:
         """Collective over `comm`. The rows as they lie, or all on every rank."""
@@ -81,56 +148,6 @@ class LinearClassifier(LabelScores, DistributedClassifier):
     def _risk(self, rows: CompactRows, labels: LabelSets, options: LinearOptions) -> Risk:
         """The objective that the labels share. Raises ConfigError, the same on all ranks."""
         return self._method.risk(rows, options, Profile())
-
-    def _train(self, comm: mpi.Comm, risk: Risk, columns: ColumnMap, options: LinearOptions) -> None:
-        """Collective over `comm`. Train every label and set what was learnt.
-
-        Ranks that do not share the rows share the labels.
-        """
-        method, rows = self._method, risk.rows
-        n = rows.n_labels
-        with mpi.groups_agreed(comm):
-            risk.prepare(rows.comm)
-        table, factors = columns.tables(rows.comm)
-        with mpi.agreed(comm, "making room for the weights"):
-            coef = np.zeros((n, rows.n_features))
-        intercept, f_min, visited, gap = np.zeros((4, n))
-        steps, status = np.zeros((2, n), np.int64)
-        for done in self._finished(comm, risk, options):
-            if isinstance(done.w, SparseWeightsOf):
-                w = np.zeros(rows.n_columns)
-                w[done.w.columns] = done.w.values
-                intercept[done.label] = done.w.intercept
-            else:
-                w = done.w.astype(np.float64)
-                intercept[done.label] = w[-1] if rows.bias else 0.0
-            np.multiply(w[table], factors, out=coef[done.label])
-            steps[done.label], status[done.label] = done.steps, done.status
-            f_min[done.label], visited[done.label], gap[done.label] = done.f, done.visited, done.gap or 0.0
-        if rows.comm.size < comm.size:
-            for array in (coef, intercept, f_min, visited, gap, steps, status):
-                mpi.allreduce_sum(comm, array.view(np.int64))  # of bits: all are 0 but those of one rank
-        constant = (rows.n_positive == 0) | (rows.n_positive == rows.n_global)
-        intercept[constant] = np.where(rows.n_positive > 0, 1.0, -1.0)[constant]
-        self.coef_, self.intercept_ = coef, intercept
-        self.n_iter_, self.f_min_, self.visited_, self._status = steps, f_min, visited, status
-        if method.certified:
-            self.gap_ = gap
-
-    def _finished(self, comm: mpi.Comm, risk: Risk, options: LinearOptions) -> Iterator[Finished]:
-        """Collective over `comm`. The labels of this rank, or its group, as they are done."""
-        method, rows = self._method, risk.rows
-        number, n_groups = (0, 1) if rows.comm.size == comm.size else (comm.rank, comm.size)
-        waiting = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
-        waiting = waiting[np.argsort(-rows.n_positive[waiting], kind="stable")][number::n_groups].tolist()
-        n_lanes = lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm), method.memory, most=method.lanes)
-        with mpi.agreed(comm, "making room for the weights"):
-            solver = method.solver(risk, np.arange(rows.n_labels), n_lanes, options)
-        with mpi.node_first(comm):
-            warm_up(method.solver, risk, options)
-        with mpi.groups_agreed(comm):
-            for finished in solver.solve(waiting, NEVER):
-                yield from finished
 
     def _shortfalls(self, options: LinearOptions) -> list[str]:
         """Remarks on labels that are not as exact as was asked for."""

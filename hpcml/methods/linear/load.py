@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from hpcml.slices import stop_at
 class LabelProblem:
     """The rows and labels to train on, as a rank group sees them."""
 
+    method_name: str
     method: LinearMethod
     dataset: DataFile
     split: str
@@ -39,6 +41,16 @@ class LabelProblem:
     labels: np.ndarray  # their numbers in the data
     names: list[str]
     group: tuple[int, int]  # this rank's group and the number of groups
+
+    @cached_property
+    def n_positive(self) -> np.ndarray:
+        """The positive rows of each label (n_labels)."""
+        return self.rows.n_positive[self.labels]
+
+    @cached_property
+    def trainable(self) -> np.ndarray:
+        """Which labels (bool) have both positive and negative rows."""
+        return (self.n_positive > 0) & (self.n_positive < self.rows.n_global)
 
     def origin(self) -> dict[str, object]:
         """Collective over the group. What a run shares with its continuation or initial model."""
@@ -51,7 +63,7 @@ class LabelProblem:
 
 
 def load(
-    stack: ExitStack, method: LinearMethod, session: Session, dataset: DataFile, options: LinearOptions
+    stack: ExitStack, method_name: str, method: LinearMethod, session: Session, dataset: DataFile, options: LinearOptions
 ) -> tuple[LabelProblem, ColumnMap]:
     """Collective over the session. What is to be trained on, and where the features went.
 
@@ -91,4 +103,4 @@ def load(
         if options.scale is None and isinstance(options, ScaleOptions):
             warn_of_scales(comm, dataset, rows, columns, session.log)
     group = (comm.rank // shards, comm.size // shards)
-    return LabelProblem(method, dataset, split, loaded_by, shard, rows, objective, labels, names, group), columns
+    return LabelProblem(method_name, method, dataset, split, loaded_by, shard, rows, objective, labels, names, group), columns

@@ -11,7 +11,7 @@ import numpy as np
 from hpcml.kernels import elementwise
 from hpcml.methods.linear.layout import LANES, Needs, Sharding, bytes_per_rank
 from hpcml.methods.linear.objective import Objective, Risk
-from hpcml.methods.linear.settings import Axis, OneByOne, SettingsFitter
+from hpcml.methods.linear.settings import Axis, OneByOne
 from hpcml.methods.linear.solver import History, Solver
 
 # Seconds left of `dual`, announced 6, 18 and 60 s after the beginning of 404,056 labels on 89,952 rows (convert synthetic text):
@@ -27,9 +27,8 @@ def usual_costs(n_positive: np.ndarray, options: Any) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class LinearMethod:
-    """The description of a method for training, and its solver."""
+    """How labels are trained: the solver, and what the engine must know of it."""
 
-    name: str
     solver: Callable[..., Solver]  # (risk, labels, n_lanes, options): trains the labels of a rank group
     sharding: Sharding = Sharding.EXACT
     memory: Needs = bytes_per_rank  # the bytes that a rank takes
@@ -38,6 +37,6 @@ class LinearMethod:
     lanes: int = LANES  # labels that share a pass at most
     history: History | None = None  # None: the columns of `linear.solver`
     axes: tuple[Axis, ...] = ()  # what can be chosen for each label by cross-validation; nothing: `hpcml tune` has no such method
-    fitter: Callable[..., SettingsFitter] = OneByOne  # (method, risk, settings, options, n_lanes): fits labels at several settings
+    fitter: Callable[..., Any] = OneByOne  # (method, risk, settings, options, n_lanes): fits labels at several settings
     costs: Callable[[np.ndarray, Any], np.ndarray] = usual_costs  # (positive rows of labels, options): for the time that is left
     chunk: int = 0  # values of the rows that it takes in random order, if these may be streamed

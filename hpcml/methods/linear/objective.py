@@ -20,9 +20,9 @@ from hpcml.data.compact import CompactRows
 from hpcml.data.headings import Headings
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.kernels.lanes import WIDTHS
+from hpcml.losses import load_loss
 from hpcml.methods.linear import block_kernels as blocks
 from hpcml.methods.linear import panel_kernels as kernels
-from hpcml.methods.linear.losses import LOSSES
 from hpcml.methods.linear.options import SMALLEST_LAMBDA, LinearOptions
 from hpcml.mpi.memory import ask_for
 from hpcml.partition import even_bounds
@@ -88,6 +88,7 @@ class Risk:
 
     dormant = False  # may rows be skipped?
     shares_columns = True  # may features that one row has share a column?
+    n_parts = 1  # weight vectors of a label
 
     def __init__(self, rows: CompactRows, options: LinearOptions, profile: Profile) -> None:
         """Raises ConfigError for a bad λ. The same on all ranks of `rows.comm`."""
@@ -145,13 +146,14 @@ class Objective(Risk):
 
     def __init__(self, rows: CompactRows, options: LinearOptions, profile: Profile) -> None:
         super().__init__(rows, options, profile)
-        self.loss, self.dormant = LOSSES[options.loss], options.dormant
-        bounds = self.loss.slope_bound * rows.counts * rows.largest.astype(np.float64)
+        self.loss, self.dormant = load_loss(options.loss), options.dormant
+        self.panel_pass, self.loss_pass = kernels.passes_of(options.loss)
+        bounds = self.loss.SLOPE_BOUND * rows.counts * rows.largest.astype(np.float64)
         self.levels = mpi.grid_levels(bounds)
         coarsest = float(mpi.SHIFT_OF_LEVEL[int(self.levels.max(initial=0))])
         # Are all addends, ± a float32 of the data, multiples of one grid, so that nothing has to be rounded?
-        rounded = not (self.loss.unit_slopes and mpi.lies_on_grid(coarsest, rows.smallest))
-        self.rule = kernels.PassRule(self.loss.code, int(self.dormant), int(rounded), self.levels, mpi.SHIFT_OF_LEVEL)
+        rounded = not (self.loss.HAS_UNIT_SLOPES and mpi.lies_on_grid(coarsest, rows.smallest))
+        self.rule = kernels.PassRule(int(self.dormant), int(rounded), self.levels, mpi.SHIFT_OF_LEVEL)
         self.row_ranges = row_ranges(rows)
         n_chunks = -(-rows.n_columns // blocks.CHUNK)
         self.bounds = np.minimum(even_bounds(n_chunks, self.comm.size) * blocks.CHUNK, rows.n_columns)  # columns of each rank
@@ -198,14 +200,9 @@ class Objective(Risk):
                 ask_for(rows.indices[values], rows.data[values])
             yield some
 
-    def row_range(self, first: int, last: int) -> kernels.RowRange:
-        """Rows first .. last − 1 of this rank, for the kernel. Local."""
-        rows = self.rows
-        return kernels.RowRange(rows.indptr[first : last + 1], rows.indices, rows.data, rows.first + first)
-
     def loss_shifts(self, w_sq: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The losses' two grids (2, L), from ℓ(z) ≤ ℓ(0) + slope_bound ‖w‖ max ‖x‖."""
-        bounds = self.loss.value_at_zero + self.loss.slope_bound * np.sqrt(w_sq) * self.rows.max_norm
+        """The losses' two grids (2, L), from ℓ(z) ≤ ℓ(0) + SLOPE_BOUND ‖w‖ max ‖x‖."""
+        bounds = self.loss.VALUE_AT_ZERO + self.loss.SLOPE_BOUND * np.sqrt(w_sq) * self.rows.max_norm
         self.check_finite(bounds, "objective", labels)
         high, spacing = mpi.grid(bounds * self.rows.n_global)
         low, _ = mpi.grid(spacing * self.rows.n_global)
@@ -220,6 +217,6 @@ class Objective(Risk):
         sums, shifts = np.zeros((4, 1)), self.loss_shifts(w_sq, one)
         for some in stop.slices(self._read_ahead(self._slices(stop))):
             indptr = rows.indptr[some.start : some.stop + 1]
-            kernels.loss_pass(indptr, rows.indices, rows.data, w, state[some], self.loss.code, shifts, sums)
+            self.loss_pass(indptr, rows.indices, rows.data, w, state[some], shifts, sums)
         mpi.allreduce_sum(self.comm, sums)
         return float(0.5 * self.lam * w_sq[0] + (sums[kernels.HIGH, 0] + sums[kernels.LOW, 0]) / self.rows.n_global)

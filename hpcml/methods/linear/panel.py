@@ -29,7 +29,7 @@ class Panel:
         self.w = aligned(rows.n_columns * width, objective.weight_type)
         self.g = aligned(rows.n_columns * width, np.float64)
         self.best = aligned(self.counts[comm.rank], objective.weight_type)
-        self._g_own = self.g if comm.size == 1 else aligned(self.counts[comm.rank], np.float64)
+        self.g_own = self.g if comm.size == 1 else aligned(self.counts[comm.rank], np.float64)
         self.state = np.full(rows.n_local * width, kernels.IDLE)
         self.labels = np.full(width, -1, dtype=np.int64)
         self.keys, self.steps = np.zeros(width, np.uint64), np.zeros(width, np.int64)
@@ -79,7 +79,9 @@ class Panel:
         if self._before is not None:
             self._before[here], self._n_taken = self.state[here], last
         arrays = kernels.PanelArrays(self.w, self.state[here], self.keys, self.steps, self._shifts, self.g, self.sums)
-        kernels.panel_pass(objective.row_range(first, last), arrays, objective.rule)
+        rows = objective.rows
+        some = kernels.RowRange(rows.indptr[first : last + 1], rows.indices, rows.data, rows.first + first)
+        objective.panel_pass(some, arrays, objective.rule)
 
     def rewind(self) -> None:
         """Put the rows' bytes back to what they were before a pass that is abandoned. Local."""
@@ -89,7 +91,7 @@ class Panel:
 
     def send(self) -> None:
         """Collective. Begin the reduction."""
-        self._requests = [mpi.begin_reduce_scatter(self.objective.comm, self.g, self._g_own, self.counts)]
+        self._requests = [mpi.begin_reduce_scatter(self.objective.comm, self.g, self.g_own, self.counts)]
 
     def gather(self) -> tuple[np.ndarray, np.ndarray]:
         """Collective, after `Objective.evaluate`. f and ‖g‖² (L,) each; `sums` count rows.
@@ -104,7 +106,7 @@ class Panel:
                 mpi.allreduce_sum(comm, self.sums)
         with objective.profile("compute"):
             scale = 1.0 / objective.rows.n_global
-            chunks = blocks.gradient_squares(self.w[self.own], self._g_own, self.width, objective.lam, scale)
+            chunks = blocks.gradient_squares(self.w[self.own], self.g_own, self.width, objective.lam, scale)
         with objective.profile("communicate"):
             grad_sq = self.total(chunks)
         f = 0.5 * objective.lam * self.w_sq + self.mean_losses()
@@ -117,10 +119,6 @@ class Panel:
         """(1/m) Σ ℓ per lane (L,), after `gather`. Local."""
         return (self.sums[kernels.HIGH] + self.sums[kernels.LOW]) / self.objective.rows.n_global
 
-    def slopes(self, lane: int) -> np.ndarray:
-        """Σ ∂ℓ of one lane, own columns, as a view, after `gather`. Local."""
-        return self.lane(self._g_own, lane)
-
     def total(self, chunks: np.ndarray) -> np.ndarray:
         """Collective. The sum over all ranks' chunks, in the order of the columns."""
         parts = [chunks] if self.objective.comm.size == 1 else mpi.allgather_arrays(self.objective.comm, chunks)
@@ -131,7 +129,7 @@ class Panel:
         """Collective. w −= η g, projected on the ball of this radius; a step of every label."""
         with self.objective.profile("compute"):
             lam, scale = self.objective.lam, 1.0 / self.objective.rows.n_global
-            chunks = blocks.step(self.w[self.own], self._g_own, self.width, eta, lam, scale)
+            chunks = blocks.step(self.w[self.own], self.g_own, self.width, eta, lam, scale)
         with self.objective.profile("communicate"):
             self.w_sq = self.total(chunks)
             if (self.w_sq > radius * radius).any():
@@ -159,7 +157,7 @@ class Panel:
 
     def measure(self) -> None:
         """Collective. Find ‖w‖² of weights that were put in."""
-        self.w_sq = self.total(blocks.gradient_squares(self.w[self.own], self._g_own, self.width, 1.0, 0.0))
+        self.w_sq = self.total(blocks.gradient_squares(self.w[self.own], self.g_own, self.width, 1.0, 0.0))
 
     def keep(self, lanes: np.ndarray) -> None:
         """Remember the weights of the lanes with lanes[l] as the best so far. Local."""

@@ -12,17 +12,18 @@ lately (dormant rows): q < 10 active and quiet (no violation) on the last q step
 32) dormant until step s of the label.
 """
 
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpcml.kernels import njit
-from hpcml.kernels.elementary import exp, log1p
+from hpcml.kernels import by_constant, njit
 from hpcml.kernels.lanes import LINE
 from hpcml.kernels.lanes.rows import add_lines, dot_rows
+from hpcml.losses import FIRST_ORDER, load_loss
 
 TILE, CHUNK = 32, 1024
-HINGE, HUBER, LOGISTIC = range(3)
+LOSSES = [load_loss(name) for name in FIRST_ORDER]  # modules: kernels are compiled anew where one has changed
 
 ACTIVE, QUIET, TIRED, ASLEEP, IDLE = (np.uint8(state) for state in (0, 9, 10, 16, 63))
 STATE, POSITIVE = np.uint8(63), np.uint8(64)  # bits of a row's byte
@@ -56,30 +57,10 @@ class PanelArrays(NamedTuple):
 class PassRule(NamedTuple):
     """What is the same in all passes."""
 
-    code: int  # of the loss
     dormant: int  # 0: no row goes dormant
     rounded: int  # are addends rounded to the grids shift_of_level[levels[j]]?
     levels: np.ndarray
     shift_of_level: np.ndarray
-
-
-@njit(inline="always")
-def value_and_slope(code, z):
-    """Loss ℓ(z) and its slope ℓ′(z) at the margin z, for the loss with this code."""
-    if code == HINGE:
-        if z < 1.0:
-            return 1.0 - z, -1.0
-        return 0.0, 0.0
-    if code == HUBER:
-        if z >= 1.0:
-            return 0.0, 0.0
-        if z >= -1.0:
-            return (1.0 - z) * (1.0 - z), -2.0 * (1.0 - z)
-        return -4.0 * z, -4.0
-    small = exp(-abs(z))  # never overflows
-    if z > 0.0:
-        return log1p(small), -small / (1.0 + small)
-    return log1p(small) - z, -1.0 / (1.0 + small)
 
 
 @njit(inline="always")
@@ -105,15 +86,14 @@ def _due(state, wake, lanes, due):
     return n
 
 
-def _slopes_of(code):
-    """The loop over a tile's pairs for one loss, a constant so that the compiler vectorises it."""
-
+@cache
+def _slopes_of(loss: str) -> Any:
     @njit
     def slopes_of_loss(state, wake, z, values, slopes):
         """values = ℓ, slopes = ∂ℓ/∂z of each pair that is due, else 0; z holds w · x."""
-        for e in range(state.size):
+        for e in range(state.size):  # the loss is a constant, so that the compiler vectorises the loop
             margin = np.float64(z[e]) if state[e] & POSITIVE else -np.float64(z[e])
-            value, slope = value_and_slope(code, margin)
+            value, slope, _ = _at(loss, margin)
             due = ((state[e] & STATE) < ASLEEP) | ((state[e] & STATE) == wake[e])
             values[e] = value if due else 0.0
             slopes[e] = (slope if state[e] & POSITIVE else -slope) if due else 0.0
@@ -121,17 +101,7 @@ def _slopes_of(code):
     return slopes_of_loss
 
 
-_hinge, _huber, _logistic = _slopes_of(HINGE), _slopes_of(HUBER), _slopes_of(LOGISTIC)
-
-
-@njit
-def _slopes(code, state, wake, z, values, slopes):
-    if code == HINGE:
-        _hinge(state, wake, z, values, slopes)
-    elif code == HUBER:
-        _huber(state, wake, z, values, slopes)
-    else:
-        _logistic(state, wake, z, values, slopes)
+_at, _slopes = by_constant(lambda loss: load_loss(loss).at), by_constant(_slopes_of)
 
 
 @njit
@@ -205,52 +175,57 @@ def _wakes_and_shifts(steps, shifts):
     return wake, high_shift, low_shift
 
 
-@njit
-def panel_pass(rows, arrays, rule):
-    """Add ∂ℓ/∂w of the rows that are due to `g`; losses and numbers of rows to `sums`."""
-    indptr, indices, data, first_row = rows
-    w, state, keys, steps, shifts, g, sums = arrays
-    code, dormant, rounded, levels, shift_of_level = rule
-    lanes = steps.size
-    places, line = TILE * lanes, min(lanes, LINE)
-    z, values, due = np.zeros(places, w.dtype), np.empty(places), np.empty(TILE, np.int64)
-    slopes, lines = np.empty(CHUNK * lanes, w.dtype), np.empty(CHUNK * lanes // line, np.int64)
-    wake, high_shift, low_shift = _wakes_and_shifts(steps, shifts)
-    totals = np.zeros((4, places))
-    quiet = TIRED if dormant else QUIET
-    n_rows = indptr.size - 1
-    for chunk in range(0, n_rows, CHUNK):
-        n_lines = 0
-        for first in range(chunk, min(chunk + CHUNK, n_rows), TILE):
-            here = state[first * lanes : min(first + TILE, n_rows) * lanes]
-            n_due = _due(here, wake, lanes, due)
-            if n_due == 0:
-                continue
-            at = (first - chunk) * lanes
-            dot_rows(indptr, indices, data, first, due[:n_due], w, z, lanes)
-            _slopes(code, here, wake, z, values, slopes[at : at + here.size])
+@cache
+def passes_of(loss: str) -> tuple[Any, Any]:
+    """Return the kernels `panel_pass` and `loss_pass` of a loss."""
+
+    @njit
+    def panel_pass(rows, arrays, rule):
+        """Add ∂ℓ/∂w of the rows that are due to `g`; losses and numbers of rows to `sums`."""
+        indptr, indices, data, first_row = rows
+        w, state, keys, steps, shifts, g, sums = arrays
+        dormant, rounded, levels, shift_of_level = rule
+        lanes = steps.size
+        places, line = TILE * lanes, min(lanes, LINE)
+        z, values, due = np.zeros(places, w.dtype), np.empty(places), np.empty(TILE, np.int64)
+        slopes, lines = np.empty(CHUNK * lanes, w.dtype), np.empty(CHUNK * lanes // line, np.int64)
+        wake, high_shift, low_shift = _wakes_and_shifts(steps, shifts)
+        totals = np.zeros((4, places))
+        quiet = TIRED if dormant else QUIET
+        n_rows = indptr.size - 1
+        for chunk in range(0, n_rows, CHUNK):
+            n_lines = 0
+            for first in range(chunk, min(chunk + CHUNK, n_rows), TILE):
+                here = state[first * lanes : min(first + TILE, n_rows) * lanes]
+                n_due = _due(here, wake, lanes, due)
+                if n_due == 0:
+                    continue
+                at = (first - chunk) * lanes
+                dot_rows(indptr, indices, data, first, due[:n_due], w, z, lanes)
+                _slopes(loss, here, wake, z, values, slopes[at : at + here.size])
+                _add_losses(values[: here.size], high_shift, low_shift, totals[HIGH], totals[LOW])
+                _count(here, wake, values[: here.size], totals[VIOLATORS], totals[VISITED])
+                _move(here, wake, quiet, values)
+                if dormant:
+                    _doze(here, keys, steps, first_row + first)
+                n_lines = _lines(slopes, at, at + here.size, line, lines, n_lines)
+            add_lines((indptr, indices, data), chunk, lines[:n_lines], slopes, g, lanes, (levels, shift_of_level), rounded)
+        for e in range(places):
+            for number in range(4):
+                sums[number, e % lanes] += totals[number, e]
+
+    @njit
+    def loss_pass(indptr, indices, data, w, state, shifts, sums):
+        """Add a label's losses (high, low) to `sums` (4, 1); w (d) float64, `state` (n) bytes."""
+        z, values, slopes, rows = np.empty(TILE, w.dtype), np.empty(TILE), np.empty(TILE), np.arange(TILE)
+        wake, high_shift, low_shift = np.zeros(TILE, np.uint8), np.full(TILE, shifts[0, 0]), np.full(TILE, shifts[1, 0])
+        totals = np.zeros((2, TILE))
+        for first in range(0, state.size, TILE):
+            here = state[first : first + TILE]
+            dot_rows(indptr, indices, data, first, rows[: here.size], w, z, 1)
+            _slopes(loss, here, wake, z, values, slopes)
             _add_losses(values[: here.size], high_shift, low_shift, totals[HIGH], totals[LOW])
-            _count(here, wake, values[: here.size], totals[VIOLATORS], totals[VISITED])
-            _move(here, wake, quiet, values)
-            if dormant:
-                _doze(here, keys, steps, first_row + first)
-            n_lines = _lines(slopes, at, at + here.size, line, lines, n_lines)
-        add_lines((indptr, indices, data), chunk, lines[:n_lines], slopes, g, lanes, (levels, shift_of_level), rounded)
-    for e in range(places):
-        for number in range(4):
-            sums[number, e % lanes] += totals[number, e]
+        sums[HIGH, 0] += totals[HIGH].sum()
+        sums[LOW, 0] += totals[LOW].sum()
 
-
-@njit
-def loss_pass(indptr, indices, data, w, state, code, shifts, sums):
-    """Add a label's losses (high, low) to `sums` (4, 1); w (d) float64, `state` (n) bytes."""
-    z, values, slopes, rows = np.empty(TILE, w.dtype), np.empty(TILE), np.empty(TILE), np.arange(TILE)
-    wake, high_shift, low_shift = np.zeros(TILE, np.uint8), np.full(TILE, shifts[0, 0]), np.full(TILE, shifts[1, 0])
-    totals = np.zeros((2, TILE))
-    for first in range(0, state.size, TILE):
-        here = state[first : first + TILE]
-        dot_rows(indptr, indices, data, first, rows[: here.size], w, z, 1)
-        _slopes(code, here, wake, z, values, slopes)
-        _add_losses(values[: here.size], high_shift, low_shift, totals[HIGH], totals[LOW])
-    sums[HIGH, 0] += totals[HIGH].sum()
-    sums[LOW, 0] += totals[LOW].sum()
+    return panel_pass, loss_pass

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -23,6 +23,8 @@ from hpcml.methods.linear.panel import Panel
 from hpcml.methods.linear.panel_kernels import VIOLATORS, VISITED
 from hpcml.methods.linear.solver import CONVERGED, HISTORY, STEP_LIMIT, Finished, Packed, Solver, Turns
 from hpcml.run.stop import Stop
+
+ROWS = HISTORY.index("active_rows")
 
 
 class Step(NamedTuple):
@@ -58,13 +60,6 @@ class LabelProgress:
             setattr(self, name, type(own)(value))
 
 
-class Rule(NamedTuple):
-    """A first-order method: how a label begins, and where its weights must stay."""
-
-    begin: Callable[[], LabelProgress]
-    radius: float  # the weights are projected on this ball
-
-
 @dataclass
 class LabelInLane:
     """A label in a lane. `label` is its place among the labels of the run."""
@@ -76,13 +71,12 @@ class LabelInLane:
 
 
 class Advance(NamedTuple):
-    """What an evaluation at w_t leads to: the progress, the step, whether the label leaves."""
+    """What an evaluation at w_t leads to: the progress, the step, whether the label leaves, the line of its history."""
 
     progress: LabelProgress
-    f: float
-    grad_sq: float
     step: Step
     done: bool
+    line: tuple[float, ...]
 
 
 class PanelSolver(Solver):
@@ -125,11 +119,11 @@ class PanelSolver(Solver):
 
     def _begin(self, panel: Panel, label: int) -> Any:
         """The state in which a label enters a lane."""
-        raise AssertionError("a subclass says")
+        raise NotImplementedError
 
     def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
         """One step of the panels with labels. Stopped leaves `training` as before the step."""
-        raise AssertionError("a subclass says")
+        raise NotImplementedError
 
 
 class FirstOrderSolver(PanelSolver):
@@ -137,19 +131,27 @@ class FirstOrderSolver(PanelSolver):
 
     packs = True
 
-    def __init__(self, objective: Objective, widths: list[int], rule: Rule, labels: np.ndarray, max_steps: int) -> None:
-        """Raises MemoryError."""
+    def __init__(
+        self,
+        objective: Objective,
+        widths: list[int],
+        labels: np.ndarray,
+        begin: Callable[[], LabelProgress],
+        max_steps: int,
+        radius: float = math.inf,
+    ) -> None:
+        """`begin` makes the progress of a label; weights are projected on the ball of this radius. Raises MemoryError."""
         super().__init__(objective, widths, labels)
-        self.rule, self.max_steps = rule, max_steps
+        self.begin, self.max_steps, self.radius = begin, max_steps, radius
 
     def _begin(self, panel: Panel, label: int) -> LabelInLane:
-        return LabelInLane(label, self.rule.begin())
+        return LabelInLane(label, self.begin())
 
     def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
         seconds = stop.seconds
         try:  # nothing but the rows' bytes changes before all passes are complete
             self.objective.evaluate([panel for _, panel in panels], stop)
-            advances = [dict(self._advance(p, panel)) for p, panel in panels]
+            advances = [dict(self._advance(p, panel, seconds)) for p, panel in panels]
             values = [
                 {lane: self._value(panel, lane, advance, stop) for lane, advance in lanes.items() if advance.done}
                 for (_, panel), lanes in zip(panels, advances, strict=True)
@@ -162,24 +164,30 @@ class FirstOrderSolver(PanelSolver):
         for (p, panel), lanes, leaving in zip(panels, advances, values, strict=True):
             eta, improved = np.zeros(panel.width), np.zeros(panel.width, dtype=np.bool_)
             for lane, advance in lanes.items():
-                self._record(self.training[p, lane], panel, lane, advance, seconds)
+                training = self.training[p, lane]
+                training.progress, training.visited = advance.progress, training.visited + advance.line[ROWS]
+                training.history.append(advance.line)
                 eta[lane], improved[lane] = 0.0 if advance.done else advance.step.eta, advance.step.improved
             with self.objective.profile("compute"):
                 panel.keep(improved)
-            finished += [self._finish(p, panel, lane, lanes[lane], *values) for lane, values in leaving.items()]
-            panel.step(eta, self.rule.radius)
+            for lane, (w, f) in leaving.items():
+                training, status = self.training.pop((p, lane)), CONVERGED if lanes[lane].step.done else STEP_LIMIT
+                panel.leave(lane)
+                n_steps = training.progress.step
+                share = training.visited / (n_steps * self.objective.rows.n_global)
+                finished.append(Finished(training.label, w, f, status, n_steps, share, training.history))
+            panel.step(eta, self.radius)
         return finished
 
-    def _advance(self, p: int, panel: Panel) -> list[tuple[int, Advance]]:
+    def _advance(self, p: int, panel: Panel, seconds: float) -> Iterator[tuple[int, Advance]]:
         """Collective. What the values at w_t lead to in every lane that holds a label."""
-        f, grad_sq = panel.gather()
-        found = []
+        f, grad_sq = (values.tolist() for values in panel.gather())
         for lane in panel.active.tolist():
             progress = copy(self.training[p, lane].progress)
-            step = progress.advance(float(f[lane]), float(grad_sq[lane]))
-            done = step.done or progress.step >= self.max_steps
-            found.append((lane, Advance(progress, float(f[lane]), float(grad_sq[lane]), step, done)))
-        return found
+            step = progress.advance(f[lane], grad_sq[lane])
+            rows = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
+            line = (progress.step, f[lane], progress.phi, progress.cycle, step.eta, math.sqrt(grad_sq[lane]), *rows, seconds)
+            yield lane, Advance(progress, step, step.done or progress.step >= self.max_steps, line)
 
     def _value(self, panel: Panel, lane: int, advance: Advance, stop: Stop) -> tuple[np.ndarray, float]:
         """Collective. The best weights of a label that leaves, and f there."""
@@ -187,41 +195,24 @@ class FirstOrderSolver(PanelSolver):
         with self.objective.profile("finish"):
             return w, self.objective.value(w, int(panel.labels[lane]), stop)
 
-    def _record(self, training: LabelInLane, panel: Panel, lane: int, advance: Advance, seconds: float) -> None:
-        """Take a label's step, and add it to the label's history."""
-        visited, violators = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
-        training.visited += visited
-        training.progress = progress = advance.progress
-        line = (progress.step, advance.f, progress.phi, progress.cycle, advance.step.eta, math.sqrt(advance.grad_sq))
-        training.history.append((*line, visited, violators, seconds))
-
-    def _finish(self, p: int, panel: Panel, lane: int, advance: Advance, w: np.ndarray, f: float) -> Finished:
-        """Take a label out of its lane. Collective."""
-        training = self.training.pop((p, lane))
-        panel.leave(lane)
-        steps, status = training.progress.step, CONVERGED if advance.step.done else STEP_LIMIT
-        share = training.visited / (steps * self.objective.rows.n_global)
-        return Finished(training.label, w, f, status, steps, share, training.history)
-
     def pack(self) -> list[Packed]:
-        """Collective. The labels in training; what was on its way has arrived."""
+        """Collective. The labels in training, as they continue; what was on its way has arrived."""
         self._settle()
-        return [self._packed(*key) for key in sorted(self.training)]
-
-    def _packed(self, p: int, lane: int) -> Packed:
-        """Collective. What a label in training needs to continue."""
-        panel, training = self.panels[p], self.training[p, lane]
-        rows = np.concatenate(mpi.allgather_arrays(self.objective.comm, np.ascontiguousarray(panel.lane(panel.state, lane))))
-        numbers = np.concatenate([[training.label, training.visited], training.progress.pack()])
-        history = np.array(training.history, dtype=np.float64).reshape(-1, len(HISTORY))
-        return Packed(panel.whole(lane, panel.w), panel.whole(lane, panel.best), rows, numbers, history)
+        packed = []
+        for (p, lane), training in sorted(self.training.items()):
+            panel = self.panels[p]
+            rows = np.concatenate(mpi.allgather_arrays(self.objective.comm, np.ascontiguousarray(panel.lane(panel.state, lane))))
+            numbers = np.concatenate([[training.label, training.visited], training.progress.pack()])
+            history = np.array(training.history, dtype=np.float64).reshape(-1, len(HISTORY))
+            packed.append(Packed(panel.whole(lane, panel.w), panel.whole(lane, panel.best), rows, numbers, history))
+        return packed
 
     def unpack(self, packed: Packed) -> None:
         """Collective. Put a label into an idle lane."""
         p = next(p for p, panel in enumerate(self.panels) if (panel.labels < 0).any())
         panel, objective = self.panels[p], self.objective
         lane = int(np.flatnonzero(panel.labels < 0)[0])
-        training = LabelInLane(int(packed.numbers[0]), self.rule.begin(), float(packed.numbers[1]))
+        training = LabelInLane(int(packed.numbers[0]), self.begin(), float(packed.numbers[1]))
         training.progress.unpack(packed.numbers[2:])
         training.history = [tuple(line) for line in packed.history[: training.progress.step].tolist()]
         panel.enter(lane, int(self.labels[training.label]))

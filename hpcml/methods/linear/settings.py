@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.kernels.lanes import WIDTHS
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.solver import Finished, Solver, SparseWeightsOf, Turns
+from hpcml.methods.linear.solver import SparseWeightsOf, Turns
 from hpcml.methods.linear.warm_up import warm_up
-from hpcml.run.folder import RunFolder
 from hpcml.run.stop import Stop
-from hpcml.signals import StopSignals
 
 Setting = dict[str, float]  # the value of each option that may differ
 
@@ -48,16 +45,6 @@ class Fitted(NamedTuple):
     intercepts: np.ndarray  # that are no column
 
 
-class SettingsFitter(Protocol):
-    """Fits labels at several settings, on the same rows."""
-
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-
-    def fit(self, labels: np.ndarray, stop: Stop) -> Iterator[Fitted]:
-        """The weights of the labels (their numbers in the data) at all settings. Raises Stopped."""
-
-
 def at_setting(options: Any, setting: Setting) -> Any:
     """The options with a setting's values."""
     return replace(options, **{name: repr(float(value)) for name, value in setting.items()})
@@ -71,16 +58,6 @@ class Chosen(NamedTuple):
     columns: dict[str, np.ndarray]  # (n_labels) float64 each, by the name of the model's column
     about: dict[str, Any]  # attributes of the model
     seconds: float  # that were spent on it
-
-
-class Chooser(Protocol):
-    """Chooses options for the labels of a run before they are trained."""
-
-    def asked(self, options: Any) -> Any:
-        """The entries of config.toml for the run, given the options of its method."""
-
-    def choose(self, comm: mpi.Comm, problem: Any, folder: RunFolder, options: Any, resume: bool, signals: StopSignals) -> Chosen:
-        """Collective over `comm`. The choice, or that of a run that goes on. Raises Interrupted."""
 
 
 class OneByOne:
@@ -101,38 +78,32 @@ class OneByOne:
         for number, (risk, options) in enumerate(zip(self.risks, self.options, strict=True)):
             n_positive = risk.rows.n_positive[labels]
             some = np.flatnonzero((n_positive > 0) & (n_positive < risk.rows.n_global)).tolist()
-            for done in self.method.solver(risk, labels, self.n_lanes, options).solve(some, stop):
-                for first in range(0, len(done), WIDTHS[-1]):
-                    yield _as_lanes(done[first : first + WIDTHS[-1]], number, risk.rows.n_columns)
+            for finished in self.method.solver(risk, labels, self.n_lanes, options).solve(some, stop):
+                for first in range(0, len(finished), WIDTHS[-1]):
+                    done = finished[first : first + WIDTHS[-1]]
+                    width = min(each for each in WIDTHS if each >= len(done))
+                    w, intercepts = np.zeros((risk.rows.n_columns, width), np.float32), np.zeros(len(done))
+                    for lane, label in enumerate(done):
+                        if isinstance(label.w, SparseWeightsOf):
+                            w[label.w.columns, lane], intercepts[lane] = label.w.values, label.w.intercept
+                        else:
+                            w[:, lane] = label.w
+                    places = np.array([label.label for label in done])
+                    yield Fitted(places, np.full(len(done), number), w.reshape(-1), width, intercepts)
 
 
-def _as_lanes(done: Sequence[Finished], setting: int, n_columns: int) -> Fitted:
-    width = min(each for each in WIDTHS if each >= len(done))
-    w, intercepts = np.zeros((n_columns, width), np.float32), np.zeros(len(done))
-    for lane, label in enumerate(done):
-        if isinstance(label.w, SparseWeightsOf):
-            w[label.w.columns, lane], intercepts[lane] = label.w.values, label.w.intercept
-        else:
-            w[:, lane] = label.w
-    places = np.array([label.label for label in done])
-    return Fitted(places, np.full(len(done), setting), w.reshape(-1), width, intercepts)
-
-
-class SettingsSolver(Solver):
-    """The labels of a group, setting by setting; those in training are not checkpointed."""
-
-    def __init__(self, method: Any, risk: Risk, labels: np.ndarray, n_lanes: int, options: LinearOptions, chosen: Chosen) -> None:
-        """Trains with `options` but for what was chosen for each label. Local."""
-        self.method, self.risk, self.labels, self.n_lanes = method, risk, labels, n_lanes
-        self.options, self.chosen = options, chosen
-
-    def _at(self, setting: int) -> Solver:
-        options = at_setting(self.options, self.chosen.settings[setting])
-        solver: Solver = self.method.solver(self.risk.at(options), self.labels, self.n_lanes, options)
-        return solver
-
-    def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group; see `Solver`."""
-        which = self.chosen.which
-        for setting in sorted({int(which[place]) for place in labels}):
-            yield from self._at(setting).solve([place for place in labels if which[place] == setting], stop)
+def solve_by_setting(
+    method: Any,
+    risk: Risk,
+    labels: np.ndarray,
+    n_lanes: int,
+    options: LinearOptions,
+    chosen: Chosen,
+    places: Sequence[int],
+    stop: Stop,
+) -> Turns:
+    """Collective over the group; see `Solver.solve`. Train the labels at `places`, setting by setting."""
+    for number, setting in enumerate(chosen.settings):
+        if here := [place for place in places if chosen.which[place] == number]:
+            at = at_setting(options, setting)
+            yield from method.solver(risk.at(at), labels, n_lanes, at).solve(here, stop)

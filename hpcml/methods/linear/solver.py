@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpcml.files.table import csv_text
 from hpcml.run.stop import Stop
 
 CONVERGED, DEGENERATE, STEP_LIMIT = range(3)  # of STATUS
@@ -30,6 +31,16 @@ class History(NamedTuple):
 
     columns: tuple[str, ...] = HISTORY
     line: Callable[[tuple[float, ...]], str] = history_line
+
+    @property
+    def header(self) -> bytes:
+        """The first line of history.csv."""
+        return (",".join(("label", *self.columns)) + "\n").encode()
+
+    def lines(self, label: str, steps: list[tuple[float, ...]]) -> bytes:
+        """Return the lines of a label."""
+        name = csv_text([[label]]).removesuffix("\n")
+        return "".join(f"{name},{self.line(step)}\n" for step in steps).encode()
 
 
 class SparseWeightsOf(NamedTuple):
@@ -75,6 +86,7 @@ class Solver:
     """
 
     packs = False  # can a checkpoint hold labels in training? Else these begin anew
+    one_by_one = False  # does it train one label after the other, whatever share a pass?
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group. Train labels (places in the run); each turn yields those done.

@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from hpcml import mpi
 from hpcml.data.in_memory import canonical, sound_csr, sound_labels
-from hpcml.errors import HpcmlError, in_python
+from hpcml.errors import HpcmlError
 from hpcml.estimators.labels import CLASSES, NAMES, LabelScores, LabelSets, agree_labels, check_target, named_sets, shard_of
-from hpcml.estimators.parameters import OPTION, Seed, classifier_of, option_values
+from hpcml.estimators.parameters import OPTION, Seed, classifier_of, error_text, option_values
 from hpcml.estimators.sklearn_types import BaseEstimator
 from hpcml.methods.online import bound
 from hpcml.methods.online.kernels import UPDATES
@@ -43,8 +43,6 @@ class OnlineClassifier(LabelScores, BaseEstimator):
 
     Attributes
     ----------
-    classes_ : ndarray (n_classes,)
-        The classes, sorted; the numbers of the labels for a multilabel indicator.
     coef_ : ndarray (n_labels, n_features), float64
         The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one.
         Of a Winnow these are u − v (or w) minus the threshold for features with a row, so that
@@ -55,16 +53,14 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         Rows that changed the model.
     n_rows_ : int
         Rows learnt from.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray (n_features,)
-        Their names, if X is a data frame with string names.
 
     References
     ----------
     Carvalho & Cohen 2006; Littlestone 1988 (Winnow); Crammer et al. 2003 (PA); Li & Long 2002
     (ROMMA).
     """
+
+    _learnt = ("classes_", "n_features_in_", "feature_names_in_")
 
     method: str = "mbw"
     """Positive, Balanced, Modified Balanced Winnow (pw, bw, mbw: rows must not have negative
@@ -139,7 +135,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
             options: OnlineOptions = kind(**{name: value for name, value in option_values(self).items() if name in known})
             options.validate()
         except HpcmlError as error:
-            raise ValueError(in_python(str(error))) from None
+            raise ValueError(error_text(error)) from None
         return options
 
     def _rows(self, X: Any, reset: bool) -> sp.csr_matrix:

@@ -1,8 +1,7 @@
-"""Passes on disk: checkpoints, models that can be continued, and their reading."""
+"""Models of passes that can be continued, and their reading."""
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,20 +11,16 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.files.hdf5 import open_stamped, readable
 from hpcml.files.slabs import Slab, SlabFile, new_file
-from hpcml.log import plural
 from hpcml.methods.online.kernels import POSITIVES, UPDATES
 from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.options import OnlineOptions, with_bias
-from hpcml.methods.online.order import N_NUMBERS, ORDER, RowOrder
 from hpcml.methods.online.source import RowStream
 from hpcml.methods.online.state import COUNTERS, LANES, N_LANE_NUMBERS, LearnerState
 from hpcml.model.linear import STATUS, Model, describe_model, model_slabs
 from hpcml.model.open import model_file
 from hpcml.options import flag_of
-from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.folder import RunFolder
 
-HISTORY_POINTS = 66  # after 1, 2, 4 … 2⁶³ rows, at the end, and at the end of an initial model
 TABLE_CHUNK = 1 << 24  # features
 # The options that must be the same when a pass is continued.
 LEARNING = ("voted", "alpha", "beta", "theta", "margin", "epsilon", "gamma", "bias", "live_features", "share")
@@ -41,67 +36,6 @@ def state_slabs(state: LearnerState, n_labels: int, n_kept: int) -> dict[str, Sl
     """The arrays of `LearnerState.arrays_of` for all labels, one in each row."""
     slabs = {name: Slab((n_labels, n_kept + 1), "<f8") for name in state.array_names()}
     return slabs | {LANES: Slab((n_labels, N_LANE_NUMBERS), "<f8"), COUNTERS: Slab((n_labels, 4), "<i8")}
-
-
-class Snapshots:
-    """The checkpoints of one pass."""
-
-    def __init__(
-        self, comm: mpi.Comm, folder: RunFolder, source: RowStream, state: LearnerState, mine: np.ndarray, order: RowOrder
-    ) -> None:
-        self.comm, self.source, self.state, self.mine, self.order = comm, source, state, mine, order
-        self.log, self.written = folder.log, False
-        self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
-        names = "\n".join([source.fingerprint, source.vocabulary or "", *source.names])
-        self._origin = np.array([*source.sizes, zlib.crc32(names.encode("utf-8", "surrogatepass"))], dtype=np.int64)
-
-    def save(self, history: np.ndarray, n_points: int, elapsed: float) -> None:
-        """Collective. Write a checkpoint; `history` (B, HISTORY_POINTS, 5). Raises DataError."""
-        state, n_labels = self.state, len(self.source.names)
-        numbers, rows = state.kept()
-        whole = {"features": numbers, "origin": self._origin, "elapsed": np.array([elapsed])}
-        whole["pass"] = np.array([state.n_rows, n_points, state.n_features, *self.source.digest], dtype=np.int64)
-        slabs = {name: Slab((1, row.size), row.dtype.str) for name, row in whole.items()}
-        slabs |= state_slabs(state, n_labels, numbers.size)
-        slabs |= {"history": Slab((n_labels, HISTORY_POINTS * 5), "<i8"), ORDER: Slab((n_labels, N_NUMBERS), "<i8")}
-        order = self.order.pack()
-
-        def fill(writer: CheckpointWriter) -> None:
-            for name, row in whole.items() if self.comm.rank == 0 else ():
-                writer.write_row(name, 0, row)
-            for lane, place in enumerate(self.mine.tolist()):
-                writer.write_row("history", place, history[lane])
-                writer.write_row(ORDER, place, order[lane])
-                for name, values in state.arrays_of(lane, np.append(0, rows)).items():
-                    writer.write_row(name, place, values)
-
-        self.checkpoints.save(slabs, fill)
-        self.written = True
-
-    def restore(self) -> tuple[np.ndarray, int, float] | None:
-        """Collective. Take up the newest checkpoint: (history, points, seconds); None without.
-
-        Raises DataError if every checkpoint is damaged or they are of other data.
-        """
-        path = self.checkpoints.newest()
-        if path is None:
-            return None
-        with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
-            n_rows, n_points, n_features, *digest = file["pass"][0].tolist()
-            same = file["origin"].shape == (1, self._origin.size) and (file["origin"][0] == self._origin).all()
-            if self.source.n_rows is not None:
-                same = same and tuple(digest) == self.source.digest
-            if not same:
-                raise DataError(f"{self.source.name}: this run was started on other data; resume with the same file")
-            self.source.expected = tuple(digest)
-            restore_state(self.state, self.mine, n_rows, n_features, file["features"][0], lambda name, place: file[name][place])
-            history = file["history"][self.mine[0] : self.mine[-1] + 1] if self.mine.size else np.empty((0, HISTORY_POINTS * 5))
-            elapsed = float(file["elapsed"][0, 0])
-            if self.mine.size:
-                self.order.restore(file[ORDER][self.mine[0] : self.mine[-1] + 1])
-        self.written = True
-        self.log(f"resuming from {path.name}: {plural(n_rows, 'row')} done")
-        return history.reshape(-1, HISTORY_POINTS, 5).astype(np.int64), n_points, elapsed
 
 
 def check_features(numbers: np.ndarray, n_features: int, options: OnlineOptions) -> None:

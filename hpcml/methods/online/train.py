@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,10 @@ from hpcml.data.labels import tell_unused
 from hpcml.data.leaks import warn_of_class_leaks
 from hpcml.data.svmlight import BINARY
 from hpcml.data.svmlight_stream import SvmlightStream, is_text
-from hpcml.errors import ConfigError, HpcmlError, Interrupted
+from hpcml.errors import ConfigError, HpcmlError
 from hpcml.files.lines import line_limit
 from hpcml.log import joined, plural
+from hpcml.methods.method import Method
 from hpcml.methods.online import bound
 from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.options import OnlineOptions, with_bias
@@ -29,7 +29,6 @@ from hpcml.model.linear import Model
 from hpcml.model.open import model_file
 from hpcml.run.folder import FINISHED, RunConfig, RunFolder
 from hpcml.run.session import Session, Target
-from hpcml.signals import StopSignals
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class OnlineReport:
         return joined(lines)
 
 
-def train(method: str, session: Session, data: Path | str, target: Target, options: OnlineOptions) -> OnlineReport:
+def train(method: Method, session: Session, data: Path, target: Target, options: OnlineOptions) -> OnlineReport:
     """Collective over the session. One pass of a learner, for each label against the rest.
 
     `data` is a dataset, or svmlight text: a file or "-" for standard input (rank 0's). The labels
@@ -74,9 +73,14 @@ def train(method: str, session: Session, data: Path | str, target: Target, optio
         raise ConfigError("--output -: expected a folder for the run")
     with ExitStack() as stack:
         with mpi.agreed(comm, f"opening {options.initial_model}"):
-            initial = _initial(options.initial_model, method, options, Path(output, "model.h5"))
+            initial, path = None, options.initial_model
+            if path is not None:
+                ours = Path(output, "model.h5")
+                if ours.exists() and ours.samefile(model_file(path)):
+                    raise ConfigError(f"--initial-model {path} is the model of --output; choose another --output")
+                initial = Initial(path, method.name, options)
         options = options if initial is None else initial.options
-        if options.bias is None and not LEARNERS[method].winnow:  # a Winnow always has an intercept
+        if options.bias is None and not LEARNERS[method.name].winnow:  # a Winnow always has an intercept
             options = with_bias(options, True)
         source = _open(comm, Path(data), options, initial, stack)
         if isinstance(source, DatasetSource):
@@ -88,19 +92,26 @@ def train(method: str, session: Session, data: Path | str, target: Target, optio
         folder = stack.enter_context(RunFolder(comm, output, log))
         mine = labels_of(source.names, comm.rank, comm.size)
         with mpi.agreed(comm, "making room for the weights"):
-            state = LearnerState(options, method, source.n_labels, source.n_features, source.labels[mine])
+            state = LearnerState(options, method.name, source.n_labels, source.n_features, source.labels[mine])
             if initial is not None:
                 initial.restore(source, state, mine)
-        return _train(Pass(comm, source, folder, state, mine, options), method, target, session.signals)
-
-
-def _initial(path: Path | None, method: str, options: OnlineOptions, ours: Path) -> Initial | None:
-    """The model to continue, if any; `ours` is to be written."""
-    if path is None:
-        return None
-    if ours.exists() and ours.samefile(model_file(path)):
-        raise ConfigError(f"--initial-model {path} is the model of --output; choose another --output")
-    return Initial(path, method, options)
+        run = Pass(comm, source, folder, state, mine, options)
+        if folder.prepare(RunConfig(method.name, source.path, options), target) == FINISHED:
+            return _report(run)
+        run.learn(target.resume, session.signals)
+        seconds = run.driver.seconds
+        try:
+            with run.profile("write"):
+                error, updates = run.totals()
+                run.write_history()
+                about = {"progressive_error": error, "update_share": updates}
+                write_model(comm, folder, method.name, source, state, mine, about)
+        except HpcmlError:
+            if not run.has_checkpoint:
+                run.discard()
+            raise
+        warning = run.order.note(comm, source.names, is_stream=source.n_rows is None)
+        return _report(run, seconds, warning, bound.note(comm, source.names, state))
 
 
 def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial | None, stack: ExitStack) -> RowStream:
@@ -126,31 +137,8 @@ def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial |
     return DatasetSource(comm, stack.enter_context(dataset), options)
 
 
-def _train(run: Pass, method: str, target: Target, signals: StopSignals) -> OnlineReport:
-    comm, folder, source = run.comm, run.folder, run.source
-    if folder.prepare(RunConfig(method, source.path, run.options), target) == FINISHED:
-        folder.log(f"{folder.path} is finished already; nothing to resume")
-        return _report(run)
-    try:
-        stopped = run.learn(target.resume, signals)
-        if not stopped:
-            with run.profile("write"):
-                error, updates = run.totals()
-                run.write_history()
-                about = {"progressive_error": error, "update_share": updates}
-                write_model(comm, folder, method, source, run.state, run.mine, about)
-    except HpcmlError:  # agreed, so all ranks are here
-        if comm.rank == 0 and not target.resume and not run.snapshots.written:  # nothing to go on with, so it leaves nothing behind
-            folder.discard()
-        raise
-    if stopped:
-        raise Interrupted(f"{stopped}: checkpoint written; continue with --resume ({plural(run.state.n_rows, 'row')} done)")
-    warning = run.order.note(comm, source.names, is_stream=source.n_rows is None)
-    return replace(_report(run), warning=warning, bound_warning=bound.note(comm, source.names, run.state))
-
-
-def _report(run: Pass) -> OnlineReport:
-    """Collective. What the model says of itself."""
+def _report(run: Pass, seconds: float = 0.0, warning: str = "", bound_warning: str = "") -> OnlineReport:
+    """Collective. The report of a finished pass, from the model's attributes."""
     told = None
     with mpi.agreed(run.comm, f"reading {run.folder.model}"):
         if run.comm.rank == 0:
@@ -159,8 +147,4 @@ def _report(run: Pass) -> OnlineReport:
             told = int(model.attrs["n_rows"]), model.n_labels, int(np.count_nonzero(model.factors)), *shares
     profile = run.profile.seconds if run.options.profile else {}
     n_rows, n_labels, n_features, error, updates = run.comm.bcast(told)
-    return OnlineReport(run.folder.model, n_rows, n_labels, n_features, error, updates, run.elapsed, profile)
-
-
-train_pw, train_bw, train_mbw = partial(train, "pw"), partial(train, "bw"), partial(train, "mbw")
-train_perceptron, train_pa, train_romma = partial(train, "perceptron"), partial(train, "pa"), partial(train, "romma")
+    return OnlineReport(run.folder.model, n_rows, n_labels, n_features, error, updates, seconds, profile, warning, bound_warning)

@@ -25,26 +25,6 @@ class ProbeClassifier(LinearClassifier):
     parameters with GridSearchCV on one rank (`comm=None`): ranks that score different rows would
     choose differently.
 
-    Attributes
-    ----------
-    classes_ : ndarray (n_classes,)
-        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
-    coef_ : ndarray (n_labels, n_features), float64
-        The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one.
-    intercept_ : ndarray (n_labels,), float64
-        The weights of the constant feature. A label that all rows have, or none, gets no weights
-        but +1 or −1 here.
-    n_iter_ : ndarray (n_labels,), int
-        Steps taken; 0 for a label that all rows have, or none.
-    f_min_ : ndarray (n_labels,)
-        The objective over all rows.
-    visited_ : ndarray (n_labels,)
-        The mean share of the rows that a step visited.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray (n_features,)
-        Their names, if X is a data frame with string names.
-
     References
     ----------
     Smith, Kim & Wilbur 2012 (PROBE); Zhang 2004 (modified Huber).

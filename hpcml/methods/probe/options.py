@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
-from hpcml.methods.linear.losses import LOSSES
+from hpcml.losses import FIRST_ORDER
 from hpcml.methods.linear.options import InterceptOptions, ScaleOptions
 
 
@@ -15,7 +15,7 @@ from hpcml.methods.linear.options import InterceptOptions, ScaleOptions
 class ProbeOptions(InterceptOptions):
     """Options of `hpcml train probe`."""
 
-    losses: ClassVar[tuple[str, ...]] = tuple(LOSSES)
+    losses: ClassVar[tuple[str, ...]] = FIRST_ORDER
     steps: ClassVar[int] = 5000
 
     loss: str = "hinge"

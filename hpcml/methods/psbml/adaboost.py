@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi, rng
-from hpcml.data.classes import Classes, read_classes
+from hpcml.data.classes import read_classes
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import tell_unused
 from hpcml.data.leaks import warn_of_class_leaks
 from hpcml.data.shard import read_rows
 from hpcml.log import plural, visible
+from hpcml.methods.method import Method
 from hpcml.methods.psbml.options import AdaboostOptions
 from hpcml.model import learner as learners
 from hpcml.model.classifier import ClassifierModel, MarginData, Origin, check_savable, write_classifier
@@ -45,7 +46,7 @@ def boosted(learner: learners.Learner, n_rounds: int) -> learners.Learner:
     return learners.Learner(learner.name, ADABOOST, boosting, learner.prefers_dense)
 
 
-def train(session: Session, data: Path, target: Target, options: AdaboostOptions) -> AdaboostReport:
+def train(method: Method, session: Session, data: Path, target: Target, options: AdaboostOptions) -> AdaboostReport:
     """Collective over the session. Train one classifier of all classes into the target's folder.
 
     Rank 0 trains on all rows, the others wait. There are no checkpoints: an interrupted run begins
@@ -61,10 +62,14 @@ def train(session: Session, data: Path, target: Target, options: AdaboostOptions
         tell_unused(comm, dataset, split, log)
         classes = read_classes(comm, dataset, split, options.label)
         warn_of_class_leaks(comm, dataset, split, classes.names, log)
-        dense = _check(comm, dataset, booster, classes)
-        if folder.prepare(RunConfig("adaboost", dataset.path.resolve(), options), target) == FINISHED:
-            log(f"{folder.path} is finished already; nothing to resume")
-            return AdaboostReport(folder.model, _rounds_of(comm, folder.model), learner.name, 0.0)
+        dense = booster.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
+        if dense:
+            check_room(comm, booster.name, classes.rows.size, dataset.n_features, copies=4)
+        doing = f"preparing the base learner {booster.name}"
+        mpi.run_on_root(comm, doing, lambda: check_savable(booster, classes.n_classes, dense))
+        if folder.prepare(RunConfig(method.name, dataset.path.resolve(), options), target) == FINISHED:
+            n_rounds = mpi.run_on_root(comm, f"reading {folder.model}", lambda: int(ClassifierModel(folder.model).attrs["rounds"]))
+            return AdaboostReport(folder.model, n_rounds, learner.name, 0.0)
         size = f"{plural(classes.rows.size, 'row')} × {plural(dataset.n_features, 'feature')}"
         log(f"training {plural(options.rounds, 'round')} of {learner} on {size}")
         begin = time.monotonic()
@@ -81,21 +86,3 @@ def train(session: Session, data: Path, target: Target, options: AdaboostOptions
                 write_classifier(folder.model, classifier, origin, MarginData())
                 folder.drop_checkpoints()
     return AdaboostReport(folder.model, n_rounds, learner.name, seconds)
-
-
-def _check(comm: mpi.Comm, dataset: DataFile, booster: learners.Learner, classes: Classes) -> bool:
-    """Collective over `comm`. Whether the rows are to be dense."""
-    dense = booster.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
-    if dense:
-        check_room(comm, booster.name, classes.rows.size, dataset.n_features, copies=4)
-    with mpi.agreed(comm, f"preparing the base learner {booster.name}"):
-        if comm.rank == 0:
-            check_savable(booster, classes.n_classes, dense)
-    return dense
-
-
-def _rounds_of(comm: mpi.Comm, model: Path) -> int:
-    """Collective over `comm`. The rounds of a finished model."""
-    with mpi.agreed(comm, f"reading {model}"):
-        n_rounds = int(ClassifierModel(model).attrs["rounds"]) if comm.rank == 0 else 0
-    return comm.bcast(n_rounds)

@@ -45,7 +45,7 @@ class Asynchronous:
         self.table[:] = (0, np.inf, -np.inf)
         self.table[:, CYCLES] = cycles
         self._paced = dict.fromkeys(slots, self._newest)  # the cycles of the fastest node for which each node has replaced rows
-        self._forget()
+        self.sent, self.began = 0, time.monotonic()
         with mpi.agreed(problem.comm, f"reading {problem.dataset.path}"):
             places = distinct([np.empty(0, problem.place_type), *slots.values()])
             self.store = RowStore(problem.dataset.n_features, places, problem.read(places))
@@ -86,7 +86,6 @@ class Asynchronous:
             pool = distinct(part.places for part in rows)
             confidence = learners.confidence(classifier, problem.prepared(self.store.take(pool)))
         self._tell(node, neighbours, pool, confidence)
-        self.ages += [cycle - 1 - int(self.table[other, CYCLES]) for other in neighbours if other not in self.slots]
         own = self._with_fitness(node)
         self.around[node] = own
         self.table[node] = (cycle, *selection.finite_range(own.fitness))
@@ -137,16 +136,13 @@ class Asynchronous:
         nodes, told = sorted(self._new_states[rank]), self._new_confidences[rank]
         parts = [state[node] for node in nodes for state in (self.around, self.before)]
         places = distinct([np.empty(0, self.problem.place_type), *(part.places for part in parts)])
-        letter = self.store.letter(rank, places)
         arrays = [self.table.reshape(-1), np.array(nodes, dtype=np.int64), np.array(sorted(told), dtype=np.int64).reshape(-1)]
         for part in parts:
             arrays += list(part)
         for key in sorted(told):
             arrays += list(told[key])
-        arrays += letter
-        sent = sum(array.nbytes for array in arrays)
-        self.sent += sent
-        self.without_ids += sent + self.store.bytes_of(places) - self.store.bytes_of(letter[0])
+        arrays += self.store.letter(rank, places)
+        self.sent += sum(array.nbytes for array in arrays)
         self._new_states[rank], self._new_confidences[rank] = set(), {}
         return arrays
 
@@ -175,16 +171,9 @@ class Asynchronous:
     def snapshot(self, number: int) -> Snapshot:
         """The state of the nodes here; facts gather from one snapshot to the next. Local."""
         low, high = self._range()
-        ages = (len(self.ages), sum(self.ages), max(self.ages, default=0))
-        facts = CycleFacts(low, high, self.sent, self.without_ids, *ages, time.monotonic() - self.began)
-        self._forget()
+        facts = CycleFacts(low, high, self.sent, time.monotonic() - self.began)
+        self.sent, self.began = 0, time.monotonic()  # of the next one
         return Snapshot(number, entries_of({node: self.around[node] for node in self.slots}, low, high), facts)
-
-    def _forget(self) -> None:
-        """Begin the facts of another snapshot."""
-        self.ages: list[int] = []
-        self.sent = self.without_ids = 0
-        self.began = time.monotonic()
 
 
 def _seen(rows: Population, pool: np.ndarray, confidence: np.ndarray) -> Population:

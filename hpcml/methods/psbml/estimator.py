@@ -21,13 +21,14 @@ from hpcml.data.shard import Rows
 from hpcml.errors import DataError, HpcmlError
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets
-from hpcml.estimators.parameters import OPTION, Parameter, Seed, about_parameters, classifier_of
+from hpcml.estimators.parameters import OPTION, Parameter, Seed, classifier_of, error_text
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.pocket import margin_data
 from hpcml.methods.psbml.problem import RowsInMemory, TorusProblem
+from hpcml.methods.psbml.run import TorusRun
 from hpcml.methods.psbml.selection import validation_sizes
 from hpcml.methods.psbml.snapshot import Snapshot
-from hpcml.methods.psbml.synchronous import Synchronous, cycles_of
+from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Placement, Torus, grid_for, parse_grid
 from hpcml.methods.psbml.train import lay_out
 from hpcml.model import learner as learners
@@ -101,8 +102,6 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray (n_classes,)
-        The classes of all ranks, sorted.
     classifier_ : object
         The classifier that is kept, of the base learner's kind, with the numbers of the classes for
         classes; for rows of one class one that always says that class.
@@ -120,10 +119,6 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     threshold_ : float
         The score above which `predict` takes the last of two classes: 0, or with judge "auc" that
             with the least error.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray (n_features,)
-        Their names, if X is a data frame with string names.
 
     Notes
     -----
@@ -134,6 +129,8 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     ----------
     Kamath, Domeniconi & De Jong 2018, section 3.
     """
+
+    _learnt = ("classes_", "n_features_in_", "feature_names_in_")
 
     base: Annotated[str | tuple[str, ...], BASE] = "kernel-nb"
     grid: Annotated[str | None, GRID] = None
@@ -202,8 +199,6 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
             del self._on_cycle
 
     def _report_cycle(self, grid: Synchronous, snapshot: Snapshot) -> None:
-        if self._on_cycle is None:
-            return
         weights = {}
         for node, slots in grid.slots.items():
             entries = snapshot.entries[snapshot.entries["node"] == node]
@@ -240,8 +235,9 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
             check_savable(learner, classes.n_classes, dense, save=False)
         placement = Placement(torus, comm.size, comm.rank)
         problem = ProblemInMemory(comm, rows, "", classes, start, placement, learner, dense, options)
-        *_, last = cycles_of(problem, on_step=self._report_cycle)
-        pocket = last.pocket
+        run = TorusRun(problem, on_step=None if self._on_cycle is None else self._report_cycle)
+        run.train()
+        pocket = run.assessor.pocket
         mine = (*margin_data(pocket), on_cpu(pocket.classifier)) if comm.rank == pocket.owner else None
         self.margin_rows_, self.margin_weights_, self.classifier_ = comm.bcast(mine, root=pocket.owner)
         self.grid_, self._dense = options.grid, dense
@@ -261,7 +257,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         try:
             return learners.scores(self.classifier_, rows, len(self.classes_))
         except HpcmlError as error:
-            raise ValueError(about_parameters(str(error))) from None
+            raise ValueError(error_text(error)) from None
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of each row (n,): the highest score; the last of two above `threshold_`."""

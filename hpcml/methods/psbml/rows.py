@@ -74,10 +74,3 @@ class RowStore:
 
     def _know(self, rank: int, places: np.ndarray) -> None:
         self._known[rank] = distinct([self._known.get(rank, places[:0]), places])
-
-    def bytes_of(self, places: np.ndarray) -> int:
-        """The bytes that some rows would take on their way."""
-        if isinstance(self.matrix, np.ndarray):
-            return int(places.size) * 4 * self.n_features
-        at = np.searchsorted(self.places, places)
-        return int(8 * np.diff(self.matrix.indptr)[at].sum() + 4 * places.size)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import time
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from hpcml import mpi
 from hpcml.errors import DataError, Stopped
 from hpcml.files.slabs import Slab
 from hpcml.files.table import read_csv, write_table
-from hpcml.log import Progress, plural
+from hpcml.log import Log, plural
 from hpcml.methods.psbml.asynchronous import Asynchronous
 from hpcml.methods.psbml.pocket import Pocket, quality
 from hpcml.methods.psbml.problem import TorusProblem
@@ -28,18 +27,32 @@ from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import RunFolder
 from hpcml.signals import StopSignals
 
+OnStep = Callable[[Synchronous, Snapshot], None]
+
 
 class TorusRun(Job):
-    """The cycles of a run. Making one is local."""
+    """The cycles of a run, or in memory those of a classifier. Making one is local."""
 
-    doing = "running a cycle"
+    doing, title, unit = "running a cycle", "cycles", "cycle"
+    log = Log(1)  # of a classifier: nothing is said
 
-    def __init__(self, problem: TorusProblem, folder: RunFolder, signals: StopSignals) -> None:
-        self.problem, self.folder = problem, folder
-        self.comm, self.options, self.log = problem.comm, problem.options, folder.log
+    def __init__(
+        self,
+        problem: TorusProblem,
+        folder: RunFolder | None = None,
+        signals: StopSignals | None = None,
+        on_step: OnStep | None = None,
+    ) -> None:
+        """`folder` None: nothing is written. `on_step` is called after each synchronous cycle."""
+        self.problem, self.folder, self.on_step = problem, folder, on_step
+        self.comm, self.options = problem.comm, problem.options
+        self.total = self.options.cycles
         group = mpi.self_comm() if self.options.asynchronous else problem.comm  # who does a turn together
-        self.driver = Driver(problem.comm, group, problem.options, signals)
-        self.checkpoints = Checkpoints(problem.comm, folder.checkpoints, folder.log)
+        if folder is None:
+            self.driver = Driver(problem.comm, group)
+        else:
+            self.log, self.checkpoints = folder.log, Checkpoints(problem.comm, folder.checkpoints, folder.log)
+            self.driver = Driver(problem.comm, group, signals, self.options.time_limit, self.options.checkpoint_every)
         self.assessor = Assessor(problem)
         self.slots = problem.first_slots
         self.fitness = {node: np.full(slots.size, np.inf) for node, slots in self.slots.items()}
@@ -48,7 +61,7 @@ class TorusRun(Job):
         self.at_once = 2 * problem.comm.size  # how many are assessed together: a faster rank can take more of them
         self.told = -1  # the last cycle that the run told of before it was resumed
         self.grid: Asynchronous | None = None
-        self.saving = False
+        self.saving = self.resumed = False
         self.steps, self.worked = 0, 0.0  # of nodes, asynchronously, and the seconds that they took
 
     @property
@@ -61,48 +74,47 @@ class TorusRun(Job):
         pocket = self.assessor.pocket
         return f"validation {quality(self.options.judge, pocket.error, pocket.auc)}" if pocket.cycle >= 0 else ""
 
+    def discard(self) -> None:
+        """Remove a run that has no checkpoint to go on from. Local."""
+        if self.folder is not None and self.comm.rank == 0 and not self.resumed:
+            self.folder.discard()
+
     @property
     def n_taken(self) -> int:
         """How many cycles have been taken, but for cycle 0."""
         cycles = [line[0] for line in self.assessor.history]
         return sum(cycle > 0 for cycle in (*cycles, *(each.cycle for each in (*self.assessor.handed, *self.taken))))
 
-    def train(self, restore: bool) -> str:
-        """Collective. Do the cycles: ""; or why it stopped after a checkpoint."""
+    def train(self, restore: bool = False) -> None:
+        """Collective. Do the cycles. Raises Interrupted after a signal or the time limit."""
+        self.resumed = restore
         if not (restore and self._restore()):
             self.taken.append(all_rows(self.slots))
-        with closing(Progress(self.log, "cycles", self.options.cycles)) as progress:
-            if not self.options.asynchronous:
-                return self.driver.run(self._in_step(), self, progress)
-            self.grid = Asynchronous(self.problem, self.slots, self.fitness, self.cycles)
-            try:
-                return self.driver.run(self._apart(self.grid), self, progress)
-            finally:
-                if not self.saving:  # a rank that fails alone in a checkpoint would wait for letters of those that wait for it
-                    self.grid.close()
+        if not self.options.asynchronous:
+            self.driver.run(self._in_step(), self, self.log)
+            return
+        self.grid = Asynchronous(self.problem, self.slots, self.fitness, self.cycles)
+        try:
+            self.driver.run(self._apart(self.grid), self, self.log)
+        finally:
+            if not self.saving:  # a rank that fails alone in a checkpoint would wait for letters of those that wait for it
+                self.grid.close()
 
     def _in_step(self) -> Generator[list[Snapshot], None, None]:
         """Collective. The cycles in step; after one for each rank, each assesses one of them."""
-        with mpi.agreed(self.comm, f"reading {self.problem.dataset.path}"):
+        with mpi.agreed(self.comm, "reading the rows"):
             grid = Synchronous(self.problem, self.slots, int(self.cycles.max(initial=0)))
-        look = self.driver.look
-        while grid.cycle < self.options.cycles and not self.assessor.at_plateau:
+        while (self.taken or grid.cycle < self.options.cycles) and not self.assessor.at_plateau:
             yield []
-            if len(self.taken) >= self.comm.size:
-                self.assessor.hand_out(self.taken, [1.0] * self.comm.size)
-                self.taken = []
-            try:
-                self.taken.append(grid.step(lambda: self.assessor.work(look), look))
-            except Stopped:
-                self.taken = self.assessor.take_back() + self.taken
-                raise
-            self.slots = grid.slots
-            self.cycles[:] = grid.cycle
-            if self.assessor.handed:
-                self._gather()
-        while self.taken and not self.assessor.at_plateau:
-            yield []
-            self._assess([1.0] * self.comm.size)
+            if grid.cycle < self.options.cycles and len(self.taken) < self.comm.size:
+                self.taken.append(grid.step(self.driver.look))
+                self.slots = grid.slots
+                self.cycles[:] = grid.cycle
+                if self.on_step is not None:
+                    with mpi.agreed(self.comm, "calling on_cycle"):
+                        self.on_step(grid, self.taken[-1])
+            if len(self.taken) >= self.comm.size or grid.cycle == self.options.cycles:
+                self._assess([1.0] * self.comm.size)
 
     def _apart(self, grid: Asynchronous) -> Generator[list[Snapshot] | None, None, None]:
         """A step of a node here in each turn, at this rank's speed, until the grid is done."""
@@ -149,7 +161,10 @@ class TorusRun(Job):
         self.slots, self.fitness, self.cycles = self.grid.slots, self.grid.fitness, self.grid.table[:, 0]
 
     def _assess(self, costs: list[float]) -> None:
-        """Collective. Assess some that were taken; `costs`: seconds for a step. Raises Stopped."""
+        """Collective. Assess some that were taken, tell of them, write the history. Raises Stopped.
+
+        `costs`: seconds for a step.
+        """
         self.assessor.hand_out(self.taken[: self.at_once], costs)
         del self.taken[: self.at_once]
         try:
@@ -158,10 +173,6 @@ class TorusRun(Job):
         except Stopped:
             self.taken = self.assessor.take_back() + self.taken
             raise
-        self._gather()
-
-    def _gather(self) -> None:
-        """Collective. Gather the results, tell of them, write the history."""
         first = len(self.assessor.history)
         self.assessor.gather()
         for line in self.assessor.history[first:]:
@@ -174,11 +185,12 @@ class TorusRun(Job):
                 continue
             self.log(
                 f"cycle {said['cycle']:.0f}: validation {judged}, {said['distinct_rows']:,.0f} distinct "
-                f"rows, {said['seconds']:.2f} s, {said['bytes_sent']:,.0f} bytes to neighbours "
-                f"({said['bytes_without_ids']:,.0f} if rows always travelled)"
+                f"rows, {said['seconds']:.2f} s, {said['bytes_sent']:,.0f} bytes to neighbours"
             )
         if self.assessor.at_plateau:
             self.log(f"{self.options.patience} cycles are no better than the best one before them: these are enough")
+        if self.folder is None:
+            return
         with mpi.agreed(self.comm, f"writing {self.folder.history}"):
             if self.comm.rank == 0:
                 write_history(self.folder.history, self.assessor.history)
@@ -192,7 +204,7 @@ class TorusRun(Job):
         cycles[here] = self.cycles[here]
         mpi.allreduce_maxima(self.comm, cycles)
         judged = [(pocket.cycle, pocket.error, pocket.auc, pocket.threshold)] if pocket.cycle >= 0 else []
-        lines: dict[str, Sequence[Any]] = {"elapsed": [(self.driver.elapsed,)], "cycles": [cycles], "judged": judged}
+        lines: dict[str, Sequence[Any]] = {"elapsed": [(self.driver.seconds,)], "cycles": [cycles], "judged": judged}
         lines |= {"history": self.assessor.history, "taken_cycles": [(snapshot.cycle,) for snapshot in self.taken]}
         lines["facts"] = CycleFacts.merged(self.comm.allgather([snapshot.facts for snapshot in self.taken]))
         whole = {name: np.array(values, dtype="<f8") for name, values in lines.items() if len(values)}
@@ -242,7 +254,9 @@ class TorusRun(Job):
                 cycle, error, auc, threshold = file["judged"][0].tolist()
                 entries = _read_entries(file, "pocket", 0, list(range(n_nodes))) if self.comm.rank == 0 else None
                 self.assessor.pocket = Pocket(int(cycle), error, auc, threshold, entries=entries)
-            if self.comm.rank == 0 and not self.options.asynchronous:  # whose cycles are others when they are done again
+            if (
+                self.folder is not None and self.comm.rank == 0 and not self.options.asynchronous
+            ):  # whose cycles are others when they are done again
                 self.told = _last_cycle(self.folder.history)
         again = f"; done again, for they were not saved: up to cycle {self.told}" if self.told > self.n_taken else ""
         self.log(f"resuming from {path.name}: {self.n_taken} of {plural(self.options.cycles, 'cycle')} done{again}")
@@ -284,7 +298,7 @@ def _read_entries(file: h5py.File, name: str, first: int, nodes: list[int]) -> n
 
 def write_history(path: Path, lines: list[tuple[float, ...]]) -> None:
     """history.csv: a line for each cycle. Local; raises DataError."""
-    whole = {"cycle", "distinct_rows", "bytes_sent", "bytes_without_ids", "age_max"}
+    whole = {"cycle", "distinct_rows", "bytes_sent"}
     rows = (
         [int(value) if name in whole else repr(float(value)) for name, value in zip(HISTORY, line, strict=True)] for line in lines
     )

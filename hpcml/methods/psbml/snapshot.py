@@ -26,9 +26,7 @@ from hpcml.slices import Look
 
 ENTRY = np.dtype([("place", "<i8"), ("node", "<i4"), ("weight", "<f4")])
 # What history.csv says of a cycle.
-HISTORY = (
-    "cycle", "error", "auc", "distinct_rows", "f_min", "f_max", "bytes_sent", "bytes_without_ids", "age_mean", "age_max", "seconds"
-)  # fmt: skip
+HISTORY = ("cycle", "error", "auc", "distinct_rows", "f_min", "f_max", "bytes_sent", "seconds")
 
 
 class CycleFacts(NamedTuple):
@@ -37,16 +35,12 @@ class CycleFacts(NamedTuple):
     low: float = math.inf  # the range of fitness
     high: float = -math.inf
     sent: float = 0  # bytes to neighbours
-    without_ids: float = 0  # what that would be if no row were ever sent as its id
-    n_ages: float = 0  # states used of neighbours on other ranks
-    ages: float = 0  # by how many cycles they were older than the node, in all
-    oldest: float = 0
     seconds: float = 0.0
 
     @classmethod
     def merged(cls, of_ranks: list[list[CycleFacts]]) -> list[CycleFacts]:
         """The facts of all ranks' snapshots together, one for each cycle."""
-        merge: tuple[Callable[[Any], float], ...] = (min, max, sum, sum, sum, sum, max, max)
+        merge: tuple[Callable[[Any], float], ...] = (min, max, sum, max)
         cycles = zip(*of_ranks, strict=True)
         return [cls(*(how(values) for how, values in zip(merge, zip(*facts, strict=True), strict=True))) for facts in cycles]
 
@@ -172,11 +166,8 @@ class Assessor:
         for snapshot, facts in zip(snapshots, CycleFacts.merged([facts for _, facts in gathered]), strict=True):
             if self.at_plateau:
                 return
-            low, high, sent, without_ids, n_ages, ages, oldest, seconds = facts
             judged, n_rows = results[snapshot.cycle]
-            mean_age = ages / n_ages if n_ages else 0.0
-            line = (judged.error, judged.auc, n_rows, low, high, sent, without_ids, mean_age, oldest, seconds)
-            self.history.append((snapshot.cycle, *line))
+            self.history.append((snapshot.cycle, judged.error, judged.auc, n_rows, *facts))
             if judged.rank(judge) < self.pocket.rank(judge):
                 self.pocket = mine.get(judged.cycle, judged)
 

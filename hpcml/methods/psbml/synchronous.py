@@ -9,17 +9,15 @@ here, and the fitness of the rows here. Over the whole grid two numbers are redu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.errors import Interrupted
 from hpcml.methods.psbml import selection
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.rows import RowStore, distinct
 from hpcml.methods.psbml.selection import Population
-from hpcml.methods.psbml.snapshot import Assessor, CycleFacts, Snapshot, all_rows, entries_of
+from hpcml.methods.psbml.snapshot import CycleFacts, Snapshot, entries_of
 from hpcml.model import learner as learners
 from hpcml.slices import Look, never_stop
 
@@ -33,29 +31,20 @@ class Synchronous:
         places = distinct([np.empty(0, problem.place_type), *slots.values()])
         self.store = RowStore(problem.dataset.n_features, places, problem.read(places))
 
-    def step(self, first: Callable[[], None] = lambda: None, look: Look = never_stop) -> Snapshot:
-        """Collective. One cycle. `first` is local work, done before a rank meets its neighbours.
+    def step(self, look: Look = never_stop) -> Snapshot:
+        """Collective. One cycle.
 
         What `look` raises before a node is trained or tests, on any rank, all ranks raise; the
         cycle is then still to be done.
         """
-        self.cycle += 1
-        try:
-            return self._step(first, look)
-        except Interrupted:
-            self.cycle -= 1
-            raise
-
-    def _step(self, first: Callable[[], None], look: Look) -> Snapshot:
         problem, comm, begin = self.problem, self.problem.comm, time.monotonic()
-        self.sent = self.without_ids = 0
+        self.sent = 0
         with mpi.agreed(comm, "training the nodes"):
-            first()
             judges = {}
             with problem.computing("train"):
                 for node in self.slots:
                     look()
-                    judges[node] = self._train(node)
+                    judges[node] = self._train(node, self.cycle + 1)
             own = {node: selection.population(slots) for node, slots in self.slots.items()}
         around = own | self._exchange_rows(own)
         with mpi.agreed(comm, "testing the nodes' rows"), problem.computing("test"):
@@ -73,20 +62,20 @@ class Synchronous:
         fitness = {node: rows.fitness for node, rows in own.items()}
         found = self._exchange_values(fitness, problem.placement.given, problem.placement.wanted)
         around = own | {node: around[node]._replace(fitness=values) for node, values in found}
+        self.cycle += 1
         with mpi.agreed(comm, "drawing rows"):
             new = self._draw(around, low, high)
             entries = entries_of(new, low, high)
-        return Snapshot(self.cycle, entries, CycleFacts(low, high, self.sent, self.without_ids, seconds=time.monotonic() - begin))
+        return Snapshot(self.cycle, entries, CycleFacts(low, high, self.sent, time.monotonic() - begin))
 
-    def _train(self, node: int) -> object:
+    def _train(self, node: int, cycle: int) -> object:
+        """Train the classifier of a node in a cycle. Local."""
         slots = self.slots[node]
-        return self.problem.train(self.store.take(slots), slots, "train", self.cycle * self.problem.n_nodes + node)
+        return self.problem.train(self.store.take(slots), slots, "train", cycle * self.problem.n_nodes + node)
 
     def _exchange(self, parts: dict[int, mpi.Arrays]) -> dict[int, mpi.Arrays]:
         """Collective over neighbours. Exchange messages and count their bytes."""
-        sent = sum(array.nbytes for arrays in parts.values() for array in arrays)
-        self.sent += sent
-        self.without_ids += sent
+        self.sent += sum(array.nbytes for arrays in parts.values() for array in arrays)
         with self.problem.profile("exchange"):
             return mpi.exchange_with(self.problem.comm, parts)
 
@@ -105,7 +94,6 @@ class Synchronous:
                 places = distinct(own[node].places for node in nodes)
                 letter = self.store.letter(rank, places)
                 parts[rank] = [*letter, *(array for node in nodes for array in (own[node].places, own[node].counts))]
-                self.without_ids += self.store.bytes_of(places) - self.store.bytes_of(letter[0])
         received = self._exchange(parts)
         with mpi.agreed(comm, "reading letters of neighbours"):
             for rank, arrays in received.items():
@@ -142,28 +130,3 @@ class Synchronous:
             new[node] = selection.replace(options.seed, self.cycle, node, slots, fitness, pool, options.replace, low, high)
         self.slots = {node: slots for node, (slots, _) in new.items()}
         return {node: selection.population(slots, fitness) for node, (slots, fitness) in new.items()}
-
-
-def cycles_of(
-    problem: TorusProblem, look: Look = never_stop, on_step: Callable[[Synchronous, Snapshot], None] = lambda grid, snapshot: None
-) -> Iterator[Assessor]:
-    """Collective. Do the cycles; yields the assessor each time it has judged some, 0 first.
-
-    What `look` raises between two nodes or assessments, on any rank, all ranks raise. `on_step` is called after each cycle.
-    """
-    comm, cycles = problem.comm, problem.options.cycles
-    with mpi.agreed(comm, "reading the rows"):
-        grid, assessor = Synchronous(problem, problem.first_slots), Assessor(problem)
-    waiting = [all_rows(problem.first_slots)]
-    while (waiting or grid.cycle < cycles) and not assessor.at_plateau:
-        n_steps = min(comm.size - len(waiting), cycles - grid.cycle)
-        taken, waiting = waiting, []
-        for _ in range(n_steps):  # one for each rank to assess
-            taken.append(grid.step(look=look))
-            with mpi.agreed(comm, "calling on_cycle"):
-                on_step(grid, taken[-1])
-        assessor.hand_out(taken, [1.0] * comm.size)
-        with mpi.agreed(comm, "assessing the grid"):
-            assessor.work(look)
-        assessor.gather()
-        yield assessor

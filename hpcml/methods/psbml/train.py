@@ -12,8 +12,9 @@ from hpcml.data.classes import Classes, read_classes
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import tell_unused
 from hpcml.data.leaks import warn_of_class_leaks
-from hpcml.errors import ConfigError, HpcmlError, Interrupted
+from hpcml.errors import ConfigError
 from hpcml.log import joined, plural
+from hpcml.methods.method import Method
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.pocket import quality, write_pocket
 from hpcml.methods.psbml.problem import RowsInMemory, TorusProblem
@@ -25,7 +26,6 @@ from hpcml.model.classifier import ClassifierModel, check_savable
 from hpcml.mpi.memory import check_room
 from hpcml.run.folder import FINISHED, RunConfig, RunFolder
 from hpcml.run.session import Session, Target
-from hpcml.signals import StopSignals
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class PsbmlReport:
         return f" (all rows: {base})" if self.cycle > 0 else ""
 
 
-def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -> PsbmlReport:
+def train(method: Method, session: Session, data: Path, target: Target, options: PsbmlOptions) -> PsbmlReport:
     """Collective over the session. Train one classifier of all classes into the target's folder.
 
     Synchronous runs give the same model on any number of ranks. Raises ConfigError, DataError;
@@ -86,7 +86,16 @@ def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -
         with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
             check_savable(learner, problem.classes.n_classes, problem.dense, save=comm.rank == 0)
         with RunFolder(comm, target.output, log) as folder:
-            return _train(problem, folder, target, session.signals)
+            state = folder.prepare(RunConfig(method.name, dataset.path.resolve(), options), target)
+            if state == FINISHED:
+                return _report(comm, folder, options.judge, 0.0, [])
+            log(f"training {problem.about}, {'asynchronous' if options.asynchronous else 'synchronous'}, ranks: {comm.size}")
+            run = TorusRun(problem, folder, session.signals)
+            run.train(target.resume)
+            seconds = run.driver.seconds
+            _write_model(problem, folder, run)
+            profiles = comm.allgather(problem.profile.seconds) if options.profile else []
+            return _report(comm, folder, options.judge, seconds, profiles)
 
 
 def make_problem(comm: mpi.Comm, dataset: DataFile, torus: Torus, learner: learners.Learner, options: PsbmlOptions) -> TorusProblem:
@@ -123,31 +132,6 @@ def lay_out(
     return start, dense
 
 
-def _train(problem: TorusProblem, folder: RunFolder, target: Target, signals: StopSignals) -> PsbmlReport:
-    """Collective. Train into the folder; see `train`."""
-    comm, options, log = problem.comm, problem.options, folder.log
-    state = folder.prepare(RunConfig("psbml", problem.dataset.path.resolve(), options), target)
-    if state == FINISHED:
-        log(f"{folder.path} is finished already; nothing to resume")
-        return _report(comm, folder, options.judge, 0.0, [])
-    log(f"training {problem.about}, {'asynchronous' if options.asynchronous else 'synchronous'}, ranks: {comm.size}")
-    run = TorusRun(problem, folder, signals)
-    try:
-        stopped = run.train(restore=target.resume)
-    except HpcmlError:  # agreed, so all ranks are here
-        if comm.rank == 0 and not target.resume and not run.n_taken:  # it could not even begin, so it leaves nothing behind
-            folder.discard()
-        raise
-    if stopped:
-        raise Interrupted(
-            f"{stopped}: checkpoint written; continue with --resume ({run.n_taken} of {plural(options.cycles, 'cycle')} done)"
-        )
-    seconds = run.driver.elapsed
-    _write_model(problem, folder, run)
-    profiles = comm.allgather(problem.profile.seconds) if options.profile else []
-    return _report(comm, folder, options.judge, seconds, profiles)
-
-
 def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> None:
     """Collective. Rank 0 gets the pocket and writes it, and drops the checkpoints."""
     comm, pocket = problem.comm, run.assessor.pocket
@@ -158,7 +142,6 @@ def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> Non
     with mpi.agreed(comm, f"writing {folder.model}"):
         if comm.rank == 0:
             write_pocket(folder.model, problem, pockets[pocket.owner], run.assessor.base)
-            folder.finish()
             folder.drop_checkpoints()
 
 

@@ -39,11 +39,6 @@ class Cutting(CuttingPlanes):
         self.vectors = np.empty((0, n_columns), dtype)  # (room, own columns): the first len(self) are the a_k
         self.f_min, self.history = math.inf, list[tuple[float, ...]]()
 
-    @property
-    def step(self) -> int:
-        """The number of passes so far."""
-        return len(self.history)
-
     def make_room(self) -> None:
         """Let there be room for one plane more. Raises MemoryError."""
         n = len(self)
@@ -55,7 +50,7 @@ class Cutting(CuttingPlanes):
     def add_vector(self, panel: Panel, lane: int) -> np.ndarray:
         """Store own columns of a_t; products per chunk with all planes, and w_t: (chunks, n + 2)."""
         n = len(self)
-        np.divide(panel.slopes(lane), panel.objective.rows.n_global, out=self.vectors[n], casting="same_kind")
+        np.divide(panel.lane(panel.g_own, lane), panel.objective.rows.n_global, out=self.vectors[n], casting="same_kind")
         w = np.ascontiguousarray(panel.lane(panel.w[panel.own], lane))
         out = np.empty((-(-w.size // CHUNK), n + 2))
         kernels.products(self.vectors[: n + 1], w, out)
@@ -106,11 +101,11 @@ class SvmperfSolver(PanelSolver):
             training.f_min = min(float(f[lane]), training.f_min)
             gap = (training.f_min - training.lower_bound) / training.f_min
             rows = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
-            line = (training.step + 1, float(f[lane]), gap, 0, math.nan, math.sqrt(grad_sq[lane]), *rows, seconds)
+            line = (len(training.history) + 1, float(f[lane]), gap, 0, math.nan, math.sqrt(grad_sq[lane]), *rows, seconds)
             training.history.append(line)
             if losses[lane] - training.slack <= self.limit:
                 done.append((lane, CONVERGED))
-            elif training.step >= self.max_steps:
+            elif len(training.history) >= self.max_steps:
                 done.append((lane, STEP_LIMIT))
         with self.objective.profile("compute"):
             panel.keep(improved)
@@ -123,7 +118,7 @@ class SvmperfSolver(PanelSolver):
         with self.objective.profile("finish"):
             f = self.objective.value(w, int(panel.labels[lane]), stop)
         panel.leave(lane)
-        return Finished(training.label, w, f, status, training.step, 1.0, training.history)
+        return Finished(training.label, w, f, status, len(training.history), 1.0, training.history)
 
     def _cut(self, panel: Panel, lanes: dict[int, Cutting]) -> None:
         """Collective. Add the planes at w_t of these lanes and move on to their w_{t+1}."""
@@ -148,4 +143,4 @@ class SvmperfSolver(PanelSolver):
         panel.replace(weights)
 
 
-METHOD = LinearMethod(name="svmperf", solver=SvmperfSolver)
+METHOD = LinearMethod(solver=SvmperfSolver)

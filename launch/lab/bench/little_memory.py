@@ -30,12 +30,7 @@ from launch.lab.core.tables import read_json
 from launch.lab.core.timing import CommandError, hpcml_command, run_command, run_hpcml
 
 PROGRAM = {"dual": 114 * 10**6, "probe": 124 * 10**6}  # bytes of a rank's program and of its orders of rows, in the group
-NOT_COUNTED = (
-    "program",
-    "orders of rows",
-    "rows",
-    "pages of the data file",
-)  # of a plan: beside PROGRAM and the rows
+NOT_COUNTED = ("program", "rows", "pages of the data file")  # of a plan: beside PROGRAM and the rows
 V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 
 
@@ -128,10 +123,8 @@ def train(method: str, data: Path, run: Path, ranks: int, limit: int | None, opt
 
 def beside_rows(scratch: Path, data: Path, method: str, ranks: int) -> int:
     """Return the bytes that hpcml plans with for all ranks, beside the rows."""
-    machine, out = scratch / "machine.json", scratch / "plan.json"
-    if not machine.exists():
-        run_hpcml("bench", "machine", "--quick", "-o", machine, "--folder", scratch)
-    run_hpcml("plan", method, data, "--ranks-per-node", ranks, "--machine", machine, "--json", out, "--force")
+    out = scratch / "plan.json"
+    run_hpcml("plan", method, data, "--ranks-per-node", ranks, "--no-pilot", "--json", out, "--force")
     return ranks * (PROGRAM[method] + sum(size for name, size in read_json(out)["own_bytes"].items() if name not in NOT_COUNTED))
 
 

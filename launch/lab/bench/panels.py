@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hpcml.errors import ConfigError
-from hpcml.methods.dual.by_loss import dual
+from hpcml.methods.dual.dual import DualSolver
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.warm_up import warm_up
@@ -40,8 +40,8 @@ def run(scratch: Path, data: Path, panels: tuple[str, ...] = PANELS) -> Iterator
         if not labels.size:
             raise ConfigError(f"{panel}: there are only {by_frequency.size} labels")
         options = DualOptions(loss=loss, bias=True, dual_tol=0.1)
-        solver = dual(Risk(rows, options, Profile()), labels, WIDTH, options)
-        warm_up(dual, solver.risk, options)
+        solver = DualSolver(Risk(rows, options, Profile()), labels, WIDTH, options)
+        warm_up(DualSolver, solver.risk, options)
         begin, done = 0.0, []
         for finished in solver.solve(range(labels.size), NEVER):
             shared = solver.start is not None or solver.alone is not None  # the label without rows, or the index

@@ -1,114 +1,86 @@
 """Plans beside runs: what `hpcml plan` says, and what training then takes.
 
-Plans with `--pilot`, then trains, on --data or else on three corpora of `hpcml convert synthetic text`; no constant was measured on
-them. --checks does so with `dual` on the three corpora and `probe` on the first one, on 1 and 2 ranks: the table of
-docs/evidence/time-and-memory.md, in some eight minutes. --pilot-table-of FILE.h5 prints the passes of `dual` on all rows of a file,
-the table that hpcml/methods/dual/forecast.py assumes without --pilot. Without --machine the machine is measured first (a minute or
-two, with the most ranks; --quick: seconds). Nothing else should run beside it.
+Plans, then trains: every method on --data, or else on a corpus of `hpcml convert synthetic text` (psbml and adaboost: on points in
+the plane). --large takes larger corpora for `dual`. Nothing else should run beside it.
 
-A line has planned and measured seconds: of the whole command by the clock; of the processor on all ranks; and of training by the
-clock; the peak of resident memory of the rank with most (MiB), and the bytes of the model; and planned/measured. On a machine that
-is shared only those of the processor tell anything. `refused` is the share of large pages that the system did not give while
-training ran: a visit of a value then takes up to half as long again where there are many columns.
+A line has planned and measured seconds: of the whole command by the clock, of the processor on all ranks, and of training by the
+clock; the peak of resident memory of the rank with most (MiB): by the plan, and by its formulas alone; the bytes of the model; and
+planned/measured. On a machine that is shared only the seconds of the processor tell anything.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any
 
 from launch.lab.core.bench import rounded, train
 from launch.lab.core.tables import read_json
 from launch.lab.core.timing import run_hpcml
 
-SIZES = ((50_000, 200_000, 400), (100_000, 500_000, 400), (300_000, 2_000_000, 200))  # rows, features, labels
-RUNS = {
+TEXT = (50_000, 200_000, 400)  # rows, features, labels
+LARGER = ((100_000, 500_000, 400), (300_000, 2_000_000, 200))
+POINTS = 20_000
+FREQUENT = ("--min-positives", 2000)
+RUNS: dict[str, tuple[object, ...]] = {  # options, with which a training takes a minute at most
     "dual": (),
-    "probe": ("--min-positives", 2000),
-    "elastic-net": ("--solver", "fobos", "--passes", 3, "--l1", "1/m"),
-    "pa": (),
+    "probe": FREQUENT,
+    "pegasos": (*FREQUENT, "--max-steps", 100),
+    "svmperf": FREQUENT,
+    "liblinear": (),
+    "elastic-net": (),
+    "elastic-net fobos": ("--solver", "fobos", "--passes", 3, "--l1", "1/m"),
+    "bernoulli-nb": (),
+    "boosted-bayes": (),
+    "staged-bayes": (),
+    "staged-svm": (),
+    **dict.fromkeys(("mbw", "pa", "bw", "pw", "perceptron", "romma"), ()),
+    "psbml": (),
+    "adaboost": ("--rounds", 50),
 }
-PILOTED = ("dual", "probe")
-COMPUTED = ("start", "load", "train", "keep")
-CHECKED = {"dual": 3, "probe": 1}  # methods, and the corpora that they are checked on
+OF_POINTS = ("psbml", "adaboost")
 
 
-def large_pages() -> np.ndarray:
-    """Return how many large pages the system has given since it started, and refused (2); zeros where it does not tell."""
-    with suppress(OSError):
-        lines = dict(line.split() for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines())
-        return np.array([int(lines.get(name, 0)) for name in ("thp_fault_alloc", "thp_fault_fallback")])
-    return np.zeros(2, int)
-
-
-def compared(scratch: Path, machine: Path, ranks: int, data: Path, method: str) -> dict[str, Any]:
+def compared(scratch: Path, ranks: int, data: Path, name: str) -> dict[str, Any]:
     """Return a plan, the training that it is of, and their ratios."""
-    options, out, where = RUNS[method], scratch / "plan.json", ("--machine", machine, "--ranks-per-node", ranks)
-    pilot = ("--pilot",) if method in PILOTED else ()
-    planning = run_hpcml("plan", method, data, *options, *where, *pilot, "--json", out, "--force")
-    planned, pages = read_json(out), large_pages()
-    trained = train(method, data, scratch / "run", *options, ranks=ranks)
-    given, refused = large_pages() - pages
+    method, out = name.split()[0], scratch / "plan.json"
+    planning = run_hpcml("plan", method, data, *RUNS[name], "--json", out, "--force", ranks=ranks)
+    planned = read_json(out)
+    trained = train(method, data, scratch / "run", *RUNS[name], ranks=ranks)
     last = json.loads((scratch / "run" / "environment.jsonl").read_text().splitlines()[-1])
-    seconds = {name: planned["seconds"].get(name) or 0.0 for name in COMPUTED}
+    peak, phases = max(last["peak_mib"]), planned["seconds"]
     pairs = {
         "seconds": (planned["total_seconds"], trained.usage.seconds),
-        "processor": (ranks * sum(seconds.values()), trained.usage.cpu_seconds),
-        "train": (seconds["train"], trained.seconds),
-        "MiB": (planned["rank_bytes"] / 2**20, max(last["peak_mib"])),
+        "cpu": (ranks * (planned["total_seconds"] - phases.get("force it to the disk", 0.0)), trained.usage.cpu_seconds),
+        "train": (phases["train"], trained.seconds),
+        "MiB": (planned["rank_bytes"] / 2**20, peak),
+        "MiB_by_formulas": ((sum(planned["own_bytes"].values()) + planned["shared_bytes"]) / 2**20, peak),
         "model_bytes": (planned["model_bytes"], trained.model.stat().st_size),
     }
-    line = {"size": f"{planned['rows']:,} × {planned['features']:,}, {planned['labels']:,}", "method": method, "ranks": ranks}
-    for name, (plan, measured) in pairs.items():
-        plan = plan or math.nan
-        line[name] = rounded(4, planned=float(plan), measured=float(measured), ratio=plan / measured)
-    return line | rounded(3, refused=float(refused / max(1, given + refused)), seconds_of_plan=planning.cpu_seconds)
-
-
-def pilot_table(data: Path) -> Iterator[dict[str, Any]]:
-    """Yield what a pilot of `dual` finds on all rows of a file."""
-    from hpcml.methods.dual.options import DualOptions
-    from hpcml.methods.registry import method_named
-    from hpcml.planning.measure import processor_seconds
-    from hpcml.planning.sizes import read_samples
-
-    options, method = DualOptions(), method_named("dual")
-    *_, rows = read_samples(data, options, 1 << 60)
-    work = method.load(method.forecast).pilot([rows], options, processor_seconds)
-    for line in work.table:
-        yield {"rows": rows.n_global, "table": [float(f"{value:.3g}") for value in line]}
+    line = {"size": f"{planned['rows']:,} × {planned['features']:,}, {planned['labels']:,}", "method": name, "ranks": ranks}
+    for what, (plan, measured) in pairs.items():
+        line[what] = rounded(4, planned=float(plan), measured=float(measured), ratio=plan / measured)
+    return line | rounded(3, seconds_of_plan=planning.seconds)
 
 
 def run(
     scratch: Path,
     *,
-    machine: Path | None = None,
     ranks: tuple[int, ...] = (1,),
     data: tuple[Path, ...] = (),
-    method: tuple[Literal["dual", "probe", "elastic-net", "pa"], ...] = tuple(RUNS),
-    checks: bool = False,
-    quick: bool = False,
-    pilot_table_of: Path | None = None,
+    method: tuple[str, ...] = tuple(RUNS),
+    large: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Yield a line for every comparison."""
-    if pilot_table_of:
-        yield from pilot_table(pilot_table_of)
+    if data:
+        yield from (compared(scratch, n, path, name) for path in data for name in method for n in ranks)
         return
-    ranks, method = ((1, 2), tuple(CHECKED)) if checks else (ranks, method)
-    if machine is None:
-        machine = scratch / "machine.json"
-        run_hpcml("bench", "machine", "-o", machine, "--folder", scratch, *["--quick"] * quick, ranks=max(ranks))
-    for number, path in enumerate(data or SIZES):
-        if not data:
-            sizes = [word for pair in zip(("--rows", "--features", "--labels"), path, strict=True) for word in pair]
-            path = scratch / "corpus.h5"
-            run_hpcml("convert", "synthetic", "text", *sizes, "-o", path, "--force")
-        for name in method:
-            for n in () if checks and number >= CHECKED[name] else ranks:
-                yield compared(scratch, machine, n, path, name)
+    path = scratch / "corpus.h5"
+    for number, size in enumerate((TEXT, *LARGER) if large else (TEXT,)):
+        words = [word for pair in zip(("--rows", "--features", "--labels"), size, strict=True) for word in pair]
+        run_hpcml("convert", "synthetic", "text", *words, "-o", path, "--force")
+        names = [name for name in method if name not in OF_POINTS and (number == 0 or name == "dual")]
+        yield from (compared(scratch, n, path, name) for name in names for n in ranks)
+    run_hpcml("convert", "synthetic", "checkerboard", "--rows", POINTS, "-o", path, "--force")
+    yield from (compared(scratch, n, path, name) for name in method if name in OF_POINTS for n in ranks)

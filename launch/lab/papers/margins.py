@@ -59,7 +59,7 @@ class MarginGrid(Synchronous):
     def weights(self, places: np.ndarray) -> np.ndarray:
         """The selection weights of rows, still on the grid or not, if all nodes judged them."""
         matrix = self.problem.read(places)
-        fitness = np.min([learners.confidence(self._train(node), matrix) for node in self.slots], axis=0)
+        fitness = np.min([learners.confidence(self._train(node, self.cycle), matrix) for node in self.slots], axis=0)
         return selection_weights(fitness, *finite_range(fitness))
 
 
@@ -74,7 +74,7 @@ class MixtureGrid(Synchronous):
         super().__init__(problem, problem.first_slots)
         self.weights = weights
 
-    def _train(self, node: int) -> object:
+    def _train(self, node: int, cycle: int) -> object:
         return None
 
     def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:

@@ -14,9 +14,9 @@ import numpy as np
 import hpcml
 from hpcml import mpi, rng
 from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.run import TorusRun
 from hpcml.methods.psbml.selection import VALIDATION, validation_sizes
 from hpcml.methods.psbml.snapshot import validate
-from hpcml.methods.psbml.synchronous import cycles_of
 from hpcml.methods.psbml.torus import Torus, parse_grid
 from hpcml.methods.psbml.train import make_problem
 from hpcml.model.learner import parse_learner
@@ -63,13 +63,13 @@ def areas_of_seed(path: Path, seed: int, settings: Mapping[str, Any]) -> tuple[f
         problem = make_problem(mpi.self_comm(), dataset, torus, parse_learner(options.base), options)
         classes = problem.classes
         problem = replace(problem, start=spread(classes.of, classes.rows, torus.n_nodes, options.validation_share, seed))
-        base = None
-        for assessor in cycles_of(problem):
-            base = base or assessor.pocket  # on one rank the first one is of cycle 0 alone
+        pockets = []
+        run = TorusRun(problem, on_step=lambda *_: pockets.append(run.assessor.pocket))
+        run.train()
         aside = np.flatnonzero(problem.start == TEST)
         matrix = problem.prepared(problem.read(aside))
-        pockets = (base, assessor.pocket)
-        before, after = (validate(p.classifier, matrix, classes.of[aside], classes.n_classes, p.threshold)[1] for p in pockets)
+        compared = (pockets[0], run.assessor.pocket)  # on one rank, cycle 0 is assessed before cycle 1
+        before, after = (validate(p.classifier, matrix, classes.of[aside], classes.n_classes, p.threshold)[1] for p in compared)
     return before, after
 
 

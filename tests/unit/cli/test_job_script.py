@@ -18,6 +18,6 @@ def resumes(app):
 
 
 def test_commands_that_resume_are_those_with_the_option():
-    app, _ = build()
+    app = build()
     (listed,) = re.findall(r'^RESUMABLE="([a-z ]+)"', COMMON.read_text(encoding="utf-8"), re.MULTILINE)
     assert set(listed.split()) == {name for name in app if not name.startswith("-") and resumes(app[name])}

@@ -9,7 +9,7 @@ import h5py
 import pytest
 from support.converted import converted, label_sets, strings
 
-from hpcml.conversion.annif_documents import of_key_file
+from hpcml.conversion.annif import of_key_file
 from hpcml.errors import ConfigError, DataError
 
 SEA, LAW, OLD = "http://ex.org/sea", "http://ex.org/law", "http://ex.org/old"
@@ -204,5 +204,3 @@ def test_bad_folders_and_vocabularies(tmp_path):
             make(tmp_path, "in.tsv", vocabulary=content, ending=ending)
     with pytest.raises(ConfigError, match="is also an input"):
         make(tmp_path, "in.tsv", vocabulary="<x>\tX\n", output="vocabulary.tsv")
-    with pytest.raises(ConfigError, match=r"--vocabulary .* is for annif, but this is jsonl"):
-        converted("jsonl", tmp_path / "in.tsv", tmp_path / "o.h5", vocabulary=tmp_path)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.converted import made
 
-from hpcml.conversion.few_texts import FewTexts
+from hpcml.conversion.text import FewTexts
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of

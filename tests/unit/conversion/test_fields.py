@@ -130,8 +130,9 @@ def test_fields_of_no_document_and_of_no_text(tmp_path):
         make(tmp_path, DOCUMENTS, fields=("text",), like=path)
     with pytest.raises(ConfigError, match="--fields journal: docstrings have the fields title and text"):
         converted("docstrings", [], tmp_path / "x.h5", fields=("text,journal",))
-    with pytest.raises(ConfigError, match="--fields is for text, but svmlight has numbers"):
-        converted("svmlight", path, tmp_path / "x.h5", fields=("text",))
+    with pytest.raises(ConfigError, match="--fields journal: docstrings have the fields title and text"):
+        make(tmp_path, [{"journal": "a b", "labels": ["x"]}], "journal", fields=("journal",))
+        converted("docstrings", [], tmp_path / "x.h5", like=tmp_path / "journal.h5")
 
 
 def test_new_documents_that_all_lack_a_field(tmp_path, capsys):

@@ -12,7 +12,7 @@ from support.converted import converted, label_sets, strings
 from support.formats import as_arff, as_csv, as_h5ad, as_jsonl, as_xmc, frame, matrices
 
 import hpcml
-from hpcml.conversion import parquet, table
+from hpcml.conversion import csv_file, parquet
 from hpcml.errors import ConfigError, DataError, HpcmlError
 
 TEXT = {"text": ("title,text",), "labels": ("topics",), "label_separator": ";", "id": "id", "split_column": "split"}
@@ -55,7 +55,7 @@ def test_texts_in_tables_are_those_of_json_lines(tmp_path, kind, monkeypatch):
         found = make(tmp_path, "tsv", as_csv(path, data, "\t"), **options)
     else:
         if kind == "one row a block":
-            monkeypatch.setattr(table, "CSV_BLOCK", 5)
+            monkeypatch.setattr(csv_file, "CSV_BLOCK", 5)
         as_csv(path, data, end="\n" if kind == "lines" else "\r\n")
         if kind == "gz":
             path.write_bytes(gzip.compress(path.read_bytes()))
@@ -335,8 +335,8 @@ def test_from_sparse(tmp_path):
         ("row 2: 0.5, but a label is a name or a whole number|row 2: column 'Y': 0.5", {"Y": [1, 0.5] + [1] * 35}),
         ("splits: 'a' has rows beyond 0 to 36", {"splits": {"a": [37]}}),
         ("split 'a,b' cannot be used", {"splits": ["a,b"] * 37}),
-        ("from_sparse has no option 'nonsense'", {"nonsense": 1}),
-        ("min_df=2 is for text|min_df is for text", {"min_df": 2}),
+        ("npz has no option 'nonsense'", {"nonsense": 1}),
+        ("npz has no option 'min_df'", {"min_df": 2}),
     ],
 )
 def test_bad_rows_in_memory(tmp_path, message, arguments):

@@ -18,9 +18,9 @@ from support.converted import converted
 from support.pubmed_records import AWKWARD, deletion, document, heading, listed, part, read_apart, record
 
 from hpcml import mpi
+from hpcml.conversion import pubmed
 from hpcml.conversion.pubmed import CHECK_TAGS
 from hpcml.conversion.pubmed_xml import entries
-from hpcml.conversion.revisions import VERSION_BITS, Revisions, rows_that_stay
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 
@@ -190,13 +190,10 @@ def test_revisions(tmp_path):
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 3), st.booleans()), max_size=40), st.integers(1, 4))
-def test_rows_that_stay(tmp_path_factory, events, range_keys):
+def test_rows_that_stay(events, range_keys):
     """As applying what files say one after another to a dict."""
-    from hpcml.conversion import revisions
-
-    state, place, kept = {}, 0, Revisions(tmp_path_factory.getbasetemp())
+    state, place, keys = {}, 0, np.array([pubmed.key_of(*event) for event in events], dtype=np.int64)
     for pmid, version, deleted in events:
-        kept.add(pmid, version, deleted)
         if deleted:
             state.pop((pmid, version), None)
         else:
@@ -205,12 +202,12 @@ def test_rows_that_stay(tmp_path_factory, events, range_keys):
     best = {pmid: max(version for other, version in state if other == pmid) for pmid, _ in state}
     expected = np.zeros(place, dtype=bool)
     expected[[state[pmid, version] for pmid, version in best.items()]] = True
-    before, revisions.RANGE_KEYS = revisions.RANGE_KEYS, range_keys
+    before, pubmed.RANGE_KEYS = pubmed.RANGE_KEYS, range_keys
     try:
-        assert rows_that_stay(mpi.self_comm(), kept).tolist() == expected.tolist()
+        assert pubmed.rows_that_stay(mpi.self_comm(), keys).tolist() == expected.tolist()
     finally:
-        revisions.RANGE_KEYS = before
-    assert VERSION_BITS == 20
+        pubmed.RANGE_KEYS = before
+    assert pubmed.VERSION_BITS == 20
 
 
 def test_test_years_and_share(tmp_path):

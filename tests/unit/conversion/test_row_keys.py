@@ -16,7 +16,7 @@ from hpcml import mpi
 from hpcml.conversion.split import split
 from hpcml.data.dataset import DataFile
 from hpcml.data.row_keys import look_up, name_key, string_keys
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import DataError
 from hpcml.evaluation.report import format_evaluation
 from hpcml.log import Log
 from hpcml.model import training_keys
@@ -220,8 +220,6 @@ def test_a_group_that_no_row_has_is_an_error(tmp_path):
     for source in ("csv", "parquet"):
         with pytest.raises(DataError, match="--group work: no row has a value of it"):
             converted(source, tmp_path / f"a.{source}", tmp_path / "a.h5", labels=("l",), group="work")
-    with pytest.raises(ConfigError, match=r"--group work is for annif, arff, csv, .* and tsv, but this is svmlight"):
-        converted("svmlight", write_svmlight(tmp_path / "a.svm", [document(1)]), tmp_path / "a.h5", group="work")
 
 
 def test_a_model_knows_its_training_rows_in_any_file(tmp_path, monkeypatch):

@@ -102,7 +102,6 @@ BAD = [
     ({}, r"synthetic needs --rows"),
     ({"rows": 0}, r"--rows 0: expected at least 1"),
     ({"rows": 2**63}, r"--rows 9223372036854775808: expected .* at most"),
-    ({"rows": 3, "like": "other.h5"}, r"--like other\.h5: synthetic has features and labels of its own"),
 ]
 
 

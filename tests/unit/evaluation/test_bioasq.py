@@ -129,9 +129,9 @@ def test_measures_are_those_of_sets(tmp_path, seed):
         plain = evaluate_bioasq(SELF, model, rows, "all", None, QUIET)
     of_rows = [lca(sorted(t), sorted(g), PLACES) for t, g in zip(true, predicted, strict=True) if t | g]
     expected = flat(true, predicted) | dict(zip(("LCA-P", "LCA-R", "LCA-F"), np.mean(of_rows, axis=0), strict=True))
-    assert found.values == pytest.approx(expected, rel=1e-12)
-    assert list(plain.values) == list(FLAT)
-    assert plain.values == {name: found.values[name] for name in FLAT}
+    assert found.measures == pytest.approx(expected, rel=1e-12)
+    assert list(plain.measures) == list(FLAT)
+    assert plain.measures == {name: found.measures[name] for name in FLAT}
     assert found.n_judged == sum(bool(t | g) for t, g in zip(true, predicted, strict=True)) < found.n_rows
     assert found.n_unknown == len(set().union(*true) & {"D7", "D8", "D9"})
     assert found.n_without_place == len(set().union(*true, *predicted) & {"D6", "D9", "X1"})
@@ -147,16 +147,16 @@ def test_report(tmp_path):
             evaluate_bioasq(SELF, model, rows, "all", terms(tmp_path, {"D1": ()}), QUIET)
         with pytest.raises(ConfigError, match="none of the labels"):
             evaluate_bioasq(SELF, model, rows, "all", terms(tmp_path, {"Z1": ("A01",)}), QUIET)
-    assert f"{found.values['LCA-F']:.4f}" in text
+    assert f"{found.measures['LCA-F']:.4f}" in text
     assert "MiF" in text
     assert "1 row without true" in text
-    assert json.loads((tmp_path / "out.json").read_text())["measures"] == found.values
+    assert json.loads((tmp_path / "out.json").read_text())["measures"] == found.measures
 
 
 def test_nothing_given_and_nothing_true(tmp_path):
     model, data, _, _ = files(tmp_path, 0, threshold=1e9)
     with DataFile(data) as rows:
-        found = evaluate_bioasq(SELF, model, rows, "all", None, QUIET).values
+        found = evaluate_bioasq(SELF, model, rows, "all", None, QUIET).measures
     assert (found["EBF"], found["MiF"], found["MaF"]) == (0, 0, 0)
     assert math.isnan(found["MiP"])
     with h5py.File(data, "r+") as file:

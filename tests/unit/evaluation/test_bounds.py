@@ -69,7 +69,7 @@ def expected(model, scorer, size):
             j = indices[k]
             scores[row] += float(data[k]) * (W[:, model.columns[j]] * float(model.factors[j]))
         scores[row] += model.bias
-    values = Comparable(model, np.arange(model.n_labels)).of_block(scores, 0)
+    values = Comparable(model, np.arange(model.n_labels)).values(scores, slice(None))
     order = np.argsort(-values, axis=1, kind="stable")[:, :size]
     return order, np.take_along_axis(scores, order, axis=1)
 

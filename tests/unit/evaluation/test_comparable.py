@@ -83,10 +83,10 @@ def test_most_wrong_pairs_of_all_labels_are_by_log_odds(files, tmp_path):
                     for row, label in np.argwhere(pairs).tolist()
                     if not labels or labels == [f"label{label}"]
                 )[:12]
-                got = found.found[0][1][kind]
+                got = found.wrong[0][kind]
                 pairs = [(row, f"label{label}") for *_, row, label in expected]
-                assert [(each.row, found.label_names[each.label]) for each in got] == pairs
-                assert [each.beyond for each in got] == pytest.approx([-value for value, *_ in expected], rel=1e-12)
+                assert [(each["row"], each["label"]) for each in got] == pairs
+                assert [each["beyond"] for each in got] == pytest.approx([-value for value, *_ in expected], rel=1e-12)
         assert "how far the log-odds of the probability are beyond those at the label's threshold" in str(found)
         assert found.as_dict()["ordered_by"] == "probability"
 
@@ -140,10 +140,10 @@ def test_thresholds_of_a_value_are_exact():
         flat = np.abs(found) == np.finfo(float).max
         assert flat[3] and (found[3] > 0) == (OFFSET[3] <= value)
         with np.errstate(over="ignore"):
-            of_found, of_above = compared.of_pairs(found, np.arange(9)), compared.of_pairs(above, np.arange(9))
+            of_found, of_above = compared.values(found, np.arange(9)), compared.values(above, np.arange(9))
         assert (of_found <= value)[~flat].all() and (of_above > value)[~flat].all()
-    assert compared.of_pairs(np.array([np.inf]), np.array([3])).tolist() == [0.5]
-    assert compared.of_pairs(np.full(9, -np.inf), np.arange(9)).tolist() == [-np.inf] * 9  # rows without a score stay last
+    assert compared.values(np.array([np.inf]), np.array([3])).tolist() == [0.5]
+    assert compared.values(np.full(9, -np.inf), np.arange(9)).tolist() == [-np.inf] * 9  # rows without a score stay last
 
 
 def test_curves_of_a_report(files):

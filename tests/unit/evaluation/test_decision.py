@@ -12,7 +12,7 @@ from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation import decision_kernels as kernels
 from hpcml.evaluation.decision import KAPPA, TAU, Tally, decide, decide_together, even_places, own_threshold, summarise
 from hpcml.evaluation.probabilities import ProbabilityCounts, probabilities
-from hpcml.evaluation.ranking import auc, average_precision, f1
+from hpcml.measures import MEASURES, auc, average_precision
 from hpcml.mpi import self_comm
 
 
@@ -54,7 +54,7 @@ def test_a_summary_of_few_positives_says_all(seed, positives, ties, shift):
     threshold = own_threshold(summary)
     best = oracles.best_f1(scores[:, None].astype(np.float64), truth[:, None], "micro")
     assert f1_score(truth, exactly > threshold) == pytest.approx(best)
-    assert f1(summary.ranking(threshold)) == pytest.approx(best, abs=0.05)
+    assert MEASURES["f1"](summary.ranking(threshold)) == pytest.approx(best, abs=0.05)
     order = np.random.default_rng(seed + 1).permutation(scores.size)
     again = summarise(scores[order], np.flatnonzero(truth[order]))
     assert again.places.tobytes() == summary.places.tobytes()
@@ -67,7 +67,7 @@ def test_a_summary_of_many_positives_is_close():
     assert average_precision(summary.ranking()) == pytest.approx(average_precision_score(truth, scores), abs=0.003)
     assert auc(summary.ranking()) == pytest.approx(roc_auc_score(truth, scores), abs=0.001)
     for threshold in (-1.0, 0.3, 2.0):
-        assert f1(summary.ranking(threshold)) == pytest.approx(f1_score(truth, scores > threshold), abs=0.01)
+        assert MEASURES["f1"](summary.ranking(threshold)) == pytest.approx(f1_score(truth, scores > threshold), abs=0.01)
     best = oracles.best_f1(scores[:, None].astype(np.float64), truth[:, None], "micro")
     assert f1_score(truth, scores > own_threshold(summary)) > best - 0.005
 
@@ -244,14 +244,14 @@ def test_brier_score_and_calibration_error(blocks):
         counted.add(0, scores[rows, :2], 0, None)
         counted.add(0, scores[rows, 2:], 2, None)
     labels, rows = np.nonzero(truth.T)
-    found = counted.finish(self_comm(), labels, scores[rows, labels])
+    counted.finish(self_comm(), labels, scores[rows, labels])
     p = 1 / (1 + np.exp(-scores * slope - offset))
     assert probabilities(scores, slope, offset) == pytest.approx(p, rel=1e-14)
-    assert found.brier == pytest.approx([brier_score_loss(truth[:, k], p[:, k]) for k in range(5)], abs=1e-9)
+    assert counted.brier == pytest.approx([brier_score_loss(truth[:, k], p[:, k]) for k in range(5)], abs=1e-9)
     bins = np.minimum((10 * p).astype(int), 9)
     gaps = np.array([[(p - truth)[bins[:, k] == b, k].sum() for b in range(10)] for k in range(5)])
-    assert found.ece == pytest.approx(np.abs(gaps).sum(axis=1) / 90, abs=1e-9)
-    assert found.micro == pytest.approx({"brier": ((p - truth) ** 2).mean(), "ece": np.abs(gaps.sum(axis=0)).sum() / 450})
-    (line,) = found.by_positives(np.full(5, 7))
+    assert counted.ece == pytest.approx(np.abs(gaps).sum(axis=1) / 90, abs=1e-9)
+    assert counted.micro == pytest.approx({"brier": ((p - truth) ** 2).mean(), "ece": np.abs(gaps.sum(axis=0)).sum() / 450})
+    (line,) = counted.by_positives(np.full(5, 7))
     assert (line.positives, line.n_labels) == ("5-9", 5)
     assert (line.mean_probability, line.frequency) == pytest.approx((p.mean(), truth.mean()))

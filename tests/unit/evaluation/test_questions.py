@@ -116,8 +116,9 @@ def test_wrong_rows_are_those_of_all_scores(tmp_path, small_blocks, ties):
             assert [(each.row, each.label) for each in watch.worst(kind, 9)] == [
                 (row, label) for _, row, label in sorted(pairs)[:9]
             ]
-    assert [name for name, _ in some.found] == ["label2", "label5"]
-    assert some.found[1][1]["given"] == [type(each)(each.row, 1, each.beyond, each.score) for each in watch.of_label("given", 5)]
+    assert [each["label"] for each in some.wrong] == ["label2", "label5"]
+    expected = [{"row": each.row, "beyond": each.beyond, "score": each.score} for each in watch.of_label("given", 5)]
+    assert some.wrong[1]["given"] == [{**each, "id": None, "title": None, "label": "label5"} for each in expected]
 
 
 def test_curves_are_scikit_learns(tmp_path, small_blocks):
@@ -192,9 +193,9 @@ def test_labels_that_are_not_learnt_have_reasons(tmp_path):
         "label4": "nearly the rows of label3",
     }
     (each,) = (each for each in found.unlearnt if each.label == "label3")
-    assert each.features == [3]
+    assert each.features == [(3, None)]
     (twins,) = found.twins
-    assert (twins.one, twins.other, twins.jaccard) == ("label3", "label4", 1.0)
+    assert (twins.labels, twins.jaccard) == (("label3", "label4"), 1.0)
     assert "label2" in str(found) and found.as_dict()["n_judged"] == 5
 
 

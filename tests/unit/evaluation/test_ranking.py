@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn import metrics
 from support import oracles_ranking as oracles
 
-from hpcml.evaluation.ranking import COUNTS, MEASURES, Ranking, _tie_sums
+from hpcml.measures import COUNTS, MEASURES, Ranking, _tie_sums
 
 BRUTE_FORCE = {"average_precision": oracles.average_precision, "break_even": oracles.break_even}
 SKLEARN = {

@@ -14,8 +14,9 @@ from support.judged import judged
 from hpcml import mpi
 from hpcml.errors import ConfigError
 from hpcml.evaluation import format_evaluation, scoring, write_json
-from hpcml.evaluation.rows import PERCENT, propensities, sizes_of
+from hpcml.evaluation.rows import PERCENT
 from hpcml.log import Log
+from hpcml.measures import propensities
 from hpcml.model.linear import Model
 
 SELF, QUIET = mpi.self_comm(), Log(1)
@@ -84,7 +85,6 @@ def test_propensities_are_those_of_the_paper():
     assert found == pytest.approx([1 / (1 + c * math.exp(-0.55 * math.log(n + 1.5))) for n in (0, 10, 1000)], rel=1e-14)
     assert (np.diff(found) > 0).all() and found.max() < 1
     assert propensities(np.array([1]), 2).tolist() == [1.0]
-    assert sizes_of(1) == [1] * 5 and sizes_of(10_000) == [10_000, 3000, 1000, 300, 100]
 
 
 def test_reports_have_them(case, tmp_path):

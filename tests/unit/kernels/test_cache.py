@@ -164,14 +164,14 @@ def test_a_kernel_is_compiled_again_for_a_constant_of_another_module(tmp_path):
 
 def test_kernels_are_of_the_sources_of_what_they_call(tmp_path, monkeypatch):
     modules, digests = [], []
-    for name in ("hpcml.one_kernels", "hpcml.two_kernels", "hpcml.other"):
+    for name in ("hpcml.one_kernels", "hpcml.two_kernels", "hpcml.other", "hpcml.losses.three"):
         module = ModuleType(name)
         module.__file__ = str(tmp_path / name)
         Path(module.__file__).write_text(name)
         monkeypatch.setitem(sys.modules, name, module)
         modules.append(module)
-    one, two, other = modules
-    one.call, one.named, two.call_back = SimpleNamespace(__module__=two.__name__), other, one
+    one, two, other, three = modules
+    one.call, one.named, two.call_back, two.listed = SimpleNamespace(__module__=two.__name__), other, one, [three]
 
     def digest():
         sources_digest.cache_clear()
@@ -183,11 +183,13 @@ def test_kernels_are_of_the_sources_of_what_they_call(tmp_path, monkeypatch):
     assert digest() == digests[-1]  # it has no kernels
     Path(two.__file__).write_text("changed")
     digests.append(digest())
+    Path(three.__file__).write_text("changed")  # in a list of modules
+    digests.append(digest())
     two.CONSTANT = 1.5
     digests.append(digest())
     one.TABLE = np.zeros(3)
     digests.append(digest())
-    assert len(set(digests)) == 4
+    assert len(set(digests)) == 5
 
 
 IN_A_COPY = """

@@ -7,7 +7,7 @@ from support.instructions import PROCESSORS, compiled, flags, fused, library_fun
 from support.methods import options_of, small_data
 from support.training import train
 
-from hpcml import api, api_dataset
+import hpcml
 
 TRAININGS = [
     *(("dual", options_of("dual", way)) for way in range(3)),
@@ -40,12 +40,12 @@ def kernels(tmp_path_factory):
     data = small_data(folder / "data.h5")
     models = [train(name, None, data, folder / f"{number}", options).model for number, (name, options) in enumerate(TRAININGS)]
     for model in (models[0], models[-1]):
-        api.evaluate(model, data, split="test")
-    api.threshold(models[0], data, "label", split="train")
-    api.calibrate(models[0], data, split="train")
-    api.predict(models[0], data, folder / "probabilities.h5", probabilities=True)
+        hpcml.evaluate(model, data, split="test")
+    hpcml.threshold(models[0], data, "label", split="train")
+    hpcml.calibrate(models[0], data, split="train")
+    hpcml.predict(models[0], data, folder / "probabilities.h5", probabilities=True)
     (folder / "rows.svm").write_text("1 1:0.5 3:1e-3\n0 2:7\n")
-    api_dataset.convert("svmlight", [folder / "rows.svm"], folder / "rows.h5")
+    hpcml.convert("svmlight", [folder / "rows.svm"], folder / "rows.h5")
     return compiled()
 
 

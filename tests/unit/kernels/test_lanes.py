@@ -8,6 +8,7 @@ from hpcml.kernels import njit
 from hpcml.kernels.lanes import WIDTHS, elementary
 from hpcml.kernels.lanes.rows import add_lines, dot_rows
 from hpcml.kernels.lanes.write import by_width
+from hpcml.losses import logistic
 
 
 @by_width(of=0)
@@ -66,6 +67,8 @@ def test_elementary_functions_are_the_same_in_every_lane(dtype, close):
         assert (found[width] == found[1]).all()
     wide = x.astype(np.float64)
     np.testing.assert_allclose(found[1], [np.exp(wide), expit(wide), np.logaddexp(0, wide)], rtol=close)
+    value, slope, _ = np.array([logistic.at(-each) for each in wide]).T  # the scalar form of the loss
+    np.testing.assert_allclose(found[1][1:], [-slope, value], rtol=2 * close)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -13,8 +13,8 @@ from support.training import asked, train
 from hpcml import mpi
 from hpcml.cli import app as cli
 from hpcml.cli.train import explain
-from hpcml.conversion.checks import check_options
 from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.sources import check_options
 from hpcml.errors import ConfigError
 from hpcml.methods.psbml.options import AdaboostOptions, PsbmlOptions
 from hpcml.methods.registry import METHODS, users_of
@@ -117,13 +117,6 @@ def test_configuration_of_a_run_serves_another_method(data, tmp_path):
         assert 'lambda = "0.1"' in (tmp_path / method / "config.toml").read_text()
     with pytest.raises(ConfigError, match="it is for the method 'probe', not 'psbml'"):
         run("train", "psbml", data, "-o", tmp_path / "psbml", "--config", tmp_path / "other.toml")
-
-
-def test_run_goes_on_with_the_options_it_was_begun_with(data, tmp_path):
-    train("pa", None, data, tmp_path / "run")
-    config = tmp_path / "run" / "config.toml"
-    config.write_text(config.read_text() + "alpha = 2.0\n")  # as older versions let it be
-    assert train("pa", None, data, tmp_path / "run", resume=True).n_rows == 60
 
 
 def test_what_needs_another_option():

@@ -202,5 +202,5 @@ def test_bioasq(data, tmp_path):
     with DataFile(data[1]) as dataset:
         found = evaluate_bioasq(SELF, model, dataset, "test", None, Log(1))
     assert found.n_rows_without_features == 5 and "5 rows without any known feature" in str(found)
-    assert found.values["MiF"] == pytest.approx(hpcml.evaluate(model, data[1]).micro["f1"])
-    assert found.values["EBF"] == pytest.approx(hpcml.evaluate(model, data[1]).instance_f1)
+    assert found.measures["MiF"] == pytest.approx(hpcml.evaluate(model, data[1]).micro["f1"])
+    assert found.measures["EBF"] == pytest.approx(hpcml.evaluate(model, data[1]).instance_f1)

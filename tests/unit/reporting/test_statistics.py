@@ -10,7 +10,7 @@ from support.pages import evaluation
 from hpcml.errors import ConfigError, DataError
 from hpcml.model.linear import Model
 from hpcml.reporting import statistics
-from hpcml.reporting.facts import data_of, facts_of, model_of
+from hpcml.reporting.facts import data_of, facts_of
 from hpcml.reporting.gather import probability_of
 from hpcml.reporting.statistics import bootstrap_mean, common_labels, counts_of, differences, learning_curve, measures_of
 
@@ -130,7 +130,7 @@ def test_a_run_says_when_where_and_how_much(tmp_path):
     (run / "config.toml").write_text(f'method = "dual"\ndata = "{data}"\nlabel = []\nbias = true\n')
     ended = start(finished="2026-02-01T00:01:05+0000", peak_mib=[100.0, 300.0, 200.0, 120.0, 101.0])
     (run / "environment.jsonl").write_text(f"{json.dumps(start())}\n{json.dumps(ended)}\n")
-    assert model_of(run) == run / "model.h5" and data_of(run, None) == data and data_of(run / "model.h5", None) == data
+    assert data_of(run, None) == data and data_of(run / "model.h5", None) == data
     found = facts_of(run, Model(run / "model.h5"))
     said = dict([*found.about, *found.options, *found.environment])
     assert said["finished"] == "2026-02-01T00:01:05+0000, 125 s after the last start, with the reading of the data"
@@ -144,7 +144,5 @@ def test_a_run_says_when_where_and_how_much(tmp_path):
     with pytest.raises(ConfigError, match="are no longer there; name a dataset with --data"):
         data_of(run, None)
     (run / "model.h5").unlink()
-    with pytest.raises(ConfigError, match="is not finished: continue it with --resume"):
-        model_of(run)
-    with pytest.raises(ConfigError, match="is no run folder"):
-        model_of(tmp_path)
+    with pytest.raises(DataError, match="this run is not finished"):
+        data_of(run, None)

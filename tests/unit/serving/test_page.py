@@ -1,6 +1,5 @@
 """The page in a real browser, from a real server: at two widths, light and dark; names are text, whatever they hold."""
 
-import json
 import socket
 import time
 
@@ -9,22 +8,19 @@ from support import hostile
 from support.served import app_of, run_of
 
 from hpcml.errors import ConfigError
-from hpcml.serving import connection
-from hpcml.serving.server import Server, listen
+from hpcml.serving.server import CONNECTIONS, Server, listen
 
 TEXT = "the wheat, corn and grain of a farm by the sea: </textarea><script>document.title = 'broken'</script>"
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A server whose headings have names that somebody chose to break pages with; its log is in `lines`."""
+    """A server whose headings have names that somebody chose to break pages with."""
     _, run = run_of(tmp_path_factory.mktemp("served"))
-    lines = []
-    app = app_of(run, lines=lines, body_bytes=1 << 20)
+    app = app_of(run, body_bytes=1 << 20)
     app.suggester.titles = [hostile.NAMES[0], hostile.NAMES[4], hostile.NAMES[5]]
     app.about["name"] = hostile.NAMES[1]
     with listen("127.0.0.1", 0) as listening, Server(app, listening) as running:
-        running.lines = lines
         yield running
 
 
@@ -77,21 +73,23 @@ def talk(server, *parts, seconds=10):
     return out
 
 
-def test_what_is_no_http_is_told_so_and_logged(server):
+def test_what_is_no_http_is_told_so(server):
     for wrong in (b"\0\1\2\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nhost: a\r\nx: " + b"a" * 100_000):
         assert talk(server, wrong).startswith(b"HTTP/1.1 400 ")
-        assert json.loads(server.lines[-1])["status"] == 400
     assert b" 200 OK" in talk(server, b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
 
 
-def test_nobody_may_be_slow_for_ever(server, monkeypatch):
-    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
-    assert talk(server, b"GET /health HTT").startswith(b"HTTP/1.1 408 ")
-    assert json.loads(server.lines[-1])["status"] == 408
-    assert talk(server) == b""  # who says nothing is told nothing
-    begin = time.monotonic()
-    said = talk(server, b"GET /health HTTP/1.1\r\nhost: a\r\n\r\nGET /hea")
-    assert b" 200 OK" in said and b" 408 " in said and time.monotonic() - begin < 5
+def test_connections_are_limited(server):
+    address = tuple(server.url.removeprefix("http://").strip("/").split(":"))
+    silent = [socket.create_connection(address, timeout=10) for _ in range(CONNECTIONS)]
+    try:
+        assert b" 503 " in talk(server, b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+    finally:
+        for wire in silent:
+            wire.close()
+    deadline = time.monotonic() + 10
+    while b" 200 OK" not in talk(server, b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"):
+        assert time.monotonic() < deadline
 
 
 def test_addresses_that_are_none(server):

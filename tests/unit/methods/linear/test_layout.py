@@ -8,7 +8,7 @@ from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
-from hpcml.methods.dual.memory import bytes_per_rank_dual
+from hpcml.methods.dual.train import bytes_per_rank_dual
 from hpcml.methods.linear import layout
 from hpcml.methods.probe.options import ProbeOptions
 

@@ -38,7 +38,7 @@ GIVEN = {
 PROMISED = {"probe": 0.05, "pegasos": 0.1, "liblinear": 1e-3}  # (f − min f)/min f; ε of the options, else as found
 
 
-METHODS = {method.name: method for method in (PROBE, PEGASOS, SVMPERF, LIBLINEAR)}
+METHODS = {"probe": PROBE, "pegasos": PEGASOS, "svmperf": SVMPERF, "liblinear": LIBLINEAR}
 
 
 def run(method, path, options=None, widest=None):

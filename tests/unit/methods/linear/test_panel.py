@@ -7,30 +7,31 @@ from support.oracles import DormantRows, pass_over_rows
 
 from hpcml import mpi
 from hpcml.kernels.lanes import WIDTHS
+from hpcml.losses import FIRST_ORDER, load_loss
 from hpcml.methods.linear import block_kernels as blocks
 from hpcml.methods.linear import panel_kernels as kernels
-from hpcml.methods.linear.losses import LOSSES
 
 
 class Case:
     """A panel of labels on random rows: `turn` is one pass with weights W (d, L) at a step of all labels."""
 
     def __init__(self, X, Y, labels, loss="hinge", precision="f8", dormant=False, rounded=True, index="i4", first=0):
-        self.X, self.loss, self.dormant, self.rounded, self.first = X, LOSSES[loss], dormant, rounded, first
+        self.X, self.loss, self.dormant, self.rounded, self.first = X, load_loss(loss), dormant, rounded, first
+        self.panel_pass, _ = kernels.passes_of(loss)
         self.indices, self.data, self.indptr = X.indices.astype(index), X.data, X.indptr.astype(np.int64)
         self.precision, self.width = precision, len(labels)
         self.state = np.zeros((X.shape[0], self.width), np.uint8)
         self.state[Y[:, labels].toarray() != 0] |= kernels.POSITIVE
         self.keys = np.array(labels, np.uint64) * np.uint64(12345)
         largest = abs(X).max(axis=0).toarray().ravel()
-        self.levels = mpi.grid_levels(self.loss.slope_bound * largest * 200)
+        self.levels = mpi.grid_levels(self.loss.SLOPE_BOUND * largest * 200)
         self.norm = np.sqrt(X.multiply(X).sum(axis=1).max())
 
     def turn(self, W, step=0, rows=slice(None)):
         """(G, losses, violators, visited), or, of `rows` (a slice) only, (G, sums)."""
         begin, end, _ = rows.indices(self.X.shape[0])
         w, g, sums = np.ascontiguousarray(W, self.precision).ravel(), np.zeros(W.size), np.zeros((4, self.width))
-        bound = self.loss.value_at_zero + self.loss.slope_bound * self.norm * np.sqrt((W**2).sum(axis=0))
+        bound = self.loss.VALUE_AT_ZERO + self.loss.SLOPE_BOUND * self.norm * np.sqrt((W**2).sum(axis=0))
         shifts = np.empty((2, self.width))
         for lane in range(self.width):
             shifts[0, lane], spacing = mpi.grid(200 * bound[lane])
@@ -38,8 +39,8 @@ class Case:
         taken = kernels.RowRange(self.indptr[begin : end + 1], self.indices, self.data, self.first + begin)
         state, steps = self.state[begin:end].reshape(-1), np.full(self.width, step)
         arrays = kernels.PanelArrays(w, state, self.keys, steps, shifts, g, sums)
-        rule = kernels.PassRule(self.loss.code, int(self.dormant), int(self.rounded), self.levels, mpi.SHIFT_OF_LEVEL)
-        kernels.panel_pass(taken, arrays, rule)
+        rule = kernels.PassRule(int(self.dormant), int(self.rounded), self.levels, mpi.SHIFT_OF_LEVEL)
+        self.panel_pass(taken, arrays, rule)
         return (g.reshape(W.shape), sums) if rows != slice(None) else (g.reshape(W.shape), sums[0] + sums[1], sums[2], sums[3])
 
 
@@ -51,7 +52,7 @@ def problem():
 
 @pytest.mark.parametrize("index", ["i4", "i8"])
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("loss", sorted(LOSSES))
+@pytest.mark.parametrize("loss", FIRST_ORDER)
 def test_pass_is_the_textbook_sum(problem, loss, width, index):
     X, Y, W = problem
     labels, W = list(range(width)), W[:, :width]
@@ -66,7 +67,7 @@ def test_pass_is_the_textbook_sum(problem, loss, width, index):
 
 
 @pytest.mark.parametrize("precision", ["f4", "f8"])
-@pytest.mark.parametrize("loss", sorted(LOSSES))
+@pytest.mark.parametrize("loss", FIRST_ORDER)
 def test_bits_depend_neither_on_the_width_nor_on_how_rows_are_divided(problem, loss, precision):
     X, Y, W = problem
     whole = Case(X, Y, list(range(16)), loss, precision).turn(W, rows=slice(0, 150))

@@ -1,6 +1,5 @@
-"""Training sparse models: parts in any order, the weights that pruning would leave, every method, parts of the labels."""
+"""Training sparse models: the weights that pruning would leave, every method, parts of the labels."""
 
-import h5py
 import numpy as np
 import pytest
 from support import make
@@ -9,47 +8,12 @@ from support.training import train as train_method
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError
 from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.reduce.prune import prune
-from hpcml.run.sparse_weights import SparseWeights
 
 SELF, QUIET = mpi.self_comm(), Log(1)
-
-
-def test_parts_remember_what_a_checkpoint_knows(tmp_path):
-    """Labels in any order; what is written after the index was taken is cut off and may be written again by another rank."""
-    rng = np.random.default_rng(0)
-    W = (rng.standard_normal((5, 9)) * (rng.random((5, 9)) < 0.6)).astype(np.float32)
-    W[2] = 0
-    first = SparseWeights(SELF, tmp_path, 5, 9, "<f4", 0.3)
-    first.resume()
-    for label in (3, 0, 2):
-        first.write(label, W[label].astype(np.float64))
-    first.flush()
-    known = first.gathered()
-    first.write(4, -W[4])
-    first.close()
-    (tmp_path / "weights-000007.part").write_bytes(b"of a rank that is gone")
-    again = SparseWeights(SELF, tmp_path, 5, 9, "<f4", 0.3)
-    again.resume(known)
-    assert [path.name for path in tmp_path.iterdir()] == ["weights-000000.part"]
-    for label in (4, 1):
-        again.write(label, W[label])
-    again.flush()
-    out, index = make.joined_weights(SELF, tmp_path / "out.h5", again, 5, 9)
-    W[np.abs(W) < np.float32(0.3)] = 0
-    with h5py.File(out) as file:
-        for label in range(5):
-            mine = slice(*file["W/indptr"][label : label + 2])
-            assert file["W/indices"][mine].tolist() == np.flatnonzero(W[label]).tolist()
-            assert file["W/data"][mine].tolist() == W[label][W[label] != 0].tolist()
-    (tmp_path / "weights-000000.part").write_bytes(b"short")
-    with pytest.raises(DataError, match="shorter than the checkpoint says; start again with --force"):
-        SparseWeights(SELF, tmp_path, 5, 9, "<f4", 0.3).resume(index)
-    with pytest.raises(DataError, match="does not say where the weights are"):
-        SparseWeights(SELF, tmp_path, 5, 9, "<f4", 0.3).resume(index - 10)
 
 
 @pytest.fixture(scope="module")

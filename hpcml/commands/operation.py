@@ -1,0 +1,346 @@
+"""A command, declared once: the base of the classes in this folder.
+
+    @dataclass(frozen=True)
+    class Calibrate(Operation["CalibrationReport"]):
+        \"\"\"Fit a sigmoid to the scores of each label.\"\"\"
+
+        model: Annotated[AnyModel, …]
+        data: PathLike
+        _: KW_ONLY
+        split: str | None = None
+        \"\"\"Rows that did not train the model: a split of the dataset, or all. Default: valid.\"\"\"
+
+        def execute(self, session: Session) -> CalibrationReport: …
+
+    calibrate = function(Calibrate)
+
+The text behind a field is its help. Fields before `KW_ONLY` are positional in Python; on the
+command line they are positional, too, unless their `Parameter` has a name. `hpcml.options.Range`,
+`Only` and `NotWith` in the annotation of a field are checked before the work.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import Field, dataclass, fields, is_dataclass
+from functools import partial
+from numbers import Real
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from cyclopts import Parameter
+
+from hpcml import loading
+from hpcml.errors import ConfigError, OptionError, nearest
+from hpcml.log import say
+from hpcml.options import check_rules, default_of, help_of, hints_of, is_required, rules_of
+
+if TYPE_CHECKING:
+    from hpcml.log import Log
+    from hpcml.model.classifier import ClassifierModel
+    from hpcml.model.linear import Model
+    from hpcml.mpi import Comm
+    from hpcml.run.session import Session
+    from hpcml.signals import StopSignals
+
+    PathLike = Path | str
+    Paths = Sequence[Path | str] | Path | str
+    AnyModel = Path | str | Model | ClassifierModel
+    Strings = Sequence[str]
+    Floats = Sequence[float]
+    Integers = Sequence[int]
+else:  # as the command line gives them, without the imports
+    Log = Comm = Session = StopSignals = Any
+    PathLike = AnyModel = Path
+    Paths, Strings, Floats, Integers = tuple[Path, ...], tuple[str, ...], tuple[float, ...], tuple[int, ...]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+HIDDEN = Parameter(parse=False)  # a parameter for Python that is no flag
+OUTPUT = Parameter(name=["--output", "-o"])
+SECTION = re.compile(r"\n\w+\n-+\n")  # of a numpydoc text
+FAILURES = "If the options, the model and the data do not fit, or a file cannot be read or written."
+RUN_ONLY = ("comm", "log", "signals")  # the last parameters of a function
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation(Generic[R]):
+    """A command with its options; calling it does the work."""
+
+    comm: Annotated[Comm | None, HIDDEN] = None
+    """The ranks that take part. Default: this process alone."""
+    log: Annotated[Log | None, HIDDEN] = None
+    """Receives the messages. Default: the logger `hpcml`."""
+
+    on_command_line: ClassVar[Mapping[str, object]] = {}  # values of hidden fields there
+    ends_itself: ClassVar[bool] = False  # the work looks at signals and ends in time
+
+    @classmethod
+    def options_for(cls, given: Mapping[str, Any]) -> tuple[type, str]:
+        """Return the class of the field `options`, beside the other fields, and the command that lists them."""
+        return hints_of(cls)["options"], cls.__module__.rpartition(".")[2]
+
+    def can_resume(self) -> bool:
+        """Whether the work looks at signals, and a run folder `output` can be resumed."""
+        return False
+
+    def execute(self, session: Session) -> R:
+        """Do the work and return its result. Collective over the session."""
+        raise NotImplementedError
+
+    def format_result(self, result: R) -> str:
+        """Return what the command prints: nothing of a path, which the log names."""
+        return "" if result is None or isinstance(result, Path) else str(result)
+
+    def print_result(self, session: Session, result: R) -> None:
+        """Print the result on rank 0."""
+        if session.comm.rank == 0 and (text := self.format_result(result)):
+            say(text, sys.stdout)
+
+    def finish(self, session: Session, result: R) -> None:
+        """Write the files that are asked for besides the result. Collective over the session."""
+
+    def check_options(self, *inputs: str) -> None:
+        """Raise OptionError for an option out of its range or without effect; `inputs`: kinds of the inputs, if known."""
+        check_rules(self, *inputs)
+
+    def __call__(self) -> R:
+        """Do the work for Python. Collective over `comm`."""
+        with python_session(self.comm, self.log, getattr(self, "signals", None)) as session:
+            self.check_options()
+            result = self.execute(session)
+            self.finish(session, result)
+            return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOperation(Operation[R]):
+    """A command that trains into a run folder, with checkpoints."""
+
+    force: Annotated[bool, Parameter(negative="")] = False
+    """Start anew in an existing run folder."""
+    resume: Annotated[bool, Parameter(negative="")] = False
+    """Continue an interrupted run, on any number of ranks."""
+    signals: Annotated[StopSignals | None, HIDDEN] = None
+    """Stops the run. Default: the signals that come."""
+
+    def can_resume(self) -> bool:
+        """Whether there are checkpoints."""
+        return True
+
+    def print_result(self, session: Session, result: R) -> None:
+        """Report the result as the log does: the log file of the run has it, too."""
+        session.log.report(self.format_result(result))
+
+
+@contextmanager
+def python_session(comm: Comm | None, log: Log | None, signals: StopSignals | None = None) -> Iterator[Session]:
+    """Open a session whose errors name parameters. Collective over `comm`."""
+    from hpcml.run.session import session_of
+
+    try:
+        with session_of(comm, log, signals) as session:
+            yield session
+    except OptionError as error:
+        error.in_python = True
+        raise
+
+
+def help_text(kind: type) -> str:
+    """Return the documentation of a command without the sections that are for Python."""
+    return SECTION.split(inspect.getdoc(kind) or "")[0].strip()
+
+
+def command_of(kind: Any, texts: Mapping[str, str] | None = None, **given: Any) -> Callable[..., Operation[Any]]:
+    """Return a function with the parameters of the command line that makes the operation.
+
+    A field that is a dataclass of options becomes flags. Of `given`, such an object has their
+    defaults; another value is set and is no flag.
+    `texts` replaces the help of some fields.
+    """
+    hints, texts = hints_of(kind), {**help_of(kind), **(texts or {})}
+    positional = (
+        inspect.Parameter.POSITIONAL_OR_KEYWORD if issubclass(kind, TrainingOperation) else inspect.Parameter.POSITIONAL_ONLY
+    )
+    parameters, fixed = [], dict[str, Any](kind.on_command_line)
+    for field in fields(kind):
+        name, hint = field.name, hints[field.name]
+        settings = [each for each in rules_of(hint) if isinstance(each, Parameter)]
+        if name in given and not is_dataclass(given[name]):
+            fixed[name] = given[name]
+            continue
+        if any(setting.parse is False for setting in settings):
+            continue
+        default = inspect.Parameter.empty if is_required(field) else default_of(field)
+        if is_dataclass(hint) or name in given:
+            default = given[name] if name in given else hint()
+            hint = Annotated[type(default), Parameter(name="*")]
+        is_flag = field.kw_only or any(setting.name for setting in settings)
+        place: Any = inspect.Parameter.KEYWORD_ONLY if is_flag else positional
+        if not is_flag and hint in (Paths, Strings):
+            place, default, hint = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.empty, get_args(hint)[0]
+        if not any(setting.help for setting in settings):
+            hint = Annotated[hint, Parameter(help=texts[name])]
+        parameters.append(inspect.Parameter(name, place, default=default, annotation=hint))
+    parameters.sort(key=lambda parameter: parameter.kind)
+    signature = inspect.Signature(parameters)
+
+    def command(*args: Any, **kwargs: Any) -> Operation[Any]:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        operation: Operation[Any] = kind(**fixed, **bound.arguments)
+        return operation
+
+    made: Any = command
+    made.__signature__, made.__doc__ = signature, help_text(kind)
+    made.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def function(kind: Callable[P, Operation[R]], name: str = "") -> Callable[P, R]:
+    """Return the function for Python: the parameters are the fields. Default name: that of the module."""
+    made: Any = kind
+    names, known = [field.name for field in fields(made) if not field.kw_only], {field.name for field in fields(made)}
+    required = {field.name for field in fields(made) if is_required(field)} - {"options"}
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        given: dict[str, Any] = dict(zip(names, args, strict=False)) | kwargs
+        if len(args) > len(names) or len(given) < len(args) + len(kwargs) or not required <= given.keys():
+            return kind(*args, **kwargs)()  # Python says what is wrong
+        if "options" in known:
+            options = {name: given.pop(name) for name in kwargs if name not in known or name == "options"}
+            kind_of_options, command = made.options_for(given)
+            given["options"] = make_options(kind_of_options, command, options)
+        return make_options(made, call.__name__, given)()
+
+    if loading.in_program:  # the command line needs no documentation of functions
+        return call
+    described: Any = call
+    parameters = {parameter.name: parameter for parameter in inspect.signature(kind).parameters.values()}
+    if parameters.pop("options", None):
+        parameters["options"] = inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD, annotation="Value")
+    described.__name__ = described.__qualname__ = name or made.__module__.rpartition(".")[2]
+    described.__module__, described.kind, described.__doc__ = made.__module__, kind, _documentation(made)
+    described.__signature__ = inspect.Signature(sorted(parameters.values(), key=_place))
+    return call
+
+
+def _place(item: Field | inspect.Parameter) -> int:
+    """Return where a parameter of a function stands: the shared ones last."""
+    return 2 if item.name == "options" else int(item.name in RUN_ONLY)
+
+
+def _documentation(kind: Any) -> str | None:
+    """Return a numpydoc text: the fields are the parameters, `execute` says what is returned; None as with python -OO."""
+    text, returned = inspect.getdoc(kind), inspect.getdoc(kind.execute)
+    if text is None or returned is None:
+        return None
+    about, *examples = re.split(r"\n(?=Examples\n)", text)
+    lines, texts = [about, "Collective over `comm`.", "", "Parameters", "----------"], help_of(kind)
+    for field in sorted(fields(kind), key=_place):
+        lines += ["**options" if field.name == "options" else field.name, f"    {texts[field.name]}"]
+    lines += ["", "Returns", "-------", kind.execute.__annotations__["return"]]
+    lines += [f"    {line}" for line in returned.replace(" Collective over the session.", "").splitlines()]
+    lines += ["", "Raises", "------", "ConfigError, DataError, NonFiniteError", f"    {FAILURES}", "", *examples]
+    return "\n".join(lines)
+
+
+def make_options(kind: type[Any], command: str, given: Mapping[str, Any]) -> Any:
+    """Return the dataclass with these fields, as Python gives them. `command` lists the options.
+
+    A path may be a string, one value may stand for several, and a number for the text that a flag
+    takes. Raises ConfigError.
+    """
+    known, hints = {option.name: option for option in fields(kind)}, get_type_hints(kind)
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            near = nearest(str(name), known, f"hpcml {command} --help")
+            raise ConfigError(f"{command.rpartition(' ')[2]} has no option {name!r}; {near}")
+        leaves = set(_leaves(hints[name]))
+        if value is None or Any in leaves:
+            found[name] = value
+        elif not any(get_origin(part) is tuple for part in (hints[name], *get_args(hints[name]))):
+            found[name] = _converted(name, value, leaves)
+        else:
+            values = [value] if isinstance(value, (str, Path, Real)) or not isinstance(value, Iterable) else value
+            found[name] = tuple(_converted(name, each, leaves) for each in values)
+    return kind(**found)
+
+
+def _leaves(hint: Any) -> Iterator[Any]:
+    """Yield the types that a value may have, or each of several values."""
+    inner = () if get_origin(hint) is Literal else get_args(hint)
+    for each in inner or (hint,):
+        yield from _leaves(each) if inner else (each,)
+
+
+def _converted(name: str, value: Any, leaves: set[Any]) -> Any:
+    """Return a value for an option of these types. Raises ConfigError for one of another type."""
+    choices = [choice for leaf in leaves if get_origin(leaf) is Literal for choice in get_args(leaf)]
+    if choices and value not in choices:
+        raise ConfigError(f"{name}={value!r}: expected one of {', '.join(choices)}")
+    if Path in leaves:
+        return Path(value) if isinstance(value, str) else value
+    if str in leaves:
+        expected, wrong = "a text or a number", isinstance(value, bool)
+    else:
+        expected = "True or False" if bool in leaves else "a number"
+        wrong = isinstance(value, str if bool in leaves else (str, bool)) and bool(leaves & {bool, int, float})
+    if wrong:
+        raise ConfigError(f"{name}={value!r}: expected {expected}")
+    return f"{value}" if str in leaves and isinstance(value, Real) else value
+
+
+def check_files(session: Session, force: bool, inputs: Iterable[object], **outputs: PathLike | None) -> None:
+    """Raise ConfigError, on all ranks, unless these files can be written; None is left out."""
+    from hpcml.files.atomic import check_output
+    from hpcml.mpi import run_on_root
+
+    paths = [Path(path) for path in inputs if isinstance(path, (str, Path))]
+
+    def check() -> None:
+        option_of: dict[Path, str] = {}
+        for name, output in outputs.items():
+            if output is not None:
+                other = option_of.setdefault(Path(output), name)
+                if other != name:
+                    raise ConfigError(f"--{other} {output} and --{name} {output} are one file; choose two names")
+                check_output(Path(output), force, paths)
+
+    run_on_root(session.comm, "checking the output", check)
+
+
+def write_files(session: Session, result: Any, *files: tuple[PathLike | None, Callable[[Path, Any], None]]) -> None:
+    """Write rank 0's result to those of the files that are not None. Raises its error on all ranks."""
+    from hpcml.mpi import run_on_root
+
+    for path, write in files:
+        if path is not None:
+            run_on_root(session.comm, f"writing {path}", partial(write, Path(path), result))
+
+
+def path_of(path: PathLike | None) -> Path | None:
+    """Return a path that may be left out."""
+    return None if path is None else Path(path)
+
+
+def paths_of(paths: Paths) -> list[Path]:
+    """Return one or several paths as a list."""
+    return [Path(path) for path in ([paths] if isinstance(paths, (str, Path)) else paths)]

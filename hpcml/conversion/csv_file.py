@@ -1,0 +1,294 @@
+"""CSV and TSV tables, plain or compressed, whose rows are shared out over ranks by the bytes in which they start."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.fields import PLAIN
+from hpcml.conversion.part import Part
+from hpcml.conversion.table import read_table, wanted
+from hpcml.conversion.table_rows import Batch, Roles
+from hpcml.errors import ConfigError, DataError, repeated
+from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, go_to, open_plain, plain_size
+from hpcml.log import is_unicode
+from hpcml.partition import bounds_in_items
+
+CSV_BLOCK = 1 << 20  # bytes of rows that become one batch
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+REASONS = {  # what csv.Error says -> what this program says
+    "unexpected end of data": "a quotation mark opens a value that nothing closes",
+    "expected after": "text behind the quotation mark that closes a value; double the quotation marks inside of values",
+    "new-line character": "a carriage return without a line feed; save the file with the line ends of Unix or Windows",
+}
+
+
+class Dialect(NamedTuple):
+    """The ASCII characters between values, and around a value that may hold these ("": none)."""
+
+    delimiter: str = ","
+    quote: str = '"'
+
+
+class Segment(NamedTuple):
+    """Bytes `begin` to `end` of a file: whole rows. `lines` newlines stand before them."""
+
+    path: Path
+    begin: int
+    end: int
+    lines: int
+
+
+class Table(NamedTuple):
+    """CSV text: the names of its columns, and its first row's byte and newlines before it."""
+
+    path: Path
+    names: list[str]
+    begin: int
+    lines: int
+
+
+class _CsvReader:
+    """Rows of raw lines; `at` is the byte behind the last row, `line` the line of its beginning, from 1."""
+
+    def __init__(self, path: Path, raw: Iterable[bytes], begin: int, lines: int, dialect: Dialect, max_line: int) -> None:
+        self.path, self.raw, self.at, self.row_begin, self.lines, self.max_line = path, raw, begin, begin, lines, max_line
+        self.line = lines + 1
+        csv.field_size_limit(1 << 40)
+        quotes: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
+        self.rows = csv.reader(self._text(), delimiter=dialect.delimiter, strict=True, **quotes)
+
+    def _text(self) -> Iterator[str]:
+        for raw in self.raw:
+            self.at += len(raw)
+            if self.at - self.row_begin > self.max_line:
+                limit = f"{self.max_line / 2**20:g} MiB"
+                raise DataError(f"{self.path}: line {self.line}: a row longer than {limit}; shorten it, or raise --max-line-mb")
+            yield raw.decode("utf-8", "surrogateescape")
+
+    @property
+    def lines_read(self) -> int:
+        """The number of newlines before byte `at`."""
+        return self.lines + self.rows.line_num
+
+    def next_row(self) -> list[str] | None:
+        """Return the values of the next row, [] for an empty line, None at the end. Raises DataError."""
+        self.row_begin, self.line = self.at, self.lines_read + 1
+        try:
+            return next(self.rows, None)
+        except csv.Error as error:
+            reason = next((ours for theirs, ours in REASONS.items() if theirs in str(error)), str(error))
+            raise DataError(f"{self.path}: line {self.line}: {reason}") from None
+
+
+def _lines(file: Any, max_line: int) -> Iterator[bytes]:
+    """Yield raw lines; of one that is longer than `max_line` bytes, a part that is too long, too."""
+    return iter(lambda: file.readline(max_line + 1), b"")
+
+
+def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
+    """Return the header of a file. Raises DataError if there is none, and as `open_plain`."""
+    with open_plain(path) as file:
+        first = file.readline(max_line + 1)
+        if not first:
+            raise DataError(f"{path}: the file is empty; expected a line with the names of the columns")
+        if first.startswith(b"PK\3\4"):
+            raise DataError(f"{path}: an Excel workbook, or another ZIP archive; save the sheet as CSV in UTF-8")
+        if first.startswith(UTF_16):
+            raise DataError(f"{path}: UTF-16, but expected UTF-8; save the file as UTF-8")
+        text = first.removeprefix(BYTE_ORDER_MARK)
+        rows = _CsvReader(path, chain([text], _lines(file, max_line)), len(first) - len(text), 0, dialect, max_line)
+        names = rows.next_row()
+    if not names or not any(names):
+        raise DataError(f"{path}: line 1: no names of columns; expected a line with them")
+    if not is_unicode("".join(names)):
+        raise DataError(f"{path}: line 1: a name of a column is not UTF-8; save the file as UTF-8")
+    if (name := repeated(names)) is not None:
+        raise DataError(f"{path}: line 1: two columns have the name {name!r}; give each a name of its own")
+    return Table(path, names, rows.at, rows.lines_read)
+
+
+def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int) -> list[Segment]:
+    """Return the rows that begin between each two bounds: ascending bytes behind the header, the last one the end.
+
+    Reads the file up to the last bound before the end. Raises DataError for rows that cannot be told apart, and as
+    `open_plain`.
+    """
+    found: list[tuple[int, int]] = []
+    wanted = [table.begin + bound for bound in bounds if bound < bounds[-1]]
+    at, lines, quote = table.begin, table.lines, dialect.quote.encode()
+
+    def take(place: int, line: int) -> None:
+        while len(found) < len(wanted) and wanted[len(found)] <= place:
+            found.append((place, line))
+
+    take(at, lines)
+    with open_plain(table.path) as file:
+        go_to(file, table.begin)
+        while len(found) < len(wanted) and (block := file.read(BLOCK_BYTES)):
+            if not block.endswith(b"\n"):
+                block += file.readline(max_line + 1)
+            if quote and quote in block:
+                raw, end = chain(io.BytesIO(block), _lines(file, max_line)), at + len(block)
+                rows = _CsvReader(table.path, raw, at, lines, dialect, max_line)
+                while rows.at < end and rows.next_row() is not None:
+                    take(rows.at, rows.lines_read)
+                at, lines = rows.at, rows.lines_read
+                continue
+            while len(found) < len(wanted) and wanted[len(found)] <= at + len(block):
+                place = block.find(b"\n", wanted[len(found)] - at - 1) + 1 or len(block)
+                take(at + place, lines + block.count(b"\n", 0, place))
+            at, lines = at + len(block), lines + block.count(b"\n")
+    found += [(table.begin + bounds[-1], lines)] * (len(bounds) - len(found))
+    return [Segment(table.path, begin, end, line) for (begin, line), (end, _) in pairwise(found)]
+
+
+def read_rows(segment: Segment, names: Sequence[str], dialect: Dialect, max_line: int) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield (byte behind it, line, values) of each row that is no empty line; bytes that are not UTF-8 are surrogates.
+
+    Raises DataError that names the line, also for other values than one for each of `names`; and as `open_plain`.
+    """
+    path, begin, end, lines = segment
+    if begin >= end:
+        return
+    with open_plain(path) as file:
+        go_to(file, begin)
+        rows = _CsvReader(path, _lines(file, max_line), begin, lines, dialect, max_line)
+        while rows.at < end:
+            if (values := rows.next_row()) is None:
+                raise DataError(f"{path}: ends too early; it must not change while it is read")
+            if len(values) == len(names):
+                yield rows.at, rows.line, values
+            elif values:
+                raise DataError(f"{path}: line {rows.line}: {len(values)} values, but the header names {len(names)} columns")
+
+
+def read_csv(task: Conversion) -> Part:
+    """Collective. Read this rank's rows of CSV files. Raises DataError with the line."""
+    return _read_separated(task, task.options.delimiter or ",")
+
+
+def read_tsv(task: Conversion) -> Part:
+    """Collective. As `read_csv`, with tabs between the columns."""
+    return _read_separated(task, "\t")
+
+
+def _read_separated(task: Conversion, delimiter: str) -> Part:
+    """Collective. Rank 0 finds where rows end, then each rank reads its own."""
+    dialect = Dialect(delimiter, "" if task.options.no_quotes else '"')
+    of_file, parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _divided(task, dialect))
+
+    def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
+        columns = wanted(roles, features)
+        for file, segment in enumerate(parts[task.comm.rank]):
+            for batch in _csv_batches(segment, of_file[segment.path], dialect, columns, task.max_line):
+                yield batch._replace(file=file)
+
+    return read_table(task, of_file[task.inputs[0]], batches)
+
+
+def _divided(task: Conversion, dialect: Dialect) -> tuple[dict[Path, list[str]], list[list[Segment]]]:
+    """Return the columns of each file, and the rows that each rank reads: about as many bytes for each."""
+    what, tables = task.what, [read_header(path, dialect, task.max_line) for path in task.inputs]
+    names = tables[0].names
+    for table in tables:
+        if strange := set(table.names) ^ set(names):
+            raise DataError(
+                f"{table.path}: line 1: the columns are not those of {what} ({next(iter(strange))!r} is in one of them only)"
+            )
+    check_delimiter(what, names, dialect.delimiter)
+    Roles.of(task.options, PLAIN).check(str(what), names)
+    bounds = bounds_in_items([plain_size(table.path) - table.begin for table in tables], task.comm.size)
+    divided = [divide(table, of_table, dialect, task.max_line) for table, of_table in zip(tables, bounds, strict=True)]
+    return {table.path: table.names for table in tables}, [list(parts) for parts in zip(*divided, strict=True)]
+
+
+def check_delimiter(what: object, names: Sequence[str], delimiter: str) -> None:
+    """Raise ConfigError for a header that is one name with other delimiters in it."""
+    if len(names) > 1:
+        return
+    for other, way in ((";", "--delimiter ';'"), ("\t", "convert tsv"), ("|", "--delimiter '|'"), (",", "convert csv")):
+        if other in names[0] and other != delimiter:
+            raise ConfigError(
+                f"{what}: line 1: one column, {names[0][:60]!r}; what stands between columns seems to be {other!r}: use {way}"
+            )
+
+
+def _csv_batches(
+    segment: Segment, names: list[str], dialect: Dialect, columns: tuple[list[str], list[str]], max_line: int
+) -> Iterator[Batch]:
+    """Yield the rows of a segment. Raises DataError, OSError."""
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    begin = segment.begin
+    for end, line, values in read_rows(segment, names, dialect, max_line):
+        rows.append(values)
+        lines.append(line)
+        if end - begin >= CSV_BLOCK:
+            yield _csv_batch(segment.path, rows, lines, names, columns)
+            rows, lines, begin = [], [], end
+    if rows:
+        yield _csv_batch(segment.path, rows, lines, names, columns)
+
+
+def _csv_batch(
+    path: Path, rows: list[list[str]], lines: list[int], names: list[str], columns: tuple[list[str], list[str]]
+) -> Batch:
+    """Return rows as a batch. Raises DataError that names line and column."""
+
+    def place(row: int) -> str:
+        return f"{path}: line {lines[row]}"
+
+    column_of = {name: column for column, name in enumerate(names)}
+    numbers, others = ([column_of[name] for name in some] for some in columns)
+    found: dict[str, Any] = {}
+    if numbers:
+        of_row = itemgetter(*numbers) if len(numbers) > 1 else lambda row: (row[numbers[0]],)
+        values = list(chain.from_iterable(map(of_row, rows)))
+        try:
+            table = _as_numbers(values)
+        except ValueError:
+            wrong = next(number for number, value in enumerate(values) if not _is_number(value))
+            row, column = divmod(wrong, len(numbers))
+            shown = values[wrong][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            raise DataError(
+                f"{place(row)}: column {columns[0][column]!r}: {shown!r}, but expected a number; name columns with --features, "
+                "--labels, --id or --text"
+            ) from None
+        found = dict(zip(columns[0], table.reshape(len(rows), len(numbers)).T, strict=True))
+    for name, column in zip(columns[1], others, strict=True):
+        texts = [row[column] for row in rows]
+        if not is_unicode("".join(texts)):
+            row = next(row for row, text in enumerate(texts) if not is_unicode(text))
+            shown = texts[row][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            raise DataError(f"{place(row)}: column {name!r}: {shown!r} is not UTF-8; save the file as UTF-8")
+        found[name] = texts
+    return Batch(len(rows), found, place)
+
+
+def _as_numbers(values: list[str]) -> np.ndarray:
+    """Return float64, NaN for "". Raises ValueError."""
+    try:
+        found = np.fromiter(map(float, values), np.float64, len(values))
+    except ValueError:
+        found = np.fromiter((float(value or "nan") for value in values), np.float64, len(values))
+    if "_" in (together := "".join(values)) or not together.isascii():
+        raise ValueError("float() takes underscores and the digits of other scripts")
+    return found
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value or "0")
+    except ValueError:
+        return False
+    return "_" not in value and value.isascii()

@@ -1,0 +1,65 @@
+"""Results: a text for people, and the same as JSON.
+
+A result is a dataclass that inherits `ReportedResult` and has `describe`. Its fields are the keys of its JSON
+object, unless it has an `as_dict` of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcml.files import atomic
+from hpcml.log import joined
+
+
+def cell(value: float, form: str = ".4f") -> str:
+    """Return a number for people; "-" if it is undefined."""
+    return "-" if math.isnan(value) else f"{value:{form}}"
+
+
+def or_none(value: float) -> float | None:
+    """Return a number for JSON or CSV; None if it is undefined."""
+    return None if math.isnan(value) else float(value)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: paths are texts, arrays lists, records objects; NaN is null."""
+    if isinstance(value, float):
+        return or_none(value)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return plain(value.tolist())
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    return [plain(each) for each in value] if type(value) in (list, tuple) else value
+
+
+class ReportedResult:
+    """A result; str() is the text for people."""
+
+    def describe(self) -> Iterable[str]:
+        """Return the lines of the text."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return joined(self.describe())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything, for JSON."""
+        content: dict[str, Any] = plain(self)
+        return content
+
+    def write_json(self, path: Path | str) -> None:
+        """Write everything as JSON. Local; raises DataError."""
+        atomic.write_json(path, self.as_dict())

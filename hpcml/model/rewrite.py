@@ -1,0 +1,77 @@
+"""Writing a model file of the labels of other model files, which have the same features: `hpcml merge`, `hpcml prune`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.files.slabs import Slab, SlabFile
+from hpcml.model.linear import Model, about_of, describe_model
+from hpcml.partition import even_bounds, offsets
+
+_WEIGHTS = 1 << 24  # of a dense model, that are copied at a time
+
+
+def write_labels(
+    comm: mpi.Comm,
+    out: SlabFile,
+    sources: Sequence[Callable[[], Model]],
+    sizes: Sequence[int],
+    sparse: bool,
+    names: Sequence[str],
+    titles: Sequence[str] | None,
+) -> None:
+    """Collective over `comm`. Lay out a model file and write the labels of the sources, one source after the other.
+
+    `sizes` are their numbers of labels; `names` and `titles`, of all labels, are needed on rank 0 only. Each rank copies an
+    equal number of labels, and opens only the sources of these. Attributes and tables of features are those of the first.
+    """
+    begins = offsets(sizes)
+    n_labels = int(begins[-1])
+    first_own, end_own = even_bounds(n_labels, comm.size)[comm.rank : comm.rank + 2].tolist()
+
+    def own_labels() -> Iterator[tuple[Model, int, slice]]:
+        """The sources of this rank's labels, each with its first label, and those of its labels that are this rank's."""
+        for source, first, end in zip(sources, begins[:-1].tolist(), begins[1:].tolist(), strict=True):
+            if max(first, first_own) < min(end, end_own):
+                yield source(), first, slice(max(first, first_own) - first, min(end, end_own) - first)
+
+    counts = np.zeros(n_labels, np.int64)
+    with mpi.agreed(comm, "reading models"):
+        for part, first, own in own_labels() if sparse else ():
+            for label in range(own.start, own.stop):
+                counts[first + label] = part.row(label)[1].size
+            del part  # before the next is opened: a model takes a dozen open files
+    indptr = offsets(mpi.allreduce_sum(comm, counts))
+    model: Model | None = None
+    slabs: dict[str, Slab] = {}
+    with mpi.agreed(comm, "reading models"):
+        if comm.rank == 0:
+            model = sources[0]()
+            slabs = model.slabs(int(indptr[-1]) if sparse else None, n_labels)
+
+    def describe(file: h5py.File) -> None:
+        assert model is not None
+        describe_model(file, about_of(model.attrs), names, model.n_columns if sparse else None, titles, model.training_keys)
+
+    out.layout(slabs, describe)
+    with mpi.agreed(comm, f"writing {out.target}"):
+        if model is not None:
+            tables = {"columns": model.columns, "factors": model.factors} | ({"W/indptr": indptr} if sparse else {})
+            for name, values in tables.items():
+                out.write(name, 0, values)
+            del tables, values
+        model = None
+        for part, first, own in own_labels():
+            for name, values in {"bias": part.bias, **{f"labels/{name}": values for name, values in part.labels.items()}}.items():
+                out.write(name, first + own.start, values[own])
+            for label in range(own.start, own.stop) if sparse else ():
+                for name, numbers in zip(("W/indices", "W/data"), part.row(label), strict=True):
+                    out.write(name, int(indptr[first + label]), numbers)
+            step = max(1, _WEIGHTS // max(1, part.n_columns))
+            for begin in range(own.start, own.stop, step) if not sparse else ():
+                out.write("W", first + begin, part.rows(np.arange(begin, min(begin + step, own.stop))))
+            del part

@@ -1,0 +1,189 @@
+"""The finished labels of a run: records in files of its checkpoint folder, from which model.h5 and history.csv are made.
+
+Each rank appends the labels that it finishes to a file of its own, in any order: a header with a CRC-32, the
+numbers of the label, its weights, and its lines of history.csv. Weights are stored with their columns where
+that takes less room. A run that continues, on any number of ranks, has all labels whose records are complete;
+what a killed process left of another record is cut off.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.errors import DataError
+from hpcml.files.slabs import SlabFile
+from hpcml.model.linear import kept
+from hpcml.partition import bounds_by_weight, offsets
+from hpcml.run.folder import RESULTS
+
+_SIZES = struct.Struct("<5q")  # label, and how many: numbers, columns (0: all), weights, bytes of text. The CRC follows.
+_CRC = struct.Struct("<q")  # of the sizes and of all that follows it
+_COLUMN = np.dtype("<i4")
+_NONE = (-1, 0, 0)
+MOST_OPEN = 100  # files at a time: there are as many as ranks, and a process may not open many
+
+
+class Result(NamedTuple):
+    """A finished label: numbers (float64), its weights in ascending columns, its lines of history.csv."""
+
+    numbers: np.ndarray
+    columns: np.ndarray
+    weights: np.ndarray
+    text: bytes
+
+
+class Results:
+    """The records of a run's labels in `folder`. `index` (n_labels, 3) has the file, the byte in it and the number of weights."""
+
+    def __init__(self, comm: mpi.Comm, folder: Path, n_labels: int, n_columns: int, precision: str, drop: float | None) -> None:
+        """Weights smaller than `drop` are left out. `precision` is one of `hpcml.model.linear.PRECISIONS`. Local."""
+        self.comm, self.folder, self.n_columns, self.drop = comm, folder, n_columns, drop
+        self.weight_type = np.dtype(precision)
+        self.index = np.tile(np.array(_NONE, dtype=np.int64), (n_labels, 1))
+        self._file: BinaryIO | None = None
+
+    @property
+    def done(self) -> np.ndarray:
+        """Return which labels this rank knows to be finished (n_labels)."""
+        return np.asarray(self.index[:, 0] >= 0)
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"results-{number:06d}.bin"
+
+    def start(self, resume: bool) -> None:
+        """Collective. Begin, or continue with the complete records that are there, which all ranks then know."""
+        found: list[tuple[int, tuple[int, int, int]]] = []
+        doing = f"reading {self.folder}"
+        paths = mpi.run_on_root(self.comm, doing, lambda: list(self.folder.glob(RESULTS)))
+        with mpi.agreed(self.comm, doing):
+            for path in paths[self.comm.rank :: self.comm.size]:
+                if resume:
+                    found += self._read_records(path)
+                else:
+                    path.unlink()
+        for label, place in (each for part in self.comm.allgather(found) for each in part):
+            self.index[label] = place
+
+    def _read_records(self, path: Path) -> Iterator[tuple[int, tuple[int, int, int]]]:
+        """Yield label and place of each record of a file, which is cut behind the last complete one. Local."""
+        number = int(path.stem.removeprefix("results-"))
+        with path.open("r+b") as file:
+            while True:
+                begin = file.tell()
+                label, result = self._read_record(file)
+                if result is None:
+                    file.truncate(begin)
+                    return
+                yield label, (number, begin, result.weights.size)
+
+    def _read_record(self, file: BinaryIO) -> tuple[int, Result | None]:
+        """Read the record where the file is; None if there is no sound one."""
+        head = file.read(_SIZES.size + _CRC.size)
+        if len(head) < _SIZES.size + _CRC.size:
+            return -1, None
+        label, _, n_columns, n_weights, _ = _SIZES.unpack_from(head)
+        sizes, rest = self._sizes(head), os.fstat(file.fileno()).st_size - file.tell()
+        if min(sizes) < 0 or not 0 <= label < len(self.index) or sum(sizes) > rest or n_columns not in (0, n_weights):
+            return -1, None
+        body = file.read(sum(sizes))
+        if (zlib.crc32(body, zlib.crc32(head[: _SIZES.size])),) != _CRC.unpack_from(head, _SIZES.size):
+            return -1, None
+        ends = np.cumsum(sizes).tolist()
+        numbers, weights = np.frombuffer(body[: ends[0]], "<f8"), np.frombuffer(body[ends[1] : ends[2]], self.weight_type)
+        columns = np.frombuffer(body[ends[0] : ends[1]], _COLUMN) if n_columns else np.arange(n_weights, dtype=_COLUMN)
+        return label, Result(numbers, columns, weights, body[ends[2] :])
+
+    def add(self, label: int, numbers: np.ndarray, columns: np.ndarray | None, w: np.ndarray, text: bytes) -> None:
+        """Append a finished label: its weights in some ascending columns (None: in all). Local; raises OSError."""
+        w = np.ascontiguousarray(w, dtype=self.weight_type)
+        left = np.flatnonzero(w.view(f"u{w.itemsize}") if self.drop is None else kept(w, self.drop))  # −0 of a dense model stays
+        if self.drop is None and columns is None and 2 * left.size >= w.size:
+            columns = np.zeros(0, _COLUMN)
+        else:
+            columns, w = (left if columns is None else columns[left]).astype(_COLUMN), w[left]
+        head = _SIZES.pack(label, numbers.size, columns.size, w.size, len(text))
+        body = b"".join([numbers.astype("<f8").tobytes(), columns.tobytes(), w.tobytes(), text])
+        if self._file is None:
+            self._file = self._path(self.comm.rank).open("ab")
+        self.index[label] = self.comm.rank, self._file.tell(), w.size
+        self._file.write(head + _CRC.pack(zlib.crc32(body, zlib.crc32(head))))
+        self._file.write(body)
+
+    def flush(self, to_disk: bool = True) -> None:
+        """Hand over to the system, and force to the disk, what this rank has written. Local; raises OSError."""
+        if self._file is not None:
+            self._file.flush()
+            if to_disk:
+                os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close this rank's file. Local; `flush` would have raised what is lost."""
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()
+            except OSError:
+                return
+
+    def share_index(self) -> None:
+        """Collective. Give all ranks the places of all records."""
+        mpi.allreduce_maxima(self.comm, self.index)
+
+    def _open_records(self, labels: range) -> Iterator[tuple[int, BinaryIO]]:
+        """Yield labels and the files of their records, at the record. Local."""
+        files: dict[int, BinaryIO] = {}
+        try:
+            for label in labels:
+                number, begin, _ = self.index[label].tolist()
+                if number not in files:
+                    while len(files) >= MOST_OPEN:
+                        files.pop(next(iter(files))).close()
+                    files[number] = self._path(number).open("rb")
+                files[number].seek(begin)
+                yield label, files[number]
+        finally:
+            for file in files.values():
+                file.close()
+
+    def write_labels(self, out: SlabFile, names: tuple[str, ...]) -> None:
+        """Collective, after `share_index`. Write `W` and the numbers, by these names, of all labels into a model file laid out."""
+        indptr = offsets(self.index[:, 2])
+        first, end = bounds_by_weight(indptr, self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
+        with mpi.agreed(self.comm, f"writing {out.target}"):
+            if self.comm.rank == 0 and self.drop is not None:
+                out.write("W/indptr", 0, indptr)
+            numbers = np.zeros((end - first, len(names)))
+            for label, file in self._open_records(range(first, end)):
+                found, result = self._read_record(file)
+                if found != label or result is None:
+                    raise DataError(f"{file.name}: damaged since it was written; continue with --resume")
+                if self.drop is None:
+                    row = np.zeros((1, self.n_columns), self.weight_type)
+                    row[0, result.columns] = result.weights
+                    out.write("W", label, row)
+                else:
+                    out.write("W/indices", int(indptr[label]), result.columns)
+                    out.write("W/data", int(indptr[label]), result.weights)
+                numbers[label - first] = result.numbers
+            for name, column in zip(names, numbers.T, strict=True):
+                out.write(name, first, column)
+
+    def texts(self) -> Iterator[bytes]:
+        """Yield each label's lines of history.csv, after `share_index`. Local; raises OSError."""
+        for _, file in self._open_records(range(len(self.index))):
+            head = file.read(_SIZES.size + _CRC.size)
+            file.seek(sum(self._sizes(head)[:-1]), os.SEEK_CUR)
+            yield file.read(self._sizes(head)[-1])
+
+    def _sizes(self, head: bytes) -> tuple[int, int, int, int]:
+        """Return the bytes of numbers, columns, weights and text behind a header."""
+        _, n_numbers, n_columns, n_weights, n_text = _SIZES.unpack_from(head)
+        return 8 * n_numbers, _COLUMN.itemsize * n_columns, self.weight_type.itemsize * n_weights, n_text
