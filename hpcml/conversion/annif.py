@@ -21,7 +21,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.csv_file import Dialect, Segment, divide, read_header, read_rows
 from hpcml.conversion.folder import read_text
-from hpcml.conversion.jsonl import Seen, check_fields, loaded, string_of, values_of
+from hpcml.conversion.jsonl import SOME_KEYS, check_fields, loaded, string_of, values_of
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import decoded, lines_of, placed
 from hpcml.conversion.text import new_corpus, vectorise
@@ -265,7 +265,7 @@ def read_annif(task: Conversion) -> Part:
         subjects = mpi.run_on_root(comm, f"reading {path}", lambda: read_subjects(path, options.language, task.max_line))
     corpus = new_corpus(task)
     parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: divide_inputs(task.inputs, comm.size, task.max_line))
-    seen, n_left_out, n_unknown = Seen(corpus.fields), 0, 0
+    n_left_out, n_unknown = 0, 0
     with task.reading():
         for place, document in (each for piece in parts[comm.rank] for each in documents_of(piece, task)):
             with placed(place):
@@ -276,12 +276,13 @@ def read_annif(task: Conversion) -> Part:
                     continue
                 content = {"text": document.text, **document.metadata}
                 values = [values_of(content.get(field.name), field) for field in corpus.fields]
-                seen.add(content, values)
+                if len(corpus.keys) < SOME_KEYS:
+                    corpus.keys.update(content)
                 group = "" if options.group is None else string_of(content.get(options.group), options.group)
                 known = labels if document.subjects else None
                 corpus.add(string_of(document.name, "document_id"), values, known, "", group=group)
     _, (left_out, unknown) = mpi.exclusive_sum(comm, [n_left_out, n_unknown])
-    check_fields(task, corpus, seen)
+    check_fields(task, corpus)
     if left_out:
         task.log(f"left out: {plural(left_out, 'document')} without subjects (--unindexed keeps them)")
     if unknown:
@@ -289,5 +290,5 @@ def read_annif(task: Conversion) -> Part:
     task.log(f"{task.what}: read; making rows")
     part = vectorise(task, corpus)
     if subjects is not None:
-        part.label_titles = [subjects.titles.get(name, "") for name in part.labels.names]
+        part.label_titles = [subjects.titles.get(name, "") for name in part.labels["Y"]]
     return part

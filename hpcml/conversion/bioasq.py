@@ -56,7 +56,7 @@ def read_bioasq(task: Conversion) -> Part:
     task.log(f"{path}: read; making rows")
     part = vectorise(task, corpus)
     if descriptors is not None:
-        part.label_titles = descriptors.titles(part.labels.names)
+        part.label_titles = descriptors.titles(part.labels["Y"])
     return part
 
 

@@ -93,11 +93,6 @@ def read_like(path: Path, task: Conversion) -> Like:
     return Like(path, n_features, labels, settings, names, titles, task.options.new_labels, renamed)
 
 
-def rename_files(renamed: Sequence[str]) -> list[Path]:
-    """Which of the values of --renamed name files: those without =."""
-    return [Path(value) for value in renamed if "=" not in value]
-
-
 def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> dict[str, str]:
     """The new names of labels of `like` by the old ones. Local.
 
@@ -106,7 +101,11 @@ def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> di
     """
     pairs: dict[str, str] = {}
     there, taken = set(known), set[str]()
-    for where, old, new in [pair for value in renamed for pair in _pairs_of(value)]:
+    for where, text, sign, expected in [line for value in renamed for line in _lines_of(value)]:
+        names = [part.strip() for part in text.split(sign)]
+        if len(names) != 2 or not all(names):
+            raise ConfigError(f"{where}: expected {expected}")
+        old, new = names
         if old in pairs or old in taken or new in pairs or new in taken:
             twice = old if old in pairs or old in taken else new
             raise ConfigError(f"{where}: {twice!r} stands in two renames; say for each label once what it was and what it is now")
@@ -119,23 +118,12 @@ def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> di
     return pairs
 
 
-def _pairs_of(value: str) -> list[tuple[str, str, str]]:
-    """(where, old name, new name) of a value of --renamed."""
+def _lines_of(value: str) -> list[tuple[str, str, str, str]]:
+    """(where, text, sign between the names, what is expected) of each rename in a value of --renamed."""
     if "=" in value:
-        return [(f"--renamed {value}", *_divided(value, "=", f"--renamed {value}: expected OLD=NEW, or a file for names with ="))]
-    pairs = []
-    for number, line in enumerate(read_small(Path(value)).splitlines(), 1):
-        if line.strip():
-            where = f"{value}: line {number}"
-            pairs.append((where, *_divided(line, "\t", f"{where}: expected {PAIR}")))
-    if not pairs:
+        return [(f"--renamed {value}", value, "=", "OLD=NEW, or a file for names with =")]
+    lines = enumerate(read_small(Path(value)).splitlines(), 1)
+    found = [(f"{value}: line {number}", line, "\t", PAIR) for number, line in lines if line.strip()]
+    if not found:
         raise DataError(f"{value}: no names; expected on each line {PAIR}")
-    return pairs
-
-
-def _divided(text: str, sign: str, complaint: str) -> tuple[str, str]:
-    """The two names on both sides of the sign. Raises ConfigError."""
-    parts = [part.strip() for part in text.split(sign)]
-    if len(parts) != 2 or not all(parts):
-        raise ConfigError(complaint)
-    return parts[0], parts[1]
+    return found

@@ -35,40 +35,27 @@ def parse_fields(given: Iterable[str], whole: Iterable[str] = ()) -> tuple[Field
     `whole` names those whose values are features as they are. PLAIN without any; raises ValueError
     with the reason.
     """
-    parts, whole_names = _parts(given), _parts(whole)
-    if not parts:
-        if whole_names:
-            raise ValueError(f"--whole-fields {','.join(whole_names)}: not among --fields; name the fields there, too")
-        return PLAIN
+    parts, whole_names = ([part.strip() for text in texts for part in text.split(",")] for texts in (given, whole))
     pairs = [(name, tag if equals else name) for name, equals, tag in (part.partition("=") for part in parts)]
-    _check([name for name, _ in pairs], [tag for _, tag in pairs])
     names = [name for name, _ in pairs]
     for name in whole_names:
         if name not in names:
             raise ValueError(f"--whole-fields {name}: not among --fields; {nearest(name, names)}".rstrip("; "))
-    return tuple(Field(name, tag, name in whole_names) for name, tag in pairs)
-
-
-def _parts(given: Iterable[str]) -> list[str]:
-    return [part.strip() for text in given for part in text.split(",")]
-
-
-def _check(names: list[str], tags: list[str]) -> None:
-    """Raise ValueError unless fields and tags can be told apart."""
-    if sum(map(len, names)) + sum(map(len, tags)) > LONGEST:
-        raise ValueError(f"--fields: more than {LONGEST:,} letters; choose fewer fields or shorter tags")
-    for name, tag in zip(names, tags, strict=True):
+    if sum(map(len, [*names, *(tag for _, tag in pairs)])) > LONGEST:
+        raise ValueError(f"--fields: more than {LONGEST:,} characters; choose fewer fields or shorter tags")
+    for name, tag in pairs:
         if not name or not tag:
             raise ValueError(f"--fields {name}={tag}: a name is empty; expected names with commas between, as in title=T,text=A")
         if name in OTHER_KEYS:
             raise ValueError(f"--fields {name}: {name} is no field; choose keys that hold text")
         if not name.isprintable() or not tag.isprintable() or len(tag.split()) != 1 or " " in tag or "=" in tag:
-            raise ValueError(f"--fields {name}={tag}: a tag is printed behind a blank, so it has none itself; as in {name}=T")
+            raise ValueError(f"--fields {name}={tag}: a tag must be one word without spaces or '=', as in {name}=T")
         if tag == TAG:
             raise ValueError(f"--fields {name}={tag}: headings have that tag; choose another")
-    for what, found in (("field", names), ("tag", tags)):
+    for what, found in (("field", names), ("tag", [tag for _, tag in pairs])):
         if (one := repeated(found)) is not None:
             raise ValueError(f"--fields: the {what} {one!r} stands there twice; give each field a name and a tag of its own")
+    return tuple(Field(name, tag, name in whole_names) for name, tag in pairs) or PLAIN
 
 
 def as_texts(fields: Sequence[Field]) -> tuple[str, str]:

@@ -83,7 +83,7 @@ class Matrices(NamedTuple):
 
 def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
     """Collective over `comm`. Write this rank's rows, behind lower ranks'. Raises as `convert`."""
-    sources.check_values(sources.SPARSE, False, options)
+    sources.check_options(sources.SPARSE, False, options)
 
     def read(task: Conversion) -> Part:
         with mpi.agreed(comm, "reading X and Y"):
@@ -148,7 +148,7 @@ def _describe(rows: NumberRows, n_rows: int, given: Mapping[str, Sequence[Any] |
 
 def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
     """Collective over `comm`. Write a frame's rows, behind lower ranks'. Raises as `convert`."""
-    is_text = sources.check_values(sources.TABLE, None, options)
+    is_text = sources.check_options(sources.TABLE, None, options)
 
     def read(task: Conversion) -> Part:
         with task.reading():

@@ -186,7 +186,7 @@ def read_pubmed(task: Conversion) -> Part:
         "year": np.frombuffer(reader.year, dtype=np.int16)[stays],
         "indexing": np.frombuffer(reader.indexing, dtype=np.uint8)[stays],
     }
-    part.label_titles = _titles(task, part.labels.names, reader)
+    part.label_titles = _titles(task, part.labels["Y"], reader)
     return part
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
-from hpcml.conversion.part import LabelColumns, Part
+from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import read_names
 from hpcml.data.svmlight import BINARY, MAX_INDEX, Rows, label_name, line_of_row, padded, parse_lines
 from hpcml.errors import DataError
@@ -78,14 +78,14 @@ def read_svmlight(task: Conversion) -> Part:
     return finish(task, rows, columns=columns)
 
 
-def _label_columns(task: Conversion, values: np.ndarray, single: bool) -> LabelColumns:
+def _label_columns(task: Conversion, values: np.ndarray, single: bool) -> list[str]:
     """Collective. A column "1" if each row is `single` and ±1, or 0 or 1; else one a number."""
     single = not mpi.agreed_any(task.comm, not single)
     everything = np.unique(np.concatenate(mpi.allgather_arrays(task.comm, values)))
     binary = single and everything.tolist() in ([-1.0, 1.0], [0.0, 1.0])
     if binary if task.like is None else task.like.label_names == BINARY:
         everything = everything[~np.isin(everything, (-1, 0))]  # these say that a row is not in the class
-    return LabelColumns([label_name(label) for label in everything.tolist()], task.like)
+    return [label_name(label) for label in everything.tolist()]
 
 
 class XmcHeader(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,14 +45,9 @@ class _Words(dict):
 
     def __init__(self, stop_words: Sequence[str], field: Field, found: list[str]) -> None:
         """New words are put behind those `found`, with the field's tag."""
-        super().__init__()
-        self.stop_words, self.found, self.end, self.whole = stop_words, found, f" {field.tag}" if field.tag else "", field.whole
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin anew."""
-        self.clear()
-        self.update((word, -1) for word in self.stop_words)
+        self.stop_words = dict.fromkeys(stop_words, -1)
+        super().__init__(self.stop_words)
+        self.found, self.end, self.whole = found, f" {field.tag}" if field.tag else "", field.whole
 
     def __missing__(self, token: str) -> int:
         if self.whole or token[0].isalnum():
@@ -105,6 +101,8 @@ class Corpus(LabelledRows):
         self.fields, self.stop_words = fields, sorted(stop_words)
         self.found: list[str] = []  # the words of this run, with the tags of their fields
         self.runs = Runs(scratch)
+        self.keys: set[str] = set()  # of some documents, for a hint; a source whose documents have keys fills it
+        self.has_values = [False] * len(fields)  # whether a document has values of each field
         each = [_Words(() if field.whole else self.stop_words, field, self.found) for field in fields]
         self.words = each if fields != PLAIN else each[:1] * 2
         self.headings = _Words((), Field("labels", TAG, whole=True), self.found) if headings else None
@@ -133,50 +131,37 @@ class Corpus(LabelledRows):
         """
         self.content_keys.append(0 if row_id else string_key(TEXT, *("\x01".join(of_field) for of_field in values)))
         size = len(self.tokens)
-        for words, of_field in zip(self.words, values, strict=True):
+        for place, (words, of_field) in enumerate(zip(self.words, values, strict=True)):
+            self.has_values[place] |= bool(of_field)
             for value in of_field:
                 if len(self.tokens) > size:
                     self.tokens += BREAK
                 for tokens in cut(value, words.whole, self.find):
-                    self._add_tokens(words, tokens)
+                    self.tokens += np.fromiter(map(words.__getitem__, tokens), dtype=TOKEN, count=len(tokens)).data
         if self.headings is not None:
             for label in dict.fromkeys(labels or ()):
-                if len(self.tokens) > size:
-                    self.tokens += BREAK
-                self._add_tokens(self.headings, [label])
+                self.tokens += (BREAK if len(self.tokens) > size else b"") + TOKEN.type(self.headings[label]).tobytes()
         self.lengths.append((len(self.tokens) - size) // TOKEN.itemsize)
         self.describe([labels], [row_id], [split], None if line is None else [line], [group])
         if len(self.tokens) >= BLOCK_TOKENS * TOKEN.itemsize or len(self.lengths) >= BLOCK_ROWS:
             self.close_block()
 
-    def _add_tokens(self, words: _Words, tokens: list[str]) -> None:
-        self.tokens += np.fromiter(map(words.__getitem__, tokens), dtype=TOKEN, count=len(tokens)).data
-
-    def close_block(self) -> None:
-        """Put away the documents since the last block. Raises OSError."""
+    def close_block(self, is_last: bool = False) -> None:
+        """Put away the documents since the last block, and the words of a run if it is large or `is_last`. Raises OSError."""
         if self.lengths:
             tokens = np.frombuffer(bytes(self.tokens), dtype=TOKEN)
-            self.blocks.append(TokenSlice(np.array(self.lengths, dtype=np.int64), tokens, len(self.runs)))
+            self.blocks.append(TokenSlice(np.array(self.lengths, dtype=np.int64), tokens, len(self.runs.bounds) - 1))
             self.in_run = True
             self.block_rows.append(len(self.lengths))
             del self.tokens[:], self.lengths[:]
-        if len(self.found) >= RUN_WORDS:
-            self._end_run()
-
-    def _end_run(self) -> None:
-        """Put away the words since the last run. Raises OSError."""
-        for words in (*self.words, self.headings):
-            if words is not None:
-                words.forget()
-        self.runs.add(self.found)
-        self.found.clear()
-        self.in_run = False
-
-    def close(self) -> None:
-        """End the last block and the last run. Raises OSError."""
-        self.close_block()
-        if self.in_run:
-            self._end_run()
+        if len(self.found) >= RUN_WORDS or (is_last and self.in_run):
+            for words in (*self.words, self.headings):
+                if words is not None:
+                    words.clear()
+                    words.update(words.stop_words)
+            self.runs.add(self.found)
+            self.found.clear()
+            self.in_run = False
 
     def by_block(self, flags: np.ndarray) -> list[np.ndarray]:
         """Return flags of the documents (n_rows), those of each block."""
@@ -184,7 +169,7 @@ class Corpus(LabelledRows):
 
     def keep(self, flags: np.ndarray) -> None:
         """Keep the flagged documents (n_rows); close it. Raises OSError."""
-        self.close()
+        self.close_block(is_last=True)
         if flags.all():
             return
         blocks, self.blocks, self.block_rows = (
@@ -223,58 +208,43 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
     """
     comm, like, dropped = task.comm, task.like, 0
     with mpi.agreed(comm, "making rows"):
-        corpus.close()
+        corpus.close_block(is_last=True)
     keys, groups = corpus.row_keys(comm)
     splits = row_splits(task, keys, groups, corpus.splits)
     if like is None:
         labelled = corpus.are_labelled(corpus.n_rows)
+        train = splits.of_rows == splits.names.index("train") if "train" in splits.names else np.ones(corpus.n_rows, dtype=bool)
         any_labelled = mpi.agreed_any(comm, bool(labelled.any()))  # if no row is labelled, `write_dataset` says so
-        settings, counted = _learn(comm, corpus, splits.training & labelled if any_labelled else splits.training, task.options)
+        settings, counted = _learn(comm, corpus, train & labelled if any_labelled else train, task.options)
     else:
         settings = like.text
         number = {word.encode(): n for n, word in enumerate(settings.vocabulary.words[:])}
         with mpi.agreed(comm, "counting words"):
             corpus.runs.place(lambda codes: np.fromiter((number.get(code, -1) for code in codes), np.int64, len(codes)))
-            counted = _count_all(corpus, settings)
-            dropped = sum(int(np.count_nonzero(places[block.tokens[block.tokens >= 0]] < 0)) for block, places in _placed(corpus))
-    with mpi.agreed(comm, "making rows"):
-        rows = _rows(settings, counted, corpus.scratch)
+            counted, dropped = _count_all(corpus, settings, True)
     vocabulary = settings.vocabulary
+    rows = WaitingRows(corpus.scratch, np.int32 if len(vocabulary) < 2**31 else np.int64, with_data=settings.idf is not None)
+    with mpi.agreed(comm, "making rows"):
+        for block in counted:
+            rows.add(*weighted(settings, block))
     about: dict[str, Any] = {"n_features": len(vocabulary), "feature_names": vocabulary, "text": settings, "dropped": dropped}
     return make_part(task, rows, corpus, splits, keys=keys, groups=groups, **about)
-
-
-def _placed(corpus: Corpus) -> Iterator[tuple[TokenSlice, np.ndarray]]:
-    """(block, the place in the vocabulary of each number of its run). Raises OSError."""
-    run, places = -1, np.zeros(0, dtype=np.int64)
-    for block in corpus.blocks:
-        if block.run != run:
-            run, places = block.run, corpus.runs.places_of(block.run)
-        yield block, places
-
-
-def _count_words(corpus: Corpus, train: np.ndarray) -> None:
-    """Let the runs know in how many training rows their words are. Raises OSError."""
-    run, df = 0, np.zeros(0, dtype=np.int64)
-    for block, chosen in zip(corpus.blocks, corpus.by_block(train), strict=True):
-        if block.run != run:
-            corpus.runs.count(run, df)
-            run, df = block.run, df[:0]
-        width = max(1, corpus.runs.size(run))
-        df = df if df.size else np.zeros(width, dtype=np.int64)
-        rows = np.repeat(np.arange(block.lengths.size), block.lengths)
-        use = (block.tokens >= 0) & chosen[rows]
-        entries = np.sort(rows[use] * width + block.tokens[use])
-        df += np.bincount(entries[np.diff(entries, prepend=-1) > 0] % width, minlength=width)
-    if len(corpus.runs):
-        corpus.runs.count(run, df)
 
 
 def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOptions) -> tuple[TextSettings, ArraySpool[Counted]]:
     """Collective over `comm`. Vocabulary and weights of training rows, and the counted rows."""
     _, (n_documents,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(train))])
     with mpi.agreed(comm, "counting words"):
-        _count_words(corpus, train)
+        blocks = zip(corpus.blocks, corpus.by_block(train), strict=True)
+        for run, of_run in groupby(blocks, key=lambda pair: pair[0].run):
+            width = max(1, corpus.runs.bounds[run + 1] - corpus.runs.bounds[run])
+            df = np.zeros(width, dtype=np.int64)
+            for some, chosen in of_run:
+                rows = np.repeat(np.arange(some.lengths.size), some.lengths)
+                use = (some.tokens >= 0) & chosen[rows]
+                entries = np.sort(rows[use] * width + some.tokens[use])
+                df += np.bincount(entries[np.diff(entries, prepend=-1) > 0] % width, minlength=width)
+            corpus.runs.count(run, df)
     words, df = merge_runs(comm, corpus.runs, options.min_df, corpus.scratch)
     if not len(words):
         where = f"in {options.min_df} of the {n_documents} training rows; lower --min-df" if n_documents else "in a training row"
@@ -290,7 +260,7 @@ def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOp
         headings=corpus.headings is not None,
     )
     with mpi.agreed(comm, "counting words"):
-        counted = _count_all(corpus, settings)
+        counted, _ = _count_all(corpus, settings, False)
     if options.pairs:
         terms = KeyRuns(corpus.scratch)
         with mpi.agreed(comm, "counting word pairs"):
@@ -303,12 +273,17 @@ def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOp
     return settings, counted
 
 
-def _count_all(corpus: Corpus, settings: TextSettings) -> ArraySpool[Counted]:
-    """The distinct terms of all rows: a `Counted` for each block. Raises OSError."""
-    counted = ArraySpool(corpus.scratch, Counted)
-    for block, places in _placed(corpus):
+def _count_all(corpus: Corpus, settings: TextSettings, with_dropped: bool) -> tuple[ArraySpool[Counted], int]:
+    """Return the distinct terms of all rows, by block, and how many words the vocabulary lacks, or 0. Raises OSError."""
+    counted, dropped = ArraySpool(corpus.scratch, Counted), 0
+    run, places = -1, np.zeros(0, dtype=np.int64)  # the place in the vocabulary of each number of the run
+    for block in corpus.blocks:
+        if block.run != run:
+            run, places = block.run, corpus.runs.places_of(block.run)
         counted.append(count_terms(block, places, settings.vocabulary.width, settings.pairs))
-    return counted
+        if with_dropped:
+            dropped += int(np.count_nonzero(places[block.tokens[block.tokens >= 0]] < 0))
+    return counted, dropped
 
 
 def count_terms(block: TokenSlice, places_of: np.ndarray, width: int, pairs: bool) -> Counted:
@@ -328,32 +303,23 @@ def count_terms(block: TokenSlice, places_of: np.ndarray, width: int, pairs: boo
     return Counted(n_rows, unique, entry_rows.astype(np.int32), places.astype(np.int32), tf.astype(np.int32))
 
 
-def _rows(settings: TextSettings, counted: ArraySpool[Counted], scratch: Path) -> WaitingRows:
-    """The counted rows, weighted. Raises OSError."""
-    index = np.int32 if len(settings.vocabulary) < 2**31 else np.int64
-    rows = WaitingRows(scratch, index, with_data=settings.idf is not None)
-    for block in counted:
-        rows.add(*weighted(settings, block))
-    return rows
-
-
 def weighted(settings: TextSettings, block: Counted) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """How many features each row of a block has, which, and their weights (None: they are 1)."""
+    """How many features each row of a block has, which, and their weights (None: they are 1).
+
+    The weights are log(tf + 1)·idf with unit length per row: float64, squares by column; then float32.
+    """
     columns = settings.vocabulary.columns(block.keys)[block.places]
-    keep = columns >= 0
+    keep, weights = columns >= 0, None
     if settings.idf is not None:
         keep &= settings.idf[columns] != 0  # a word of all training rows
     rows, columns = block.rows[keep], columns[keep]
-    weights = None if settings.idf is None else _weights(rows, block.tf[keep], settings.idf[columns], block.n_rows)
+    if settings.idf is not None:
+        tf = block.tf[keep]
+        logarithms = elementwise.log(np.arange(1.0, int(tf.max(initial=0)) + 2))
+        weights = logarithms[tf] * settings.idf[columns]
+        norms = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=block.n_rows))
+        weights = (weights / norms[rows]).astype(np.float32)
     return np.bincount(rows, minlength=block.n_rows), columns, weights
-
-
-def _weights(rows: np.ndarray, tf: np.ndarray, idf: np.ndarray, n_rows: int) -> np.ndarray:
-    """log(tf + 1)·idf with unit length per row: float64, squares by column; then float32."""
-    logarithms = elementwise.log(np.arange(1.0, int(tf.max(initial=0)) + 2))
-    weights = logarithms[tf] * idf
-    norms = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=n_rows))
-    return (weights / norms[rows]).astype(np.float32)
 
 
 class FewTexts:

@@ -127,8 +127,8 @@ def test_values_of_a_nominal_attribute_that_a_file_does_not_declare(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"missing_columns_as_zero": True}, "--missing-columns-as-zero has no effect without --like"),
-        ({"missing_columns_as_zero": True, "text": ("a",), "like": "x.h5"}, "--missing-columns-as-zero is for numbers"),
+        ({"missing_columns_as_zero": True}, "--missing-columns-as-zero: has no effect without --like"),
+        ({"missing_columns_as_zero": True, "text": ("a",), "like": "x.h5"}, "--missing-columns-as-zero: has no effect with --text"),
     ],
 )
 def test_zero_columns_without_effect(tmp_path, options, message):

@@ -138,7 +138,7 @@ def test_like_allows_rows_without_labels(tmp_path):
 
 @pytest.mark.parametrize("options", [{"pairs": True}, {"binary": True}, {"min_df": 2}, {"stop_words": Path("stop")}])
 def test_like_settles_the_other_options(tmp_path, options):
-    with pytest.raises(ConfigError, match="does not go with --like"):
+    with pytest.raises(ConfigError, match="has no effect with --like"):
         make(tmp_path, DOCUMENTS, like=tmp_path / "whole.h5", **options)
 
 

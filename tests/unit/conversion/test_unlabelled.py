@@ -130,7 +130,7 @@ def test_without_columns_of_labels_no_row_is_labelled(tmp_path):
 
 def test_an_option_without_effect(tmp_path):
     (tmp_path / "in").write_text("x\n1\n")
-    with pytest.raises(ConfigError, match="--empty-labels has no effect without --labels or --indicators"):
+    with pytest.raises(ConfigError, match="--empty-labels none: has no effect without --labels or --indicators"):
         converted("csv", tmp_path / "in", tmp_path / "out.h5", empty_labels="none")
 
 
