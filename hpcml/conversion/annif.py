@@ -129,7 +129,7 @@ def read_subjects(path: Path, language: str | None, max_line: int) -> Subjects:
     """Return the subjects in a file. Local; raises ConfigError, DataError."""
     is_csv = ".csv" in path.suffixes[-2:] or ".CSV" in path.suffixes[-2:]
     if language is not None and not is_csv:
-        raise ConfigError(f"--language {language}: {path} has one language; leave it out")
+        raise ConfigError(f"--language {language}: {path} has one language; remove it")
     subjects = Subjects()
     for number, uri, label in _csv_lines(path, language, max_line) if is_csv else _tsv_lines(path, max_line):
         if not uri or "\0" in uri + label or not is_unicode(uri + label):

@@ -16,13 +16,11 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, find_unfit, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import Place, decoded, lines_of, placed
-from hpcml.conversion.table import RowNumberSearch, choose_features, leave_out_columns
-from hpcml.conversion.table_rows import Batch, Roles, describe_rows, unfit
+from hpcml.conversion.table import Batch, Roles, RowNumberSearch, choose_features, describe_rows, leave_out_columns, unfit
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, open_plain, plain_size
 from hpcml.partition import offsets
@@ -117,7 +115,7 @@ def read_arff(task: Conversion) -> Part:
         _import()
     header, size = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: (read_header(path, task.max_line), plain_size(path)))
     begin, end = (header.begin + place for place in task.share(size - header.begin))
-    roles, names = Roles.of(task.options, PLAIN), [attribute.name for attribute in header.attributes]
+    roles, names = Roles.of(task.options), [attribute.name for attribute in header.attributes]
     with task.reading():
         roles.check(str(path), names)
         if not roles.labels and not roles.indicators and task.like is None:

@@ -14,10 +14,8 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.part import Part
-from hpcml.conversion.table import read_table, wanted
-from hpcml.conversion.table_rows import Batch, Roles
+from hpcml.conversion.table import Batch, Roles, read_table, wanted
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, go_to, open_plain, plain_size
 from hpcml.log import is_unicode
@@ -206,7 +204,7 @@ def _divided(task: Conversion, dialect: Dialect) -> tuple[dict[Path, list[str]],
                 f"{table.path}: line 1: the columns are not those of {what} ({next(iter(strange))!r} is in one of them only)"
             )
     check_delimiter(what, names, dialect.delimiter)
-    Roles.of(task.options, PLAIN).check(str(what), names)
+    Roles.of(task.options).check(str(what), names)
     bounds = bounds_in_items([plain_size(table.path) - table.begin for table in tables], task.comm.size)
     divided = [divide(table, of_table, dialect, task.max_line) for table, of_table in zip(tables, bounds, strict=True)]
     return {table.path: table.names for table in tables}, [list(parts) for parts in zip(*divided, strict=True)]

@@ -17,8 +17,7 @@ from hpcml.conversion.number_rows import NumberRows, NumberSlice, csr_blocks, fi
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import check_distinct, check_matrix_labels
-from hpcml.conversion.table import read_table, wanted
-from hpcml.conversion.table_rows import Batch, Roles, describe_rows, numbered
+from hpcml.conversion.table import Batch, Roles, describe_rows, numbered, read_table, wanted
 from hpcml.data.in_memory import sound_csr
 from hpcml.errors import ConfigError, DataError, MatrixError, repeated
 from hpcml.log import Log

@@ -13,10 +13,9 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
 from hpcml.conversion.part import Part
-from hpcml.conversion.table_rows import Batch, Roles, describe_rows, numbered, unfit
+from hpcml.conversion.table import Batch, Roles, describe_rows, numbered, unfit
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.hdf5 import open_checked, readable
 from hpcml.files.untrusted import read_strings
@@ -120,7 +119,7 @@ def _numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray:
 def read_h5ad(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError with the row."""
     (path,) = task.inputs
-    found, roles = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _describe(path)), Roles.of(task.options, PLAIN)
+    found, roles = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _describe(path)), Roles.of(task.options)
     begin, end = task.share(found.n_rows)
     with task.reading():
         if not roles.labels and not roles.indicators and task.like is None:

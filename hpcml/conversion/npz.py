@@ -24,7 +24,7 @@ from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import check_distinct, check_matrix_labels, read_names
-from hpcml.conversion.table_rows import Batch, Roles, describe_rows, numbered
+from hpcml.conversion.table import Batch, Roles, describe_rows, numbered
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import line_limit, read_lines
 from hpcml.files.opening import open_regular

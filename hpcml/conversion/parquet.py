@@ -12,8 +12,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
-from hpcml.conversion.table import read_table, wanted
-from hpcml.conversion.table_rows import Batch, Roles, numbered
+from hpcml.conversion.table import Batch, Roles, numbered, read_table, wanted
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.opening import open_regular
 from hpcml.partition import bounds_in_items
