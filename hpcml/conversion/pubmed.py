@@ -18,14 +18,13 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.fields import Field
 from hpcml.conversion.part import Part
 from hpcml.conversion.pubmed_xml import Book, Deletion, MeshHeading, Record, entries
 from hpcml.conversion.source_lines import placed
 from hpcml.conversion.split import check_sizes, drawn_test
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
 from hpcml.data.descriptors import Descriptors, read_descriptors
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.log import Progress, plural
 from hpcml.mpi.routing import Routing
 
@@ -55,17 +54,9 @@ def parse_years(given: Collection[str]) -> list[range]:
         match = YEARS.fullmatch(text)
         first, last = (int(match[1]), int(match[3] or (9999 if match[2] else match[1]))) if match else (1, 0)
         if first > last:
-            raise ConfigError(f"--test-years {text}: expected a year, a range or a beginning, as in 2019, 2017-2019 or 2019-")
+            raise OptionError("test_years", text, "expected a year, a range or a beginning, as in 2019, 2017-2019 or 2019-")
         found.append(range(first, last + 1))
     return found
-
-
-def _check_fields(fields: tuple[Field, ...], like: str) -> None:
-    """Raise ConfigError for fields that PubMed does not have; `like` says where they come from."""
-    for field in fields:
-        if field.name not in (*FIELDS, *ABSTRACT):
-            where = like or f"--fields {field.name}"
-            raise ConfigError(f"{where}: PubMed's records have no field {field.name!r}, but {', '.join(FIELDS)}")
 
 
 class _Reader:
@@ -84,25 +75,25 @@ class _Reader:
         for entry in entries(path, self.limit):
             if isinstance(entry, Record):
                 with placed(f"{path}: PMID {entry.key.pmid}"):
-                    self._add(entry)
+                    labels = self._labels(entry.headings) if entry.headings else None
+                    split = UNINDEXED if labels is None else AUTOMATED if entry.indexing == "Automated" else "train"
+                    split = TEST_SPLITS[split] if any(entry.year in years for years in self.years) else split
+                    # The abstract is called so by --fields, else text.
+                    texts = {"title": entry.title, "journal": entry.journal, "year": str(entry.year or "")}
+                    values = [
+                        entry.abstract if field.name in ABSTRACT else [text] if (text := texts[field.name]) else []
+                        for field in self.corpus.fields
+                    ]
+                    self.corpus.add(str(entry.key.pmid), values, labels, split)
+                self.keys.append(key_of(*entry.key))
+                self.year.append(entry.year)
+                self.indexing.append(INDEXING.index(entry.indexing) if entry.indexing in INDEXING else OTHER_METHOD)
+                self.counts["records"] += 1
             elif isinstance(entry, Deletion):
                 self.counts["deletions"] += len(entry.keys)
                 self.keys.extend(key_of(*key, deleted=True) for key in entry.keys)
             elif isinstance(entry, Book):
                 self.counts["books"] += 1
-
-    def _add(self, record: Record) -> None:
-        """Add a citation. Raises ValueError with the reason."""
-        split = AUTOMATED if record.indexing == "Automated" else "train"
-        split = split if record.headings else UNINDEXED
-        if any(record.year in years for years in self.years):
-            split = TEST_SPLITS[split]
-        values = [_values(record, field.name) for field in self.corpus.fields]
-        self.corpus.add(str(record.key.pmid), values, self._labels(record.headings) if record.headings else None, split)
-        self.keys.append(key_of(*record.key))
-        self.year.append(record.year)
-        self.indexing.append(INDEXING.index(record.indexing) if record.indexing in INDEXING else OTHER_METHOD)
-        self.counts["records"] += 1
 
     def _labels(self, headings: list[MeshHeading]) -> list[str]:
         """The UIs of the headings that are labels. Raises ValueError."""
@@ -153,20 +144,13 @@ def rows_that_stay(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
     return flags[keys & 1 == 0]
 
 
-def _values(record: Record, field: str) -> list[str]:
-    """The values of a field; the abstract is called so by --fields, else text."""
-    if field in ABSTRACT:
-        return record.abstract
-    value = str(record.year or "") if field == "year" else getattr(record, field)
-    return [value] if value else []
-
-
 def read_pubmed(task: Conversion) -> Part:
     """Collective. Read consecutive files, about as many bytes. Raises ConfigError, DataError."""
     corpus, comm, names = new_corpus(task), task.comm, task.options.descriptors
-    if task.options.test_years and task.options.test_share is not None:
-        raise ConfigError(f"--test-share {task.options.test_share}: --test-years names the test rows already; leave one out")
-    _check_fields(corpus.fields, "" if task.like is None else f"--like {task.like.path}")
+    for field in corpus.fields:
+        if field.name not in (*FIELDS, *ABSTRACT):
+            where = f"--fields {field.name}" if task.like is None else f"--like {task.like.path}"
+            raise ConfigError(f"{where}: PubMed's records have no field {field.name!r}, but {', '.join(FIELDS)}")
     descriptors = None if names is None else mpi.run_on_root(comm, f"reading {names}", lambda: read_descriptors(names))
     reader = _Reader(task, corpus, descriptors)
     sizes = mpi.run_on_root(comm, "looking for the files", lambda: [path.stat().st_size for path in task.inputs])
@@ -180,7 +164,18 @@ def read_pubmed(task: Conversion) -> Part:
     stays = rows_that_stay(comm, np.array(reader.keys, dtype=np.int64))
     with mpi.agreed(comm, "leaving out what was replaced"):
         corpus.keep(stays)
-    _tell(task, reader, int(np.count_nonzero(stays)))
+    counts = [
+        *(reader.counts[what] for what in ("records", "deletions", "books")),
+        corpus.n_rows,
+        reader.indexing.count(OTHER_METHOD),
+    ]
+    n_records, n_deletions, n_books, n_rows, n_other = mpi.exclusive_sum(comm, counts)[1].tolist()
+    read = f"{plural(n_records, 'citation')} and {plural(n_deletions, 'deletion')}"
+    task.log(f"{plural(len(task.inputs), 'file')}: {read}; making {plural(n_rows, 'row')}")
+    if n_books:
+        task.log(f"note: {n_books:,} articles of books passed over, which have no headings")
+    if n_other:
+        task.log(f"note: {n_other:,} citations with an IndexingMethod other than Curated and Automated; taken as indexed by people")
     part = vectorise(_with_splits(task, corpus), corpus)
     part.row_numbers = {
         "year": np.frombuffer(reader.year, dtype=np.int16)[stays],
@@ -188,19 +183,6 @@ def read_pubmed(task: Conversion) -> Part:
     }
     part.label_titles = _titles(task, part.labels["Y"], reader)
     return part
-
-
-def _tell(task: Conversion, reader: _Reader, n_rows: int) -> None:
-    """Collective. Say what was read and what became of it."""
-    counts = [reader.counts[what] for what in ("records", "deletions", "books")]
-    found = mpi.exclusive_sum(task.comm, [*counts, n_rows, reader.indexing.count(OTHER_METHOD)])
-    records, deletions, books, rows, other = found[1].tolist()
-    read = f"{plural(records, 'citation')} and {plural(deletions, 'deletion')}"
-    task.log(f"{plural(len(task.inputs), 'file')}: {read}; making {plural(rows, 'row')}")
-    if books:
-        task.log(f"note: {books:,} articles of books passed over, which have no headings")
-    if other:
-        task.log(f"note: {other:,} citations with an IndexingMethod other than Curated and Automated; taken as indexed by people")
 
 
 def _with_splits(task: Conversion, corpus: Corpus) -> Conversion:
@@ -214,7 +196,7 @@ def _with_splits(task: Conversion, corpus: Corpus) -> Conversion:
     if share is not None:
         check_sizes(int(n_test), int(n_test + n_train), share)
     if task.options.test_years and not n_test:
-        raise ConfigError(f"--test-years {','.join(task.options.test_years)}: no citation of these years that people indexed")
+        raise OptionError("test_years", task.options.test_years, "no citation of these years that people indexed")
     if task.like is None and not n_train and n_rows:
         raise DataError(
             "no citation to train on: none that people indexed is outside of the test years; --like names a dataset to use"
@@ -233,6 +215,6 @@ def _titles(task: Conversion, names: list[str], reader: _Reader) -> list[str]:
     if descriptors is not None:
         by_file = {name: title for name, title in zip(names, descriptors.titles(names), strict=True) if title}
         if names and not by_file:
-            raise ConfigError(f"--descriptors {descriptors.path}: it has none of the labels, such as {names[0]!r}; leave it out")
+            raise OptionError("descriptors", descriptors.path, f"it has none of the labels, such as {names[0]!r}; remove it")
         titles |= by_file
     return [titles.get(name, "") for name in names]

@@ -136,7 +136,7 @@ def test_zero_columns_without_effect(tmp_path, options, message):
         convert("csv", tmp_path, "new", DATA, **options)
     (tmp_path / "in.jsonl").write_text('{"text": "one", "labels": ["a"]}\n')
     converted("jsonl", tmp_path / "in.jsonl", tmp_path / "texts.h5")
-    with pytest.raises(ConfigError, match=r"--missing-columns-as-zero is for numbers, but --like .*texts\.h5 was made from texts"):
+    with pytest.raises(ConfigError, match=r"--missing-columns-as-zero: is for numbers, but --like .*texts\.h5 was made from texts"):
         convert("csv", tmp_path, "new", DATA, like=tmp_path / "texts.h5", missing_columns_as_zero=True)
 
 
