@@ -104,19 +104,15 @@ def _by_line(task: Conversion, path: Path, first: int, last: int, closed: list[b
         if CLOSING.fullmatch(text):
             closed += [True] * bool(text)
             continue
+        text = text.removesuffix(b",").strip()
+        expected = "expected one article on each line (or a file below 32 MiB)"
         with placed(place):
-            yield place, _article(text.removesuffix(b",").strip(), closed)
-
-
-def _article(text: bytes, closed: list[bool]) -> Any:
-    """The article on a line, behind which the list may end: `closed` is told. Raises ValueError."""
-    expected = "expected one article on each line (or a file below 32 MiB)"
-    try:
-        return loaded(text, expected)
-    except ValueError:
-        shorter = END.sub(b"", text)
-        if shorter == text:
-            raise
-    found = loaded(shorter, expected)
-    closed.append(True)
-    return found
+            try:
+                article = loaded(text, expected)
+            except ValueError:
+                shorter = END.sub(b"", text)  # the list may end behind the article
+                if shorter == text:
+                    raise
+                article = loaded(shorter, expected)
+                closed.append(True)
+        yield place, article

@@ -23,7 +23,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
 from hpcml.conversion.text import WORDS, new_corpus, vectorise
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import DataError, OptionError
 from hpcml.mpi.routing import Routing
 
 PACKAGES = ("numpy", "scipy", "sklearn", "numba", "llvmlite", "h5py", "mpi4py")
@@ -117,7 +117,7 @@ def read_docstrings(task: Conversion) -> Part:
     corpus = new_corpus(task)
     for field in corpus.fields:
         if field.name not in ("title", "text"):
-            raise ConfigError(f"--fields {field.name}: docstrings have the fields title and text; choose of these")
+            raise OptionError("fields", field.name, "docstrings have the fields title and text; choose of these")
     begin, end = task.share_by_weight([source.size for source in sources])
     documents: list[Docstring] = []
     with mpi.agreed(task.comm, "reading Python modules"):

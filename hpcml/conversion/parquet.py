@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,33 +78,33 @@ def read_parquet(task: Conversion) -> Part:
             import pyarrow  # noqa: F401
         except ImportError:
             raise ConfigError("parquet needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
-    files = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _all_described(task.inputs))
+
+    def describe() -> list[_ParquetFile]:
+        files = [_described(path) for path in task.inputs]
+        for file in files:
+            if strange := set(file.names) ^ set(files[0].names):
+                raise DataError(f"{file.path}: the columns are not those of {task.what} ({min(strange)!r} is in one of them only)")
+        return files
+
+    files = mpi.run_on_root(task.comm, f"reading {task.what}", describe)
     bounds = bounds_in_items([sum(file.groups) for file in files], task.comm.size)
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
         for number, (file, of_file) in enumerate(zip(files, bounds, strict=True)):
             begin, end = of_file[task.comm.rank : task.comm.rank + 2]
-            for batch in _batches(file, begin, end, wanted(roles, features)) if begin < end else ():
+            for batch in _batches(file, begin, end, *wanted(roles, features)) if begin < end else ():
                 yield batch._replace(file=number)
 
     return read_table(task, files[0].names, batches, files[0].of_pandas)
 
 
-def _all_described(paths: Sequence[Path]) -> list[_ParquetFile]:
-    """The columns and sizes of files of one table. Raises DataError, OSError."""
-    files = [_described(path) for path in paths]
-    for file in files:
-        if strange := set(file.names) ^ set(files[0].names):
-            raise DataError(f"{file.path}: the columns are not those of {paths[0]} ({min(strange)!r} is in one of them only)")
-    return files
-
-
-def _batches(file: _ParquetFile, begin: int, end: int, columns: tuple[list[str], list[str]]) -> Iterator[Batch]:
+def _batches(file: _ParquetFile, begin: int, end: int, numbers: list[str], others: list[str]) -> Iterator[Batch]:
     """Rows begin..end of a file, of whole row groups. Raises DataError, OSError."""
+    import pyarrow
+
     ends = np.cumsum(file.groups)
     groups = [group for group, last in enumerate(ends.tolist()) if begin < last and last - file.groups[group] < end]
     at = int(ends[groups[0]]) - file.groups[groups[0]]
-    numbers, others = columns
     with _opened(file.path) as opened:
         _check_types(file.path, opened.schema_arrow, numbers, others)
         with _readable(file.path):
@@ -116,7 +116,12 @@ def _batches(file: _ParquetFile, begin: int, end: int, columns: tuple[list[str],
                 raise DataError(f"{file.path}: ends after {at} rows, but says that it has {int(ends[-1])}; get or make it again")
             some = batch.slice(max(0, begin - at), max(0, min(end, at + batch.num_rows) - max(begin, at)))
             if some.num_rows:
-                yield _batch(file.path, max(begin, at), some, numbers, others)
+                with _readable(file.path):
+                    columns: dict[str, Any] = {name: some.column(name).to_pylist() for name in others}
+                    for name in numbers:
+                        column = some.column(name).cast(pyarrow.float64(), safe=False)
+                        columns[name] = column.to_numpy(zero_copy_only=False)
+                yield Batch(some.num_rows, columns, numbered(file.path, max(begin, at)))
             at += batch.num_rows
 
 
@@ -138,16 +143,3 @@ def _check_types(path: Path, schema: Any, numbers: list[str], others: list[str])
         strings = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
         if not (strings or types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
             raise DataError(f"{path}: column {name!r} holds {schema.field(name).type}, but expected strings or whole numbers")
-
-
-def _batch(path: Path, first: int, batch: Any, numbers: list[str], others: list[str]) -> Batch:
-    """Rows of a file, the first of which is row `first`, from 0."""
-    import pyarrow
-
-    columns: dict[str, Any] = {}
-    with _readable(path):
-        for name in numbers:
-            columns[name] = batch.column(name).cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
-        for name in others:
-            columns[name] = batch.column(name).to_pylist()
-    return Batch(batch.num_rows, columns, numbered(path, first))

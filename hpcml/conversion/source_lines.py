@@ -12,7 +12,7 @@ from typing import NamedTuple
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.options import ConvertOptions
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import DataError, OptionError
 from hpcml.files.lines import BLOCK_BYTES, line_blocks, lines_before, read_lines
 from hpcml.files.opening import decoded as decoded
 
@@ -50,8 +50,24 @@ def placed(place: object) -> Iterator[None]:
 
 
 def read_names(comm: mpi.Comm, path: Path | None, size: int, what: str) -> list[str] | None:
-    """Collective over `comm`. The `size` names in a file, None without one. Raises DataError."""
-    return None if path is None else mpi.run_on_root(comm, f"reading {path}", lambda: _read(path, size, what))
+    """Return the `size` names in a file, one a line; None without a file. Collective over `comm`; raises DataError."""
+    if path is None:
+        return None
+
+    def read() -> list[str]:
+        names: list[str] = []
+        for number, line in read_lines(path, LONGEST, "; expected a name"):
+            name = line.strip()
+            if not name or "\0" in name:
+                raise DataError(f"{path}: line {number}: {'a NUL in' if name else 'no'} name; expected one on every line")
+            names.append(name)
+        if len(names) != size:
+            raise DataError(f"{path}: {len(names)} names, but there are {size} {what}; expected one a line")
+        if what == "labels":
+            check_distinct(names, str(path))
+        return names
+
+    return mpi.run_on_root(comm, f"reading {path}", read)
 
 
 def check_distinct(names: list[str], where: str) -> None:
@@ -61,23 +77,8 @@ def check_distinct(names: list[str], where: str) -> None:
         raise DataError(f"{where}: {count} labels have the name {name!r}; give each a name of its own")
 
 
-def _read(path: Path, size: int, what: str) -> list[str]:
-    """The lines of a file, without white space around them. Raises DataError, OSError."""
-    names: list[str] = []
-    for number, line in read_lines(path, LONGEST, "; expected a name"):
-        name = line.strip()
-        if not name or "\0" in name:
-            raise DataError(f"{path}: line {number}: {'a NUL in' if name else 'no'} name; expected one on every line")
-        names.append(name)
-    if len(names) != size:
-        raise DataError(f"{path}: {len(names)} names, but there are {size} {what}; expected one a line")
-    if what == "labels":
-        check_distinct(names, str(path))
-    return names
-
-
 def check_matrix_labels(what: object, options: ConvertOptions) -> None:
     """Raise ConfigError for options that have no effect if a matrix holds the labels."""
-    for flag, value in {"--empty-labels": options.empty_labels, "--label-separator": options.label_separator}.items():
-        if value is not None:
-            raise ConfigError(f"{what}: {flag} has no effect where a matrix says which labels rows have; leave it out")
+    for name in ("empty_labels", "label_separator"):
+        if (value := getattr(options, name)) is not None:
+            raise OptionError(name, value, f"has no effect, because {what} is a matrix of the labels; remove it")

@@ -328,7 +328,7 @@ def test_from_sparse(tmp_path):
 @pytest.mark.parametrize(
     ("message", "arguments"),
     [
-        ("Y has 3 rows, but X has 37", {"Y": [1, 2, 3]}),
+        ("Y has 3 entries, but X has 37 rows", {"Y": [1, 2, 3]}),
         ("feature_names has 1 names, but X has 11 columns", {"feature_names": ["a"]}),
         ("5 labels have the name 'x'", {"label_names": ["x"] * 5}),
         ("row 4: value nan", {"X": np.where(np.arange(37 * 11).reshape(37, 11) == 36, np.nan, 1)}),
