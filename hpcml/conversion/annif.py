@@ -24,7 +24,7 @@ from hpcml.conversion.folder import read_text
 from hpcml.conversion.jsonl import SOME_KEYS, check_fields, loaded, string_of, values_of
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import decoded, lines_of, placed
-from hpcml.conversion.text import new_corpus, vectorise
+from hpcml.conversion.text import Corpus, vectorise
 from hpcml.errors import ConfigError, DataError, OptionError, nearest
 from hpcml.files.lines import plain_size, read_lines
 from hpcml.log import is_unicode, named, plural
@@ -233,7 +233,7 @@ def read_annif(task: Conversion) -> Part:
     subjects, path = None, options.vocabulary
     if path is not None:
         subjects = mpi.run_on_root(comm, f"reading {path}", lambda: read_subjects(path, options.language, task.max_line))
-    corpus = new_corpus(task)
+    corpus = Corpus(task)
     parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: divide_inputs(task.inputs, comm.size, task.max_line))
     n_left_out, n_unknown = 0, 0
     with task.reading():

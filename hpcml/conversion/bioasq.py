@@ -17,7 +17,7 @@ from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.jsonl import document_of, loaded
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import lines_of, placed
-from hpcml.conversion.text import new_corpus, vectorise
+from hpcml.conversion.text import Corpus, vectorise
 from hpcml.data.descriptors import Descriptors, read_descriptors
 from hpcml.errors import DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, open_plain, plain_size
@@ -38,7 +38,7 @@ def read_bioasq(task: Conversion) -> Part:
     descriptors = None if names is None else mpi.run_on_root(comm, f"reading {names}", lambda: read_descriptors(names))
     unknown: set[str] = set()
     closed: list[bool] = []
-    corpus = new_corpus(task)
+    corpus = Corpus(task)
     is_small = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: plain_size(path)) <= WHOLE_BYTES
     begin, end = (0, 0) if is_small else byte_range(comm, path)
     with task.reading():

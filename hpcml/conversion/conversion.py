@@ -12,7 +12,7 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, nearest
-from hpcml.files.lines import line_limit
+from hpcml.files.lines import LINE_MIB
 from hpcml.files.opening import read_small
 from hpcml.log import Log
 from hpcml.partition import bounds_by_weight, offsets, share_of
@@ -55,12 +55,8 @@ class Conversion:
     is_text: bool | None
     made: str = ""
     like: Like | None = None
+    max_line: int = LINE_MIB << 20  # the longest line in bytes
     scratch: Path = Path()  # a folder for files without a name
-
-    @property
-    def max_line(self) -> int:
-        """The longest line in bytes. Raises ConfigError."""
-        return line_limit(self.options.max_line_mb)
 
     def reading(self) -> AbstractContextManager[None]:
         """Collective. Local reading: if it fails on a rank, all raise why."""

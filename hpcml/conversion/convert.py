@@ -16,7 +16,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion, read_like
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part, RowIds
-from hpcml.conversion.sources import SOURCES, check_options, source_named
+from hpcml.conversion.sources import SOURCES, check_options
 from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, checked_slabs
 from hpcml.data.descriptors import read_descriptors
 from hpcml.errors import ConfigError, DataError, OptionError, nearest, repeated
@@ -78,7 +78,7 @@ def convert(
     Raises ConfigError for options that make no sense and an output that exists (without `force`),
     DataError for input that cannot be read or holds what it should not. Then no file remains.
     """
-    chosen = source_named(source)
+    chosen = SOURCES[source]
     if not chosen.least <= len(inputs) <= chosen.most:
         takes = {0: "no input file", 1: "one input file", 2: "one input file or two"}.get(chosen.most, "one or more input files")
         takes = f"one of {', '.join(chosen.names)}" if chosen.names else takes
@@ -93,6 +93,8 @@ def convert(
     is_text = check_options(chosen.options, chosen.is_text, options)
     reader: Callable[[Conversion], Part] = getattr(import_module(f"hpcml.conversion.{chosen.module}"), f"read_{source}")
     task = Conversion(comm, source, files, options, log, files[0] if files else source, is_text, made)
+    if options.max_line_mb is not None:
+        task = replace(task, max_line=options.max_line_mb << 20)
     return write_dataset(task, reader, output, force)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
-from hpcml.conversion.text import WORDS, new_corpus, vectorise
+from hpcml.conversion.text import WORDS, Corpus, vectorise
 from hpcml.errors import DataError, OptionError
 from hpcml.mpi.routing import Routing
 
@@ -114,7 +114,7 @@ def read_docstrings(task: Conversion) -> Part:
     sources = mpi.run_on_root(task.comm, "looking for Python modules", find_modules)
     if not sources:
         raise DataError(f"{sysconfig.get_path('stdlib')}: no Python source; docstrings needs an installed standard library")
-    corpus = new_corpus(task)
+    corpus = Corpus(task)
     for field in corpus.fields:
         if field.name not in ("title", "text"):
             raise OptionError("fields", field.name, "docstrings have the fields title and text; choose of these")

@@ -11,7 +11,7 @@ from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import placed
 from hpcml.conversion.split import check_split_name
-from hpcml.conversion.text import new_corpus, vectorise
+from hpcml.conversion.text import Corpus, vectorise
 from hpcml.errors import DataError, OptionError
 from hpcml.files.opening import read_beginning
 from hpcml.log import is_unicode, named, plural
@@ -66,7 +66,7 @@ def read_folder(task: Conversion) -> Part:
     (folder,) = task.inputs
     encoding = task.options.encoding or DEFAULT_ENCODING
     files = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: find_files(folder, encoding))
-    corpus = new_corpus(task)
+    corpus = Corpus(task)
     begin, end = task.share_by_weight([size + 1 for _, size in files])
     with task.reading():
         for name, _ in files[begin:end]:

@@ -17,7 +17,7 @@ from hpcml.conversion.fields import OTHER_KEYS, PLAIN, Field
 from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import decoded, lines_of, placed
 from hpcml.conversion.split import check_split_name
-from hpcml.conversion.text import Corpus, new_corpus, vectorise
+from hpcml.conversion.text import Corpus, vectorise
 from hpcml.errors import DataError, nearest
 from hpcml.files.lines import byte_range
 from hpcml.log import is_unicode
@@ -103,7 +103,7 @@ def string_of(value: object, key: str, stored: bool = True) -> str:
 def read_jsonl(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError with the line."""
     (path,) = task.inputs
-    corpus = new_corpus(task)
+    corpus = Corpus(task)
     corpus.n_lines = 0
     begin, end = byte_range(task.comm, path)
     with task.reading():

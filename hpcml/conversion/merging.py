@@ -48,13 +48,9 @@ class Runs:
         self.numbers.append(np.array(order, dtype=np.int32))
         self.bounds.append(len(self.words))
 
-    def of(self, run: int) -> slice:
-        """Return where the words of a run are."""
-        return slice(self.bounds[run], self.bounds[run + 1])
-
     def count(self, run: int, counts: np.ndarray) -> None:
         """Say in how many rows the words of a run occur, by their numbers in it."""
-        self.counts.put(self.bounds[run], counts[self.numbers[self.of(run)]])
+        self.counts.put(self.bounds[run], counts[self.numbers[self.bounds[run] : self.bounds[run + 1]]])
 
     def place(self, where: Callable[[list[bytes]], np.ndarray]) -> None:
         """Say which word of the vocabulary each one is, or -1: what `where` says of some words."""
@@ -63,7 +59,7 @@ class Runs:
 
     def places_of(self, run: int) -> np.ndarray:
         """The vocabulary's word of each number of a run, -1 for none, and -1 for breaks."""
-        some = self.of(run)
+        some = slice(self.bounds[run], self.bounds[run + 1])
         places = np.full(some.stop - some.start + 1, -1, dtype=np.int64)
         places[self.numbers[some]] = self.places[some]
         return places

@@ -26,7 +26,7 @@ from hpcml.conversion.part import Part
 from hpcml.conversion.source_lines import check_distinct, check_matrix_labels, read_names
 from hpcml.conversion.table import Batch, Roles, describe_rows, numbered
 from hpcml.errors import DataError, OptionError
-from hpcml.files.lines import line_limit, read_lines
+from hpcml.files.lines import LINE_MIB, read_lines
 from hpcml.files.opening import open_regular
 from hpcml.files.temporary import scratch_folder
 from hpcml.log import is_unicode
@@ -266,7 +266,7 @@ def _values(path: Path, name: str, values: np.ndarray) -> list[Any]:
 def _text_labels(path: Path, begin: int, end: int, n_rows: int) -> Iterator[str]:
     """Yield lines begin..end of a text, one for each row. Raises DataError, OSError."""
     number = 0
-    for number, line in read_lines(path, line_limit(None)):
+    for number, line in read_lines(path, LINE_MIB << 20):
         if begin < number <= end:
             yield line
     if number != n_rows:

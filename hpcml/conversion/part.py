@@ -49,16 +49,11 @@ class WaitingRows:
 
 
 class RowIds:
-    """This rank's row ids, or lines: slices as lists; outside of memory. Local."""
+    """This rank's row ids ("": none), or lines, from 0, of this rank's: slices as lists; outside of memory. Local."""
 
     def __init__(self, scratch: Path) -> None:
         self.ids, self.lines = StringSpool(scratch), Spool(scratch, np.int64)
         self.lines_above = 0  # of this rank's, in the file
-
-    def extend(self, ids: Sequence[str], lines: Sequence[int]) -> None:
-        """Append ids ("": none) and lines, from 0, of this rank's lines. Raises OSError."""
-        self.ids.extend([row_id.encode() for row_id in ids])
-        self.lines.append(np.array(lines, dtype=np.int64))
 
     def __getitem__(self, where: slice) -> list[str]:
         lines = self.lines[where] + self.lines_above + 1
@@ -116,7 +111,8 @@ class LabelledRows:
         if self._lengths:
             self.labels.add(np.array(self._lengths, dtype=np.int64), np.array(self._labels, dtype=np.int32))
         if self.row_ids is not None and self._ids:
-            self.row_ids.extend(self._ids, self._lines)
+            self.row_ids.ids.extend([row_id.encode() for row_id in self._ids])
+            self.row_ids.lines.append(np.array(self._lines, dtype=np.int64))
         for waiting in (self._labels, self._lengths, self._ids, self._lines):
             del waiting[:]
 
@@ -128,11 +124,14 @@ class LabelledRows:
             ends = self.labels.indptr[some.start : some.stop + 1]
             sizes = np.diff(ends)
             labels.add(sizes[flags[some]], self.labels.indices[ends[0] : ends[-1]][np.repeat(flags[some], sizes)])
-            row_ids.extend(list(compress(self.row_ids.ids[some], flags[some])), self.row_ids.lines[some][flags[some]])
+            row_ids.ids.extend(list(compress(self.row_ids.ids.codes(some.start, some.stop), flags[some])))
+            row_ids.lines.append(self.row_ids.lines[some][flags[some]])
         self.labels, self.row_ids, self.splits = labels, row_ids, list(compress(self.splits, flags))
         kept = (array("Q", compress(keys, flags)) for keys in (self.content_keys, self.id_keys, self.group_keys))
         self.content_keys, self.id_keys, self.group_keys = kept
-        self.unlabelled = array("q", np.flatnonzero(self.are_labelled(flags.size)[flags] == 0).tolist())
+        unlabelled = np.zeros(flags.size, dtype=bool)
+        unlabelled[np.array(self.unlabelled, dtype=np.int64)] = True
+        self.unlabelled = array("q", np.flatnonzero(unlabelled[flags]).tolist())
 
     def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the keys of the rows, and those of their groups if any rank has some. Collective over `comm`."""
@@ -142,12 +141,6 @@ class LabelledRows:
         if not mpi.agreed_any(comm, bool(of_groups.any())):
             return keys, None
         return keys, np.where(of_groups != 0, of_groups, keys) if of_groups.size else keys
-
-    def are_labelled(self, n_rows: int) -> np.ndarray:
-        """Return flags of the labelled ones of all `n_rows` rows."""
-        flags = np.ones(n_rows, dtype=bool)
-        flags[np.array(self.unlabelled, dtype=np.int64)] = False
-        return flags
 
 
 @dataclass

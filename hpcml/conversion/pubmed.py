@@ -22,7 +22,7 @@ from hpcml.conversion.part import Part
 from hpcml.conversion.pubmed_xml import Book, Deletion, MeshHeading, Record, entries
 from hpcml.conversion.source_lines import placed
 from hpcml.conversion.split import check_sizes, drawn_test
-from hpcml.conversion.text import Corpus, new_corpus, vectorise
+from hpcml.conversion.text import Corpus, vectorise
 from hpcml.data.descriptors import Descriptors, read_descriptors
 from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.log import Progress, plural
@@ -146,7 +146,7 @@ def rows_that_stay(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
 
 def read_pubmed(task: Conversion) -> Part:
     """Collective. Read consecutive files, about as many bytes. Raises ConfigError, DataError."""
-    corpus, comm, names = new_corpus(task), task.comm, task.options.descriptors
+    corpus, comm, names = Corpus(task), task.comm, task.options.descriptors
     for field in corpus.fields:
         if field.name not in (*FIELDS, *ABSTRACT):
             where = f"--fields {field.name}" if task.like is None else f"--like {task.like.path}"

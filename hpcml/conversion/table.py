@@ -23,7 +23,7 @@ from hpcml.conversion.number_rows import FINITE, NumberRows, dense_blocks, finis
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.split import check_split_name
-from hpcml.conversion.text import Corpus, new_corpus, vectorise
+from hpcml.conversion.text import Corpus, vectorise
 from hpcml.data.in_memory import is_missing
 from hpcml.data.svmlight import label_name
 from hpcml.errors import ConfigError, DataError, OptionError, nearest
@@ -232,7 +232,7 @@ def read_table(
         if text_like is not None and text_like.fields != PLAIN and options.text:
             fields = ", ".join(field.name for field in text_like.fields)
             raise ConfigError(f"--text does not go with --like {like.path}, which tells the columns {fields} apart; remove it")
-        corpus = new_corpus(task)
+        corpus = Corpus(task)
         roles = Roles.of(options, corpus.fields)
     with task.reading():
         roles.check(what, names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,6 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.fields import PLAIN, Field, parse_fields
 from hpcml.conversion.merging import RUN_WORDS, KeyRuns, Runs, merge_keys, merge_runs
-from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import LabelledRows, Part, WaitingRows, make_part
 from hpcml.conversion.split import row_splits
 from hpcml.conversion.vocabulary import TextSettings, Vocabulary
@@ -92,21 +91,27 @@ class Counted(NamedTuple):
 class Corpus(LabelledRows):
     """This rank's documents as numbers; no text is kept, and what grows waits outside of memory."""
 
-    def __init__(
-        self, pairs: bool, stop_words: Iterable[str], scratch: Path, fields: tuple[Field, ...] = PLAIN, headings: bool = False
-    ) -> None:
-        """`headings`: the labels of a document are words, too."""
-        super().__init__(scratch)
-        self.find = (WORDS_AND_BREAKS if pairs else WORDS).findall
-        self.fields, self.stop_words = fields, sorted(stop_words)
+    def __init__(self, task: Conversion) -> None:
+        """An empty corpus with the settings of the options, or of --like. Collective."""
+        super().__init__(task.scratch)
+        options, known, path = task.options, None if task.like is None else task.like.text, task.options.stop_words
+        if known is not None:
+            self.pairs, self.stop_words, self.fields, headings = known.pairs, known.stop_words, known.fields, known.headings
+        else:
+            self.pairs, headings = options.pairs, options.headings_as_features  # the labels of a document are words, too
+            self.fields, self.stop_words = parse_fields(options.fields, options.whole_fields), list[str]()
+            if path is not None:
+                self.stop_words = mpi.run_on_root(task.comm, f"reading {path}", lambda: stop_words(path))
+        fields = self.fields
+        self.find = (WORDS_AND_BREAKS if self.pairs else WORDS).findall
         self.found: list[str] = []  # the words of this run, with the tags of their fields
-        self.runs = Runs(scratch)
+        self.runs = Runs(task.scratch)
         self.keys: set[str] = set()  # of some documents, for a hint; a source whose documents have keys fills it
         self.has_values = [False] * len(fields)  # whether a document has values of each field
         each = [_Words(() if field.whole else self.stop_words, field, self.found) for field in fields]
         self.words = each if fields != PLAIN else each[:1] * 2
         self.headings = _Words((), Field("labels", TAG, whole=True), self.found) if headings else None
-        self.blocks = ArraySpool(scratch, TokenSlice)
+        self.blocks = ArraySpool(task.scratch, TokenSlice)
         self.block_rows: list[int] = []
         self.tokens, self.lengths = bytearray(), array("q")  # of the rows since the last block
         self.in_run = False  # are there blocks since the last run?
@@ -163,21 +168,14 @@ class Corpus(LabelledRows):
             self.found.clear()
             self.in_run = False
 
-    def by_block(self, flags: np.ndarray) -> list[np.ndarray]:
-        """Return flags of the documents (n_rows), those of each block."""
-        return np.split(flags, np.cumsum(self.block_rows))[:-1]
-
     def keep(self, flags: np.ndarray) -> None:
         """Keep the flagged documents (n_rows); close it. Raises OSError."""
         self.close_block(is_last=True)
         if flags.all():
             return
-        blocks, self.blocks, self.block_rows = (
-            zip(self.blocks, self.by_block(flags), strict=True),
-            ArraySpool(self.scratch, TokenSlice),
-            [],
-        )
-        for block, some in blocks:
+        by_block = np.split(flags, np.cumsum(self.block_rows))[:-1]
+        blocks, self.blocks, self.block_rows = self.blocks, ArraySpool(self.scratch, TokenSlice), []
+        for block, some in zip(blocks, by_block, strict=True):
             self.blocks.append(TokenSlice(block.lengths[some], block.tokens[np.repeat(some, block.lengths)], block.run))
             self.block_rows.append(int(np.count_nonzero(some)))
         super().keep(flags)
@@ -186,19 +184,6 @@ class Corpus(LabelledRows):
 def stop_words(path: Path) -> list[str]:
     """The words of a UTF-8 file of stop words, cut as any text, sorted. Raises DataError."""
     return sorted(set(WORDS.findall(read_small(path).lower())))
-
-
-def new_corpus(task: Conversion) -> Corpus:
-    """Collective. An empty corpus with the stop words of the options, or of --like."""
-    options = task.options
-    if task.like is not None:
-        known = task.like.text
-        return Corpus(known.pairs, known.stop_words, task.scratch, known.fields, known.headings)
-    path, words = options.stop_words, []
-    if path is not None:
-        words = mpi.run_on_root(task.comm, f"reading {path}", lambda: stop_words(path))
-    fields = parse_fields(options.fields, options.whole_fields)
-    return Corpus(options.pairs, words, task.scratch, fields, options.headings_as_features)
 
 
 def vectorise(task: Conversion, corpus: Corpus) -> Part:
@@ -211,17 +196,59 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
         corpus.close_block(is_last=True)
     keys, groups = corpus.row_keys(comm)
     splits = row_splits(task, keys, groups, corpus.splits)
-    if like is None:
-        labelled = corpus.are_labelled(corpus.n_rows)
-        train = splits.of_rows == splits.names.index("train") if "train" in splits.names else np.ones(corpus.n_rows, dtype=bool)
-        any_labelled = mpi.agreed_any(comm, bool(labelled.any()))  # if no row is labelled, `write_dataset` says so
-        settings, counted = _learn(comm, corpus, train & labelled if any_labelled else train, task.options)
-    else:
+    if like is not None:
         settings = like.text
         number = {word.encode(): n for n, word in enumerate(settings.vocabulary.words[:])}
         with mpi.agreed(comm, "counting words"):
             corpus.runs.place(lambda codes: np.fromiter((number.get(code, -1) for code in codes), np.int64, len(codes)))
             counted, dropped = _count_all(corpus, settings, True)
+    else:
+        # The words, and pairs, that occur in enough labelled training rows; if no row is labelled, `write_dataset` says so.
+        options = task.options
+        train = splits.of_rows == splits.names.index("train") if "train" in splits.names else np.ones(keys.size, dtype=bool)
+        labelled = np.ones(keys.size, dtype=bool)
+        labelled[np.array(corpus.unlabelled, dtype=np.int64)] = False
+        train = train & labelled if mpi.agreed_any(comm, bool(labelled.any())) else train
+        by_block = np.split(train, np.cumsum(corpus.block_rows))[:-1]
+        _, (n_documents,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(train))])
+        with mpi.agreed(comm, "counting words"):
+            for run, of_run in groupby(zip(corpus.blocks, by_block, strict=True), key=lambda pair: pair[0].run):
+                width = max(1, corpus.runs.bounds[run + 1] - corpus.runs.bounds[run])
+                df = np.zeros(width, dtype=np.int64)
+                for some, chosen in of_run:
+                    of_rows = np.repeat(np.arange(some.lengths.size), some.lengths)
+                    use = (some.tokens >= 0) & chosen[of_rows]
+                    entries = np.sort(of_rows[use] * width + some.tokens[use])
+                    df += np.bincount(entries[np.diff(entries, prepend=-1) > 0] % width, minlength=width)
+                corpus.runs.count(run, df)
+        words, df = merge_runs(comm, corpus.runs, options.min_df, corpus.scratch)
+        if not len(words):
+            where = (
+                f"in {options.min_df} of the {n_documents} training rows; lower --min-df" if n_documents else "in a training row"
+            )
+            raise DataError(f"no word occurs {where}")
+        settings = TextSettings(
+            vocabulary=Vocabulary(words, np.arange(len(words)) * (len(words) + 1), corpus.fields != PLAIN),
+            pairs=corpus.pairs,
+            min_df=options.min_df,
+            n_documents=int(n_documents),
+            idf=None,
+            stop_words=corpus.stop_words,
+            fields=corpus.fields,
+            headings=corpus.headings is not None,
+        )
+        with mpi.agreed(comm, "counting words"):
+            counted, _ = _count_all(corpus, settings, False)
+        if corpus.pairs:
+            terms = KeyRuns(corpus.scratch)
+            with mpi.agreed(comm, "counting word pairs"):
+                for block, chosen in zip(counted, by_block, strict=True):
+                    counts = np.bincount(block.places[chosen[block.rows]], minlength=block.keys.size)
+                    terms.add(block.keys[counts > 0], counts[counts > 0])
+            pairs, df = merge_keys(comm, terms, options.min_df)
+            settings.vocabulary = Vocabulary(words, pairs, corpus.fields != PLAIN)
+        settings.idf = None if options.binary else elementwise.log(n_documents / df)
+
     vocabulary = settings.vocabulary
     rows = WaitingRows(corpus.scratch, np.int32 if len(vocabulary) < 2**31 else np.int64, with_data=settings.idf is not None)
     with mpi.agreed(comm, "making rows"):
@@ -231,48 +258,6 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
     return make_part(task, rows, corpus, splits, keys=keys, groups=groups, **about)
 
 
-def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOptions) -> tuple[TextSettings, ArraySpool[Counted]]:
-    """Collective over `comm`. Vocabulary and weights of training rows, and the counted rows."""
-    _, (n_documents,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(train))])
-    with mpi.agreed(comm, "counting words"):
-        blocks = zip(corpus.blocks, corpus.by_block(train), strict=True)
-        for run, of_run in groupby(blocks, key=lambda pair: pair[0].run):
-            width = max(1, corpus.runs.bounds[run + 1] - corpus.runs.bounds[run])
-            df = np.zeros(width, dtype=np.int64)
-            for some, chosen in of_run:
-                rows = np.repeat(np.arange(some.lengths.size), some.lengths)
-                use = (some.tokens >= 0) & chosen[rows]
-                entries = np.sort(rows[use] * width + some.tokens[use])
-                df += np.bincount(entries[np.diff(entries, prepend=-1) > 0] % width, minlength=width)
-            corpus.runs.count(run, df)
-    words, df = merge_runs(comm, corpus.runs, options.min_df, corpus.scratch)
-    if not len(words):
-        where = f"in {options.min_df} of the {n_documents} training rows; lower --min-df" if n_documents else "in a training row"
-        raise DataError(f"no word occurs {where}")
-    settings = TextSettings(
-        vocabulary=Vocabulary(words, np.arange(len(words)) * (len(words) + 1), corpus.fields != PLAIN),
-        pairs=options.pairs,
-        min_df=options.min_df,
-        n_documents=int(n_documents),
-        idf=None,
-        stop_words=corpus.stop_words,
-        fields=corpus.fields,
-        headings=corpus.headings is not None,
-    )
-    with mpi.agreed(comm, "counting words"):
-        counted, _ = _count_all(corpus, settings, False)
-    if options.pairs:
-        terms = KeyRuns(corpus.scratch)
-        with mpi.agreed(comm, "counting word pairs"):
-            for block, chosen in zip(counted, corpus.by_block(train), strict=True):
-                counts = np.bincount(block.places[chosen[block.rows]], minlength=block.keys.size)
-                terms.add(block.keys[counts > 0], counts[counts > 0])
-        keys, df = merge_keys(comm, terms, options.min_df)
-        settings.vocabulary = Vocabulary(words, keys, corpus.fields != PLAIN)
-    settings.idf = None if options.binary else elementwise.log(n_documents / df)
-    return settings, counted
-
-
 def _count_all(corpus: Corpus, settings: TextSettings, with_dropped: bool) -> tuple[ArraySpool[Counted], int]:
     """Return the distinct terms of all rows, by block, and how many words the vocabulary lacks, or 0. Raises OSError."""
     counted, dropped = ArraySpool(corpus.scratch, Counted), 0
@@ -280,7 +265,7 @@ def _count_all(corpus: Corpus, settings: TextSettings, with_dropped: bool) -> tu
     for block in corpus.blocks:
         if block.run != run:
             run, places = block.run, corpus.runs.places_of(block.run)
-        counted.append(count_terms(block, places, settings.vocabulary.width, settings.pairs))
+        counted.append(count_terms(block, places, len(settings.vocabulary.words) + 1, settings.pairs))
         if with_dropped:
             dropped += int(np.count_nonzero(places[block.tokens[block.tokens >= 0]] < 0))
     return counted, dropped
@@ -308,8 +293,11 @@ def weighted(settings: TextSettings, block: Counted) -> tuple[np.ndarray, np.nda
 
     The weights are log(tf + 1)·idf with unit length per row: float64, squares by column; then float32.
     """
-    columns = settings.vocabulary.columns(block.keys)[block.places]
-    keep, weights = columns >= 0, None
+    known = settings.vocabulary.keys
+    places = np.minimum(np.searchsorted(known, block.keys), known.size - 1)
+    found = known[places] == block.keys if known.size else np.zeros(block.keys.size, dtype=bool)
+    columns, weights = np.where(found, places, -1)[block.places], None  # -1 where a term is no feature
+    keep = columns >= 0
     if settings.idf is not None:
         keep &= settings.idf[columns] != 0  # a word of all training rows
     rows, columns = block.rows[keep], columns[keep]
@@ -337,7 +325,9 @@ class FewTexts:
         tokens = [self._tokens(values) for values in texts]
         lengths = np.array([len(of_text) for of_text in tokens], dtype=np.int64)
         together = np.array([token for of_text in tokens for token in of_text], dtype=TOKEN)
-        counted = count_terms(TokenSlice(lengths, together, 0), self.places, self.settings.vocabulary.width, self.settings.pairs)
+        counted = count_terms(
+            TokenSlice(lengths, together, 0), self.places, len(self.settings.vocabulary.words) + 1, self.settings.pairs
+        )
         sizes, indices, data = weighted(self.settings, counted)
         n_features = len(self.settings.vocabulary)
         indices = indices.astype(np.int32 if n_features < 2**31 else np.int64)

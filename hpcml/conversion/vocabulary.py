@@ -28,22 +28,23 @@ from hpcml.files.untrusted import text_of
 _SEPARATOR = b"\0"  # in no word, label or id
 
 
+@dataclass(eq=False)
 class Vocabulary:
     """The features of a text dataset as strings (`len`, slices), words and sorted keys (d, int64).
 
-    With `tagged` the words end with the tags of their fields: "new T" and "york T" are the pair
-    "new york T".
+    The words are in code-point order, and outside of memory if there are no pairs. With `tagged` they end
+    with the tags of their fields: "new T" and "york T" are the pair "new york T".
     """
 
-    def __init__(self, words: Strings, keys: np.ndarray, tagged: bool = False) -> None:
-        """`words` are in code-point order, and outside of memory if there are no pairs."""
-        self.words, self.keys, self.width, self.tagged = words, keys, len(words) + 1, tagged
+    words: Strings
+    keys: np.ndarray
+    tagged: bool = False
 
     def __len__(self) -> int:
         return self.keys.size
 
     def __getitem__(self, where: slice) -> list[str]:
-        firsts, seconds = np.divmod(self.keys[where], self.width)
+        firsts, seconds = np.divmod(self.keys[where], len(self.words) + 1)
         if not firsts.size:
             return []
         first = int(firsts[0])
@@ -60,13 +61,6 @@ class Vocabulary:
     def _all(self) -> list[str]:
         """All words in memory, for second words of pairs."""
         return list(self.words[:])
-
-    def columns(self, keys: np.ndarray) -> np.ndarray:
-        """The feature number of each key, -1 where it is no feature."""
-        if not len(self):
-            return np.full(keys.size, -1)
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self) - 1)
-        return np.where(self.keys[place] == keys, place, -1)
 
 
 @dataclass
