@@ -155,30 +155,28 @@ class Piece(NamedTuple):
     names: Sequence[str] = ()  # of a CSV file, its columns
 
 
-def files_of(path: Path) -> list[tuple[str, Path, int]]:
-    """Return (kind, path, bytes) of the files of an input, those of a folder by name, texts first. Raises DataError, OSError.
+def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[list[Piece]]:
+    """Return the pieces that each rank reads. Local; raises DataError, and as `open_plain`.
 
-    The ending says the kind of a file, as for Annif: .csv, .jsonl, else .tsv.
+    The ending says the kind of a file, as for Annif: .csv, .jsonl, else .tsv. The files of a folder are taken by name, texts first.
     """
-    if not path.is_dir():
+    files: list[tuple[str, Path, int]] = []  # kind, path, bytes
+    for path in inputs:
+        if path.is_dir():
+            found = [file for file in path.iterdir() if not file.name.startswith(".") and file.suffix in DOCUMENTS]
+            if not found:
+                raise DataError(f"{path}: no documents; expected .txt files, with a .tsv or .key file for each, or .json files")
+            for file in found:
+                if not is_unicode(file.name):
+                    raise DataError(f"{path}: a file has the name {named(file.name)!r}, which is not UTF-8; rename it")
+            found.sort(key=lambda file: (DOCUMENTS.index(file.suffix), file))
+            files += [(file.suffix, file, file.stat().st_size + 1) for file in found]
+            continue
         ending = next((suffix for suffix in map(str.lower, path.suffixes[::-1]) if suffix not in (".gz", ".bz2", ".xz")), "")
         size = plain_size(path)
         if size == 0:
             raise DataError(f"{path}: the file is empty; expected at least one document")
-        return [(ending if ending in (".csv", ".jsonl") else ".tsv", path, size)]
-    files = [file for file in path.iterdir() if not file.name.startswith(".") and file.suffix in DOCUMENTS]
-    if not files:
-        raise DataError(f"{path}: no documents; expected .txt files, with a .tsv or .key file for each, or .json files")
-    for file in files:
-        if not is_unicode(file.name):
-            raise DataError(f"{path}: a file has the name {named(file.name)!r}, which is not UTF-8; rename it")
-    files.sort(key=lambda file: (DOCUMENTS.index(file.suffix), file))
-    return [(file.suffix, file, file.stat().st_size + 1) for file in files]
-
-
-def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[list[Piece]]:
-    """Return the pieces that each rank reads. Local; raises DataError, and as `open_plain`."""
-    files = [file for path in inputs for file in files_of(path)]
+        files.append((ending if ending in (".csv", ".jsonl") else ".tsv", path, size))
     parts: list[list[Piece]] = [[] for _ in range(n_ranks)]
     for (kind, path, _), bounds in zip(files, bounds_in_items([size for *_, size in files], n_ranks), strict=True):
         names: Sequence[str] = ()

@@ -181,7 +181,19 @@ def read_pubmed(task: Conversion) -> Part:
         "year": np.frombuffer(reader.year, dtype=np.int16)[stays],
         "indexing": np.frombuffer(reader.indexing, dtype=np.uint8)[stays],
     }
-    part.label_titles = _titles(task, part.labels["Y"], reader)
+    # Titles: those of --descriptors, else of --like, else of the last record.
+    labels, known = part.labels["Y"], set(part.labels["Y"])
+    titles: dict[str, str] = {}
+    for of_rank in comm.allgather({ui: name for ui, name in reader.titles.items() if ui in known}):
+        titles |= of_rank
+    if task.like is not None and (own := task.like.titles(len(labels))) is not None:
+        titles |= {name: title for name, title in zip(labels, own, strict=True) if title}
+    if descriptors is not None:
+        by_file = {name: title for name, title in zip(labels, descriptors.titles(labels), strict=True) if title}
+        if labels and not by_file:
+            raise OptionError("descriptors", descriptors.path, f"it has none of the labels, such as {labels[0]!r}; remove it")
+        titles |= by_file
+    part.label_titles = [titles.get(name, "") for name in labels]
     return part
 
 
@@ -202,19 +214,3 @@ def _with_splits(task: Conversion, corpus: Corpus) -> Conversion:
             "no citation to train on: none that people indexed is outside of the test years; --like names a dataset to use"
         )
     return replace(task, options=replace(task.options, test_share=None))
-
-
-def _titles(task: Conversion, names: list[str], reader: _Reader) -> list[str]:
-    """Collective. Headings by --descriptors, --like or the last record. Raises ConfigError."""
-    known, descriptors = set(names), reader.descriptors
-    titles: dict[str, str] = {}
-    for of_rank in task.comm.allgather({ui: name for ui, name in reader.titles.items() if ui in known}):
-        titles |= of_rank
-    if task.like is not None and (own := task.like.titles(len(names))) is not None:
-        titles |= {name: title for name, title in zip(names, own, strict=True) if title}
-    if descriptors is not None:
-        by_file = {name: title for name, title in zip(names, descriptors.titles(names), strict=True) if title}
-        if names and not by_file:
-            raise OptionError("descriptors", descriptors.path, f"it has none of the labels, such as {names[0]!r}; remove it")
-        titles |= by_file
-    return [titles.get(name, "") for name in names]

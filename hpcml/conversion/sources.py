@@ -95,7 +95,7 @@ def check_options(known: Collection[str], is_text: bool | None, options: Convert
 
     `known` are the options of the source, and `is_text` says what the source is.
     """
-    from hpcml.conversion.fields import parse_fields
+    from hpcml.conversion.vocabulary import parse_fields
 
     if is_text is None and (options.text or options.fields):
         is_text = True

@@ -18,12 +18,12 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.fields import PLAIN, Field
 from hpcml.conversion.number_rows import FINITE, NumberRows, dense_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus, vectorise
+from hpcml.conversion.vocabulary import PLAIN, Field
 from hpcml.data.in_memory import is_missing
 from hpcml.data.svmlight import label_name
 from hpcml.errors import ConfigError, DataError, OptionError, nearest

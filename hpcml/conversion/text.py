@@ -13,11 +13,10 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.fields import PLAIN, Field, parse_fields
 from hpcml.conversion.merging import RUN_WORDS, KeyRuns, Runs, merge_keys, merge_runs
 from hpcml.conversion.part import LabelledRows, Part, WaitingRows, make_part
 from hpcml.conversion.split import row_splits
-from hpcml.conversion.vocabulary import TextSettings, Vocabulary
+from hpcml.conversion.vocabulary import PLAIN, Field, TextSettings, Vocabulary, parse_fields
 from hpcml.data.headings import TAG
 from hpcml.data.row_keys import TEXT, string_key
 from hpcml.data.shard import Shard

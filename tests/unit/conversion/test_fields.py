@@ -11,7 +11,7 @@ from support.edits import attributes, edit
 from support.oracles_text import slow_rows
 
 from hpcml import mpi
-from hpcml.conversion.fields import PLAIN, Field, as_texts, parse_fields
+from hpcml.conversion.vocabulary import PLAIN, Field, as_texts, parse_fields
 from hpcml.data.dataset import DataFile
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError

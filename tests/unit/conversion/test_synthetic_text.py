@@ -189,7 +189,7 @@ def test_labels_have_as_many_rows_as_is_asked_for(tmp_path):
         (SIZES | {"least_positives": 9.0}, "--least-positives 9.0: expected a number above 0 and below that of the rows, 9"),
         (SIZES | {"least_positives": 0.01}, "--least-positives 0.01: has no effect: the rarest label is expected in 0.1 rows"),
         (SIZES | {"least_positives": 3.0}, "--least-positives 3.0: a row would have 40.5 labels on average, but may have 30"),
-        ({"labels": ("2",)}, "--labels 2 is for synthetic text, but this is circle"),
+        ({"labels": ("2",)}, "--labels 2: is for synthetic text, but this is circle"),
         ({"least_positives": 2.0}, "--least-positives 2.0: is for synthetic text, but this is circle"),
     ],
 )

@@ -17,8 +17,7 @@ from support.oracles_text import slow_rows
 from hpcml import mpi
 from hpcml.conversion import merging as merging_module
 from hpcml.conversion import text as text_module
-from hpcml.conversion.fields import PLAIN
-from hpcml.conversion.vocabulary import Vocabulary, merge_terms
+from hpcml.conversion.vocabulary import PLAIN, Vocabulary, merge_terms
 from hpcml.errors import ConfigError, DataError
 
 DOCUMENTS = [

@@ -118,7 +118,7 @@ def test_sequences_in_memory(tmp_path):
             assert data.n_unlabelled == len(expected or [])
             assert data.matrix().shape[0] == data.labels().shape[0] == 5 - len(expected or [])
             assert data.matrix(unlabelled=True).shape[0] == 5
-    with pytest.raises(ConfigError, match="empty-labels none: has no effect, because"):
+    with pytest.raises(ConfigError, match="empty_labels=none: has no effect, because"):
         hpcml.Dataset.from_sparse(np.eye(2), np.eye(2), tmp_path / "y.h5", empty_labels="none")
 
 
