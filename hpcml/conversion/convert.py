@@ -112,10 +112,9 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
         with unpacked_once(comm, packed, task.scratch, task.max_line):
             part = read(task)
         names = part.labels["Y"]
-        with task.reading():  # words are unique as made
-            for kind, of_kind in (("labels", names), ("features", part.feature_names)):
-                if isinstance(of_kind, Sequence) and (name := repeated(of_kind)) is not None:
-                    raise DataError(f"{task.what}: two {kind} have the name {named(name)!r}; give each a name of its own")
+        with task.reading():  # words, and labels, are unique as made
+            if isinstance(part.feature_names, Sequence) and (name := repeated(part.feature_names)) is not None:
+                raise DataError(f"{task.what}: two features have the name {named(name)!r}; give each a name of its own")
         if part.label_titles is None and options.descriptors is not None:
             path = options.descriptors
             part.label_titles = mpi.run_on_root(comm, f"reading {path}", lambda: read_descriptors(path)).titles(names)

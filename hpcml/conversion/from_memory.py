@@ -16,7 +16,7 @@ from hpcml.conversion.convert import ConvertReport, write_dataset
 from hpcml.conversion.number_rows import NumberRows, csr_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import check_distinct, check_matrix_labels
+from hpcml.conversion.source_lines import check_matrix_labels
 from hpcml.conversion.table import Batch, Roles, describe_rows, numbered, read_table, wanted
 from hpcml.data.in_memory import sound_csr
 from hpcml.errors import ConfigError, DataError, MatrixError, repeated
@@ -89,7 +89,6 @@ def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertO
                 label_names = [str(label) for label in (range(Y.shape[1]) if given.label_names is None else given.label_names)]
                 if Y.shape != (n_rows, len(label_names)):
                     raise ConfigError(f"Y is {Y.shape[0]} × {Y.shape[1]}, but expected {n_rows} rows × {len(label_names)} labels")
-                check_distinct(label_names, "label_names")
             elif given.label_names is not None:
                 raise ConfigError("label_names has no effect where Y has names of labels; remove it")
             rows = NumberRows(task, names, n_features, with_ids=given.ids is not None)

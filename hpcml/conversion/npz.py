@@ -23,7 +23,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import check_distinct, check_matrix_labels, read_names
+from hpcml.conversion.source_lines import check_matrix_labels, read_names
 from hpcml.conversion.table import Batch, Roles, describe_rows, numbered
 from hpcml.errors import DataError, OptionError
 from hpcml.files.lines import LINE_MIB, read_lines
@@ -198,7 +198,6 @@ def read_npz(task: Conversion) -> Part:
             for what, names, size in (("feature_names", feature_names, n_features), ("label_names", label_names, n_labels)):
                 if names is not None and len(names) != size:
                     raise DataError(f"{path}: {what} has {len(names)} names, but expected {size}")
-            check_distinct(label_names or [], str(path))
             rows = NumberRows(task, feature_names, n_features, with_ids="row_ids" in arrays.of)
             for block in matrix_blocks(path, X, begin, end, options.missing_as_zero):
                 rows.add(block)

@@ -101,12 +101,24 @@ def read_parquet(task: Conversion) -> Part:
 def _batches(file: _ParquetFile, begin: int, end: int, numbers: list[str], others: list[str]) -> Iterator[Batch]:
     """Rows begin..end of a file, of whole row groups. Raises DataError, OSError."""
     import pyarrow
+    from pyarrow import types
 
     ends = np.cumsum(file.groups)
     groups = [group for group, last in enumerate(ends.tolist()) if begin < last and last - file.groups[group] < end]
     at = int(ends[groups[0]]) - file.groups[groups[0]]
     with _opened(file.path) as opened:
-        _check_types(file.path, opened.schema_arrow, numbers, others)
+        for name in numbers:
+            kind = opened.schema_arrow.field(name).type
+            if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
+                hint = "name columns with --features, --labels, --id or --text"
+                raise DataError(f"{file.path}: column {name!r} holds {kind}, but expected numbers; {hint}")
+        for name in others:
+            kind = given = opened.schema_arrow.field(name).type
+            while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_dictionary(kind):
+                kind = kind.value_type
+            strings = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+            if not (strings or types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
+                raise DataError(f"{file.path}: column {name!r} holds {given}, but expected strings or whole numbers")
         with _readable(file.path):
             found = opened.iter_batches(ROWS, row_groups=groups, columns=[*numbers, *others], use_threads=False)
         while at < end:
@@ -123,23 +135,3 @@ def _batches(file: _ParquetFile, begin: int, end: int, numbers: list[str], other
                         columns[name] = column.to_numpy(zero_copy_only=False)
                 yield Batch(some.num_rows, columns, numbered(file.path, max(begin, at)))
             at += batch.num_rows
-
-
-def _check_types(path: Path, schema: Any, numbers: list[str], others: list[str]) -> None:
-    """Raise DataError for a column of a type that cannot be what it is named for."""
-    from pyarrow import types
-
-    for name in numbers:
-        kind = schema.field(name).type
-        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
-            raise DataError(
-                f"{path}: column {name!r} holds {kind}, but expected numbers; name columns with --features, --labels, --id or "
-                "--text"
-            )
-    for name in others:
-        kind = schema.field(name).type
-        while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_dictionary(kind):
-            kind = kind.value_type
-        strings = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-        if not (strings or types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
-            raise DataError(f"{path}: column {name!r} holds {schema.field(name).type}, but expected strings or whole numbers")

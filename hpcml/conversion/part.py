@@ -24,6 +24,7 @@ from hpcml.conversion.split import RowSplits
 from hpcml.conversion.vocabulary import TextSettings, merge_terms
 from hpcml.data.dataset import UNKNOWN
 from hpcml.data.row_keys import GROUP, ID, name_key
+from hpcml.errors import DataError, repeated
 from hpcml.files.hdf5 import Strings
 from hpcml.files.spool import SLICE, Spool, StringSpool, slices
 
@@ -184,6 +185,8 @@ def make_part(
     given = list(rows.label_numbers if label_names is None else label_names)
     used = np.zeros(len(given), dtype=np.int64)
     with mpi.agreed(comm, "dividing the rows by labels"):
+        if (twice := repeated(given)) is not None:
+            raise DataError(f"{task.what}: two labels have the name {twice!r}; give each a name of its own")
         rows.flush()
         for some in slices(rows.labels.indices.size):
             used[rows.labels.indices[some]] = 1

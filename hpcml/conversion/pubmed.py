@@ -19,7 +19,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
-from hpcml.conversion.pubmed_xml import Book, Deletion, MeshHeading, Record, entries
+from hpcml.conversion.pubmed_xml import Book, Deletion, Record, entries
 from hpcml.conversion.source_lines import placed
 from hpcml.conversion.split import check_sizes, drawn_test
 from hpcml.conversion.text import Corpus, vectorise
@@ -75,8 +75,18 @@ class _Reader:
         for entry in entries(path, self.limit):
             if isinstance(entry, Record):
                 with placed(f"{path}: PMID {entry.key.pmid}"):
-                    labels = self._labels(entry.headings) if entry.headings else None
-                    split = UNINDEXED if labels is None else AUTOMATED if entry.indexing == "Automated" else "train"
+                    labels = []
+                    for ui, name, major in entry.headings:
+                        if not ui:
+                            ui = self.descriptors.identifiers.get(name, "") if self.descriptors else ""
+                        if not ui:
+                            hint = "name the descriptors of its year: --descriptors desc.xml"
+                            hint = "that file has none" if self.descriptors else hint
+                            raise ValueError(f"the heading {name[:60]!r} has no UI; {hint}")
+                        self.titles[ui] = name
+                        if (major or not self.options.major_topics) and not (self.options.no_check_tags and name in CHECK_TAGS):
+                            labels.append(ui)
+                    split = UNINDEXED if not entry.headings else AUTOMATED if entry.indexing == "Automated" else "train"
                     split = TEST_SPLITS[split] if any(entry.year in years for years in self.years) else split
                     # The abstract is called so by --fields, else text.
                     texts = {"title": entry.title, "journal": entry.journal, "year": str(entry.year or "")}
@@ -84,7 +94,7 @@ class _Reader:
                         entry.abstract if field.name in ABSTRACT else [text] if (text := texts[field.name]) else []
                         for field in self.corpus.fields
                     ]
-                    self.corpus.add(str(entry.key.pmid), values, labels, split)
+                    self.corpus.add(str(entry.key.pmid), values, labels if entry.headings else None, split)
                 self.keys.append(key_of(*entry.key))
                 self.year.append(entry.year)
                 self.indexing.append(INDEXING.index(entry.indexing) if entry.indexing in INDEXING else OTHER_METHOD)
@@ -94,20 +104,6 @@ class _Reader:
                 self.keys.extend(key_of(*key, deleted=True) for key in entry.keys)
             elif isinstance(entry, Book):
                 self.counts["books"] += 1
-
-    def _labels(self, headings: list[MeshHeading]) -> list[str]:
-        """The UIs of the headings that are labels. Raises ValueError."""
-        found = []
-        for ui, name, major in headings:
-            if not ui:
-                ui = self.descriptors.identifiers.get(name, "") if self.descriptors else ""
-                if not ui:
-                    hint = "that file has none" if self.descriptors else "name the descriptors of its year: --descriptors desc.xml"
-                    raise ValueError(f"the heading {name[:60]!r} has no UI; {hint}")
-            self.titles[ui] = name
-            if (major or not self.options.major_topics) and not (self.options.no_check_tags and name in CHECK_TAGS):
-                found.append(ui)
-        return found
 
 
 def key_of(pmid: int, version: int, deleted: bool = False) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -63,18 +62,9 @@ def read_names(comm: mpi.Comm, path: Path | None, size: int, what: str) -> list[
             names.append(name)
         if len(names) != size:
             raise DataError(f"{path}: {len(names)} names, but there are {size} {what}; expected one a line")
-        if what == "labels":
-            check_distinct(names, str(path))
         return names
 
     return mpi.run_on_root(comm, f"reading {path}", read)
-
-
-def check_distinct(names: list[str], where: str) -> None:
-    """Raise DataError unless each label has a name of its own."""
-    if len(set(names)) < len(names):
-        name, count = Counter(names).most_common(1)[0]
-        raise DataError(f"{where}: {count} labels have the name {name!r}; give each a name of its own")
 
 
 def check_matrix_labels(what: object, options: ConvertOptions) -> None:

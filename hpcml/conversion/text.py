@@ -321,25 +321,27 @@ class FewTexts:
 
     def __call__(self, texts: Sequence[Values]) -> Shard:
         """The rows of some texts, without labels. Local."""
-        tokens = [self._tokens(values) for values in texts]
-        lengths = np.array([len(of_text) for of_text in tokens], dtype=np.int64)
-        together = np.array([token for of_text in tokens for token in of_text], dtype=TOKEN)
+        together: list[int] = []  # the words by number; −1 for unknown ones, and between values
+        lengths = np.zeros(len(texts), dtype=np.int64)
+        for row, values in enumerate(texts):
+            begin = len(together)
+            for field, of_field in zip(self.settings.fields, values, strict=True):
+                end = f" {field.tag}" if field.tag else ""
+                for value in of_field:
+                    if len(together) > begin:
+                        together.append(-1)
+                    together += (
+                        self.number.get(token + end, -1) for tokens in cut(value, field.whole, self.find) for token in tokens
+                    )
+            lengths[row] = len(together) - begin
         counted = count_terms(
-            TokenSlice(lengths, together, 0), self.places, len(self.settings.vocabulary.words) + 1, self.settings.pairs
+            TokenSlice(lengths, np.array(together, dtype=TOKEN), 0),
+            self.places,
+            len(self.settings.vocabulary.words) + 1,
+            self.settings.pairs,
         )
         sizes, indices, data = weighted(self.settings, counted)
         n_features = len(self.settings.vocabulary)
         indices = indices.astype(np.int32 if n_features < 2**31 else np.int64)
         data = np.ones(indices.size, dtype=np.float32) if data is None else data
         return Shard.of_csr((offsets(sizes), indices, data), n_features, self.n_labels)
-
-    def _tokens(self, values: Values) -> list[int]:
-        """The words of a text by number; −1 for unknown ones, and between values."""
-        out: list[int] = []
-        for field, of_field in zip(self.settings.fields, values, strict=True):
-            end = f" {field.tag}" if field.tag else ""
-            for value in of_field:
-                if out:
-                    out.append(-1)
-                out += (self.number.get(token + end, -1) for tokens in cut(value, field.whole, self.find) for token in tokens)
-        return out
