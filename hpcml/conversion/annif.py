@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, lines_of, placed
 from hpcml.conversion.csv_file import Dialect, Segment, divide, read_header, read_rows
 from hpcml.conversion.folder import read_text
 from hpcml.conversion.jsonl import SOME_KEYS, check_fields, loaded, string_of, values_of
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import decoded, lines_of, placed
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.errors import ConfigError, DataError, OptionError, nearest
 from hpcml.files.lines import plain_size, read_lines
+from hpcml.files.opening import decoded
 from hpcml.log import is_unicode, named, plural
 from hpcml.partition import bounds_in_items
 

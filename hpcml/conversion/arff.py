@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, Place, lines_of, placed
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, find_unfit, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import Place, decoded, lines_of, placed
 from hpcml.conversion.table import Batch, Roles, RowNumberSearch, choose_features, describe_rows, leave_out_columns, unfit
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, open_plain, plain_size
+from hpcml.files.opening import decoded
 from hpcml.partition import offsets
 
 HEADER_BYTES = 1 << 28  # of all lines up to @DATA

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, lines_of, placed
 from hpcml.conversion.jsonl import document_of, loaded
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import lines_of, placed
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.data.descriptors import Descriptors, read_descriptors
 from hpcml.errors import DataError

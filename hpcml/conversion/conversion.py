@@ -1,22 +1,25 @@
-"""A conversion under way: what it is told, and what it uses again of another dataset (--like)."""
+"""A conversion under way: its inputs and options, what it uses of another dataset (--like), lines and names in its files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
 from hpcml import mpi
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import DataFile
-from hpcml.errors import ConfigError, DataError, nearest
-from hpcml.files.lines import LINE_MIB
+from hpcml.errors import ConfigError, DataError, OptionError, nearest
+from hpcml.files.lines import BLOCK_BYTES, LINE_MIB, line_blocks, lines_before, read_lines
 from hpcml.files.opening import read_small
 from hpcml.log import Log
 from hpcml.partition import bounds_by_weight, offsets, share_of
 
+LONGEST_NAME = 1 << 16  # bytes
 PAIR = "the old and the new name of a label, with a tab between"
 
 
@@ -72,6 +75,36 @@ class Conversion:
         return begin, end
 
 
+class Place(NamedTuple):
+    """A line: of a block that begins at byte `offset`, and of this rank's lines; both from 0."""
+
+    path: Path
+    offset: int
+    in_block: int
+    of_rank: int
+
+    def __str__(self) -> str:
+        return f"{self.path}: line {lines_before(self.path, self.offset) + self.in_block + 1}"
+
+
+def lines_of(task: Conversion, path: Path, begin: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[Place, bytes]]:
+    """The lines that start in bytes begin..end of a file. Raises DataError, OSError."""
+    of_rank = 0
+    for offset, block in line_blocks(path, begin, end, block_bytes, task.max_line):
+        for in_block, line in enumerate(BytesIO(block)):
+            yield Place(path, offset, in_block, of_rank), line
+            of_rank += 1
+
+
+@contextmanager
+def placed(place: object) -> Iterator[None]:
+    """What is wrong, a ValueError, becomes a DataError that names the place."""
+    try:
+        yield
+    except ValueError as error:
+        raise DataError(f"{place}: {error}") from None
+
+
 def read_like(path: Path, task: Conversion) -> Like:
     """Return what a conversion takes from the dataset `path`. Local; raises ConfigError or DataError."""
     with DataFile(path) as dataset:
@@ -123,3 +156,29 @@ def _lines_of(value: str) -> list[tuple[str, str, str, str]]:
     if not found:
         raise DataError(f"{value}: no names; expected on each line {PAIR}")
     return found
+
+
+def read_names(comm: mpi.Comm, path: Path | None, size: int, what: str) -> list[str] | None:
+    """Return the `size` names in a file, one a line; None without a file. Collective over `comm`; raises DataError."""
+    if path is None:
+        return None
+
+    def read() -> list[str]:
+        names: list[str] = []
+        for number, line in read_lines(path, LONGEST_NAME, "; expected a name"):
+            name = line.strip()
+            if not name or "\0" in name:
+                raise DataError(f"{path}: line {number}: {'a NUL in' if name else 'no'} name; expected one on every line")
+            names.append(name)
+        if len(names) != size:
+            raise DataError(f"{path}: {len(names)} names, but there are {size} {what}; expected one a line")
+        return names
+
+    return mpi.run_on_root(comm, f"reading {path}", read)
+
+
+def check_matrix_labels(what: object, options: ConvertOptions) -> None:
+    """Raise ConfigError for options that have no effect if a matrix holds the labels."""
+    for name in ("empty_labels", "label_separator"):
+        if (value := getattr(options, name)) is not None:
+            raise OptionError(name, value, f"has no effect, because {what} is a matrix of the labels; remove it")

@@ -7,9 +7,8 @@ import os
 from pathlib import Path, PurePosixPath
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, placed
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import placed
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.errors import DataError, OptionError

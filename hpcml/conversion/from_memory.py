@@ -11,12 +11,11 @@ from numpy.typing import ArrayLike
 
 from hpcml import mpi
 from hpcml.conversion import sources
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, check_matrix_labels
 from hpcml.conversion.convert import ConvertReport, write_dataset
 from hpcml.conversion.number_rows import NumberRows, csr_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import check_matrix_labels
 from hpcml.conversion.table import Batch, Roles, describe_rows, numbered, read_table, wanted
 from hpcml.data.in_memory import sound_csr
 from hpcml.errors import ConfigError, DataError, MatrixError, repeated

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, lines_of, placed
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import decoded, lines_of, placed
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.conversion.vocabulary import OTHER_KEYS, PLAIN, Field
 from hpcml.errors import DataError, nearest
 from hpcml.files.lines import byte_range
+from hpcml.files.opening import decoded
 from hpcml.log import is_unicode
 
 SOME_KEYS = 100  # of documents, for a hint

@@ -20,10 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, check_matrix_labels, read_names
 from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import check_matrix_labels, read_names
 from hpcml.conversion.table import Batch, Roles, describe_rows, numbered
 from hpcml.errors import DataError, OptionError
 from hpcml.files.lines import LINE_MIB, read_lines
@@ -175,7 +174,12 @@ def read_npz(task: Conversion) -> Part:
                 raise DataError(
                     f"{path}: no matrix X; expected what scipy.sparse.save_npz makes, or a dense array of rows × features"
                 )
-            own_features, own_labels = (_strings(arrays, name) for name in ("feature_names", "label_names"))
+            own: dict[str, list[str]] = {}
+            for name in ("feature_names", "label_names"):
+                if name in arrays.of:
+                    if arrays.of[name].ndim != 1 or arrays.of[name].dtype.kind not in "US":
+                        raise DataError(f"{path}: array {name}: expected a list of strings")
+                    own[name] = _values(path, name, arrays.of[name])
             # Labels are a matrix, or a list of names in an array, or the lines of a text.
             of_labels = others[0] if others else arrays
             Y, listed = None, ""
@@ -191,8 +195,8 @@ def read_npz(task: Conversion) -> Part:
                 raise OptionError("label_names", options.label_names, "the labels have names of their own; remove it")
         n_rows, n_features = X.shape
         n_labels = 0 if Y is None else Y.shape[1]
-        feature_names = read_names(task.comm, options.feature_names, n_features, "features") or own_features
-        label_names = read_names(task.comm, options.label_names, n_labels, "labels") or own_labels
+        feature_names = read_names(task.comm, options.feature_names, n_features, "features") or own.get("feature_names")
+        label_names = read_names(task.comm, options.label_names, n_labels, "labels") or own.get("label_names")
         begin, end = task.share(n_rows)
         with task.reading():
             for what, names, size in (("feature_names", feature_names, n_features), ("label_names", label_names, n_labels)):
@@ -236,16 +240,6 @@ def read_npz(task: Conversion) -> Part:
             next(lines, None)  # reads what follows this rank's rows
     task.log(f"{path}: read")
     return finish(task, rows, None if Y is None else label_names or [str(label) for label in range(n_labels)])
-
-
-def _strings(arrays: Arrays, name: str) -> list[str] | None:
-    """The strings of an array, None without it. Raises DataError."""
-    if name not in arrays.of:
-        return None
-    found = arrays.of[name]
-    if found.ndim != 1 or found.dtype.kind not in "US":
-        raise DataError(f"{arrays.path}: array {name}: expected a list of strings")
-    return _values(arrays.path, name, found)
 
 
 def _values(path: Path, name: str, values: np.ndarray) -> list[Any]:

@@ -160,7 +160,13 @@ class NumberRows(LabelledRows):
             for each, where in ((names, task.what), (known, like.path)):
                 if (twice := repeated(each)) is not None:
                     raise DataError(f"{where}: two features have the name {twice!r}, so --like cannot tell them apart; rename one")
-            what, advice = _missing_columns(task, names, known, others)
+            there = set(names)
+            if missing := [name for name in known if name not in there]:
+                count = "" if len(missing) == 1 else f" (and {len(missing) - 1} more of {plural(len(known), 'feature')})"
+                what = f"{task.what}: column {named(missing[0])!r} is missing{count}, a feature of --like {like.path}"
+                near = [each for each in [*names, *others] if is_same_but_case(each, missing[0])]
+                advice = f"did you mean {named(near[0])!r}? Rename it" if near else "add it"
+                advice = "do not name it with another option" if missing[0] in near else advice
             number = {name: column for column, name in enumerate(known)}
             self.column_of = np.array([number.get(name, -1) for name in names], dtype=np.int64).__getitem__
         if what and not task.options.missing_columns_as_zero:
@@ -206,21 +212,6 @@ class NumberRows(LabelledRows):
             stays = keep[indices]
             lengths = np.bincount(rows[stays], minlength=end - begin)
             self.X.add(lengths, place[indices[stays]], before.data[entries][stays])
-
-
-def _missing_columns(task: Conversion, names: Sequence[str], known: Sequence[str], others: Sequence[str]) -> tuple[str, str]:
-    """Return what to say of features of --like that are not among `names`, and what to do; "" if all are."""
-    there = set(names)
-    missing = [name for name in known if name not in there]
-    if not missing:
-        return "", ""
-    name = missing[0]
-    near = [each for each in [*names, *others] if is_same_but_case(each, name)]
-    count = "" if len(missing) == 1 else f" (and {len(missing) - 1} more of {plural(len(known), 'feature')})"
-    advice = "add it"
-    if near:
-        advice = "do not name it with another option" if name in near else f"did you mean {named(near[0])!r}? Rename it"
-    return f"{task.what}: column {named(name)!r} is missing{count}, a feature of --like {task.like.path}", advice
 
 
 def finish(

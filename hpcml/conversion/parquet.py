@@ -57,20 +57,6 @@ def _opened(path: Path) -> Iterator[Any]:
         yield file
 
 
-def _described(path: Path) -> _ParquetFile:
-    """The columns and sizes of a file. Raises DataError, OSError."""
-    with _opened(path) as file:
-        names = list(file.schema_arrow.names)
-        if (name := repeated(names)) is not None:
-            raise DataError(f"{path}: two columns have the name {name!r}; give each a name of its own")
-        with _readable(path):
-            of_pandas = file.schema_arrow.pandas_metadata
-        index = of_pandas.get("index_columns") if isinstance(of_pandas, dict) else None
-        index = [name for name in index if isinstance(name, str)] if isinstance(index, list) else []
-        groups = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
-        return _ParquetFile(path, names, groups, index)
-
-
 def read_parquet(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError that names the row."""
     with task.reading():
@@ -80,7 +66,18 @@ def read_parquet(task: Conversion) -> Part:
             raise ConfigError("parquet needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
 
     def describe() -> list[_ParquetFile]:
-        files = [_described(path) for path in task.inputs]
+        files = []
+        for path in task.inputs:
+            with _opened(path) as file:
+                names = list(file.schema_arrow.names)
+                if (name := repeated(names)) is not None:
+                    raise DataError(f"{path}: two columns have the name {name!r}; give each a name of its own")
+                with _readable(path):
+                    of_pandas = file.schema_arrow.pandas_metadata
+                index = of_pandas.get("index_columns") if isinstance(of_pandas, dict) else None
+                index = [name for name in index if isinstance(name, str)] if isinstance(index, list) else []
+                groups = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+                files.append(_ParquetFile(path, names, groups, index))
         for file in files:
             if strange := set(file.names) ^ set(files[0].names):
                 raise DataError(f"{file.path}: the columns are not those of {task.what} ({min(strange)!r} is in one of them only)")

@@ -17,10 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, placed
 from hpcml.conversion.part import Part
 from hpcml.conversion.pubmed_xml import Book, Deletion, Record, entries
-from hpcml.conversion.source_lines import placed
 from hpcml.conversion.split import check_sizes, drawn_test
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.data.descriptors import Descriptors, read_descriptors

@@ -113,22 +113,6 @@ def check_sizes(n_test: int, n_rows: int, share: float) -> None:
         raise OptionError("test_share", share, f"the split {name} of {n_rows} rows would be empty; choose another share or seed")
 
 
-def _drawn(dataset: DataFile, test_share: float, valid_share: float | None, stratified: bool, seed: int) -> dict[str, np.ndarray]:
-    """The flags of each split's rows. Raises ConfigError if one would be empty."""
-    shares = {"test": test_share} | ({} if valid_share is None else {"valid": valid_share})
-    keys = draw_keys(dataset, np.arange(dataset.n_rows))
-    if stratified:
-        of_parts = np.array([*shares.values(), 1 - sum(shares.values())])
-        part = divide(dataset.n_labels, np.array(dataset.map("Y/indptr")), dataset.map("Y/indices"), of_parts, keys, seed)
-    else:
-        part = np.searchsorted(np.cumsum([*shares.values()]), uniform(seed, "split", keys), side="right")
-    parts = {name: part == number for number, name in enumerate([*shares, "train"])}
-    check_sizes(int(np.count_nonzero(parts["test"])), part.size, test_share)
-    if empty := [name for name, flags in parts.items() if not flags.any()]:
-        raise OptionError("valid_share", valid_share, f"the split {empty[0]} of {part.size} rows would be empty; choose another")
-    return parts
-
-
 def split(
     comm: mpi.Comm,
     path: Path,
@@ -157,7 +141,20 @@ def split(
             with DataFile(path) as dataset:
                 if dataset.split_names() and not force:
                     raise ConfigError(f"{path} has splits ({', '.join(dataset.split_names())}); use --force to replace them")
-                parts, learned = _drawn(dataset, test_share, valid_share, stratified, seed), "text/idf" in dataset.file
+                learned = "text/idf" in dataset.file
+                shares = {"test": test_share} | ({} if valid_share is None else {"valid": valid_share})
+                keys = draw_keys(dataset, np.arange(dataset.n_rows))
+                if stratified:
+                    of_parts = np.array([*shares.values(), 1 - sum(shares.values())])
+                    indptr, labels = np.array(dataset.map("Y/indptr")), dataset.map("Y/indices")
+                    part = divide(dataset.n_labels, indptr, labels, of_parts, keys, seed)
+                else:
+                    part = np.searchsorted(np.cumsum([*shares.values()]), uniform(seed, "split", keys), side="right")
+                parts = {name: part == number for number, name in enumerate([*shares, "train"])}
+            check_sizes(int(np.count_nonzero(parts["test"])), part.size, test_share)
+            if empty := [name for name, flags in parts.items() if not flags.any()]:
+                sentence = f"the split {empty[0]} of {part.size} rows would be empty; choose another"
+                raise OptionError("valid_share", valid_share, sentence)
             counts = {name: int(np.count_nonzero(flags)) for name, flags in parts.items()}
             shutil.copyfile(path, temporary)
             with editing(temporary) as file:
@@ -167,9 +164,11 @@ def split(
                 for name, flags in parts.items():
                     group[name] = np.flatnonzero(flags).astype(np.int64)
     if comm.rank == 0:
-        n_rows, asked, shares = sum(counts.values()), {"test": test_share, "valid": valid_share}, list[str]()
-        for name in ("test", "valid") if valid_share is not None else ("test",):
-            shares.append(f"{plural(counts[name], 'row')} of the split {name} ({counts[name] / n_rows:.3f}; asked: {asked[name]})")
-        log(f"{output or path}: {plural(counts['train'], 'training row')}, {', '.join(shares)}")
+        n_rows = sum(counts.values())
+        made = [
+            f"{plural(counts[name], 'row')} of the split {name} ({counts[name] / n_rows:.3f}; asked: {share})"
+            for name, share in shares.items()
+        ]
+        log(f"{output or path}: {plural(counts['train'], 'training row')}, {', '.join(made)}")
     if learned:
         log("note: the words' weights were made before this split; `hpcml convert --test-share` makes them from training rows only")

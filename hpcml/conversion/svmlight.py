@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, read_names
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import read_names
 from hpcml.data.svmlight import BINARY, MAX_INDEX, Rows, label_name, line_of_row, padded, parse_lines
 from hpcml.errors import DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, line_blocks, lines_before, open_plain
