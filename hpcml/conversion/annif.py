@@ -234,7 +234,7 @@ def read_annif(task: Conversion) -> Part:
     corpus = Corpus(task)
     parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: divide_inputs(task.inputs, comm.size, task.max_line))
     n_left_out, n_unknown = 0, 0
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         for place, document in (each for piece in parts[comm.rank] for each in documents_of(piece, task)):
             with placed(place):
                 if subjects is None:

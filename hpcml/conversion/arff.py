@@ -48,15 +48,8 @@ class Attribute(NamedTuple):
         return [self.name] if self.is_number or self.values is None else [f"{self.name}={value}" for value in self.values]
 
 
-class ArffHeader(NamedTuple):
-    """The lines before the rows, and the byte at which these begin."""
-
-    attributes: list[Attribute]
-    begin: int
-
-
-def read_header(path: Path, max_line: int) -> ArffHeader:
-    """The header of a file. Raises DataError, and as `open_plain`."""
+def read_header(path: Path, max_line: int) -> tuple[list[Attribute], int]:
+    """Return the attributes, and the byte at which the rows begin. Raises DataError, and as `open_plain`."""
     import arff
 
     lines: list[str] = []
@@ -86,35 +79,36 @@ def read_header(path: Path, max_line: int) -> ArffHeader:
         Attribute(name, "NOMINAL" if isinstance(kind, list) else kind, list(kind) if isinstance(kind, list) else None)
         for name, kind in attributes
     ]
-    return ArffHeader(described, begin)
+    return described, begin
 
 
 def read_arff(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError that names the line."""
     (path,) = task.inputs
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         try:
             import arff  # noqa: F401
         except ImportError:
             raise ConfigError("arff needs the package liac-arff; install it: pip install 'hpcml[tables]'") from None
-    header, size = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: (read_header(path, task.max_line), plain_size(path)))
-    begin, end = (header.begin + place for place in task.share(size - header.begin))
-    roles, names = Roles.of(task.options), [attribute.name for attribute in header.attributes]
-    with task.reading():
+    attributes, header_end = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: read_header(path, task.max_line))
+    size = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: plain_size(path))
+    begin, end = (header_end + place for place in task.share(size - header_end))
+    roles, names = Roles.of(task.options), [attribute.name for attribute in attributes]
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         roles.check(str(path), names)
         if not roles.labels and not roles.indicators and task.like is None:
             raise ConfigError(f"{path}: name the attributes that are labels, with --labels (classes) or --indicators (each 0 or 1)")
-        features, reasons = choose_features(task, roles, {each.name: each.features for each in header.attributes})
-        expansion = _Expansion(path, header.attributes, features, () if task.like is None else task.like.feature_names or ())
+        features, reasons = choose_features(task, roles, {each.name: each.features for each in attributes})
+        expansion = _Expansion(path, attributes, features, () if task.like is None else task.like.feature_names or ())
         rows = NumberRows(task, expansion.names, len(expansion.names), with_ids=roles.id is not None, others=names)
         search = RowNumberSearch(task, roles, [name for name in features if name in expansion.names_of_numbers])
-        decoded_rows = _decode(task, path, begin, end, header.attributes)
+        decoded_rows = _decode(task, path, begin, end, attributes)
         while some := list(islice(decoded_rows, BATCH)):
             places, values = [place for place, _ in some], [row for _, row in some]
             expansion.add(rows, values, places, task.options)
             numbers = {*roles.indicators, *search.names}
             columns: dict[str, Any] = {}
-            for number, attribute in enumerate(header.attributes):
+            for number, attribute in enumerate(attributes):
                 if attribute.name in {*roles.labels, *numbers, roles.id, roles.split, roles.group}:
                     # What a sparse row leaves out is 0, or the first of nominal values.
                     is_zero = attribute.values is None and attribute.is_number

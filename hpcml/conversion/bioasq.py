@@ -40,7 +40,7 @@ def read_bioasq(task: Conversion) -> Part:
     corpus = Corpus(task)
     is_small = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: plain_size(path)) <= WHOLE_BYTES
     begin, end = (0, 0) if is_small else byte_range(comm, path)
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         for where, article in _whole(path, task) if is_small else _by_line(task, path, begin, end, closed):
             with placed(where):
                 document = document_of(_as_document(article, descriptors, unknown), corpus.fields)

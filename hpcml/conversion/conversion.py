@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -60,10 +60,6 @@ class Conversion:
     like: Like | None = None
     max_line: int = LINE_MIB << 20  # the longest line in bytes
     scratch: Path = Path()  # a folder for files without a name
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Collective. Local reading: if it fails on a rank, all raise why."""
-        return mpi.agreed(self.comm, f"reading {self.what}")
 
     def share(self, n: int) -> tuple[int, int]:
         """This rank's even share of so many rows: begin, end."""

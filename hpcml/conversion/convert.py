@@ -15,7 +15,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion, read_like
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.part import Part, RowIds
+from hpcml.conversion.part import Part
 from hpcml.conversion.sources import SOURCES, check_options
 from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, checked_slabs
 from hpcml.data.descriptors import read_descriptors
@@ -112,7 +112,7 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
         with unpacked_once(comm, packed, task.scratch, task.max_line):
             part = read(task)
         names = part.labels["Y"]
-        with task.reading():  # words, and labels, are unique as made
+        with mpi.agreed(task.comm, f"reading {task.what}"):  # words, and labels, are unique as made
             if isinstance(part.feature_names, Sequence) and (name := repeated(part.feature_names)) is not None:
                 raise DataError(f"{task.what}: two features have the name {named(name)!r}; give each a name of its own")
         if part.label_titles is None and options.descriptors is not None:
@@ -207,8 +207,29 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
             part.text.write(file)
 
     out.layout_checked(slabs, checked_slabs(slabs), describe)
-    if part.row_ids is not None:
-        _write_row_ids(comm, out, part.row_ids, n_rows)
+    if (row_ids := part.row_ids) is not None:  # rank 0 writes those of all ranks, in row order
+        # HDF5 lays the strings of one call out backwards, so calls are cut at rows that do not depend on the number of ranks.
+        chunks = (row_ids[begin : begin + NAME_CHUNK] for begin in range(0, row_ids.lines.size, NAME_CHUNK))
+        waiting: list[str] = []
+        written = 0
+
+        def write(ids: list[str]) -> None:
+            nonlocal written
+            waiting.extend(ids)
+            while len(waiting) >= min(NAME_CHUNK, n_rows - written) > 0:
+                some = waiting[:NAME_CHUNK]
+                file["row_ids"][written : written + len(some)] = np.array(some, dtype=object)
+                del waiting[:NAME_CHUNK]
+                written += len(some)
+
+        with ExitStack() as stack:
+            with mpi.agreed(comm, doing):
+                if comm.rank == 0:
+                    file = stack.enter_context(editing(out.path, target=out.target))
+                    create_strings(file, "row_ids", n_rows)
+            mpi.stream_to_root(comm, chunks, write)
+            with mpi.agreed(comm, doing):
+                stack.close()
     with mpi.agreed(comm, doing):
         for name, matrix in part.matrices.items():
             begin = 0 if comm.rank == 0 else 1  # entry 0 of the whole is rank 0's
@@ -232,29 +253,3 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
                 out.write(f"splits/{name}", place, first["rows"] + rows)
                 place += rows.size
     out.write_checksums()
-
-
-def _write_row_ids(comm: mpi.Comm, out: SlabFile, row_ids: RowIds, n_rows: int) -> None:
-    """Collective over `comm`. Rank 0 writes all ranks' row ids, in row order."""
-    # HDF5 lays the strings of one call out backwards, so calls are cut at rows that do not depend on the number of ranks.
-    chunks = (row_ids[begin : begin + NAME_CHUNK] for begin in range(0, row_ids.lines.size, NAME_CHUNK))
-    waiting: list[str] = []
-    written = 0
-
-    def write(ids: list[str]) -> None:
-        nonlocal written
-        waiting.extend(ids)
-        while len(waiting) >= min(NAME_CHUNK, n_rows - written) > 0:
-            some = waiting[:NAME_CHUNK]
-            file["row_ids"][written : written + len(some)] = np.array(some, dtype=object)
-            del waiting[:NAME_CHUNK]
-            written += len(some)
-
-    with ExitStack() as stack:
-        with mpi.agreed(comm, f"writing {out.target}"):
-            if comm.rank == 0:
-                file = stack.enter_context(editing(out.path, target=out.target))
-                create_strings(file, "row_ids", n_rows)
-        mpi.stream_to_root(comm, chunks, write)
-        with mpi.agreed(comm, f"writing {out.target}"):
-            stack.close()

@@ -67,7 +67,7 @@ def read_folder(task: Conversion) -> Part:
     files = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: find_files(folder, encoding))
     corpus = Corpus(task)
     begin, end = task.share_by_weight([size + 1 for _, size in files])
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         for name, _ in files[begin:end]:
             folders, split = PurePosixPath(name).parts[:-1], ""
             with placed(folder / name):

@@ -123,7 +123,7 @@ def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions
     is_text = sources.check_options(sources.TABLE, None, options)
 
     def read(task: Conversion) -> Part:
-        with task.reading():
+        with mpi.agreed(task.comm, f"reading {task.what}"):
             names = [str(name) for name in frame.columns]
             if (name := repeated(names)) is not None:
                 raise ConfigError(f"the frame: two columns have the name {name!r}; give each a name of its own")

@@ -115,7 +115,7 @@ def read_h5ad(task: Conversion) -> Part:
     def wrong(row: int, column: int, value: float) -> str:
         return f"{path}: row {row + 1}: feature {found.names[column]!r}: {unfit(value)}"
 
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         if not roles.labels and not roles.indicators and task.like is None:
             raise ConfigError(
                 f"{path}: name columns of obs that are labels with --labels or --indicators; it has: {', '.join(found.columns)}"

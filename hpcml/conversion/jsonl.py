@@ -106,7 +106,7 @@ def read_jsonl(task: Conversion) -> Part:
     corpus = Corpus(task)
     corpus.n_lines = 0
     begin, end = byte_range(task.comm, path)
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         for place, line in lines_of(task, path, begin, end):
             corpus.n_lines += 1
             if line.isspace():

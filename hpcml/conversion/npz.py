@@ -91,7 +91,7 @@ def _opened(task: Conversion) -> Iterator[list[Arrays | None]]:
 
         files = mpi.run_on_root(task.comm, f"reading {task.what}", unpack)
         arrays: list[Arrays | None] = []
-        with task.reading():
+        with mpi.agreed(task.comm, f"reading {task.what}"):
             for path, of_file in zip(task.inputs, files, strict=True):
                 of: dict[str, np.ndarray] = {}
                 for name, file in (of_file or {}).items():
@@ -168,7 +168,7 @@ def read_npz(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError with the row."""
     path, options = task.inputs[0], task.options
     with _opened(task) as (arrays, *others):
-        with task.reading():
+        with mpi.agreed(task.comm, f"reading {task.what}"):
             X = find_matrix(arrays, "X")
             if X is None:
                 raise DataError(
@@ -198,7 +198,7 @@ def read_npz(task: Conversion) -> Part:
         feature_names = read_names(task.comm, options.feature_names, n_features, "features") or own.get("feature_names")
         label_names = read_names(task.comm, options.label_names, n_labels, "labels") or own.get("label_names")
         begin, end = task.share(n_rows)
-        with task.reading():
+        with mpi.agreed(task.comm, f"reading {task.what}"):
             for what, names, size in (("feature_names", feature_names, n_features), ("label_names", label_names, n_labels)):
                 if names is not None and len(names) != size:
                     raise DataError(f"{path}: {what} has {len(names)} names, but expected {size}")

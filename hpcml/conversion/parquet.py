@@ -59,7 +59,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def read_parquet(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError that names the row."""
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         try:
             import pyarrow  # noqa: F401
         except ImportError:

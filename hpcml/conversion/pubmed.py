@@ -171,7 +171,22 @@ def read_pubmed(task: Conversion) -> Part:
         task.log(f"note: {n_books:,} articles of books passed over, which have no headings")
     if n_other:
         task.log(f"note: {n_other:,} citations with an IndexingMethod other than Curated and Automated; taken as indexed by people")
-    part = vectorise(_with_splits(task, corpus), corpus)
+    share, test_years = task.options.test_share, task.options.test_years
+    if share is not None:  # the reader names the splits, of which some rows become test rows
+        test = drawn_test(task.options.seed, share, corpus.row_keys(comm)[0])
+        corpus.splits = [TEST_SPLITS[name] if chosen else name for name, chosen in zip(corpus.splits, test, strict=True)]
+        task = replace(task, options=replace(task.options, test_share=None))
+    of_split = Counter(corpus.splits)
+    _, (n_train, n_test) = mpi.exclusive_sum(comm, [of_split["train"], of_split["test"]])
+    if share is not None:
+        check_sizes(int(n_test), int(n_test + n_train), share)
+    if test_years and not n_test:
+        raise OptionError("test_years", test_years, "no citation of these years that people indexed")
+    if task.like is None and not n_train and n_rows:
+        raise DataError(
+            "no citation to train on: none that people indexed is outside of the test years; --like names a dataset to use"
+        )
+    part = vectorise(task, corpus)
     part.row_numbers = {
         "year": np.frombuffer(reader.year, dtype=np.int16)[stays],
         "indexing": np.frombuffer(reader.indexing, dtype=np.uint8)[stays],
@@ -190,22 +205,3 @@ def read_pubmed(task: Conversion) -> Part:
         titles |= by_file
     part.label_titles = [titles.get(name, "") for name in labels]
     return part
-
-
-def _with_splits(task: Conversion, corpus: Corpus) -> Conversion:
-    """Collective. Draw --test-share; what is left to do."""
-    comm, share = task.comm, task.options.test_share
-    if share is not None:
-        test = drawn_test(task.options.seed, share, corpus.row_keys(comm)[0])
-        corpus.splits = [TEST_SPLITS[name] if chosen else name for name, chosen in zip(corpus.splits, test, strict=True)]
-    counts = Counter(corpus.splits)
-    _, (n_train, n_test, n_rows) = mpi.exclusive_sum(comm, [counts["train"], counts["test"], corpus.n_rows])
-    if share is not None:
-        check_sizes(int(n_test), int(n_test + n_train), share)
-    if task.options.test_years and not n_test:
-        raise OptionError("test_years", task.options.test_years, "no citation of these years that people indexed")
-    if task.like is None and not n_train and n_rows:
-        raise DataError(
-            "no citation to train on: none that people indexed is outside of the test years; --like names a dataset to use"
-        )
-    return replace(task, options=replace(task.options, test_share=None))

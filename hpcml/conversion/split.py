@@ -82,7 +82,7 @@ def _splits_of_like(
 ) -> tuple[list[str], np.ndarray]:
     """Collective. Splits by name, and of each row the place of its split: that of --like, if it is there."""
     comm, path = task.comm, task.options.like
-    with task.reading(), DataFile(path) as dataset:
+    with mpi.agreed(task.comm, f"reading {task.what}"), DataFile(path) as dataset:
         there = dataset.split_names()
         names = [*names, *(name for name in there if name not in names)]
         split = np.full(dataset.n_rows, -1, np.int32)

@@ -58,7 +58,7 @@ def read_svmlight(task: Conversion) -> Part:
     (path,) = task.inputs
     begin, end = byte_range(task.comm, path)
     width, single, values = 0, True, np.empty(0)  # of the labels, each once, ascending
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         rows = NumberRows(task, None, 0, index=np.int32)
         for block in _blocks(task, path, begin, end, task.options.zero_based):
             found, labels = block.rows, block.rows.labels
@@ -102,7 +102,7 @@ def read_xmc(task: Conversion) -> Part:
     n_rows, n_features, n_labels = mpi.run_on_root(task.comm, f"reading {task.what}", read_header)
     feature_names = read_names(task.comm, task.options.feature_names, n_features, "features")
     label_names = read_names(task.comm, task.options.label_names, n_labels, "labels")
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         if label_names is None and n_labels > path.stat().st_size:
             raise DataError(f"{path}: line 1: {n_labels} labels, far more than the file has entries")
         rows = NumberRows(task, feature_names, n_features)

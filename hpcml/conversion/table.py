@@ -204,7 +204,7 @@ def leave_out_columns(task: Conversion, rows: NumberRows, search: RowNumberSearc
         few = ", ".join(f"{named(name)!r} ({why})" for name, why in list(reasons.items())[:FEW])
         more = f" and {len(reasons) - FEW} more" if len(reasons) > FEW else ""
         task.log(f"{task.what}: not used as features: {few}{more}; --features names the columns to use")
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         if found:
             rows.leave_out(found)
         if found and not rows.n_features:
@@ -234,7 +234,7 @@ def read_table(
             raise ConfigError(f"--text does not go with --like {like.path}, which tells the columns {fields} apart; remove it")
         corpus = Corpus(task)
         roles = Roles.of(options, corpus.fields)
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         roles.check(what, names)
         features, reasons = choose_features(task, roles, {name: (name,) for name in names}, index)
         if "split" in names and "split" not in (name for _, name in roles.named()) and options.test_share is None:
