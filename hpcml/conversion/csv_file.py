@@ -175,10 +175,6 @@ def read_csv(task: Conversion, delimiter: str = "") -> Part:
     def divide_files() -> tuple[list[list[str]], list[list[Segment]]]:
         tables = [read_header(path, dialect, task.max_line) for path in task.inputs]
         names = tables[0].names
-        for table in tables:
-            if strange := set(table.names) ^ set(names):
-                few = f"{next(iter(strange))!r} is in one of them only"
-                raise DataError(f"{table.path}: line 1: the columns are not those of {what} ({few})")
         for other, way in ((";", "--delimiter ';'"), ("\t", "convert tsv"), ("|", "--delimiter '|'"), (",", "convert csv")):
             if len(names) == 1 and other in names[0] and other != dialect.delimiter:
                 between = f"what stands between columns seems to be {other!r}: use {way}"
@@ -196,7 +192,7 @@ def read_csv(task: Conversion, delimiter: str = "") -> Part:
             for batch in _csv_batches(segments[file][task.comm.rank], names, dialect, columns, task.max_line):
                 yield batch._replace(file=file)
 
-    return read_table(task, of_file[0], batches)
+    return read_table(task, of_file, batches)
 
 
 def read_tsv(task: Conversion) -> Part:

@@ -18,7 +18,7 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.table import Batch, Roles, describe_rows, numbered, read_table, wanted
 from hpcml.data.in_memory import sound_csr
-from hpcml.errors import ConfigError, DataError, MatrixError, repeated
+from hpcml.errors import ConfigError, DataError, MatrixError
 from hpcml.log import Log
 
 ROWS = 4096  # of a frame that are looked at together
@@ -123,14 +123,11 @@ def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions
     is_text = sources.check_options(sources.TABLE, None, options)
 
     def read(task: Conversion) -> Part:
-        with mpi.agreed(task.comm, f"reading {task.what}"):
-            names = [str(name) for name in frame.columns]
-            if (name := repeated(names)) is not None:
-                raise ConfigError(f"the frame: two columns have the name {name!r}; give each a name of its own")
+        names = [str(name) for name in frame.columns]
         shared = comm.allgather(names)
         if any(each != shared[0] for each in shared):
             raise ConfigError("the frame: its columns are not the same on all ranks")
-        return read_table(task, names, lambda *roles: _batches(frame, names, *roles))
+        return read_table(task, [names], lambda *roles: _batches(frame, names, *roles))
 
     return write_dataset(Conversion(comm, FRAME, (), options, log, "the frame", is_text), read, output, force)
 

@@ -13,7 +13,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
 from hpcml.conversion.table import Batch, Roles, numbered, read_table, wanted
-from hpcml.errors import ConfigError, DataError, repeated
+from hpcml.errors import ConfigError, DataError
 from hpcml.files.opening import open_regular
 from hpcml.partition import bounds_in_items
 
@@ -70,17 +70,12 @@ def read_parquet(task: Conversion) -> Part:
         for path in task.inputs:
             with _opened(path) as file:
                 names = list(file.schema_arrow.names)
-                if (name := repeated(names)) is not None:
-                    raise DataError(f"{path}: two columns have the name {name!r}; give each a name of its own")
                 with _readable(path):
                     of_pandas = file.schema_arrow.pandas_metadata
                 index = of_pandas.get("index_columns") if isinstance(of_pandas, dict) else None
                 index = [name for name in index if isinstance(name, str)] if isinstance(index, list) else []
                 groups = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
                 files.append(_ParquetFile(path, names, groups, index))
-        for file in files:
-            if strange := set(file.names) ^ set(files[0].names):
-                raise DataError(f"{file.path}: the columns are not those of {task.what} ({min(strange)!r} is in one of them only)")
         return files
 
     files = mpi.run_on_root(task.comm, f"reading {task.what}", describe)
@@ -92,7 +87,7 @@ def read_parquet(task: Conversion) -> Part:
             for batch in _batches(file, begin, end, *wanted(roles, features)) if begin < end else ():
                 yield batch._replace(file=number)
 
-    return read_table(task, files[0].names, batches, files[0].of_pandas)
+    return read_table(task, [file.names for file in files], batches, files[0].of_pandas)
 
 
 def _batches(file: _ParquetFile, begin: int, end: int, numbers: list[str], others: list[str]) -> Iterator[Batch]:

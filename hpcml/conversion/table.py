@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from hpcml.conversion.text import Corpus, vectorise
 from hpcml.conversion.vocabulary import PLAIN, Field
 from hpcml.data.in_memory import is_missing
 from hpcml.data.svmlight import label_name
-from hpcml.errors import ConfigError, DataError, OptionError, nearest
+from hpcml.errors import ConfigError, DataError, OptionError, nearest, repeated
 from hpcml.files.spool import Spool
 from hpcml.log import is_unicode, named
 from hpcml.mpi.routing import Routing
@@ -212,14 +213,14 @@ def leave_out_columns(task: Conversion, rows: NumberRows, search: RowNumberSearc
 
 
 def read_table(
-    task: Conversion, names: Sequence[str], batches: Callable[[Roles, list[str]], Iterator[Batch]], index: Sequence[str] = ()
+    task: Conversion, columns: list[list[str]], batches: Callable[[Roles, list[str]], Iterator[Batch]], index: Sequence[str] = ()
 ) -> Part:
-    """Collective. This rank's rows of a table with these columns. Raises ConfigError, DataError.
+    """Collective. This rank's rows of a table; `columns` are those of each file. Raises ConfigError, DataError.
 
     `batches` gives them, when it knows the columns' roles and which of them are features; `index` are the columns that the
     file calls an index.
     """
-    what, options, like = str(task.what), task.options, task.like
+    what, names, options, like = str(task.what), columns[0], task.options, task.like
     corpus, roles, text_like = None, Roles.of(options), None if like is None else like.text
     if options.text or options.fields or text_like is not None:
         for name in ("missing_as_zero", "missing_columns_as_zero"):
@@ -235,6 +236,11 @@ def read_table(
         corpus = Corpus(task)
         roles = Roles.of(options, corpus.fields)
     with mpi.agreed(task.comm, f"reading {task.what}"):
+        for path, of_file in zip(task.inputs or [Path(what)], columns, strict=True):
+            if (twice := repeated(of_file)) is not None:
+                raise DataError(f"{path}: two columns have the name {twice!r}; give each a name of its own")
+            if strange := set(of_file) ^ set(names):
+                raise DataError(f"{path}: the columns are not those of {what} ({min(strange)!r} is in one of them only)")
         roles.check(what, names)
         features, reasons = choose_features(task, roles, {name: (name,) for name in names}, index)
         if "split" in names and "split" not in (name for _, name in roles.named()) and options.test_share is None:
