@@ -123,7 +123,8 @@ def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions
     is_text = sources.check_options(sources.TABLE, None, options)
 
     def read(task: Conversion) -> Part:
-        names = [str(name) for name in frame.columns]
+        with mpi.agreed(task.comm, f"reading {task.what}"):
+            names = [str(name) for name in frame.columns]
         shared = comm.allgather(names)
         if any(each != shared[0] for each in shared):
             raise ConfigError("the frame: its columns are not the same on all ranks")
