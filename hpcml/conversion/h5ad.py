@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
@@ -24,16 +24,6 @@ ROWS = 1 << 16  # of obs, that are looked at together
 CSR, CSC = "csr_matrix", "csc_matrix"
 
 
-class _Described(NamedTuple):
-    """What all ranks know of a file; `index_name` is the column of obs that names rows."""
-
-    n_rows: int
-    n_features: int
-    columns: list[str]
-    index_name: str
-    names: list[str]
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[h5py.File]:
     """Open an AnnData file. Raises DataError for another or a damaged file, also while it is read."""
@@ -41,8 +31,8 @@ def _opened(path: Path) -> Iterator[h5py.File]:
         yield file
 
 
-def _describe(path: Path) -> _Described:
-    """Raises DataError, OSError."""
+def _describe(path: Path) -> tuple[int, list[str], list[str], str]:
+    """Return the number of rows, the features, the columns of obs, and the one that names rows. Raises DataError, OSError."""
     with _opened(path) as file:
         for name in ("X", "obs", "var"):
             if name not in file:
@@ -70,7 +60,7 @@ def _describe(path: Path) -> _Described:
         if len(names) != shape[1]:
             raise DataError(f"{path}: var has {len(names)} names, but X has {shape[1]} columns")
         columns = [name for name in file["obs"] if name not in ("__categories",)]
-        return _Described(shape[0], shape[1], columns, str(file["obs"].attrs["_index"]), names)
+        return shape[0], names, columns, str(file["obs"].attrs["_index"])
 
 
 def _strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> list[str]:
@@ -109,35 +99,34 @@ def _column(obs: h5py.Group, name: str, begin: int, end: int, n_rows: int) -> li
 def read_h5ad(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError with the row."""
     (path,) = task.inputs
-    found, roles = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _describe(path)), Roles.of(task.options)
-    begin, end = task.share(found.n_rows)
+    n_rows, names, obs, index_name = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _describe(path))
+    roles = Roles.of(task.options)
+    begin, end = task.share(n_rows)
 
     def wrong(row: int, column: int, value: float) -> str:
-        return f"{path}: row {row + 1}: feature {found.names[column]!r}: {unfit(value)}"
+        return f"{path}: row {row + 1}: feature {names[column]!r}: {unfit(value)}"
 
     with mpi.agreed(task.comm, f"reading {task.what}"):
         if not roles.labels and not roles.indicators and task.like is None:
             raise ConfigError(
-                f"{path}: name columns of obs that are labels with --labels or --indicators; it has: {', '.join(found.columns)}"
+                f"{path}: name columns of obs that are labels with --labels or --indicators; it has: {', '.join(obs)}"
             )
-        roles.check(str(path), found.columns)
-        roles = replace(roles, id=roles.id or found.index_name)
-        rows = NumberRows(task, found.names, found.n_features, with_ids=True)
+        roles.check(str(path), obs)
+        roles = replace(roles, id=roles.id or index_name)
+        rows = NumberRows(task, names, len(names), with_ids=True)
         with _opened(path) as file:
             X, zero = file["X"], task.options.missing_as_zero
             if isinstance(X, h5py.Group):
-                blocks = csr_blocks(X, (begin, end), found.n_features, f"{path}: X", zero)
+                blocks = csr_blocks(X, (begin, end), len(names), f"{path}: X", zero)
             elif X.dtype.kind not in "biuf":
                 raise DataError(f"{path}: X holds no numbers")
             else:
-                blocks = dense_blocks(lambda low, high: X[low:high], (begin, end), found.n_features, zero, wrong)
+                blocks = dense_blocks(lambda low, high: X[low:high], (begin, end), len(names), zero, wrong)
             for block in blocks:
                 rows.add(block)
-            names = {*roles.labels, *roles.indicators, roles.id, roles.split, roles.group} - {None}
+            used = {*roles.labels, *roles.indicators, roles.id, roles.split, roles.group} - {None}
             for low in range(begin, end, ROWS):
-                columns: dict[str, Any] = {
-                    name: _column(file["obs"], name, low, min(low + ROWS, end), found.n_rows) for name in names
-                }
+                columns: dict[str, Any] = {name: _column(file["obs"], name, low, min(low + ROWS, end), n_rows) for name in used}
                 for name in roles.indicators:
                     columns[name] = np.array([np.nan if value is None else value for value in columns[name]], dtype=np.float64)
                 batch = Batch(min(ROWS, end - low), columns, numbered(path, low))

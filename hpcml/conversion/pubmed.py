@@ -12,7 +12,6 @@ from array import array
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from hpcml.conversion.part import Part
 from hpcml.conversion.pubmed_xml import Book, Deletion, Record, entries
 from hpcml.conversion.split import check_sizes, drawn_test
 from hpcml.conversion.text import Corpus, vectorise
-from hpcml.data.descriptors import Descriptors, read_descriptors
+from hpcml.data.descriptors import read_descriptors
 from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.log import Progress, plural
 from hpcml.mpi.routing import Routing
@@ -56,53 +55,6 @@ def parse_years(given: Collection[str]) -> list[range]:
             raise OptionError("test_years", text, "expected a year, a range or a beginning, as in 2019, 2017-2019 or 2019-")
         found.append(range(first, last + 1))
     return found
-
-
-class _Reader:
-    """Adds what this rank's files say to a corpus. Local; raises DataError, OSError."""
-
-    def __init__(self, task: Conversion, corpus: Corpus, descriptors: Descriptors | None) -> None:
-        self.corpus, self.options, self.descriptors = corpus, task.options, descriptors
-        self.years, self.limit = parse_years(task.options.test_years), task.max_line
-        self.keys = array("q")  # of records and deletions, in order
-        self.year, self.indexing = array("h"), array("B")
-        self.titles: dict[str, str] = {}
-        self.counts: Counter[str] = Counter()
-
-    def read(self, path: Path) -> None:
-        """Add a file."""
-        for entry in entries(path, self.limit):
-            if isinstance(entry, Record):
-                with placed(f"{path}: PMID {entry.key.pmid}"):
-                    labels = []
-                    for ui, name, major in entry.headings:
-                        if not ui:
-                            ui = self.descriptors.identifiers.get(name, "") if self.descriptors else ""
-                        if not ui:
-                            hint = "name the descriptors of its year: --descriptors desc.xml"
-                            hint = "that file has none" if self.descriptors else hint
-                            raise ValueError(f"the heading {name[:60]!r} has no UI; {hint}")
-                        self.titles[ui] = name
-                        if (major or not self.options.major_topics) and not (self.options.no_check_tags and name in CHECK_TAGS):
-                            labels.append(ui)
-                    split = UNINDEXED if not entry.headings else AUTOMATED if entry.indexing == "Automated" else "train"
-                    split = TEST_SPLITS[split] if any(entry.year in years for years in self.years) else split
-                    # The abstract is called so by --fields, else text.
-                    texts = {"title": entry.title, "journal": entry.journal, "year": str(entry.year or "")}
-                    values = [
-                        entry.abstract if field.name in ABSTRACT else [text] if (text := texts[field.name]) else []
-                        for field in self.corpus.fields
-                    ]
-                    self.corpus.add(str(entry.key.pmid), values, labels if entry.headings else None, split)
-                self.keys.append(key_of(*entry.key))
-                self.year.append(entry.year)
-                self.indexing.append(INDEXING.index(entry.indexing) if entry.indexing in INDEXING else OTHER_METHOD)
-                self.counts["records"] += 1
-            elif isinstance(entry, Deletion):
-                self.counts["deletions"] += len(entry.keys)
-                self.keys.extend(key_of(*key, deleted=True) for key in entry.keys)
-            elif isinstance(entry, Book):
-                self.counts["books"] += 1
 
 
 def key_of(pmid: int, version: int, deleted: bool = False) -> int:
@@ -147,32 +99,67 @@ def read_pubmed(task: Conversion) -> Part:
             where = f"--fields {field.name}" if task.like is None else f"--like {task.like.path}"
             raise ConfigError(f"{where}: PubMed's records have no field {field.name!r}, but {', '.join(FIELDS)}")
     descriptors = None if names is None else mpi.run_on_root(comm, f"reading {names}", lambda: read_descriptors(names))
-    reader = _Reader(task, corpus, descriptors)
+    options, years = task.options, parse_years(task.options.test_years)
+    keys = array("q")  # of records and deletions, in order
+    row_year, indexing = array("h"), array("B")
+    last_titles: dict[str, str] = {}  # of labels, by the last record that has them
+    counts: Counter[str] = Counter()
     sizes = mpi.run_on_root(comm, "looking for the files", lambda: [path.stat().st_size for path in task.inputs])
     begin, end = task.share_by_weight(sizes)
     progress = Progress(task.log, "reading files (rank 0)", end - begin)
     with mpi.agreed(comm, "reading PubMed's files"):
         for number, path in enumerate(task.inputs[begin:end]):
-            reader.read(path)
+            for entry in entries(path, task.max_line):
+                if isinstance(entry, Record):
+                    with placed(f"{path}: PMID {entry.key.pmid}"):
+                        labels = []
+                        for ui, name, major in entry.headings:
+                            if not ui:
+                                ui = descriptors.identifiers.get(name, "") if descriptors else ""
+                            if not ui:
+                                hint = "name the descriptors of its year: --descriptors desc.xml"
+                                hint = "that file has none" if descriptors else hint
+                                raise ValueError(f"the heading {name[:60]!r} has no UI; {hint}")
+                            last_titles[ui] = name
+                            if (major or not options.major_topics) and not (options.no_check_tags and name in CHECK_TAGS):
+                                labels.append(ui)
+                        split = UNINDEXED if not entry.headings else AUTOMATED if entry.indexing == "Automated" else "train"
+                        split = TEST_SPLITS[split] if any(entry.year in years for years in years) else split
+                        # The abstract is called so by --fields, else text.
+                        texts = {"title": entry.title, "journal": entry.journal, "year": str(entry.year or "")}
+                        values = [
+                            entry.abstract if field.name in ABSTRACT else [text] if (text := texts[field.name]) else []
+                            for field in corpus.fields
+                        ]
+                        corpus.add(str(entry.key.pmid), values, labels if entry.headings else None, split)
+                    keys.append(key_of(*entry.key))
+                    row_year.append(entry.year)
+                    indexing.append(INDEXING.index(entry.indexing) if entry.indexing in INDEXING else OTHER_METHOD)
+                    counts["records"] += 1
+                elif isinstance(entry, Deletion):
+                    counts["deletions"] += len(entry.keys)
+                    keys.extend(key_of(*key, deleted=True) for key in entry.keys)
+                elif isinstance(entry, Book):
+                    counts["books"] += 1
             progress.update(number + 1)
     progress.close()
-    stays = rows_that_stay(comm, np.array(reader.keys, dtype=np.int64))
+    stays = rows_that_stay(comm, np.array(keys, dtype=np.int64))
     with mpi.agreed(comm, "leaving out what was replaced"):
         corpus.keep(stays)
-    counts = [
-        *(reader.counts[what] for what in ("records", "deletions", "books")),
+    of_all = [
+        *(counts[what] for what in ("records", "deletions", "books")),
         corpus.n_rows,
-        reader.indexing.count(OTHER_METHOD),
+        indexing.count(OTHER_METHOD),
     ]
-    n_records, n_deletions, n_books, n_rows, n_other = mpi.exclusive_sum(comm, counts)[1].tolist()
+    n_records, n_deletions, n_books, n_rows, n_other = mpi.exclusive_sum(comm, of_all)[1].tolist()
     read = f"{plural(n_records, 'citation')} and {plural(n_deletions, 'deletion')}"
     task.log(f"{plural(len(task.inputs), 'file')}: {read}; making {plural(n_rows, 'row')}")
     if n_books:
         task.log(f"note: {n_books:,} articles of books passed over, which have no headings")
     if n_other:
         task.log(f"note: {n_other:,} citations with an IndexingMethod other than Curated and Automated; taken as indexed by people")
-    share, test_years = task.options.test_share, task.options.test_years
-    if share is not None:  # the reader names the splits, of which some rows become test rows
+    share = options.test_share
+    if share is not None:  # the splits have names, of which some rows become test rows
         test = drawn_test(task.options.seed, share, corpus.row_keys(comm)[0])
         corpus.splits = [TEST_SPLITS[name] if chosen else name for name, chosen in zip(corpus.splits, test, strict=True)]
         task = replace(task, options=replace(task.options, test_share=None))
@@ -180,21 +167,21 @@ def read_pubmed(task: Conversion) -> Part:
     _, (n_train, n_test) = mpi.exclusive_sum(comm, [of_split["train"], of_split["test"]])
     if share is not None:
         check_sizes(int(n_test), int(n_test + n_train), share)
-    if test_years and not n_test:
-        raise OptionError("test_years", test_years, "no citation of these years that people indexed")
+    if years and not n_test:
+        raise OptionError("test_years", options.test_years, "no citation of these years that people indexed")
     if task.like is None and not n_train and n_rows:
         raise DataError(
             "no citation to train on: none that people indexed is outside of the test years; --like names a dataset to use"
         )
     part = vectorise(task, corpus)
     part.row_numbers = {
-        "year": np.frombuffer(reader.year, dtype=np.int16)[stays],
-        "indexing": np.frombuffer(reader.indexing, dtype=np.uint8)[stays],
+        "year": np.frombuffer(row_year, dtype=np.int16)[stays],
+        "indexing": np.frombuffer(indexing, dtype=np.uint8)[stays],
     }
     # Titles: those of --descriptors, else of --like, else of the last record.
     labels, known = part.labels["Y"], set(part.labels["Y"])
     titles: dict[str, str] = {}
-    for of_rank in comm.allgather({ui: name for ui, name in reader.titles.items() if ui in known}):
+    for of_rank in comm.allgather({ui: name for ui, name in last_titles.items() if ui in known}):
         titles |= of_rank
     if task.like is not None and (own := task.like.titles(len(labels))) is not None:
         titles |= {name: title for name, title in zip(labels, own, strict=True) if title}
