@@ -12,7 +12,6 @@ has it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,32 +91,24 @@ def of_key_file(text: str) -> list[tuple[str, str]]:
     return found
 
 
-@dataclass
-class Subjects:
-    """`titles`: the subjects' labels by URI; `uris`: the labels' URIs, the last of two."""
-
-    titles: dict[str, str] = field(default_factory=dict)
-    uris: dict[str, str] = field(default_factory=dict)
-
-
 def bare(uri: str) -> str:
     """A URI without the angle brackets around it, if there are any."""
     return uri[1:-1] if uri.startswith("<") and uri.endswith(">") else uri
 
 
-def read_subjects(path: Path, language: str | None, max_line: int) -> Subjects:
-    """Return the subjects in a file. Local; raises ConfigError, DataError."""
-    subjects = Subjects()
+def read_subjects(path: Path, language: str | None, max_line: int) -> tuple[dict[str, str], dict[str, str]]:
+    """Return a file's labels by URI, and URIs by label, the last of two. Local; raises ConfigError, DataError."""
+    titles, uris = dict[str, str](), dict[str, str]()
     for number, uri, label in _subject_lines(path, language, max_line):
         if not uri or "\0" in uri + label or not is_unicode(uri + label):
             raise DataError(f"{path}: line {number}: {uri!r} is no URI that can be stored; expected <URI> and a label")
         if label:
-            subjects.titles[uri], subjects.uris[label] = label, uri
+            titles[uri], uris[label] = label, uri
         else:
-            subjects.titles.pop(uri, None)
-    if not subjects.titles:
+            titles.pop(uri, None)
+    if not titles:
         raise DataError(f"{path}: no subject with a label; expected lines <URI>, a tab, and the label")
-    return subjects
+    return titles, uris
 
 
 def _subject_lines(path: Path, language: str | None, max_line: int) -> Iterator[tuple[int, str, str]]:
@@ -228,22 +219,21 @@ def documents_of(piece: Piece, task: Conversion) -> Iterator[tuple[object, Annif
 def read_annif(task: Conversion) -> Part:
     """Collective. Read this rank's documents. Raises ConfigError, DataError."""
     options, comm = task.options, task.comm
-    subjects, path = None, options.vocabulary
+    titles, uris, path = dict[str, str](), dict[str, str](), options.vocabulary
     if path is not None:
-        subjects = mpi.run_on_root(comm, f"reading {path}", lambda: read_subjects(path, options.language, task.max_line))
+        titles, uris = mpi.run_on_root(comm, f"reading {path}", lambda: read_subjects(path, options.language, task.max_line))
     corpus = Corpus(task)
     parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: divide_inputs(task.inputs, comm.size, task.max_line))
     n_left_out, n_unknown = 0, 0
     with mpi.agreed(task.comm, f"reading {task.what}"):
         for place, document in (each for piece in parts[comm.rank] for each in documents_of(piece, task)):
             with placed(place):
-                if subjects is None:
+                if path is None:
                     found = [string_of(uri or label, "a subject") for uri, label in document.subjects]
                 else:
-                    known = subjects.titles
-                    found = [
-                        (uri if uri in known else "") if uri else subjects.uris.get(label, "") for uri, label in document.subjects
-                    ]
+                    found = []
+                    for uri, label in document.subjects:
+                        found.append((uri if uri in titles else "") if uri else uris.get(label, ""))
                 labels = [label for label in found if label]
                 n_unknown += len(document.subjects) - len(labels)
                 if not labels and not options.unindexed:
@@ -263,6 +253,6 @@ def read_annif(task: Conversion) -> Part:
         task.log(f"warning: left out: {plural(unknown, 'entry', 'entries')} of subjects that {options.vocabulary} does not have")
     task.log(f"{task.what}: read; making rows")
     part = vectorise(task, corpus)
-    if subjects is not None:
-        part.label_titles = [subjects.titles.get(name, "") for name in part.labels["Y"]]
+    if path is not None:
+        part.label_titles = [titles.get(name, "") for name in part.labels["Y"]]
     return part
