@@ -12,21 +12,20 @@ has it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, lines_of, placed
 from hpcml.conversion.csv_file import Dialect, Segment, divide, read_header, read_rows
 from hpcml.conversion.folder import read_text
-from hpcml.conversion.jsonl import Seen, check_fields, loaded, string_of, values_of
+from hpcml.conversion.jsonl import SOME_KEYS, check_fields, loaded, string_of, values_of
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import decoded, lines_of, placed
-from hpcml.conversion.text import new_corpus, vectorise
-from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.conversion.text import Corpus, vectorise
+from hpcml.errors import ConfigError, DataError, OptionError, nearest
 from hpcml.files.lines import plain_size, read_lines
+from hpcml.files.opening import decoded
 from hpcml.log import is_unicode, named, plural
 from hpcml.partition import bounds_in_items
 
@@ -47,24 +46,6 @@ class AnnifDocument(NamedTuple):
     name: str = ""
 
 
-def of_tsv(line: str) -> AnnifDocument:
-    """The document on a line: `text TAB <URI> <URI> …`."""
-    text, _, uris = line.partition("\t")
-    return AnnifDocument(text, [(bare(uri), "") for uri in uris.split()], {})
-
-
-def of_csv(names: Sequence[str], values: Sequence[str]) -> AnnifDocument:
-    """The document in a row of CSV: text, subject_uris, document_id, others."""
-    row = dict(zip(names, values, strict=True))
-    subjects = [(bare(uri), "") for uri in row.pop(SUBJECTS, "").split()]
-    return AnnifDocument(row.pop(TEXT, ""), subjects, row, row.pop(NAME, ""))
-
-
-def of_json(content: bytes) -> AnnifDocument:
-    """Return the document that a JSON object describes. Raises ValueError with the reason."""
-    return document(loaded(content, ""))
-
-
 def document(value: object) -> AnnifDocument:
     """Return the document of {"text", "metadata", "subjects", "document_id"}. Raises ValueError."""
     if not isinstance(value, dict):
@@ -77,7 +58,12 @@ def document(value: object) -> AnnifDocument:
     subjects = value.get("subjects", [])
     if not isinstance(subjects, list):
         raise ValueError('subjects must be a list of {"uri": …} or {"label": …}')
-    return AnnifDocument(_string(value, "text"), [_subject(each) for each in subjects], metadata, _string(value, "document_id"))
+    found = []
+    for subject in subjects:
+        if not isinstance(subject, dict) or not (subject.get("uri") or subject.get("label")):
+            raise ValueError('a subject must be {"uri": …} or {"label": …}')
+        found.append((_string(subject, "uri"), _string(subject, "label")))
+    return AnnifDocument(_string(value, "text"), found, metadata, _string(value, "document_id"))
 
 
 def _string(value: dict[str, Any], key: str) -> str:
@@ -86,13 +72,6 @@ def _string(value: dict[str, Any], key: str) -> str:
     if not isinstance(found, str):
         raise ValueError(f"{key} must be a string")
     return found
-
-
-def _subject(value: object) -> tuple[str, str]:
-    """(URI, label) of an element of `subjects`. Raises ValueError."""
-    if not isinstance(value, dict) or not (value.get("uri") or value.get("label")):
-        raise ValueError('a subject must be {"uri": …} or {"label": …}')
-    return _string(value, "uri"), _string(value, "label")
 
 
 def of_key_file(text: str) -> list[tuple[str, str]]:
@@ -112,47 +91,36 @@ def of_key_file(text: str) -> list[tuple[str, str]]:
     return found
 
 
-@dataclass
-class Subjects:
-    """`titles`: the subjects' labels by URI; `uris`: the labels' URIs, the last of two."""
-
-    titles: dict[str, str] = field(default_factory=dict)
-    uris: dict[str, str] = field(default_factory=dict)
-
-
 def bare(uri: str) -> str:
     """A URI without the angle brackets around it, if there are any."""
     return uri[1:-1] if uri.startswith("<") and uri.endswith(">") else uri
 
 
-def read_subjects(path: Path, language: str | None, max_line: int) -> Subjects:
-    """Return the subjects in a file. Local; raises ConfigError, DataError."""
-    is_csv = ".csv" in path.suffixes[-2:] or ".CSV" in path.suffixes[-2:]
-    if language is not None and not is_csv:
-        raise ConfigError(f"--language {language}: {path} has one language; leave it out")
-    subjects = Subjects()
-    for number, uri, label in _csv_lines(path, language, max_line) if is_csv else _tsv_lines(path, max_line):
+def read_subjects(path: Path, language: str | None, max_line: int) -> tuple[dict[str, str], dict[str, str]]:
+    """Return a file's labels by URI, and URIs by label, the last of two. Local; raises ConfigError, DataError."""
+    titles, uris = dict[str, str](), dict[str, str]()
+    for number, uri, label in _subject_lines(path, language, max_line):
         if not uri or "\0" in uri + label or not is_unicode(uri + label):
             raise DataError(f"{path}: line {number}: {uri!r} is no URI that can be stored; expected <URI> and a label")
         if label:
-            subjects.titles[uri], subjects.uris[label] = label, uri
+            titles[uri], uris[label] = label, uri
         else:
-            subjects.titles.pop(uri, None)
-    if not subjects.titles:
+            titles.pop(uri, None)
+    if not titles:
         raise DataError(f"{path}: no subject with a label; expected lines <URI>, a tab, and the label")
-    return subjects
+    return titles, uris
 
 
-def _tsv_lines(path: Path, max_line: int) -> Iterator[tuple[int, str, str]]:
-    """Yield (number of the line, URI, label or "")."""
-    for number, line in read_lines(path, max_line):
-        if line.strip():
-            uri, label, *_ = [*line.strip().split("\t", 2), ""]
-            yield number, bare(uri), label
-
-
-def _csv_lines(path: Path, language: str | None, max_line: int) -> Iterator[tuple[int, str, str]]:
-    """Yield (number of the line, URI, label or "")."""
+def _subject_lines(path: Path, language: str | None, max_line: int) -> Iterator[tuple[int, str, str]]:
+    """Yield (number of the line, URI, label or ""). Raises ConfigError, DataError."""
+    if ".csv" not in map(str.lower, path.suffixes[-2:]):
+        if language is not None:
+            raise OptionError("language", language, f"{path} has one language; remove it")
+        for number, line in read_lines(path, max_line):
+            if line.strip():
+                uri, label, *_ = [*line.strip().split("\t", 2), ""]
+                yield number, bare(uri), label
+        return
     table = read_header(path, DIALECT, max_line)
     languages = [name.removeprefix(LABEL) for name in table.names if name.startswith(LABEL)]
     if "uri" not in table.names or not languages:
@@ -160,16 +128,14 @@ def _csv_lines(path: Path, language: str | None, max_line: int) -> Iterator[tupl
     if language is None and len(languages) > 1:
         raise ConfigError(f"{path}: labels in {', '.join(languages)}; choose one with --language")
     if language is not None and language not in languages:
-        raise ConfigError(f"--language {language}: {path} has no labels in it; {nearest(language, languages)}")
+        raise OptionError("language", language, f"{path} has no labels in it; {nearest(language, languages)}")
     all_rows = Segment(path, table.begin, plain_size(path), table.lines)
-    for _, line, values in read_rows(all_rows, table.names, DIALECT, max_line):
+    for _, number, values in read_rows(all_rows, table.names, DIALECT, max_line):
         row = dict(zip(table.names, values, strict=True))
-        uri, labels = bare(row["uri"]), [row[LABEL + each] for each in languages]
-        yield (
-            line,
-            uri,
-            row[LABEL + (language or languages[0])] or (uri if any(labels) else ""),
-        )  # in use, without a label in this language
+        uri, label = bare(row["uri"]), row[LABEL + (language or languages[0])]
+        if not label and any(row[LABEL + each] for each in languages):  # in use, without a label in this language
+            label = uri
+        yield number, uri, label
 
 
 class Piece(NamedTuple):
@@ -180,30 +146,28 @@ class Piece(NamedTuple):
     names: Sequence[str] = ()  # of a CSV file, its columns
 
 
-def files_of(path: Path) -> list[tuple[str, Path, int]]:
-    """Return (kind, path, bytes) of the files of an input, those of a folder by name, texts first. Raises DataError, OSError.
+def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[list[Piece]]:
+    """Return the pieces that each rank reads. Local; raises DataError, and as `open_plain`.
 
-    The ending says the kind of a file, as for Annif: .csv, .jsonl, else .tsv.
+    The ending says the kind of a file, as for Annif: .csv, .jsonl, else .tsv. The files of a folder are taken by name, texts first.
     """
-    if not path.is_dir():
+    files: list[tuple[str, Path, int]] = []  # kind, path, bytes
+    for path in inputs:
+        if path.is_dir():
+            found = [file for file in path.iterdir() if not file.name.startswith(".") and file.suffix in DOCUMENTS]
+            if not found:
+                raise DataError(f"{path}: no documents; expected .txt files, with a .tsv or .key file for each, or .json files")
+            for file in found:
+                if not is_unicode(file.name):
+                    raise DataError(f"{path}: a file has the name {named(file.name)!r}, which is not UTF-8; rename it")
+            found.sort(key=lambda file: (DOCUMENTS.index(file.suffix), file))
+            files += [(file.suffix, file, file.stat().st_size + 1) for file in found]
+            continue
         ending = next((suffix for suffix in map(str.lower, path.suffixes[::-1]) if suffix not in (".gz", ".bz2", ".xz")), "")
         size = plain_size(path)
         if size == 0:
             raise DataError(f"{path}: the file is empty; expected at least one document")
-        return [(ending if ending in (".csv", ".jsonl") else ".tsv", path, size)]
-    files = [file for file in path.iterdir() if not file.name.startswith(".") and file.suffix in DOCUMENTS]
-    if not files:
-        raise DataError(f"{path}: no documents; expected .txt files, with a .tsv or .key file for each, or .json files")
-    for file in files:
-        if not is_unicode(file.name):
-            raise DataError(f"{path}: a file has the name {named(file.name)!r}, which is not UTF-8; rename it")
-    files.sort(key=lambda file: (DOCUMENTS.index(file.suffix), file))
-    return [(file.suffix, file, file.stat().st_size + 1) for file in files]
-
-
-def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[list[Piece]]:
-    """Return the pieces that each rank reads. Local; raises DataError, and as `open_plain`."""
-    files = [file for path in inputs for file in files_of(path)]
+        files.append((ending if ending in (".csv", ".jsonl") else ".tsv", path, size))
     parts: list[list[Piece]] = [[] for _ in range(n_ranks)]
     for (kind, path, _), bounds in zip(files, bounds_in_items([size for *_, size in files], n_ranks), strict=True):
         names: Sequence[str] = ()
@@ -225,69 +189,70 @@ def documents_of(piece: Piece, task: Conversion) -> Iterator[tuple[object, Annif
     path, begin, end, _ = piece.segment
     if piece.kind in DOCUMENTS:
         text = read_text(path, UTF_8, task.max_line)
+        beside = next((file for ending in SUBJECT_FILES if (file := path.with_suffix(ending)).exists()), None)
         with placed(path):
-            document = of_json(text.encode()) if piece.kind == ".json" else AnnifDocument(text, _subjects_beside(path, task), {})
-        yield path, document if document.name else document._replace(name=path.name)
+            if piece.kind == ".json":
+                found = document(loaded(text.encode(), ""))
+            else:
+                found = AnnifDocument(text, of_key_file(read_text(beside, UTF_8, task.max_line)) if beside else [], {})
+        yield path, found if found.name else found._replace(name=path.name)
     elif piece.kind == ".csv":
         for _, number, values in read_rows(piece.segment, piece.names, DIALECT, task.max_line):
             if not is_unicode("".join(values)):
                 raise DataError(f"{path}: line {number}: a value is not UTF-8; save the file as UTF-8")
-            yield f"{path}: line {number}", of_csv(piece.names, values)
+            row = dict(zip(piece.names, values, strict=True))
+            subjects = [(bare(uri), "") for uri in row.pop(SUBJECTS, "").split()]
+            yield f"{path}: line {number}", AnnifDocument(row.pop(TEXT, ""), subjects, row, row.pop(NAME, ""))
     else:
         for place, line in lines_of(task, path, begin, end):
-            if not line.isspace():
-                with placed(place):
-                    document = of_json(line) if piece.kind == ".jsonl" else of_tsv(decoded(line))
-                yield place, document
-
-
-def _subjects_beside(path: Path, task: Conversion) -> list[tuple[str, str]]:
-    """Return the subjects (URI, label) in the file beside a text. Raises DataError, OSError."""
-    file = next((beside for ending in SUBJECT_FILES if (beside := path.with_suffix(ending)).exists()), None)
-    return of_key_file(read_text(file, UTF_8, task.max_line)) if file else []
-
-
-def label_of(subject: tuple[str, str], subjects: Subjects | None) -> str:
-    """Return the URI of a subject (URI, label), "" if the vocabulary lacks it. Raises ValueError for what cannot be stored."""
-    uri, label = subject
-    if subjects is None:
-        return string_of(uri or label, "a subject")
-    return (uri if uri in subjects.titles else "") if uri else subjects.uris.get(label, "")
+            if line.isspace():
+                continue
+            with placed(place):
+                if piece.kind == ".jsonl":
+                    found = document(loaded(line, ""))
+                else:
+                    text, _, uris = decoded(line).partition("\t")
+                    found = AnnifDocument(text, [(bare(uri), "") for uri in uris.split()], {})
+            yield place, found
 
 
 def read_annif(task: Conversion) -> Part:
     """Collective. Read this rank's documents. Raises ConfigError, DataError."""
     options, comm = task.options, task.comm
-    if options.language is not None and options.vocabulary is None:
-        raise ConfigError(f"--language {options.language} has no effect without --vocabulary; leave it out")
-    subjects, path = None, options.vocabulary
+    titles, uris, path = dict[str, str](), dict[str, str](), options.vocabulary
     if path is not None:
-        subjects = mpi.run_on_root(comm, f"reading {path}", lambda: read_subjects(path, options.language, task.max_line))
-    corpus = new_corpus(task)
+        titles, uris = mpi.run_on_root(comm, f"reading {path}", lambda: read_subjects(path, options.language, task.max_line))
+    corpus = Corpus(task)
     parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: divide_inputs(task.inputs, comm.size, task.max_line))
-    seen, n_left_out, n_unknown = Seen(corpus.fields), 0, 0
-    with task.reading():
+    n_left_out, n_unknown = 0, 0
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         for place, document in (each for piece in parts[comm.rank] for each in documents_of(piece, task)):
             with placed(place):
-                labels = [label for subject in document.subjects if (label := label_of(subject, subjects))]
+                if path is None:
+                    found = [string_of(uri or label, "a subject") for uri, label in document.subjects]
+                else:
+                    found = []
+                    for uri, label in document.subjects:
+                        found.append((uri if uri in titles else "") if uri else uris.get(label, ""))
+                labels = [label for label in found if label]
                 n_unknown += len(document.subjects) - len(labels)
                 if not labels and not options.unindexed:
                     n_left_out += 1
                     continue
                 content = {"text": document.text, **document.metadata}
                 values = [values_of(content.get(field.name), field) for field in corpus.fields]
-                seen.add(content, values)
+                if len(corpus.keys) < SOME_KEYS:
+                    corpus.keys.update(content)
                 group = "" if options.group is None else string_of(content.get(options.group), options.group)
-                known = labels if document.subjects else None
-                corpus.add(string_of(document.name, "document_id"), values, known, "", group=group)
+                corpus.add(string_of(document.name, "document_id"), values, labels if document.subjects else None, "", group=group)
     _, (left_out, unknown) = mpi.exclusive_sum(comm, [n_left_out, n_unknown])
-    check_fields(task, corpus, seen)
+    check_fields(task, corpus)
     if left_out:
         task.log(f"left out: {plural(left_out, 'document')} without subjects (--unindexed keeps them)")
     if unknown:
         task.log(f"warning: left out: {plural(unknown, 'entry', 'entries')} of subjects that {options.vocabulary} does not have")
     task.log(f"{task.what}: read; making rows")
     part = vectorise(task, corpus)
-    if subjects is not None:
-        part.label_titles = [subjects.titles.get(name, "") for name in part.labels.names]
+    if path is not None:
+        part.label_titles = [titles.get(name, "") for name in part.labels["Y"]]
     return part

@@ -7,7 +7,7 @@ number.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,16 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.fields import PLAIN
+from hpcml.conversion.conversion import Conversion, Place, lines_of, placed
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, find_unfit, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import Place, decoded, lines_of, placed
-from hpcml.conversion.table import RowNumberSearch, choose_features, leave_out_columns
-from hpcml.conversion.table_rows import Batch, Roles, describe_rows, unfit
+from hpcml.conversion.table import Batch, Roles, RowNumberSearch, choose_features, describe_rows, leave_out_columns, unfit
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, open_plain, plain_size
+from hpcml.files.opening import decoded
 from hpcml.partition import offsets
 
 HEADER_BYTES = 1 << 28  # of all lines up to @DATA
@@ -50,32 +48,27 @@ class Attribute(NamedTuple):
         return [self.name] if self.is_number or self.values is None else [f"{self.name}={value}" for value in self.values]
 
 
-class _BadValueError(Exception):
-    """A value that its attribute does not have (liac-arff passes over a ValueError)."""
+def read_header(path: Path, max_line: int) -> tuple[list[Attribute], int]:
+    """Return the attributes, and the byte at which the rows begin. Raises DataError, and as `open_plain`."""
+    import arff
 
-
-class ArffHeader(NamedTuple):
-    """The lines before the rows, and the byte at which these begin."""
-
-    attributes: list[Attribute]
-    begin: int
-
-
-def _import() -> Any:
-    try:
-        import arff
-    except ImportError:
-        raise ConfigError("arff needs the package liac-arff; install it: pip install 'hpcml[tables]'") from None
-    return arff
-
-
-def read_header(path: Path, max_line: int) -> ArffHeader:
-    """The header of a file. Raises DataError, ConfigError, and as `open_plain`."""
-    arff = _import()
-    lines, begin = _header_lines(path, max_line)
+    lines: list[str] = []
+    begin, is_data = 0, False
+    with open_plain(path) as file:
+        while not is_data and (line := file.readline(max_line + 1)):
+            where = f"{path}: line {len(lines) + 1}"
+            if len(line) > max_line or begin > HEADER_BYTES:
+                raise DataError(f"{where}: the header is too long; expected lines with @ATTRIBUTE, then @DATA")
+            begin += len(line)
+            with placed(where):
+                lines.append(decoded(line.removeprefix(BYTE_ORDER_MARK if not lines else b"")))
+            text = lines[-1].strip()
+            is_data = text.upper().startswith("@DATA")
+            if text[:1] not in ("", "%", "@"):
+                raise DataError(f"{where}: {text[:60]!r}, but expected @RELATION, @ATTRIBUTE or @DATA")
     if not lines:
         raise DataError(f"{path}: the file is empty; expected an ARFF file with @RELATION, @ATTRIBUTE and @DATA")
-    if not _is_data(lines[-1]):
+    if not is_data:
         raise DataError(f"{path}: no line @DATA; it is truncated, or no ARFF file")
     try:
         attributes = arff.ArffDecoder().decode(iter(lines), return_type=arff.DENSE_GEN)["attributes"]
@@ -86,51 +79,43 @@ def read_header(path: Path, max_line: int) -> ArffHeader:
         Attribute(name, "NOMINAL" if isinstance(kind, list) else kind, list(kind) if isinstance(kind, list) else None)
         for name, kind in attributes
     ]
-    return ArffHeader(described, begin)
-
-
-def _is_data(line: str) -> bool:
-    return line.strip().upper().startswith("@DATA")
-
-
-def _header_lines(path: Path, max_line: int) -> tuple[list[str], int]:
-    """The lines up to @DATA, or all, and their bytes. Raises DataError, and as `open_plain`."""
-    lines: list[str] = []
-    begin = 0
-    with open_plain(path) as file:
-        while not (lines and _is_data(lines[-1])) and (line := file.readline(max_line + 1)):
-            where = f"{path}: line {len(lines) + 1}"
-            if len(line) > max_line or begin > HEADER_BYTES:
-                raise DataError(f"{where}: the header is too long; expected lines with @ATTRIBUTE, then @DATA")
-            begin += len(line)
-            with placed(where):
-                lines.append(decoded(line.removeprefix(BYTE_ORDER_MARK if not lines else b"")))
-            if not _is_data(lines[-1]) and lines[-1].strip()[:1] not in ("", "%", "@"):
-                raise DataError(f"{where}: {lines[-1].strip()[:60]!r}, but expected @RELATION, @ATTRIBUTE or @DATA")
-    return lines, begin
+    return described, begin
 
 
 def read_arff(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError that names the line."""
     (path,) = task.inputs
-    with task.reading():
-        _import()
-    header, size = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: (read_header(path, task.max_line), plain_size(path)))
-    begin, end = (header.begin + place for place in task.share(size - header.begin))
-    roles, names = Roles.of(task.options, PLAIN), [attribute.name for attribute in header.attributes]
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
+        try:
+            import arff  # noqa: F401
+        except ImportError:
+            raise ConfigError("arff needs the package liac-arff; install it: pip install 'hpcml[tables]'") from None
+    attributes, header_end = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: read_header(path, task.max_line))
+    size = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: plain_size(path))
+    begin, end = (header_end + place for place in task.share(size - header_end))
+    roles, names = Roles.of(task.options), [attribute.name for attribute in attributes]
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         roles.check(str(path), names)
         if not roles.labels and not roles.indicators and task.like is None:
             raise ConfigError(f"{path}: name the attributes that are labels, with --labels (classes) or --indicators (each 0 or 1)")
-        features, reasons = choose_features(task, roles, {each.name: each.features for each in header.attributes})
-        expansion = _Expansion(path, header.attributes, features, () if task.like is None else task.like.feature_names or ())
+        features, reasons = choose_features(task, roles, {each.name: each.features for each in attributes})
+        expansion = _Expansion(path, attributes, features, () if task.like is None else task.like.feature_names or ())
         rows = NumberRows(task, expansion.names, len(expansion.names), with_ids=roles.id is not None, others=names)
         search = RowNumberSearch(task, roles, [name for name in features if name in expansion.names_of_numbers])
-        lines = _lines(task, path, begin, end)
-        while some := list(islice(lines, BATCH)):
-            values, places = _decode(some, header.attributes), [place for place, _ in some]
+        decoded_rows = _decode(task, path, begin, end, attributes)
+        while some := list(islice(decoded_rows, BATCH)):
+            places, values = [place for place, _ in some], [row for _, row in some]
             expansion.add(rows, values, places, task.options)
-            columns = _columns(values, header.attributes, roles, search.names)
+            numbers = {*roles.indicators, *search.names}
+            columns: dict[str, Any] = {}
+            for number, attribute in enumerate(attributes):
+                if attribute.name in {*roles.labels, *numbers, roles.id, roles.split, roles.group}:
+                    # What a sparse row leaves out is 0, or the first of nominal values.
+                    is_zero = attribute.values is None and attribute.is_number
+                    left_out = 0.0 if is_zero else (attribute.values or [""])[0]
+                    column = [row.get(number, left_out) for row in values]
+                    is_number = attribute.name in numbers
+                    columns[attribute.name] = np.array([_as_number(value) for value in column]) if is_number else column
             batch = Batch(len(values), columns, places.__getitem__)
             describe_rows(rows, batch, roles, task.options)
             search.add(batch)
@@ -139,25 +124,20 @@ def read_arff(task: Conversion) -> Part:
     return finish(task, rows)
 
 
-Decoded = list[dict[int, Any]]  # of each row: values by attribute; those that a sparse row leaves out are missing
+Row = dict[int, Any]  # values by attribute; those that a sparse row leaves out are missing
 
 
-def _lines(task: Conversion, path: Path, begin: int, end: int) -> Iterator[tuple[Place, str]]:
-    """The rows' lines that start in bytes begin..end. Raises DataError, OSError."""
+def _decode(task: Conversion, path: Path, begin: int, end: int, attributes: Sequence[Attribute]) -> Iterator[tuple[Place, Row]]:
+    """Yield the rows whose lines start in bytes begin..end. Raises DataError that names the line, OSError."""
+    import arff
+
+    convert = [str] * len(attributes)  # liac-arff splits a line into values, None for a missing one
+    kinds = [(None if each.values is None else set(each.values), each.is_number) for each in attributes]
     for place, line in lines_of(task, path, begin, end, BLOCK):
         with placed(place):
             text = decoded(line).strip()
-        if text and not text.startswith("%"):
-            yield place, text
-
-
-def _decode(lines: list[tuple[Place, str]], attributes: Sequence[Attribute]) -> Decoded:
-    """The values of rows. Raises DataError that names the line."""
-    import arff
-
-    convert = [_conversion(attribute) for attribute in attributes]
-    found: Decoded = []
-    for place, text in lines:
+        if not text or text.startswith("%"):
+            continue
         try:
             if text.startswith("{"):
                 (row,) = arff.LODGeneratorData().decode_rows(iter([text]), convert)
@@ -167,49 +147,23 @@ def _decode(lines: list[tuple[Place, str]], attributes: Sequence[Attribute]) -> 
         except arff.BadDataFormat:
             what = "a sparse row {index value, ...}" if text.startswith("{") else f"{len(attributes)} values with commas between"
             raise DataError(f"{place}: {text[:60]!r}, but expected {what}") from None
-        except (_BadValueError, arff.ArffException, ValueError, IndexError, TypeError, StopIteration) as error:
+        except (arff.ArffException, ValueError, IndexError, TypeError, StopIteration) as error:
             raise DataError(f"{place}: {' '.join(str(error).split()) or 'cannot be read'}") from None
         if row and not 0 <= min(row) <= max(row) < len(attributes):
             wrong = min(row) if min(row) < 0 else max(row)
             raise DataError(f"{place}: attribute {wrong}, but expected 0 to {len(attributes) - 1}")
-        found.append(row)
-    return found
-
-
-def _conversion(attribute: Attribute) -> Callable[[str], Any]:
-    """The function that makes a value of its text; it raises _BadValueError."""
-    known = None if attribute.values is None else set(attribute.values)
-
-    def convert(text: str) -> Any:
-        if known is not None:
-            if text not in known:
-                few = ", ".join(attribute.values[:6])
-                raise _BadValueError(f"attribute {attribute.name!r}: {text!r}, but expected one of {few}")
-            return text
-        if attribute.is_number:
+        for number, value in row.items():
+            known, is_number = kinds[number]
+            if value is None:
+                continue
+            if known is not None and value not in known:
+                few = ", ".join(attributes[number].values[:6])
+                raise DataError(f"{place}: attribute {attributes[number].name!r}: {value!r}, but expected one of {few}")
             try:
-                return float(text)
+                row[number] = float(value) if known is None and is_number else value
             except ValueError:
-                raise _BadValueError(f"attribute {attribute.name!r}: {text!r}, but expected a number") from None
-        return text
-
-    return convert
-
-
-def _left_out(attribute: Attribute) -> Any:
-    """The value of an attribute that a sparse row leaves out: 0, or the first nominal one."""
-    return 0.0 if attribute.values is None and attribute.is_number else (attribute.values or [""])[0]
-
-
-def _columns(rows: Decoded, attributes: Sequence[Attribute], roles: Roles, numbers: Collection[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    numbers = {*roles.indicators, *numbers}
-    wanted = {*roles.labels, *numbers, roles.id, roles.split, roles.group}
-    for number, attribute in enumerate(attributes):
-        if attribute.name in wanted:
-            values = [row.get(number, _left_out(attribute)) for row in rows]
-            found[attribute.name] = np.array([_as_number(value) for value in values]) if attribute.name in numbers else values
-    return found
+                raise DataError(f"{place}: attribute {attributes[number].name!r}: {value!r}, but expected a number") from None
+        yield place, row
 
 
 def _as_number(value: Any) -> float:
@@ -254,12 +208,12 @@ class _Expansion:
                     "others with --features"
                 )
 
-    def add(self, rows: NumberRows, decoded: Decoded, places: Sequence[Place], options: ConvertOptions) -> None:
+    def add(self, rows: NumberRows, decoded_rows: Sequence[Row], places: Sequence[Place], options: ConvertOptions) -> None:
         """Append X of rows. Raises DataError that names the line, OSError."""
         indices: list[int] = []
         data: list[float] = []
         lengths: list[int] = []
-        for row, values in enumerate(decoded):
+        for row, values in enumerate(decoded_rows):
             found = {column: 1.0 for number, column in self.always if number not in values}
             for number, value in values.items():
                 if (column := self.first.get(number)) is None:

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, lines_of, placed
 from hpcml.conversion.jsonl import document_of, loaded
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import lines_of, placed
-from hpcml.conversion.text import new_corpus, vectorise
+from hpcml.conversion.text import Corpus, vectorise
 from hpcml.data.descriptors import Descriptors, read_descriptors
 from hpcml.errors import DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, open_plain, plain_size
@@ -38,10 +37,10 @@ def read_bioasq(task: Conversion) -> Part:
     descriptors = None if names is None else mpi.run_on_root(comm, f"reading {names}", lambda: read_descriptors(names))
     unknown: set[str] = set()
     closed: list[bool] = []
-    corpus = new_corpus(task)
+    corpus = Corpus(task)
     is_small = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: plain_size(path)) <= WHOLE_BYTES
     begin, end = (0, 0) if is_small else byte_range(comm, path)
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         for where, article in _whole(path, task) if is_small else _by_line(task, path, begin, end, closed):
             with placed(where):
                 document = document_of(_as_document(article, descriptors, unknown), corpus.fields)
@@ -56,7 +55,7 @@ def read_bioasq(task: Conversion) -> Part:
     task.log(f"{path}: read; making rows")
     part = vectorise(task, corpus)
     if descriptors is not None:
-        part.label_titles = descriptors.titles(part.labels.names)
+        part.label_titles = descriptors.titles(part.labels["Y"])
     return part
 
 
@@ -104,19 +103,15 @@ def _by_line(task: Conversion, path: Path, first: int, last: int, closed: list[b
         if CLOSING.fullmatch(text):
             closed += [True] * bool(text)
             continue
+        text = text.removesuffix(b",").strip()
+        expected = "expected one article on each line (or a file below 32 MiB)"
         with placed(place):
-            yield place, _article(text.removesuffix(b",").strip(), closed)
-
-
-def _article(text: bytes, closed: list[bool]) -> Any:
-    """The article on a line, behind which the list may end: `closed` is told. Raises ValueError."""
-    expected = "expected one article on each line (or a file below 32 MiB)"
-    try:
-        return loaded(text, expected)
-    except ValueError:
-        shorter = END.sub(b"", text)
-        if shorter == text:
-            raise
-    found = loaded(shorter, expected)
-    closed.append(True)
-    return found
+            try:
+                article = loaded(text, expected)
+            except ValueError:
+                shorter = END.sub(b"", text)  # the list may end behind the article
+                if shorter == text:
+                    raise
+                article = loaded(shorter, expected)
+                closed.append(True)
+        yield place, article

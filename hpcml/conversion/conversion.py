@@ -1,22 +1,25 @@
-"""A conversion under way: what it is told, and what it uses again of another dataset (--like)."""
+"""A conversion under way: its inputs and options, what it uses of another dataset (--like), lines and names in its files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
 from hpcml import mpi
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import DataFile
-from hpcml.errors import ConfigError, DataError, nearest
-from hpcml.files.lines import line_limit
+from hpcml.errors import ConfigError, DataError, OptionError, nearest
+from hpcml.files.lines import BLOCK_BYTES, LINE_MIB, line_blocks, lines_before, read_lines
 from hpcml.files.opening import read_small
 from hpcml.log import Log
 from hpcml.partition import bounds_by_weight, offsets, share_of
 
+LONGEST_NAME = 1 << 16  # bytes
 PAIR = "the old and the new name of a label, with a tab between"
 
 
@@ -55,16 +58,8 @@ class Conversion:
     is_text: bool | None
     made: str = ""
     like: Like | None = None
+    max_line: int = LINE_MIB << 20  # the longest line in bytes
     scratch: Path = Path()  # a folder for files without a name
-
-    @property
-    def max_line(self) -> int:
-        """The longest line in bytes. Raises ConfigError."""
-        return line_limit(self.options.max_line_mb)
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Collective. Local reading: if it fails on a rank, all raise why."""
-        return mpi.agreed(self.comm, f"reading {self.what}")
 
     def share(self, n: int) -> tuple[int, int]:
         """This rank's even share of so many rows: begin, end."""
@@ -74,6 +69,36 @@ class Conversion:
         """This rank's share of consecutive items: begin, end."""
         begin, end = bounds_by_weight(offsets(weights), self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
         return begin, end
+
+
+class Place(NamedTuple):
+    """A line: of a block that begins at byte `offset`, and of this rank's lines; both from 0."""
+
+    path: Path
+    offset: int
+    in_block: int
+    of_rank: int
+
+    def __str__(self) -> str:
+        return f"{self.path}: line {lines_before(self.path, self.offset) + self.in_block + 1}"
+
+
+def lines_of(task: Conversion, path: Path, begin: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[Place, bytes]]:
+    """The lines that start in bytes begin..end of a file. Raises DataError, OSError."""
+    of_rank = 0
+    for offset, block in line_blocks(path, begin, end, block_bytes, task.max_line):
+        for in_block, line in enumerate(BytesIO(block)):
+            yield Place(path, offset, in_block, of_rank), line
+            of_rank += 1
+
+
+@contextmanager
+def placed(place: object) -> Iterator[None]:
+    """What is wrong, a ValueError, becomes a DataError that names the place."""
+    try:
+        yield
+    except ValueError as error:
+        raise DataError(f"{place}: {error}") from None
 
 
 def read_like(path: Path, task: Conversion) -> Like:
@@ -93,11 +118,6 @@ def read_like(path: Path, task: Conversion) -> Like:
     return Like(path, n_features, labels, settings, names, titles, task.options.new_labels, renamed)
 
 
-def rename_files(renamed: Sequence[str]) -> list[Path]:
-    """Which of the values of --renamed name files: those without =."""
-    return [Path(value) for value in renamed if "=" not in value]
-
-
 def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> dict[str, str]:
     """The new names of labels of `like` by the old ones. Local.
 
@@ -106,7 +126,11 @@ def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> di
     """
     pairs: dict[str, str] = {}
     there, taken = set(known), set[str]()
-    for where, old, new in [pair for value in renamed for pair in _pairs_of(value)]:
+    for where, text, sign, expected in [line for value in renamed for line in _lines_of(value)]:
+        names = [part.strip() for part in text.split(sign)]
+        if len(names) != 2 or not all(names):
+            raise ConfigError(f"{where}: expected {expected}")
+        old, new = names
         if old in pairs or old in taken or new in pairs or new in taken:
             twice = old if old in pairs or old in taken else new
             raise ConfigError(f"{where}: {twice!r} stands in two renames; say for each label once what it was and what it is now")
@@ -119,23 +143,38 @@ def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> di
     return pairs
 
 
-def _pairs_of(value: str) -> list[tuple[str, str, str]]:
-    """(where, old name, new name) of a value of --renamed."""
+def _lines_of(value: str) -> list[tuple[str, str, str, str]]:
+    """(where, text, sign between the names, what is expected) of each rename in a value of --renamed."""
     if "=" in value:
-        return [(f"--renamed {value}", *_divided(value, "=", f"--renamed {value}: expected OLD=NEW, or a file for names with ="))]
-    pairs = []
-    for number, line in enumerate(read_small(Path(value)).splitlines(), 1):
-        if line.strip():
-            where = f"{value}: line {number}"
-            pairs.append((where, *_divided(line, "\t", f"{where}: expected {PAIR}")))
-    if not pairs:
+        return [(f"--renamed {value}", value, "=", "OLD=NEW, or a file for names with =")]
+    lines = enumerate(read_small(Path(value)).splitlines(), 1)
+    found = [(f"{value}: line {number}", line, "\t", PAIR) for number, line in lines if line.strip()]
+    if not found:
         raise DataError(f"{value}: no names; expected on each line {PAIR}")
-    return pairs
+    return found
 
 
-def _divided(text: str, sign: str, complaint: str) -> tuple[str, str]:
-    """The two names on both sides of the sign. Raises ConfigError."""
-    parts = [part.strip() for part in text.split(sign)]
-    if len(parts) != 2 or not all(parts):
-        raise ConfigError(complaint)
-    return parts[0], parts[1]
+def read_names(comm: mpi.Comm, path: Path | None, size: int, what: str) -> list[str] | None:
+    """Return the `size` names in a file, one a line; None without a file. Collective over `comm`; raises DataError."""
+    if path is None:
+        return None
+
+    def read() -> list[str]:
+        names: list[str] = []
+        for number, line in read_lines(path, LONGEST_NAME, "; expected a name"):
+            name = line.strip()
+            if not name or "\0" in name:
+                raise DataError(f"{path}: line {number}: {'a NUL in' if name else 'no'} name; expected one on every line")
+            names.append(name)
+        if len(names) != size:
+            raise DataError(f"{path}: {len(names)} names, but there are {size} {what}; expected one a line")
+        return names
+
+    return mpi.run_on_root(comm, f"reading {path}", read)
+
+
+def check_matrix_labels(what: object, options: ConvertOptions) -> None:
+    """Raise ConfigError for options that have no effect if a matrix holds the labels."""
+    for name in ("empty_labels", "label_separator"):
+        if (value := getattr(options, name)) is not None:
+            raise OptionError(name, value, f"has no effect, because {what} is a matrix of the labels; remove it")

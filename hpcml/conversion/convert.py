@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, read_like, rename_files
+from hpcml.conversion.conversion import Conversion, read_like
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.part import Labels, Part, RowIds, WaitingRows
-from hpcml.conversion.sources import SOURCES, check_options, reader_of
+from hpcml.conversion.part import Part
+from hpcml.conversion.sources import SOURCES, check_options
 from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, checked_slabs
 from hpcml.data.descriptors import read_descriptors
-from hpcml.errors import ConfigError, DataError, repeated
+from hpcml.errors import ConfigError, DataError, OptionError, nearest, repeated
 from hpcml.files.hdf5 import (
     NAME_CHUNK,
     create_strings,
@@ -69,15 +70,6 @@ class ConvertReport:
         return joined(lines)
 
 
-@dataclass
-class _Sizes:
-    """Of rows, of entries by matrix and of rows by split: all ranks', and lower ranks'."""
-
-    total: dict[str, int]
-    first: dict[str, int]
-    ones: bool  # are all values of X 1?
-
-
 def convert(
     comm: mpi.Comm, source: str, inputs: list[Path], output: Path, options: ConvertOptions, force: bool, log: Log
 ) -> ConvertReport:
@@ -86,16 +78,24 @@ def convert(
     Raises ConfigError for options that make no sense and an output that exists (without `force`),
     DataError for input that cannot be read or holds what it should not. Then no file remains.
     """
-    is_text = check_options(source, inputs, options)
-    chosen, reader = SOURCES[source], reader_of(source)
-    files, made = ([], str(inputs[0])) if chosen.names else ([Path(path) for path in inputs], "")
-
-    def read(task: Conversion) -> Part:
-        with unpacked_once(comm, [] if chosen.by_file else files, task.scratch, task.max_line):
-            return reader(task)
-
-    what = files[0] if files else source
-    return write_dataset(Conversion(comm, source, files, options, log, what, is_text, made), read, output, force)
+    chosen = SOURCES[source]
+    if not chosen.least <= len(inputs) <= chosen.most:
+        takes = {0: "no input file", 1: "one input file", 2: "one input file or two"}.get(chosen.most, "one or more input files")
+        takes = f"one of {', '.join(chosen.names)}" if chosen.names else takes
+        raise ConfigError(f"{source} takes {takes}, but got {len(inputs) or 'none'}")
+    files, made = [Path(path) for path in inputs], ""
+    if chosen.names:
+        files, made = [], str(inputs[0])
+        if made not in chosen.names:
+            raise ConfigError(f"{source} cannot make {made!r}; {nearest(made, chosen.names)}")
+        if options.rows is None:
+            raise ConfigError(f"{source} needs --rows, the number of rows to make")
+    is_text = check_options(chosen.options, chosen.is_text, options)
+    reader: Callable[[Conversion], Part] = getattr(import_module(f"hpcml.conversion.{chosen.module}"), f"read_{source}")
+    task = Conversion(comm, source, files, options, log, files[0] if files else source, is_text, made)
+    if options.max_line_mb is not None:
+        task = replace(task, max_line=options.max_line_mb << 20)
+    return write_dataset(task, reader, output, force)
 
 
 def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: Path, force: bool) -> ConvertReport:
@@ -103,57 +103,74 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
     begin = time.monotonic()
     comm, options = task.comm, task.options
     files = [options.like, options.stop_words, options.vocabulary, options.feature_names, options.label_names]
-    files += [*task.inputs, options.descriptors, *rename_files(options.renamed)]
+    files += [*task.inputs, options.descriptors, *(Path(value) for value in options.renamed if "=" not in value)]
+    packed = [] if task.source in SOURCES and SOURCES[task.source].by_file else task.inputs
     with new_file(comm, output, force, files) as out:
         task = replace(task, scratch=out.path.parent)
         if options.like is not None:
             task = replace(task, like=mpi.run_on_root(comm, f"reading {options.like}", lambda: read_like(options.like, task)))
-        part = read(task)
-        with task.reading():
-            _check_names(task.what, part)
-        if part.label_titles is None:
-            part.label_titles = _label_titles(task, part.labels.names)
-        sizes = _sizes(comm, part)
-        _check_sizes(task, part, sizes)
-        size = f"{plural(part.n_features, 'feature')} × {plural(len(part.labels.names), 'label')}"
-        task.log(f"{output}: writing {plural(sizes.total['rows'], 'row')} × {size}")
-        _write(task, out, part, sizes)
+        with unpacked_once(comm, packed, task.scratch, task.max_line):
+            part = read(task)
+        names = part.labels["Y"]
+        with mpi.agreed(task.comm, f"reading {task.what}"):  # words, and labels, are unique as made
+            if isinstance(part.feature_names, Sequence) and (name := repeated(part.feature_names)) is not None:
+                raise DataError(f"{task.what}: two features have the name {named(name)!r}; give each a name of its own")
+        if part.label_titles is None and options.descriptors is not None:
+            path = options.descriptors
+            part.label_titles = mpi.run_on_root(comm, f"reading {path}", lambda: read_descriptors(path)).titles(names)
+            if names and not any(part.label_titles):
+                raise OptionError(
+                    "descriptors",
+                    path,
+                    f"it has none of the labels, such as {named(names[0])!r}; remove it, or name the file of these labels",
+                )
+        elif part.label_titles is None and task.like is not None:
+            part.label_titles = task.like.titles(len(names))
+
+        # Sizes of this rank's part, of the parts of lower ranks, and of all.
+        data = part.matrices["X"].data
+        with mpi.agreed(comm, "adding up the parts"):
+            others = data is not None and not all((data[some] == 1).all() for some in slices(data.size))
+        sizes = {"rows": part.matrices["X"].n_rows, "dropped": part.dropped, UNLABELLED: part.unlabelled.size}
+        sizes |= {name: matrix.indices.size for name, matrix in part.matrices.items()}
+        in_split = np.bincount(part.splits.of_rows[part.splits.of_rows >= 0], minlength=len(part.splits.names))
+        sizes |= {f"splits/{name}": size for name, size in zip(part.splits.names, in_split, strict=True)}
+        first, total = (dict(zip(sizes, found.tolist(), strict=True)) for found in mpi.exclusive_sum(comm, sizes.values()))
+        ones = not mpi.agreed_any(comm, others)
+
+        _check_use(task, part, total)
+        size = f"{plural(part.n_features, 'feature')} × {plural(len(names), 'label')}"
+        task.log(f"{output}: writing {plural(total['rows'], 'row')} × {size}")
+        _write(task, out, part, first, total, ones)
     return ConvertReport(
         output=Path(output),
-        rows=sizes.total["rows"],
+        rows=total["rows"],
         features=part.n_features,
-        labels=len(part.labels.names),
-        nnz=sizes.total["X"],
-        splits={name: sizes.total[f"splits/{name}"] for name in part.splits.names},
-        dropped_values=sizes.total["dropped"],
-        unknown_labels=0 if part.labels.unknown is None else len(part.labels.unknown.names),
-        unknown_entries=sizes.total.get(UNKNOWN, 0),
-        unlabelled=sizes.total[UNLABELLED],
+        labels=len(names),
+        nnz=total["X"],
+        splits={name: total[f"splits/{name}"] for name in part.splits.names},
+        dropped_values=total["dropped"],
+        unknown_labels=len(part.labels.get(UNKNOWN, ())),
+        unknown_entries=total.get(UNKNOWN, 0),
+        unlabelled=total[UNLABELLED],
         seconds=time.monotonic() - begin,
     )
 
 
-def _check_names(what: object, part: Part) -> None:
-    """Raise DataError if two labels or features have one name (words are unique as made)."""
-    for kind, names in (("labels", part.labels.names), ("features", part.feature_names)):
-        if isinstance(names, Sequence) and (name := repeated(names)) is not None:
-            raise DataError(f"{what}: two {kind} have the name {named(name)!r}; give each a name of its own")
-
-
-def _check_sizes(task: Conversion, part: Part, sizes: _Sizes) -> None:
+def _check_use(task: Conversion, part: Part, total: Mapping[str, int]) -> None:
     """Raise DataError without any row or label; warn of what makes the rows of little use."""
     options = task.options
-    if sizes.total["rows"] == 0:
+    if total["rows"] == 0:
         raise DataError(f"{task.what}: no rows; expected at least one")
-    if sizes.total["Y"] == 0 and task.like is None:
+    if total["Y"] == 0 and task.like is None:
         by_columns = task.source in SOURCES and "labels" in SOURCES[task.source].options and not options.labels
         hint = "name the columns of labels with --labels" if by_columns else "--like a dataset that has some"
         hint = "make more rows" if task.made else hint
         raise DataError(f"{task.what}: no label in any row; expected at least one (or {hint})")
-    if sizes.total["X"] == 0:
-        task.log(f"warning: {task.what}: no row has a feature, so that nothing can be learnt from the rows, nor said of them")
+    if total["X"] == 0:
+        task.log(f"warning: {task.what}: no row has any feature, so nothing can be trained or predicted")
     for separator in ";|" if options.label_separator is None and options.labels else "":
-        if found := [name for name in part.labels.names if separator in name]:
+        if found := [name for name in part.labels["Y"] if separator in name]:
             task.log(
                 f"warning: {plural(len(found), 'label')} such as {named(found[0])!r} may be several, with {separator!r} between "
                 f"them; if so, give --label-separator '{separator}'"
@@ -161,110 +178,78 @@ def _check_sizes(task: Conversion, part: Part, sizes: _Sizes) -> None:
             return
 
 
-def _label_titles(task: Conversion, names: list[str]) -> list[str] | None:
-    """Collective. Titles by --descriptors, else --like. Raises ConfigError."""
-    path = task.options.descriptors
-    if path is None:
-        return None if task.like is None else task.like.titles(len(names))
-    titles = mpi.run_on_root(task.comm, f"reading {path}", lambda: read_descriptors(path)).titles(names)
-    if names and not any(titles):
-        raise ConfigError(
-            f"--descriptors {path}: it has none of the labels, such as {named(names[0])!r}; leave it out, or "
-            "name the file of these labels"
-        )
-    return titles
-
-
-def _sizes(comm: mpi.Comm, part: Part) -> _Sizes:
-    """Collective over `comm`. Add up the parts."""
-    data, ones = part.rows.data, True
-    with mpi.agreed(comm, "adding up the parts"):
-        ones = data is None or all((data[some] == 1).all() for some in slices(data.size))
-    sizes = {"rows": part.rows.n_rows, "dropped": part.dropped, "X": part.rows.indices.size, UNLABELLED: part.unlabelled.size}
-    sizes |= {name: labels.indices.size for name, labels in part.labels.sets.items()}
-    in_split = np.bincount(part.splits.of_rows[part.splits.of_rows >= 0], minlength=len(part.splits.names))
-    sizes |= {f"splits/{name}": size for name, size in zip(part.splits.names, in_split, strict=True)}
-    first, total = (dict(zip(sizes, found.tolist(), strict=True)) for found in mpi.exclusive_sum(comm, sizes.values()))
-    return _Sizes(total, first, not mpi.agreed_any(comm, not ones))
-
-
-def _describe(file: h5py.File, part: Part, sizes: _Sizes, source: str) -> None:
-    """Everything in the file that is not a slab."""
-    n_rows = sizes.total["rows"]
-    stamp(file, "dataset")
-    file.attrs["source"] = source
-    file.attrs["vocabulary"] = vocabulary_digest(part.feature_names, part.n_features)
-    describe_matrix(file, "X", n_rows, part.n_features, sizes.total["X"], sizes.ones)
-    for name, labels in part.labels.sets.items():
-        describe_matrix(file, name, n_rows, len(labels.names), sizes.total[name], ones=True)
-        write_strings(file, NAMES_OF[name], labels.names)
-    write_label_titles(file, part.label_titles)
-    if part.feature_names is not None:
-        write_strings(file, "feature_names", part.feature_names)
-    if part.text is not None:
-        part.text.write(file)
-
-
-def _write(task: Conversion, out: SlabFile, part: Part, sizes: _Sizes) -> None:
-    """Collective. Lay the file out and write this rank's slabs."""
-    total, first, comm = sizes.total, sizes.first, task.comm
-    slabs = matrix_slabs("X", total["rows"], total["X"], part.n_features, None if sizes.ones else "<f4")
-    for name, labels in part.labels.sets.items():
-        slabs |= matrix_slabs(name, total["rows"], total[name], len(labels.names), None)
+def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int], total: Mapping[str, int], ones: bool) -> None:
+    """Collective. Lay the file out and write this rank's slabs, behind those of lower ranks (`first`); `ones`: all values are 1."""
+    comm, n_rows, doing = task.comm, total["rows"], f"writing {out.target}"
+    widths = {"X": part.n_features} | {name: len(names) for name, names in part.labels.items()}
+    slabs: dict[str, Slab] = {}
+    for name, width in widths.items():
+        slabs |= matrix_slabs(name, n_rows, total[name], width, "<f4" if name == "X" and not ones else None)
     slabs |= {f"splits/{name}": Slab((total[f"splits/{name}"],), "<i8") for name in part.splits.names}
     slabs |= {UNLABELLED: Slab((total[UNLABELLED],), "<i8")} if total[UNLABELLED] else {}
-    slabs |= {f"rows/{name}": Slab((total["rows"],), numbers.dtype.str) for name, numbers in part.row_numbers.items()}
-    keys = {"row_keys": part.keys} | ({} if part.groups is None else {"row_groups": part.groups})
-    slabs |= {name: Slab((total["rows"],), "<u8") for name in keys}
-    out.layout_checked(slabs, checked_slabs(slabs), lambda file: _describe(file, part, sizes, task.source))
-    if part.row_ids is not None:
-        _write_row_ids(comm, out, part.row_ids, total["rows"])
-    with mpi.agreed(comm, f"writing {out.target}"):
-        matrices: dict[str, WaitingRows | Labels] = {"X": part.rows, **part.labels.sets}
-        for name, matrix in matrices.items():
+    slabs |= {f"rows/{name}": Slab((n_rows,), numbers.dtype.str) for name, numbers in part.row_numbers.items()}
+    of_rows = {"row_keys": part.keys} | ({} if part.groups is None else {"row_groups": part.groups})
+    slabs |= {name: Slab((n_rows,), "<u8") for name in of_rows}
+    of_rows |= {f"rows/{name}": numbers for name, numbers in part.row_numbers.items()}
+
+    def describe(file: h5py.File) -> None:
+        stamp(file, "dataset")
+        file.attrs["source"] = task.source
+        file.attrs["vocabulary"] = vocabulary_digest(part.feature_names, part.n_features)
+        for name, width in widths.items():
+            describe_matrix(file, name, n_rows, width, total[name], ones or name != "X")
+            if name in part.labels:
+                write_strings(file, NAMES_OF[name], part.labels[name])
+        write_label_titles(file, part.label_titles)
+        if part.feature_names is not None:
+            write_strings(file, "feature_names", part.feature_names)
+        if part.text is not None:
+            part.text.write(file)
+
+    out.layout_checked(slabs, checked_slabs(slabs), describe)
+    if (row_ids := part.row_ids) is not None:  # rank 0 writes those of all ranks, in row order
+        # HDF5 lays the strings of one call out backwards, so calls are cut at rows that do not depend on the number of ranks.
+        chunks = (row_ids[begin : begin + NAME_CHUNK] for begin in range(0, row_ids.lines.size, NAME_CHUNK))
+        waiting: list[str] = []
+        written = 0
+
+        def write(ids: list[str]) -> None:
+            nonlocal written
+            waiting.extend(ids)
+            while len(waiting) >= min(NAME_CHUNK, n_rows - written) > 0:
+                some = waiting[:NAME_CHUNK]
+                file["row_ids"][written : written + len(some)] = np.array(some, dtype=object)
+                del waiting[:NAME_CHUNK]
+                written += len(some)
+
+        with ExitStack() as stack:
+            with mpi.agreed(comm, doing):
+                if comm.rank == 0:
+                    file = stack.enter_context(editing(out.path, target=out.target))
+                    create_strings(file, "row_ids", n_rows)
+            mpi.stream_to_root(comm, chunks, write)
+            with mpi.agreed(comm, doing):
+                stack.close()
+    with mpi.agreed(comm, doing):
+        for name, matrix in part.matrices.items():
             begin = 0 if comm.rank == 0 else 1  # entry 0 of the whole is rank 0's
             for some in slices(matrix.indptr.size):
                 ends = matrix.indptr[max(begin, some.start) : some.stop]
                 out.write(f"{name}/indptr", first["rows"] + max(begin, some.start), first[name] + ends)
             for some in slices(matrix.indices.size):
                 out.write(f"{name}/indices", first[name] + some.start, matrix.indices[some])
-        for some in slices(0 if sizes.ones else part.rows.indices.size):
-            data = np.ones(some.stop - some.start, dtype=np.float32) if part.rows.data is None else part.rows.data[some]
+        X = part.matrices["X"]
+        for some in slices(0 if ones else X.indices.size):
+            data = np.ones(some.stop - some.start, dtype=np.float32) if X.data is None else X.data[some]
             out.write("X/data", first["X"] + some.start, data)
-        for name, numbers in (keys | {f"rows/{name}": numbers for name, numbers in part.row_numbers.items()}).items():
+        for name, numbers in of_rows.items():
             out.write(name, first["rows"], numbers)
         if total[UNLABELLED]:
             out.write(UNLABELLED, first[UNLABELLED], first["rows"] + part.unlabelled)
         for number, name in enumerate(part.splits.names):
             place = first[f"splits/{name}"]
-            for some in slices(part.rows.n_rows):
+            for some in slices(X.n_rows):
                 rows = some.start + np.flatnonzero(part.splits.of_rows[some] == number)
                 out.write(f"splits/{name}", place, first["rows"] + rows)
                 place += rows.size
     out.write_checksums()
-
-
-def _write_row_ids(comm: mpi.Comm, out: SlabFile, row_ids: RowIds, n_rows: int) -> None:
-    """Collective over `comm`. Rank 0 writes all ranks' row ids, in row order."""
-    # HDF5 lays the strings of one call out backwards, so calls are cut at rows that do not depend on the number of ranks.
-    chunks = (row_ids[begin : begin + NAME_CHUNK] for begin in range(0, len(row_ids), NAME_CHUNK))
-    waiting: list[str] = []
-    written = 0
-
-    def write(ids: list[str]) -> None:
-        nonlocal written
-        waiting.extend(ids)
-        while len(waiting) >= min(NAME_CHUNK, n_rows - written) > 0:
-            some = waiting[:NAME_CHUNK]
-            file["row_ids"][written : written + len(some)] = np.array(some, dtype=object)
-            del waiting[:NAME_CHUNK]
-            written += len(some)
-
-    with ExitStack() as stack:
-        with mpi.agreed(comm, f"writing {out.target}"):
-            if comm.rank == 0:
-                file = stack.enter_context(editing(out.path, target=out.target))
-                create_strings(file, "row_ids", n_rows)
-        mpi.stream_to_root(comm, chunks, write)
-        with mpi.agreed(comm, f"writing {out.target}"):
-            stack.close()

@@ -14,10 +14,8 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.part import Part
-from hpcml.conversion.table import read_table, wanted
-from hpcml.conversion.table_rows import Batch, Roles
+from hpcml.conversion.table import Batch, Roles, read_table, wanted
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, go_to, open_plain, plain_size
 from hpcml.log import is_unicode
@@ -58,11 +56,11 @@ class Table(NamedTuple):
 
 
 class _CsvReader:
-    """Rows of raw lines; `at` is the byte behind the last row, `line` the line of its beginning, from 1."""
+    """Rows of raw lines; `at` is the byte behind the last row."""
 
     def __init__(self, path: Path, raw: Iterable[bytes], begin: int, lines: int, dialect: Dialect, max_line: int) -> None:
         self.path, self.raw, self.at, self.row_begin, self.lines, self.max_line = path, raw, begin, begin, lines, max_line
-        self.line = lines + 1
+        self.line, self.lines_read = lines + 1, lines  # of the row's beginning, from 1; newlines before byte `at`
         csv.field_size_limit(1 << 40)
         quotes: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
         self.rows = csv.reader(self._text(), delimiter=dialect.delimiter, strict=True, **quotes)
@@ -75,16 +73,13 @@ class _CsvReader:
                 raise DataError(f"{self.path}: line {self.line}: a row longer than {limit}; shorten it, or raise --max-line-mb")
             yield raw.decode("utf-8", "surrogateescape")
 
-    @property
-    def lines_read(self) -> int:
-        """The number of newlines before byte `at`."""
-        return self.lines + self.rows.line_num
-
     def next_row(self) -> list[str] | None:
         """Return the values of the next row, [] for an empty line, None at the end. Raises DataError."""
         self.row_begin, self.line = self.at, self.lines_read + 1
         try:
-            return next(self.rows, None)
+            values = next(self.rows, None)
+            self.lines_read = self.lines + self.rows.line_num
+            return values
         except csv.Error as error:
             reason = next((ours for theirs, ours in REASONS.items() if theirs in str(error)), str(error))
             raise DataError(f"{self.path}: line {self.line}: {reason}") from None
@@ -172,55 +167,37 @@ def read_rows(segment: Segment, names: Sequence[str], dialect: Dialect, max_line
                 raise DataError(f"{path}: line {rows.line}: {len(values)} values, but the header names {len(names)} columns")
 
 
-def read_csv(task: Conversion) -> Part:
+def read_csv(task: Conversion, delimiter: str = "") -> Part:
     """Collective. Read this rank's rows of CSV files. Raises DataError with the line."""
-    return _read_separated(task, task.options.delimiter or ",")
+    what = task.what
+    dialect = Dialect(delimiter or task.options.delimiter or ",", "" if task.options.no_quotes else '"')
+
+    def divide_files() -> tuple[list[list[str]], list[list[Segment]]]:
+        tables = [read_header(path, dialect, task.max_line) for path in task.inputs]
+        names = tables[0].names
+        for other, way in ((";", "--delimiter ';'"), ("\t", "convert tsv"), ("|", "--delimiter '|'"), (",", "convert csv")):
+            if len(names) == 1 and other in names[0] and other != dialect.delimiter:
+                between = f"what stands between columns seems to be {other!r}: use {way}"
+                raise ConfigError(f"{what}: line 1: one column, {names[0][:60]!r}; {between}")
+        Roles.of(task.options).check(str(what), names)
+        bounds = bounds_in_items([plain_size(table.path) - table.begin for table in tables], task.comm.size)
+        divided = [divide(table, of_table, dialect, task.max_line) for table, of_table in zip(tables, bounds, strict=True)]
+        return [table.names for table in tables], divided
+
+    of_file, segments = mpi.run_on_root(task.comm, f"reading {what}", divide_files)
+
+    def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
+        columns = wanted(roles, features)
+        for file, names in enumerate(of_file):
+            for batch in _csv_batches(segments[file][task.comm.rank], names, dialect, columns, task.max_line):
+                yield batch._replace(file=file)
+
+    return read_table(task, of_file, batches)
 
 
 def read_tsv(task: Conversion) -> Part:
     """Collective. As `read_csv`, with tabs between the columns."""
-    return _read_separated(task, "\t")
-
-
-def _read_separated(task: Conversion, delimiter: str) -> Part:
-    """Collective. Rank 0 finds where rows end, then each rank reads its own."""
-    dialect = Dialect(delimiter, "" if task.options.no_quotes else '"')
-    of_file, parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _divided(task, dialect))
-
-    def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
-        columns = wanted(roles, features)
-        for file, segment in enumerate(parts[task.comm.rank]):
-            for batch in _csv_batches(segment, of_file[segment.path], dialect, columns, task.max_line):
-                yield batch._replace(file=file)
-
-    return read_table(task, of_file[task.inputs[0]], batches)
-
-
-def _divided(task: Conversion, dialect: Dialect) -> tuple[dict[Path, list[str]], list[list[Segment]]]:
-    """Return the columns of each file, and the rows that each rank reads: about as many bytes for each."""
-    what, tables = task.what, [read_header(path, dialect, task.max_line) for path in task.inputs]
-    names = tables[0].names
-    for table in tables:
-        if strange := set(table.names) ^ set(names):
-            raise DataError(
-                f"{table.path}: line 1: the columns are not those of {what} ({next(iter(strange))!r} is in one of them only)"
-            )
-    check_delimiter(what, names, dialect.delimiter)
-    Roles.of(task.options, PLAIN).check(str(what), names)
-    bounds = bounds_in_items([plain_size(table.path) - table.begin for table in tables], task.comm.size)
-    divided = [divide(table, of_table, dialect, task.max_line) for table, of_table in zip(tables, bounds, strict=True)]
-    return {table.path: table.names for table in tables}, [list(parts) for parts in zip(*divided, strict=True)]
-
-
-def check_delimiter(what: object, names: Sequence[str], delimiter: str) -> None:
-    """Raise ConfigError for a header that is one name with other delimiters in it."""
-    if len(names) > 1:
-        return
-    for other, way in ((";", "--delimiter ';'"), ("\t", "convert tsv"), ("|", "--delimiter '|'"), (",", "convert csv")):
-        if other in names[0] and other != delimiter:
-            raise ConfigError(
-                f"{what}: line 1: one column, {names[0][:60]!r}; what stands between columns seems to be {other!r}: use {way}"
-            )
+    return read_csv(task, "\t")
 
 
 def _csv_batches(
@@ -255,7 +232,12 @@ def _csv_batch(
         of_row = itemgetter(*numbers) if len(numbers) > 1 else lambda row: (row[numbers[0]],)
         values = list(chain.from_iterable(map(of_row, rows)))
         try:
-            table = _as_numbers(values)
+            try:
+                table = np.fromiter(map(float, values), np.float64, len(values))
+            except ValueError:  # perhaps only of missing ones
+                table = np.fromiter((float(value or "nan") for value in values), np.float64, len(values))
+            if "_" in (together := "".join(values)) or not together.isascii():
+                raise ValueError("float() takes underscores and the digits of other scripts")
         except ValueError:
             wrong = next(number for number, value in enumerate(values) if not _is_number(value))
             row, column = divmod(wrong, len(numbers))
@@ -273,17 +255,6 @@ def _csv_batch(
             raise DataError(f"{place(row)}: column {name!r}: {shown!r} is not UTF-8; save the file as UTF-8")
         found[name] = texts
     return Batch(len(rows), found, place)
-
-
-def _as_numbers(values: list[str]) -> np.ndarray:
-    """Return float64, NaN for "". Raises ValueError."""
-    try:
-        found = np.fromiter(map(float, values), np.float64, len(values))
-    except ValueError:
-        found = np.fromiter((float(value or "nan") for value in values), np.float64, len(values))
-    if "_" in (together := "".join(values)) or not together.isascii():
-        raise ValueError("float() takes underscores and the digits of other scripts")
-    return found
 
 
 def _is_number(value: str) -> bool:

@@ -22,8 +22,8 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
-from hpcml.conversion.text import WORDS, new_corpus, vectorise
-from hpcml.errors import ConfigError, DataError
+from hpcml.conversion.text import WORDS, Corpus, vectorise
+from hpcml.errors import DataError, OptionError
 from hpcml.mpi.routing import Routing
 
 PACKAGES = ("numpy", "scipy", "sklearn", "numba", "llvmlite", "h5py", "mpi4py")
@@ -114,10 +114,10 @@ def read_docstrings(task: Conversion) -> Part:
     sources = mpi.run_on_root(task.comm, "looking for Python modules", find_modules)
     if not sources:
         raise DataError(f"{sysconfig.get_path('stdlib')}: no Python source; docstrings needs an installed standard library")
-    corpus = new_corpus(task)
+    corpus = Corpus(task)
     for field in corpus.fields:
         if field.name not in ("title", "text"):
-            raise ConfigError(f"--fields {field.name}: docstrings have the fields title and text; choose of these")
+            raise OptionError("fields", field.name, "docstrings have the fields title and text; choose of these")
     begin, end = task.share_by_weight([source.size for source in sources])
     documents: list[Docstring] = []
     with mpi.agreed(task.comm, "reading Python modules"):

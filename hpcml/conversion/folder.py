@@ -5,36 +5,30 @@ from __future__ import annotations
 import codecs
 import os
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, placed
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import placed
 from hpcml.conversion.split import check_split_name
-from hpcml.conversion.text import new_corpus, vectorise
-from hpcml.errors import ConfigError, DataError
+from hpcml.conversion.text import Corpus, vectorise
+from hpcml.errors import DataError, OptionError
 from hpcml.files.opening import read_beginning
 from hpcml.log import is_unicode, named, plural
 
 DEFAULT_ENCODING = "utf-8"
 
 
-class _FolderFile(NamedTuple):
-    """A file by its name below the folder, with / between the parts, and its bytes."""
+def find_files(folder: Path, encoding: str) -> list[tuple[str, int]]:
+    """Return (name, bytes) of the files below a folder, but those with a dot, by name. Raises ConfigError, DataError.
 
-    name: str
-    size: int
-
-
-def find_files(folder: Path, encoding: str) -> list[_FolderFile]:
-    """The files below a folder by name, but those with a dot. Raises ConfigError, DataError."""
+    A name has / between its parts.
+    """
     try:
         codecs.lookup(encoding)
         b"a".decode(encoding)
     except (LookupError, UnicodeDecodeError, ValueError):
-        raise ConfigError(f"--encoding {encoding}: no encoding of text that Python has; as in utf-8, latin-1, cp1252") from None
-    found: list[_FolderFile] = []
+        raise OptionError("encoding", encoding, "no encoding of text that Python has; as in utf-8, latin-1, cp1252") from None
+    found: list[tuple[str, int]] = []
 
     def refuse(error: OSError) -> None:
         raise error
@@ -44,22 +38,12 @@ def find_files(folder: Path, encoding: str) -> list[_FolderFile]:
         for name in files:
             if not name.startswith("."):
                 path = Path(place) / name
-                found.append(_FolderFile(path.relative_to(folder).as_posix(), path.stat().st_size))
-                if not is_unicode(found[-1].name):
-                    raise DataError(f"{folder}: a file has the name {named(found[-1].name)!r}, which is not UTF-8; rename it")
+                found.append((path.relative_to(folder).as_posix(), path.stat().st_size))
+                if not is_unicode(found[-1][0]):
+                    raise DataError(f"{folder}: a file has the name {named(found[-1][0])!r}, which is not UTF-8; rename it")
     if not found:
         raise DataError(f"{folder}: no files; expected one for each text")
     return sorted(found)
-
-
-def label_and_split(name: str, splits: bool) -> tuple[list[str], str]:
-    """The labels and the split of a file, by its name below the folder. Raises ValueError."""
-    folders = PurePosixPath(name).parts[:-1]
-    if splits and not folders:
-        raise ValueError("lies in no folder; with --folder-splits every file is in one that names its split")
-    split = check_split_name(folders[0]) if splits else ""
-    label = "/".join(folders[1:] if splits else folders)
-    return [label] if label else [], split
 
 
 def read_text(path: Path, encoding: str, limit: int) -> str:
@@ -71,11 +55,8 @@ def read_text(path: Path, encoding: str, limit: int) -> str:
         return content.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        hint = (
-            "save the file as UTF-8, or name its encoding, as in --encoding latin-1"
-            if encoding == DEFAULT_ENCODING
-            else "choose another"
-        )
+        is_default = encoding == DEFAULT_ENCODING
+        hint = "save the file as UTF-8, or name its encoding, as in --encoding latin-1" if is_default else "choose another"
         raise DataError(f"{path}: line {line}: byte {error.start + 1} is not {encoding.upper()}; {hint}") from None
 
 
@@ -84,14 +65,19 @@ def read_folder(task: Conversion) -> Part:
     (folder,) = task.inputs
     encoding = task.options.encoding or DEFAULT_ENCODING
     files = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: find_files(folder, encoding))
-    corpus = new_corpus(task)
-    begin, end = task.share_by_weight([file.size + 1 for file in files])
-    with task.reading():
-        for file in files[begin:end]:
-            with placed(folder / file.name):
-                labels, split = label_and_split(file.name, task.options.folder_splits)
-            text = read_text(folder / file.name, encoding, task.max_line)
+    corpus = Corpus(task)
+    begin, end = task.share_by_weight([size + 1 for _, size in files])
+    with mpi.agreed(task.comm, f"reading {task.what}"):
+        for name, _ in files[begin:end]:
+            folders, split = PurePosixPath(name).parts[:-1], ""
+            with placed(folder / name):
+                if task.options.folder_splits:
+                    if not folders:
+                        raise ValueError("lies in no folder; with --folder-splits every file is in one that names its split")
+                    split, folders = check_split_name(folders[0]), folders[1:]
+            labels = ["/".join(folders)] if folders else []
+            text = read_text(folder / name, encoding, task.max_line)
             values = [[text] if field.name == "text" else [] for field in corpus.fields]
-            corpus.add(file.name, values, labels, split)
+            corpus.add(name, values, labels, split)
     task.log(f"{folder}: {plural(len(files), 'file')} read; making rows")
     return vectorise(task, corpus)

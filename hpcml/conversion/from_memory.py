@@ -11,16 +11,14 @@ from numpy.typing import ArrayLike
 
 from hpcml import mpi
 from hpcml.conversion import sources
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, check_matrix_labels
 from hpcml.conversion.convert import ConvertReport, write_dataset
-from hpcml.conversion.number_rows import NumberRows, NumberSlice, csr_blocks, finish
+from hpcml.conversion.number_rows import NumberRows, csr_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import check_distinct, check_matrix_labels
-from hpcml.conversion.table import read_table, wanted
-from hpcml.conversion.table_rows import Batch, Roles, describe_rows, numbered
+from hpcml.conversion.table import Batch, Roles, describe_rows, numbered, read_table, wanted
 from hpcml.data.in_memory import sound_csr
-from hpcml.errors import ConfigError, DataError, MatrixError, repeated
+from hpcml.errors import ConfigError, DataError, MatrixError
 from hpcml.log import Log
 
 ROWS = 4096  # of a frame that are looked at together
@@ -39,16 +37,6 @@ def _csr(matrix: Any, name: str) -> Any:
         raise ConfigError(f"{name}: expected a matrix of numbers, sparse or dense ({' '.join(str(error).split())})") from None
     if found.dtype.kind not in "biuf":
         raise ConfigError(f"{name}: expected a matrix of numbers, not of {found.dtype}")
-    return found
-
-
-def _label_lists(Y: Any, n_rows: int) -> list[Any] | None:
-    """The labels of each row by name: one of each, or a list of them; None for a matrix."""
-    if hasattr(Y, "tocsr") or (isinstance(Y, np.ndarray) and Y.ndim == 2):
-        return None
-    found = list(Y.tolist() if isinstance(Y, np.ndarray) else Y)
-    if len(found) != n_rows:
-        raise ConfigError(f"Y has {len(found)} rows, but X has {n_rows}")
     return found
 
 
@@ -83,82 +71,64 @@ class Matrices(NamedTuple):
 
 def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
     """Collective over `comm`. Write this rank's rows, behind lower ranks'. Raises as `convert`."""
-    sources.check_values(sources.SPARSE, False, options)
+    sources.check_options(sources.SPARSE, False, options)
 
     def read(task: Conversion) -> Part:
         with mpi.agreed(comm, "reading X and Y"):
-            X, Y, names = _csr(given.X, "X"), None, None if given.feature_names is None else list(map(str, given.feature_names))
+            X, names = _csr(given.X, "X"), None if given.feature_names is None else list(map(str, given.feature_names))
             n_rows, n_features = X.shape
             if names is not None and len(names) != n_features:
                 raise ConfigError(f"feature_names has {len(names)} names, but X has {n_features} columns")
-            listed = _label_lists(given.Y, n_rows)
-            if listed is None:
+            # Labels are a matrix, or the names of each row's labels.
+            is_matrix = hasattr(given.Y, "tocsr") or (isinstance(given.Y, np.ndarray) and given.Y.ndim == 2)
+            label_names: list[str] | None = None
+            if is_matrix:
                 check_matrix_labels("Y", options)
-            Y = None if listed is not None else _csr(given.Y, "Y")
-            numbered = _label_names(Y, given.label_names, n_rows)
+                Y = _csr(given.Y, "Y")
+                label_names = [str(label) for label in (range(Y.shape[1]) if given.label_names is None else given.label_names)]
+                if Y.shape != (n_rows, len(label_names)):
+                    raise ConfigError(f"Y is {Y.shape[0]} × {Y.shape[1]}, but expected {n_rows} rows × {len(label_names)} labels")
+            elif given.label_names is not None:
+                raise ConfigError("label_names has no effect where Y has names of labels; remove it")
             rows = NumberRows(task, names, n_features, with_ids=given.ids is not None)
-            for block in _blocks(X, "X", options.missing_as_zero):
+            for block in csr_blocks(vars(X), (0, n_rows), n_features, "X", options.missing_as_zero):
                 rows.add(block)
-            for block in () if Y is None else _blocks(Y, "Y", False):
+            for block in csr_blocks(vars(Y), (0, n_rows), Y.shape[1], "Y", False) if is_matrix else ():
                 if (block.data != 1).any():
                     raise DataError(f"Y: {block.data[block.data != 1][0]:g} as a label, but expected 0 or 1")
                 rows.labels.add(block.lengths, block.indices)
-            _describe(
-                rows,
-                n_rows,
-                {"Y": listed, "ids": given.ids, "splits": split_of_rows(given.splits, n_rows), "groups": given.groups},
-                options,
-            )
-        shared = comm.allgather((n_features, numbered, names))
+            of_rows = {"Y": None if is_matrix else given.Y, "ids": given.ids, "groups": given.groups}
+            of_rows["splits"] = split_of_rows(given.splits, n_rows)
+            columns = {
+                name: values.tolist() if isinstance(values, np.ndarray) else list(values)
+                for name, values in of_rows.items()
+                if values is not None
+            }
+            for name, values in columns.items():
+                if len(values) != n_rows:
+                    raise ConfigError(f"{name} has {len(values)} entries, but X has {n_rows} rows")
+            id_, split, group = (name if name in columns else None for name in ("ids", "splits", "groups"))
+            roles = Roles(labels=() if is_matrix else ("Y",), id=id_, split=split, group=group)
+            describe_rows(rows, Batch(n_rows, columns, lambda row: f"row {row + 1}"), roles, options, by_number=is_matrix)
+        shared = comm.allgather((n_features, label_names, names))
         if any(each != shared[0] for each in shared):
             raise ConfigError("the ranks have other features or labels; give all ranks the same names and numbers of columns")
-        return finish(task, rows, numbered)
+        return finish(task, rows, label_names)
 
     return write_dataset(Conversion(comm, SPARSE, (), options, log, "X", False), read, output, force)
 
 
-def _blocks(matrix: Any, what: str, zero: bool) -> Iterator[NumberSlice]:
-    parts = {name: getattr(matrix, name) for name in ("indptr", "indices", "data")}
-    return csr_blocks(parts, (0, matrix.shape[0]), matrix.shape[1], what, zero)
-
-
-def _label_names(labels: Any, given: Sequence[str] | None, n_rows: int) -> list[str] | None:
-    """The names of the columns of Y; None without columns."""
-    if labels is None:
-        if given is not None:
-            raise ConfigError("label_names has no effect where Y has names of labels; leave it out")
-        return None
-    names = [str(label) for label in (range(labels.shape[1]) if given is None else given)]
-    if labels.shape != (n_rows, len(names)):
-        raise ConfigError(f"Y is {labels.shape[0]} × {labels.shape[1]}, but expected {n_rows} rows × {len(names)} labels")
-    check_distinct(names, "label_names")
-    return names
-
-
-def _describe(rows: NumberRows, n_rows: int, given: Mapping[str, Sequence[Any] | None], options: ConvertOptions) -> None:
-    """Add labels that have names, ids and splits of all rows."""
-    columns = {name: list(values) for name, values in given.items() if values is not None}
-    for name, values in columns.items():
-        if len(values) != n_rows:
-            raise ConfigError(f"{name} has {len(values)} entries, but X has {n_rows} rows")
-    labels, id_, split, group = (name if name in columns else None for name in given)
-    roles = Roles(labels=() if labels is None else (labels,), id=id_, split=split, group=group)
-    describe_rows(rows, Batch(n_rows, columns, lambda row: f"row {row + 1}"), roles, options, by_number=labels is None)
-
-
 def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
     """Collective over `comm`. Write a frame's rows, behind lower ranks'. Raises as `convert`."""
-    is_text = sources.check_values(sources.TABLE, None, options)
+    is_text = sources.check_options(sources.TABLE, None, options)
 
     def read(task: Conversion) -> Part:
-        with task.reading():
+        with mpi.agreed(task.comm, f"reading {task.what}"):
             names = [str(name) for name in frame.columns]
-            if (name := repeated(names)) is not None:
-                raise ConfigError(f"the frame: two columns have the name {name!r}; give each a name of its own")
         shared = comm.allgather(names)
         if any(each != shared[0] for each in shared):
             raise ConfigError("the frame: its columns are not the same on all ranks")
-        return read_table(task, names, lambda *roles: _batches(frame, names, *roles))
+        return read_table(task, [names], lambda *roles: _batches(frame, names, *roles))
 
     return write_dataset(Conversion(comm, FRAME, (), options, log, "the frame", is_text), read, output, force)
 

@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.fields import PLAIN
-from hpcml.conversion.number_rows import NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
+from hpcml.conversion.number_rows import NumberRows, csr_blocks, dense_blocks, finish
 from hpcml.conversion.part import Part
-from hpcml.conversion.table_rows import Batch, Roles, describe_rows, numbered, unfit
+from hpcml.conversion.table import Batch, Roles, describe_rows, numbered, unfit
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.hdf5 import open_checked, readable
 from hpcml.files.untrusted import read_strings
 
 ROWS = 1 << 16  # of obs, that are looked at together
 CSR, CSC = "csr_matrix", "csc_matrix"
-
-
-class _Described(NamedTuple):
-    """What all ranks know of a file; `index_name` is the column of obs that names rows."""
-
-    n_rows: int
-    n_features: int
-    columns: list[str]
-    index_name: str
-    names: list[str]
 
 
 @contextmanager
@@ -42,8 +31,8 @@ def _opened(path: Path) -> Iterator[h5py.File]:
         yield file
 
 
-def _describe(path: Path) -> _Described:
-    """Raises DataError, OSError."""
+def _describe(path: Path) -> tuple[int, list[str], list[str], str]:
+    """Return the number of rows, the features, the columns of obs, and the one that names rows. Raises DataError, OSError."""
     with _opened(path) as file:
         for name in ("X", "obs", "var"):
             if name not in file:
@@ -71,7 +60,7 @@ def _describe(path: Path) -> _Described:
         if len(names) != shape[1]:
             raise DataError(f"{path}: var has {len(names)} names, but X has {shape[1]} columns")
         columns = [name for name in file["obs"] if name not in ("__categories",)]
-        return _Described(shape[0], shape[1], columns, str(file["obs"].attrs["_index"]), names)
+        return shape[0], names, columns, str(file["obs"].attrs["_index"])
 
 
 def _strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> list[str]:
@@ -87,79 +76,60 @@ def _strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> list
 def _column(obs: h5py.Group, name: str, begin: int, end: int, n_rows: int) -> list[Any] | np.ndarray:
     """Rows begin..end of a column of obs. Raises ValueError, or what h5py raises."""
     column = obs[name]
-    if isinstance(column, h5py.Group):
-        kind = column.attrs.get("encoding-type")
-        if kind == "categorical":
-            codes, categories = column["codes"], column["categories"]
-            _check_length(codes, name, n_rows)
-            values = _strings(categories) if categories.dtype.kind not in "bf" else categories[:].tolist()
-            some = codes[begin:end].astype(np.int64)
-            if some.max(initial=-1) >= len(values):
-                raise ValueError(f"obs/{name} has a code without a category")
-            return [values[code] if code >= 0 else None for code in some.tolist()]
-        if "values" in column and "mask" in column:
-            _check_length(column["values"], name, n_rows)
-            found = column["values"]
-            whole = found[begin:end].tolist() if found.dtype.kind in "biuf" else _strings(found, begin, end)
-            return [None if gone else value for value, gone in zip(whole, column["mask"][begin:end].tolist(), strict=True)]
+    kind = column.attrs.get("encoding-type") if isinstance(column, h5py.Group) else None
+    is_masked = isinstance(column, h5py.Group) and "values" in column and "mask" in column
+    if isinstance(column, h5py.Group) and kind != "categorical" and not is_masked:
         raise ValueError(f"obs/{name} has the form {kind!r}, but expected strings, numbers or categories")
-    _check_length(column, name, n_rows)
-    return column[begin:end] if column.dtype.kind in "biuf" else _strings(column, begin, end)
-
-
-def _check_length(data: h5py.Dataset, name: str, n_rows: int) -> None:
+    data = column["codes"] if kind == "categorical" else column["values"] if is_masked else column
     if data.shape != (n_rows,):
         raise ValueError(f"obs/{name} has {data.shape[0] if data.shape else 1} entries, but X has {n_rows} rows")
-
-
-def _numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray:
-    """A column as float64; NaN for what is missing. Raises ValueError."""
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    if kind == "categorical":
+        categories = column["categories"]
+        values = _strings(categories) if categories.dtype.kind not in "bf" else categories[:].tolist()
+        codes = data[begin:end].astype(np.int64)
+        if codes.max(initial=-1) >= len(values):
+            raise ValueError(f"obs/{name} has a code without a category")
+        return [values[code] if code >= 0 else None for code in codes.tolist()]
+    found = data[begin:end] if data.dtype.kind in "biuf" else _strings(data, begin, end)
+    if is_masked:
+        return [None if gone else value for value, gone in zip(list(found), column["mask"][begin:end].tolist(), strict=True)]
+    return found
 
 
 def read_h5ad(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError with the row."""
     (path,) = task.inputs
-    found, roles = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _describe(path)), Roles.of(task.options, PLAIN)
-    begin, end = task.share(found.n_rows)
-    with task.reading():
+    n_rows, names, obs, index_name = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _describe(path))
+    roles = Roles.of(task.options)
+    begin, end = task.share(n_rows)
+
+    def wrong(row: int, column: int, value: float) -> str:
+        return f"{path}: row {row + 1}: feature {names[column]!r}: {unfit(value)}"
+
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         if not roles.labels and not roles.indicators and task.like is None:
             raise ConfigError(
-                f"{path}: name columns of obs that are labels with --labels or --indicators; it has: {', '.join(found.columns)}"
+                f"{path}: name columns of obs that are labels with --labels or --indicators; it has: {', '.join(obs)}"
             )
-        roles.check(str(path), found.columns)
-        roles = replace(roles, id=roles.id or found.index_name)
-        rows = NumberRows(task, found.names, found.n_features, with_ids=True)
+        roles.check(str(path), obs)
+        roles = replace(roles, id=roles.id or index_name)
+        rows = NumberRows(task, names, len(names), with_ids=True)
         with _opened(path) as file:
-            for block in _blocks(task, file["X"], found, begin, end):
+            X, zero = file["X"], task.options.missing_as_zero
+            if isinstance(X, h5py.Group):
+                blocks = csr_blocks(X, (begin, end), len(names), f"{path}: X", zero)
+            elif X.dtype.kind not in "biuf":
+                raise DataError(f"{path}: X holds no numbers")
+            else:
+                blocks = dense_blocks(lambda low, high: X[low:high], (begin, end), len(names), zero, wrong)
+            for block in blocks:
                 rows.add(block)
+            used = {*roles.labels, *roles.indicators, roles.id, roles.split, roles.group} - {None}
             for low in range(begin, end, ROWS):
-                columns = _columns(file["obs"], roles, low, min(low + ROWS, end), found.n_rows)
+                columns: dict[str, Any] = {name: _column(file["obs"], name, low, min(low + ROWS, end), n_rows) for name in used}
+                for name in roles.indicators:
+                    columns[name] = np.array([np.nan if value is None else value for value in columns[name]], dtype=np.float64)
                 batch = Batch(min(ROWS, end - low), columns, numbered(path, low))
                 describe_rows(rows, batch, roles, task.options)
     task.log(f"{path}: read")
     return finish(task, rows)
-
-
-def _columns(obs: h5py.Group, roles: Roles, begin: int, end: int, n_rows: int) -> dict[str, Any]:
-    """Labels, names and splits of rows begin..end. Raises ValueError, or what h5py raises."""
-    names = {*roles.labels, roles.id, *([roles.split] if roles.split else []), *([roles.group] if roles.group else [])}
-    columns: dict[str, Any] = {name: _column(obs, name, begin, end, n_rows) for name in names}
-    for name in roles.indicators:
-        columns[name] = _numbers(_column(obs, name, begin, end, n_rows))
-    return columns
-
-
-def _blocks(task: Conversion, X: Any, found: _Described, begin: int, end: int) -> Iterator[NumberSlice]:
-    """Rows begin..end of X. Raises DataError and what h5py raises."""
-    path, options = task.what, task.options
-    if isinstance(X, h5py.Group):
-        yield from csr_blocks(X, (begin, end), found.n_features, f"{path}: X", options.missing_as_zero)
-        return
-    if X.dtype.kind not in "biuf":
-        raise DataError(f"{path}: X holds no numbers")
-
-    def wrong(row: int, column: int, value: float) -> str:
-        return f"{path}: row {row + 1}: feature {found.names[column]!r}: {unfit(value)}"
-
-    yield from dense_blocks(lambda low, high: X[low:high], (begin, end), found.n_features, options.missing_as_zero, wrong)

@@ -8,36 +8,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.fields import OTHER_KEYS, PLAIN, Field
+from hpcml.conversion.conversion import Conversion, lines_of, placed
 from hpcml.conversion.part import Part
-from hpcml.conversion.source_lines import decoded, lines_of, placed
 from hpcml.conversion.split import check_split_name
-from hpcml.conversion.text import Corpus, new_corpus, vectorise
+from hpcml.conversion.text import Corpus, vectorise
+from hpcml.conversion.vocabulary import OTHER_KEYS, PLAIN, Field
 from hpcml.errors import DataError, nearest
 from hpcml.files.lines import byte_range
+from hpcml.files.opening import decoded
 from hpcml.log import is_unicode
 
 SOME_KEYS = 100  # of documents, for a hint
-
-
-class Seen:
-    """How many of this rank's documents have each field, and some of the documents' keys."""
-
-    def __init__(self, fields: Sequence[Field]) -> None:
-        self.counts = [0] * len(fields)
-        self.keys: set[str] = set()
-
-    def add(self, keys: Iterable[str], values: Sequence[list[str]]) -> None:
-        """Count a document."""
-        if len(self.keys) < SOME_KEYS:
-            self.keys.update(keys)
-        for place, some in enumerate(values):
-            self.counts[place] += bool(some)
 
 
 class Document(NamedTuple):
@@ -82,13 +67,11 @@ def document_of(value: Any, fields: Sequence[Field] = PLAIN, group: str | None =
             raise ValueError("a label is empty; expected a name")
     split = check_split_name(string_of(value.get("split"), "split"))
     values = [values_of(value.get(field.name), field) for field in fields]
-    return Document(_name_of(value, "id"), values, labels, split, "" if group is None else _name_of(value, group))
-
-
-def _name_of(value: dict[str, Any], key: str) -> str:
-    """The string or whole number of a key, "" without one. Raises ValueError."""
-    found = value.get(key)
-    return string_of(str(found) if isinstance(found, int) and not isinstance(found, bool) else found, key)
+    names = []  # of the row and of its group: strings or whole numbers
+    for key in ("id", group):
+        found = None if key is None else value.get(key)
+        names.append(string_of(str(found) if isinstance(found, int) and not isinstance(found, bool) else found, str(key)))
+    return Document(names[0], values, labels, split, names[1])
 
 
 def values_of(value: object, field: Field) -> list[str]:
@@ -120,11 +103,10 @@ def string_of(value: object, key: str, stored: bool = True) -> str:
 def read_jsonl(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError with the line."""
     (path,) = task.inputs
-    corpus = new_corpus(task)
+    corpus = Corpus(task)
     corpus.n_lines = 0
-    seen = Seen(corpus.fields)
     begin, end = byte_range(task.comm, path)
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         for place, line in lines_of(task, path, begin, end):
             corpus.n_lines += 1
             if line.isspace():
@@ -135,20 +117,21 @@ def read_jsonl(task: Conversion) -> Part:
             if document.labels is None and task.options.empty_labels == "none":
                 document = document._replace(labels=[])
             corpus.add(*document[:4], line=place.of_rank, group=document.group)
-            seen.add(value, document.values)
-    check_fields(task, corpus, seen)
+            if len(corpus.keys) < SOME_KEYS:
+                corpus.keys.update(value)
+    check_fields(task, corpus)
     task.log(f"{path}: read; making rows")
     return vectorise(task, corpus)
 
 
-def check_fields(task: Conversion, corpus: Corpus, seen: Seen) -> None:
+def check_fields(task: Conversion, corpus: Corpus) -> None:
     """Collective. Raises DataError for a field that no document has. With --like, warns: a key of a document may be missing."""
     if corpus.fields == PLAIN:
         return
-    _, (n_documents, *counts) = mpi.exclusive_sum(task.comm, [corpus.n_rows, *seen.counts])
+    _, (n_documents, *counts) = mpi.exclusive_sum(task.comm, [corpus.n_rows, *corpus.has_values])
     missing = [field.name for field, count in zip(corpus.fields, counts, strict=True) if not count]
     if missing and n_documents:
-        known = set().union(*task.comm.allgather(seen.keys)) - set(OTHER_KEYS) - set(missing)
+        known = set().union(*task.comm.allgather(corpus.keys)) - set(OTHER_KEYS) - set(missing)
         hint = nearest(missing[0], sorted(known)[:SOME_KEYS])
         what = f"no document has a value of it; {hint}".rstrip("; ")
         if task.like is None:

@@ -39,9 +39,6 @@ class Runs:
         self.bounds = [0]
         self.samples: list[bytes] = []
 
-    def __len__(self) -> int:
-        return len(self.bounds) - 1
-
     def add(self, found: list[str]) -> None:
         """Put away the words of a run, by their numbers in it."""
         order = sorted(range(len(found)), key=found.__getitem__)
@@ -51,16 +48,9 @@ class Runs:
         self.numbers.append(np.array(order, dtype=np.int32))
         self.bounds.append(len(self.words))
 
-    def _of(self, run: int) -> slice:
-        return slice(self.bounds[run], self.bounds[run + 1])
-
-    def size(self, run: int) -> int:
-        """The number of different words of a run."""
-        return self.bounds[run + 1] - self.bounds[run]
-
     def count(self, run: int, counts: np.ndarray) -> None:
         """Say in how many rows the words of a run occur, by their numbers in it."""
-        self.counts.put(self.bounds[run], counts[self.numbers[self._of(run)]])
+        self.counts.put(self.bounds[run], counts[self.numbers[self.bounds[run] : self.bounds[run + 1]]])
 
     def place(self, where: Callable[[list[bytes]], np.ndarray]) -> None:
         """Say which word of the vocabulary each one is, or -1: what `where` says of some words."""
@@ -69,8 +59,9 @@ class Runs:
 
     def places_of(self, run: int) -> np.ndarray:
         """The vocabulary's word of each number of a run, -1 for none, and -1 for breaks."""
-        places = np.full(self.size(run) + 1, -1, dtype=np.int64)
-        places[self.numbers[self._of(run)]] = self.places[self._of(run)]
+        some = slice(self.bounds[run], self.bounds[run + 1])
+        places = np.full(some.stop - some.start + 1, -1, dtype=np.int64)
+        places[self.numbers[some]] = self.places[some]
         return places
 
 
@@ -105,23 +96,24 @@ def summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return unique, np.bincount(inverse, weights=counts, minlength=unique.size).astype(np.int64)
 
 
-def range_ends(comm: mpi.Comm, n: int, per_range: int, samples: list[T]) -> list[T | None]:
-    """Return what is behind each range of `per_range` of all ranks' n terms, by sorted `samples`; None: the end. Collective."""
-    _, (total,) = mpi.exclusive_sum(comm, [n])
+def cut_runs(
+    comm: mpi.Comm, bounds: list[int], per_range: int, samples: list[T], term_at: Callable[[int], Any]
+) -> list[list[slice]]:
+    """Return, for each range of about `per_range` of all ranks' terms, its places in each of this rank's runs. Collective.
+
+    A range ends before one of the sorted `samples` of all ranks, the last ones at the end. `term_at` gives the term at a place.
+    """
+    _, (total,) = mpi.exclusive_sum(comm, [bounds[-1]])
     n_ranges = comm.size * math.ceil(max(1, int(total)) / per_range / comm.size)
-    ends = [samples[number * len(samples) // n_ranges] for number in range(1, n_ranges)] if samples else []
-    return [*ends, *[None] * (n_ranges - len(ends))]
-
-
-def cut_runs(bounds: list[int], ends: list[Any], term_at: Callable[[int], Any]) -> list[list[slice]]:
-    """Return, for each range of terms, its places in each run. Raises what `term_at` (place) raises."""
+    ends: list[Any] = [samples[number * len(samples) // n_ranges] for number in range(1, n_ranges)] if samples else []
     begins, found = bounds[:-1], []
-    for end in ends:
-        stops = bounds[1:]
-        if end is not None:
-            stops = [begin + bisect_left(range(begin, stop), end, key=term_at) for begin, stop in zip(begins, stops, strict=True)]
-        found.append(list(map(slice, begins, stops)))
-        begins = stops
+    with mpi.agreed(comm, "merging terms"):
+        for end in [*ends, *[None] * (n_ranges - len(ends))]:
+            stops = bounds[1:]
+            if end is not None:
+                stops = [bisect_left(range(stop), end, begin, key=term_at) for begin, stop in zip(begins, stops, strict=True)]
+            found.append(list(map(slice, begins, stops)))
+            begins = stops
     return found
 
 
@@ -129,19 +121,23 @@ def merge_runs(comm: mpi.Comm, runs: Runs, least: int, scratch: Path) -> tuple[S
     """Return words with counts from `least` on, which the runs then know, and the counts. Collective over `comm`."""
     vocabulary, sums = StringSpool(scratch), [np.zeros(0, dtype=np.int64)]
     samples = sorted(code for packed in mpi.allgather_arrays(comm, pack(runs.samples)) for code in unpack(packed))
-    ends = range_ends(comm, len(runs.words), RANGE_WORDS, samples)
-    with mpi.agreed(comm, "merging words"):
-        ranges = cut_runs(runs.bounds, ends, lambda place: runs.words.codes(place, place + 1)[0])
+    ranges = cut_runs(comm, runs.bounds, RANGE_WORDS, samples, lambda place: runs.words.codes(place, place + 1)[0])
     for first in range(0, len(ranges), comm.size):
         mine = ranges[first : first + comm.size]
         with mpi.agreed(comm, "merging words"):
             codes = [[code for some in of_rank for code in runs.words.codes(some.start, some.stop)] for of_rank in mine]
             counts = [np.concatenate([np.zeros(0, dtype=np.int64), *(runs.counts[some] for some in of_rank)]) for of_rank in mine]
         received = [unpack(packed) for packed in mpi.exchange(comm, list(map(pack, codes)))]
-        kept, totals, answers = _merged(received, mpi.exchange(comm, counts), least)
+        totals: Counter[bytes] = Counter()
+        for words, numbers in zip(received, mpi.exchange(comm, counts), strict=True):
+            for code, count in zip(words, numbers.tolist(), strict=True):
+                totals[code] += count
+        kept = sorted(code for code, total in totals.items() if total >= least)
+        place = {code: n for n, code in enumerate(kept)}
+        answers = [np.fromiter((place.get(code, -1) for code in words), np.int64, len(words)) for words in received]
         places = mpi.exchange(comm, answers)
         everywhere = mpi.allgather_arrays(comm, pack(kept))
-        sums += mpi.allgather_arrays(comm, totals)
+        sums += mpi.allgather_arrays(comm, np.fromiter((totals[code] for code in kept), np.int64, len(kept)))
         sizes = [len(vocabulary), *(part.size for part in sums[-comm.size :])]
         with mpi.agreed(comm, "merging words"):
             for packed in everywhere:
@@ -154,18 +150,6 @@ def merge_runs(comm: mpi.Comm, runs: Runs, least: int, scratch: Path) -> tuple[S
     return vocabulary, np.concatenate(sums)
 
 
-def _merged(codes: list[list[bytes]], counts: list[np.ndarray], least: int) -> tuple[list[bytes], np.ndarray, list[np.ndarray]]:
-    """The words kept of a range, sorted, their counts, and each rank's words' places there."""
-    totals: Counter[bytes] = Counter()
-    for of_rank, numbers in zip(codes, counts, strict=True):
-        for code, count in zip(of_rank, numbers.tolist(), strict=True):
-            totals[code] += count
-    kept = sorted(code for code, total in totals.items() if total >= least)
-    sums = np.fromiter((totals[code] for code in kept), np.int64, len(kept))
-    place = {code: n for n, code in enumerate(kept)}
-    return kept, sums, [np.fromiter((place.get(code, -1) for code in of_rank), np.int64, len(of_rank)) for of_rank in codes]
-
-
 def merge_keys(comm: mpi.Comm, runs: KeyRuns, least: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the sorted keys of all ranks with sums from `least` on, and the sums. Collective over `comm`."""
     with mpi.agreed(comm, "merging terms"):
@@ -173,9 +157,7 @@ def merge_keys(comm: mpi.Comm, runs: KeyRuns, least: int) -> tuple[np.ndarray, n
     nothing = np.zeros(0, dtype=np.int64)
     kept, sums = [nothing], [nothing]
     samples: list[int] = np.sort(np.concatenate(mpi.allgather_arrays(comm, runs.samples))).tolist()
-    ends = range_ends(comm, runs.keys.size, RANGE_KEYS, samples)
-    with mpi.agreed(comm, "merging terms"):
-        ranges = cut_runs(runs.bounds, ends, lambda place: runs.keys[place : place + 1][0])
+    ranges = cut_runs(comm, runs.bounds, RANGE_KEYS, samples, lambda place: runs.keys[place : place + 1][0])
     for first in range(0, len(ranges), comm.size):
         received = []
         for spool in (runs.keys, runs.counts):

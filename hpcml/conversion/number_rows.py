@@ -10,12 +10,11 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.part import LabelColumns, LabelledRows, Part, WaitingRows, make_part
+from hpcml.conversion.part import LabelledRows, Part, WaitingRows, make_part
 from hpcml.conversion.split import row_splits
 from hpcml.data.in_memory import find_fall, find_outside
 from hpcml.data.row_keys import content_keys, feature_keys
 from hpcml.errors import ConfigError, DataError, is_same_but_case, repeated
-from hpcml.files.hdf5 import Strings
 from hpcml.log import named, plural
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -32,19 +31,6 @@ class NumberSlice(NamedTuple):
     lengths: np.ndarray
     indices: np.ndarray
     data: np.ndarray
-
-    @classmethod
-    def of_dense(cls, values: np.ndarray, zero: bool, wrong: Wrong) -> NumberSlice:
-        """The rows of an array (float64); `zero`: NaN is 0. Raises DataError by `wrong`."""
-        if zero:
-            values[np.isnan(values)] = 0
-        if (place := find_unfit(values.reshape(-1))) >= 0:
-            row, column = divmod(place, values.shape[1])
-            raise DataError(wrong(row, column, float(values[row, column])))
-        with np.errstate(over="ignore"):
-            values = values.astype(np.float32)
-        rows, columns = np.nonzero(values)
-        return cls(np.bincount(rows, minlength=len(values)), columns, values[rows, columns])
 
     @classmethod
     def of_csr(cls, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> NumberSlice:
@@ -73,14 +59,19 @@ def find_unfit(values: np.ndarray) -> int:
 def dense_blocks(
     take: Callable[[int, int], np.ndarray], rows: tuple[int, int], n_columns: int, zero: bool, wrong: Wrong
 ) -> Iterator[NumberSlice]:
-    """Rows begin..end of an array of which `take` gives some; as `NumberSlice.of_dense`."""
+    """Rows begin..end of an array of which `take` gives some; `zero`: NaN is 0. Raises DataError by `wrong`."""
     step = max(1, VALUES // max(1, n_columns))
     for low in range(*rows, step):
-
-        def of_row(row: int, column: int, value: float, low: int = low) -> str:
-            return wrong(low + row, column, value)
-
-        yield NumberSlice.of_dense(np.require(take(low, min(low + step, rows[1])), np.float64, "W"), zero, of_row)
+        values = np.require(take(low, min(low + step, rows[1])), np.float64, "W")
+        if zero:
+            values[np.isnan(values)] = 0
+        if (place := find_unfit(values.reshape(-1))) >= 0:
+            row, column = divmod(place, values.shape[1])
+            raise DataError(wrong(low + row, column, float(values[row, column])))
+        with np.errstate(over="ignore"):
+            values = values.astype(np.float32)
+        of_rows, columns = np.nonzero(values)
+        yield NumberSlice(np.bincount(of_rows, minlength=len(values)), columns, values[of_rows, columns])
 
 
 def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, int]]:
@@ -142,10 +133,46 @@ class NumberRows(LabelledRows):
         index: type = np.int64,
         others: Sequence[str] = (),
     ) -> None:
-        """`names` are those of the source's features, if they have any; `others` of its other columns. Raises as `_columns`."""
+        """`names` are those of the source's features, if they have any; `others` of its other columns.
+
+        With --like the features are matched by name if the source names them, else by number. Raises
+        ConfigError where only the source has names, DataError where a name stands there twice or is missing.
+        """
         super().__init__(task.scratch, with_ids)
-        self.column_of, self.n_features, self.feature_names = _columns(task, names, n_features, others)
         self.X, self.dropped = WaitingRows(task.scratch, index, with_data=True), 0
+        self.column_of: ColumnOf | None = None  # the columns of the source's features; None: as they are
+        self.n_features, self.feature_names = n_features, names
+        like = task.like
+        if like is None:
+            return
+        width, known = self.n_features, self.feature_names = like.n_features, like.feature_names
+        what, advice = "", ""  # about missing columns
+        if names is None:
+            self.column_of = lambda indices: np.where(indices < width, indices, -1)
+            if 0 < n_features < width:
+                what = f"{task.what}: {plural(n_features, 'column')}, but --like {like.path} has {plural(width, 'feature')}"
+                advice = "give all columns"
+        elif known is None:
+            raise ConfigError(
+                f"--like {like.path}: has no names of features, but {task.what} has; remove --like, or give it a file with names"
+            )
+        elif list(names) != known:
+            for each, where in ((names, task.what), (known, like.path)):
+                if (twice := repeated(each)) is not None:
+                    raise DataError(f"{where}: two features have the name {twice!r}, so --like cannot tell them apart; rename one")
+            there = set(names)
+            if missing := [name for name in known if name not in there]:
+                count = "" if len(missing) == 1 else f" (and {len(missing) - 1} more of {plural(len(known), 'feature')})"
+                what = f"{task.what}: column {named(missing[0])!r} is missing{count}, a feature of --like {like.path}"
+                near = [each for each in [*names, *others] if is_same_but_case(each, missing[0])]
+                advice = f"did you mean {named(near[0])!r}? Rename it" if near else "add it"
+                advice = "do not name it with another option" if missing[0] in near else advice
+            number = {name: column for column, name in enumerate(known)}
+            self.column_of = np.array([number.get(name, -1) for name in names], dtype=np.int64).__getitem__
+        if what and not task.options.missing_columns_as_zero:
+            raise DataError(f"{what}; {advice}, or take missing columns for 0 ({ZERO_COLUMNS})")
+        if what:
+            task.log(f"warning: {what}; missing columns are 0 in all rows")
 
     def add(self, block: NumberSlice) -> None:
         """Append rows. Raises OSError."""
@@ -187,62 +214,8 @@ class NumberRows(LabelledRows):
             self.X.add(lengths, place[indices[stays]], before.data[entries][stays])
 
 
-def _columns(
-    task: Conversion, names: Sequence[str] | None, n_features: int, others: Sequence[str]
-) -> tuple[ColumnOf | None, int, Strings | None]:
-    """The columns of a source's features (None: as they are), how many there are, their names.
-
-    With --like they are matched by name if the source names them, else by number. Raises
-    ConfigError where only the source has names, DataError where a name stands there twice or is missing.
-    """
-    like = task.like
-    if like is None:
-        return None, n_features, names
-    width, known = like.n_features, like.feature_names
-    if names is None:
-        if 0 < n_features < width:
-            found = plural(n_features, "column")
-            _miss(task, f"{task.what}: {found}, but --like {like.path} has {plural(width, 'feature')}", "give all columns")
-        return lambda indices: np.where(indices < width, indices, -1), width, known
-    if known is None:
-        raise ConfigError(
-            f"--like {like.path}: has no names of features, but {task.what} has; leave --like out, or give it a file with names"
-        )
-    if list(names) == known:
-        return None, width, known
-    for each, where in ((names, task.what), (known, like.path)):
-        if (twice := repeated(each)) is not None:
-            raise DataError(f"{where}: two features have the name {twice!r}, so --like cannot tell them apart; rename one")
-    _check_complete(task, names, known, others)
-    number = {name: column for column, name in enumerate(known)}
-    columns = np.array([number.get(name, -1) for name in names], dtype=np.int64)
-    return columns.__getitem__, width, known
-
-
-def _check_complete(task: Conversion, names: Sequence[str], known: Sequence[str], others: Sequence[str]) -> None:
-    """Raise DataError for a feature of --like that is not among `names`, or warn of it (--missing-columns-as-zero)."""
-    there = set(names)
-    missing = [name for name in known if name not in there]
-    if not missing:
-        return
-    name = missing[0]
-    near = [each for each in [*names, *others] if is_same_but_case(each, name)]
-    count = "" if len(missing) == 1 else f" (and {len(missing) - 1} more of {plural(len(known), 'feature')})"
-    advice = "add it"
-    if near:
-        advice = "do not name it with another option" if name in near else f"did you mean {named(near[0])!r}? Rename it"
-    _miss(task, f"{task.what}: column {named(name)!r} is missing{count}, a feature of --like {task.like.path}", advice)
-
-
-def _miss(task: Conversion, what: str, advice: str) -> None:
-    """Raise DataError for missing columns, or warn of them."""
-    if not task.options.missing_columns_as_zero:
-        raise DataError(f"{what}; {advice}, or take missing columns for 0 ({ZERO_COLUMNS})")
-    task.log(f"warning: {what}; missing columns are 0 in all rows")
-
-
 def finish(
-    task: Conversion, rows: NumberRows, label_names: Sequence[str] | None = None, columns: LabelColumns | None = None
+    task: Conversion, rows: NumberRows, label_names: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> Part:
     """Return the rows as `make_part`. Collective. Raises ConfigError for two kinds of splits."""
     keys, groups = rows.row_keys(task.comm)

@@ -1,4 +1,4 @@
-"""The options of `hpcml convert`. `hpcml.conversion.sources` says which of them each source has."""
+"""The options of `hpcml convert`, with their rules. `hpcml.conversion.sources` says which of them each source has."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from hpcml.options import Flag, Several
+from hpcml.options import Flag, NotWith, Only, Range, Several
+
+MAX_ROWS = 2**40  # so that sizes in bytes fit int64
+# Rules of options for texts, and for numbers.
+OF_TEXT, OF_NUMBERS = Only("text", "fields"), NotWith("text", "fields")
+NOT_LIKE, LIKE = NotWith("like"), Only("like")  # --like: its file decides, or the option is about it
 
 
 @dataclass(frozen=True)
 class ConvertOptions:
     """Options of `hpcml convert`; those that a source does not have keep their defaults."""
 
-    text: Annotated[tuple[str, ...], Several] = ()
+    text: Annotated[tuple[str, ...], Several, NotWith("fields")] = ()
     """Columns of texts, whose words are not told apart (--fields names columns whose words are)."""
     labels: Annotated[tuple[str, ...], Several] = ()
     """Columns (h5ad: of obs) whose values are labels. A list is several labels. A row whose values are all
@@ -23,13 +28,13 @@ class ConvertOptions:
     """Columns of 0 and 1, each of which is a label with the name of the column. A row with an empty
     value is unlabelled (--empty-labels).
     """
-    empty_labels: Literal["none"] | None = None
+    empty_labels: Annotated[Literal["none"] | None, Only("labels", "indicators")] = None
     """none: a row with empty or missing labels has no label, which makes it a negative example of
     every label. Default: nobody labelled it, so it is not used for training or evaluation.
     """
-    label_separator: str | None = None
+    label_separator: Annotated[str | None, Only("labels")] = None
     """Text between the labels in one value, such as ";". Default: a value is one label."""
-    features: Annotated[tuple[str, ...], Several] = ()
+    features: Annotated[tuple[str, ...], Several, OF_NUMBERS] = ()
     """Columns of numbers that are features. Default without texts: all that nothing else names,
     without row numbers, indexes of pandas and identifiers. synthetic text: the number of features.
     """
@@ -42,9 +47,9 @@ class ConvertOptions:
     work of an edition or the patient of a sample. No split, fold or sample divides a group. Rows
     without a value are groups of their own.
     """
-    missing_as_zero: Flag = False
+    missing_as_zero: Annotated[Flag, OF_NUMBERS] = False
     """Take a missing number for 0. Default: it is an error."""
-    missing_columns_as_zero: Flag = False
+    missing_columns_as_zero: Annotated[Flag, OF_NUMBERS, LIKE] = False
     """With --like: features of that file that the input lacks are 0 in all rows. Default: a missing
     column is an error.
     """
@@ -54,7 +59,7 @@ class ConvertOptions:
     """Treat quotation marks as ordinary characters. Default: values may be quoted."""
     zero_based: Flag = False
     """Indices start at 0, not at 1."""
-    rows: int | None = None
+    rows: Annotated[int | None, Range(1, MAX_ROWS)] = None
     """Number of rows to make."""
     least_positives: float | None = None
     """synthetic text: least number of rows in which a label is expected; may be a fraction. Default: the
@@ -78,7 +83,7 @@ class ConvertOptions:
     """Subject vocabulary (TSV or CSV), which names the subjects; others are left out. Default: all
     subjects of the documents.
     """
-    language: str | None = None
+    language: Annotated[str | None, Only("vocabulary")] = None
     """Language of the labels of a vocabulary as CSV, such as en."""
     unindexed: Flag = False
     """Keep documents without subjects, to score them. Default: they are left out."""
@@ -91,38 +96,38 @@ class ConvertOptions:
     .gz), or lines "name=UI" or UI, name and tree numbers with tabs between. Titles are shown next to
     the names of labels.
     """
-    fields: Annotated[tuple[str, ...], Several] = ()
+    fields: Annotated[tuple[str, ...], Several, NOT_LIKE] = ()
     """Make separate features for each of these fields. With title=T,text=A the feature "crop T" is the
     word crop in a title. Without =T the name is the tag. JSON lines and tables may have any fields,
     strings or lists. Default: the words of title and text, not told apart.
     """
-    whole_fields: Annotated[tuple[str, ...], Several] = ()
+    whole_fields: Annotated[tuple[str, ...], Several, NOT_LIKE, Only("fields")] = ()
     """Those of --fields whose values are features as they are, such as the names of journals."""
-    headings_as_features: Flag = False
+    headings_as_features: Annotated[Flag, NOT_LIKE, OF_TEXT] = False
     """The labels of a row are features, too, named as in "Humans (heading)". Training leaves a
     label's own one out.
     """
-    binary: Flag = False
+    binary: Annotated[Flag, NOT_LIKE, OF_TEXT] = False
     """Words are present or not. Default: log(tf + 1) · idf with unit length."""
-    pairs: Flag = False
+    pairs: Annotated[Flag, NOT_LIKE, OF_TEXT] = False
     """Use adjacent word pairs, too, with no stop word and no punctuation between."""
-    min_df: int = 1
+    min_df: Annotated[int, Range(1), NOT_LIKE, OF_TEXT] = 1
     """Keep words that occur in at least this number of training rows."""
-    stop_words: Path | None = None
+    stop_words: Annotated[Path | None, NOT_LIKE, OF_TEXT] = None
     """File of words to leave out, one a line."""
     like: Path | None = None
     """Dataset whose features, weights and labels are used again (the training file). Labels that it
     lacks are kept aside as unknown.
     """
-    new_labels: Flag = False
+    new_labels: Annotated[Flag, LIKE] = False
     """With --like: labels that the file lacks become labels, too, behind those of the file."""
-    renamed: Annotated[tuple[str, ...], Several] = ()
+    renamed: Annotated[tuple[str, ...], Several, LIKE] = ()
     """With --like: labels with another name than in the file, as in OLD=NEW, or files with
     OLD<tab>NEW on each line.
     """
-    test_share: float | None = None
+    test_share: Annotated[float | None, NotWith("split_column", "test_years")] = None
     """Share of the rows in the random split test; the others are the split train."""
-    seed: int = 0
+    seed: Annotated[int, Only("test_share")] = 0
     """Random seed for the split of --test-share and for synthetic rows. Default: 0."""
-    max_line_mb: int | None = None
+    max_line_mb: Annotated[int | None, Range(1, 1 << 16)] = None
     """Largest line (csv, tsv: row; folder, annif: file; pubmed: record) in MiB. Default: 16."""

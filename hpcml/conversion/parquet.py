@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,9 +12,8 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
-from hpcml.conversion.table import read_table, wanted
-from hpcml.conversion.table_rows import Batch, Roles, numbered
-from hpcml.errors import ConfigError, DataError, repeated
+from hpcml.conversion.table import Batch, Roles, numbered, read_table, wanted
+from hpcml.errors import ConfigError, DataError
 from hpcml.files.opening import open_regular
 from hpcml.partition import bounds_in_items
 
@@ -58,56 +57,60 @@ def _opened(path: Path) -> Iterator[Any]:
         yield file
 
 
-def _described(path: Path) -> _ParquetFile:
-    """The columns and sizes of a file. Raises DataError, OSError."""
-    with _opened(path) as file:
-        names = list(file.schema_arrow.names)
-        if (name := repeated(names)) is not None:
-            raise DataError(f"{path}: two columns have the name {name!r}; give each a name of its own")
-        with _readable(path):
-            of_pandas = file.schema_arrow.pandas_metadata
-        index = of_pandas.get("index_columns") if isinstance(of_pandas, dict) else None
-        index = [name for name in index if isinstance(name, str)] if isinstance(index, list) else []
-        groups = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
-        return _ParquetFile(path, names, groups, index)
-
-
 def read_parquet(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError that names the row."""
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         try:
             import pyarrow  # noqa: F401
         except ImportError:
             raise ConfigError("parquet needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
-    files = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _all_described(task.inputs))
+
+    def describe() -> list[_ParquetFile]:
+        files = []
+        for path in task.inputs:
+            with _opened(path) as file:
+                names = list(file.schema_arrow.names)
+                with _readable(path):
+                    of_pandas = file.schema_arrow.pandas_metadata
+                index = of_pandas.get("index_columns") if isinstance(of_pandas, dict) else None
+                index = [name for name in index if isinstance(name, str)] if isinstance(index, list) else []
+                groups = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+                files.append(_ParquetFile(path, names, groups, index))
+        return files
+
+    files = mpi.run_on_root(task.comm, f"reading {task.what}", describe)
     bounds = bounds_in_items([sum(file.groups) for file in files], task.comm.size)
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
         for number, (file, of_file) in enumerate(zip(files, bounds, strict=True)):
             begin, end = of_file[task.comm.rank : task.comm.rank + 2]
-            for batch in _batches(file, begin, end, wanted(roles, features)) if begin < end else ():
+            for batch in _batches(file, begin, end, *wanted(roles, features)) if begin < end else ():
                 yield batch._replace(file=number)
 
-    return read_table(task, files[0].names, batches, files[0].of_pandas)
+    return read_table(task, [file.names for file in files], batches, files[0].of_pandas)
 
 
-def _all_described(paths: Sequence[Path]) -> list[_ParquetFile]:
-    """The columns and sizes of files of one table. Raises DataError, OSError."""
-    files = [_described(path) for path in paths]
-    for file in files:
-        if strange := set(file.names) ^ set(files[0].names):
-            raise DataError(f"{file.path}: the columns are not those of {paths[0]} ({min(strange)!r} is in one of them only)")
-    return files
-
-
-def _batches(file: _ParquetFile, begin: int, end: int, columns: tuple[list[str], list[str]]) -> Iterator[Batch]:
+def _batches(file: _ParquetFile, begin: int, end: int, numbers: list[str], others: list[str]) -> Iterator[Batch]:
     """Rows begin..end of a file, of whole row groups. Raises DataError, OSError."""
+    import pyarrow
+    from pyarrow import types
+
     ends = np.cumsum(file.groups)
     groups = [group for group, last in enumerate(ends.tolist()) if begin < last and last - file.groups[group] < end]
     at = int(ends[groups[0]]) - file.groups[groups[0]]
-    numbers, others = columns
     with _opened(file.path) as opened:
-        _check_types(file.path, opened.schema_arrow, numbers, others)
+        for name in numbers:
+            kind = opened.schema_arrow.field(name).type
+            if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
+                hint = "name columns with --features, --labels, --id or --text"
+                raise DataError(f"{file.path}: column {name!r} holds {kind}, but expected numbers; {hint}")
+        for name in others:
+            kind = given = opened.schema_arrow.field(name).type
+            while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_dictionary(kind):
+                kind = kind.value_type
+            strings = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+            if not (strings or types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
+                raise DataError(f"{file.path}: column {name!r} holds {given}, but expected strings or whole numbers")
         with _readable(file.path):
             found = opened.iter_batches(ROWS, row_groups=groups, columns=[*numbers, *others], use_threads=False)
         while at < end:
@@ -117,38 +120,10 @@ def _batches(file: _ParquetFile, begin: int, end: int, columns: tuple[list[str],
                 raise DataError(f"{file.path}: ends after {at} rows, but says that it has {int(ends[-1])}; get or make it again")
             some = batch.slice(max(0, begin - at), max(0, min(end, at + batch.num_rows) - max(begin, at)))
             if some.num_rows:
-                yield _batch(file.path, max(begin, at), some, numbers, others)
+                with _readable(file.path):
+                    columns: dict[str, Any] = {name: some.column(name).to_pylist() for name in others}
+                    for name in numbers:
+                        column = some.column(name).cast(pyarrow.float64(), safe=False)
+                        columns[name] = column.to_numpy(zero_copy_only=False)
+                yield Batch(some.num_rows, columns, numbered(file.path, max(begin, at)))
             at += batch.num_rows
-
-
-def _check_types(path: Path, schema: Any, numbers: list[str], others: list[str]) -> None:
-    """Raise DataError for a column of a type that cannot be what it is named for."""
-    from pyarrow import types
-
-    for name in numbers:
-        kind = schema.field(name).type
-        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
-            raise DataError(
-                f"{path}: column {name!r} holds {kind}, but expected numbers; name columns with --features, --labels, --id or "
-                "--text"
-            )
-    for name in others:
-        kind = schema.field(name).type
-        while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_dictionary(kind):
-            kind = kind.value_type
-        strings = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-        if not (strings or types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
-            raise DataError(f"{path}: column {name!r} holds {schema.field(name).type}, but expected strings or whole numbers")
-
-
-def _batch(path: Path, first: int, batch: Any, numbers: list[str], others: list[str]) -> Batch:
-    """Rows of a file, the first of which is row `first`, from 0."""
-    import pyarrow
-
-    columns: dict[str, Any] = {}
-    with _readable(path):
-        for name in numbers:
-            columns[name] = batch.column(name).cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
-        for name in others:
-            columns[name] = batch.column(name).to_pylist()
-    return Batch(batch.num_rows, columns, numbered(path, first))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress
 from pathlib import Path
@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, Like
+from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.split import RowSplits
 from hpcml.conversion.vocabulary import TextSettings, merge_terms
 from hpcml.data.dataset import UNKNOWN
 from hpcml.data.row_keys import GROUP, ID, name_key
+from hpcml.errors import DataError, repeated
 from hpcml.files.hdf5 import Strings
 from hpcml.files.spool import SLICE, Spool, StringSpool, slices
 
@@ -37,14 +38,11 @@ class WaitingRows:
         self.scratch, self.indptr, self.indices = scratch, Spool(scratch, np.int64), Spool(scratch, dtype)
         self.data = Spool(scratch, np.float32) if with_data else None
         self.indptr.append(np.zeros(1, dtype=np.int64))
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows so far."""
-        return self.indptr.size - 1
+        self.n_rows = 0
 
     def add(self, lengths: np.ndarray, indices: np.ndarray, data: np.ndarray | None = None) -> None:
         """Append rows of so many entries."""
+        self.n_rows += len(lengths)
         self.indptr.append(self.indices.size + np.cumsum(lengths))
         self.indices.append(indices)
         if self.data is not None and data is not None:
@@ -52,19 +50,11 @@ class WaitingRows:
 
 
 class RowIds:
-    """This rank's row ids, or lines: `len`, and slices as lists; outside of memory. Local."""
+    """This rank's row ids ("": none), or lines, from 0, of this rank's: slices as lists; outside of memory. Local."""
 
     def __init__(self, scratch: Path) -> None:
         self.ids, self.lines = StringSpool(scratch), Spool(scratch, np.int64)
         self.lines_above = 0  # of this rank's, in the file
-
-    def __len__(self) -> int:
-        return self.lines.size
-
-    def extend(self, ids: Sequence[str], lines: Sequence[int]) -> None:
-        """Append ids ("": none) and lines, from 0, of this rank's lines. Raises OSError."""
-        self.ids.extend([row_id.encode() for row_id in ids])
-        self.lines.append(np.array(lines, dtype=np.int64))
 
     def __getitem__(self, where: slice) -> list[str]:
         lines = self.lines[where] + self.lines_above + 1
@@ -108,7 +98,7 @@ class LabelledRows:
             self._labels.extend(map(self.label_numbers.__getitem__, chain.from_iterable(labels)))
             self._lengths.extend(map(len, labels))
         if self.row_ids is not None:
-            first = len(self.row_ids) + len(self._ids)
+            first = self.row_ids.lines.size + len(self._ids)
             self._lines.extend(range(first, first + len(ids)) if lines is None else lines)
             self._ids += ids
             self.id_keys.extend(name_key(ID, name) for name in ids)
@@ -122,7 +112,8 @@ class LabelledRows:
         if self._lengths:
             self.labels.add(np.array(self._lengths, dtype=np.int64), np.array(self._labels, dtype=np.int32))
         if self.row_ids is not None and self._ids:
-            self.row_ids.extend(self._ids, self._lines)
+            self.row_ids.ids.extend([row_id.encode() for row_id in self._ids])
+            self.row_ids.lines.append(np.array(self._lines, dtype=np.int64))
         for waiting in (self._labels, self._lengths, self._ids, self._lines):
             del waiting[:]
 
@@ -134,11 +125,14 @@ class LabelledRows:
             ends = self.labels.indptr[some.start : some.stop + 1]
             sizes = np.diff(ends)
             labels.add(sizes[flags[some]], self.labels.indices[ends[0] : ends[-1]][np.repeat(flags[some], sizes)])
-            row_ids.extend(list(compress(self.row_ids.ids[some], flags[some])), self.row_ids.lines[some][flags[some]])
+            row_ids.ids.extend(list(compress(self.row_ids.ids.codes(some.start, some.stop), flags[some])))
+            row_ids.lines.append(self.row_ids.lines[some][flags[some]])
         self.labels, self.row_ids, self.splits = labels, row_ids, list(compress(self.splits, flags))
         kept = (array("Q", compress(keys, flags)) for keys in (self.content_keys, self.id_keys, self.group_keys))
         self.content_keys, self.id_keys, self.group_keys = kept
-        self.unlabelled = array("q", np.flatnonzero(self.are_labelled(flags.size)[flags] == 0).tolist())
+        unlabelled = np.zeros(flags.size, dtype=bool)
+        unlabelled[np.array(self.unlabelled, dtype=np.int64)] = True
+        self.unlabelled = array("q", np.flatnonzero(unlabelled[flags]).tolist())
 
     def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the keys of the rows, and those of their groups if any rank has some. Collective over `comm`."""
@@ -149,27 +143,6 @@ class LabelledRows:
             return keys, None
         return keys, np.where(of_groups != 0, of_groups, keys) if of_groups.size else keys
 
-    def are_labelled(self, n_rows: int) -> np.ndarray:
-        """Return flags of the labelled ones of all `n_rows` rows."""
-        flags = np.ones(n_rows, dtype=bool)
-        flags[np.array(self.unlabelled, dtype=np.int64)] = False
-        return flags
-
-
-@dataclass
-class Labels:
-    """The label sets of this rank's rows (CSR, no values); `unknown`: of labels --like lacks."""
-
-    names: list[str]
-    indptr: Spool
-    indices: Spool
-    unknown: Labels | None = None
-
-    @property
-    def sets(self) -> dict[str, Labels]:
-        """The label sets by the name of their matrix in the dataset."""
-        return {"Y": self} | ({} if self.unknown is None else {UNKNOWN: self.unknown})
-
 
 @dataclass
 class Part:
@@ -179,8 +152,8 @@ class Part:
     group `rows`. Everything but the rows, their numbers and `dropped` is the same on all ranks.
     """
 
-    rows: WaitingRows  # of X
-    labels: Labels
+    matrices: dict[str, WaitingRows]  # X, the label sets Y and, where there are some, those of labels that --like lacks
+    labels: dict[str, list[str]]  # the names of the columns of each matrix of label sets
     n_features: int
     splits: RowSplits
     keys: np.ndarray  # (n_rows) uint64: see hpcml.data.row_keys
@@ -194,81 +167,65 @@ class Part:
     dropped: int = 0  # svmlight: values, text: occurrences of words, that --like does not know
 
 
-class LabelColumns:
-    """The columns of labels by name, equal on all ranks: the dataset's, then the unknown ones."""
-
-    def __init__(self, names: Sequence[str], like: Like | None) -> None:
-        """`names`: all labels that rows (without `like`: the source) have, in order. Local."""
-        self._renamed = {} if like is None else like.renamed
-        names = self._now(names)
-        known = names if like is None else like.label_names
-        there = set(known)
-        others = [name for name in names if name not in there]
-        self.names, self.unknown = (known + others, []) if like is not None and like.new_labels else (known, others)
-        self._number = {name: column for column, name in enumerate(self.names + self.unknown)}
-
-    def _now(self, names: Iterable[str]) -> list[str]:
-        """The names that labels have by now, each once."""
-        return list(dict.fromkeys(self._renamed.get(name, name) for name in names))
-
-    def of(self, names: Iterable[str]) -> np.ndarray:
-        """The columns of labels (int64), −1 for what is none."""
-        return np.array([self._number.get(self._renamed.get(name, name), -1) for name in names], dtype=np.int64)
-
-
-def waiting_label_sets(columns: LabelColumns, waiting: WaitingRows, names: Iterable[str]) -> Labels:
-    """Return the label sets of rows whose labels wait, as places in `names`. Raises OSError."""
-    column_of = columns.of(names)
-    kinds = [columns.names, *([columns.unknown] if columns.unknown else [])]
-    sets = [WaitingRows(waiting.scratch) for _ in kinds]
-    width = max(1, sum(map(len, kinds)))
-    begin = 0
-    while begin < waiting.n_rows:
-        ends = waiting.indptr[begin : begin + 1 + SLICE]
-        ends = ends[: max(2, int(np.searchsorted(ends, ends[0] + SLICE, side="right")))]
-        rows, found = np.repeat(np.arange(ends.size - 1), np.diff(ends)), column_of[waiting.indices[ends[0] : ends[-1]]]
-        entries = np.sort(rows[found >= 0] * width + found[found >= 0])
-        rows, found = np.divmod(entries[np.diff(entries, prepend=-1) > 0], width)
-        first = 0
-        for kind, of_kind in zip(kinds, sets, strict=True):
-            some = (found >= first) & (found < first + len(kind))
-            of_kind.add(np.bincount(rows[some], minlength=ends.size - 1), found[some] - first)
-            first += len(kind)
-        begin += ends.size - 1
-    labels, *unknown = (Labels(kind, of_kind.indptr, of_kind.indices) for kind, of_kind in zip(kinds, sets, strict=True))
-    labels.unknown = unknown[0] if unknown else None
-    return labels
-
-
 def make_part(
     task: Conversion,
     X: WaitingRows,
     rows: LabelledRows,
     splits: RowSplits,
     label_names: Sequence[str] | None = None,
-    columns: LabelColumns | None = None,
+    columns: Sequence[str] | None = None,
     **about: Any,
 ) -> Part:
     """Return rows as a part of a dataset; `about`: other attributes of it. Collective.
 
-    `label_names` are those of labels that were given by number; None: labels were given by name,
-    and get these `columns`, or some in code-point order.
+    `label_names` are those of labels that were given by number; None: labels were given by name.
+    `columns` are the labels that rows have, on any rank, in order; None: those that occur, by code points if given by name.
     """
     comm, like = task.comm, task.like
-    names = list(rows.label_numbers if label_names is None else label_names)
-    used = np.zeros(len(names), dtype=np.int64)
+    given = list(rows.label_numbers if label_names is None else label_names)
+    used = np.zeros(len(given), dtype=np.int64)
     with mpi.agreed(comm, "dividing the rows by labels"):
+        if (twice := repeated(given)) is not None:
+            raise DataError(f"{task.what}: two labels have the name {twice!r}; give each a name of its own")
         rows.flush()
         for some in slices(rows.labels.indices.size):
             used[rows.labels.indices[some]] = 1
     if columns is None and label_names is None:
-        columns = LabelColumns(merge_terms(comm, compress(names, used)), like)
+        columns = merge_terms(comm, compress(given, used))
     elif columns is None:
-        columns = LabelColumns(names if like is None else list(compress(names, mpi.allreduce_sum(comm, used))), like)
+        columns = given if like is None else list(compress(given, mpi.allreduce_sum(comm, used)))
+
+    # The columns of Y, and of the labels that the --like dataset lacks.
+    renamed = {} if like is None else like.renamed
+    columns = list(dict.fromkeys(renamed.get(name, name) for name in columns))
+    labels = {"Y": columns}
+    if like is not None:
+        known = set(like.label_names)
+        others = [name for name in columns if name not in known]
+        labels = {"Y": like.label_names + others} if like.new_labels else {"Y": like.label_names, UNKNOWN: others}
+    labels = {name: of_kind for name, of_kind in labels.items() if of_kind or name == "Y"}
+    column = {name: number for number, name in enumerate(chain.from_iterable(labels.values()))}
+    column_of = np.array([column.get(renamed.get(name, name), -1) for name in given], dtype=np.int64)
+
+    # Each row's labels as ascending columns, each once.
+    matrices = {"X": X} | {name: WaitingRows(rows.scratch) for name in labels}
+    width, begin = max(1, len(column)), 0
     with mpi.agreed(comm, "dividing the rows by labels"):
-        labels = waiting_label_sets(columns, rows.labels, names)
+        while begin < rows.labels.n_rows:
+            ends = rows.labels.indptr[begin : begin + 1 + SLICE]
+            ends = ends[: max(2, int(np.searchsorted(ends, ends[0] + SLICE, side="right")))]
+            of_rows, found = np.repeat(np.arange(ends.size - 1), np.diff(ends)), column_of[rows.labels.indices[ends[0] : ends[-1]]]
+            entries = np.sort(of_rows[found >= 0] * width + found[found >= 0])
+            of_rows, found = np.divmod(entries[np.diff(entries, prepend=-1) > 0], width)
+            first = 0
+            for name, of_kind in labels.items():
+                here = (found >= first) & (found < first + len(of_kind))
+                matrices[name].add(np.bincount(of_rows[here], minlength=ends.size - 1), found[here] - first)
+                first += len(of_kind)
+            begin += ends.size - 1
+
     if rows.row_ids is not None:
         (above,), _ = mpi.exclusive_sum(comm, [X.n_rows if rows.n_lines is None else rows.n_lines])
         rows.row_ids.lines_above = int(above)
     unlabelled = np.array(rows.unlabelled, dtype=np.int64)
-    return Part(rows=X, labels=labels, splits=splits, row_ids=rows.row_ids, unlabelled=unlabelled, **about)
+    return Part(matrices, labels, splits=splits, row_ids=rows.row_ids, unlabelled=unlabelled, **about)

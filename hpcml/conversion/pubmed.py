@@ -12,20 +12,17 @@ from array import array
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.fields import Field
+from hpcml.conversion.conversion import Conversion, placed
 from hpcml.conversion.part import Part
-from hpcml.conversion.pubmed_xml import Book, Deletion, MeshHeading, Record, entries
-from hpcml.conversion.source_lines import placed
+from hpcml.conversion.pubmed_xml import Book, Deletion, Record, entries
 from hpcml.conversion.split import check_sizes, drawn_test
-from hpcml.conversion.text import Corpus, new_corpus, vectorise
-from hpcml.data.descriptors import Descriptors, read_descriptors
-from hpcml.errors import ConfigError, DataError
+from hpcml.conversion.text import Corpus, vectorise
+from hpcml.data.descriptors import read_descriptors
+from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.log import Progress, plural
 from hpcml.mpi.routing import Routing
 
@@ -55,68 +52,9 @@ def parse_years(given: Collection[str]) -> list[range]:
         match = YEARS.fullmatch(text)
         first, last = (int(match[1]), int(match[3] or (9999 if match[2] else match[1]))) if match else (1, 0)
         if first > last:
-            raise ConfigError(f"--test-years {text}: expected a year, a range or a beginning, as in 2019, 2017-2019 or 2019-")
+            raise OptionError("test_years", text, "expected a year, a range or a beginning, as in 2019, 2017-2019 or 2019-")
         found.append(range(first, last + 1))
     return found
-
-
-def _check_fields(fields: tuple[Field, ...], like: str) -> None:
-    """Raise ConfigError for fields that PubMed does not have; `like` says where they come from."""
-    for field in fields:
-        if field.name not in (*FIELDS, *ABSTRACT):
-            where = like or f"--fields {field.name}"
-            raise ConfigError(f"{where}: PubMed's records have no field {field.name!r}, but {', '.join(FIELDS)}")
-
-
-class _Reader:
-    """Adds what this rank's files say to a corpus. Local; raises DataError, OSError."""
-
-    def __init__(self, task: Conversion, corpus: Corpus, descriptors: Descriptors | None) -> None:
-        self.corpus, self.options, self.descriptors = corpus, task.options, descriptors
-        self.years, self.limit = parse_years(task.options.test_years), task.max_line
-        self.keys = array("q")  # of records and deletions, in order
-        self.year, self.indexing = array("h"), array("B")
-        self.titles: dict[str, str] = {}
-        self.counts: Counter[str] = Counter()
-
-    def read(self, path: Path) -> None:
-        """Add a file."""
-        for entry in entries(path, self.limit):
-            if isinstance(entry, Record):
-                with placed(f"{path}: PMID {entry.key.pmid}"):
-                    self._add(entry)
-            elif isinstance(entry, Deletion):
-                self.counts["deletions"] += len(entry.keys)
-                self.keys.extend(key_of(*key, deleted=True) for key in entry.keys)
-            elif isinstance(entry, Book):
-                self.counts["books"] += 1
-
-    def _add(self, record: Record) -> None:
-        """Add a citation. Raises ValueError with the reason."""
-        split = AUTOMATED if record.indexing == "Automated" else "train"
-        split = split if record.headings else UNINDEXED
-        if any(record.year in years for years in self.years):
-            split = TEST_SPLITS[split]
-        values = [_values(record, field.name) for field in self.corpus.fields]
-        self.corpus.add(str(record.key.pmid), values, self._labels(record.headings) if record.headings else None, split)
-        self.keys.append(key_of(*record.key))
-        self.year.append(record.year)
-        self.indexing.append(INDEXING.index(record.indexing) if record.indexing in INDEXING else OTHER_METHOD)
-        self.counts["records"] += 1
-
-    def _labels(self, headings: list[MeshHeading]) -> list[str]:
-        """The UIs of the headings that are labels. Raises ValueError."""
-        found = []
-        for ui, name, major in headings:
-            if not ui:
-                ui = self.descriptors.identifiers.get(name, "") if self.descriptors else ""
-                if not ui:
-                    hint = "that file has none" if self.descriptors else "name the descriptors of its year: --descriptors desc.xml"
-                    raise ValueError(f"the heading {name[:60]!r} has no UI; {hint}")
-            self.titles[ui] = name
-            if (major or not self.options.major_topics) and not (self.options.no_check_tags and name in CHECK_TAGS):
-                found.append(ui)
-        return found
 
 
 def key_of(pmid: int, version: int, deleted: bool = False) -> int:
@@ -153,86 +91,104 @@ def rows_that_stay(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
     return flags[keys & 1 == 0]
 
 
-def _values(record: Record, field: str) -> list[str]:
-    """The values of a field; the abstract is called so by --fields, else text."""
-    if field in ABSTRACT:
-        return record.abstract
-    value = str(record.year or "") if field == "year" else getattr(record, field)
-    return [value] if value else []
-
-
 def read_pubmed(task: Conversion) -> Part:
     """Collective. Read consecutive files, about as many bytes. Raises ConfigError, DataError."""
-    corpus, comm, names = new_corpus(task), task.comm, task.options.descriptors
-    if task.options.test_years and task.options.test_share is not None:
-        raise ConfigError(f"--test-share {task.options.test_share}: --test-years names the test rows already; leave one out")
-    _check_fields(corpus.fields, "" if task.like is None else f"--like {task.like.path}")
+    corpus, comm, names = Corpus(task), task.comm, task.options.descriptors
+    for field in corpus.fields:
+        if field.name not in (*FIELDS, *ABSTRACT):
+            where = f"--fields {field.name}" if task.like is None else f"--like {task.like.path}"
+            raise ConfigError(f"{where}: PubMed's records have no field {field.name!r}, but {', '.join(FIELDS)}")
     descriptors = None if names is None else mpi.run_on_root(comm, f"reading {names}", lambda: read_descriptors(names))
-    reader = _Reader(task, corpus, descriptors)
+    options, years = task.options, parse_years(task.options.test_years)
+    keys = array("q")  # of records and deletions, in order
+    row_year, indexing = array("h"), array("B")
+    last_titles: dict[str, str] = {}  # of labels, by the last record that has them
+    counts: Counter[str] = Counter()
     sizes = mpi.run_on_root(comm, "looking for the files", lambda: [path.stat().st_size for path in task.inputs])
     begin, end = task.share_by_weight(sizes)
     progress = Progress(task.log, "reading files (rank 0)", end - begin)
     with mpi.agreed(comm, "reading PubMed's files"):
         for number, path in enumerate(task.inputs[begin:end]):
-            reader.read(path)
+            for entry in entries(path, task.max_line):
+                if isinstance(entry, Record):
+                    with placed(f"{path}: PMID {entry.key.pmid}"):
+                        labels = []
+                        for ui, name, major in entry.headings:
+                            if not ui:
+                                ui = descriptors.identifiers.get(name, "") if descriptors else ""
+                            if not ui:
+                                hint = "name the descriptors of its year: --descriptors desc.xml"
+                                hint = "that file has none" if descriptors else hint
+                                raise ValueError(f"the heading {name[:60]!r} has no UI; {hint}")
+                            last_titles[ui] = name
+                            if (major or not options.major_topics) and not (options.no_check_tags and name in CHECK_TAGS):
+                                labels.append(ui)
+                        split = UNINDEXED if not entry.headings else AUTOMATED if entry.indexing == "Automated" else "train"
+                        split = TEST_SPLITS[split] if any(entry.year in years for years in years) else split
+                        # The abstract is called so by --fields, else text.
+                        texts = {"title": entry.title, "journal": entry.journal, "year": str(entry.year or "")}
+                        values = [
+                            entry.abstract if field.name in ABSTRACT else [text] if (text := texts[field.name]) else []
+                            for field in corpus.fields
+                        ]
+                        corpus.add(str(entry.key.pmid), values, labels if entry.headings else None, split)
+                    keys.append(key_of(*entry.key))
+                    row_year.append(entry.year)
+                    indexing.append(INDEXING.index(entry.indexing) if entry.indexing in INDEXING else OTHER_METHOD)
+                    counts["records"] += 1
+                elif isinstance(entry, Deletion):
+                    counts["deletions"] += len(entry.keys)
+                    keys.extend(key_of(*key, deleted=True) for key in entry.keys)
+                elif isinstance(entry, Book):
+                    counts["books"] += 1
             progress.update(number + 1)
     progress.close()
-    stays = rows_that_stay(comm, np.array(reader.keys, dtype=np.int64))
+    stays = rows_that_stay(comm, np.array(keys, dtype=np.int64))
     with mpi.agreed(comm, "leaving out what was replaced"):
         corpus.keep(stays)
-    _tell(task, reader, int(np.count_nonzero(stays)))
-    part = vectorise(_with_splits(task, corpus), corpus)
-    part.row_numbers = {
-        "year": np.frombuffer(reader.year, dtype=np.int16)[stays],
-        "indexing": np.frombuffer(reader.indexing, dtype=np.uint8)[stays],
-    }
-    part.label_titles = _titles(task, part.labels.names, reader)
-    return part
-
-
-def _tell(task: Conversion, reader: _Reader, n_rows: int) -> None:
-    """Collective. Say what was read and what became of it."""
-    counts = [reader.counts[what] for what in ("records", "deletions", "books")]
-    found = mpi.exclusive_sum(task.comm, [*counts, n_rows, reader.indexing.count(OTHER_METHOD)])
-    records, deletions, books, rows, other = found[1].tolist()
-    read = f"{plural(records, 'citation')} and {plural(deletions, 'deletion')}"
-    task.log(f"{plural(len(task.inputs), 'file')}: {read}; making {plural(rows, 'row')}")
-    if books:
-        task.log(f"note: {books:,} articles of books passed over, which have no headings")
-    if other:
-        task.log(f"note: {other:,} citations with an IndexingMethod other than Curated and Automated; taken as indexed by people")
-
-
-def _with_splits(task: Conversion, corpus: Corpus) -> Conversion:
-    """Collective. Draw --test-share; what is left to do."""
-    comm, share = task.comm, task.options.test_share
-    if share is not None:
+    of_all = [
+        *(counts[what] for what in ("records", "deletions", "books")),
+        corpus.n_rows,
+        indexing.count(OTHER_METHOD),
+    ]
+    n_records, n_deletions, n_books, n_rows, n_other = mpi.exclusive_sum(comm, of_all)[1].tolist()
+    read = f"{plural(n_records, 'citation')} and {plural(n_deletions, 'deletion')}"
+    task.log(f"{plural(len(task.inputs), 'file')}: {read}; making {plural(n_rows, 'row')}")
+    if n_books:
+        task.log(f"note: {n_books:,} articles of books passed over, which have no headings")
+    if n_other:
+        task.log(f"note: {n_other:,} citations with an IndexingMethod other than Curated and Automated; taken as indexed by people")
+    share = options.test_share
+    if share is not None:  # the splits have names, of which some rows become test rows
         test = drawn_test(task.options.seed, share, corpus.row_keys(comm)[0])
         corpus.splits = [TEST_SPLITS[name] if chosen else name for name, chosen in zip(corpus.splits, test, strict=True)]
-    counts = Counter(corpus.splits)
-    _, (n_train, n_test, n_rows) = mpi.exclusive_sum(comm, [counts["train"], counts["test"], corpus.n_rows])
+        task = replace(task, options=replace(task.options, test_share=None))
+    of_split = Counter(corpus.splits)
+    _, (n_train, n_test) = mpi.exclusive_sum(comm, [of_split["train"], of_split["test"]])
     if share is not None:
         check_sizes(int(n_test), int(n_test + n_train), share)
-    if task.options.test_years and not n_test:
-        raise ConfigError(f"--test-years {','.join(task.options.test_years)}: no citation of these years that people indexed")
+    if years and not n_test:
+        raise OptionError("test_years", options.test_years, "no citation of these years that people indexed")
     if task.like is None and not n_train and n_rows:
         raise DataError(
             "no citation to train on: none that people indexed is outside of the test years; --like names a dataset to use"
         )
-    return replace(task, options=replace(task.options, test_share=None))
-
-
-def _titles(task: Conversion, names: list[str], reader: _Reader) -> list[str]:
-    """Collective. Headings by --descriptors, --like or the last record. Raises ConfigError."""
-    known, descriptors = set(names), reader.descriptors
+    part = vectorise(task, corpus)
+    part.row_numbers = {
+        "year": np.frombuffer(row_year, dtype=np.int16)[stays],
+        "indexing": np.frombuffer(indexing, dtype=np.uint8)[stays],
+    }
+    # Titles: those of --descriptors, else of --like, else of the last record.
+    labels, known = part.labels["Y"], set(part.labels["Y"])
     titles: dict[str, str] = {}
-    for of_rank in task.comm.allgather({ui: name for ui, name in reader.titles.items() if ui in known}):
+    for of_rank in comm.allgather({ui: name for ui, name in last_titles.items() if ui in known}):
         titles |= of_rank
-    if task.like is not None and (own := task.like.titles(len(names))) is not None:
-        titles |= {name: title for name, title in zip(names, own, strict=True) if title}
+    if task.like is not None and (own := task.like.titles(len(labels))) is not None:
+        titles |= {name: title for name, title in zip(labels, own, strict=True) if title}
     if descriptors is not None:
-        by_file = {name: title for name, title in zip(names, descriptors.titles(names), strict=True) if title}
-        if names and not by_file:
-            raise ConfigError(f"--descriptors {descriptors.path}: it has none of the labels, such as {names[0]!r}; leave it out")
+        by_file = {name: title for name, title in zip(labels, descriptors.titles(labels), strict=True) if title}
+        if labels and not by_file:
+            raise OptionError("descriptors", descriptors.path, f"it has none of the labels, such as {labels[0]!r}; remove it")
         titles |= by_file
-    return [titles.get(name, "") for name in names]
+    part.label_titles = [titles.get(name, "") for name in labels]
+    return part

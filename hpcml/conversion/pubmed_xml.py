@@ -34,7 +34,7 @@ class Key(NamedTuple):
 
 
 class MeshHeading(NamedTuple):
-    """A descriptor of a record: its UI ("": not given), its name, whether it is a major topic."""
+    """A descriptor of a record: its UI ("": not given), its name, whether it or a qualifier is marked as a major topic."""
 
     ui: str
     name: str
@@ -42,7 +42,7 @@ class MeshHeading(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A citation; `year` 0: none; `indexing` is the attribute IndexingMethod, "" without it."""
+    """A citation; `year` of the issue, or else of the article, 0: none; `indexing`: the attribute IndexingMethod, "" without it."""
 
     key: Key
     title: str
@@ -102,8 +102,12 @@ def entries(path: Path, limit: int) -> Iterator[Record | Deletion | Book]:
                 if event == "start" or element.tag in ROOTS:
                     continue
                 try:
-                    if (entry := _entry(element)) is not None:
-                        yield entry
+                    if element.tag == RECORD:
+                        yield record_of(element)
+                    elif element.tag == DELETED:
+                        yield Deletion([_key(each) for each in element.iterchildren("PMID")])
+                    elif element.tag == BOOK:
+                        yield Book()
                 except ValueError as failure:
                     pmid = element.findtext("PMID")
                     name = f" (PMID {pmid.strip()[:20]!r})" if pmid else ""
@@ -125,28 +129,36 @@ def entries(path: Path, limit: int) -> Iterator[Record | Deletion | Book]:
                 raise DataError(f"{where}: {what}")
 
 
-def _entry(element: Element) -> Record | Deletion | Book | None:
-    """Return the entry that an element is. Raises ValueError with the reason."""
-    if element.tag == RECORD:
-        return record_of(element)
-    if element.tag == DELETED:
-        return Deletion([_key(each) for each in element.iterchildren("PMID")])
-    return Book() if element.tag == BOOK else None
-
-
 def record_of(citation: Element) -> Record:
     """The record that a MedlineCitation holds. Raises ValueError with the reason."""
     article = citation.find("Article")
     if article is None:
         raise ValueError("no <Article>; expected one in each <MedlineCitation>")
     journal = article.find("Journal")
+    date = None if journal is None else journal.find("JournalIssue/PubDate")
+    of_issue = [] if date is None else [date.find("Year"), date.find("MedlineDate")]
+    dates = [_text(element) for element in (*of_issue, article.find("ArticleDate/Year"))]
+    abstract = []
+    for section in article.iterfind("Abstract/AbstractText"):
+        text, label = _text(section), section.get("Label", "").strip()
+        if text.strip():
+            abstract.append(f"{label}: {text}" if label and label.upper() not in WITHOUT_LABEL else text)
+    headings = []
+    for heading in citation.iterfind("MeshHeadingList/MeshHeading"):
+        descriptor = heading.find("DescriptorName")
+        if descriptor is None:
+            raise ValueError("a <MeshHeading> without <DescriptorName>")
+        ui, name = descriptor.get("UI", "").strip(), " ".join(_text(descriptor).split())
+        if not ui and not name:
+            raise ValueError("a heading has neither a UI nor a name")
+        headings.append(MeshHeading(ui, name, any(each.get("MajorTopicYN") == "Y" for each in heading)))
     return Record(
         key=_key(citation.find("PMID")),
         title=_text(article.find("ArticleTitle")),
-        abstract=[text for each in article.iterfind("Abstract/AbstractText") if (text := _section(each))],
+        abstract=abstract,
         journal="" if journal is None else _text(journal.find("Title")) or _text(journal.find("ISOAbbreviation")),
-        year=_year(article, journal),
-        headings=[_heading(each) for each in citation.iterfind("MeshHeadingList/MeshHeading")],
+        year=next((int(year[0]) for date in dates if (year := YEAR.search(date))), 0),
+        headings=headings,
         indexing=citation.get("IndexingMethod", ""),
     )
 
@@ -167,29 +179,3 @@ def _text(element: Element | None) -> str:
     if element is None:
         return ""
     return "".join(element.itertext()) if len(element) else element.text or ""
-
-
-def _section(element: Element) -> str:
-    text, label = _text(element), element.get("Label", "").strip()
-    return f"{label}: {text}" if label and text.strip() and label.upper() not in WITHOUT_LABEL else text.strip() and text
-
-
-def _year(article: Element, journal: Element | None) -> int:
-    """The year of the issue, or else of the article; 0 without one."""
-    date = None if journal is None else journal.find("JournalIssue/PubDate")
-    found = [] if date is None else [date.find("Year"), date.find("MedlineDate")]
-    for element in (*found, article.find("ArticleDate/Year")):
-        if element is not None and (year := YEAR.search(_text(element))):
-            return int(year[0])
-    return 0
-
-
-def _heading(element: Element) -> MeshHeading:
-    """A heading; a major topic if it or a qualifier is marked as one. Raises ValueError."""
-    descriptor = element.find("DescriptorName")
-    if descriptor is None:
-        raise ValueError("a <MeshHeading> without <DescriptorName>")
-    ui, name = descriptor.get("UI", "").strip(), " ".join(_text(descriptor).split())
-    if not ui and not name:
-        raise ValueError("a heading has neither a UI nor a name")
-    return MeshHeading(ui, name, any(each.get("MajorTopicYN") == "Y" for each in element))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from hpcml.conversion.conversion import Conversion
 from hpcml.data.dataset import DataFile
 from hpcml.data.row_keys import draw_keys, look_up
 from hpcml.data.stratify import divide
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.files.atomic import temporary_path
 from hpcml.files.slabs import editing, group_in
 from hpcml.log import Log, plural
@@ -25,12 +24,6 @@ from hpcml.rng import uniform
 def drawn_test(seed: int, share: float, keys: np.ndarray) -> np.ndarray:
     """Return which rows, by their keys (`draw_keys`), are in a random test split of about this share."""
     return uniform(seed, "split", keys) < share
-
-
-def check_share(share: float, option: str = "--test-share") -> None:
-    """Raise ConfigError unless 0 < share < 1."""
-    if not 0 < share < 1:
-        raise ConfigError(f"{option} {share}: expected a number between 0 and 1")
 
 
 def check_split_name(name: str) -> str:
@@ -46,11 +39,6 @@ class RowSplits(NamedTuple):
     names: list[str]
     of_rows: np.ndarray
 
-    @property
-    def training(self) -> np.ndarray:
-        """Flags of the training rows: those of the split train, or all without one."""
-        return np.ones(self.of_rows.size, dtype=bool) if "train" not in self.names else self.of_rows == self.names.index("train")
-
 
 def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, own: list[str] | None) -> RowSplits:
     """Collective. The rows' splits: their own ("": none), or drawn by `keys` and `groups`.
@@ -58,43 +46,34 @@ def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, ow
     Rows of the --like dataset, and rows of their groups, keep its splits. Warns of groups that splits divide. Raises
     ConfigError, and DataError if no row has a value of --group.
     """
+    comm, share = task.comm, task.options.test_share
     if groups is None and task.options.group is not None:
         raise DataError(f"{task.what}: --group {task.options.group}: no row has a value of it")
-    splits = _own_or_drawn(task, keys, groups, own)
-    if groups is not None and splits.names:
-        _warn_of_divided_groups(task, groups, splits.of_rows)
-    return splits
-
-
-def _warn_of_divided_groups(task: Conversion, groups: np.ndarray, of_rows: np.ndarray) -> None:
-    """Log how many groups have rows in several splits. Collective."""
-    inside = of_rows >= 0
-    groups, of_rows = groups[inside], of_rows[inside]
-    apart = np.unique(groups[look_up(task.comm, groups, of_rows, groups) != of_rows])
-    n_divided = np.unique(np.concatenate(mpi.allgather_arrays(task.comm, apart))).size
-    if n_divided:
-        task.log(
-            f"warning: {task.what}: rows of {plural(n_divided, 'group')} are in several splits, "
-            "so measures on the test rows may be too high"
-        )
-
-
-def _own_or_drawn(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, own: list[str] | None) -> RowSplits:
-    comm, share = task.comm, task.options.test_share
     names = sorted(set().union(*comm.allgather({name for name in own or [] if name})))
     if share is None:
         number = {name: n for n, name in enumerate(names)}
         places = (number.get(name, -1) for name in own or repeat("", keys.size))
-        return RowSplits(names, np.fromiter(places, dtype=np.int32, count=keys.size))
-    if names:
-        raise ConfigError(f"--test-share {share}: the rows have splits already ({', '.join(names)}); leave it out")
-    test = drawn_test(task.options.seed, share, keys if groups is None else groups)
-    names, of_rows = ["test", "train"], np.subtract(1, test, dtype=np.int32)
-    if task.options.like is not None:
-        names, of_rows = _splits_of_like(task, keys, groups, names, of_rows)
-    _, (n_test, n_train, *_) = mpi.exclusive_sum(comm, np.bincount(of_rows, minlength=len(names)))
-    check_sizes(int(n_test), int(n_test + n_train), share)
-    task.log(f"--test-share {share}: {n_test / (n_test + n_train):.3f} of the rows are test rows")
+        of_rows = np.fromiter(places, dtype=np.int32, count=keys.size)
+    elif names:
+        raise OptionError("test_share", share, f"the rows have splits already ({', '.join(names)}); remove it")
+    else:
+        test = drawn_test(task.options.seed, share, keys if groups is None else groups)
+        names, of_rows = ["test", "train"], np.subtract(1, test, dtype=np.int32)
+        if task.options.like is not None:
+            names, of_rows = _splits_of_like(task, keys, groups, names, of_rows)
+        _, (n_test, n_train, *_) = mpi.exclusive_sum(comm, np.bincount(of_rows, minlength=len(names)))
+        check_sizes(int(n_test), int(n_test + n_train), share)
+        task.log(f"--test-share {share}: {n_test / (n_test + n_train):.3f} of the rows are test rows")
+    if groups is not None and names:
+        inside = of_rows >= 0
+        of_inside, split = groups[inside], of_rows[inside]
+        apart = np.unique(of_inside[look_up(comm, of_inside, split, of_inside) != split])
+        n_divided = np.unique(np.concatenate(mpi.allgather_arrays(comm, apart))).size
+        if n_divided:
+            task.log(
+                f"warning: {task.what}: rows of {plural(n_divided, 'group')} are in several splits, "
+                "so measures on the test rows may be too high"
+            )
     return RowSplits(names, of_rows)
 
 
@@ -103,7 +82,7 @@ def _splits_of_like(
 ) -> tuple[list[str], np.ndarray]:
     """Collective. Splits by name, and of each row the place of its split: that of --like, if it is there."""
     comm, path = task.comm, task.options.like
-    with task.reading(), DataFile(path) as dataset:
+    with mpi.agreed(task.comm, f"reading {task.what}"), DataFile(path) as dataset:
         there = dataset.split_names()
         names = [*names, *(name for name in there if name not in names)]
         split = np.full(dataset.n_rows, -1, np.int32)
@@ -131,23 +110,7 @@ def check_sizes(n_test: int, n_rows: int, share: float) -> None:
     """Raise ConfigError if test or train would be empty."""
     if n_test in (0, n_rows):
         name = "test" if n_test == 0 else "train"
-        raise ConfigError(f"--test-share {share}: the split {name} of {n_rows} rows would be empty; choose another share or seed")
-
-
-def _drawn(dataset: DataFile, test_share: float, valid_share: float | None, stratified: bool, seed: int) -> dict[str, np.ndarray]:
-    """The flags of each split's rows. Raises ConfigError if one would be empty."""
-    shares = {"test": test_share} | ({} if valid_share is None else {"valid": valid_share})
-    keys = draw_keys(dataset, np.arange(dataset.n_rows))
-    if stratified:
-        of_parts = np.array([*shares.values(), 1 - sum(shares.values())])
-        part = divide(dataset.n_labels, np.array(dataset.map("Y/indptr")), dataset.map("Y/indices"), of_parts, keys, seed)
-    else:
-        part = np.searchsorted(np.cumsum([*shares.values()]), uniform(seed, "split", keys), side="right")
-    parts = {name: part == number for number, name in enumerate([*shares, "train"])}
-    check_sizes(int(np.count_nonzero(parts["test"])), part.size, test_share)
-    if empty := [name for name, flags in parts.items() if not flags.any()]:
-        raise ConfigError(f"--valid-share {valid_share}: the split {empty[0]} of {part.size} rows would be empty; choose another")
-    return parts
+        raise OptionError("test_share", share, f"the split {name} of {n_rows} rows would be empty; choose another share or seed")
 
 
 def split(
@@ -167,40 +130,45 @@ def split(
     for shares outside (0, 1) or that leave a split empty, and for splits or an output that exist
     (without `force`); DataError for unusable files.
     """
-    check_share(test_share)
-    if valid_share is not None:
-        check_share(valid_share, "--valid-share")
-        check_together(test_share, valid_share)
+    for name, share in (("test_share", test_share), ("valid_share", valid_share)):
+        if share is not None and not 0 < share < 1:
+            raise OptionError(name, share, "expected a number between 0 and 1")
+    if valid_share is not None and test_share + valid_share >= 1:
+        raise ConfigError(f"--test-share {test_share} and --valid-share {valid_share} leave no training rows; choose smaller ones")
     counts, learned = {}, False
     with temporary_path(comm, output or path, force or output is None) as temporary, mpi.agreed(comm, f"splitting {path}"):
         if comm.rank == 0:
             with DataFile(path) as dataset:
                 if dataset.split_names() and not force:
                     raise ConfigError(f"{path} has splits ({', '.join(dataset.split_names())}); use --force to replace them")
-                parts, learned = _drawn(dataset, test_share, valid_share, stratified, seed), "text/idf" in dataset.file
+                learned = "text/idf" in dataset.file
+                shares = {"test": test_share} | ({} if valid_share is None else {"valid": valid_share})
+                keys = draw_keys(dataset, np.arange(dataset.n_rows))
+                if stratified:
+                    of_parts = np.array([*shares.values(), 1 - sum(shares.values())])
+                    indptr, labels = np.array(dataset.map("Y/indptr")), dataset.map("Y/indices")
+                    part = divide(dataset.n_labels, indptr, labels, of_parts, keys, seed)
+                else:
+                    part = np.searchsorted(np.cumsum([*shares.values()]), uniform(seed, "split", keys), side="right")
+                parts = {name: part == number for number, name in enumerate([*shares, "train"])}
+            check_sizes(int(np.count_nonzero(parts["test"])), part.size, test_share)
+            if empty := [name for name, flags in parts.items() if not flags.any()]:
+                sentence = f"the split {empty[0]} of {part.size} rows would be empty; choose another"
+                raise OptionError("valid_share", valid_share, sentence)
             counts = {name: int(np.count_nonzero(flags)) for name, flags in parts.items()}
             shutil.copyfile(path, temporary)
-            _write_splits(temporary, parts)
+            with editing(temporary) as file:
+                if "splits" in file:
+                    del file["splits"]
+                group = group_in(file, "splits")
+                for name, flags in parts.items():
+                    group[name] = np.flatnonzero(flags).astype(np.int64)
     if comm.rank == 0:
-        n_rows, asked, shares = sum(counts.values()), {"test": test_share, "valid": valid_share}, list[str]()
-        for name in ("test", "valid") if valid_share is not None else ("test",):
-            shares.append(f"{plural(counts[name], 'row')} of the split {name} ({counts[name] / n_rows:.3f}; asked: {asked[name]})")
-        log(f"{output or path}: {plural(counts['train'], 'training row')}, {', '.join(shares)}")
+        n_rows = sum(counts.values())
+        made = [
+            f"{plural(counts[name], 'row')} of the split {name} ({counts[name] / n_rows:.3f}; asked: {share})"
+            for name, share in shares.items()
+        ]
+        log(f"{output or path}: {plural(counts['train'], 'training row')}, {', '.join(made)}")
     if learned:
         log("note: the words' weights were made before this split; `hpcml convert --test-share` makes them from training rows only")
-
-
-def check_together(test_share: float, valid_share: float) -> None:
-    """Raise ConfigError if both shares leave no training rows."""
-    if test_share + valid_share >= 1:
-        raise ConfigError(f"--test-share {test_share} and --valid-share {valid_share} leave no training rows; choose smaller ones")
-
-
-def _write_splits(path: Path, parts: Mapping[str, np.ndarray]) -> None:
-    """Replace the splits of a dataset file in place; `parts`: flags of all rows by name."""
-    with editing(path) as file:
-        if "splits" in file:
-            del file["splits"]
-        group = group_in(file, "splits")
-        for name, flags in parts.items():
-            group[name] = np.flatnonzero(flags).astype(np.int64)

@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, read_names
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
-from hpcml.conversion.part import LabelColumns, Part
-from hpcml.conversion.source_lines import read_names
+from hpcml.conversion.part import Part
 from hpcml.data.svmlight import BINARY, MAX_INDEX, Rows, label_name, line_of_row, padded, parse_lines
 from hpcml.errors import DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, line_blocks, lines_before, open_plain
@@ -59,7 +58,7 @@ def read_svmlight(task: Conversion) -> Part:
     (path,) = task.inputs
     begin, end = byte_range(task.comm, path)
     width, single, values = 0, True, np.empty(0)  # of the labels, each once, ascending
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         rows = NumberRows(task, None, 0, index=np.int32)
         for block in _blocks(task, path, begin, end, task.options.zero_based):
             found, labels = block.rows, block.rows.labels
@@ -70,68 +69,54 @@ def read_svmlight(task: Conversion) -> Part:
             rows.labels.add(found.label_lengths, numbers[places])
             width, values = max(width, found.width), np.union1d(values, of_block)
             single &= bool((found.label_lengths == 1).all())
-    rows.feature_names = None  # also where the features of --like have some
-    if task.like is None:
-        rows.n_features = int(mpi.allreduce_max(task.comm, width))
-    columns = _label_columns(task, values, single)
-    task.log(f"{path}: read")
-    return finish(task, rows, columns=columns)
-
-
-def _label_columns(task: Conversion, values: np.ndarray, single: bool) -> LabelColumns:
-    """Collective. A column "1" if each row is `single` and ±1, or 0 or 1; else one a number."""
+    # A column "1" if each row has one label of ±1, or of 0 and 1; else one a number.
     single = not mpi.agreed_any(task.comm, not single)
     everything = np.unique(np.concatenate(mpi.allgather_arrays(task.comm, values)))
     binary = single and everything.tolist() in ([-1.0, 1.0], [0.0, 1.0])
     if binary if task.like is None else task.like.label_names == BINARY:
         everything = everything[~np.isin(everything, (-1, 0))]  # these say that a row is not in the class
-    return LabelColumns([label_name(label) for label in everything.tolist()], task.like)
-
-
-class XmcHeader(NamedTuple):
-    """The first line."""
-
-    n_rows: int
-    n_features: int
-    n_labels: int
-
-
-def read_header(path: Path) -> XmcHeader:
-    """The first line of a file. Raises DataError, and as `open_plain`."""
-    with open_plain(path) as file:
-        line = file.readline(HEADER_BYTES).removeprefix(BYTE_ORDER_MARK)
-    parts = line.split()
-    if len(parts) != 3 or not all(part.isdigit() and len(part) < 20 for part in parts):
-        shown = line[:60].decode("ascii", "backslashreplace").strip()
-        raise DataError(f"{path}: line 1: {shown!r}, but {XMC_HEADER}")
-    header = XmcHeader(*map(int, parts))
-    if header.n_features > MAX_INDEX + 1 or header.n_labels > MAX_INDEX + 1:
-        raise DataError(f"{path}: line 1: more than {MAX_INDEX + 1} features or labels")
-    return header
+    columns = [label_name(label) for label in everything.tolist()]
+    rows.feature_names = None  # also where the features of --like have some
+    if task.like is None:
+        rows.n_features = int(mpi.allreduce_max(task.comm, width))
+    task.log(f"{path}: read")
+    return finish(task, rows, columns=columns)
 
 
 def read_xmc(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError that names the line."""
     (path,) = task.inputs
     begin, end = byte_range(task.comm, path)
-    header = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: read_header(path))
-    feature_names = read_names(task.comm, task.options.feature_names, header.n_features, "features")
-    label_names = read_names(task.comm, task.options.label_names, header.n_labels, "labels")
-    with task.reading():
-        if label_names is None and header.n_labels > path.stat().st_size:
-            raise DataError(f"{path}: line 1: {header.n_labels} labels, far more than the file has entries")
-        rows = NumberRows(task, feature_names, header.n_features)
+
+    def read_header() -> list[int]:
+        with open_plain(path) as file:
+            line = file.readline(HEADER_BYTES).removeprefix(BYTE_ORDER_MARK)
+        parts = line.split()
+        if len(parts) != 3 or not all(part.isdigit() and len(part) < 20 for part in parts):
+            shown = line[:60].decode("ascii", "backslashreplace").strip()
+            raise DataError(f"{path}: line 1: {shown!r}, but {XMC_HEADER}")
+        if int(parts[1]) > MAX_INDEX + 1 or int(parts[2]) > MAX_INDEX + 1:
+            raise DataError(f"{path}: line 1: more than {MAX_INDEX + 1} features or labels")
+        return list(map(int, parts))
+
+    n_rows, n_features, n_labels = mpi.run_on_root(task.comm, f"reading {task.what}", read_header)
+    feature_names = read_names(task.comm, task.options.feature_names, n_features, "features")
+    label_names = read_names(task.comm, task.options.label_names, n_labels, "labels")
+    with mpi.agreed(task.comm, f"reading {task.what}"):
+        if label_names is None and n_labels > path.stat().st_size:
+            raise DataError(f"{path}: line 1: {n_labels} labels, far more than the file has entries")
+        rows = NumberRows(task, feature_names, n_features)
         for block in _blocks(task, path, begin, end, zero_based=True, header=True):
             found, labels = block.rows, block.rows.labels
-            in_range = (labels >= 0) & (labels < header.n_labels) & (labels == np.floor(labels))
-            block.check("label", in_range, f"expected 0 to {header.n_labels - 1}, as line 1 says")
-            block.check("feature", found.indices < header.n_features, f"expected 0 to {header.n_features - 1}, as line 1 says")
+            in_range = (labels >= 0) & (labels < n_labels) & (labels == np.floor(labels))
+            block.check("label", in_range, f"expected 0 to {n_labels - 1}, as line 1 says")
+            block.check("feature", found.indices < n_features, f"expected 0 to {n_features - 1}, as line 1 says")
             rows.add(NumberSlice(found.lengths, found.indices, found.data))
             rows.labels.add(found.label_lengths, labels.astype(np.int64))
-    _, (n_rows,) = mpi.exclusive_sum(task.comm, [rows.X.n_rows])
-    if n_rows != header.n_rows:
+    _, (n_found,) = mpi.exclusive_sum(task.comm, [rows.X.n_rows])
+    if n_found != n_rows:
         raise DataError(
-            f"{path}: {n_rows} rows, but line 1 says {header.n_rows}; it is truncated, or has lines without labels and features"
+            f"{path}: {n_found} rows, but line 1 says {n_rows}; it is truncated, or has lines without labels and features"
         )
     task.log(f"{path}: read")
-    return finish(task, rows, label_names or [str(label) for label in range(header.n_labels)])
+    return finish(task, rows, label_names or [str(label) for label in range(n_labels)])

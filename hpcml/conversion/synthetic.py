@@ -14,12 +14,11 @@ import numpy as np
 
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
-from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.synthetic_kernels import normal
-from hpcml.conversion.synthetic_text import least_share, read_text, text_sizes
+from hpcml.conversion.synthetic_text import read_text
 from hpcml.data.svmlight import BINARY
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.kernels import elementary, elementwise
 from hpcml.rng import uniform
 
@@ -116,19 +115,6 @@ def sine(draw: Draw) -> Points:
 
 GENERATORS = {"checkerboard": checkerboard, "circle": circle, "gaussians": gaussians, "sine": sine}
 TEXT = "text"
-NAMES = (*GENERATORS, TEXT)
-
-
-def check_synthetic(name: str, options: ConvertOptions) -> None:
-    """Raise ConfigError for sizes that are missing, make no sense or have no effect."""
-    if name == TEXT:
-        least_share(options, text_sizes(options)[1])
-        return
-    for flag, values in (("features", options.features), ("labels", options.labels)):
-        if values:
-            raise ConfigError(f"--{flag} {','.join(values)} is for synthetic text, but this is {name}; leave it out")
-    if options.least_positives is not None:
-        raise ConfigError(f"--least-positives {options.least_positives:g} is for synthetic text, but this is {name}; leave it out")
 
 
 def make_points(name: str, seed: int, rows: np.ndarray) -> Points:
@@ -139,9 +125,11 @@ def make_points(name: str, seed: int, rows: np.ndarray) -> Points:
 def read_synthetic(task: Conversion) -> Part:
     """Collective. Make this rank's even share of the rows."""
     name, n_rows = task.made, task.options.rows
-    check_synthetic(name, task.options)
     if name == TEXT:
         return read_text(task)
+    for option in ("features", "labels", "least_positives"):
+        if (value := getattr(task.options, option)) not in ((), None):
+            raise OptionError(option, value, f"is for synthetic text, but this is {name}; remove it")
     points = make_points(name, task.options.seed, np.arange(*task.share(n_rows)))
     values = np.stack([points.x, points.y], axis=1).astype(np.float32)
     keep = values != 0

@@ -29,7 +29,7 @@ from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.synthetic_kernels import MAX_MENTIONS, MAX_WORDS, make_rows
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, OptionError
 from hpcml.kernels import elementary, elementwise
 from hpcml.rng import bits, uniform
 
@@ -104,14 +104,11 @@ class SyntheticText:
         hard = uniform(seed, "text hardness of labels", np.arange(n_labels))
         self.silent, self.feigned = SILENT * hard, hard
         self.chances = CHANCE * (1 - 0.5 * hard)[:, None] / np.sqrt(1.0 + np.arange(LABEL_WORDS))
-        self.words = self._label_words()
+        # The ranks of each label's words (labels × words, int64), log-uniform.
+        places = uniform(seed, "text words of labels", np.arange(n_labels * LABEL_WORDS))
+        span = elementary.log(elementary.power(float(n_features), LAST_POWER) / FIRST_RANK)
+        self.words = (FIRST_RANK * elementwise.exp(places * span)).astype(np.int64).reshape(n_labels, LABEL_WORDS)
         self.idf = self._idf()
-
-    def _label_words(self) -> np.ndarray:
-        """The ranks of each label's words (labels × words, int64), log-uniform."""
-        places = uniform(self.seed, "text words of labels", np.arange(self.n_labels * LABEL_WORDS))
-        span = elementary.log(elementary.power(float(self.n_features), LAST_POWER) / FIRST_RANK)
-        return (FIRST_RANK * elementwise.exp(places * span)).astype(np.int64).reshape(self.n_labels, LABEL_WORDS)
 
     def columns(self, ranks: np.ndarray) -> np.ndarray:
         """The columns of words by their ranks."""
@@ -159,46 +156,36 @@ class SyntheticText:
             begin += rows
 
 
-def parse_size(flag: str, values: tuple[str, ...], least: int, most: int) -> int:
-    """The number that an option gives. Raises ConfigError."""
-    text = ",".join(values)
-    if not text:
-        raise ConfigError(f"synthetic text needs --{flag}, the number of {flag} to make")
-    if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
-        raise ConfigError(f"--{flag} {text}: expected one whole number from {least} to {most}")
-    return int(text)
-
-
-def text_sizes(options: ConvertOptions) -> tuple[int, int]:
-    """The numbers of features and labels. Raises ConfigError."""
-    return (
-        parse_size("features", options.features, MIN_FEATURES, MAX_FEATURES),
-        parse_size("labels", options.labels, 1, MAX_LABELS),
-    )
-
-
 def least_share(options: ConvertOptions, n_labels: int) -> float:
     """The least share of the rows that a label is expected in. Raises ConfigError."""
     least, n_rows = options.least_positives, options.rows
     if least is None:
         return 0.0
-    flag = f"--least-positives {least:g}"
     if not 0 < least < n_rows:
-        raise ConfigError(f"{flag}: expected a number of rows above 0 and below --rows {n_rows}")
+        raise OptionError("least_positives", least, f"expected a number above 0 and below that of the rows, {n_rows}")
     rates, _ = label_rates(n_labels)
     rarest = n_rows * -elementary.expm1(-rates[-1])
     if least <= rarest:
-        raise ConfigError(f"{flag} has no effect: the rarest label is expected in {rarest:.1f} rows without it")
+        raise OptionError("least_positives", least, f"has no effect: the rarest label is expected in {rarest:.1f} rows; remove it")
     a_row = float(label_rates(n_labels, least / n_rows)[0].sum())
     if a_row > MOST_LABELS:
-        raise ConfigError(f"{flag}: a row would have {a_row:.1f} labels on average, but may have {MOST_LABELS:g}; use more rows")
+        most = f"but may have {MOST_LABELS:g}; use more rows"
+        raise OptionError("least_positives", least, f"a row would have {a_row:.1f} labels on average, {most}")
     return least / n_rows
 
 
 def read_text(task: Conversion) -> Part:
     """Collective. Make this rank's even share of the rows."""
     options = task.options
-    n_features, n_labels = text_sizes(options)
+    sizes = []
+    for name, least, most in (("features", MIN_FEATURES, MAX_FEATURES), ("labels", 1, MAX_LABELS)):
+        text = ",".join(getattr(options, name))
+        if not text:
+            raise ConfigError(f"synthetic text needs --{name}, the number of {name} to make")
+        if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
+            raise OptionError(name, text, f"expected one whole number from {least} to {most}")
+        sizes.append(int(text))
+    n_features, n_labels = sizes
     with mpi.agreed(task.comm, "making a corpus"):
         corpus = SyntheticText(options.seed, n_features, n_labels, least_share(options, n_labels))
         rows = NumberRows(task, None, n_features)

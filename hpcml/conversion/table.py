@@ -1,4 +1,4 @@
-"""Tables: options name their columns; rows become texts or numbers, with labels.
+"""Tables: options name their columns; rows become texts or numbers, with labels, names and splits.
 
 An index of pandas, a row number or an identifier says nothing about other rows, but in a sorted file it
 determines the labels. So such columns are no features. The row number and identifiers are known only after the last row.
@@ -8,21 +8,28 @@ identifiers. Then the ranks compare what they have.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.fields import PLAIN
-from hpcml.conversion.number_rows import ZERO_COLUMNS, NumberRows, finish
+from hpcml.conversion.number_rows import FINITE, NumberRows, dense_blocks, finish
+from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.table_rows import Batch, Roles, add_numbers, add_texts, describe_rows
-from hpcml.conversion.text import Corpus, new_corpus, vectorise
-from hpcml.errors import ConfigError
+from hpcml.conversion.split import check_split_name
+from hpcml.conversion.text import Corpus, vectorise
+from hpcml.conversion.vocabulary import PLAIN, Field
+from hpcml.data.in_memory import is_missing
+from hpcml.data.svmlight import label_name
+from hpcml.errors import ConfigError, DataError, OptionError, nearest, repeated
 from hpcml.files.spool import Spool
-from hpcml.log import named
+from hpcml.log import is_unicode, named
 from hpcml.mpi.routing import Routing
 
 PANDAS_INDEX = re.compile(r"(Unnamed: 0(\.\d+)?|__index_level_\d+__)?")
@@ -32,6 +39,79 @@ EXACT = 2.0**53  # from here on float64 does not tell all whole numbers apart
 FEW = 6  # columns that the log names
 
 
+@dataclass(frozen=True)
+class Roles:
+    """The columns of a table by what they are for."""
+
+    text: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = PLAIN  # texts that are told apart
+    labels: tuple[str, ...] = ()
+    indicators: tuple[str, ...] = ()
+    id: str | None = None
+    split: str | None = None
+    group: str | None = None
+    features: tuple[str, ...] | None = None  # the columns of numbers; None: all that nothing else names
+
+    @classmethod
+    def of(cls, options: ConvertOptions, fields: tuple[Field, ...] = PLAIN) -> Roles:
+        """Those that the options name; `fields` are the ones of the corpus."""
+        given = (options.text, options.labels, options.indicators, options.features)
+        text, labels, indicators, features = (
+            tuple(name.strip() for value in of_option for name in value.split(",") if name.strip()) for of_option in given
+        )
+        return cls(text, fields, labels, indicators, options.id, options.split_column, options.group, features or None)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of texts; none if rows are made from numbers."""
+        return self.text or (tuple(field.name for field in self.fields) if self.fields != PLAIN else ())
+
+    def named(self) -> list[tuple[str, str]]:
+        """(option, column) of every column that is named."""
+        found = [("--text" if self.text else "--fields", name) for name in self.texts]
+        found += [("--labels", name) for name in self.labels] + [("--indicators", name) for name in self.indicators]
+        others = {"--id": self.id, "--split-column": self.split, "--group": self.group}
+        found += [(option, name) for option, name in others.items() if name is not None]
+        return found + [("--features", name) for name in self.features or ()]
+
+    def check(self, where: str, names: Collection[str]) -> None:
+        """Raise ConfigError unless a table of these columns has those wanted, each once."""
+        seen: dict[str, str] = {}
+        known = set(names)
+        for option, name in self.named():
+            if name not in known:
+                hint = nearest(name, names) or f"it has {len(names)} columns"
+                raise ConfigError(f"{where}: {option} {name}: no such column; {hint}")
+            if name in seen and {option, seen[name]} not in ({"--id", "--features"}, {"--id", "--group"}):
+                also = "is named twice" if seen[name] == option else f"is named by {seen[name]}, too"
+                raise ConfigError(f"{where}: {option} {name}: the column {also}; a column is for one thing")
+            seen[name] = option
+
+
+class Batch(NamedTuple):
+    """Some rows: the values of each column with a role, and how messages name a row.
+
+    Columns of features, and of indicators, are float64 arrays with NaN for what is missing; others
+    are lists of strings, numbers, booleans, lists of them, and None.
+    """
+
+    n_rows: int
+    columns: dict[str, Any]
+    place: Callable[[int], object]
+    file: int = 0  # which of the input files the rows are in, from 0
+
+
+def numbered(what: object, first: int) -> Callable[[int], str]:
+    """What messages call rows of `what`, of which the first is row `first`, from 0."""
+    return lambda row: f"{what}: row {first + row + 1}"
+
+
+def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The columns that are read: those of numbers, and the others."""
+    numbers = dict.fromkeys([*features, *roles.indicators])
+    return list(numbers), list(dict.fromkeys(name for _, name in roles.named() if name not in numbers))
+
+
 def choose_features(
     task: Conversion, roles: Roles, columns: Mapping[str, Iterable[str]], index: Iterable[str] = ()
 ) -> tuple[list[str], dict[str, str]]:
@@ -39,7 +119,7 @@ def choose_features(
 
     `columns` maps each column to the features that it becomes; `index` are those that the file calls an index.
     """
-    if roles.is_text or roles.features:
+    if roles.texts or roles.features:
         return list(roles.features or ()), {}
     taken = {name for _, name in roles.named()}
     known = None if task.like is None or task.like.feature_names is None else set(task.like.feature_names)
@@ -93,96 +173,77 @@ class RowNumberSearch:
             else:
                 del self.ids[name]
 
-    def reasons(self, comm: mpi.Comm) -> dict[str, str]:
-        """Return why columns are not features, by name, in the order of the columns. Collective over `comm`."""
-        parts = comm.allgather((self.pieces, self.first, list(self.ids)))
-        pieces = [piece for own, *_ in parts for piece in own]
-        found: dict[str, str] = {}
-        for name in self.all:
-            if all(name in first for _, first, _ in parts) and _is_row_number(
-                pieces, [value for _, first, _ in parts for value in first[name]]
-            ):
-                found[name] = "row number"
-            elif all(name in ids for *_, ids in parts) and _is_unique(comm, self.ids[name]):
-                found[name] = "unique whole numbers"
-        return found
-
-
-def _is_row_number(pieces: Sequence[tuple[int, int]], first: Sequence[float]) -> bool:
-    """Return whether a column counts rows, from 0 or 1, over all files or in each.
-
-    `pieces` are the files and numbers of consecutive rows in which it goes up by 1, from the values `first` on.
-    """
-    if not pieces:
-        return False
-    files, sizes = np.array(pieces).T
-    before = np.cumsum(sizes) - sizes
-    in_file = before - before[np.searchsorted(files, files)]
-    counts = ((before, sizes.sum()), (in_file, np.bincount(files, sizes).max()))
-    return any(n_rows >= LEAST_ROWS and np.array_equal(first, count + base) for count, n_rows in counts for base in (0, 1))
-
-
-def _is_unique(comm: mpi.Comm, spool: Spool) -> bool:
-    """Return whether no whole number occurs twice on any ranks; from EXACT on all count as unique. Collective over `comm`."""
-    with mpi.agreed(comm, "comparing identifiers"):
-        values = spool[:]
-        values = values[np.abs(values) < EXACT].astype(np.int64)
-    received = Routing(comm, values % comm.size).send(values)
-    return not mpi.agreed_any(comm, np.unique(received).size < received.size)
-
 
 def leave_out_columns(task: Conversion, rows: NumberRows, search: RowNumberSearch, reasons: Mapping[str, str]) -> None:
     """Remove the features that only number or name the rows. Log which columns are not features. Collective.
 
     `reasons` are those of columns that are no features of `rows`. Raises ConfigError if no feature is left.
     """
-    found = search.reasons(task.comm)
+    comm = task.comm
+    parts = comm.allgather((search.pieces, search.first, list(search.ids)))
+    files, sizes = np.array([piece for own, *_ in parts for piece in own] or [(0, 0)]).T  # of consecutive rows
+    before = np.cumsum(sizes) - sizes
+    in_file = before - before[np.searchsorted(files, files)]
+    counts = ((before, sizes.sum()), (in_file, np.bincount(files, sizes).max()))  # of rows: over all files, or in each
+    found: dict[str, str] = {}
+    for name in search.all:
+        first = [value for _, of_rank, _ in parts for value in of_rank.get(name, ())]
+        goes_up = all(name in of_rank for _, of_rank, _ in parts)  # by 1, in each batch
+        if goes_up and any(
+            n_rows >= LEAST_ROWS and np.array_equal(first, count + base) for count, n_rows in counts for base in (0, 1)
+        ):
+            found[name] = "row number"
+        elif all(name in ids for *_, ids in parts):
+            with mpi.agreed(comm, "comparing identifiers"):
+                values = search.ids[name][:]
+                values = values[np.abs(values) < EXACT].astype(np.int64)
+            received = Routing(comm, values % comm.size).send(values)
+            if not mpi.agreed_any(comm, np.unique(received).size < received.size):
+                found[name] = "unique whole numbers"
     reasons = {**reasons, **found}
     if reasons:
         few = ", ".join(f"{named(name)!r} ({why})" for name, why in list(reasons.items())[:FEW])
         more = f" and {len(reasons) - FEW} more" if len(reasons) > FEW else ""
         task.log(f"{task.what}: not used as features: {few}{more}; --features names the columns to use")
-    with task.reading():
+    with mpi.agreed(task.comm, f"reading {task.what}"):
         if found:
             rows.leave_out(found)
         if found and not rows.n_features:
             raise ConfigError(f"{task.what}: no column is left for features; name the columns to use with --features")
 
 
-def corpus_and_roles(task: Conversion) -> tuple[Corpus | None, Roles]:
-    """Collective. Where texts go (None: numbers), and the roles. Raises ConfigError."""
-    options, like = task.options, task.like
-    text_like = None if like is None else like.text
-    if not options.text and not options.fields and text_like is None:
-        return None, Roles.of(options, PLAIN)
-    if options.features:
-        raise ConfigError(f"--features {','.join(options.features)}: rows are made from texts or from numbers; leave one out")
-    for flag, given in {"--missing-as-zero": options.missing_as_zero, ZERO_COLUMNS: options.missing_columns_as_zero}.items():
-        if given and like is not None:
-            raise ConfigError(f"{flag} is for numbers, but --like {like.path} was made from texts; leave it out")
-    if text_like is not None and text_like.fields == PLAIN and not options.text:
-        raise ConfigError(f"--like {like.path}: was made from texts that are not told apart; name the columns of texts with --text")
-    if text_like is not None and text_like.fields != PLAIN and options.text:
-        names = ", ".join(field.name for field in text_like.fields)
-        raise ConfigError(f"--text does not go with --like {like.path}, which tells the columns {names} apart; leave it out")
-    corpus = new_corpus(task)
-    return corpus, Roles.of(options, corpus.fields)
-
-
 def read_table(
-    task: Conversion, names: Sequence[str], batches: Callable[[Roles, list[str]], Iterator[Batch]], index: Sequence[str] = ()
+    task: Conversion, columns: list[list[str]], batches: Callable[[Roles, list[str]], Iterator[Batch]], index: Sequence[str] = ()
 ) -> Part:
-    """Collective. This rank's rows of a table with these columns. Raises ConfigError, DataError.
+    """Collective. This rank's rows of a table; `columns` are those of each file. Raises ConfigError, DataError.
 
     `batches` gives them, when it knows the columns' roles and which of them are features; `index` are the columns that the
     file calls an index.
     """
-    what = str(task.what)
-    corpus, roles = corpus_and_roles(task)
-    with task.reading():
+    what, names, options, like = str(task.what), columns[0], task.options, task.like
+    corpus, roles, text_like = None, Roles.of(options), None if like is None else like.text
+    if options.text or options.fields or text_like is not None:
+        for name in ("missing_as_zero", "missing_columns_as_zero"):
+            if getattr(options, name):
+                raise OptionError(name, True, f"is for numbers, but --like {like.path} was made from texts; remove it")
+        if text_like is not None and text_like.fields == PLAIN and not options.text:
+            raise ConfigError(
+                f"--like {like.path}: was made from texts that are not told apart; name the columns of texts with --text"
+            )
+        if text_like is not None and text_like.fields != PLAIN and options.text:
+            fields = ", ".join(field.name for field in text_like.fields)
+            raise ConfigError(f"--text does not go with --like {like.path}, which tells the columns {fields} apart; remove it")
+        corpus = Corpus(task)
+        roles = Roles.of(options, corpus.fields)
+    with mpi.agreed(task.comm, f"reading {task.what}"):
+        for path, of_file in zip(task.inputs or [Path(what)], columns, strict=True):
+            if (twice := repeated(of_file)) is not None:
+                raise DataError(f"{path}: two columns have the name {twice!r}; give each a name of its own")
+            if strange := set(of_file) ^ set(names):
+                raise DataError(f"{path}: the columns are not those of {what} ({min(strange)!r} is in one of them only)")
         roles.check(what, names)
         features, reasons = choose_features(task, roles, {name: (name,) for name in names}, index)
-        if "split" in names and "split" not in (name for _, name in roles.named()) and task.options.test_share is None:
+        if "split" in names and "split" not in (name for _, name in roles.named()) and options.test_share is None:
             task.log(f"warning: {what}: the column split is not taken for the splits of the rows; --split-column split takes it")
         with_ids = roles.id is not None
         rows = None if corpus is not None else NumberRows(task, features, len(features), with_ids, others=names)
@@ -191,10 +252,10 @@ def read_table(
         search = RowNumberSearch(task, roles, features)
         for batch in batches(roles, features):
             if corpus is not None:
-                add_texts(corpus, batch, roles, task.options)
+                _add_texts(corpus, batch, roles, options)
             else:
-                add_numbers(rows, batch, features, task.options)
-                describe_rows(rows, batch, roles, task.options)
+                _add_numbers(rows, batch, features, options)
+                describe_rows(rows, batch, roles, options)
                 search.add(batch)
     if rows is not None:
         leave_out_columns(task, rows, search, reasons)
@@ -202,7 +263,132 @@ def read_table(
     return finish(task, rows) if corpus is None else vectorise(task, corpus)
 
 
-def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The columns that are read: those of numbers, and the others."""
-    numbers = dict.fromkeys([*features, *roles.indicators])
-    return list(numbers), list(dict.fromkeys(name for _, name in roles.named() if name not in numbers))
+def _add_texts(corpus: Corpus, batch: Batch, roles: Roles, options: ConvertOptions) -> None:
+    """Append rows that are made from texts. Raises DataError that names the row, OSError."""
+    told_apart = not roles.text
+    labels, ids, splits, groups = _described(batch, roles, options)
+    for row in range(batch.n_rows):
+        values = [_checked(batch, row, name, batch.columns[name][row], _texts) for name in roles.texts]
+        for field, texts in zip(roles.fields if told_apart else (), values, strict=False):
+            if field.whole and any("\0" in text for text in texts):
+                raise DataError(f"{batch.place(row)}: column {field.name!r}: a value with a NUL, which cannot be stored; remove it")
+        of_fields = values if told_apart else [[], [text for texts in values for text in texts]]
+        corpus.add(ids[row], of_fields, labels[row], splits[row], group=groups[row])
+
+
+def _add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], options: ConvertOptions) -> None:
+    """Append X of rows. Raises DataError that names the row, OSError."""
+
+    def take(begin: int, end: int) -> np.ndarray:
+        return np.stack([batch.columns[name][begin:end] for name in features], axis=1)
+
+    def wrong(row: int, column: int, value: float) -> str:
+        return f"{batch.place(row)}: column {features[column]!r}: {unfit(value)}"
+
+    for some in dense_blocks(take, (0, batch.n_rows), len(features), options.missing_as_zero, wrong):
+        rows.add(some)
+
+
+def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions, by_number: bool = False) -> None:
+    """Append labels (not those added `by_number`), ids and splits of rows. Raises DataError that names the row, OSError."""
+    labels, ids, splits, groups = _described(batch, roles, options)
+    splits, groups = splits if roles.split is not None else [], groups if roles.group is not None else []
+    rows.describe(None if by_number else labels, ids, splits, groups=groups)
+
+
+def _described(
+    batch: Batch, roles: Roles, options: ConvertOptions
+) -> tuple[list[list[str] | None], list[str], list[str], list[str]]:
+    """Return the labels of each row (None: nobody labelled it), its name, its split and its group, "" for none. Raises DataError.
+
+    A row is labelled if one of its cells of --labels is not empty, and none of its indicators is. With --empty-labels none each is.
+    """
+    found = [_labels(batch, row, roles.labels, options.label_separator) for row in range(batch.n_rows)]
+    labels = [of_row or [] for of_row in found]
+    unlabelled = np.array([of_row is None for of_row in found], dtype=bool) & bool(roles.labels or not roles.indicators)
+    for name in roles.indicators:
+        values = batch.columns[name]
+        empty = np.isnan(values)
+        unlabelled |= empty
+        values = np.where(empty, 0.0, values)
+        wrong = np.flatnonzero((values != 0) & (values != 1))
+        if wrong.size:
+            row = int(wrong[0])
+            found_there = f"{values[row]:g}" if math.isfinite(values[row]) else "no number"
+            raise DataError(f"{batch.place(row)}: column {name!r}: {found_there}, but expected 0 or 1 (--indicators)")
+        for row in np.flatnonzero(values).tolist():
+            labels[row].append(name)
+    ids, splits = _names(batch, roles.id), _names(batch, roles.split)
+    if roles.split is not None:
+        for row, split in enumerate(splits):
+            _checked(batch, row, roles.split, split, check_split_name)
+    groups = _names(batch, roles.group)
+    if options.empty_labels is None and unlabelled.any():
+        return [None if gone else of_row for of_row, gone in zip(labels, unlabelled.tolist(), strict=True)], ids, splits, groups
+    return labels, ids, splits, groups
+
+
+def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None) -> list[str] | None:
+    """Return the labels in the cells of some columns; None if all cells are empty, which an empty list is not."""
+    found: list[str] = []
+    has_list = False
+    for name in columns:
+        value = batch.columns[name][row]
+        has_list |= isinstance(value, (list, tuple, np.ndarray)) and len(value) == 0
+        for each in value if isinstance(value, (list, tuple, np.ndarray)) else [value]:
+            text = _checked(batch, row, name, each, _label)
+            parts = [text] if separator is None else text.split(separator)
+            found += [part.strip() for part in parts if part.strip()]
+    return found if found or has_list else None
+
+
+def _names(batch: Batch, column: str | None) -> list[str]:
+    """Return the values of a column that names rows, or splits; "" for none."""
+    if column is None:
+        return [""] * batch.n_rows
+    return [_checked(batch, row, column, value, _label) for row, value in enumerate(batch.columns[column])]
+
+
+def unfit(value: float) -> str:
+    """The reason why a number cannot be stored."""
+    if math.isnan(value):
+        return "no number, but every row needs one; fill it in, or take what is missing for 0 (--missing-as-zero)"
+    return f"{value:g}, {FINITE}"
+
+
+def _checked(batch: Batch, row: int, column: str, value: object, check: Callable[[Any], Any]) -> Any:
+    """`check(value)`, whose ValueError becomes a DataError that names row and column."""
+    try:
+        return check(value)
+    except ValueError as error:
+        raise DataError(f"{batch.place(row)}: column {column!r}: {error}") from None
+
+
+def _label(value: object) -> str:
+    """A value as the name of a label, a row or a split; "" for a missing one. Raises ValueError."""
+    if isinstance(value, str):
+        if "\0" in value or not is_unicode(value):
+            raise ValueError(f"{named(value)!r} holds a character that cannot be stored; remove it")
+        return value
+    if is_missing(value):
+        return ""
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)):
+        if math.isfinite(value) and value == math.floor(value):
+            return label_name(float(value))
+        raise ValueError(f"{value:g}, but expected a name or a whole number (divide quantities into classes first)")
+    raise ValueError(f"{type(value).__name__}, but expected a string or a whole number")
+
+
+def _texts(value: object) -> list[str]:
+    """The texts of a value. Raises ValueError."""
+    if isinstance(value, str):
+        return [value] if value else []
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [text for each in value for text in _texts(each)]
+    if not is_missing(value):
+        raise ValueError(f"{type(value).__name__}, but expected text")
+    return []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,12 +13,10 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.fields import PLAIN, Field, parse_fields
 from hpcml.conversion.merging import RUN_WORDS, KeyRuns, Runs, merge_keys, merge_runs
-from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import LabelledRows, Part, WaitingRows, make_part
 from hpcml.conversion.split import row_splits
-from hpcml.conversion.vocabulary import TextSettings, Vocabulary
+from hpcml.conversion.vocabulary import PLAIN, Field, TextSettings, Vocabulary, parse_fields
 from hpcml.data.headings import TAG
 from hpcml.data.row_keys import TEXT, string_key
 from hpcml.data.shard import Shard
@@ -44,14 +43,9 @@ class _Words(dict):
 
     def __init__(self, stop_words: Sequence[str], field: Field, found: list[str]) -> None:
         """New words are put behind those `found`, with the field's tag."""
-        super().__init__()
-        self.stop_words, self.found, self.end, self.whole = stop_words, found, f" {field.tag}" if field.tag else "", field.whole
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin anew."""
-        self.clear()
-        self.update((word, -1) for word in self.stop_words)
+        self.stop_words = dict.fromkeys(stop_words, -1)
+        super().__init__(self.stop_words)
+        self.found, self.end, self.whole = found, f" {field.tag}" if field.tag else "", field.whole
 
     def __missing__(self, token: str) -> int:
         if self.whole or token[0].isalnum():
@@ -96,19 +90,27 @@ class Counted(NamedTuple):
 class Corpus(LabelledRows):
     """This rank's documents as numbers; no text is kept, and what grows waits outside of memory."""
 
-    def __init__(
-        self, pairs: bool, stop_words: Iterable[str], scratch: Path, fields: tuple[Field, ...] = PLAIN, headings: bool = False
-    ) -> None:
-        """`headings`: the labels of a document are words, too."""
-        super().__init__(scratch)
-        self.find = (WORDS_AND_BREAKS if pairs else WORDS).findall
-        self.fields, self.stop_words = fields, sorted(stop_words)
+    def __init__(self, task: Conversion) -> None:
+        """An empty corpus with the settings of the options, or of --like. Collective."""
+        super().__init__(task.scratch)
+        options, known, path = task.options, None if task.like is None else task.like.text, task.options.stop_words
+        if known is not None:
+            self.pairs, self.stop_words, self.fields, headings = known.pairs, known.stop_words, known.fields, known.headings
+        else:
+            self.pairs, headings = options.pairs, options.headings_as_features  # the labels of a document are words, too
+            self.fields, self.stop_words = parse_fields(options.fields, options.whole_fields), list[str]()
+            if path is not None:
+                self.stop_words = mpi.run_on_root(task.comm, f"reading {path}", lambda: stop_words(path))
+        fields = self.fields
+        self.find = (WORDS_AND_BREAKS if self.pairs else WORDS).findall
         self.found: list[str] = []  # the words of this run, with the tags of their fields
-        self.runs = Runs(scratch)
+        self.runs = Runs(task.scratch)
+        self.keys: set[str] = set()  # of some documents, for a hint; a source whose documents have keys fills it
+        self.has_values = [False] * len(fields)  # whether a document has values of each field
         each = [_Words(() if field.whole else self.stop_words, field, self.found) for field in fields]
         self.words = each if fields != PLAIN else each[:1] * 2
         self.headings = _Words((), Field("labels", TAG, whole=True), self.found) if headings else None
-        self.blocks = ArraySpool(scratch, TokenSlice)
+        self.blocks = ArraySpool(task.scratch, TokenSlice)
         self.block_rows: list[int] = []
         self.tokens, self.lengths = bytearray(), array("q")  # of the rows since the last block
         self.in_run = False  # are there blocks since the last run?
@@ -133,66 +135,46 @@ class Corpus(LabelledRows):
         """
         self.content_keys.append(0 if row_id else string_key(TEXT, *("\x01".join(of_field) for of_field in values)))
         size = len(self.tokens)
-        for words, of_field in zip(self.words, values, strict=True):
+        for place, (words, of_field) in enumerate(zip(self.words, values, strict=True)):
+            self.has_values[place] |= bool(of_field)
             for value in of_field:
                 if len(self.tokens) > size:
                     self.tokens += BREAK
                 for tokens in cut(value, words.whole, self.find):
-                    self._add_tokens(words, tokens)
+                    self.tokens += np.fromiter(map(words.__getitem__, tokens), dtype=TOKEN, count=len(tokens)).data
         if self.headings is not None:
             for label in dict.fromkeys(labels or ()):
-                if len(self.tokens) > size:
-                    self.tokens += BREAK
-                self._add_tokens(self.headings, [label])
+                self.tokens += (BREAK if len(self.tokens) > size else b"") + TOKEN.type(self.headings[label]).tobytes()
         self.lengths.append((len(self.tokens) - size) // TOKEN.itemsize)
         self.describe([labels], [row_id], [split], None if line is None else [line], [group])
         if len(self.tokens) >= BLOCK_TOKENS * TOKEN.itemsize or len(self.lengths) >= BLOCK_ROWS:
             self.close_block()
 
-    def _add_tokens(self, words: _Words, tokens: list[str]) -> None:
-        self.tokens += np.fromiter(map(words.__getitem__, tokens), dtype=TOKEN, count=len(tokens)).data
-
-    def close_block(self) -> None:
-        """Put away the documents since the last block. Raises OSError."""
+    def close_block(self, is_last: bool = False) -> None:
+        """Put away the documents since the last block, and the words of a run if it is large or `is_last`. Raises OSError."""
         if self.lengths:
             tokens = np.frombuffer(bytes(self.tokens), dtype=TOKEN)
-            self.blocks.append(TokenSlice(np.array(self.lengths, dtype=np.int64), tokens, len(self.runs)))
+            self.blocks.append(TokenSlice(np.array(self.lengths, dtype=np.int64), tokens, len(self.runs.bounds) - 1))
             self.in_run = True
             self.block_rows.append(len(self.lengths))
             del self.tokens[:], self.lengths[:]
-        if len(self.found) >= RUN_WORDS:
-            self._end_run()
-
-    def _end_run(self) -> None:
-        """Put away the words since the last run. Raises OSError."""
-        for words in (*self.words, self.headings):
-            if words is not None:
-                words.forget()
-        self.runs.add(self.found)
-        self.found.clear()
-        self.in_run = False
-
-    def close(self) -> None:
-        """End the last block and the last run. Raises OSError."""
-        self.close_block()
-        if self.in_run:
-            self._end_run()
-
-    def by_block(self, flags: np.ndarray) -> list[np.ndarray]:
-        """Return flags of the documents (n_rows), those of each block."""
-        return np.split(flags, np.cumsum(self.block_rows))[:-1]
+        if len(self.found) >= RUN_WORDS or (is_last and self.in_run):
+            for words in (*self.words, self.headings):
+                if words is not None:
+                    words.clear()
+                    words.update(words.stop_words)
+            self.runs.add(self.found)
+            self.found.clear()
+            self.in_run = False
 
     def keep(self, flags: np.ndarray) -> None:
         """Keep the flagged documents (n_rows); close it. Raises OSError."""
-        self.close()
+        self.close_block(is_last=True)
         if flags.all():
             return
-        blocks, self.blocks, self.block_rows = (
-            zip(self.blocks, self.by_block(flags), strict=True),
-            ArraySpool(self.scratch, TokenSlice),
-            [],
-        )
-        for block, some in blocks:
+        by_block = np.split(flags, np.cumsum(self.block_rows))[:-1]
+        blocks, self.blocks, self.block_rows = self.blocks, ArraySpool(self.scratch, TokenSlice), []
+        for block, some in zip(blocks, by_block, strict=True):
             self.blocks.append(TokenSlice(block.lengths[some], block.tokens[np.repeat(some, block.lengths)], block.run))
             self.block_rows.append(int(np.count_nonzero(some)))
         super().keep(flags)
@@ -203,19 +185,6 @@ def stop_words(path: Path) -> list[str]:
     return sorted(set(WORDS.findall(read_small(path).lower())))
 
 
-def new_corpus(task: Conversion) -> Corpus:
-    """Collective. An empty corpus with the stop words of the options, or of --like."""
-    options = task.options
-    if task.like is not None:
-        known = task.like.text
-        return Corpus(known.pairs, known.stop_words, task.scratch, known.fields, known.headings)
-    path, words = options.stop_words, []
-    if path is not None:
-        words = mpi.run_on_root(task.comm, f"reading {path}", lambda: stop_words(path))
-    fields = parse_fields(options.fields, options.whole_fields)
-    return Corpus(options.pairs, words, task.scratch, fields, options.headings_as_features)
-
-
 def vectorise(task: Conversion, corpus: Corpus) -> Part:
     """Collective. The corpus as rows, weighted by training rows or --like.
 
@@ -223,92 +192,82 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
     """
     comm, like, dropped = task.comm, task.like, 0
     with mpi.agreed(comm, "making rows"):
-        corpus.close()
+        corpus.close_block(is_last=True)
     keys, groups = corpus.row_keys(comm)
     splits = row_splits(task, keys, groups, corpus.splits)
-    if like is None:
-        labelled = corpus.are_labelled(corpus.n_rows)
-        any_labelled = mpi.agreed_any(comm, bool(labelled.any()))  # if no row is labelled, `write_dataset` says so
-        settings, counted = _learn(comm, corpus, splits.training & labelled if any_labelled else splits.training, task.options)
-    else:
+    if like is not None:
         settings = like.text
         number = {word.encode(): n for n, word in enumerate(settings.vocabulary.words[:])}
         with mpi.agreed(comm, "counting words"):
             corpus.runs.place(lambda codes: np.fromiter((number.get(code, -1) for code in codes), np.int64, len(codes)))
-            counted = _count_all(corpus, settings)
-            dropped = sum(int(np.count_nonzero(places[block.tokens[block.tokens >= 0]] < 0)) for block, places in _placed(corpus))
-    with mpi.agreed(comm, "making rows"):
-        rows = _rows(settings, counted, corpus.scratch)
+            counted, dropped = _count_all(corpus, settings, True)
+    else:
+        # The words, and pairs, that occur in enough labelled training rows; if no row is labelled, `write_dataset` says so.
+        options = task.options
+        train = splits.of_rows == splits.names.index("train") if "train" in splits.names else np.ones(keys.size, dtype=bool)
+        labelled = np.ones(keys.size, dtype=bool)
+        labelled[np.array(corpus.unlabelled, dtype=np.int64)] = False
+        train = train & labelled if mpi.agreed_any(comm, bool(labelled.any())) else train
+        by_block = np.split(train, np.cumsum(corpus.block_rows))[:-1]
+        _, (n_documents,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(train))])
+        with mpi.agreed(comm, "counting words"):
+            for run, of_run in groupby(zip(corpus.blocks, by_block, strict=True), key=lambda pair: pair[0].run):
+                width = max(1, corpus.runs.bounds[run + 1] - corpus.runs.bounds[run])
+                df = np.zeros(width, dtype=np.int64)
+                for some, chosen in of_run:
+                    of_rows = np.repeat(np.arange(some.lengths.size), some.lengths)
+                    use = (some.tokens >= 0) & chosen[of_rows]
+                    entries = np.sort(of_rows[use] * width + some.tokens[use])
+                    df += np.bincount(entries[np.diff(entries, prepend=-1) > 0] % width, minlength=width)
+                corpus.runs.count(run, df)
+        words, df = merge_runs(comm, corpus.runs, options.min_df, corpus.scratch)
+        if not len(words):
+            where = (
+                f"in {options.min_df} of the {n_documents} training rows; lower --min-df" if n_documents else "in a training row"
+            )
+            raise DataError(f"no word occurs {where}")
+        settings = TextSettings(
+            vocabulary=Vocabulary(words, np.arange(len(words)) * (len(words) + 1), corpus.fields != PLAIN),
+            pairs=corpus.pairs,
+            min_df=options.min_df,
+            n_documents=int(n_documents),
+            idf=None,
+            stop_words=corpus.stop_words,
+            fields=corpus.fields,
+            headings=corpus.headings is not None,
+        )
+        with mpi.agreed(comm, "counting words"):
+            counted, _ = _count_all(corpus, settings, False)
+        if corpus.pairs:
+            terms = KeyRuns(corpus.scratch)
+            with mpi.agreed(comm, "counting word pairs"):
+                for block, chosen in zip(counted, by_block, strict=True):
+                    counts = np.bincount(block.places[chosen[block.rows]], minlength=block.keys.size)
+                    terms.add(block.keys[counts > 0], counts[counts > 0])
+            pairs, df = merge_keys(comm, terms, options.min_df)
+            settings.vocabulary = Vocabulary(words, pairs, corpus.fields != PLAIN)
+        settings.idf = None if options.binary else elementwise.log(n_documents / df)
+
     vocabulary = settings.vocabulary
+    rows = WaitingRows(corpus.scratch, np.int32 if len(vocabulary) < 2**31 else np.int64, with_data=settings.idf is not None)
+    with mpi.agreed(comm, "making rows"):
+        for block in counted:
+            rows.add(*weighted(settings, block))
     about: dict[str, Any] = {"n_features": len(vocabulary), "feature_names": vocabulary, "text": settings, "dropped": dropped}
     return make_part(task, rows, corpus, splits, keys=keys, groups=groups, **about)
 
 
-def _placed(corpus: Corpus) -> Iterator[tuple[TokenSlice, np.ndarray]]:
-    """(block, the place in the vocabulary of each number of its run). Raises OSError."""
-    run, places = -1, np.zeros(0, dtype=np.int64)
+def _count_all(corpus: Corpus, settings: TextSettings, with_dropped: bool) -> tuple[ArraySpool[Counted], int]:
+    """Return the distinct terms of all rows, by block, and how many words the vocabulary lacks, or 0. Raises OSError."""
+    counted, dropped = ArraySpool(corpus.scratch, Counted), 0
+    run, places = -1, np.zeros(0, dtype=np.int64)  # the place in the vocabulary of each number of the run
     for block in corpus.blocks:
         if block.run != run:
             run, places = block.run, corpus.runs.places_of(block.run)
-        yield block, places
-
-
-def _count_words(corpus: Corpus, train: np.ndarray) -> None:
-    """Let the runs know in how many training rows their words are. Raises OSError."""
-    run, df = 0, np.zeros(0, dtype=np.int64)
-    for block, chosen in zip(corpus.blocks, corpus.by_block(train), strict=True):
-        if block.run != run:
-            corpus.runs.count(run, df)
-            run, df = block.run, df[:0]
-        width = max(1, corpus.runs.size(run))
-        df = df if df.size else np.zeros(width, dtype=np.int64)
-        rows = np.repeat(np.arange(block.lengths.size), block.lengths)
-        use = (block.tokens >= 0) & chosen[rows]
-        entries = np.sort(rows[use] * width + block.tokens[use])
-        df += np.bincount(entries[np.diff(entries, prepend=-1) > 0] % width, minlength=width)
-    if len(corpus.runs):
-        corpus.runs.count(run, df)
-
-
-def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOptions) -> tuple[TextSettings, ArraySpool[Counted]]:
-    """Collective over `comm`. Vocabulary and weights of training rows, and the counted rows."""
-    _, (n_documents,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(train))])
-    with mpi.agreed(comm, "counting words"):
-        _count_words(corpus, train)
-    words, df = merge_runs(comm, corpus.runs, options.min_df, corpus.scratch)
-    if not len(words):
-        where = f"in {options.min_df} of the {n_documents} training rows; lower --min-df" if n_documents else "in a training row"
-        raise DataError(f"no word occurs {where}")
-    settings = TextSettings(
-        vocabulary=Vocabulary(words, np.arange(len(words)) * (len(words) + 1), corpus.fields != PLAIN),
-        pairs=options.pairs,
-        min_df=options.min_df,
-        n_documents=int(n_documents),
-        idf=None,
-        stop_words=corpus.stop_words,
-        fields=corpus.fields,
-        headings=corpus.headings is not None,
-    )
-    with mpi.agreed(comm, "counting words"):
-        counted = _count_all(corpus, settings)
-    if options.pairs:
-        terms = KeyRuns(corpus.scratch)
-        with mpi.agreed(comm, "counting word pairs"):
-            for block, chosen in zip(counted, corpus.by_block(train), strict=True):
-                counts = np.bincount(block.places[chosen[block.rows]], minlength=block.keys.size)
-                terms.add(block.keys[counts > 0], counts[counts > 0])
-        keys, df = merge_keys(comm, terms, options.min_df)
-        settings.vocabulary = Vocabulary(words, keys, corpus.fields != PLAIN)
-    settings.idf = None if options.binary else elementwise.log(n_documents / df)
-    return settings, counted
-
-
-def _count_all(corpus: Corpus, settings: TextSettings) -> ArraySpool[Counted]:
-    """The distinct terms of all rows: a `Counted` for each block. Raises OSError."""
-    counted = ArraySpool(corpus.scratch, Counted)
-    for block, places in _placed(corpus):
-        counted.append(count_terms(block, places, settings.vocabulary.width, settings.pairs))
-    return counted
+        counted.append(count_terms(block, places, len(settings.vocabulary.words) + 1, settings.pairs))
+        if with_dropped:
+            dropped += int(np.count_nonzero(places[block.tokens[block.tokens >= 0]] < 0))
+    return counted, dropped
 
 
 def count_terms(block: TokenSlice, places_of: np.ndarray, width: int, pairs: bool) -> Counted:
@@ -328,32 +287,26 @@ def count_terms(block: TokenSlice, places_of: np.ndarray, width: int, pairs: boo
     return Counted(n_rows, unique, entry_rows.astype(np.int32), places.astype(np.int32), tf.astype(np.int32))
 
 
-def _rows(settings: TextSettings, counted: ArraySpool[Counted], scratch: Path) -> WaitingRows:
-    """The counted rows, weighted. Raises OSError."""
-    index = np.int32 if len(settings.vocabulary) < 2**31 else np.int64
-    rows = WaitingRows(scratch, index, with_data=settings.idf is not None)
-    for block in counted:
-        rows.add(*weighted(settings, block))
-    return rows
-
-
 def weighted(settings: TextSettings, block: Counted) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """How many features each row of a block has, which, and their weights (None: they are 1)."""
-    columns = settings.vocabulary.columns(block.keys)[block.places]
+    """How many features each row of a block has, which, and their weights (None: they are 1).
+
+    The weights are log(tf + 1)·idf with unit length per row: float64, squares by column; then float32.
+    """
+    known = settings.vocabulary.keys
+    places = np.minimum(np.searchsorted(known, block.keys), known.size - 1)
+    found = known[places] == block.keys if known.size else np.zeros(block.keys.size, dtype=bool)
+    columns, weights = np.where(found, places, -1)[block.places], None  # -1 where a term is no feature
     keep = columns >= 0
     if settings.idf is not None:
         keep &= settings.idf[columns] != 0  # a word of all training rows
     rows, columns = block.rows[keep], columns[keep]
-    weights = None if settings.idf is None else _weights(rows, block.tf[keep], settings.idf[columns], block.n_rows)
+    if settings.idf is not None:
+        tf = block.tf[keep]
+        logarithms = elementwise.log(np.arange(1.0, int(tf.max(initial=0)) + 2))
+        weights = logarithms[tf] * settings.idf[columns]
+        norms = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=block.n_rows))
+        weights = (weights / norms[rows]).astype(np.float32)
     return np.bincount(rows, minlength=block.n_rows), columns, weights
-
-
-def _weights(rows: np.ndarray, tf: np.ndarray, idf: np.ndarray, n_rows: int) -> np.ndarray:
-    """log(tf + 1)·idf with unit length per row: float64, squares by column; then float32."""
-    logarithms = elementwise.log(np.arange(1.0, int(tf.max(initial=0)) + 2))
-    weights = logarithms[tf] * idf
-    norms = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=n_rows))
-    return (weights / norms[rows]).astype(np.float32)
 
 
 class FewTexts:
@@ -368,23 +321,27 @@ class FewTexts:
 
     def __call__(self, texts: Sequence[Values]) -> Shard:
         """The rows of some texts, without labels. Local."""
-        tokens = [self._tokens(values) for values in texts]
-        lengths = np.array([len(of_text) for of_text in tokens], dtype=np.int64)
-        together = np.array([token for of_text in tokens for token in of_text], dtype=TOKEN)
-        counted = count_terms(TokenSlice(lengths, together, 0), self.places, self.settings.vocabulary.width, self.settings.pairs)
+        together: list[int] = []  # the words by number; −1 for unknown ones, and between values
+        lengths = np.zeros(len(texts), dtype=np.int64)
+        for row, values in enumerate(texts):
+            begin = len(together)
+            for field, of_field in zip(self.settings.fields, values, strict=True):
+                end = f" {field.tag}" if field.tag else ""
+                for value in of_field:
+                    if len(together) > begin:
+                        together.append(-1)
+                    together += (
+                        self.number.get(token + end, -1) for tokens in cut(value, field.whole, self.find) for token in tokens
+                    )
+            lengths[row] = len(together) - begin
+        counted = count_terms(
+            TokenSlice(lengths, np.array(together, dtype=TOKEN), 0),
+            self.places,
+            len(self.settings.vocabulary.words) + 1,
+            self.settings.pairs,
+        )
         sizes, indices, data = weighted(self.settings, counted)
         n_features = len(self.settings.vocabulary)
         indices = indices.astype(np.int32 if n_features < 2**31 else np.int64)
         data = np.ones(indices.size, dtype=np.float32) if data is None else data
         return Shard.of_csr((offsets(sizes), indices, data), n_features, self.n_labels)
-
-    def _tokens(self, values: Values) -> list[int]:
-        """The words of a text by number; −1 for unknown ones, and between values."""
-        out: list[int] = []
-        for field, of_field in zip(self.settings.fields, values, strict=True):
-            end = f" {field.tag}" if field.tag else ""
-            for value in of_field:
-                if out:
-                    out.append(-1)
-                out += (self.number.get(token + end, -1) for tokens in cut(value, field.whole, self.find) for token in tokens)
-        return out

@@ -2,48 +2,101 @@
 
 Words are numbered in code-point order. The key of word a is a·(V+1), that of the pair "a b" is
 a·(V+1) + b + 1, V being the number of words. As a space sorts before every letter and digit, the
-order of keys is the code-point order of the terms. Where fields are told apart, words end with
-their fields' tags, and the words of a pair have the same one.
+order of keys is the code-point order of the terms. Where fields are told apart (`convert --fields`),
+words end with their fields' tags, and the words of a pair have the same one.
+
+The feature of the word "earthquake" in a field with the tag T is named "earthquake T", that of a
+word pair "new york T", and that of a value taken whole "Disasters T". A tag has no white space and
+belongs to one field, so the last word of a name says the field, and no two features have one name.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.fields import PLAIN, Field, as_texts, parse_fields
 from hpcml.data.dataset import DataFile
 from hpcml.data.headings import TAG, has_headings
-from hpcml.errors import DataError
+from hpcml.errors import DataError, nearest, repeated
 from hpcml.files.hdf5 import DAMAGE, NAME_CHUNK, Strings, write_strings
 from hpcml.files.slabs import group_in
 from hpcml.files.untrusted import text_of
 
 _SEPARATOR = b"\0"  # in no word, label or id
+OTHER_KEYS = ("id", "labels", "split")  # of a document, that are no fields
+LONGEST = 1 << 14  # letters of all fields together, which an attribute of the dataset holds
 
 
+class Field(NamedTuple):
+    """A key of a document, the tag of its features, and whether values are features as they are."""
+
+    name: str
+    tag: str
+    whole: bool = False
+
+
+# What is not told apart has no tag: a word is one feature, wherever it stands.
+PLAIN = (Field("title", ""), Field("text", ""))
+
+
+def parse_fields(given: Iterable[str], whole: Iterable[str] = ()) -> tuple[Field, ...]:
+    """The fields of texts such as "title=T,text=A,journal": NAME or NAME=TAG (by default NAME).
+
+    `whole` names those whose values are features as they are. PLAIN without any; raises ValueError
+    with the reason.
+    """
+    parts, whole_names = ([part.strip() for text in texts for part in text.split(",")] for texts in (given, whole))
+    pairs = [(name, tag if equals else name) for name, equals, tag in (part.partition("=") for part in parts)]
+    names = [name for name, _ in pairs]
+    for name in whole_names:
+        if name not in names:
+            raise ValueError(f"--whole-fields {name}: not among --fields; {nearest(name, names)}".rstrip("; "))
+    if sum(map(len, [*names, *(tag for _, tag in pairs)])) > LONGEST:
+        raise ValueError(f"--fields: more than {LONGEST:,} characters; choose fewer fields or shorter tags")
+    for name, tag in pairs:
+        if not name or not tag:
+            raise ValueError(f"--fields {name}={tag}: a name is empty; expected names with commas between, as in title=T,text=A")
+        if name in OTHER_KEYS:
+            raise ValueError(f"--fields {name}: {name} is no field; choose keys that hold text")
+        if not name.isprintable() or not tag.isprintable() or len(tag.split()) != 1 or " " in tag or "=" in tag:
+            raise ValueError(f"--fields {name}={tag}: a tag must be one word without spaces or '=', as in {name}=T")
+        if tag == TAG:
+            raise ValueError(f"--fields {name}={tag}: headings have that tag; choose another")
+    for what, found in (("field", names), ("tag", [tag for _, tag in pairs])):
+        if (one := repeated(found)) is not None:
+            raise ValueError(f"--fields: the {what} {one!r} stands there twice; give each field a name and a tag of its own")
+    return tuple(Field(name, tag, name in whole_names) for name, tag in pairs) or PLAIN
+
+
+def as_texts(fields: Sequence[Field]) -> tuple[str, str]:
+    """The texts that `parse_fields` reads: fields with tags, and names of those taken whole."""
+    return (",".join(f"{field.name}={field.tag}" for field in fields), ",".join(field.name for field in fields if field.whole))
+
+
+@dataclass(eq=False)
 class Vocabulary:
     """The features of a text dataset as strings (`len`, slices), words and sorted keys (d, int64).
 
-    With `tagged` the words end with the tags of their fields: "new T" and "york T" are the pair
-    "new york T".
+    The words are in code-point order, and outside of memory if there are no pairs. With `tagged` they end
+    with the tags of their fields: "new T" and "york T" are the pair "new york T".
     """
 
-    def __init__(self, words: Strings, keys: np.ndarray, tagged: bool = False) -> None:
-        """`words` are in code-point order, and outside of memory if there are no pairs."""
-        self.words, self.keys, self.width, self.tagged = words, keys, len(words) + 1, tagged
+    words: Strings
+    keys: np.ndarray
+    tagged: bool = False
 
     def __len__(self) -> int:
         return self.keys.size
 
     def __getitem__(self, where: slice) -> list[str]:
-        firsts, seconds = np.divmod(self.keys[where], self.width)
+        firsts, seconds = np.divmod(self.keys[where], len(self.words) + 1)
         if not firsts.size:
             return []
         first = int(firsts[0])
@@ -60,13 +113,6 @@ class Vocabulary:
     def _all(self) -> list[str]:
         """All words in memory, for second words of pairs."""
         return list(self.words[:])
-
-    def columns(self, keys: np.ndarray) -> np.ndarray:
-        """The feature number of each key, -1 where it is no feature."""
-        if not len(self):
-            return np.full(keys.size, -1)
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self) - 1)
-        return np.where(self.keys[place] == keys, place, -1)
 
 
 @dataclass

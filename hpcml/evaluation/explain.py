@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.fields import PLAIN, Field
-from hpcml.conversion.vocabulary import fields_of
+from hpcml.conversion.vocabulary import PLAIN, Field, fields_of
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of, verify, without_features
 from hpcml.errors import ConfigError, NonFiniteError, nearest

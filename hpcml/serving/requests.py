@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from hpcml.conversion.annif import document
-from hpcml.conversion.fields import Field
+from hpcml.conversion.vocabulary import Field
 from hpcml.serving.suggest import Question
 
 LIMIT = 10  # headings, where none is asked for

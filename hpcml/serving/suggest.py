@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.fields import Field
 from hpcml.conversion.text import FewTexts, Values
-from hpcml.conversion.vocabulary import TextSettings
+from hpcml.conversion.vocabulary import Field, TextSettings
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError

@@ -167,8 +167,8 @@ def test_what_makes_no_sense_is_refused(standing, ranks, tmp_path):
     (tmp_path / "empty.tsv").write_text("\n")
     with_like, out = ("--like", like), tmp_path / "out.h5"
     for words, *more in (
-        ("--new-labels has no effect without --like", "--new-labels"),
-        ("--renamed has no effect without --like", "--renamed", "Sea=Oceans"),
+        ("--new-labels: has no effect without --like", "--new-labels"),
+        ("--renamed Sea=Oceans: has no effect without --like", "--renamed", "Sea=Oceans"),
         ("has no label 'See'; did you mean 'Sea'?", *with_like, "--renamed", "See=Oceans"),
         ("has a label 'Farms' already", *with_like, "--renamed", "Sea=Farms"),
         ("'Sea' stands in two renames", *with_like, "--renamed", "Sea=Oceans", "--renamed", "Sea=Water"),

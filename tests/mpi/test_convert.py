@@ -219,7 +219,7 @@ BAD_OPTIONS = {
     "docstrings takes no input file, but got 1": ("docstrings", 1, {}),
     "--min-df 0: expected at least 1": ("jsonl", 1, {"min_df": 0}),
     "--test-share 1: expected": ("jsonl", 1, {"test_share": 1}),
-    "--pairs is for text; name the columns of texts with --text": ("csv", 1, {"pairs": True}),
+    "--pairs: has no effect without --text or --fields": ("csv", 1, {"pairs": True}),
     "synthetic takes one of checkerboard, circle, gaussians, sine, text, but got none": ("synthetic", 0, {"rows": 9}),
 }
 

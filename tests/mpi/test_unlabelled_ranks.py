@@ -93,5 +93,5 @@ def test_the_same_model_predictions_and_measures(comm, mpi_tmp_path, data):
 def test_one_sentence_on_every_rank(comm, mpi_tmp_path, data):
     with pytest.raises(ConfigError, match="no row of the split new is labelled"):
         train("dual", comm, data, mpi_tmp_path / "run", split="new")
-    with pytest.raises(ConfigError, match="--empty-labels has no effect without --labels"):
+    with pytest.raises(ConfigError, match="--empty-labels none: has no effect without --labels"):
         convert_on(comm, "csv", [mpi_tmp_path / "in.jsonl"], mpi_tmp_path / "x.h5", empty_labels="none")

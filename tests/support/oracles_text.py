@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from hpcml.conversion.fields import PLAIN
+from hpcml.conversion.vocabulary import PLAIN
 
 
 def slow_terms(document, fields=PLAIN, pairs=False, stop_words=()):

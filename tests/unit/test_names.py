@@ -18,7 +18,7 @@ from hpcml import log as logs
 from hpcml import mpi
 from hpcml.check.check import Findings
 from hpcml.conversion.convert import ConvertReport
-from hpcml.conversion.fields import Field
+from hpcml.conversion.vocabulary import Field
 from hpcml.crossval import table as crossval
 from hpcml.crossval.problems import CvProblem
 from hpcml.data import info

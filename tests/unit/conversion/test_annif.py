@@ -125,9 +125,9 @@ def test_vocabulary_as_csv(tmp_path):
         make(tmp_path, "in.tsv", vocabulary=names, ending=".csv")
     with pytest.raises(ConfigError, match=r"--language fr: .* known: de, en"):
         make(tmp_path, "in.tsv", vocabulary=names, ending=".csv", language="fr")
-    with pytest.raises(ConfigError, match="--language en has no effect without --vocabulary"):
+    with pytest.raises(ConfigError, match="--language en: has no effect without --vocabulary"):
         make(tmp_path, "in.tsv", language="en")
-    with pytest.raises(ConfigError, match="has one language; leave it out"):
+    with pytest.raises(ConfigError, match="has one language; remove it"):
         make(tmp_path, "in.tsv", vocabulary=VOCABULARY, language="en")
 
 

@@ -127,8 +127,8 @@ def test_values_of_a_nominal_attribute_that_a_file_does_not_declare(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"missing_columns_as_zero": True}, "--missing-columns-as-zero has no effect without --like"),
-        ({"missing_columns_as_zero": True, "text": ("a",), "like": "x.h5"}, "--missing-columns-as-zero is for numbers"),
+        ({"missing_columns_as_zero": True}, "--missing-columns-as-zero: has no effect without --like"),
+        ({"missing_columns_as_zero": True, "text": ("a",), "like": "x.h5"}, "--missing-columns-as-zero: has no effect with --text"),
     ],
 )
 def test_zero_columns_without_effect(tmp_path, options, message):
@@ -136,7 +136,7 @@ def test_zero_columns_without_effect(tmp_path, options, message):
         convert("csv", tmp_path, "new", DATA, **options)
     (tmp_path / "in.jsonl").write_text('{"text": "one", "labels": ["a"]}\n')
     converted("jsonl", tmp_path / "in.jsonl", tmp_path / "texts.h5")
-    with pytest.raises(ConfigError, match=r"--missing-columns-as-zero is for numbers, but --like .*texts\.h5 was made from texts"):
+    with pytest.raises(ConfigError, match=r"--missing-columns-as-zero: is for numbers, but --like .*texts\.h5 was made from texts"):
         convert("csv", tmp_path, "new", DATA, like=tmp_path / "texts.h5", missing_columns_as_zero=True)
 
 

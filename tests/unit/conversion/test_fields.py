@@ -11,7 +11,7 @@ from support.edits import attributes, edit
 from support.oracles_text import slow_rows
 
 from hpcml import mpi
-from hpcml.conversion.fields import PLAIN, Field, as_texts, parse_fields
+from hpcml.conversion.vocabulary import PLAIN, Field, as_texts, parse_fields
 from hpcml.data.dataset import DataFile
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
@@ -93,12 +93,12 @@ def test_what_names_fields():
         ([""], [], "a name is empty"),
         (["title="], [], "a name is empty"),
         (["labels"], [], "labels is no field"),
-        (["a b"], [], "a tag is printed behind a blank"),
-        (["a=x=y"], [], "a tag is printed behind a blank"),
-        (["a=b\u2003c"], [], "a tag is printed behind a blank"),
+        (["a b"], [], "a tag must be one word without spaces"),
+        (["a=x=y"], [], "a tag must be one word without spaces"),
+        (["a=b\u2003c"], [], "a tag must be one word without spaces"),
         (["title,text=title"], [], "the tag 'title' stands there twice"),
         (["title=A,title=B"], [], "the field 'title' stands there twice"),
-        (["x" * 20_000], [], "more than 16,384 letters"),
+        (["x" * 20_000], [], "more than 16,384 characters"),
         (["title"], ["titel"], "--whole-fields titel: not among --fields; did you mean 'title'?"),
         ([], ["journal"], "--whole-fields journal: not among --fields"),
     ],
@@ -126,7 +126,7 @@ def test_fields_of_no_document_and_of_no_text(tmp_path):
     with pytest.raises(DataError, match=r"--fields jurnal: no document has a value of it; did you mean .journal.\?"):
         make(tmp_path, DOCUMENTS, fields=("text,jurnal",))
     _, path = make(tmp_path, DOCUMENTS, "like")
-    with pytest.raises(ConfigError, match="--fields does not go with --like"):
+    with pytest.raises(ConfigError, match="--fields text: has no effect with --like"):
         make(tmp_path, DOCUMENTS, fields=("text",), like=path)
     with pytest.raises(ConfigError, match="--fields journal: docstrings have the fields title and text"):
         converted("docstrings", [], tmp_path / "x.h5", fields=("text,journal",))

@@ -328,9 +328,9 @@ def test_from_sparse(tmp_path):
 @pytest.mark.parametrize(
     ("message", "arguments"),
     [
-        ("Y has 3 rows, but X has 37", {"Y": [1, 2, 3]}),
+        ("Y has 3 entries, but X has 37 rows", {"Y": [1, 2, 3]}),
         ("feature_names has 1 names, but X has 11 columns", {"feature_names": ["a"]}),
-        ("5 labels have the name 'x'", {"label_names": ["x"] * 5}),
+        ("two labels have the name 'x'", {"label_names": ["x"] * 5}),
         ("row 4: value nan", {"X": np.where(np.arange(37 * 11).reshape(37, 11) == 36, np.nan, 1)}),
         ("row 2: 0.5, but a label is a name or a whole number|row 2: column 'Y': 0.5", {"Y": [1, 0.5] + [1] * 35}),
         ("splits: 'a' has rows beyond 0 to 36", {"splits": {"a": [37]}}),

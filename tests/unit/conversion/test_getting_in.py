@@ -47,4 +47,4 @@ def test_a_column_of_splits_and_a_separator_that_no_option_names_are_told(tmp_pa
 
 def test_rows_without_any_feature_are_told(tmp_path, capsys):
     made(tmp_path, "csv", "a,b,l\n0,0,x\n0,0,y\n", labels=("l",), told=True)
-    assert "warning: " in (said := capsys.readouterr().err) and "no row has a feature" in said
+    assert "warning: " in (said := capsys.readouterr().err) and "no row has any feature" in said

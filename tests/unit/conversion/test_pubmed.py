@@ -231,7 +231,7 @@ def test_test_years_and_share(tmp_path):
         ({"test_years": ("20x",)}, "--test-years 20x: expected a year"),
         ({"test_years": ("2010-2005",)}, "--test-years 2010-2005: expected"),
         ({"test_years": ("1950",)}, "--test-years 1950: no citation"),
-        ({"test_years": ("2010",), "test_share": 0.5}, "--test-years names the test rows"),
+        ({"test_years": ("2010",), "test_share": 0.5}, "--test-share 0.5: has no effect with --test-years"),
         ({"fields": ("title,doi",)}, "--fields doi: PubMed's records have no field"),
     ):
         with pytest.raises(ConfigError, match=sentence):

@@ -118,7 +118,7 @@ def test_sequences_in_memory(tmp_path):
             assert data.n_unlabelled == len(expected or [])
             assert data.matrix().shape[0] == data.labels().shape[0] == 5 - len(expected or [])
             assert data.matrix(unlabelled=True).shape[0] == 5
-    with pytest.raises(ConfigError, match="empty-labels has no effect where a matrix says"):
+    with pytest.raises(ConfigError, match="empty_labels=none: has no effect, because"):
         hpcml.Dataset.from_sparse(np.eye(2), np.eye(2), tmp_path / "y.h5", empty_labels="none")
 
 
@@ -130,7 +130,7 @@ def test_without_columns_of_labels_no_row_is_labelled(tmp_path):
 
 def test_an_option_without_effect(tmp_path):
     (tmp_path / "in").write_text("x\n1\n")
-    with pytest.raises(ConfigError, match="--empty-labels has no effect without --labels or --indicators"):
+    with pytest.raises(ConfigError, match="--empty-labels none: has no effect without --labels or --indicators"):
         converted("csv", tmp_path / "in", tmp_path / "out.h5", empty_labels="none")
 
 

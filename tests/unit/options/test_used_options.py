@@ -122,11 +122,11 @@ def test_configuration_of_a_run_serves_another_method(data, tmp_path):
 def test_what_needs_another_option():
     with pytest.raises(ConfigError, match=r"--slow-factor 3.0 has no effect without --slow-rank"):
         PsbmlOptions(slow_factor=3.0).validate()
-    with pytest.raises(ConfigError, match="--seed 3 has no effect without --test-share"):
-        check_options("docstrings", [], ConvertOptions(seed=3))
+    with pytest.raises(ConfigError, match="--seed 3: has no effect without --test-share"):
+        check_options((), True, ConvertOptions(seed=3))
     PsbmlOptions(slow_factor=3.0, slow_rank=0).validate()
     AdaboostOptions(seed=3).validate()
-    check_options("docstrings", [], ConvertOptions(seed=3, test_share=np.float64(0.5)))
+    check_options((), True, ConvertOptions(seed=3, test_share=np.float64(0.5)))
 
 
 @pytest.mark.parametrize(
