@@ -24,8 +24,8 @@ from hpcml.files.slabs import editing, group_in
 from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model import skops_file
 from hpcml.model.learner import OWN, Constant, Learner, confidence, fit, one_line, own_class, scores
-from hpcml.model.linear import THRESHOLDS, Trained, check_labels
-from hpcml.model.training_keys import TrainingKeys, read_training_keys, write_training_keys
+from hpcml.model.linear import THRESHOLDS, Trained
+from hpcml.model.training_keys import TrainingKeys, write_training_keys
 
 
 def is_own(classifier: Any) -> bool:
@@ -179,7 +179,6 @@ class ClassifierModel(Trained):
         self.base: dict[str, Any] = json.loads(text_of(file, "base"))
         self.dense, self.cycle = bool(file.attrs["dense"]), int(file["margin"].attrs["cycle"])
         self.label_names = read_strings(file["label_names"])
-        self.training_keys = read_training_keys(self.path, file)
         self.n_labels = len(self.label_names)
         self.n_classes = max(2, self.n_labels)
         self.labels = {"steps": np.zeros(self.n_labels, dtype=np.int32)}
@@ -188,7 +187,6 @@ class ClassifierModel(Trained):
             if (stored.shape, stored.dtype.str) != ((self.n_labels,), "<f8"):
                 raise ValueError("wrong thresholds")
             self.labels["threshold"] = map_dataset(self.path, stored)
-            check_labels(self.labels)
         self.margin_rows, self.margin_weights = (map_dataset(self.path, file[f"margin/{name}"]) for name in ("rows", "weights"))
         stored = file["classifier"]
         if isinstance(stored, h5py.Dataset) and (stored.dtype.str, stored.ndim) != ("|u1", 1):

@@ -37,8 +37,8 @@ from hpcml.methods.linear.solver import History
 from hpcml.methods.online import run as online
 from hpcml.methods.online.train import OnlineReport
 from hpcml.methods.psbml.train import PsbmlReport
-from hpcml.model.info import format_model
 from hpcml.model.linear import Model
+from hpcml.model.open import format_model
 from hpcml.near_duplicates import report as duplicates_report
 from hpcml.near_duplicates.consistency import Consistency, PairLabels
 from hpcml.near_duplicates.pairs import Bands, Pairs
