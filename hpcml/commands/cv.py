@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, fields
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from hpcml.commands.operation import HIDDEN, OUTPUT, Operation, PathLike, Paths, Session, Strings, function, path_of, paths_of
-from hpcml.crossval.options import CvOptions
-from hpcml.options import Flag, Only
+from cyclopts import Parameter
+
+from hpcml.commands.operation import (
+    HIDDEN,
+    OUTPUT,
+    Operation,
+    PathLike,
+    Paths,
+    Session,
+    Strings,
+    check_files,
+    function,
+    paths_of,
+    write_files,
+)
+from hpcml.options import Flag, Only, Range, Several
 
 if TYPE_CHECKING:
     from hpcml.crossval.table import CrossValidation
 
 
 @dataclass(frozen=True)
-class CrossValidate(CvOptions, Operation["CrossValidation"]):
+class CrossValidate(Operation["CrossValidation"]):
     """Cross-validate methods on data.
 
     F1 in stratified folds, with corrected t-tests and ranks.
@@ -34,6 +47,26 @@ class CrossValidate(CvOptions, Operation["CrossValidation"]):
     data: Annotated[Paths, HIDDEN] = ()
     """Data that are not named among the methods."""
     _: KW_ONLY
+    folds: Annotated[int, Range(2)] = 5
+    """Number of parts that the rows are dealt into; each is judged once by models trained on the others."""
+    label: Annotated[Strings, Several] = ()
+    """Only this label of the files that are named without one."""
+    split: str = "all"
+    """Rows that take part: a split of the files, or all."""
+    seed: int = 0
+    """Random seed for the folds and for the order of training rows."""
+    baseline: str | None = None
+    """The method that the others are compared with. Default: the first."""
+    in_order: Flag = False
+    """Train on rows in the order of the file."""
+    scale: Literal["none", "standard", "max-abs"] = "none"
+    """Divide each feature by its standard deviation (standard, without centring) or by its largest magnitude (max-abs) over the
+    rows that a fold trains on. Default: none.
+    """
+    bias: Annotated[bool, Parameter(negative="--no-bias")] = True
+    """With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no
+    intercept.
+    """
     output: Annotated[PathLike | None, OUTPUT] = None
     """Write the table to this file as CSV, with F1 in each fold."""
     force: Annotated[Flag, Only("output")] = False
@@ -42,25 +75,19 @@ class CrossValidate(CvOptions, Operation["CrossValidation"]):
     def execute(self, session: Session) -> CrossValidation:
         """The table, a text. Collective over the session."""
         from hpcml.crossval.methods import divide_names
-        from hpcml.crossval.table import csv_text
-        from hpcml.crossval.validate import cross_validate, file_and_label
-        from hpcml.files.atomic import check_new, write_whole
+        from hpcml.crossval.validate import cross_validate
         from hpcml.mpi import run_on_root
 
-        output, comm = path_of(self.output), session.comm
+        names = [*self.methods, *map(str, paths_of(self.data))]
+        methods, data = run_on_root(session.comm, "looking for the data", lambda: divide_names(names))
+        check_files(session, self.force, [path for path, _ in data], output=self.output)
+        return cross_validate(session.comm, methods, data, session.log, self)
 
-        def divide() -> tuple[list[str], list[str]]:
-            methods, data = divide_names([*self.methods, *map(str, paths_of(self.data))])
-            if output is not None:
-                check_new(output, self.force, [file_and_label(name)[0] for name in data])
-            return methods, data
+    def finish(self, session: Session, result: CrossValidation) -> None:
+        """Write the table."""
+        from hpcml.crossval.table import write_csv
 
-        methods, data = run_on_root(comm, "looking for the data", divide)
-        options = {option.name: getattr(self, option.name) for option in fields(CvOptions)}
-        result = cross_validate(comm, methods, data, session.log, **options)
-        if output is not None:
-            run_on_root(comm, f"writing {output}", lambda: write_whole(output, csv_text(result).encode()))
-        return result
+        write_files(session, result, (self.output, write_csv))
 
 
 cross_validate = function(CrossValidate, "cross_validate")

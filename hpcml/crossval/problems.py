@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
-from hpcml.crossval.options import CvOptions
 from hpcml.data.dataset import DataFile
 from hpcml.data.headings import find_headings
 from hpcml.data.row_keys import draw_keys, groups_of
 from hpcml.data.shard import Shard, read_rows, rows_of, slab_of
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.hdf5 import changed_in_use
+
+if TYPE_CHECKING:
+    from hpcml.commands.cv import CrossValidate
 
 BLOCK_ROWS = 1 << 16  # that are read at a time to look for what methods refuse
 
@@ -36,15 +39,6 @@ class CvProblem:
     nnz: int
     n_unlabelled: int = 0  # rows of the split that are left out
 
-    @property
-    def source(self) -> tuple[Path, str]:
-        """The file and the split, which problems with the same rows have in common."""
-        return self.path, self.split
-
-    def named(self, number: int) -> str:
-        """One of the labels, for messages."""
-        return f"{self.path}, label {self.labels[number]!r}"
-
 
 class Loaded:
     """A problem's rows in memory: X (csr, float32), label sets Y (csc), numbers in the file."""
@@ -52,7 +46,7 @@ class Loaded:
     def __init__(self, problem: CvProblem) -> None:
         """The rows of its file. Local; raises DataError, MemoryError, OSError."""
         with DataFile(problem.path) as dataset:
-            self.source = problem.source
+            self.source = problem.path, problem.split
             self.rows = np.array(dataset.labelled_split(problem.split))
             self.X = read_rows(dataset, self.rows, dense=False)
             self.Y = _label_sets(slab_of(dataset, self.rows, 0, self.rows.size)).tocsc()
@@ -84,7 +78,7 @@ def _label_sets(slab: Shard) -> sp.csr_matrix:
     return rows_of((slab.y_indptr, slab.y_indices, ones), slab.rows, slab.n_labels, dense=False)
 
 
-def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Sequence[str]) -> CvProblem:
+def read_problem(path: Path, label: str | None, options: CrossValidate, refusing: Sequence[str]) -> CvProblem:
     """A file's labels (`label`, those of the options, or all) and sizes, before its rows are read.
 
     Labels that have too few rows, or groups, for the folds are left out unless they were asked for. Local.
@@ -100,16 +94,24 @@ def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Se
         having, lacking = _count_groups(Y, draw_keys(dataset, rows)) if dataset.has_groups else (counts, rows.size - counts)
         enough, units = np.minimum(having, lacking) >= options.folds, "groups of rows" if dataset.has_groups else "rows"
         needs = f"{options.folds} folds need at least {options.folds} {units} of each class"
-        asked = [_number(path, names, name) for name in dict.fromkeys(options.label if label is None else [label])]
-        for number in asked:
+        asked = []
+        for name in dict.fromkeys(options.label if label is None else [label]):
+            if name not in names:
+                raise ConfigError(f"{path}: no label {name!r}; {nearest(name, names, 'hpcml info')}")
+            asked.append(number := names.index(name))
             if not enough[number]:
                 found = f"{having[number]} {units} with the label {names[number]!r} and {lacking[number]} without it"
                 raise ConfigError(f"{path}: {needs}, but there are {found}")
         numbers = np.array(asked, dtype=np.int64) if asked else np.flatnonzero(enough)
         if not numbers.size:
             raise ConfigError(f"{path}: {needs}, but no label of the file has them")
-        if refusing:
-            _check_signs(dataset, rows, refusing)
+        for begin in range(0, rows.size if refusing else 0, BLOCK_ROWS):  # now and not after hours
+            X = read_rows(dataset, rows[begin : begin + BLOCK_ROWS], dense=False)
+            below = np.flatnonzero(X.data < 0)
+            if below.size:
+                row = int(rows[begin + np.searchsorted(X.indptr, below[0], "right") - 1])
+                found = f"row {row} (from 0) has the value {X.data[below[0]]:g}, but negative values are refused by"
+                raise ConfigError(f"{path}: {found} {', '.join(refusing)}; remove these methods, or shift the feature")
         n_left_out = 0 if asked else dataset.n_labels - numbers.size
         of_labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
         n_unlabelled = dataset.split(options.split).size - rows.size
@@ -124,21 +126,3 @@ def _count_groups(Y: sp.csr_matrix, keys: np.ndarray) -> tuple[np.ndarray, np.nd
     all_have = counts.data == np.diff(bounds)[counts.indices]
     column = np.repeat(np.arange(Y.shape[1]), np.diff(counts.indptr))
     return np.diff(counts.indptr), bounds.size - 1 - np.bincount(column[all_have], minlength=Y.shape[1])
-
-
-def _number(path: Path, names: list[str], name: str) -> int:
-    """The number of a label. Raises ConfigError."""
-    if name not in names:
-        raise ConfigError(f"{path}: no label {name!r}; {nearest(name, names, 'hpcml info')}")
-    return names.index(name)
-
-
-def _check_signs(dataset: DataFile, rows: np.ndarray, refusing: Sequence[str]) -> None:
-    """Raise ConfigError for a negative value, now and not after hours."""
-    for begin in range(0, rows.size, BLOCK_ROWS):
-        X = read_rows(dataset, rows[begin : begin + BLOCK_ROWS], dense=False)
-        below = np.flatnonzero(X.data < 0)
-        if below.size:
-            row = int(rows[begin + np.searchsorted(X.indptr, below[0], "right") - 1])
-            found = f"row {row} (from 0) has the value {X.data[below[0]]:g}, but negative values are refused by"
-            raise ConfigError(f"{dataset.path}: {found} {', '.join(refusing)}; leave these methods out, or shift the feature")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -120,8 +121,8 @@ def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[
     return [*lines[:-2], "", *lines[-2:]]
 
 
-def csv_text(result: CrossValidation) -> str:
-    """A line for each problem and method; what is not defined is an empty cell."""
+def write_csv(path: Path, result: CrossValidation) -> None:
+    """Write a line for each problem and method; what is not defined is an empty cell."""
     sizes = ["data", "label", "n_labels", "n_rows", "n_features", "n_positive"]
     values = ["method", "f1", "standard_error", "p", "mark", "rank", "seconds"]
     rows: list[list[object]] = [[*sizes, *values, *(f"f1_{fold + 1}" for fold in range(result.folds))]]
@@ -132,4 +133,4 @@ def csv_text(result: CrossValidation) -> str:
         for place, (method, score) in enumerate(zip(result.methods, scores, strict=True)):
             found = [method, score.f1, score.error, or_none(score.p), score.mark, score.rank, round(seconds[place], 4)]
             rows.append([*about, *found, *result.by_fold(number)[place].tolist()])
-    return tables.csv_text(rows)
+    tables.write_table(path, rows)

@@ -263,7 +263,7 @@ class Model(Trained):
     kind = "model"
     W: np.ndarray | SparseRows
     combination: Combination | None = None  # of the parts of labels that have several weight vectors
-    sparse: bool  # whether W holds only the weights that are not 0
+    sparse = False  # whether W holds only the weights that are not 0
     below = 0.0  # weights of smaller magnitude count as 0
 
     def _read(self, file: h5py.File) -> None:

@@ -158,7 +158,7 @@ def joined_histories(path, names):
 
 
 def cross_validated(path, names):
-    path.write_bytes(crossval.csv_text(cross_validation(names)).encode())
+    crossval.write_csv(path, cross_validation(names))
 
 
 def column(number):
