@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Annotated
 
 from hpcml.commands.operation import (
     HIDDEN,
@@ -20,14 +18,15 @@ from hpcml.commands.operation import (
     paths_of,
     write_files,
 )
-from hpcml.options import Flag, Only, Range, Several
+from hpcml.crossval.options import CvOptions
+from hpcml.options import Flag, Only
 
 if TYPE_CHECKING:
     from hpcml.crossval.table import CrossValidation
 
 
 @dataclass(frozen=True)
-class CrossValidate(Operation["CrossValidation"]):
+class CrossValidate(CvOptions, Operation["CrossValidation"]):
     """Cross-validate methods on data.
 
     F1 in stratified folds, with corrected t-tests and ranks.
@@ -47,26 +46,6 @@ class CrossValidate(Operation["CrossValidation"]):
     data: Annotated[Paths, HIDDEN] = ()
     """Data that are not named among the methods."""
     _: KW_ONLY
-    folds: Annotated[int, Range(2)] = 5
-    """Number of parts that the rows are dealt into; each is judged once by models trained on the others."""
-    label: Annotated[Strings, Several] = ()
-    """Only this label of the files that are named without one."""
-    split: str = "all"
-    """Rows that take part: a split of the files, or all."""
-    seed: int = 0
-    """Random seed for the folds and for the order of training rows."""
-    baseline: str | None = None
-    """The method that the others are compared with. Default: the first."""
-    in_order: Flag = False
-    """Train on rows in the order of the file."""
-    scale: Literal["none", "standard", "max-abs"] = "none"
-    """Divide each feature by its standard deviation (standard, without centring) or by its largest magnitude (max-abs) over the
-    rows that a fold trains on. Default: none.
-    """
-    bias: Annotated[bool, Parameter(negative="--no-bias")] = True
-    """With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no
-    intercept.
-    """
     output: Annotated[PathLike | None, OUTPUT] = None
     """Write the table to this file as CSV, with F1 in each fold."""
     force: Annotated[Flag, Only("output")] = False

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
+from hpcml.crossval.options import CvOptions
 from hpcml.data.dataset import DataFile
 from hpcml.data.headings import find_headings
 from hpcml.data.row_keys import draw_keys, groups_of
 from hpcml.data.shard import Shard, read_rows, rows_of, slab_of
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.hdf5 import changed_in_use
-
-if TYPE_CHECKING:
-    from hpcml.commands.cv import CrossValidate
 
 BLOCK_ROWS = 1 << 16  # that are read at a time to look for what methods refuse
 
@@ -78,7 +75,7 @@ def _label_sets(slab: Shard) -> sp.csr_matrix:
     return rows_of((slab.y_indptr, slab.y_indices, ones), slab.rows, slab.n_labels, dense=False)
 
 
-def read_problem(path: Path, label: str | None, options: CrossValidate, refusing: Sequence[str]) -> CvProblem:
+def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Sequence[str]) -> CvProblem:
     """A file's labels (`label`, those of the options, or all) and sizes, before its rows are read.
 
     Labels that have too few rows, or groups, for the folds are left out unless they were asked for. Local.

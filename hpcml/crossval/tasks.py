@@ -11,13 +11,14 @@ import math
 import time
 import warnings
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.crossval.methods import CvMethod
+from hpcml.crossval.options import CvOptions
 from hpcml.crossval.problems import CvProblem, Loaded
 from hpcml.data import stratify
 from hpcml.data.scaling import scale_matrices
@@ -28,9 +29,6 @@ from hpcml.model import learner as learners
 from hpcml.partition import bounds_by_weight
 from hpcml.rng import bits
 from hpcml.run.driver import Driver, Job
-
-if TYPE_CHECKING:
-    from hpcml.commands.cv import CrossValidate
 
 Parts = tuple[sp.csr_matrix, np.ndarray, sp.csr_matrix, np.ndarray]  # X and y to train on, X and y to judge on
 
@@ -63,7 +61,7 @@ class CvTasks(Job):
     doing = title = "cross-validating"
     n_done = 0.0
 
-    def __init__(self, comm: mpi.Comm, problems: Sequence[CvProblem], methods: Sequence[CvMethod], options: CrossValidate) -> None:
+    def __init__(self, comm: mpi.Comm, problems: Sequence[CvProblem], methods: Sequence[CvMethod], options: CvOptions) -> None:
         self.comm, self.problems, self.methods, self.options = comm, problems, methods, options
         self.shapes = [(len(problem.labels), options.folds, len(methods)) for problem in problems]
         self.dense = [

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.crossval.methods import CvMethod, method_of, methods
+from hpcml.crossval.options import CvOptions
 from hpcml.crossval.problems import CvProblem, read_problem
 from hpcml.crossval.table import CrossValidation
 from hpcml.crossval.tasks import CvTasks
@@ -17,16 +17,13 @@ from hpcml.errors import ConfigError, OptionError, repeated
 from hpcml.log import Log, plural, size
 from hpcml.mpi.memory import room_per_rank
 
-if TYPE_CHECKING:
-    from hpcml.commands.cv import CrossValidate
-
 SPARSE_BYTES = 48  # of memory for each value: the file's rows, those to train on, a learner's copy in double precision
 DENSE_BYTES = 16  # beside it, if a learner takes dense rows
 FEATURE_BYTES = 100  # for the weights of a linear classifier, voted ones having most
 
 
 def cross_validate(
-    comm: mpi.Comm, names: Sequence[str], data: Sequence[tuple[Path, str | None]], log: Log, options: CrossValidate
+    comm: mpi.Comm, names: Sequence[str], data: Sequence[tuple[Path, str | None]], log: Log, options: CvOptions
 ) -> CrossValidation:
     """Return F1 in folds (Carvalho & Cohen 2006, 4.2). Collective over `comm`.
 

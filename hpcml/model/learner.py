@@ -45,7 +45,7 @@ class KnownLearner:
 
 
 SKLEARN_TREE = "sklearn.tree.DecisionTreeClassifier"
-KERNEL_NB, GAUSSIAN_NB = "hpcml.model.kernel_bayes.KernelNB", "hpcml.model.gaussian_bayes.GaussianNB"
+KERNEL_NB, GAUSSIAN_NB = "hpcml.model.naive_bayes.KernelNB", "hpcml.model.naive_bayes.GaussianNB"
 C45, STUMP = {"criterion": "entropy", "min_samples_leaf": 2}, {"criterion": "entropy", "max_depth": 1}
 LEARNERS: dict[str, KnownLearner] = {
     "tree": KnownLearner(SKLEARN_TREE, C45, "decision tree that splits by information gain, as C4.5 does", prefers_dense=True),
@@ -58,8 +58,8 @@ LEARNERS: dict[str, KnownLearner] = {
 # Our own classes of classifiers, by their kind in files. None imports scikit-learn, which takes a second.
 OWN = {
     "constant": "hpcml.model.learner.Constant",
-    "gaussian-nb": "hpcml.model.gaussian_densities.GaussianDensities",
-    "kernel-nb": "hpcml.model.kernel_densities.KernelDensities",
+    "gaussian-nb": "hpcml.model.densities.GaussianDensities",
+    "kernel-nb": "hpcml.model.densities.KernelDensities",
     "tree": "hpcml.model.decision_tree.DecisionTree",
 }
 
