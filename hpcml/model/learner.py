@@ -181,26 +181,22 @@ def parse_learner(tokens: Sequence[str]) -> Learner:
         near = nearest(name, LEARNERS)
         raise ConfigError(f"--base {name}: no such learner; {near} (or the dotted path of a scikit-learn classifier)")
     known = LEARNERS.get(name, KnownLearner(name, {}, ""))
-    options = known.options | _options(name, rest)
+    given: dict[str, Any] = {}
+    for token in rest:
+        key, equals, text = token.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"--base {name}: {token!r} is not an option; expected KEY=VALUE")
+        if key in given:
+            raise ConfigError(f"--base {name}: {key} is given twice")
+        try:
+            given[key] = ast.literal_eval(text)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            given[key] = text
+    options = known.options | given
     learner = Learner(name, known.path, tuple(options.items()), known.prefers_dense)
     if learner.own_kind is None:
         _check(learner)
     return learner
-
-
-def _options(name: str, tokens: Sequence[str]) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    for token in tokens:
-        key, equals, text = token.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"--base {name}: {token!r} is not an option; expected KEY=VALUE")
-        if key in options:
-            raise ConfigError(f"--base {name}: {key} is given twice")
-        try:
-            options[key] = ast.literal_eval(text)
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            options[key] = text
-    return options
 
 
 def _import(path: str) -> Any:
@@ -287,61 +283,42 @@ def confidence(classifier: Any, X: Any) -> np.ndarray:
 def scores(classifier: Any, X: Any, n_classes: int) -> np.ndarray:
     """Scores of X (n_rows × n_labels float64): one label for two classes (is it 1), else each.
 
-    Two classes: the decision function, the log-odds, or 2 p₁ − 1. More: the class's value (see
-    `class_values`) minus the largest value of another class; LOWEST for a class that the classifier
-    has not seen. A score is positive exactly for the class with the largest value, the first of
-    several. Raises NonFiniteError.
+    A class that the classifier has seen has a value: the decision function ((0, d) for two classes), the logarithm
+    of the joint probability of row and class, or else the probability (those near 0 and 1 are as good as equal, their
+    logarithms are not). Two classes: the difference of the values, or 2 p₁ − 1. More: the class's value minus the
+    largest value of another class; LOWEST for a class that the classifier has not seen. A score is positive exactly
+    for the class with the largest value, the first of several. Raises NonFiniteError.
     """
-    values = class_values(classifier, X)
-    classes = np.asarray(classifier.classes_, dtype=np.int64)
+    classes, n_rows = np.asarray(classifier.classes_, dtype=np.int64), X.shape[0]
+    decides, joint = hasattr(classifier, "decision_function"), hasattr(classifier, "predict_joint_log_proba")
+    if isinstance(classifier, Constant):
+        values = np.ones((n_rows, 1))
+    elif not decides:
+        values = _numbers(classifier, "predict_joint_log_proba" if joint else "predict_proba", X)
+    else:
+        values = _numbers(classifier, "decision_function", X)
+        if values.ndim == 1:
+            values = np.column_stack([np.zeros(n_rows), values])
+        elif values.shape[1] != classes.size:
+            if not hasattr(classifier, "predict_proba"):
+                name = type(classifier).__name__
+                raise ConfigError(f"{name}: its decision function has no value for each class; choose other options")
+            values = _numbers(classifier, "predict_proba", X)
+    if classes.size == 1:
+        labels = np.array([1]) if n_classes == 2 else np.arange(n_classes)
+        return np.tile(np.where(labels == classes, 1.0, -1.0), (n_rows, 1))
     predicted = values.argmax(axis=1)
     if n_classes == 2:
-        out = np.full((values.shape[0], 1), -1.0)
-        if classes.size == 1:
-            out[:] = 2.0 * classes[0] - 1.0
-        elif hasattr(classifier, "decision_function") or hasattr(classifier, "predict_joint_log_proba"):
-            out[:, 0] = values[:, 1] - values[:, 0]
-        else:
-            out[:, 0] = 2.0 * values[:, 1] - 1.0
-        has = predicted[:, None] == 1 if classes.size == 2 else out > 0
-        return _signed(out, has)
-    out = np.full((values.shape[0], n_classes), -1.0 if classes.size == 1 else LOWEST)
-    if classes.size == 1:
-        out[:, classes] = 1.0
-        return out
-    order = np.sort(values, axis=1)
-    largest_other = np.where(np.arange(classes.size) == predicted[:, None], order[:, -2:-1], order[:, -1:])
-    out[:, classes] = values - largest_other
-    return _signed(out, classes[predicted][:, None] == np.arange(n_classes))
-
-
-def _signed(out: np.ndarray, has: np.ndarray) -> np.ndarray:
-    """`out`, above 0 exactly where `has`: rounding and ties can take the sign of a score."""
-    out[has] = np.maximum(out[has], _ABOVE_0)
+        out = (values[:, 1] - values[:, 0] if decides or joint else 2.0 * values[:, 1] - 1.0)[:, None]
+        has = predicted[:, None] == 1
+    else:
+        out, has = np.full((n_rows, n_classes), LOWEST), classes[predicted][:, None] == np.arange(n_classes)
+        order = np.sort(values, axis=1)
+        largest_other = np.where(np.arange(classes.size) == predicted[:, None], order[:, -2:-1], order[:, -1:])
+        out[:, classes] = values - largest_other
+    out[has] = np.maximum(out[has], _ABOVE_0)  # rounding and ties can take the sign of a score
     out[~has] = np.minimum(out[~has], 0.0)
     return out
-
-
-def class_values(classifier: Any, X: Any) -> np.ndarray:
-    """A value for each class seen (n_rows × classes float64).
-
-    The decision function ((0, d) for two classes), the logarithm of the joint probability of row
-    and class, or else the probability: those near 0 and 1 are as good as equal, their logarithms
-    are not.
-    """
-    if isinstance(classifier, Constant):
-        return np.ones((X.shape[0], 1))
-    if not hasattr(classifier, "decision_function"):
-        joint = hasattr(classifier, "predict_joint_log_proba")
-        return _numbers(classifier, "predict_joint_log_proba" if joint else "predict_proba", X)
-    values = _numbers(classifier, "decision_function", X)
-    if values.ndim == 1:
-        return np.column_stack([np.zeros(values.size), values])
-    if values.shape[1] == len(classifier.classes_):
-        return values
-    if hasattr(classifier, "predict_proba"):
-        return _numbers(classifier, "predict_proba", X)
-    raise ConfigError(f"{type(classifier).__name__}: its decision function has no value for each class; choose other options")
 
 
 def _as_taken(classifier: Any, X: Any) -> Any:

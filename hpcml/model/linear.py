@@ -20,7 +20,7 @@ import numpy as np
 
 from hpcml.data.dataset import DataFile
 from hpcml.data.row_checks import row_of, unordered
-from hpcml.errors import ConfigError, DataError, NonFiniteError, file_error, is_of_the_system
+from hpcml.errors import ConfigError, DataError, NonFiniteError, OptionError, file_error, is_of_the_system
 from hpcml.files.hdf5 import (
     DAMAGE,
     MADE_ON,
@@ -142,6 +142,7 @@ class Trained:
     label_names: list[str]
     label_titles: list[str] | None = None  # what people call the labels ("" where one has no title), if the file says so
     labels: dict[str, np.ndarray]  # of each label, how its training ended; at least `steps`
+    thresholds: np.ndarray  # the scores (n_labels float64) above which a row gets each label
     threshold: float | None = None  # of all labels, in place of the stored ones
     training_keys: TrainingKeys | None = None  # which rows it was trained on, if these have keys
 
@@ -154,8 +155,9 @@ class Trained:
                 self.vocabulary = text_of(file, "vocabulary")
                 self._read(file)
                 labels = self.labels
+                self.thresholds = labels.get("threshold", np.zeros(self.n_labels))
                 slope, offset = (labels.get(name, np.zeros(0)) for name in SIGMOID)
-                if not np.isfinite(labels.get("threshold", 0.0)).all():
+                if not np.isfinite(self.thresholds).all():
                     raise ValueError("a threshold is not a finite number")
                 if not (np.isfinite(slope).all() and np.isfinite(offset).all() and (slope >= 0).all()):
                     raise ValueError("a sigmoid is not one")
@@ -177,12 +179,6 @@ class Trained:
 
     def _damaged(self, what: str) -> DataError:
         return DataError(f"{self.path}: damaged {self.kind}: {what}; train it again")
-
-    @property
-    def thresholds(self) -> np.ndarray:
-        """The scores (n_labels float64) above which a row gets each label; 0 by default."""
-        stored = self.labels.get("threshold") if self.threshold is None else None
-        return np.full(self.n_labels, self.threshold or 0.0) if stored is None else stored
 
     @property
     def threshold_source(self) -> str:
@@ -224,14 +220,12 @@ class Trained:
             raise ConfigError(f"{self.path} has no probabilities; a linear model gets them from held-out rows by hpcml calibrate")
         return self.sigmoids
 
-    def with_threshold(self, threshold: float | None) -> Self:
-        """The same model with one threshold (None: as it is). Raises ConfigError."""
-        if threshold is None:
-            return self
+    def with_threshold(self, threshold: float) -> Self:
+        """The same model with one threshold. Raises ConfigError."""
         if not math.isfinite(threshold):
-            raise ConfigError(f"--threshold {threshold}: expected a finite number")
+            raise OptionError("threshold", threshold, "expected a finite number")
         out = copy.copy(self)
-        out.threshold = float(threshold)
+        out.threshold, out.thresholds = float(threshold), np.full(self.n_labels, float(threshold))
         return out
 
     def check_numbering(self, zero_based: bool) -> None:

@@ -259,7 +259,8 @@ def described(names):
     model = Model.__new__(Model)
     model.path, model.attrs, model.n_labels, model.n_features = Path(names[0]), {"method": names[0], "split": names[-1]}, 2, 3
     model.W, model.n_weights, model.n_columns = np.zeros((2, 3)), 6, 3
-    model.labels = {"threshold": np.array([0.5, 1.0])}
+    model.thresholds = np.array([0.5, 1.0])
+    model.labels = {"threshold": model.thresholds}
     return model
 
 
