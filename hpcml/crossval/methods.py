@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.errors import ConfigError, DataError, OptionError, nearest
 from hpcml.methods.registry import METHODS
 from hpcml.model.learner import LEARNERS, Learner, parse_learner
 
@@ -84,8 +84,8 @@ def method_of(name: str) -> CvMethod:
         return methods()[name]
     try:
         return CvMethod(parse_learner([name]), scalable=name not in LEARNERS or name == "linear-svm")
-    except ConfigError as error:
-        raise ConfigError(str(error).removeprefix("--base ")) from None
+    except OptionError as error:
+        raise ConfigError(f"{error.value}: {error.why}") from None
 
 
 def divide_names(names: Sequence[str]) -> tuple[list[str], list[tuple[Path, str | None]]]:

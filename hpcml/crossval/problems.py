@@ -88,7 +88,15 @@ def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Se
         nnz = int((slab.indptr[slab.rows + 1] - slab.indptr[slab.rows]).sum())
         Y = _label_sets(slab)
         counts = np.bincount(Y.indices, minlength=dataset.n_labels)
-        having, lacking = _count_groups(Y, draw_keys(dataset, rows)) if dataset.has_groups else (counts, rows.size - counts)
+        having, lacking = counts, rows.size - counts
+        if dataset.has_groups:  # how many groups have a row with the label, and how many one without it
+            bounds, order = groups_of(draw_keys(dataset, rows))
+            members = sp.csr_matrix((np.ones(rows.size), order, bounds), (bounds.size - 1, rows.size))
+            in_groups = (members @ Y).tocsc()
+            all_have = in_groups.data == np.diff(bounds)[in_groups.indices]
+            column = np.repeat(np.arange(Y.shape[1]), np.diff(in_groups.indptr))
+            having = np.diff(in_groups.indptr)
+            lacking = bounds.size - 1 - np.bincount(column[all_have], minlength=Y.shape[1])
         enough, units = np.minimum(having, lacking) >= options.folds, "groups of rows" if dataset.has_groups else "rows"
         needs = f"{options.folds} folds need at least {options.folds} {units} of each class"
         asked = []
@@ -113,13 +121,3 @@ def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Se
         of_labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
         n_unlabelled = dataset.split(options.split).size - rows.size
         return CvProblem(path, options.split, label, *of_labels, rows.size, dataset.n_features, nnz, n_unlabelled)
-
-
-def _count_groups(Y: sp.csr_matrix, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return by label how many groups have a row with it, and how many one without it."""
-    bounds, order = groups_of(keys)
-    members = sp.csr_matrix((np.ones(keys.size), order, bounds), (bounds.size - 1, keys.size))
-    counts = (members @ Y).tocsc()
-    all_have = counts.data == np.diff(bounds)[counts.indices]
-    column = np.repeat(np.arange(Y.shape[1]), np.diff(counts.indptr))
-    return np.diff(counts.indptr), bounds.size - 1 - np.bincount(column[all_have], minlength=Y.shape[1])

@@ -89,8 +89,12 @@ class CrossValidation(ReportedResult):
 
     def names(self) -> list[str]:
         """A short name for each problem: the file's, and the label that was asked for."""
-        files = file_names(self.problems)
-        return [file if p.label is None else f"{file}:{p.label}" for file, p in zip(files, self.problems, strict=True)]
+        names = []
+        for problem in self.problems:
+            same = {other.path for other in self.problems if other.path.stem == problem.path.stem}
+            file = problem.path.stem if len(same) == 1 else str(problem.path)
+            names.append(file if problem.label is None else f"{file}:{problem.label}")
+        return names
 
     def describe(self) -> Iterator[str]:
         """Return the table, below what is in it."""
@@ -102,13 +106,6 @@ class CrossValidation(ReportedResult):
                 left_out = f" ({problem.n_left_out} with too few rows left out)" if problem.n_left_out else ""
                 yield f"{named(name)}: mean over {plural(len(problem.labels), 'label')}{left_out}"
         yield from ["", *format_table(self.names(), self.methods, self.scores())]
-
-
-def file_names(problems: Sequence[CvProblem]) -> list[str]:
-    """The files' stems where they tell them apart, else their paths."""
-    short = [problem.path.stem for problem in problems]
-    paths = [{problem.path for problem in problems if problem.path.stem == stem} for stem in short]
-    return [stem if len(same) == 1 else str(p.path) for stem, same, p in zip(short, paths, problems, strict=True)]
 
 
 def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[Sequence[Score]]) -> list[str]:

@@ -22,7 +22,7 @@ from hpcml.crossval.options import CvOptions
 from hpcml.crossval.problems import CvProblem, Loaded
 from hpcml.data import stratify
 from hpcml.data.scaling import scale_matrices
-from hpcml.errors import ConfigError, HpcmlError
+from hpcml.errors import ConfigError, HpcmlError, OptionError
 from hpcml.log import Log
 from hpcml.measures import f1
 from hpcml.model import learner as learners
@@ -108,7 +108,7 @@ class CvTasks(Job):
             try:
                 result = fit_and_judge(method, parts, seed_of_task, self.dense[task.problem][task.method])
             except HpcmlError as error:
-                text = str(error).removeprefix(f"--base {method.name}: ")
+                text = error.why if isinstance(error, OptionError) else str(error)
                 place = f"{problem.path}, label {problem.labels[task.label]!r}, fold {task.part + 1}"
                 raise ConfigError(f"{place}, {method.name}: {text}") from None
             yield result

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.data.in_memory import canonical
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import DataError, OptionError
 from hpcml.kernels.density import reach
 from hpcml.model.densities import FLOOR, GaussianDensities, JointBayes, KernelDensities
 
@@ -34,10 +34,10 @@ def choose_device(comm: mpi.Comm) -> None:
         try:
             from hpcml.kernels import device
         except ImportError as error:
-            raise ConfigError(f"--device gpu: numba has no CUDA ({error}); pip install 'hpcml[gpu]', or leave it out") from None
+            raise OptionError("device", "gpu", f"numba has no CUDA ({error}); pip install 'hpcml[gpu]', or remove it") from None
         n_devices = device.count()
         if n_devices == 0:
-            raise ConfigError("--device gpu: there is no CUDA device or driver on a node; leave it out to use the CPU")
+            raise OptionError("device", "gpu", "there is no CUDA device or driver on a node; remove it to use the CPU")
         with _told():
             device.select(place % n_devices)
 

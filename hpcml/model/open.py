@@ -55,16 +55,13 @@ def kind_of(path: Path | str) -> str:
 
 def share_model(comm: mpi.Comm, path: Path | str) -> Model | ClassifierModel:
     """Collective over `comm`. The model in a file; one rank reads classifiers. DataError."""
-    model: Model | ClassifierModel | None = None
     with mpi.agreed(comm, f"opening {path}"):
-        if comm.rank == 0:
-            model = open_model(path)
+        model = open_model(path) if comm.rank == 0 else None
     if comm.bcast(isinstance(model, ClassifierModel)):
         shared: ClassifierModel = comm.bcast(model)
         return shared
     with mpi.agreed(comm, f"opening {path}"):
-        model = model or Model(model_file(path))
-    return model
+        return model or Model(model_file(path))
 
 
 def format_model(model: Model | ClassifierModel) -> str:

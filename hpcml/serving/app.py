@@ -199,21 +199,15 @@ class App:
                     headings = await asyncio.wrap_future(future)
             except TimeoutError:
                 raise Refused(503, f"no answer after {seconds:g} s; come again later", **{"retry-after": "5"}) from None
-        lines = []
+        lines, label_names, titles = list[dict[str, Any]](), self.suggester.model.label_names, self.suggester.titles
         for name, question, suggestions in zip(names, questions, headings, strict=True):
-            line = self.results(suggestions, question.n_words > 0)
-            lines.append(line | ({"document_id": name} if name else {}))
+            results = [
+                {"uri": label_names[each.label], "label": titles[each.label], "score": each.probability, "given": each.given}
+                | ({"words": each.words} if question.n_words > 0 else {})
+                for each in suggestions or ()
+            ]
+            warning = {"warning": NO_WORDS} if suggestions is None else {}
+            lines.append({"results": results} | warning | ({"document_id": name} if name else {}))
         answer = as_json(lines[0] if path in self.forms else lines)
         answer.n_texts = len(lines)
         return answer
-
-    def results(self, headings: list[Suggestion] | None, with_words: bool) -> dict[str, Any]:
-        """Headings as Annif has them, and given, words, and a warning without known words."""
-        if headings is None:
-            return {"results": [], "warning": NO_WORDS}
-        names, titles = self.suggester.model.label_names, self.suggester.titles
-        out: list[dict[str, Any]] = []
-        for each in headings:
-            line = {"uri": names[each.label], "label": titles[each.label], "score": each.probability, "given": each.given}
-            out.append(line | ({"words": each.words} if with_words else {}))
-        return {"results": out}

@@ -21,8 +21,6 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, OptionError, reason_and_hint
 from hpcml.log import Log, plural, say
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
 from hpcml.model.open import share_model
 from hpcml.reporting.facts import data_of
 from hpcml.serving.app import PROJECT, App, RequestLimits
@@ -38,8 +36,6 @@ KEEP_SECONDS = 10  # that a client may stay silent between two requests
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises ConfigError if that cannot be."""
-    if not 0 <= port < 1 << 16:
-        raise OptionError("port", port, "expected a number from 0 (any that is free) to 65535")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
@@ -113,34 +109,30 @@ class Server:
         self.app.worker.end()
 
 
-def about_of(run: Path, model: Model | ClassifierModel, suggester: Suggester) -> dict[str, Any]:
-    """The description of the model: as Annif speaks of a project, and what the page shows."""
-    name = run.parent.name if run.name == "model.h5" else run.name
-    changed = datetime.fromtimestamp(model.path.stat().st_mtime, UTC)
-    return {
-        "project_id": PROJECT,
-        "name": name,
-        "language": "",
-        "backend": {"backend_id": "hpcml"},
-        "is_trained": True,
-        "modification_time": changed.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "method": str(model.attrs.get("method", "")),
-        "labels": model.n_labels,
-        "features": model.n_features,
-        "probabilities": model.probability_source,
-        "thresholds": model.threshold_source or "0 for all labels",
-        "fields": [field.name for field in suggester.fields],
-        "words": suggester.features is not None,
-    }
-
-
 def open_suggester(comm: mpi.Comm, run: Path, data: Path | None) -> tuple[Suggester, dict[str, Any]]:
-    """The suggester of headings, and its description. Raises ConfigError, DataError. One rank."""
+    """Return the suggester of headings, and what Annif knows of a project and the page shows. One rank.
+
+    Raises ConfigError, DataError.
+    """
     model = share_model(comm, run)
     model.check_probabilities()
     with mpi.agreed(comm, f"opening the data of {run}"), DataFile(data_of(run, data)) as dataset:
         suggester = Suggester(comm, model, dataset)
-        return suggester, about_of(run, model, suggester)
+        return suggester, {
+            "project_id": PROJECT,
+            "name": run.parent.name if run.name == "model.h5" else run.name,
+            "language": "",
+            "backend": {"backend_id": "hpcml"},
+            "is_trained": True,
+            "modification_time": datetime.fromtimestamp(model.path.stat().st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "method": str(model.attrs.get("method", "")),
+            "labels": model.n_labels,
+            "features": model.n_features,
+            "probabilities": model.probability_source,
+            "thresholds": model.threshold_source or "0 for all labels",
+            "fields": [field.name for field in suggester.fields],
+            "words": suggester.features is not None,
+        }
 
 
 def serve(

@@ -97,7 +97,5 @@ def test_addresses_that_are_none(server):
     port = int(server.url.rsplit(":", 1)[1].strip("/"))
     with pytest.raises(ConfigError, match=f"--host 127.0.0.1 --port {port}: cannot listen: Address already in use; choose another"):
         listen("127.0.0.1", port)
-    with pytest.raises(ConfigError, match="--port 65536: expected a number from 0"):
-        listen("127.0.0.1", 65536)
     with pytest.raises(ConfigError, match=r"--host no\.such\.host\.invalid: no address"):
         listen("no.such.host.invalid", 0)
