@@ -29,7 +29,7 @@ _NAMES = {
     "hpcml.methods.probe.estimator": "ProbeClassifier",
     "hpcml.methods.psbml.estimator": "PsbmlClassifier",
     "hpcml.model.classifier": "ClassifierModel",
-    "hpcml.model.kernel_bayes": "KernelNB",
+    "hpcml.model.naive_bayes": "KernelNB",
     "hpcml.model.linear": "Model",
     "hpcml.model.open": "open_model",
 }
@@ -62,8 +62,8 @@ if TYPE_CHECKING:  # the same, for programs that check types
     from hpcml.methods.probe.estimator import ProbeClassifier as ProbeClassifier
     from hpcml.methods.psbml.estimator import PsbmlClassifier as PsbmlClassifier
     from hpcml.model.classifier import ClassifierModel as ClassifierModel
-    from hpcml.model.kernel_bayes import KernelNB as KernelNB
     from hpcml.model.linear import Model as Model
+    from hpcml.model.naive_bayes import KernelNB as KernelNB
     from hpcml.model.open import open_model as open_model
 else:  # a checker that saw this would believe in any name
 

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import HIDDEN, OUTPUT, Operation, PathLike, Paths, Session, Strings, function, path_of, paths_of
+from hpcml.commands.operation import (
+    HIDDEN,
+    OUTPUT,
+    Operation,
+    PathLike,
+    Paths,
+    Session,
+    Strings,
+    check_files,
+    function,
+    paths_of,
+    write_files,
+)
 from hpcml.crossval.options import CvOptions
 from hpcml.options import Flag, Only
 
@@ -42,25 +54,19 @@ class CrossValidate(CvOptions, Operation["CrossValidation"]):
     def execute(self, session: Session) -> CrossValidation:
         """The table, a text. Collective over the session."""
         from hpcml.crossval.methods import divide_names
-        from hpcml.crossval.table import csv_text
-        from hpcml.crossval.validate import cross_validate, file_and_label
-        from hpcml.files.atomic import check_new, write_whole
+        from hpcml.crossval.validate import cross_validate
         from hpcml.mpi import run_on_root
 
-        output, comm = path_of(self.output), session.comm
+        names = [*self.methods, *map(str, paths_of(self.data))]
+        methods, data = run_on_root(session.comm, "looking for the data", lambda: divide_names(names))
+        check_files(session, self.force, [path for path, _ in data], output=self.output)
+        return cross_validate(session.comm, methods, data, session.log, self)
 
-        def divide() -> tuple[list[str], list[str]]:
-            methods, data = divide_names([*self.methods, *map(str, paths_of(self.data))])
-            if output is not None:
-                check_new(output, self.force, [file_and_label(name)[0] for name in data])
-            return methods, data
+    def finish(self, session: Session, result: CrossValidation) -> None:
+        """Write the table."""
+        from hpcml.crossval.table import write_csv
 
-        methods, data = run_on_root(comm, "looking for the data", divide)
-        options = {option.name: getattr(self, option.name) for option in fields(CvOptions)}
-        result = cross_validate(comm, methods, data, session.log, **options)
-        if output is not None:
-            run_on_root(comm, f"writing {output}", lambda: write_whole(output, csv_text(result).encode()))
-        return result
+        write_files(session, result, (self.output, write_csv))
 
 
 cross_validate = function(CrossValidate, "cross_validate")

@@ -29,8 +29,7 @@ class Info(Operation[str]):
     def execute(self, session: Session) -> str:
         """Return the description. Collective over the session."""
         from hpcml.data.info import format_info, info
-        from hpcml.model.info import format_model
-        from hpcml.model.open import kind_of, share_model
+        from hpcml.model.open import format_model, kind_of, share_model
         from hpcml.mpi import run_on_root
 
         comm, file = session.comm, Path(self.file)

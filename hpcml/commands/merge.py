@@ -40,10 +40,6 @@ class Merge(Operation[str]):
         runs, output = paths_of(self.runs), Path(self.output)
         if not runs:
             raise ConfigError("missing RUNS: name the run folders to merge")
-
-        def free_keys(method: str) -> set[str]:
-            return method_named(method).free_keys
-
         if output.suffix == ".csv":
-            return str(merge_sweep(session.comm, runs, output, self.force, free_keys))
-        return str(merge_models(session, runs, Target(output, self.force), free_keys))
+            return str(merge_sweep(session.comm, runs, output, self.force, lambda method: method_named(method).free_keys))
+        return str(merge_models(session, runs, Target(output, self.force), lambda method: method_named(method).free_keys))

@@ -100,7 +100,7 @@ class Predict(Operation[Path]):
         text = run_on_root(comm, f"opening {self.data}", partial(is_text, Path(self.data)))
         self.check_inputs(text, what)
         model = share_model(comm, self.model) if isinstance(self.model, (str, Path)) else self.model
-        model = model.with_threshold(self.threshold)
+        model = model if self.threshold is None else model.with_threshold(self.threshold)
         if text:
             of_text = StreamOptions(self.zero_based, self.format, self.top, max_line)
             predict_stream(comm, model, self.data, output, what, self.force, log, of_text)

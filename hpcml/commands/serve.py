@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from hpcml.commands.operation import Operation, PathLike, Session, path_of
-from hpcml.errors import OptionError
 from hpcml.options import Range
-
-MOST_SECONDS = 3600
 
 
 @dataclass(frozen=True)
@@ -33,20 +30,14 @@ class Serve(Operation[None]):
     """
     host: str = "127.0.0.1"
     """The address to listen at. Default: this machine only; 0.0.0.0 is every address."""
-    port: int = 8080
+    port: Annotated[int, Range(0, 65535)] = 8080
     """The port to listen at; 0 is any that is free."""
     max_body_mb: Annotated[int, Range(1, 1024)] = 8
     """The longest body of a request, in MiB; a longer one is refused (413)."""
-    max_seconds: float = 30.0
+    max_seconds: Annotated[float, Range(0.001, 3600)] = 30.0
     """How long a request waits for its answer, in seconds; then it is refused (503)."""
 
     ends_itself = True
-
-    def check_options(self, *inputs: str) -> None:
-        """Raise OptionError for a value outside of its range."""
-        super().check_options(*inputs)
-        if not 0 < self.max_seconds <= MOST_SECONDS:
-            raise OptionError("max_seconds", self.max_seconds, f"expected a number above 0 and at most {MOST_SECONDS}")
 
     def execute(self, session: Session) -> None:
         """Answer until a signal comes. One rank."""

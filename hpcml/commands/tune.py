@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hpcml.mpi import Comm
     from hpcml.options import Value
     from hpcml.signals import StopSignals
-    from hpcml.tuning.report import TuneReport
+    from hpcml.tuning.tune import TuneReport
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from hpcml.options import Flag, Range, Several, check_rules, check_scale
+from hpcml.options import Flag, Range, Several
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class CvOptions:
-    """Options of `hpcml cv`."""
+    """Options of `hpcml cv` that change the result."""
 
     folds: Annotated[int, Range(2)] = 5
     """Number of parts that the rows are dealt into; each is judged once by models trained on the others."""
@@ -27,7 +26,7 @@ class CvOptions:
     """The method that the others are compared with. Default: the first."""
     in_order: Flag = False
     """Train on rows in the order of the file."""
-    scale: str = "none"
+    scale: Literal["none", "standard", "max-abs"] = "none"
     """Divide each feature by its standard deviation (standard, without centring) or by its largest magnitude (max-abs) over the
     rows that a fold trains on. Default: none.
     """
@@ -35,8 +34,3 @@ class CvOptions:
     """With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no
     intercept.
     """
-
-    def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local."""
-        check_rules(self)
-        check_scale(self.scale)

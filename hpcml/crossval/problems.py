@@ -36,15 +36,6 @@ class CvProblem:
     nnz: int
     n_unlabelled: int = 0  # rows of the split that are left out
 
-    @property
-    def source(self) -> tuple[Path, str]:
-        """The file and the split, which problems with the same rows have in common."""
-        return self.path, self.split
-
-    def named(self, number: int) -> str:
-        """One of the labels, for messages."""
-        return f"{self.path}, label {self.labels[number]!r}"
-
 
 class Loaded:
     """A problem's rows in memory: X (csr, float32), label sets Y (csc), numbers in the file."""
@@ -52,7 +43,7 @@ class Loaded:
     def __init__(self, problem: CvProblem) -> None:
         """The rows of its file. Local; raises DataError, MemoryError, OSError."""
         with DataFile(problem.path) as dataset:
-            self.source = problem.source
+            self.source = problem.path, problem.split
             self.rows = np.array(dataset.labelled_split(problem.split))
             self.X = read_rows(dataset, self.rows, dense=False)
             self.Y = _label_sets(slab_of(dataset, self.rows, 0, self.rows.size)).tocsc()
@@ -97,48 +88,36 @@ def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Se
         nnz = int((slab.indptr[slab.rows + 1] - slab.indptr[slab.rows]).sum())
         Y = _label_sets(slab)
         counts = np.bincount(Y.indices, minlength=dataset.n_labels)
-        having, lacking = _count_groups(Y, draw_keys(dataset, rows)) if dataset.has_groups else (counts, rows.size - counts)
+        having, lacking = counts, rows.size - counts
+        if dataset.has_groups:  # how many groups have a row with the label, and how many one without it
+            bounds, order = groups_of(draw_keys(dataset, rows))
+            members = sp.csr_matrix((np.ones(rows.size), order, bounds), (bounds.size - 1, rows.size))
+            in_groups = (members @ Y).tocsc()
+            all_have = in_groups.data == np.diff(bounds)[in_groups.indices]
+            column = np.repeat(np.arange(Y.shape[1]), np.diff(in_groups.indptr))
+            having = np.diff(in_groups.indptr)
+            lacking = bounds.size - 1 - np.bincount(column[all_have], minlength=Y.shape[1])
         enough, units = np.minimum(having, lacking) >= options.folds, "groups of rows" if dataset.has_groups else "rows"
         needs = f"{options.folds} folds need at least {options.folds} {units} of each class"
-        asked = [_number(path, names, name) for name in dict.fromkeys(options.label if label is None else [label])]
-        for number in asked:
+        asked = []
+        for name in dict.fromkeys(options.label if label is None else [label]):
+            if name not in names:
+                raise ConfigError(f"{path}: no label {name!r}; {nearest(name, names, 'hpcml info')}")
+            asked.append(number := names.index(name))
             if not enough[number]:
                 found = f"{having[number]} {units} with the label {names[number]!r} and {lacking[number]} without it"
                 raise ConfigError(f"{path}: {needs}, but there are {found}")
         numbers = np.array(asked, dtype=np.int64) if asked else np.flatnonzero(enough)
         if not numbers.size:
             raise ConfigError(f"{path}: {needs}, but no label of the file has them")
-        if refusing:
-            _check_signs(dataset, rows, refusing)
+        for begin in range(0, rows.size if refusing else 0, BLOCK_ROWS):  # now and not after hours
+            X = read_rows(dataset, rows[begin : begin + BLOCK_ROWS], dense=False)
+            below = np.flatnonzero(X.data < 0)
+            if below.size:
+                row = int(rows[begin + np.searchsorted(X.indptr, below[0], "right") - 1])
+                found = f"row {row} (from 0) has the value {X.data[below[0]]:g}, but negative values are refused by"
+                raise ConfigError(f"{path}: {found} {', '.join(refusing)}; remove these methods, or shift the feature")
         n_left_out = 0 if asked else dataset.n_labels - numbers.size
         of_labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
         n_unlabelled = dataset.split(options.split).size - rows.size
         return CvProblem(path, options.split, label, *of_labels, rows.size, dataset.n_features, nnz, n_unlabelled)
-
-
-def _count_groups(Y: sp.csr_matrix, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return by label how many groups have a row with it, and how many one without it."""
-    bounds, order = groups_of(keys)
-    members = sp.csr_matrix((np.ones(keys.size), order, bounds), (bounds.size - 1, keys.size))
-    counts = (members @ Y).tocsc()
-    all_have = counts.data == np.diff(bounds)[counts.indices]
-    column = np.repeat(np.arange(Y.shape[1]), np.diff(counts.indptr))
-    return np.diff(counts.indptr), bounds.size - 1 - np.bincount(column[all_have], minlength=Y.shape[1])
-
-
-def _number(path: Path, names: list[str], name: str) -> int:
-    """The number of a label. Raises ConfigError."""
-    if name not in names:
-        raise ConfigError(f"{path}: no label {name!r}; {nearest(name, names, 'hpcml info')}")
-    return names.index(name)
-
-
-def _check_signs(dataset: DataFile, rows: np.ndarray, refusing: Sequence[str]) -> None:
-    """Raise ConfigError for a negative value, now and not after hours."""
-    for begin in range(0, rows.size, BLOCK_ROWS):
-        X = read_rows(dataset, rows[begin : begin + BLOCK_ROWS], dense=False)
-        below = np.flatnonzero(X.data < 0)
-        if below.size:
-            row = int(rows[begin + np.searchsorted(X.indptr, below[0], "right") - 1])
-            found = f"row {row} (from 0) has the value {X.data[below[0]]:g}, but negative values are refused by"
-            raise ConfigError(f"{dataset.path}: {found} {', '.join(refusing)}; leave these methods out, or shift the feature")

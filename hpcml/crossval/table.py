@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -88,8 +89,12 @@ class CrossValidation(ReportedResult):
 
     def names(self) -> list[str]:
         """A short name for each problem: the file's, and the label that was asked for."""
-        files = file_names(self.problems)
-        return [file if p.label is None else f"{file}:{p.label}" for file, p in zip(files, self.problems, strict=True)]
+        names = []
+        for problem in self.problems:
+            same = {other.path for other in self.problems if other.path.stem == problem.path.stem}
+            file = problem.path.stem if len(same) == 1 else str(problem.path)
+            names.append(file if problem.label is None else f"{file}:{problem.label}")
+        return names
 
     def describe(self) -> Iterator[str]:
         """Return the table, below what is in it."""
@@ -103,13 +108,6 @@ class CrossValidation(ReportedResult):
         yield from ["", *format_table(self.names(), self.methods, self.scores())]
 
 
-def file_names(problems: Sequence[CvProblem]) -> list[str]:
-    """The files' stems where they tell them apart, else their paths."""
-    short = [problem.path.stem for problem in problems]
-    paths = [{problem.path for problem in problems if problem.path.stem == stem} for stem in short]
-    return [stem if len(same) == 1 else str(p.path) for stem, same, p in zip(short, paths, problems, strict=True)]
-
-
 def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[Sequence[Score]]) -> list[str]:
     """A row a problem, a column a method; below them median F1 and average rank."""
     columns = list(zip(*scores, strict=True))
@@ -120,8 +118,8 @@ def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[
     return [*lines[:-2], "", *lines[-2:]]
 
 
-def csv_text(result: CrossValidation) -> str:
-    """A line for each problem and method; what is not defined is an empty cell."""
+def write_csv(path: Path, result: CrossValidation) -> None:
+    """Write a line for each problem and method; what is not defined is an empty cell."""
     sizes = ["data", "label", "n_labels", "n_rows", "n_features", "n_positive"]
     values = ["method", "f1", "standard_error", "p", "mark", "rank", "seconds"]
     rows: list[list[object]] = [[*sizes, *values, *(f"f1_{fold + 1}" for fold in range(result.folds))]]
@@ -132,4 +130,4 @@ def csv_text(result: CrossValidation) -> str:
         for place, (method, score) in enumerate(zip(result.methods, scores, strict=True)):
             found = [method, score.f1, score.error, or_none(score.p), score.mark, score.rank, round(seconds[place], 4)]
             rows.append([*about, *found, *result.by_fold(number)[place].tolist()])
-    return tables.csv_text(rows)
+    tables.write_table(path, rows)

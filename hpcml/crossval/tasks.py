@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from hpcml.crossval.options import CvOptions
 from hpcml.crossval.problems import CvProblem, Loaded
 from hpcml.data import stratify
 from hpcml.data.scaling import scale_matrices
-from hpcml.errors import ConfigError, HpcmlError
+from hpcml.errors import ConfigError, HpcmlError, OptionError
 from hpcml.log import Log
 from hpcml.measures import f1
 from hpcml.model import learner as learners
@@ -42,14 +42,6 @@ class Task(NamedTuple):
     method: int
 
 
-class TaskResult(NamedTuple):
-    """The outcome of a task: the measure, the seconds of training, and a name."""
-
-    measured: float
-    seconds: float
-    name: str
-
-
 def folds_of(seed: int, keys: np.ndarray, has: np.ndarray, n_folds: int) -> np.ndarray:
     """The fold (n_rows) of each row, by the keys of rows or groups; `has` is its class.
 
@@ -64,104 +56,76 @@ def training_order(seed: int, keys: np.ndarray) -> np.ndarray:
 
 
 class CvTasks(Job):
-    """All tasks, ordered by data, label, fold and method; and the range of this rank."""
+    """All tasks, ordered by data, label, fold and method; and those of this rank."""
 
     doing = title = "cross-validating"
+    n_done = 0.0
 
     def __init__(self, comm: mpi.Comm, problems: Sequence[CvProblem], methods: Sequence[CvMethod], options: CvOptions) -> None:
-        self.comm, self.problems, self.methods = comm, problems, methods
-        self.folds, self.seed, self.in_order, self.scale = options.folds, options.seed, options.in_order, options.scale
+        self.comm, self.problems, self.methods, self.options = comm, problems, methods, options
         self.shapes = [(len(problem.labels), options.folds, len(methods)) for problem in problems]
-        costs = np.concatenate([self._costs(problem) for problem in problems])
-        self.total = costs.size
+        self.dense = [
+            [each.wants_dense(problem.n_rows, problem.n_features, problem.nnz) for each in methods] for problem in problems
+        ]
+        tasks, costs = list[Task](), list[int]()
+        for number, (problem, shape) in enumerate(zip(problems, self.shapes, strict=True)):
+            tasks += [Task(number, *place) for place in np.ndindex(*shape)]
+            sparse_size, dense_size = problem.nnz + problem.n_rows, problem.n_rows * problem.n_features
+            sizes = [dense_size if dense else sparse_size for dense in self.dense[number]]
+            of_methods = [1 + int(method.cost * size) for method, size in zip(methods, sizes, strict=True)]
+            costs += of_methods * (len(problem.labels) * options.folds)
+        self.total = len(tasks)
         bounds = bounds_by_weight(np.concatenate([[0], np.cumsum(costs)]), comm.size)
-        self.begin, self.end = (int(bound) for bound in bounds[comm.rank : comm.rank + 2])
-        self.found: list[TaskResult] = []  # of this rank's tasks
+        self.tasks = tasks[bounds[comm.rank] : bounds[comm.rank + 1]]
+        self.results: list[tuple[float, float]] = []  # of this rank's tasks: the measure, and the seconds of training
 
-    def _dense(self, problem: CvProblem) -> list[bool]:
-        return [method.wants_dense(problem.n_rows, problem.n_features, problem.nnz) for method in self.methods]
+    def keep(self, finished: tuple[float, float]) -> None:
+        """Take the result of a task. Local."""
+        self.results.append(finished)
+        self.n_done += 1
 
-    def _costs(self, problem: CvProblem) -> np.ndarray:
-        """The rough cost of each of the problem's tasks (int64)."""
-        sizes = [problem.n_rows * problem.n_features if dense else problem.nnz + problem.n_rows for dense in self._dense(problem)]
-        costs = [1 + int(method.cost * size) for method, size in zip(self.methods, sizes, strict=True)]
-        return np.tile(np.array(costs, dtype=np.int64), len(problem.labels) * self.folds)
-
-    def tasks(self) -> Iterator[Task]:
-        """This rank's tasks."""
-        first = 0
-        for number, shape in enumerate(self.shapes):
-            size = math.prod(shape)
-            for place in range(max(self.begin, first), min(self.end, first + size)):
-                yield Task(number, *(int(part) for part in np.unravel_index(place - first, shape)))
-            first += size
-
-    @property
-    def n_done(self) -> float:
-        """This rank's tasks that are done."""
-        return len(self.found)
-
-    def note(self, turns: int) -> str:
-        """The last of them."""
-        return self.found[-1].name if self.found else ""
-
-    def keep(self, finished: TaskResult) -> None:
-        """Take what came of a task. Local."""
-        self.found.append(finished)
-
-    def solve(self) -> Generator[TaskResult, None, None]:
-        """This rank's tasks, one after the other. Local; raises HpcmlError."""
-        loaded = parts = order = None
-        before = Task(-1, -1, -1, -1)
-        for task in self.tasks():
+    def solve(self) -> Generator[tuple[float, float], None, None]:
+        """Yield the results of this rank's tasks, one after the other. Local; raises HpcmlError."""
+        loaded: Loaded | None = None
+        parts = order = before = None
+        seed = self.options.seed
+        for task in self.tasks:
             problem, method = self.problems[task.problem], self.methods[task.method]
-            number = int(problem.numbers[task.label])
-            if loaded is None or loaded.source != problem.source:
-                loaded = parts = order = None  # not two files in memory
+            if loaded is None or loaded.source != (problem.path, problem.split):
+                loaded = parts = before = None  # not two files in memory
                 loaded = Loaded(problem)
-            if order is None:
-                order = np.arange(problem.n_rows) if self.in_order else training_order(self.seed, loaded.row_keys)
-            if task[:3] != before[:3]:
-                parts = self._parts(loaded, number, task.part, order)
-            before = task
-            seed = int(bits(self.seed, "cross-validation", np.array(task.part))) >> 32
+                order = np.arange(problem.n_rows) if self.options.in_order else training_order(seed, loaded.row_keys)
+            if task[:3] != before:
+                number = int(problem.numbers[task.label])
+                y = loaded.has(number)
+                judged = folds_of(seed, loaded.keys, y, self.options.folds) == task.part
+                train = order[~judged[order]]
+                X, X_judged = loaded.rows_for(number, train), loaded.rows_for(number, judged)
+                if self.options.scale != "none":
+                    scale_matrices(self.options.scale, X, X_judged)
+                parts, before = (X, y[train], X_judged, y[judged]), task[:3]
+            seed_of_task = int(bits(seed, "cross-validation", np.array(task.part))) >> 32
             try:
-                dense = self._dense(problem)[task.method]
-                found, seconds = fit_and_judge(method, parts, seed, dense)
+                result = fit_and_judge(method, parts, seed_of_task, self.dense[task.problem][task.method])
             except HpcmlError as error:
-                text = str(error).removeprefix(f"--base {method.name}: ")
-                place = f"{problem.named(task.label)}, fold {task.part + 1}"
+                text = error.why if isinstance(error, OptionError) else str(error)
+                place = f"{problem.path}, label {problem.labels[task.label]!r}, fold {task.part + 1}"
                 raise ConfigError(f"{place}, {method.name}: {text}") from None
-            yield TaskResult(found, seconds, f"({method.name} on {problem.path.name})")
-
-    def _parts(self, loaded: Loaded, label: int, part: int, order: np.ndarray) -> Parts:
-        """The rows of a fold, and the others in `order`, to train on."""
-        y = loaded.has(label)
-        judged = folds_of(self.seed, loaded.keys, y, self.folds) == part
-        train = order[~judged[order]]
-        X, X_judged = loaded.rows_for(label, train), loaded.rows_for(label, judged)
-        if self.scale != "none":
-            scale_matrices(self.scale, X, X_judged)
-        return X, y[train], X_judged, y[judged]
+            yield result
 
     def run(self, log: Log) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Collective. For each problem measures and seconds (n_labels, n_parts, n_methods each)."""
+        X = sp.csr_matrix(np.tile(np.eye(4, dtype=np.float32), (8, 1)))  # a torus needs a row for each node
         with mpi.node_first(self.comm):
-            _warm_up(self.methods)
+            for method in self.methods:
+                if method.learner.path.startswith("hpcml."):  # compile our kernels, outside of the seconds that are counted
+                    learners.fit(method.learner, X, np.arange(32) % 2, 0)
         Driver(self.comm, mpi.self_comm()).run(self.solve(), self, log)  # signals end the process
-        found = np.array([each[:2] for each in self.found], dtype=np.float64).reshape(-1, 2)
-        whole = np.concatenate(mpi.allgather_arrays(self.comm, found))
+        own = np.array(self.results, dtype=np.float64).reshape(-1, 2)
         ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
-        pieces = [piece.reshape(*shape, 2) for piece, shape in zip(np.split(whole, ends), self.shapes, strict=True)]
-        return [piece[..., 0] for piece in pieces], [piece[..., 1] for piece in pieces]
-
-
-def _warm_up(methods: Sequence[CvMethod]) -> None:
-    """Let our kernels be compiled, outside of the seconds that are counted."""
-    X = sp.csr_matrix(np.tile(np.eye(4, dtype=np.float32), (8, 1)))  # a torus needs a row for each node
-    for method in methods:
-        if method.is_ours:
-            learners.fit(method.learner, X, np.arange(32) % 2, 0)
+        pieces = np.split(np.concatenate(mpi.allgather_arrays(self.comm, own)), ends)
+        whole = [piece.reshape(*shape, 2) for piece, shape in zip(pieces, self.shapes, strict=True)]
+        return [piece[..., 0] for piece in whole], [piece[..., 1] for piece in whole]
 
 
 def fit_and_judge(method: CvMethod, parts: Parts, seed: int, dense: bool) -> tuple[float, float]:

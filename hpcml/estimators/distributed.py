@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from hpcml import mpi
 from hpcml.data.in_memory import canonical, sound_csr
 from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.estimators.labels import NAMES, LabelSets, agree_labels, check_features, check_target, complaints_agreed
+from hpcml.estimators.labels import NAMES, LabelSets, agree_labels, check_features, check_target
 from hpcml.estimators.parameters import Parameter, Seed, error_text, option_values
 from hpcml.estimators.sklearn_types import BaseEstimator
 
@@ -57,15 +57,16 @@ class DistributedClassifier(BaseEstimator):
         """Collective over `comm`. As `fit`, with rows that weigh (n,), or 1 each for None."""
         if not (self.comm is None or isinstance(self.comm, mpi.Comm)):
             raise TypeError(f"comm={self.comm!r}: expected an mpi4py communicator or None")
-        wrong: list[Exception] = []
+        complaint: Exception | None = None
         try:
             with mpi.duplicated(self.comm) as comm:
-                with mpi.agreed(comm, "checking X and y"), complaints_agreed(comm.rank, wrong):
-                    options = self._options()
-                    X, kind, y = self._check(X, y, comm.size)
-                    weights = np.ones(X.shape[0])
-                    if sample_weight is not None:
-                        X, kind, y, weights = weighted(X, kind, y, sample_weight)
+                with mpi.agreed(comm, "checking X and y"):
+                    try:
+                        options = self._options()
+                        X, kind, y, weights = self._check(X, y, sample_weight, comm.size)
+                    except (TypeError, ValueError) as error:  # scikit-learn's
+                        complaint = error
+                        raise DataError(f"rank {comm.rank}: {error}") from None
                 options = self._agreed_options(comm, options)
                 check_features(comm, self)
                 labels = agree_labels(comm, kind, y, X.shape[0])
@@ -76,7 +77,7 @@ class DistributedClassifier(BaseEstimator):
         except (ConfigError, DataError, NonFiniteError) as error:
             text = str(error) if isinstance(error, DataError) else error_text(error)
             alone = self.comm is None or self.comm.size == 1
-            raise (wrong[0] if wrong and alone else ValueError(text)) from None
+            raise (complaint if complaint and alone else ValueError(text)) from None
         return self
 
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: Any) -> None:
@@ -102,33 +103,31 @@ class DistributedClassifier(BaseEstimator):
             raise ConfigError("the ranks have classifiers with different parameters; give all ranks the same")
         return options
 
-    def _check(self, X: Any, y: Any, n_ranks: int) -> tuple[sp.csr_matrix, int, Any]:
-        """X as CSR float32, what y is, and y. Raises ValueError, TypeError."""
+    def _check(self, X: Any, y: Any, sample_weight: Any, n_ranks: int) -> tuple[sp.csr_matrix, int, Any, np.ndarray]:
+        """Return the rows of weight above 0 as CSR float32, the kind of y, their y, their weights. Raises ValueError, TypeError."""
         X, least = sound_csr(X, "X"), 1 if n_ranks == 1 else 0
         X = canonical(sp.csr_matrix(validate_data(self, X, accept_sparse="csr", dtype=np.float32, ensure_min_samples=least)))
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
-        if X.shape[0] == 0:
-            if len(np.shape(y)) and np.shape(y)[0] != 0:
-                raise ValueError(f"X has no rows, but y has {np.shape(y)[0]}")
-            return X, 0, None
-        kind, y = check_target(y)
-        check_consistent_length(X, y)
-        return X, kind, y
-
-
-def weighted(X: sp.csr_matrix, kind: int, y: Any, sample_weight: Any) -> tuple[sp.csr_matrix, int, Any, np.ndarray]:
-    """The rows with weights above 0, what y is, their y, their weights. Raises ValueError."""
-    weights = check_array(sample_weight, ensure_2d=False, ensure_min_samples=0, dtype=np.float64, input_name="sample_weight")
-    if weights.shape != X.shape[:1]:
-        raise ValueError(f"sample_weight has the shape {weights.shape}, but expected {X.shape[:1]}: a weight for each row")
-    if (weights < 0).any():
-        place = int(np.argmax(weights < 0))
-        raise ValueError(f"sample_weight[{place}]={weights[place]:g}: expected a number of at least 0")
-    rows = np.flatnonzero(weights)
-    if not rows.size:
-        return X[:0], 0, None, weights[:0]
-    return X[rows], kind, [y[row] for row in rows] if kind == NAMES else y[rows], weights[rows]
+        if X.shape[0] > 0:
+            kind, y = check_target(y)
+            check_consistent_length(X, y)
+        elif len(np.shape(y)) and np.shape(y)[0] != 0:
+            raise ValueError(f"X has no rows, but y has {np.shape(y)[0]}")
+        else:
+            kind, y = 0, None
+        if sample_weight is None:
+            return X, kind, y, np.ones(X.shape[0])
+        weights = check_array(sample_weight, ensure_2d=False, ensure_min_samples=0, dtype=np.float64, input_name="sample_weight")
+        if weights.shape != X.shape[:1]:
+            raise ValueError(f"sample_weight has the shape {weights.shape}, but expected {X.shape[:1]}: a weight for each row")
+        if (weights < 0).any():
+            place = int(np.argmax(weights < 0))
+            raise ValueError(f"sample_weight[{place}]={weights[place]:g}: expected a number of at least 0")
+        rows = np.flatnonzero(weights)
+        if not rows.size:
+            return X[:0], 0, None, weights[:0]
+        return X[rows], kind, [y[row] for row in rows] if kind == NAMES else y[rows], weights[rows]
 
 
 def gather_rows(comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets) -> tuple[sp.csr_matrix, LabelSets]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,24 +62,19 @@ class LabelScores(ClassifierMixin):
         return float(np.average(right, weights=sample_weight))
 
 
-@contextmanager
-def complaints_agreed(rank: int, wrong: list[Exception]) -> Iterator[None]:
-    """scikit-learn's complaints become a DataError, alike on all ranks; `wrong` keeps them."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        wrong.append(error)
-        raise DataError(f"rank {rank}: {error}") from None
-
-
 def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[Any]]]:
-    """The kind of y (not empty), and y: classes (n,), CSR label sets (n, n_labels), or lists of
+    """Return the kind of y (not empty), and y: classes (n,), CSR label sets (n, n_labels), or lists of
     names. Raises ValueError, TypeError.
     """
     y = sound_labels(y)
-    names = _lists_of_names(y)
-    if names is not None:
-        return NAMES, names
+    rows = y.tolist() if isinstance(getattr(y, "dtype", None), np.dtype) and y.dtype == object and y.ndim == 1 else y
+    if isinstance(rows, (list, tuple)) and rows and all(isinstance(row, LABEL_SETS) for row in rows):
+        named = any(isinstance(row, (set, frozenset)) or any(isinstance(name, str) for name in row) for row in rows)
+        if named or len({len(row) for row in rows}) > 1:  # else columns of zeros and ones
+            try:
+                return NAMES, [sorted(set(row)) for row in rows]
+            except TypeError:
+                raise TypeError("y: the labels of a row are names of different kinds; give texts, or whole numbers") from None
     y = check_array(y, accept_sparse="csr", ensure_2d=False, dtype=None, input_name="y")
     if not sp.issparse(y) and (y.ndim == 1 or (y.ndim == 2 and y.shape[1] == 1)):
         y = column_or_1d(y, warn=True)
@@ -95,22 +89,6 @@ def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[An
     y.eliminate_zeros()
     y.data[:] = 1  # also where a row has a label twice
     return kind, y
-
-
-def _lists_of_names(y: Any) -> list[list[Any]] | None:
-    """The names of the labels of each row; None if y is something else, as lists of equal length
-    without strings are. Raises TypeError.
-    """
-    rows = y.tolist() if isinstance(getattr(y, "dtype", None), np.dtype) and y.dtype == object and y.ndim == 1 else y
-    if not isinstance(rows, (list, tuple)) or not all(isinstance(row, LABEL_SETS) for row in rows):
-        return None
-    named = any(isinstance(row, (set, frozenset)) or any(isinstance(name, str) for name in row) for row in rows)
-    if not rows or not (named or len({len(row) for row in rows}) > 1):
-        return None
-    try:
-        return [sorted(set(row)) for row in rows]
-    except TypeError:
-        raise TypeError("y: the labels of a row are names of different kinds; give texts, or whole numbers") from None
 
 
 def check_features(comm: mpi.Comm, estimator: BaseEstimator) -> None:

@@ -117,7 +117,11 @@ def classifier_of(*kinds: type) -> Callable[[Kind], Kind]:
             if kind is not None and name != "random_state":
                 found[name] = next((each for each in get_args(hint) if isinstance(each, Parameter)), None) or ALLOWED[hint]
             if vars(cls)[name] is OPTION:
-                setattr(cls, name, _default(name, kind, hint))
+                option = OPTION_OF.get(name, name)
+                default = next(default_of(field) for field in fields(kind) if field.name == option)
+                if default is None and NoneType not in get_args(hint):  # what None means for the option
+                    default = {"bias": True, "max_steps": getattr(kind, "steps", None)}[option]
+                setattr(cls, name, default)
         made: Any = cls
         documented = cls.__doc__ is not None  # as it is not with python -OO
         made._options_kind, made._parameters = kinds[0], found
@@ -144,15 +148,6 @@ def option_values(estimator: Any) -> dict[str, Any]:
 def _kind_with(name: str, kinds: tuple[type, ...]) -> Any:
     """The first of the options with one that is the parameter; None if there is none."""
     return next((kind for kind in kinds if OPTION_OF.get(name, name) in {field.name for field in fields(kind)}), None)
-
-
-def _default(name: str, kind: Any, hint: Any) -> Any:
-    """The default of a parameter; of an option's None, where that may not be, what it means."""
-    option = OPTION_OF.get(name, name)
-    value = next(default_of(field) for field in fields(kind) if field.name == option)
-    if value is None and NoneType not in get_args(hint):
-        return {"bias": True, "max_steps": getattr(kind, "steps", None)}[option]
-    return value
 
 
 def _described(cls: type, kinds: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:

@@ -17,15 +17,15 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.data.in_memory import sound_csr
-from hpcml.errors import ConfigError, DataError, file_error
+from hpcml.errors import ConfigError, DataError, OptionError, file_error
 from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import map_dataset, stamp, write_strings
 from hpcml.files.slabs import editing, group_in
 from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model import skops_file
 from hpcml.model.learner import OWN, Constant, Learner, confidence, fit, one_line, own_class, scores
-from hpcml.model.linear import THRESHOLDS, Trained, check_labels
-from hpcml.model.training_keys import TrainingKeys, read_training_keys, write_training_keys
+from hpcml.model.linear import THRESHOLDS, Trained
+from hpcml.model.training_keys import TrainingKeys, write_training_keys
 
 
 def is_own(classifier: Any) -> bool:
@@ -36,35 +36,6 @@ def is_own(classifier: Any) -> bool:
 def fitted_attributes(classifier: Any) -> dict[str, Any]:
     """Return what `fit` left in a classifier of ours: arrays and numbers, by names that end in "_"."""
     return {name: value for name, value in sorted(vars(classifier).items()) if name.endswith("_") and name != "feature_names_in_"}
-
-
-def _write_own(file: h5py.File, classifier: Any) -> None:
-    group = group_in(file, "classifier")
-    group.attrs["kind"] = classifier.kind
-    for name, value in fitted_attributes(classifier).items():
-        if isinstance(value, np.ndarray):
-            group[name] = value
-        else:
-            group.attrs[name] = value
-
-
-def _read_own(path: Path, group: h5py.Group) -> Any:
-    """Return the classifier in a group. Raises ValueError, AttributeError or KeyError for damage."""
-    values: dict[str, Any] = {name: np.array(map_dataset(path, group[name])) for name in group}
-    kind = text_of(group, "kind")
-    values |= {name: value.item() for name, value in attributes(group).items() if isinstance(value, np.generic)}
-    if not all(name.endswith("_") and not name.startswith("_") for name in values):
-        raise ValueError("its attributes are damaged")
-    classes = values["classes_"]
-    if classes.dtype.kind != "i" or classes.ndim != 1:
-        raise ValueError("its classes are damaged")
-    classifier: Any = object.__new__(own_class(kind))
-    vars(classifier).update(values)
-    if kind != "constant":
-        if type(classifier.n_features_in_) is not int:
-            raise ValueError("n_features_in_ is damaged")
-        classifier.check_arrays()
-    return classifier
 
 
 def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save: bool = True) -> None:
@@ -80,7 +51,7 @@ def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save
     X = X if dense else sp.csr_matrix(X)
     kind = type(learner.unfitted(0, dense))
     if save and not hasattr(kind, "kind") and not skops_file.is_savable(kind):
-        raise ConfigError(f"--base {learner.name}: its classifiers cannot be saved; choose one of the {skops_file.IN_WORDS}")
+        raise OptionError("base", learner.name, f"its classifiers cannot be saved; choose one of the {skops_file.IN_WORDS}")
     classifier = fit(learner, X, y, 0)
     expected = scores(classifier, X, n_classes)
     confidence(classifier, X)
@@ -91,9 +62,9 @@ def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save
     except ConfigError:  # without skops
         raise
     except Exception as error:  # noqa: BLE001 - whatever keeps it from being saved
-        raise ConfigError(f"--base {learner.name}: its classifiers cannot be saved: {one_line(error)}; choose another") from None
+        raise OptionError("base", learner.name, f"its classifiers cannot be saved: {one_line(error)}; choose another") from None
     if not np.array_equal(found, expected):
-        raise ConfigError(f"--base {learner.name}: its classifiers are not the same when saved and read; choose another")
+        raise OptionError("base", learner.name, "its classifiers are not the same when saved and read; choose another")
 
 
 class FoundThreshold(NamedTuple):
@@ -126,14 +97,6 @@ class Origin(NamedTuple):
     more: Mapping[str, Any]  # attributes of the method (validation_error, ...)
     keys: TrainingKeys | None = None
 
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """The file's."""
-        base = {"name": self.learner.name, "options": dict(self.learner.options)}
-        found = {**self.more, "method": self.method, "base": json.dumps(base, default=str), "split": self.split}
-        sizes = {"n_features": int(self.n_features), "dense": bool(self.dense)}
-        return {**found, "vocabulary": self.vocabulary, **sizes}
-
 
 def write_classifier(
     path: Path | str, classifier: Any, origin: Origin, margin_data: MarginData, threshold: FoundThreshold | None = None
@@ -143,7 +106,10 @@ def write_classifier(
     Call it on one rank, in an agreed region. Without a `threshold` it is 0.
     """
     path, dump = Path(path), None if is_own(classifier) else skops_file.dump(classifier)
-    attrs = origin.attributes | ({} if threshold is None else dict(zip(THRESHOLDS, threshold[1:], strict=True)))
+    base = json.dumps({"name": origin.learner.name, "options": dict(origin.learner.options)}, default=str)
+    attrs = {**origin.more, "method": origin.method, "base": base, "split": origin.split, "vocabulary": origin.vocabulary}
+    attrs |= {"n_features": int(origin.n_features), "dense": bool(origin.dense)}
+    attrs |= {} if threshold is None else dict(zip(THRESHOLDS, threshold[1:], strict=True))
     try:
         with temporary_path(mpi.self_comm(), path, overwrite=True) as temporary, editing(temporary, new=True, target=path) as file:
             stamp(file, "classifier")
@@ -151,7 +117,13 @@ def write_classifier(
             write_strings(file, "label_names", list(origin.label_names))
             write_training_keys(file, origin.keys)
             if dump is None:
-                _write_own(file, classifier)
+                group = group_in(file, "classifier")
+                group.attrs["kind"] = classifier.kind
+                for name, value in fitted_attributes(classifier).items():
+                    if isinstance(value, np.ndarray):
+                        group[name] = value
+                    else:
+                        group.attrs[name] = value
             else:
                 file["classifier"] = np.frombuffer(dump, dtype=np.uint8)
             margin = group_in(file, "margin")
@@ -179,7 +151,6 @@ class ClassifierModel(Trained):
         self.base: dict[str, Any] = json.loads(text_of(file, "base"))
         self.dense, self.cycle = bool(file.attrs["dense"]), int(file["margin"].attrs["cycle"])
         self.label_names = read_strings(file["label_names"])
-        self.training_keys = read_training_keys(self.path, file)
         self.n_labels = len(self.label_names)
         self.n_classes = max(2, self.n_labels)
         self.labels = {"steps": np.zeros(self.n_labels, dtype=np.int32)}
@@ -188,7 +159,6 @@ class ClassifierModel(Trained):
             if (stored.shape, stored.dtype.str) != ((self.n_labels,), "<f8"):
                 raise ValueError("wrong thresholds")
             self.labels["threshold"] = map_dataset(self.path, stored)
-            check_labels(self.labels)
         self.margin_rows, self.margin_weights = (map_dataset(self.path, file[f"margin/{name}"]) for name in ("rows", "weights"))
         stored = file["classifier"]
         if isinstance(stored, h5py.Dataset) and (stored.dtype.str, stored.ndim) != ("|u1", 1):
@@ -212,7 +182,17 @@ class ClassifierModel(Trained):
             if self.dense and 4 * self.n_features > max(skops_file.SMALL, self.path.stat().st_size):
                 raise ValueError(f"dense rows of {self.n_features} features")
             if isinstance(stored, h5py.Group):
-                classifier = _read_own(self.path, stored)
+                values: dict[str, Any] = {name: np.array(map_dataset(self.path, stored[name])) for name in stored}
+                kind = text_of(stored, "kind")
+                values |= {name: value.item() for name, value in attributes(stored).items() if isinstance(value, np.generic)}
+                if not all(name.endswith("_") and not name.startswith("_") for name in values):
+                    raise ValueError("its attributes are damaged")
+                classifier: Any = object.__new__(own_class(kind))
+                vars(classifier).update(values)
+                if kind != "constant":
+                    if type(classifier.n_features_in_) is not int or classifier.classes_.ndim != 1:
+                        raise ValueError("n_features_in_ or classes_ is damaged")
+                    classifier.check_arrays()
             else:
                 classifier = skops_file.load(map_dataset(self.path, stored).data, self.n_features)
             classes = np.asarray(classifier.classes_)

@@ -61,7 +61,10 @@ class DecisionTree:
         features, children = (np.full(room, value, dtype=np.int32) for value in (kernels.LEAF, 0))
         codes, counts = np.empty((2, room), dtype=np.uint32), np.empty((room, n_classes), dtype=np.int32)
         counts[0] = sizes[self.classes_]
-        rules = (np.uint64(class_bits), _entropies(n_rows), self.min_samples_leaf, depth)
+        largest = n_rows * elementary.log2(float(max(n_rows, 1)))
+        entropies = np.zeros(n_rows + 1, np.int64)  # n log₂ n as whole numbers, times 2^k so that no sum overflows
+        kernels.tabulate_entropies(2.0 ** (_FIXED_POINT - int(np.frexp(largest + 1)[1])), entropies)
+        rules = (np.uint64(class_bits), entropies, self.min_samples_leaf, depth)
         n = kernels.grow(keys, rules, (features, *codes, children, counts))
         self.feature_, self.child_, self.count_ = features[:n].copy(), children[:n].copy(), counts[:n].copy()
         self.threshold_, splits = np.zeros(n, dtype=np.float32), self.feature_ != kernels.LEAF
@@ -117,13 +120,6 @@ class DecisionTree:
             raise ValueError("feature_ is damaged")
         if (children <= splits).any() or (children >= n - 1).any():  # ascending, so that no way is a circle
             raise ValueError("child_ is damaged")
-
-
-def _entropies(n_rows: int) -> np.ndarray:
-    """n log₂ n for n = 0 … n_rows as whole numbers, times 2^k so that no sum overflows."""
-    largest, out = n_rows * elementary.log2(float(max(n_rows, 1))), np.zeros(n_rows + 1, np.int64)
-    kernels.tabulate_entropies(2.0 ** (_FIXED_POINT - int(np.frexp(largest + 1)[1])), out)
-    return out
 
 
 def _half_way(lows: np.ndarray, highs: np.ndarray) -> np.ndarray:

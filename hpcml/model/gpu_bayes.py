@@ -17,10 +17,9 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.data.in_memory import canonical
-from hpcml.errors import ConfigError, DataError
-from hpcml.model.gaussian_densities import GaussianDensities
-from hpcml.model.joint_bayes import FLOOR, JointBayes
-from hpcml.model.kernel_densities import KernelDensities
+from hpcml.errors import DataError, OptionError
+from hpcml.kernels.density import reach
+from hpcml.model.densities import FLOOR, GaussianDensities, JointBayes, KernelDensities
 
 _SHARE = 0.25  # of a device's free memory that a block of rows may take: the ranks of a node may share it
 _MOST_ROWS = 1 << 22  # of a block
@@ -35,10 +34,10 @@ def choose_device(comm: mpi.Comm) -> None:
         try:
             from hpcml.kernels import device
         except ImportError as error:
-            raise ConfigError(f"--device gpu: numba has no CUDA ({error}); pip install 'hpcml[gpu]', or leave it out") from None
+            raise OptionError("device", "gpu", f"numba has no CUDA ({error}); pip install 'hpcml[gpu]', or remove it") from None
         n_devices = device.count()
         if n_devices == 0:
-            raise ConfigError("--device gpu: there is no CUDA device or driver on a node; leave it out to use the CPU")
+            raise OptionError("device", "gpu", "there is no CUDA device or driver on a node; remove it to use the CPU")
         with _told():
             device.select(place % n_devices)
 
@@ -60,7 +59,7 @@ class _OnGpu(JointBayes):
 
     def _sent(self) -> tuple[Any, ...]:
         """Kernels for dense and CSR rows, arrays on the device, zeros (d, K) log P'(0 | c)."""
-        raise AssertionError("a subclass says")
+        raise NotImplementedError
 
     def _joint_on_device(self, X: Any) -> Iterator[tuple[slice, Any]]:
         """Blocks of rows, with their joint log probabilities on the device."""
@@ -92,7 +91,7 @@ class _OnGpu(JointBayes):
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
         """log prior + Σ_j log P'(x_j | c) (n_samples × n_classes). DataError: no memory."""
-        X = self._taken(X)
+        X = self._rows(X)
         out = np.empty((X.shape[0], self.classes_.size))
         with _told():
             for block, joint in self._joint_on_device(X):
@@ -103,7 +102,7 @@ class _OnGpu(JointBayes):
         """The largest probability less the second (n_samples). Raises DataError."""
         from hpcml.kernels import device
 
-        X = self._taken(X)
+        X = self._rows(X)
         out = np.empty(X.shape[0])
         with _told():
             for block, joint in self._joint_on_device(X):
@@ -112,8 +111,8 @@ class _OnGpu(JointBayes):
                 gaps.copy_to_host(out[block])
         return out
 
-    def _taken(self, X: Any) -> Any:
-        X = self._rows(X)
+    def _rows(self, X: Any) -> Any:
+        X = super()._rows(X)
         return canonical(X) if sp.issparse(X) else X
 
 
@@ -123,13 +122,13 @@ class KernelDensitiesOnGpu(_OnGpu, KernelDensities):
     def _sent(self) -> tuple[Any, ...]:
         from hpcml.kernels import device
 
-        density = self._density()
+        ratios = self.precision_[:, None] / np.where(self.bandwidth_ > 0, self.bandwidth_, 1.0)
+        shifts = [[float(reach(ratio)) for ratio in of] for of in ratios.tolist()]  # of a table before the lowest value, in cells
         arrays = (
-            *(density.counts, density.precisions, density.bandwidths, density.lows, density.starts, density.values),
-            *(density.masses, density.logs, density.table_starts, density.tables, self._shifts()),
+            *(self.value_count_, self.precision_, self.bandwidth_, self.low_, self.value_start_, self.value_),
+            *(self.value_mass_, self.value_log_, self.table_start_, self.table_, np.array(shifts).reshape(ratios.shape)),
         )
-        taken = (*map(device.sent, arrays), density.floor)
-        return device.density_dense, device.density_sparse, taken, self.zero_log_
+        return device.density_dense, device.density_sparse, (*map(device.sent, arrays), FLOOR), self.zero_log_
 
 
 class GaussianDensitiesOnGpu(_OnGpu, GaussianDensities):

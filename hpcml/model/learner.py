@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcml.errors import ConfigError, DataError, NonFiniteError, nearest
+from hpcml.errors import ConfigError, DataError, NonFiniteError, OptionError, nearest
 
 # A CSR non-zero takes 8 bytes, a dense entry 4: from this density on dense rows take no more memory.
 ALWAYS_DENSE = 0.5
@@ -34,32 +34,13 @@ _SEEDS = 1 << 32  # scikit-learn takes seeds below
 _REFUSALS = (ValueError, TypeError, ArithmeticError, RuntimeError, IndexError, AttributeError)
 
 
-@dataclass(frozen=True)
-class KnownLearner:
-    """A learner with a short name: its class, options unless others are given, a line about it."""
-
-    path: str
-    options: dict[str, Any]
-    about: str
-    prefers_dense: bool = False
-
-
 SKLEARN_TREE = "sklearn.tree.DecisionTreeClassifier"
-KERNEL_NB, GAUSSIAN_NB = "hpcml.model.kernel_bayes.KernelNB", "hpcml.model.gaussian_bayes.GaussianNB"
-C45, STUMP = {"criterion": "entropy", "min_samples_leaf": 2}, {"criterion": "entropy", "max_depth": 1}
-LEARNERS: dict[str, KnownLearner] = {
-    "tree": KnownLearner(SKLEARN_TREE, C45, "decision tree that splits by information gain, as C4.5 does", prefers_dense=True),
-    "stump": KnownLearner(SKLEARN_TREE, STUMP, "decision tree of a single split", prefers_dense=True),
-    "linear-svm": KnownLearner("sklearn.svm.LinearSVC", {}, "linear SVM with squared hinge loss (LIBLINEAR's L2 loss)"),
-    "kernel-nb": KnownLearner(KERNEL_NB, {}, "naive Bayes with kernel density estimates, Weka's -K"),
-    "gaussian-nb": KnownLearner(GAUSSIAN_NB, {}, "naive Bayes with a Gaussian per feature and class, as Weka's"),
-}
-
+KERNEL_NB, GAUSSIAN_NB = "hpcml.model.naive_bayes.KernelNB", "hpcml.model.naive_bayes.GaussianNB"
 # Our own classes of classifiers, by their kind in files. None imports scikit-learn, which takes a second.
 OWN = {
     "constant": "hpcml.model.learner.Constant",
-    "gaussian-nb": "hpcml.model.gaussian_densities.GaussianDensities",
-    "kernel-nb": "hpcml.model.kernel_densities.KernelDensities",
+    "gaussian-nb": "hpcml.model.densities.GaussianDensities",
+    "kernel-nb": "hpcml.model.densities.KernelDensities",
     "tree": "hpcml.model.decision_tree.DecisionTree",
 }
 
@@ -99,7 +80,7 @@ class Learner:
 
     name: str  # as the user gave it
     path: str
-    options: tuple[tuple[str, Any], ...]
+    options: tuple[tuple[str, Any], ...] = ()
     prefers_dense: bool = False
     on_gpu: bool = False
 
@@ -138,7 +119,7 @@ class Learner:
         """The learner whose classifiers score on a GPU. Raises ConfigError if none."""
         if self.path not in ON_GPU:
             able = " and ".join(sorted(name for name, known in LEARNERS.items() if known.path in ON_GPU))
-            raise ConfigError(f"--device gpu: {self.name} has nothing for a GPU, only {able} have; leave it out")
+            raise OptionError("device", "gpu", f"{self.name} has nothing for a GPU, only {able} have; remove it")
         return replace(self, on_gpu=True)
 
     @property
@@ -154,6 +135,19 @@ class Learner:
         """Whether all rows of such a data set (not a rank's) should be dense float32."""
         density = nnz / max(1, n_rows * n_features)
         return density >= (OFTEN_DENSE if self.prefers_dense else ALWAYS_DENSE) or not self.accepts_sparse
+
+
+# Decision trees that split by information gain, as C4.5 does; LIBLINEAR's L2 loss; naive Bayes as Weka's, with -K and without.
+LEARNERS = {
+    learner.name: learner
+    for learner in (
+        Learner("tree", SKLEARN_TREE, (("criterion", "entropy"), ("min_samples_leaf", 2)), prefers_dense=True),
+        Learner("stump", SKLEARN_TREE, (("criterion", "entropy"), ("max_depth", 1)), prefers_dense=True),
+        Learner("linear-svm", "sklearn.svm.LinearSVC"),
+        Learner("kernel-nb", KERNEL_NB),
+        Learner("gaussian-nb", GAUSSIAN_NB),
+    )
+}
 
 
 class Constant:
@@ -175,32 +169,27 @@ def parse_learner(tokens: Sequence[str]) -> Learner:
     Values are Python literals, otherwise the text itself. Raises ConfigError.
     """
     if not tokens:
-        raise ConfigError(f"--base: name a learner: {', '.join(sorted(LEARNERS))}, or the path of a scikit-learn classifier")
+        raise OptionError("base", None, f"name a learner: {', '.join(sorted(LEARNERS))}, or the path of a scikit-learn classifier")
     name, *rest = tokens
     if name not in LEARNERS and "." not in name:
         near = nearest(name, LEARNERS)
-        raise ConfigError(f"--base {name}: no such learner; {near} (or the dotted path of a scikit-learn classifier)")
-    known = LEARNERS.get(name, KnownLearner(name, {}, ""))
-    options = known.options | _options(name, rest)
-    learner = Learner(name, known.path, tuple(options.items()), known.prefers_dense)
+        raise OptionError("base", name, f"no such learner; {near} (or the dotted path of a scikit-learn classifier)")
+    known = LEARNERS.get(name, Learner(name, name))
+    given: dict[str, Any] = {}
+    for token in rest:
+        key, equals, text = token.partition("=")
+        if not equals or not key:
+            raise OptionError("base", name, f"{token!r} is not an option; expected KEY=VALUE")
+        if key in given:
+            raise OptionError("base", name, f"{key} is given twice")
+        try:
+            given[key] = ast.literal_eval(text)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            given[key] = text
+    learner = replace(known, options=tuple((dict(known.options) | given).items()))
     if learner.own_kind is None:
         _check(learner)
     return learner
-
-
-def _options(name: str, tokens: Sequence[str]) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    for token in tokens:
-        key, equals, text = token.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"--base {name}: {token!r} is not an option; expected KEY=VALUE")
-        if key in options:
-            raise ConfigError(f"--base {name}: {key} is given twice")
-        try:
-            options[key] = ast.literal_eval(text)
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            options[key] = text
-    return options
 
 
 def _import(path: str) -> Any:
@@ -209,10 +198,10 @@ def _import(path: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except (ImportError, ValueError, TypeError, SyntaxError) as error:
-        raise ConfigError(f"--base {path}: cannot import {module_name or path}: {one_line(error)}") from None
+        raise OptionError("base", path, f"cannot import {module_name or path}: {one_line(error)}") from None
     if not hasattr(module, name):
         near = nearest(name, [known for known in dir(module) if known[:1].isupper()])
-        raise ConfigError(f"--base {path}: {module_name} has no {name}" + (f"; {near}" if near else ""))
+        raise OptionError("base", path, f"{module_name} has no {name}" + (f"; {near}" if near else ""))
     return getattr(module, name)
 
 
@@ -222,25 +211,25 @@ def _check(learner: Learner) -> None:
 
     kind, given = learner._class, dict(learner.options)
     if not (isinstance(kind, type) and issubclass(kind, BaseEstimator)):
-        raise ConfigError(f"--base {learner.name}: {learner.path} is not a scikit-learn classifier")
+        raise OptionError("base", learner.name, f"{learner.path} is not a scikit-learn classifier")
     known = learner._class._get_param_names()
     for key in given:
         if key not in known:
             near = nearest(key, known) or f"see scikit-learn's documentation of {kind.__name__}"
-            raise ConfigError(f"--base {learner.name}: it has no option {key!r}; {near}")
+            raise OptionError("base", learner.name, f"it has no option {key!r}; {near}")
     try:
         classifier = learner.make(0)
         if not is_classifier(classifier):
-            raise ConfigError(f"--base {learner.name}: {learner.path} is not a scikit-learn classifier")
+            raise OptionError("base", learner.name, f"{learner.path} is not a scikit-learn classifier")
         if hasattr(classifier, "_parameter_constraints"):
             classifier._validate_params()
         tells = hasattr(classifier, "decision_function") or hasattr(classifier, "predict_proba")
     except _REFUSALS as error:
-        raise ConfigError(f"--base {learner.name}: {one_line(error)}") from None
+        raise OptionError("base", learner.name, one_line(error)) from None
     if not tells:
-        raise ConfigError(f"--base {learner.name}: with these options it has neither predict_proba nor decision_function")
+        raise OptionError("base", learner.name, "with these options it has neither predict_proba nor decision_function")
     if given.get("decision_function_shape") == "ovo":
-        raise ConfigError(f"--base {learner.name}: decision_function_shape=ovo has no value for each class; leave it out")
+        raise OptionError("base", learner.name, "decision_function_shape=ovo has no value for each class; remove it")
 
 
 def one_line(error: Exception) -> str:
@@ -263,7 +252,7 @@ def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
             classifier = learner.unfitted(seed, isinstance(X, np.ndarray))
             return classifier.fit(_as_taken(classifier, X), y)
         except _REFUSALS as error:
-            raise ConfigError(f"--base {learner.name}: it cannot be trained on these rows: {one_line(error)}") from None
+            raise OptionError("base", learner.name, f"it cannot be trained on these rows: {one_line(error)}") from None
 
 
 def confidence(classifier: Any, X: Any) -> np.ndarray:
@@ -287,61 +276,42 @@ def confidence(classifier: Any, X: Any) -> np.ndarray:
 def scores(classifier: Any, X: Any, n_classes: int) -> np.ndarray:
     """Scores of X (n_rows × n_labels float64): one label for two classes (is it 1), else each.
 
-    Two classes: the decision function, the log-odds, or 2 p₁ − 1. More: the class's value (see
-    `class_values`) minus the largest value of another class; LOWEST for a class that the classifier
-    has not seen. A score is positive exactly for the class with the largest value, the first of
-    several. Raises NonFiniteError.
+    A class that the classifier has seen has a value: the decision function ((0, d) for two classes), the logarithm
+    of the joint probability of row and class, or else the probability (those near 0 and 1 are as good as equal, their
+    logarithms are not). Two classes: the difference of the values, or 2 p₁ − 1. More: the class's value minus the
+    largest value of another class; LOWEST for a class that the classifier has not seen. A score is positive exactly
+    for the class with the largest value, the first of several. Raises NonFiniteError.
     """
-    values = class_values(classifier, X)
-    classes = np.asarray(classifier.classes_, dtype=np.int64)
+    classes, n_rows = np.asarray(classifier.classes_, dtype=np.int64), X.shape[0]
+    decides, joint = hasattr(classifier, "decision_function"), hasattr(classifier, "predict_joint_log_proba")
+    if isinstance(classifier, Constant):
+        values = np.ones((n_rows, 1))
+    elif not decides:
+        values = _numbers(classifier, "predict_joint_log_proba" if joint else "predict_proba", X)
+    else:
+        values = _numbers(classifier, "decision_function", X)
+        if values.ndim == 1:
+            values = np.column_stack([np.zeros(n_rows), values])
+        elif values.shape[1] != classes.size:
+            if not hasattr(classifier, "predict_proba"):
+                name = type(classifier).__name__
+                raise ConfigError(f"{name}: its decision function has no value for each class; choose other options")
+            values = _numbers(classifier, "predict_proba", X)
+    if classes.size == 1:
+        labels = np.array([1]) if n_classes == 2 else np.arange(n_classes)
+        return np.tile(np.where(labels == classes, 1.0, -1.0), (n_rows, 1))
     predicted = values.argmax(axis=1)
     if n_classes == 2:
-        out = np.full((values.shape[0], 1), -1.0)
-        if classes.size == 1:
-            out[:] = 2.0 * classes[0] - 1.0
-        elif hasattr(classifier, "decision_function") or hasattr(classifier, "predict_joint_log_proba"):
-            out[:, 0] = values[:, 1] - values[:, 0]
-        else:
-            out[:, 0] = 2.0 * values[:, 1] - 1.0
-        has = predicted[:, None] == 1 if classes.size == 2 else out > 0
-        return _signed(out, has)
-    out = np.full((values.shape[0], n_classes), -1.0 if classes.size == 1 else LOWEST)
-    if classes.size == 1:
-        out[:, classes] = 1.0
-        return out
-    order = np.sort(values, axis=1)
-    largest_other = np.where(np.arange(classes.size) == predicted[:, None], order[:, -2:-1], order[:, -1:])
-    out[:, classes] = values - largest_other
-    return _signed(out, classes[predicted][:, None] == np.arange(n_classes))
-
-
-def _signed(out: np.ndarray, has: np.ndarray) -> np.ndarray:
-    """`out`, above 0 exactly where `has`: rounding and ties can take the sign of a score."""
-    out[has] = np.maximum(out[has], _ABOVE_0)
+        out = (values[:, 1] - values[:, 0] if decides or joint else 2.0 * values[:, 1] - 1.0)[:, None]
+        has = predicted[:, None] == 1
+    else:
+        out, has = np.full((n_rows, n_classes), LOWEST), classes[predicted][:, None] == np.arange(n_classes)
+        order = np.sort(values, axis=1)
+        largest_other = np.where(np.arange(classes.size) == predicted[:, None], order[:, -2:-1], order[:, -1:])
+        out[:, classes] = values - largest_other
+    out[has] = np.maximum(out[has], _ABOVE_0)  # rounding and ties can take the sign of a score
     out[~has] = np.minimum(out[~has], 0.0)
     return out
-
-
-def class_values(classifier: Any, X: Any) -> np.ndarray:
-    """A value for each class seen (n_rows × classes float64).
-
-    The decision function ((0, d) for two classes), the logarithm of the joint probability of row
-    and class, or else the probability: those near 0 and 1 are as good as equal, their logarithms
-    are not.
-    """
-    if isinstance(classifier, Constant):
-        return np.ones((X.shape[0], 1))
-    if not hasattr(classifier, "decision_function"):
-        joint = hasattr(classifier, "predict_joint_log_proba")
-        return _numbers(classifier, "predict_joint_log_proba" if joint else "predict_proba", X)
-    values = _numbers(classifier, "decision_function", X)
-    if values.ndim == 1:
-        return np.column_stack([np.zeros(values.size), values])
-    if values.shape[1] == len(classifier.classes_):
-        return values
-    if hasattr(classifier, "predict_proba"):
-        return _numbers(classifier, "predict_proba", X)
-    raise ConfigError(f"{type(classifier).__name__}: its decision function has no value for each class; choose other options")
 
 
 def _as_taken(classifier: Any, X: Any) -> Any:

@@ -20,7 +20,7 @@ import numpy as np
 
 from hpcml.data.dataset import DataFile
 from hpcml.data.row_checks import row_of, unordered
-from hpcml.errors import ConfigError, DataError, NonFiniteError, file_error, is_of_the_system
+from hpcml.errors import ConfigError, DataError, NonFiniteError, OptionError, file_error, is_of_the_system
 from hpcml.files.hdf5 import (
     DAMAGE,
     MADE_ON,
@@ -35,7 +35,8 @@ from hpcml.files.hdf5 import (
 from hpcml.files.slabs import Slab
 from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model.combination import Combination, Rule
-from hpcml.model.training_keys import TrainingKeys, read_training_keys, write_training_keys
+from hpcml.model.training_keys import NAME as TRAINING_KEYS
+from hpcml.model.training_keys import TrainingKeys, write_training_keys
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -103,15 +104,6 @@ def describe_model(
     write_training_keys(file, keys)
 
 
-def check_labels(labels: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError unless thresholds and sigmoids, if any, are finite and none falls."""
-    if not np.isfinite(labels.get("threshold", 0.0)).all():
-        raise ValueError("a threshold is not a finite number")
-    slope, offset = (labels.get(name, np.zeros(0)) for name in SIGMOID)
-    if not (np.isfinite(slope).all() and np.isfinite(offset).all() and (slope >= 0).all()):
-        raise ValueError("a sigmoid is not one")
-
-
 def kept(w: np.ndarray, below: float) -> np.ndarray:
     """Which weights stay if smaller ones than `below`, of their type, go: not 0, but NaN."""
     with np.errstate(over="ignore"):
@@ -150,6 +142,7 @@ class Trained:
     label_names: list[str]
     label_titles: list[str] | None = None  # what people call the labels ("" where one has no title), if the file says so
     labels: dict[str, np.ndarray]  # of each label, how its training ended; at least `steps`
+    thresholds: np.ndarray  # the scores (n_labels float64) above which a row gets each label
     threshold: float | None = None  # of all labels, in place of the stored ones
     training_keys: TrainingKeys | None = None  # which rows it was trained on, if these have keys
 
@@ -161,6 +154,20 @@ class Trained:
                 self.attrs = attributes(file)
                 self.vocabulary = text_of(file, "vocabulary")
                 self._read(file)
+                labels = self.labels
+                self.thresholds = labels.get("threshold", np.zeros(self.n_labels))
+                slope, offset = (labels.get(name, np.zeros(0)) for name in SIGMOID)
+                if not np.isfinite(self.thresholds).all():
+                    raise ValueError("a threshold is not a finite number")
+                if not (np.isfinite(slope).all() and np.isfinite(offset).all() and (slope >= 0).all()):
+                    raise ValueError("a sigmoid is not one")
+                if TRAINING_KEYS in file:
+                    stored = file[TRAINING_KEYS]
+                    keys = map_dataset(self.path, stored)
+                    if stored.dtype.str != "<u8" or stored.ndim != 1 or (keys[1:] <= keys[:-1]).any():
+                        raise ValueError("wrong keys of training rows")
+                    complete = bool(stored.attrs["complete"])
+                    self.training_keys = TrainingKeys(keys, int(keys[-1]) if keys.size else 0, complete)
             except DAMAGE as error:
                 if is_of_the_system(error):
                     raise file_error(path, "read", error) from None
@@ -172,12 +179,6 @@ class Trained:
 
     def _damaged(self, what: str) -> DataError:
         return DataError(f"{self.path}: damaged {self.kind}: {what}; train it again")
-
-    @property
-    def thresholds(self) -> np.ndarray:
-        """The scores (n_labels float64) above which a row gets each label; 0 by default."""
-        stored = self.labels.get("threshold") if self.threshold is None else None
-        return np.full(self.n_labels, self.threshold or 0.0) if stored is None else stored
 
     @property
     def threshold_source(self) -> str:
@@ -219,14 +220,12 @@ class Trained:
             raise ConfigError(f"{self.path} has no probabilities; a linear model gets them from held-out rows by hpcml calibrate")
         return self.sigmoids
 
-    def with_threshold(self, threshold: float | None) -> Self:
-        """The same model with one threshold (None: as it is). Raises ConfigError."""
-        if threshold is None:
-            return self
+    def with_threshold(self, threshold: float) -> Self:
+        """The same model with one threshold. Raises ConfigError."""
         if not math.isfinite(threshold):
-            raise ConfigError(f"--threshold {threshold}: expected a finite number")
+            raise OptionError("threshold", threshold, "expected a finite number")
         out = copy.copy(self)
-        out.threshold = float(threshold)
+        out.threshold, out.thresholds = float(threshold), np.full(self.n_labels, float(threshold))
         return out
 
     def check_numbering(self, zero_based: bool) -> None:
@@ -258,27 +257,18 @@ class Model(Trained):
     kind = "model"
     W: np.ndarray | SparseRows
     combination: Combination | None = None  # of the parts of labels that have several weight vectors
+    sparse = False  # whether W holds only the weights that are not 0
     below = 0.0  # weights of smaller magnitude count as 0
-
-    @property
-    def sparse(self) -> bool:
-        """Whether W holds only the weights that are not 0."""
-        return isinstance(self.W, SparseRows)
-
-    def slabs(self, n_weights: int | None, n_labels: int | None = None) -> dict[str, Slab]:
-        """The datasets of such a model file, sparse with `n_weights` weights or dense; by default of as many labels."""
-        n_labels = self.n_labels if n_labels is None else n_labels
-        return model_slabs(n_labels, self.n_features, self.n_columns, self.precision, self._certified, n_weights, self._optional)
 
     def _read(self, file: h5py.File) -> None:
         self.normalised, self.binary = (bool(self.attrs.get(name, False)) for name in ("normalised", "binary"))
         (self.n_features,) = file["columns"].shape
-        sparse, self._certified = isinstance(file["W"], h5py.Group), "labels/gap" in file
-        self._optional = [name for name in OPTIONAL if f"labels/{name}" in file]
+        self.sparse = sparse = isinstance(file["W"], h5py.Group)
         self.n_labels, self.n_columns = (int(n) for n in (file["W"].attrs["shape"] if sparse else file["W"].shape))
         stored = file["W/data"] if sparse else file["W"]
         self.n_weights, self.precision = int(stored.size), stored.dtype.str
-        expected = self.slabs(self.n_weights if sparse else None)
+        sizes, of_labels = (self.n_labels, self.n_features, self.n_columns), [name for name in OPTIONAL if f"labels/{name}" in file]
+        expected = model_slabs(*sizes, self.precision, "labels/gap" in file, self.n_weights if sparse else None, of_labels)
         slabs = {name: Slab(file[name].shape, file[name].dtype.str) for name in expected}
         if self.precision not in PRECISIONS or slabs != expected or file["label_names"].shape != (self.n_labels,):
             raise ValueError("sizes or types do not fit")
@@ -298,8 +288,6 @@ class Model(Trained):
             if file["label_titles"].shape != (self.n_labels,):
                 raise ValueError("as many titles as labels")
             self.label_titles = read_strings(file["label_titles"])
-        self.training_keys = read_training_keys(self.path, file)
-        check_labels(self.labels)
         if self.n_features and not 0 <= self.columns.min() <= self.columns.max() < self.width:
             raise self._damaged(f"columns {self.columns.min()} to {self.columns.max()}, but W has columns 0 to {self.width - 1}")
         if not (np.isfinite(self.factors).all() and np.isfinite(self.bias).all()):

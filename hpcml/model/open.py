@@ -1,16 +1,21 @@
-"""Every kind of model that `predict` and `evaluate` take: a file, or the run folder around it."""
+"""Open and describe a model of any kind, from its file or the run folder around it."""
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
+
+import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import FEW, DataError
-from hpcml.files.hdf5 import DAMAGE, open_hdf5, open_stamped
+from hpcml.files.hdf5 import DAMAGE, MADE_ON, open_hdf5, open_stamped
 from hpcml.files.opening import check_regular
 from hpcml.files.untrusted import check_parts
+from hpcml.log import joined, plural
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import CHOSEN, Model
 
 FILE, CONFIG = "model.h5", "config.toml"  # of a run folder
 
@@ -50,13 +55,51 @@ def kind_of(path: Path | str) -> str:
 
 def share_model(comm: mpi.Comm, path: Path | str) -> Model | ClassifierModel:
     """Collective over `comm`. The model in a file; one rank reads classifiers. DataError."""
-    model: Model | ClassifierModel | None = None
     with mpi.agreed(comm, f"opening {path}"):
-        if comm.rank == 0:
-            model = open_model(path)
+        model = open_model(path) if comm.rank == 0 else None
     if comm.bcast(isinstance(model, ClassifierModel)):
         shared: ClassifierModel = comm.bcast(model)
         return shared
     with mpi.agreed(comm, f"opening {path}"):
-        model = model or Model(model_file(path))
-    return model
+        return model or Model(model_file(path))
+
+
+def format_model(model: Model | ClassifierModel) -> str:
+    """Return a description of several lines. Local."""
+    attrs = model.attrs
+    lines = [
+        f"{model.path}: a model of {attrs.get('method', '?')}, "
+        f"{plural(model.n_labels, 'label')} × {plural(model.n_features, 'feature')}"
+    ]
+    if isinstance(model, Model):
+        parts = (
+            "" if model.combination is None else f", {model.combination.n_parts} weight vectors a label ({model.combination.kind})"
+        )
+        stored = "the weights that are left (CSR)" if model.sparse else "a weight for each label and column"
+        lines.append(f"  weights     {model.n_weights:,} in {model.n_columns:,} columns: {stored}{parts}")
+    else:
+        lines.append(f"  classifier  {model.base.get('name', '?')}, of {model.margin_rows.size:,} rows")
+    shown: dict[str, object] = {
+        name: f"{attrs[name]:g}" if isinstance(attrs[name], (float, np.floating)) else attrs[name]
+        for name in ("loss", "lambda", "positive_weight", "scale", "split", "n_rows")
+        if name in attrs
+    }
+    for name in CHOSEN:
+        if name in model.labels:
+            low, high = np.quantile(model.labels[name], [0, 1])
+            shown[name] = f"{low:.3g}" if low == high else f"of each label {low:.3g} to {high:.3g}"
+    if shown:
+        lines.append("  trained     " + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items()))
+    with suppress(ValueError, TypeError, KeyError, RecursionError):  # the file may not say
+        machine = json.loads(str(attrs.get(MADE_ON)))
+        lines.append(f"  made on     {machine['processor']} ({machine['architecture']}, compiled for {machine['target']})")
+    if model.probability_source:
+        lines.append(f"  probability {model.probability_source}")
+    if not model.threshold_source:
+        return joined([*lines, "  thresholds  0 for all labels"])
+    values, counts = np.unique(model.thresholds, return_counts=True)
+    spread = f"{values[0]:.6g} for all labels" if values.size == 1 else f"{values[0]:.6g} to {values[-1]:.6g}"
+    lines.append(f"  thresholds  {spread}: {model.threshold_source}")
+    if 1 < values.size < model.n_labels:
+        lines.append(f"              {counts.max():,} labels share {values[counts.argmax()]:.6g}")
+    return joined(lines)

@@ -9,10 +9,16 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.files.slabs import Slab, SlabFile
-from hpcml.model.linear import Model, about_of, describe_model
+from hpcml.model.linear import Model, about_of, describe_model, model_slabs
 from hpcml.partition import even_bounds, offsets
 
 _WEIGHTS = 1 << 24  # of a dense model, that are copied at a time
+
+
+def slabs_like(model: Model, n_weights: int | None, n_labels: int) -> dict[str, Slab]:
+    """Return the datasets of a file with the features of a model, sparse with `n_weights` weights or dense."""
+    certified = "gap" in model.labels
+    return model_slabs(n_labels, model.n_features, model.n_columns, model.precision, certified, n_weights, model.labels)
 
 
 def write_labels(
@@ -51,7 +57,7 @@ def write_labels(
     with mpi.agreed(comm, "reading models"):
         if comm.rank == 0:
             model = sources[0]()
-            slabs = model.slabs(int(indptr[-1]) if sparse else None, n_labels)
+            slabs = slabs_like(model, int(indptr[-1]) if sparse else None, n_labels)
 
     def describe(file: h5py.File) -> None:
         assert model is not None

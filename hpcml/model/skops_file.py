@@ -15,12 +15,13 @@ import hashlib
 import importlib
 import io
 import json
+import math
 import sys
 import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,14 +44,12 @@ IN_WORDS = (
     "and DummyClassifier of scikit-learn"
 )
 _SCALARS = frozenset(f"numpy.{kind}" for kind in ("ndarray", "bool", "bool_", "float32", "float64", "int32", "int64"))
-# Loaders of skops that are read, and the classes that each may make; of "ObjectNode" and "LossNode" see `_is_known`.
+# Loaders of skops that are read, and the classes that each may make; of "ObjectNode" and "LossNode" see `_checked_nodes`.
 LOADERS: dict[str, frozenset[str]] = {
     "DictNode": frozenset({"builtins.dict"}),
     "JsonNode": frozenset(f"builtins.{kind}" for kind in ("str", "int", "float", "bool", "NoneType")),
     "ListNode": frozenset({"builtins.list"}),
-    "LossNode": frozenset(),
     "NdArrayNode": _SCALARS,
-    "ObjectNode": frozenset(),
     "RandomStateNode": frozenset({"numpy.random.mtrand.RandomState"}),
     "TreeNode": frozenset({"sklearn.tree._tree.Tree"}),
     "TupleNode": frozenset({"builtins.tuple"}),
@@ -175,7 +174,15 @@ def check_dump(dump: ReadableBuffer, n_features: int) -> None:
     """Raise DataError or ValueError unless a dump is sound. Of arrays, only headers and trees are read."""
     content = memoryview(dump)
     with zipfile.ZipFile(_Bytes(content)) as archive:
-        sizes = _sizes(archive, len(content))
+        sizes: dict[str, int] = {}
+        for member in archive.infolist():
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size > len(content):
+                raise ValueError(f"{member.filename} is larger than the archive")
+            if member.filename in sizes:
+                raise ValueError(f"{member.filename} is there twice")
+            sizes[member.filename] = member.file_size
+        if sizes.get("schema.json", 0) > SMALL:
+            raise ValueError(f"its description takes {sizes['schema.json']} bytes")
         nodes = list(_checked_nodes(json.loads(archive.read("schema.json"))))
         files = [node["file"] for node in nodes if node["__loader__"] == "NdArrayNode" and node["type"] == "numpy"]
         total = sum(sizes[name] for name in files)
@@ -185,39 +192,18 @@ def check_dump(dump: ReadableBuffer, n_features: int) -> None:
             if name not in files and sizes[name] > SMALL:
                 raise ValueError(f"{name} has {sizes[name]} bytes, but is no part of it")
             with archive.open(name) as file:
-                _check_array(file, sizes[name])
+                version = np.lib.format.read_magic(file)
+                if version != (1, 0):  # others are for headers of more than 64 KiB
+                    raise ValueError(f"an array of the version {version}")
+                shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            if dtype.hasobject or min(shape, default=0) < 0:
+                raise ValueError("an array of objects")
+            claimed = dtype.itemsize * math.prod(shape)
+            if claimed > sizes[name] or dtype.itemsize > max(sizes[name], 1 << 16):
+                raise ValueError(f"an array claims {claimed} bytes, but there are {sizes[name]}")
         for node in nodes:
             if node["__loader__"] == "TreeNode":
                 _check_tree(archive, node, n_features)
-
-
-def _sizes(archive: zipfile.ZipFile, limit: int) -> dict[str, int]:
-    """The members' sizes. Raises ValueError if one is packed, there twice, or too large."""
-    sizes: dict[str, int] = {}
-    for member in archive.infolist():
-        if member.compress_type != zipfile.ZIP_STORED or member.file_size > limit:
-            raise ValueError(f"{member.filename} is larger than the archive")
-        if member.filename in sizes:
-            raise ValueError(f"{member.filename} is there twice")
-        sizes[member.filename] = member.file_size
-    if sizes.get("schema.json", 0) > SMALL:
-        raise ValueError(f"its description takes {sizes['schema.json']} bytes")
-    return sizes
-
-
-def _check_array(file: IO[bytes], size: int) -> None:
-    """Raise ValueError unless a member is an array that claims no more; reads its header."""
-    version = np.lib.format.read_magic(file)
-    if version != (1, 0):  # others are for headers of more than 64 KiB
-        raise ValueError(f"an array of the version {version}")
-    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    if dtype.hasobject or min(shape, default=0) < 0:
-        raise ValueError("an array of objects")
-    claimed = dtype.itemsize
-    for n in shape:
-        claimed *= n
-    if claimed > size or dtype.itemsize > max(size, 1 << 16):
-        raise ValueError(f"an array claims {claimed} bytes, but there are {size}")
 
 
 def _checked_nodes(root: Any) -> Iterator[dict[str, Any]]:
@@ -229,7 +215,13 @@ def _checked_nodes(root: Any) -> Iterator[dict[str, Any]]:
         part = waiting.pop()
         if isinstance(part, dict) and "__loader__" in part:
             loader, name = part["__loader__"], f"{part['__module__']}.{part['__class__']}"
-            if not _is_known(loader, name):
+            if loader == "ObjectNode":
+                known = name.startswith(SAVABLE)
+            elif loader == "LossNode":  # of SGDClassifier and Perceptron; prediction does not use it
+                known = name.rpartition(".")[0] in LOSSES
+            else:
+                known = name in LOADERS.get(loader, ())
+            if not known:
                 raise DataError(f"it holds a {name} ({loader}), which is not supported")
             if part.get("__id__"):  # skops would put it in the place of other nodes
                 raise ValueError("a part of it has an identity")
@@ -240,14 +232,6 @@ def _checked_nodes(root: Any) -> Iterator[dict[str, Any]]:
             yield part
         if isinstance(part, (dict, list)):
             waiting.extend(part.values() if isinstance(part, dict) else part)
-
-
-def _is_known(loader: str, name: str) -> bool:
-    if loader == "ObjectNode":
-        return name.startswith(SAVABLE)
-    if loader == "LossNode":  # of SGDClassifier and Perceptron; prediction does not use it
-        return name.rpartition(".")[0] in LOSSES
-    return loader in LOADERS and name in LOADERS[loader]
 
 
 def _check_parts(root: Any) -> None:

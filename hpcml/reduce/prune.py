@@ -19,7 +19,7 @@ from hpcml.files.slabs import new_file
 from hpcml.files.table import table
 from hpcml.log import Log, plural
 from hpcml.model.linear import Model, Trained, emptied_warning
-from hpcml.model.rewrite import write_labels
+from hpcml.model.rewrite import slabs_like, write_labels
 from hpcml.options import check_magnitude
 from hpcml.partition import even_bounds
 
@@ -108,7 +108,9 @@ def _judge(comm: mpi.Comm, model: Model, dataset: DataFile, split: str, below: S
         had = counts > 0 if had is None else had
         n_weights = int(counts.sum()) if number else model.n_weights
         stored = n_weights if number or model.sparse else None
-        n_bytes = sum(math.prod(slab.shape) * np.dtype(slab.dtype).itemsize for slab in model.slabs(stored).values())
+        n_bytes = sum(
+            math.prod(slab.shape) * np.dtype(slab.dtype).itemsize for slab in slabs_like(model, stored, model.n_labels).values()
+        )
         log(f"judging the model with {plural(n_weights, 'weight')}")
         judged = evaluate(comm, few if number else model, dataset, split, log)
         n_all = model.n_labels * model.n_columns

@@ -61,6 +61,6 @@ def opened_both(
     from hpcml.model.open import share_model
 
     found = share_model(session.comm, model) if isinstance(model, (str, Path)) else model
-    found = found.with_threshold(threshold)
+    found = found if threshold is None else found.with_threshold(threshold)
     with opened_dataset(session, data) as dataset:
         yield found, dataset

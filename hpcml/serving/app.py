@@ -13,7 +13,6 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from hpcml import __version__
 from hpcml.errors import HpcmlError
 from hpcml.log import visible
 from hpcml.serving.requests import FORM, JSON, Refused, form_of, question_of_form, questions_of_json
-from hpcml.serving.suggest import Question, Suggester, Suggestion
+from hpcml.serving.suggest import Suggester, Suggestion
 from hpcml.serving.worker import Worker
 
 PROJECT, GIVEN = "hpcml", "hpcml-given"  # all headings, and those that the model gives: Annif does not ask which they are
@@ -63,9 +62,6 @@ class Answer:
     problem: str = ""
 
 
-Handler = Callable[[Scope, Receive], Awaitable[Answer]]
-
-
 class Gone(Exception):
     """The client has left."""
 
@@ -89,27 +85,21 @@ class App:
 
     def __init__(self, suggester: Suggester, about: dict[str, Any], limits: RequestLimits, log: Callable[[str], None]) -> None:
         """`about`: what is said of the model; `log` takes the lines of the access log."""
-        self.suggester, self.about, self.limits, self.log = suggester, about, limits, log
+        self.suggester, self.limits, self.log = suggester, limits, log
         self.worker = Worker(suggester, limits.waiting)
-        self.files = {path: ((HERE / name).read_bytes(), kind) for path, (name, kind) in FILES.items()}
-        self.routes: dict[str, dict[str, Handler]] = {
-            "/health": {"GET": self.health},
-            "/v1": {"GET": self.info},
-            "/v1/": {"GET": self.info},
-            "/v1/projects": {"GET": self.projects},
-            **self._of_project(PROJECT, only_given=False),
-            **self._of_project(GIVEN, only_given=True),
-            **{path: {"GET": self.file} for path in self.files},
+        names = (PROJECT, GIVEN)
+        title = as_json({"title": "hpcml serve, with Annif's REST API", "version": __version__})
+        self.pages = {
+            "/v1": title,
+            "/v1/": title,
+            "/v1/projects": as_json({"projects": [about | {"project_id": name} for name in names]}),
+            **{f"/v1/projects/{name}": as_json(about | {"project_id": name}) for name in names},
         }
-
-    def _of_project(self, name: str, only_given: bool) -> dict[str, dict[str, Handler]]:
-        """The addresses of a project; `only_given`: of labels above their thresholds."""
-        prefix = f"/v1/projects/{name}"
-        return {
-            prefix: {"GET": partial(self.project, name)},
-            f"{prefix}/suggest": {"POST": partial(self.suggest, only_given)},
-            f"{prefix}/suggest-batch": {"POST": partial(self.suggest_batch, only_given)},
-        }
+        for path, (name, kind) in FILES.items():
+            headers = {"content-security-policy": RULES}
+            self.pages[path] = Answer(200, (HERE / name).read_bytes(), f"{kind}; charset=utf-8", headers)
+        self.forms = {f"/v1/projects/{name}/suggest": name == GIVEN for name in names}  # whether only what the model gives
+        self.batches = {f"{path}-batch": only_given for path, only_given in self.forms.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -141,14 +131,19 @@ class App:
         self.log(json.dumps(line | ({"problem": problem} if problem else {})))
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+        path, method = scope["path"], "GET" if scope["method"] == "HEAD" else scope["method"]
+        allowed = "POST" if path in self.forms or path in self.batches else "GET"
         try:
-            methods = self.routes.get(scope["path"])
-            if methods is None:
+            if allowed == "GET" and path not in self.pages and path != "/health":
                 raise Refused(404, "there is no such address")
-            method = "GET" if scope["method"] == "HEAD" else scope["method"]
-            if method not in methods:
-                raise Refused(405, f"{scope['method'][:20]}: not here", allow=", ".join(methods))
-            return await methods[method](scope, receive)
+            if method != allowed:
+                raise Refused(405, f"{scope['method'][:20]}: not here", allow=allowed)
+            if path in self.pages:
+                return self.pages[path]
+            if path == "/health":
+                lives = self.worker.lives
+                return as_json({"status": "ok"}) if lives else as_problem(503, "it does not score texts any more")
+            return await self.suggest(scope, receive)
         except Refused as refused:
             return as_problem(refused.status, refused.detail, **refused.headers)
         except HpcmlError as error:
@@ -181,79 +176,38 @@ class App:
             raise Refused(413, f"a body of {size:,} bytes, but at most {most:,}", connection="close")
         return b"".join(parts)
 
-    async def headings(self, questions: list[Question]) -> Sequence[list[Suggestion] | None]:
-        """The headings of texts. Raises Refused if that takes too long, or too many wait."""
-        if not questions:
-            return []
-        future = self.worker.submit(questions)
-        if future is None:
-            raise Refused(503, "too many texts wait; come again later", **{"retry-after": "1"})
-        try:
-            async with asyncio.timeout(self.limits.answer_seconds):
-                found: Sequence[list[Suggestion] | None] = await asyncio.wrap_future(future)
-                return found
-        except TimeoutError:
-            raise Refused(
-                503, f"no answer after {self.limits.answer_seconds:g} s; come again later", **{"retry-after": "5"}
-            ) from None
-
-    def results(self, headings: list[Suggestion] | None, with_words: bool) -> dict[str, Any]:
-        """Headings as Annif has them, and given, words, and a warning without known words."""
-        if headings is None:
-            return {"results": [], "warning": NO_WORDS}
-        names, titles = self.suggester.model.label_names, self.suggester.titles
-        out: list[dict[str, Any]] = []
-        for each in headings:
-            line = {"uri": names[each.label], "label": titles[each.label], "score": each.probability, "given": each.given}
-            out.append(line | ({"words": each.words} if with_words else {}))
-        return {"results": out}
-
-    async def suggest(self, only_given: bool, scope: Scope, receive: Receive) -> Answer:
-        """POST of a form: one text."""
-        check_kind(scope, FORM)
-        body = await self.body(scope, receive)
-        question = question_of_form(form_of(body, "the body"), self.suggester.fields, only_given)
-        (found,) = await self.headings([question])
-        answer = as_json(self.results(found, question.n_words > 0))
-        answer.n_texts = 1
-        return answer
-
-    async def suggest_batch(self, only_given: bool, scope: Scope, receive: Receive) -> Answer:
-        """POST of JSON: several texts."""
-        check_kind(scope, JSON)
-        query = form_of(scope["query_string"], "the query")
-        questions, names = questions_of_json(await self.body(scope, receive), query, self.suggester.fields, only_given)
-        lines = []
-        for name, question, found in zip(names, questions, await self.headings(questions), strict=True):
-            lines.append(self.results(found, question.n_words > 0) | ({"document_id": name} if name else {}))
-        answer = as_json(lines)
+    async def suggest(self, scope: Scope, receive: Receive) -> Answer:
+        """The headings of one text (a form), or of several (JSON). Raises Refused, also if too many wait or that takes too long."""
+        path, fields, seconds = scope["path"], self.suggester.fields, self.limits.answer_seconds
+        expected = FORM if path in self.forms else JSON
+        kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"").decode("latin-1")
+        if kind.partition(";")[0].strip().lower() != expected:
+            raise Refused(415, f"content-type {kind[:60]!r}, but expected {expected}", connection="close")
+        body, names = await self.body(scope, receive), [""]
+        if path in self.forms:
+            questions = [question_of_form(form_of(body, "the body"), fields, self.forms[path])]
+        else:
+            query = form_of(scope["query_string"], "the query")
+            questions, names = questions_of_json(body, query, fields, self.batches[path])
+        headings: Sequence[list[Suggestion] | None] = []
+        if questions:
+            future = self.worker.submit(questions)
+            if future is None:
+                raise Refused(503, "too many texts wait; come again later", **{"retry-after": "1"})
+            try:
+                async with asyncio.timeout(seconds):
+                    headings = await asyncio.wrap_future(future)
+            except TimeoutError:
+                raise Refused(503, f"no answer after {seconds:g} s; come again later", **{"retry-after": "5"}) from None
+        lines, label_names, titles = list[dict[str, Any]](), self.suggester.model.label_names, self.suggester.titles
+        for name, question, suggestions in zip(names, questions, headings, strict=True):
+            results = [
+                {"uri": label_names[each.label], "label": titles[each.label], "score": each.probability, "given": each.given}
+                | ({"words": each.words} if question.n_words > 0 else {})
+                for each in suggestions or ()
+            ]
+            warning = {"warning": NO_WORDS} if suggestions is None else {}
+            lines.append({"results": results} | warning | ({"document_id": name} if name else {}))
+        answer = as_json(lines[0] if path in self.forms else lines)
         answer.n_texts = len(lines)
         return answer
-
-    async def health(self, _scope: Scope, _receive: Receive) -> Answer:
-        """Whether it can answer."""
-        return as_json({"status": "ok"}) if self.worker.lives else as_problem(503, "it does not score texts any more")
-
-    async def info(self, _scope: Scope, _receive: Receive) -> Answer:
-        """The name and version of the server."""
-        return as_json({"title": "hpcml serve, with Annif's REST API", "version": __version__})
-
-    async def projects(self, _scope: Scope, _receive: Receive) -> Answer:
-        """All projects."""
-        return as_json({"projects": [self.about | {"project_id": name} for name in (PROJECT, GIVEN)]})
-
-    async def project(self, name: str, _scope: Scope, _receive: Receive) -> Answer:
-        """The description of the model."""
-        return as_json(self.about | {"project_id": name})
-
-    async def file(self, scope: Scope, _receive: Receive) -> Answer:
-        """A part of the page."""
-        content, kind = self.files[scope["path"]]
-        return Answer(200, content, f"{kind}; charset=utf-8", {"content-security-policy": RULES})
-
-
-def check_kind(scope: Scope, wanted: str) -> None:
-    """Raise Refused unless the body is of the wanted kind."""
-    kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"").decode("latin-1")
-    if kind.partition(";")[0].strip().lower() != wanted:
-        raise Refused(415, f"content-type {kind[:60]!r}, but expected {wanted}", connection="close")

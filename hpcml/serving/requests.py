@@ -18,7 +18,7 @@ MOST_WORDS = 100
 MOST_TEXTS = 1000  # of one request
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 METADATA = "metadata_"  # before the names of fields in a form
-PASSED_OVER = ("project", "language")  # what Annif's clients say, and a server of one model need not know
+KNOWN = ("limit", "threshold", "words", "project", "language")  # the last two are of Annif's clients and have no effect
 
 
 class Refused(Exception):
@@ -45,83 +45,65 @@ def form_of(body: bytes, what: str) -> dict[str, str]:
     return {name: values[0] for name, values in found.items()}
 
 
-def json_of(body: bytes) -> object:
-    """The value of a JSON text. Raises Refused."""
+def _wishes(parameters: Mapping[str, str], known: Sequence[str], prefix: str = "") -> tuple[int, float, int]:
+    """Return how many headings, from which probability on, with how many words. Raises Refused, also for other parameters."""
+    for name in parameters:
+        if name not in known and not (prefix and name.startswith(prefix)):
+            listed = ", ".join([*known, *([f"{prefix}NAME"] if prefix else [])])
+            raise Refused(400, f"{name[:60]}: no such parameter; known: {listed}")
+    numbers = []
+    for name, default in (("limit", LIMIT), ("words", 0)):
+        text = parameters.get(name, str(default))
+        if not (text.isascii() and text.isdecimal() and len(text) < 16):
+            raise Refused(400, f"{name}: {text[:60]!r}, but expected a whole number from 0 on")
+        numbers.append(int(text))
     try:
-        return json.loads(body.decode())
-    except (ValueError, RecursionError):
-        raise Refused(400, "the body is not JSON in UTF-8") from None
-
-
-def whole(parameters: Mapping[str, str], name: str, default: int, most: int) -> int:
-    """A whole number from 0 on; a larger one than `most` is `most`. Raises Refused."""
-    text = parameters.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdecimal() and len(text) < 16):
-        raise Refused(400, f"{name}: {text[:60]!r}, but expected a whole number from 0 on")
-    return min(int(text), most)
-
-
-def share(parameters: Mapping[str, str], name: str) -> float:
-    """A parameter that is a number from 0 to 1, or 0 without it. Raises Refused."""
-    try:
-        value = float(parameters.get(name, "0")[:60])
+        threshold = float(parameters.get("threshold", "0")[:60])
     except ValueError:
-        value = math.nan
-    if not 0 <= value <= 1:
-        raise Refused(400, f"{name}: {parameters[name][:60]!r}, but expected a number from 0 to 1")
-    return value
+        threshold = math.nan
+    if not 0 <= threshold <= 1:
+        raise Refused(400, f"threshold: {parameters['threshold'][:60]!r}, but expected a number from 0 to 1")
+    return min(numbers[0], 2**31 - 1), threshold, min(numbers[1], MOST_WORDS)
 
 
-def values_of(fields: Sequence[Field], text: str, metadata: Mapping[str, str]) -> list[list[str]]:
-    """The values of a text's fields: text, and what metadata says of others."""
+def _values_of(fields: Sequence[Field], text: str, metadata: Mapping[str, str]) -> list[list[str]]:
+    """Return the values of a text's fields: text, and what metadata says of others."""
     content = {**metadata, "text": text}
     return [[content[field.name]] if content.get(field.name) else [] for field in fields]
 
 
 def question_of_form(parameters: Mapping[str, str], fields: Sequence[Field], only_given: bool) -> Question:
-    """The question of a form: text, metadata_NAME, limit, threshold, words. Raises Refused."""
+    """Return the question of a form: text, metadata_NAME, limit, threshold, words. Raises Refused."""
     if "text" not in parameters:
         raise Refused(400, "no parameter text; expected the text to find headings for")
-    known = ("text", "limit", "threshold", "words", *PASSED_OVER)
-    for name in parameters:
-        if name not in known and not name.startswith(METADATA):
-            raise Refused(400, f"{name[:60]}: no such parameter; known: {', '.join(known)}, {METADATA}NAME")
+    wishes = _wishes(parameters, ("text", *KNOWN), METADATA)
     metadata = {name.removeprefix(METADATA): value for name, value in parameters.items() if name.startswith(METADATA)}
-    return Question(values_of(fields, parameters["text"], metadata), *_wishes(parameters), only_given)
-
-
-def _wishes(parameters: Mapping[str, str]) -> tuple[int, float, int]:
-    """How many headings, from which probability on, with how many words. Raises Refused."""
-    limit = whole(parameters, "limit", LIMIT, 2**31 - 1)
-    return limit, share(parameters, "threshold"), whole(parameters, "words", 0, MOST_WORDS)
+    return Question(_values_of(fields, parameters["text"], metadata), *wishes, only_given)
 
 
 def questions_of_json(
     body: bytes, query: Mapping[str, str], fields: Sequence[Field], only_given: bool
 ) -> tuple[list[Question], list[str]]:
-    """The questions of {"documents": [...]} or a list of texts and documents, and their ids ("" for
+    """Return the questions of {"documents": [...]} or a list of texts and documents, and their ids ("" for
     none). Limit, threshold and words are in the query. Raises Refused.
     """
-    known = ("limit", "threshold", "words", *PASSED_OVER)
-    for name in query:
-        if name not in known:
-            raise Refused(400, f"{name[:60]}: no such parameter; known: {', '.join(known)}")
-    wishes = _wishes(query)
-    found: Any = json_of(body)
-    if isinstance(found, dict):
-        found = found.get("documents")
-    if not isinstance(found, list):
+    wishes = _wishes(query, KNOWN)
+    try:
+        documents: Any = json.loads(body.decode())
+    except (ValueError, RecursionError):
+        raise Refused(400, "the body is not JSON in UTF-8") from None
+    if isinstance(documents, dict):
+        documents = documents.get("documents")
+    if not isinstance(documents, list):
         raise Refused(400, 'expected {"documents": [{"text": …}, …]}, or a list of texts')
-    if len(found) > MOST_TEXTS:
-        raise Refused(413, f"{len(found):,} texts, but at most {MOST_TEXTS:,} in one request")
+    if len(documents) > MOST_TEXTS:
+        raise Refused(413, f"{len(documents):,} texts, but at most {MOST_TEXTS:,} in one request")
     questions, names = [], []
-    for number, each in enumerate(found):
+    for number, each in enumerate(documents):
         try:
-            said = document({"text": each} if isinstance(each, str) else each)
+            content = document({"text": each} if isinstance(each, str) else each)
         except ValueError as error:
             raise Refused(400, f"document {number} (from 0): {error}") from None
-        questions.append(Question(values_of(fields, said.text, said.metadata), *wishes, only_given))
-        names.append(said.name)
+        questions.append(Question(_values_of(fields, content.text, content.metadata), *wishes, only_given))
+        names.append(content.name)
     return questions, names

@@ -1,56 +1,138 @@
-"""`hpcml serve`: opening a model and its words once, and answering until a signal comes."""
+"""`hpcml serve`: open a model and its words once, and answer until a signal comes.
+
+uvicorn has a thread of its own, while the first thread waits for a signal.
+"""
 
 from __future__ import annotations
 
+import errno
+import logging
+import socket
+import sys
+import threading
 import time
 from datetime import UTC, datetime
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.errors import ConfigError
-from hpcml.log import Log, plural
-from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.errors import ConfigError, OptionError, reason_and_hint
+from hpcml.log import Log, plural, say
 from hpcml.model.open import share_model
 from hpcml.reporting.facts import data_of
 from hpcml.serving.app import PROJECT, App, RequestLimits
-from hpcml.serving.server import Server, check_package, listen, write_line
 from hpcml.serving.suggest import Suggester
 from hpcml.signals import StopSignals
 
 LOOK_SECONDS = 0.1  # between looks at whether a signal has come
+CONNECTIONS = 200  # at a time; others are told 503
+END_SECONDS = 0.6  # for requests that are being answered when the server ends
+START_SECONDS = 30.0
+KEEP_SECONDS = 10  # that a client may stay silent between two requests
 
 
-def about_of(run: Path, model: Model | ClassifierModel, suggester: Suggester) -> dict[str, Any]:
-    """The description of the model: as Annif speaks of a project, and what the page shows."""
-    name = run.parent.name if run.name == "model.h5" else run.name
-    changed = datetime.fromtimestamp(model.path.stat().st_mtime, UTC)
-    return {
-        "project_id": PROJECT,
-        "name": name,
-        "language": "",
-        "backend": {"backend_id": "hpcml"},
-        "is_trained": True,
-        "modification_time": changed.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "method": str(model.attrs.get("method", "")),
-        "labels": model.n_labels,
-        "features": model.n_features,
-        "probabilities": model.probability_source,
-        "thresholds": model.threshold_source or "0 for all labels",
-        "fields": [field.name for field in suggester.fields],
-        "words": suggester.features is not None,
-    }
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises ConfigError if that cannot be."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise OptionError("host", host, f"no address of this machine ({error})") from None
+    family, kind, protocol, _, address = found[0]
+    out = socket.socket(family, kind, protocol)  # with its protocol, for which asyncio turns Nagle's delay off
+    try:
+        out.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        out.bind(address)
+        out.listen(512)
+    except OSError as error:
+        out.close()
+        hint = "; choose another port, or 0 for any that is free" if error.errno == errno.EADDRINUSE else ""
+        raise ConfigError(f"--host {host} --port {port}: cannot listen: {reason_and_hint(error)[0]}{hint}") from None
+    return out
+
+
+class Server:
+    """In a `with`, an application answers at `url`; at its end, requests have END_SECONDS."""
+
+    def __init__(self, app: App, listening: socket.socket) -> None:
+        from uvicorn import Config
+        from uvicorn import Server as Uvicorn
+
+        for name in ("uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
+            logging.getLogger(name).disabled = True  # the application says what happens
+        config = Config(
+            app,
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=CONNECTIONS,
+            timeout_keep_alive=KEEP_SECONDS,
+        )
+        config.timeout_graceful_shutdown = END_SECONDS  # type: ignore[assignment]  # which may be a fraction of a second
+        host, port, *_ = listening.getsockname()
+        self.app, self.url = app, f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        self._listening, self._uvicorn = listening, Uvicorn(config)
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="serving", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self._uvicorn.run(sockets=[self._listening])
+        except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
+            self._error = error
+
+    @property
+    def lives(self) -> bool:
+        """Whether it answers."""
+        return self._thread.is_alive()
+
+    def __enter__(self) -> Server:
+        self._thread.start()
+        end = time.monotonic() + START_SECONDS
+        while not self._uvicorn.started:
+            if not self.lives or time.monotonic() > end:
+                raise RuntimeError("the server did not start") from self._error
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._uvicorn.should_exit = True
+        self._thread.join(END_SECONDS + 1.0)
+        self.app.worker.end()
 
 
 def open_suggester(comm: mpi.Comm, run: Path, data: Path | None) -> tuple[Suggester, dict[str, Any]]:
-    """The suggester of headings, and its description. Raises ConfigError, DataError. One rank."""
+    """Return the suggester of headings, and what Annif knows of a project and the page shows. One rank.
+
+    Raises ConfigError, DataError.
+    """
     model = share_model(comm, run)
     model.check_probabilities()
     with mpi.agreed(comm, f"opening the data of {run}"), DataFile(data_of(run, data)) as dataset:
         suggester = Suggester(comm, model, dataset)
-        return suggester, about_of(run, model, suggester)
+        return suggester, {
+            "project_id": PROJECT,
+            "name": run.parent.name if run.name == "model.h5" else run.name,
+            "language": "",
+            "backend": {"backend_id": "hpcml"},
+            "is_trained": True,
+            "modification_time": datetime.fromtimestamp(model.path.stat().st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "method": str(model.attrs.get("method", "")),
+            "labels": model.n_labels,
+            "features": model.n_features,
+            "probabilities": model.probability_source,
+            "thresholds": model.threshold_source or "0 for all labels",
+            "fields": [field.name for field in suggester.fields],
+            "words": suggester.features is not None,
+        }
 
 
 def serve(
@@ -61,12 +143,13 @@ def serve(
     """
     if comm.size > 1:
         raise ConfigError(f"serve answers from one process, but MPI has started {comm.size}; run it without mpirun")
-    check_package()
+    if find_spec("uvicorn") is None:
+        raise ConfigError("serve needs the package uvicorn; install it with: pip install 'hpcml[serve]'")
     listening = listen(host, port)
     with listening:
         begin = time.monotonic()
         suggester, about = open_suggester(comm, run, data)
-        app = App(suggester, about, limits, write_line)
+        app = App(suggester, about, limits, partial(say, stream=sys.stdout))
         log(f"{run}: {plural(suggester.model.n_labels, 'label')}, probabilities {suggester.model.probability_source}")
         with Server(app, listening) as server:
             log(f"ready after {time.monotonic() - begin:.1f} s: {server.url} (Annif: {server.url}v1/projects/{PROJECT}/suggest)")

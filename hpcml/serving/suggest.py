@@ -87,34 +87,31 @@ class Suggester:
         return [found if size else None for found, size in zip(self._scored(shard, questions), sizes, strict=True)]
 
     def _scored(self, shard: Shard, questions: Sequence[Question]) -> list[list[Suggestion]]:
-        scorer, out = scorer_of(self.model, shard, self.labels), []
+        scorer, thresholds, out = scorer_of(self.model, shard, self.labels), self.model.thresholds, []
         for begin, rows in blocks_of(shard.rows, self.model.n_labels):
             some = questions[begin : begin + rows.size]
-            given = np.array([question.only_given for question in some], dtype=bool)
+            only_given = np.array([question.only_given for question in some], dtype=bool)
             size = max((min(question.limit, self.model.n_labels) for question in some if not question.only_given), default=1)
-            best = self.top.best(scorer, rows[~given], size)
-            of_best = zip(best.labels, best.scores, strict=True)
-            of_given = map(self._given, self.top.all_scores(scorer, rows[given]))
+            best = self.top.best(scorer, rows[~only_given], size)
+            of_best, of_all = zip(best.labels, best.scores, strict=True), iter(self.top.all_scores(scorer, rows[only_given]))
             for row, question in zip(rows.tolist(), some, strict=True):
-                labels, scores = next(of_given if question.only_given else of_best)
-                out.append(self._headings(scorer, row, labels[: question.limit], scores[: question.limit], question))
+                if question.only_given:  # those above their thresholds, best first
+                    every = next(of_all)
+                    labels = np.flatnonzero(every > thresholds)
+                    labels = labels[np.lexsort((labels, -self.top.comparable.values(every[labels], labels)))][: question.limit]
+                    scores = every[labels]
+                else:
+                    labels, scores = (values[: question.limit] for values in next(of_best))
+                shown = probabilities(scores[None], *self.sigmoids, labels[None])[0]
+                columns = zip(*(each.tolist() for each in (labels, scores, shown, scores > thresholds[labels])), strict=True)
+                out.append(
+                    [
+                        Suggestion(label, probability, above, self._words(scorer, row, label, score, question.n_words))
+                        for label, score, probability, above in columns
+                        if probability >= question.least
+                    ]
+                )
         return out
-
-    def _given(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The labels of scores (L) above their thresholds, best first, and their scores."""
-        some = np.flatnonzero(scores > self.model.thresholds)
-        labels = some[np.lexsort((some, -self.top.comparable.values(scores[some], some)))]
-        return labels, scores[labels]
-
-    def _headings(
-        self, scorer: Scorer | ClassifierScorer, row: int, labels: np.ndarray, scores: np.ndarray, question: Question
-    ) -> list[Suggestion]:
-        shown, given = probabilities(scores[None], *self.sigmoids, labels[None])[0], scores > self.model.thresholds[labels]
-        return [
-            Suggestion(label, probability, above, self._words(scorer, row, label, score, question.n_words))
-            for label, score, probability, above in zip(*(some.tolist() for some in (labels, scores, shown, given)), strict=True)
-            if probability >= question.least
-        ]
 
     def _words(self, scorer: Scorer | ClassifierScorer, row: int, label: int, score: float, n: int) -> list[tuple[str, float]]:
         """The `n` features of a row that add most to a label's log-odds, or take most."""

@@ -6,7 +6,7 @@ rows: `hpcml tune`.
 
 What comes in are a dataset and the axes of a method (`linear.settings.Axis`). The training rows are
 dealt to folds (`folds`), every label is trained outside each fold at each setting of a grid
-(`grid`, `cross`), and the scores of the rows held out say which setting it gets (`choose`) and
+(`cross`), and the scores of the rows held out say which setting it gets (`grid`) and
 where its threshold and its sigmoid lie. What goes out is a run of the method with these settings.
 Begin with `tune`.
 """

@@ -1,4 +1,4 @@
-"""One round of choosing: each label outside each fold at each setting, its scores summarised.
+"""One round of choosing: each label outside each fold at each setting, its scores summarised and recorded.
 
 The labels are scattered over the ranks, each of which has all rows. A rank takes some labels at a
 time through all folds, so that the scores of these labels are all that it holds.
@@ -6,21 +6,27 @@ time through all folds, so that the scores of these labels are all that it holds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+import json
+import zlib
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
+import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.errors import NonFiniteError
-from hpcml.evaluation.decision import Summary, even_places, summarise
+from hpcml.errors import DataError, NonFiniteError
+from hpcml.evaluation.decision import OWN_PLACES, PLACE, Summary, even_places, summarise
+from hpcml.files.hdf5 import DAMAGE, open_hdf5, open_stamped, stamp
+from hpcml.files.slabs import Slab, SlabFile
 from hpcml.measures import auc, average_precision, best_f1
 from hpcml.methods.linear.load import LabelProblem
+from hpcml.methods.linear.settings import Setting
+from hpcml.run.checkpoint import CheckpointWriter
 from hpcml.run.driver import Job
 from hpcml.run.stop import Stop
 from hpcml.tuning import kernels
 from hpcml.tuning.folds import Fold
-from hpcml.tuning.records import Records
 
 TOGETHER = 16  # labels that go through the folds together, at most
 UNTRAINED = -1.0  # the score of every row, for a label that no row outside the fold has
@@ -33,42 +39,76 @@ MEASURE: dict[str, Callable[[Summary], float]] = {
 }
 
 
-class CrossFits(Job):
-    """The labels of a rank, each trained outside each fold at each setting, and the records of their scores.
+class Round(Job):
+    """The labels of a rank, each trained outside each fold at each setting, and a file of records of their scores.
 
-    Making one is local.
+    The file has a record (the score by the measure, and a `Summary`) for each label and setting, and a checksum for each
+    label. It is filled label by label and lies in the folder of the checkpoints, so that --resume goes on with it.
     """
 
     title, saved = "choosing, labels", "the choice so far is kept"
+    n_done = 0.0
 
     def __init__(
-        self,
-        comm: mpi.Comm,
-        problem: LabelProblem,
-        folds: Sequence[Fold],
-        fitters: Sequence[Any],
-        records: Records,
-        known: np.ndarray,
-        shares: np.ndarray,
-        by: str,
-        room: float,
+        self, file: SlabFile, problem: LabelProblem, settings: Sequence[Setting], origin: dict[str, object], resume: bool
     ) -> None:
-        """`fitters`: of each fold what the method's `fitter` makes. `known` (n_labels) are done already,
+        """Collective. Open the file, new or to go on with one of the same `origin` and settings. Raises DataError.
+
+        `known` (n_labels) says which labels need no training: those with a record, and those that cannot be trained.
+        """
+        self.comm, self.file, self.rows, self.labels, self.n_settings = file.comm, file, problem.rows, problem.labels, len(settings)
+        self.record = np.dtype(
+            [("score", "<f8"), ("n", "<i4"), ("places", PLACE, OWN_PLACES + even_places(self.labels.size) + 2)]  # for any summary
+        )
+        self.total = n_labels = self.labels.size
+        slabs = {"records": Slab((n_labels, len(settings) * self.record.itemsize), "|u1"), "crc/records": Slab((n_labels,), "<i8")}
+        about = {name: str(value) for name, value in origin.items()} | {"settings": json.dumps(settings)}
+
+        def look() -> tuple[dict[str, tuple[int, Slab]], np.ndarray]:
+            """Return where the slabs are, and which labels are written and sound."""
+            if not (resume and file.path.exists()):
+                return {}, np.zeros(n_labels, bool)
+            try:
+                with open_stamped(file.path, "checkpoint", "hpcml tune") as stored:
+                    if any(stored.attrs[name] != value for name, value in about.items()):
+                        raise DataError(
+                            f"{file.path}: the run was started on other data or settings; resume with the same, or --force"
+                        )
+                    if {name: Slab(stored[name].shape, stored[name].dtype.str) for name in slabs} != slabs:
+                        raise ValueError("sizes or types do not fit")
+                    offsets = {name: (stored[name].id.get_offset(), slab) for name, slab in slabs.items()}
+                    rows = (stored["records"][label] for label in range(n_labels))
+                    crcs = stored["crc/records"][:]
+                    return offsets, np.array([zlib.crc32(row.data) == crc for row, crc in zip(rows, crcs, strict=True)], bool)
+            except DAMAGE:
+                raise DataError(f"{file.path}: damaged; start again with --force") from None
+
+        def describe(new: h5py.File) -> None:
+            stamp(new, "checkpoint")
+            new.attrs.update(about)
+            new["crc/records"][:] = -1
+
+        offsets, recorded = mpi.run_on_root(self.comm, f"reading {file.path}", look)
+        self.known = recorded | ~problem.trainable
+        if offsets:
+            file.attach(offsets)
+        else:
+            file.layout(slabs, describe)
+
+    def prepare(self, folds: Sequence[tuple[Fold, Any]], shares: np.ndarray, measure: str, room: float) -> None:
+        """Take the folds, each with what the method's `fitter` makes, and compile the kernels. Local.
+
         `shares` of the work that labels are; `room`: bytes for the scores.
         """
-        self.comm, self.rows, self.labels, self.folds, self.fitters = comm, problem.rows, problem.labels, folds, fitters
-        self.records, self.shares, self.measure = records, shares, MEASURE[by]
-        self.together = max(1, min(TOGETHER, int(room / (4 * records.n_settings * self.rows.n_global))))
-        self.begins = np.cumsum([0, *(fold.numbers.size for fold in folds)])
+        self.folds, self.shares, self.measure = folds, shares, MEASURE[measure]
+        self.together = max(1, min(TOGETHER, int(room / (4 * self.n_settings * self.rows.n_global))))
+        numbers = [fold.numbers for fold, _ in folds]
         self.place = np.empty(self.rows.n_global, np.int64)  # of each row among the scores
-        self.place[np.concatenate([fold.numbers for fold in folds])] = np.arange(self.rows.n_global)
-        self.done = known & (comm.rank == 0)
-        self.share_done, self.total = float(shares[self.done].sum()), known.size
-
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-        self.fitters[0].warm_up()
-        fold = self.folds[0]
+        self.place[np.concatenate(numbers)] = np.arange(self.rows.n_global)
+        done = self.known & (self.comm.rank == 0)
+        self.n_done, self.share_done = float(done.sum()), float(shares[done].sum())
+        fold, fitter = folds[0]
+        fitter.warm_up()
         kernels.score(fold.held_out[0][:1], *fold.held_out[1:], np.zeros(0, np.float32), 1, np.zeros((1, 0), np.float32))
         summarise(np.arange(3.0, dtype=np.float32), np.array([2]))
 
@@ -78,12 +118,13 @@ class CrossFits(Job):
         Those that have not been through all folds then begin anew.
         """
         for first in range(0, len(labels), self.together):
-            places = list(labels[first : first + self.together])
-            scores = np.full((len(places), self.records.n_settings, self.rows.n_global), UNTRAINED, np.float32)
-            for number, (fold, fitter) in enumerate(zip(self.folds, self.fitters, strict=True)):
-                if number > 0:
+            places, begin = list(labels[first : first + self.together]), 0
+            scores = np.full((len(places), self.n_settings, self.rows.n_global), UNTRAINED, np.float32)
+            for fold, fitter in self.folds:
+                if begin > 0:
                     yield []
-                rows = slice(int(self.begins[number]), int(self.begins[number + 1]))
+                rows = slice(begin, begin + fold.numbers.size)
+                begin = rows.stop
                 for fitted in fitter.fit(self.labels[places], stop):
                     out = np.empty((fitted.width, fold.held_out[0].size - 1), np.float32)
                     kernels.score(*fold.held_out, fitted.w, fitted.width, out)
@@ -92,18 +133,9 @@ class CrossFits(Job):
                             np.add(out[lane], np.float32(fitted.intercepts[lane]), out=scores[place, setting, rows])
             yield list(zip(places, scores, strict=True))
 
-    @property
-    def n_done(self) -> float:
-        """The labels that this rank has done."""
-        return float(np.count_nonzero(self.done))
-
-    def note(self, turns: int) -> str:
-        """How many folds this rank has been through."""
-        return f"turn {turns}"
-
     def keep(self, finished: list[tuple[int, np.ndarray]]) -> None:
         """Write the measures and summaries of labels. Local; raises NonFiniteError, DataError."""
-        with mpi.agreed(mpi.self_comm(), f"writing {self.records.path}"):
+        with mpi.agreed(mpi.self_comm(), f"writing {self.file.path}"):
             for place, scores in finished:
                 number = int(self.labels[place])
                 if not np.isfinite(scores).all():
@@ -111,12 +143,22 @@ class CrossFits(Job):
                         f"the scores of label number {number} are not finite; scale the data or choose another --lambda"
                     )
                 positives, size = self.place[self.rows.rows_of(number)], even_places(self.labels.size)
-                summaries = [summarise(of_setting, positives, size) for of_setting in scores]
-                self.records.write(place, [self.measure(summary) for summary in summaries], summaries)
-                self.done[place] = True
+                records = np.zeros(self.n_settings, self.record)
+                for record, of_setting in zip(records, scores, strict=True):
+                    summary = summarise(of_setting, positives, size)
+                    record["score"], record["n"] = self.measure(summary), summary.places.size
+                    record["places"][: summary.places.size] = summary.places
+                CheckpointWriter(self.file).write_row("records", place, records.view(np.uint8))
+                self.n_done += 1
                 self.share_done += float(self.shares[place])
 
     def save(self) -> None:
-        """Collective. What is written is on the disk."""
-        with mpi.agreed(self.comm, f"writing {self.records.path}"):
-            self.records.file.flush()
+        """Collective. Force what is written to the disk."""
+        with mpi.agreed(self.comm, f"writing {self.file.path}"):
+            self.file.flush()
+
+    def read(self, labels: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the records (n_settings) of each of some labels. Local; raises OSError."""
+        with open_hdf5(self.file.path) as file:
+            for label in labels.tolist():
+                yield file["records"][label].view(self.record)

@@ -22,6 +22,8 @@ from hpcml.errors import OptionError
 from hpcml.partition import even_bounds, offsets
 from hpcml.tuning import kernels
 
+Csr = tuple[np.ndarray, np.ndarray, np.ndarray]  # indptr, indices, data
+
 
 @dataclass
 class TrainingRows(CompactRows):
@@ -40,7 +42,7 @@ class Fold(NamedTuple):
     """A fold: the rows to train on, and those held out, as CSR arrays and as numbers."""
 
     training: TrainingRows
-    held_out: tuple[np.ndarray, np.ndarray, np.ndarray]
+    held_out: Csr
     numbers: np.ndarray
 
 
@@ -65,54 +67,8 @@ def fold_rows(node: mpi.Comm, rows: CompactRows, fold: np.ndarray, n_folds: int,
     ring = np.concatenate([order, order[: bounds[n_folds - 2]]])
     place = np.empty_like(order)
     place[order] = np.arange(order.size, dtype=np.int32)
-    indptr, indices, data = _copied(node, rows, ring)
-    counts = np.empty((rows.n_labels, n_folds), np.int64)
-    kernels.count_by_fold(rows.label_indptr, rows.label_rows, fold, counts)
-
-    def csr(first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        values = slice(int(indptr[first]), int(indptr[last]))
-        return indptr[first : last + 1] - indptr[first], indices[values], data[values]
-
-    common = {each.name: getattr(rows, each.name) for each in fields(CompactRows)}
-    folds = []
-    for k in range(n_folds):
-        held_out = slice(int(bounds[k]), int(bounds[k + 1]))
-        start, n = held_out.stop % order.size, order.size - (held_out.stop - held_out.start)
-        own = dict(zip(("indptr", "indices", "data"), csr(start, start + n), strict=True))
-        of_columns = np.bincount(own["indices"], minlength=rows.n_columns).astype(np.int32)
-        changed = {"first": 0, "n_global": n, "n_positive": rows.n_positive - counts[:, k], "counts": of_columns, **own}
-        judged = csr(held_out.start, held_out.stop)
-        if scale not in (None, "none"):
-            more, judged = _scaled(rows, own, judged, str(scale))
-            changed |= more
-        training = TrainingRows(**{**common, **changed}, place=place, start=start)
-        folds.append(Fold(training, judged, order[held_out]))
-    return folds
-
-
-def _scaled(
-    rows: CompactRows, own: dict[str, np.ndarray], judged: tuple[np.ndarray, np.ndarray, np.ndarray], scale: str
-) -> tuple[dict[str, object], tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Scale the rows outside a fold by their own factors, and the rows in it by the same. Copies of the values. Local."""
-    shard = Shard.of_csr((own["indptr"], own["indices"], own["data"]), rows.n_columns, 0)
-    factors = feature_factors(mpi.self_comm(), shard, scale)
-    factors[rows.counts == 1] = 1.0  # several features may share the column of a row
-    data = multiplied(shard, factors).data
-    sizes = np.abs(data)
-    largest = np.zeros(rows.n_columns, np.float32)
-    np.maximum.at(largest, own["indices"], sizes)
-    squares = np.bincount(np.repeat(np.arange(own["indptr"].size - 1), np.diff(own["indptr"])), np.square(data, dtype=np.float64))
-    bounds = {
-        "smallest": float(sizes[sizes > 0].min(initial=1.0)),
-        "max_norm": float(np.sqrt(squares.max(initial=0.0))) * (1 + 1e-6),
-    }
-    return {"data": data, "largest": largest, **bounds}, (*judged[:2], judged[2] * factors[judged[1]])
-
-
-def _copied(node: mpi.Comm, rows: CompactRows, ring: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Collective over `node`. CSR arrays of the rows of these numbers, each rank copying a part."""
     indptr = offsets(np.diff(rows.indptr)[ring])
-    if rows.mapped:
+    if rows.mapped:  # each rank of the node copies a part
         indices, data = (shared_array(node, int(indptr[-1]), dtype) for dtype in (np.int32, np.float32))
         some = slice(*even_bounds(ring.size, node.size)[node.rank : node.rank + 2].tolist())
     else:
@@ -122,4 +78,39 @@ def _copied(node: mpi.Comm, rows: CompactRows, ring: np.ndarray) -> tuple[np.nda
     kernels.copy_rows(rows.indptr, rows.indices, rows.data, ring[some], indptr[some.start : some.stop + 1], indices, data)
     if rows.mapped:
         node.Barrier()
-    return indptr, indices, data
+    counts = np.array([np.bincount(fold[rows.rows_of(label)], minlength=n_folds) for label in range(rows.n_labels)])
+    common = {each.name: getattr(rows, each.name) for each in fields(CompactRows)}
+    folds = []
+    for k in range(n_folds):
+        held_out = slice(int(bounds[k]), int(bounds[k + 1]))
+        start, n = held_out.stop % order.size, order.size - (held_out.stop - held_out.start)
+        (own, judged) = (
+            (indptr[first : last + 1] - indptr[first], indices[indptr[first] : indptr[last]], data[indptr[first] : indptr[last]])
+            for first, last in ((start, start + n), (held_out.start, held_out.stop))
+        )
+        changed = dict(zip(("indptr", "indices", "data"), own, strict=True))
+        of_columns = np.bincount(own[1], minlength=rows.n_columns).astype(np.int32)
+        changed |= {"first": 0, "n_global": n, "n_positive": rows.n_positive - counts[:, k], "counts": of_columns}
+        if scale not in (None, "none"):
+            more, judged = _scaled(rows, own, judged, str(scale))
+            changed |= more
+        training = TrainingRows(**{**common, **changed}, place=place, start=start)
+        folds.append(Fold(training, judged, order[held_out]))
+    return folds
+
+
+def _scaled(rows: CompactRows, own: Csr, judged: Csr, scale: str) -> tuple[dict[str, object], Csr]:
+    """Scale the rows outside a fold by their own factors, and the rows in it by the same. Copies of the values. Local."""
+    shard = Shard.of_csr(own, rows.n_columns, 0)
+    factors = feature_factors(mpi.self_comm(), shard, scale)
+    factors[rows.counts == 1] = 1.0  # several features may share the column of a row
+    data = multiplied(shard, factors).data
+    sizes = np.abs(data)
+    largest = np.zeros(rows.n_columns, np.float32)
+    np.maximum.at(largest, own[1], sizes)
+    squares = np.bincount(np.repeat(np.arange(own[0].size - 1), np.diff(own[0])), np.square(data, dtype=np.float64))
+    bounds = {
+        "smallest": float(sizes[sizes > 0].min(initial=1.0)),
+        "max_norm": float(np.sqrt(squares.max(initial=0.0))) * (1 + 1e-6),
+    }
+    return {"data": data, "largest": largest, **bounds}, (*judged[:2], judged[2] * factors[judged[1]])

@@ -9,15 +9,6 @@ TILE = 64
 
 
 @njit
-def count_by_fold(label_indptr, label_rows, fold, counts):
-    """counts[l, k] = the rows of fold k that have label l."""
-    counts[:] = 0
-    for label in range(label_indptr.size - 1):
-        for k in range(label_indptr[label], label_indptr[label + 1]):
-            counts[label, fold[label_rows[k]]] += 1
-
-
-@njit
 def copy_rows(indptr, indices, data, rows, out_indptr, out_indices, out_data):
     """Copy `rows`, one after the other, to where out_indptr (their beginnings and the end) says."""
     for r in range(rows.size):

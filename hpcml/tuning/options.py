@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.methods.linear.options import ScaleOptions
 from hpcml.methods.registry import method_named, supporting
 from hpcml.options import Flag, Several, check_range
@@ -66,25 +66,23 @@ class TuneOptions(ScaleOptions):
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local."""
-        asked = (
-            ("method", self.method, supporting("tune")),
-            ("by", self.by, MEASURES),
-            ("thresholds", self.thresholds, THRESHOLDS),
-        )
-        for flag, value, known in asked:
-            if value not in known:
-                raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
+        for name, known in (("method", supporting("tune")), ("by", MEASURES), ("thresholds", THRESHOLDS)):
+            if getattr(self, name) not in known:
+                raise OptionError(name, getattr(self, name), f"expected one of {', '.join(known)}")
         super().validate()
         check_range(self, "folds", 3, 100)
-        for name, values in (("lambdas", self.lambdas), ("weights", self.weights)):
+        for name in ("lambdas", "weights"):
+            values = getattr(self, name)
             if any(not 0 < value < math.inf for value in values) or len(set(values)) < len(values):
-                raise ConfigError(f"--{name} {' '.join(f'{value:g}' for value in values)}: expected different numbers above 0")
-        known = method_named(self.method).option_names
-        for flag, given, option in (("weights", self.weights, "positive_weight"), ("l1", self.l1, "l1")):
-            if given and option not in known:
-                users = ", ".join(name for name in supporting("tune") if option in method_named(name).option_names)
-                raise ConfigError(f"--{flag} has no effect on --method {self.method}, it is for {users}; leave it out")
-        if self.bias is not None and "bias" not in known:
-            raise ConfigError(f"--bias and --no-bias have no effect on --method {self.method}; leave them out")
+                raise OptionError(name, values, "expected different numbers above 0")
+        options = method_named(self.method).option_names
+        for name, value, option in (
+            ("weights", self.weights, "positive_weight"),
+            ("l1", self.l1, "l1"),
+            ("bias", self.bias, "bias"),
+        ):
+            if value not in (None, ()) and option not in options:
+                users = ", ".join(each for each in supporting("tune") if option in method_named(each).option_names)
+                raise OptionError(name, value, f"has no effect on {self.method}, only on {users}; remove it")
         if self.l1 is not None and not self.l1.strip("0.").removesuffix("/m").strip("0."):
-            raise ConfigError(f"--l1 {self.l1}: expected a number above 0, of which --lambdas are multiples")
+            raise OptionError("l1", self.l1, "expected a number above 0, of which --lambdas are multiples")

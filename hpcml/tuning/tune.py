@@ -8,7 +8,9 @@ scores probabilities (`hpcml.evaluation.decision`).
 from __future__ import annotations
 
 import time
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,14 @@ from hpcml.data.row_keys import draw_keys
 from hpcml.errors import ConfigError
 from hpcml.evaluation.decision import Decision, Summary, decide, decide_together
 from hpcml.evaluation.judged import NOT_JUDGED, NOT_KNOWN, count_missed
+from hpcml.files.report import ReportedResult
+from hpcml.files.slabs import SlabFile
 from hpcml.files.table import write_table
 from hpcml.log import plural
 from hpcml.methods import registry
 from hpcml.methods.linear.layout import LANES, labels_of_group
 from hpcml.methods.linear.load import LabelProblem
+from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.linear.run import shares_of
 from hpcml.methods.linear.settings import Chosen, Setting
 from hpcml.model.linear import IN_FOLDS
@@ -32,31 +37,46 @@ from hpcml.mpi.memory import room_per_rank
 from hpcml.run.driver import Driver
 from hpcml.run.folder import RunFolder
 from hpcml.run.session import Session, Target
-from hpcml.tuning.choose import choose
-from hpcml.tuning.cross import CrossFits
+from hpcml.tuning.cross import Round
 from hpcml.tuning.folds import Fold, deal, fold_rows
-from hpcml.tuning.grid import ROUNDS, Grid, column_of, concrete, default_of, text_of
+from hpcml.tuning.grid import COLUMN, MARGIN, ROUNDS, Grid, choose, concrete, text_of
 from hpcml.tuning.options import TuneOptions
-from hpcml.tuning.records import Records
-from hpcml.tuning.report import TuneReport, tables
 
 IDF = (
     "note: words and idf come from all training rows, also from those that a fold holds out: on three collections that raised the "
     "mean average precision in the folds by 0.000 to 0.004"
 )
 SHARE = 0.25  # of a rank's room, for scores
+NAMES = {"map": "mean average precision", "f1": "mean F1 at the best thresholds", "auc": "mean AUC"}
+
+
+@dataclass(frozen=True)
+class TuneReport(ReportedResult):
+    """The report of a finished choice and of the training after it."""
+
+    trained: TrainReport
+    chosen: list[str]
+
+    @property
+    def model(self) -> Path:
+        """The model."""
+        return self.trained.model
+
+    def describe(self) -> list[str]:
+        """Return the lines about the choice, and those of the training."""
+        return [*self.chosen, *str(self.trained).splitlines()]
 
 
 def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> TuneReport:
     """Collective over the session. Choose, train and decide, into the run folder of the target.
 
-    Raises ConfigError, DataError or NonFiniteError for what the user can mend, Interrupted after a
+    Raises ConfigError, DataError or NonFiniteError for invalid options or data, Interrupted after a
     signal or the time limit.
     """
     options.validate()
     method = registry.method_named(options.method)
     known = set(method.option_names)
-    given = {field.name: getattr(options, field.name) for field in fields(options) if field.name in known - {"method"}}
+    given = {each.name: getattr(options, each.name) for each in fields(options) if each.name in known - {"method"}}
     alone = {"ranks_per_group": 1} if "ranks_per_group" in known else {}  # each rank holds all rows
     of_method = method.options(**{name: value for name, value in given.items() if value is not None}, **alone)
     tuner = Tuner(session, target.resume, options, of_method)
@@ -66,105 +86,120 @@ def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> 
     return TuneReport(replace(report, advice=advice), tuner.lines)
 
 
+@dataclass
 class Tuner:
     """The choice for the labels of a run: rounds of settings until the grid grows no more.
 
-    `lines` report the choice afterwards.
+    `options` are the method's. `lines` report the choice afterwards.
     """
 
-    problem: LabelProblem
-    folder: RunFolder
-    began: float
-    scores: np.ndarray | None = None  # (n_labels × settings), NaN where not known
-
-    def __init__(self, session: Session, resume: bool, wanted: TuneOptions, options: Any) -> None:
-        """`options` are the method's."""
-        self.comm, self.signals, self.resume, self.wanted, self.options = session.comm, session.signals, resume, wanted, options
-        self.lines, self.rounds = list[str](), list[Records]()
-        self.settings: list[Setting] = []  # that were tried, as multiples
-        self.folds: list[tuple[Fold, Any]] = []
+    session: Session
+    resume: bool
+    wanted: TuneOptions
+    options: Any
+    lines: list[str] = field(default_factory=list)
+    files: list[SlabFile] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    folds: list[tuple[Fold, Any]] = field(default_factory=list)  # with the method's risk on the rows outside
 
     def choose(self, problem: LabelProblem, folder: RunFolder) -> Chosen:
-        """Collective over the session. The choice. Raises Interrupted, and what training raises."""
-        self.problem, self.folder, self.began = problem, folder, time.monotonic()
-        axes = problem.method.axes
+        """Collective over the session. Return the choice. Raises Interrupted, and what training raises."""
+        began, axes = time.monotonic(), problem.method.axes
         given = [self.wanted.weights if axis.option == "positive_weight" else self.wanted.lambdas for axis in axes]
-        grid = Grid(axes, given)
-        with self.folder.discarded_on_error():
+        values = [sorted(own or axis.values) for axis, own in zip(axes, given, strict=True)]
+        grid = Grid(axes, values, [bool(own) for own in given])
+        with folder.discarded_on_error():
             if not problem.trainable.any():
                 raise ConfigError("no label has both positive and negative rows; there is nothing to choose by")
         try:
-            new = grid.settings()
+            new, settings, scores = grid.settings(), list[Setting](), np.empty((problem.labels.size, 0))
             while new:
-                self._round(new)
-                means = np.nanmean(self.scores, axis=0)
-                best, new = text_of(self.settings[int(np.argmax(means))]), grid.grow(self.settings, means)
+                scores = np.concatenate([scores, self._score(problem, folder, new, began)], axis=1)
+                settings += new
+                means = np.nanmean(scores, axis=0)
+                best, new = text_of(settings[int(np.argmax(means))]), grid.grow(settings, means)
                 if new and len(self.rounds) > ROUNDS:
                     folder.log(f"the best setting ({best}) still lies at the end of the grid, which grows no more")
                     break
                 if new:
                     folder.log(f"the best setting so far ({best}) lies at the end of the grid, which grows")
-            which = choose(self.scores, problem.n_positive, self.wanted.one, default_of(self.settings))
-            decided = self._decide(which)
+            default = next((number for number, each in enumerate(settings) if all(value == 1.0 for value in each.values())), None)
+            which, best_for_all = choose(scores, problem.n_positive, self.wanted.one, default)
+            decision, shared = self._decide(problem, which)
         finally:
-            for records in self.rounds:
-                records.file.close()
-            self.folds = []
-        return self._report(which, *decided)
+            for file in self.files:
+                file.close()
+            self.folds.clear()
+        used, places = np.unique(which, return_inverse=True)
+        own = [concrete(axes, settings[number], problem.rows, self.options) for number in used]
+        judged, n = problem.trainable, which.size
+        columns = {COLUMN.get(axis.option, axis.option): np.array([own[place][axis.option] for place in places]) for axis in axes}
+        columns |= {"threshold": np.zeros(n), "sigmoid_slope": np.full(n, decision.rarest[1])}
+        columns["sigmoid_offset"] = np.full(n, decision.rarest[2])
+        columns["threshold"][judged] = decision.thresholds
+        columns["sigmoid_slope"][judged], columns["sigmoid_offset"][judged] = decision.sigmoids.T
+        seconds = time.monotonic() - began
+        self._report(problem, folder, settings, scores, which, best_for_all, default, columns)
+        if self.wanted.by == "map":
+            columns[IN_FOLDS] = scores[np.arange(n), which]
+        source = f"{problem.split} (in {self.wanted.folds} folds)"
+        how = "shrink" if shared is None else f"probability above {shared:.4g}"
+        about = {"threshold_measure": self.wanted.thresholds, "threshold_method": how, "threshold_split": source}
+        about |= {"calibration_method": "sigmoid", "calibration_split": source, "tuned": self.wanted.by}
+        return Chosen(own, places, columns, about, seconds)
 
-    def _round(self, settings: list[Setting]) -> None:
-        """Collective over `comm`. Score all labels at settings, or go on. Raises Interrupted."""
-        comm, problem, wanted, path = self.comm, self.problem, self.wanted, self.folder.checkpoints
+    def _score(self, problem: LabelProblem, folder: RunFolder, settings: list[Setting], began: float) -> np.ndarray:
+        """Collective over the session. Score all labels at settings, or go on; (n_labels × settings), NaN where not known.
+
+        Raises Interrupted.
+        """
+        comm, wanted, method, log = self.session.comm, self.wanted, problem.method, folder.log
         origin = problem.origin() | {"folds": wanted.folds, "seed": wanted.seed, "by": wanted.by}
-        records = Records(comm, path / f"tuning-{len(self.rounds) + 1}.part.h5", len(problem.names), settings, origin)
-        self.rounds.append(records)
-        known = records.begin(self.resume)
-        waiting = np.flatnonzero(problem.trainable & ~known)
+        self.files.append(SlabFile(comm, folder.checkpoints / f"tuning-{len(self.files) + 1}.part.h5"))
+        this = Round(self.files[-1], problem, settings, origin, self.resume)
+        self.rounds.append(this)
+        waiting, trainable = np.flatnonzero(~this.known), problem.trainable
         if waiting.size:
-            rows, log, of_all = problem.rows, self.folder.log, plural(int(problem.trainable.sum()), "label")
-            if known.any():
-                log(f"resuming the choice: {int(known.sum())} of {of_all} known")
-            n_values, spent = int(rows.counts.sum(dtype=np.int64)), time.monotonic() - self.began
-            driver = Driver(comm, rows.comm, self.signals, wanted.time_limit, wanted.checkpoint_every, n_values, spent)
-            with self.folder.discarded_on_error():
-                fits = self._fits(settings, records, known)
+            rows, of_all = problem.rows, plural(int(trainable.sum()), "label")
+            if this.known[trainable].any():
+                log(f"resuming the choice: {int(this.known[trainable].sum())} of {of_all} known")
+            n_values, spent = int(rows.counts.sum(dtype=np.int64)), time.monotonic() - began
+            driver = Driver(comm, rows.comm, self.session.signals, wanted.time_limit, wanted.checkpoint_every, n_values, spent)
+            with folder.discarded_on_error():
+                if not self.folds:
+                    with mpi.agreed(comm, "dealing the rows to folds"):
+                        keys = draw_keys(problem.dataset, problem.dataset.labelled_split(problem.split))
+                        fold = deal(rows, problem.labels, wanted.folds, wanted.seed, keys)
+                    with mpi.groups_agreed(comm):
+                        for each in fold_rows(problem.loaded_by, rows, fold, wanted.folds, self.options.scale):
+                            self.folds.append((each, method.risk(each.training, self.options, problem.objective.profile)))
+                        for _, risk in self.folds:
+                            risk.prepare(problem.loaded_by)
+                with mpi.agreed(comm, "making room for the weights"):
+                    fitters = []
+                    for each, risk in self.folds:
+                        there = [concrete(method.axes, setting, each.training, self.options) for setting in settings]
+                        fitters.append((each, method.fitter(method, risk, there, self.options, min(LANES, method.lanes))))
+                room, shares = SHARE * room_per_rank(comm), shares_of(problem, self.options)
             where = f"in {wanted.folds} folds of {plural(rows.n_global, 'row')}"
             log(f"choosing among {plural(len(settings), 'setting')} for {of_all} {where}")
             if len(self.rounds) == 1 and "text" in problem.dataset.file:
                 log(IDF)
             with mpi.node_first(comm):
-                fits.warm_up()
+                this.prepare(fitters, shares, wanted.by, room)
             mine = labels_of_group(waiting, problem.n_positive, comm.rank, comm.size).tolist()
-            driver.run(fits.solve(mine, driver), fits, log)
-            fits.save()
-        scores = mpi.run_on_root(comm, f"reading {records.path}", lambda: records.scores(problem.trainable))
-        self.scores = scores if self.scores is None else np.concatenate([self.scores, scores], axis=1)
-        self.settings += settings
+            driver.run(this.solve(mine, driver), this, log)
+            this.save()
+        scores = np.full((problem.labels.size, len(settings)), np.nan)
+        numbers = np.flatnonzero(trainable)
+        scores[numbers] = mpi.run_on_root(
+            comm, f"reading {this.file.path}", lambda: np.array([records["score"] for records in this.read(numbers)])
+        )
+        return scores
 
-    def _fits(self, settings: list[Setting], records: Records, known: np.ndarray) -> CrossFits:
-        """Collective over `comm`. The folds, and what trains this rank's labels outside each."""
-        comm, problem, method, n_folds = self.comm, self.problem, self.problem.method, self.wanted.folds
-        if not self.folds:
-            with mpi.agreed(comm, "dealing the rows to folds"):
-                keys = draw_keys(problem.dataset, problem.dataset.labelled_split(problem.split))
-                fold = deal(problem.rows, problem.labels, n_folds, self.wanted.seed, keys)
-            with mpi.groups_agreed(comm):
-                for each in fold_rows(problem.loaded_by, problem.rows, fold, n_folds, self.options.scale):
-                    self.folds.append((each, method.risk(each.training, self.options, problem.objective.profile)))
-                for _, risk in self.folds:
-                    risk.prepare(problem.loaded_by)
-        fitters, n_lanes = [], min(LANES, method.lanes)
-        with mpi.agreed(comm, "making room for the weights"):
-            for each, risk in self.folds:
-                there = [concrete(method.axes, setting, each.training, self.options) for setting in settings]
-                fitters.append(method.fitter(method, risk, there, self.options, n_lanes))
-        folds, shares, room = [each for each, _ in self.folds], shares_of(problem, self.options), SHARE * room_per_rank(comm)
-        return CrossFits(comm, problem, folds, fitters, records, known | ~problem.trainable, shares, self.wanted.by, room)
-
-    def _decide(self, which: np.ndarray) -> tuple[Decision, float | None]:
-        """Collective over `comm`. Thresholds, sigmoids, and the one probability for all, if any."""
-        comm, problem = self.comm, self.problem
-        judged = np.flatnonzero(problem.trainable)
+    def _decide(self, problem: LabelProblem, which: np.ndarray) -> tuple[Decision, float | None]:
+        """Collective over the session. Thresholds, sigmoids, and the one probability for all, if any."""
+        comm, judged = self.session.comm, np.flatnonzero(problem.trainable)
         rows = load_with_unknown(comm, problem.dataset, problem.split)
         place = np.full(rows.n_labels, NOT_KNOWN, dtype=np.int64)
         place[problem.labels] = NOT_JUDGED
@@ -172,10 +207,12 @@ class Tuner:
 
         def decide_on_root() -> tuple[Decision, float | None]:
             first, summaries = 0, dict[int, Summary]()
-            for records in self.rounds:
-                labels = judged[(which[judged] >= first) & (which[judged] < first + records.n_settings)]
-                summaries |= zip(labels.tolist(), records.summaries(labels, which[labels] - first), strict=True)
-                first += records.n_settings
+            for each in self.rounds:
+                labels = judged[(which[judged] >= first) & (which[judged] < first + each.n_settings)]
+                for label, records in zip(labels.tolist(), each.read(labels), strict=True):
+                    record = records[which[label] - first]
+                    summaries[label] = Summary(record["places"][: record["n"]].copy())
+                first += each.n_settings
             ordered = [summaries[label] for label in judged.tolist()]
             decision, shared = decide(ordered), None
             if self.wanted.thresholds == "micro":
@@ -184,32 +221,39 @@ class Tuner:
 
         return mpi.run_on_root(comm, "deciding", decide_on_root)
 
-    def _report(self, which: np.ndarray, decision: Decision, shared: float | None) -> Chosen:
-        """Collective over `comm`. Log the chosen settings and write tuning.csv and choice.csv."""
-        seconds, problem, wanted, folder = time.monotonic() - self.began, self.problem, self.wanted, self.folder
-        axes, n, judged = problem.method.axes, which.size, np.flatnonzero(problem.trainable)
-        used, places = np.unique(which, return_inverse=True)
-        own = [concrete(axes, self.settings[number], problem.rows, self.options) for number in used]
-        columns = {column_of(axis.option): np.array([own[place][axis.option] for place in places]) for axis in axes}
-        columns |= {"threshold": np.zeros(n), "sigmoid_slope": np.full(n, decision.rarest[1])}
-        columns["sigmoid_offset"] = np.full(n, decision.rarest[2])
-        columns["threshold"][judged] = decision.thresholds
-        if wanted.by == "map":
-            columns[IN_FOLDS] = self.scores[np.arange(n), which]
-        columns["sigmoid_slope"][judged], columns["sigmoid_offset"][judged] = decision.sigmoids.T
-        source = f"{problem.split} (in {wanted.folds} folds)"
-        how = "shrink" if shared is None else f"probability above {shared:.4g}"
-        about = {"threshold_measure": wanted.thresholds, "threshold_method": how, "threshold_split": source}
-        about |= {"calibration_method": "sigmoid", "calibration_split": source, "tuned": wanted.by}
-        self.lines, summary, of_labels = tables(
-            wanted, self.settings, self.scores, which, problem.names, problem.n_positive, columns
-        )
-
-        def write_tables() -> None:
-            write_table(folder.path / "tuning.csv", summary)
-            write_table(folder.path / "choice.csv", of_labels)
-
-        mpi.run_on_root(self.comm, f"writing {folder.path}", write_tables)
+    def _report(
+        self,
+        problem: LabelProblem,
+        folder: RunFolder,
+        settings: Sequence[Setting],
+        scores: np.ndarray,
+        which: np.ndarray,
+        best: int,
+        default: int | None,
+        columns: dict[str, np.ndarray],
+    ) -> None:
+        """Collective over the session. Write tuning.csv (settings) and choice.csv (labels); log the choice."""
+        by, judged, axes, means = self.wanted.by, problem.trainable, list(settings[0]), np.nanmean(scores, axis=0)
+        counts = np.bincount(which[judged], minlength=len(settings))
+        summary: list[Sequence[object]] = [[*(f"{COLUMN.get(axis, axis)}_factor" for axis in axes), by, "labels"]]
+        for setting, mean, count in zip(settings, means, counts, strict=True):
+            summary.append([*(f"{setting[axis]:.6g}" for axis in axes), f"{mean:.6g}", int(count)])
+        named = [name for name in columns if not name.startswith("sigmoid")]
+        of_labels: list[Sequence[object]] = [["label", "positives", *named, by]]
+        for label, name in enumerate(problem.names):
+            score = scores[label, which[label]]
+            values = [f"{columns[column][label]:.6g}" for column in named]
+            of_labels.append([name, int(problem.n_positive[label]), *values, "" if np.isnan(score) else f"{score:.6g}"])
+        if default is not None:
+            self.lines.append(f"{NAMES[by]} in the folds with the defaults: {means[default]:.4f}")
+        self.lines.append(f"best for all labels together: {text_of(settings[best])}: {means[best]:.4f}")
+        own = float(np.mean(scores[judged, which[judged]]))
+        n_other = int((which[judged] != best).sum())
+        if default is not None and len(settings) > 1 and (which[judged] == default).all():
+            self.lines.append(f"no other setting is better by {MARGIN:g}: all labels keep the default")
+        elif not self.wanted.one:
+            self.lines.append(f"labels with a setting of their own: {n_other:,} of {int(judged.sum()):,}; with these: {own:.4f}")
+        for name, table in (("tuning.csv", summary), ("choice.csv", of_labels)):
+            mpi.run_on_root(self.session.comm, f"writing {folder.path}", partial(write_table, folder.path / name, table))
         for text in self.lines:
             folder.log(text)
-        return Chosen(own, places, columns, about, seconds)

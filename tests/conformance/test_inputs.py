@@ -21,7 +21,7 @@ import hpcml
 from hpcml import KernelNB, PsbmlClassifier, evaluate_scores
 from hpcml.errors import DataError
 from hpcml.methods.registry import METHODS
-from hpcml.model.gaussian_bayes import GaussianNB
+from hpcml.model.naive_bayes import GaussianNB
 
 N_ROWS, N_FEATURES = 60, 20
 CALLS = ("predict", "decision_function", "predict_proba", "predict_log_proba", "predict_joint_log_proba")

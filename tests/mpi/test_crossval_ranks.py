@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from support.make import class_data, dataset
 
-from hpcml import mpi
-from hpcml.crossval.validate import cross_validate
+from hpcml import cross_validate, mpi
 from hpcml.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.mpi
@@ -26,8 +25,8 @@ def make_data(comm, folder, negative=False):
 @pytest.mark.parametrize("methods", [["multinomial-nb"], ["svm", "tree", "multinomial-nb", "mbw", "v-perceptron", "elastic-net"]])
 def test_all_ranks_equal_one_rank(comm, mpi_tmp_path, methods):
     data = [*make_data(comm, mpi_tmp_path), f"{mpi_tmp_path / 'four.h5'}:label1"]
-    alone = cross_validate(mpi.self_comm(), methods, data, folds=3)
-    together = cross_validate(comm, methods, data, folds=3)
+    alone = cross_validate(methods, data, folds=3, comm=mpi.self_comm())
+    together = cross_validate(methods, data, folds=3, comm=comm)
     assert [a.tobytes() for a in together.f1] == [a.tobytes() for a in alone.f1]
     assert str(together) == str(alone)
     assert len({tuple(map(np.ndarray.tobytes, each)) for each in comm.allgather(together.seconds)}) == 1
@@ -35,7 +34,7 @@ def test_all_ranks_equal_one_rank(comm, mpi_tmp_path, methods):
 
 def test_more_ranks_than_tasks(comm, mpi_tmp_path):
     data = make_data(comm, mpi_tmp_path)[1]
-    found = cross_validate(comm, ["multinomial-nb"], [data], folds=2)
+    found = cross_validate(["multinomial-nb"], [data], folds=2, comm=comm)
     assert found.by_fold(0).shape == (1, 2)
 
 
@@ -52,5 +51,5 @@ def test_more_ranks_than_tasks(comm, mpi_tmp_path):
 def test_all_ranks_fail_together(comm, mpi_tmp_path, methods, name, error, words):
     make_data(comm, mpi_tmp_path, negative=True)
     with pytest.raises(error, match=words) as failure:
-        cross_validate(comm, methods, [mpi_tmp_path / name], folds=3)
+        cross_validate(methods, [mpi_tmp_path / name], folds=3, comm=comm)
     assert len(set(comm.allgather(str(failure.value)))) == 1

@@ -17,8 +17,7 @@ from hpcml.cli import app as cli
 from hpcml.kernels import device
 from hpcml.model import gpu_bayes
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.gaussian_densities import GaussianDensities
-from hpcml.model.kernel_densities import KernelDensities
+from hpcml.model.densities import GaussianDensities, KernelDensities
 from hpcml.model.learner import on_cpu
 from support import make
 

@@ -37,8 +37,8 @@ from hpcml.methods.linear.solver import History
 from hpcml.methods.online import run as online
 from hpcml.methods.online.train import OnlineReport
 from hpcml.methods.psbml.train import PsbmlReport
-from hpcml.model.info import format_model
 from hpcml.model.linear import Model
+from hpcml.model.open import format_model
 from hpcml.near_duplicates import report as duplicates_report
 from hpcml.near_duplicates.consistency import Consistency, PairLabels
 from hpcml.near_duplicates.pairs import Bands, Pairs
@@ -158,7 +158,7 @@ def joined_histories(path, names):
 
 
 def cross_validated(path, names):
-    path.write_bytes(crossval.csv_text(cross_validation(names)).encode())
+    crossval.write_csv(path, cross_validation(names))
 
 
 def column(number):
@@ -259,7 +259,8 @@ def described(names):
     model = Model.__new__(Model)
     model.path, model.attrs, model.n_labels, model.n_features = Path(names[0]), {"method": names[0], "split": names[-1]}, 2, 3
     model.W, model.n_weights, model.n_columns = np.zeros((2, 3)), 6, 3
-    model.labels = {"threshold": np.array([0.5, 1.0])}
+    model.thresholds = np.array([0.5, 1.0])
+    model.labels = {"threshold": model.thresholds}
     return model
 
 

@@ -87,7 +87,7 @@ def test_cross_validation_takes_its_estimator(data):
 def test_tune_takes_it(data, tmp_path):
     run("tune", data, "-o", tmp_path / "run", "--method", "toy", "--folds", "3", "--lambdas", "0.5", "1")
     assert Model(tmp_path / "run" / "model.h5").attrs["method"] == "toy"
-    with pytest.raises(ConfigError, match="--weights has no effect on --method toy, it is for dual; leave it out"):
+    with pytest.raises(ConfigError, match="has no effect on toy, only on dual; remove it"):
         run("tune", data, "-o", tmp_path / "no", "--method", "toy", "--weights", "2")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import assert_type
 
 import hpcml
-from hpcml.tuning.report import TuneReport
+from hpcml.tuning.tune import TuneReport
 
 made = hpcml.convert("jsonl", [Path("docs.jsonl")], "docs.h5", min_df=2, fields=["title=T", "text=A"])
 trained = hpcml.train("dual", "docs.h5", Path("run"), label=["sea"], dual_tol=0.01, show_gaps=True, force=True)

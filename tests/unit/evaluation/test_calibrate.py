@@ -16,9 +16,8 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.report import format_evaluation, write_csv, write_json
 from hpcml.evaluation.thresholds import calibrate
 from hpcml.log import Log
-from hpcml.model.info import format_model
 from hpcml.model.linear import Model
-from hpcml.model.open import open_model
+from hpcml.model.open import format_model, open_model
 from hpcml.prediction.stream import predict_stream
 
 SELF, QUIET = mpi.self_comm(), Log(1)

@@ -41,7 +41,7 @@ def case(request, tmp_path, monkeypatch):
 
 
 def of_case(case, threshold=None, labels=None):
-    return judged(case[1].with_threshold(threshold), case[0], labels=labels)
+    return judged((case[1] if threshold is None else case[1].with_threshold(threshold)), case[0], labels=labels)
 
 
 @pytest.mark.parametrize("threshold", [None, 0.4, -0.7, 100.0, -100.0])

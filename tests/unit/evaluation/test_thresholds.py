@@ -20,9 +20,8 @@ from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation import instance_search, scoring
 from hpcml.evaluation.thresholds import ThresholdSearch, between, find_thresholds, threshold
 from hpcml.log import Log
-from hpcml.model.info import format_model
 from hpcml.model.linear import Model
-from hpcml.model.open import open_model
+from hpcml.model.open import format_model, open_model
 from hpcml.reduce.prune import prune
 
 SELF, QUIET = mpi.self_comm(), Log(1)

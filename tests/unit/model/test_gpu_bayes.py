@@ -75,16 +75,14 @@ def test_the_estimator_learns_on_the_device_what_scores_on_the_cpu(found):
 
 def test_no_device_is_one_sentence(monkeypatch):
     monkeypatch.setattr(device, "count", lambda: 0)
-    with pytest.raises(
-        ConfigError, match=r"^--device gpu: there is no CUDA device or driver on a node; leave it out to use the CPU$"
-    ):
+    with pytest.raises(ConfigError, match=r"^--device gpu: there is no CUDA device or driver on a node; remove it to use the CPU$"):
         gpu_bayes.choose_device(mpi.self_comm())
 
 
 def test_no_package_is_one_sentence(monkeypatch):
     monkeypatch.delattr("hpcml.kernels.device")
     monkeypatch.setitem(sys.modules, "hpcml.kernels.device", None)
-    with pytest.raises(ConfigError, match=r"^--device gpu: numba has no CUDA \(.*\); pip install 'hpcml\[gpu\]', or leave it out$"):
+    with pytest.raises(ConfigError, match=r"^--device gpu: numba has no CUDA \(.*\); pip install 'hpcml\[gpu\]', or remove it$"):
         gpu_bayes.choose_device(mpi.self_comm())
 
 

@@ -15,8 +15,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from support.oracles import gaussian_naive_bayes, kernel_naive_bayes
 
-from hpcml.model.gaussian_bayes import GaussianNB
-from hpcml.model.kernel_bayes import KernelNB
+from hpcml.model.naive_bayes import GaussianNB, KernelNB
 
 FEATURES = {  # name -> (rng, labels) -> values
     "normal": lambda rng, y: rng.normal(size=y.size) + y,
@@ -229,7 +228,7 @@ def test_stored_without_pickle():
     X, y = make_rows(list(FEATURES), n_classes=3)
     model = KernelNB().fit(X, y)
     stored = skops.dumps(model)
-    again = skops.loads(stored, trusted=["hpcml.model.kernel_bayes.KernelNB"])
+    again = skops.loads(stored, trusted=["hpcml.model.naive_bayes.KernelNB"])
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
     assert all(type(value) in (np.ndarray, int, float, bool) for value in vars(model).values())
 

@@ -114,7 +114,7 @@ def test_a_label_below_the_limit_that_the_model_gives_is_there(served, monkeypat
     first, second, *_ = suggester([Question(values, limit=9)])[0]
     thresholds = np.full(suggester.model.n_labels, np.inf)
     thresholds[second.label] = -np.inf
-    monkeypatch.setattr(type(suggester.model), "thresholds", thresholds)
+    monkeypatch.setattr(suggester.model, "thresholds", thresholds)
     assert [each.label for each in suggester([Question(values, limit=1, only_given=True)])[0]] == [second.label] != [first.label]
 
 

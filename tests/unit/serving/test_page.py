@@ -5,10 +5,11 @@ import time
 
 import pytest
 from support import hostile
-from support.served import app_of, run_of
+from support.served import SELF, run_of
 
 from hpcml.errors import ConfigError
-from hpcml.serving.server import CONNECTIONS, Server, listen
+from hpcml.serving.app import App, RequestLimits
+from hpcml.serving.serve import CONNECTIONS, Server, listen, open_suggester
 
 TEXT = "the wheat, corn and grain of a farm by the sea: </textarea><script>document.title = 'broken'</script>"
 
@@ -17,9 +18,9 @@ TEXT = "the wheat, corn and grain of a farm by the sea: </textarea><script>docum
 def server(tmp_path_factory):
     """A server whose headings have names that somebody chose to break pages with."""
     _, run = run_of(tmp_path_factory.mktemp("served"))
-    app = app_of(run, body_bytes=1 << 20)
-    app.suggester.titles = [hostile.NAMES[0], hostile.NAMES[4], hostile.NAMES[5]]
-    app.about["name"] = hostile.NAMES[1]
+    suggester, about = open_suggester(SELF, run, None)
+    suggester.titles = [hostile.NAMES[0], hostile.NAMES[4], hostile.NAMES[5]]
+    app = App(suggester, about | {"name": hostile.NAMES[1]}, RequestLimits(body_bytes=1 << 20), lambda line: None)
     with listen("127.0.0.1", 0) as listening, Server(app, listening) as running:
         yield running
 
@@ -96,7 +97,5 @@ def test_addresses_that_are_none(server):
     port = int(server.url.rsplit(":", 1)[1].strip("/"))
     with pytest.raises(ConfigError, match=f"--host 127.0.0.1 --port {port}: cannot listen: Address already in use; choose another"):
         listen("127.0.0.1", port)
-    with pytest.raises(ConfigError, match="--port 65536: expected a number from 0"):
-        listen("127.0.0.1", 65536)
     with pytest.raises(ConfigError, match=r"--host no\.such\.host\.invalid: no address"):
         listen("no.such.host.invalid", 0)

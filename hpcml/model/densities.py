@@ -1,0 +1,330 @@
+"""Naive Bayes with densities of features, without scikit-learn's import of a second: see `naive_bayes`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from hpcml.data.in_memory import canonical, sound_csr
+from hpcml.kernels import density, elementwise, gaussian
+from hpcml.kernels import joint as kernels
+from hpcml.partition import offsets
+
+FEW = 64  # a feature with so many distinct values, or fewer, may keep them instead of tables
+FLOOR = 1e-75  # the least probability, Weka's
+LEAST_PRECISION = 1e-6  # of a feature with kernel densities, Weka's
+_PRECISION = 0.01  # of a feature with one value, with Gaussians
+
+
+class JointBayes:
+    """The base of classifiers with joint log probabilities (`predict_joint_log_proba`).
+
+    X is a C-contiguous array or a CSR matrix of float32 or float64; a subclass for users checks it.
+    """
+
+    classes_: np.ndarray
+    class_log_prior_: np.ndarray
+    n_features_in_: int
+
+    def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+        """X, y, and a weight ≥ 0 for each row. Raises ValueError."""
+        self.n_features_in_ = X.shape[1]
+        y = np.asarray(y)
+        return self._rows(X), y, np.ones(y.size) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+
+    def _rows(self, X: Any) -> Any:
+        """Return X, if it is sound and has the right width and finite numbers. Raises ValueError."""
+        X = sound_csr(X, "X")
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {X.shape[1]} features, but expected {self.n_features_in_}")
+        if not np.isfinite(X.data if sp.issparse(X) else X).all():
+            raise ValueError("X: a value is no finite number")
+        return X
+
+    def _prepare(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+        """Rows with a weight, their classes' numbers, their weights, each class's sum.
+
+        Weights below 1 a row, as in boosting, are scaled to it. Sets `classes_`,
+        `class_log_prior_`.
+        """
+        X, y, weights = self._training_rows(X, y, sample_weight)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if not weights.any():
+            raise ValueError("sample_weight: every weight is 0, but at least one must be above")
+        counted = weights > 0
+        if not counted.all():
+            X, labels, weights = X[counted], labels[counted], weights[counted]
+        with np.errstate(over="ignore"):
+            total = weights.sum()
+        if not weights.size <= total < np.inf:
+            weights = weights / weights.max()
+            weights, total = weights * (weights.size / weights.sum()), weights.size
+        n_classes = self.classes_.size
+        totals = np.bincount(labels, weights, n_classes)
+        self.class_log_prior_ = elementwise.log((totals + 1) / (total + n_classes))
+        return X, labels, weights, totals
+
+    def _densities(self) -> tuple[Callable[..., None], Callable[..., None], Any]:
+        """Return the kernels that add the logarithms of dense and of sparse rows, and the densities that they take."""
+        raise NotImplementedError
+
+    def _zero_log(self) -> np.ndarray:
+        """Return log P(0 | c) of every feature and class (n_features × n_classes)."""
+        raise NotImplementedError
+
+    def predict_joint_log_proba(self, X: Any) -> np.ndarray:
+        """log prior + Σ_j log P(x_j | c) of rows and classes (n_samples × n_classes)."""
+        X, (add_dense, add_sparse, densities) = self._rows(X), self._densities()
+        joint = np.tile(self.class_log_prior_, (X.shape[0], 1))
+        if sp.issparse(X):
+            X, zeros = canonical(X), self._zero_log()
+            joint += zeros.sum(axis=0)
+            add_sparse(densities, zeros, X.indptr, X.indices, X.data, joint)
+        else:
+            add_dense(densities, X, joint)
+        return joint
+
+    def _check_shapes(self, integers: tuple[str, ...] = (), **shapes: tuple[int, ...]) -> None:
+        """Raise ValueError unless these arrays have their shape, and numbers of float64 or int64."""
+        for name, shape in shapes.items():
+            array = getattr(self, name)
+            if array.shape != shape or array.dtype != (np.int64 if name in integers else np.float64):
+                raise ValueError(f"{name} is damaged")
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of `predict_proba` (n_samples × n_classes)."""
+        return _filled(kernels.log_shares, self.predict_joint_log_proba(X))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes (n_samples × n_classes), in `classes_`' order."""
+        return _filled(kernels.shares, self.predict_joint_log_proba(X))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Of two classes the log-odds of `classes_[1]` (n_samples); else of each class.
+
+        log p_c − log(1 − p_c) of every class c (n_samples × n_classes; ∞ of a single one).
+        """
+        joint = self.predict_joint_log_proba(X)
+        return np.asarray(joint[:, 1] - joint[:, 0]) if self.classes_.size == 2 else _filled(kernels.log_odds, joint)
+
+    def confidence(self, X: Any) -> np.ndarray:
+        """The largest probability of a class less the second largest (n_samples)."""
+        joint = self.predict_joint_log_proba(X)
+        out = np.empty(joint.shape[0])
+        kernels.gaps(joint, out)
+        return out
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable classes (n_samples), of equal ones the first of `classes_`."""
+        best = self.predict_joint_log_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+
+def _filled(kernel: Callable[[np.ndarray, np.ndarray], None], joint: np.ndarray) -> np.ndarray:
+    out = np.empty_like(joint)
+    kernel(joint, out)
+    return out
+
+
+def by_column(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """CSC arrays (indptr, rows, data) of X; of a dense X, zeros are stored like other values."""
+    if sp.issparse(X):
+        X = canonical(X).tocsc()
+        return X.indptr, X.indices, X.data.astype(np.float64, copy=False)
+    n_rows, n_features = X.shape
+    rows = np.tile(np.arange(n_rows, dtype=np.int32 if n_rows < 2**31 else np.int64), n_features)
+    return np.arange(n_features + 1) * n_rows, rows, X.ravel(order="F").astype(np.float64, copy=False)
+
+
+def count_values(indptr: np.ndarray, data: np.ndarray, has_zero: np.ndarray, limit: int = FEW) -> np.ndarray:
+    """The number of distinct values of every feature; only many (> `limit`) are sorted."""
+    counts = np.zeros(has_zero.size, np.int64)
+    density.count_values(indptr, data, has_zero, np.empty(limit + 1), counts)
+    for j in np.flatnonzero(counts > limit):
+        column = data[indptr[j] : indptr[j + 1]]
+        ascending = np.sort(np.append(column, 0.0) if has_zero[j] else column)
+        counts[j] = 1 + np.count_nonzero(np.diff(ascending))
+    return counts
+
+
+def rounded(values: np.ndarray, precision: np.ndarray | float) -> np.ndarray:
+    """The nearest multiples of the precision (even ones of two), or values where it is 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        nearest: np.ndarray = np.where(np.asarray(precision) > 0, np.rint(values / precision) * precision, values)
+    return nearest
+
+
+def check_precisions(precisions: np.ndarray, counts: np.ndarray) -> None:
+    """Raise if a feature's values are too far apart for double-precision numbers."""
+    wrong = np.flatnonzero((counts > 1) & ~(precisions < np.inf))
+    if wrong.size:
+        gap = precisions[wrong[0]]
+        raise ValueError(
+            f"X: feature {wrong[0]}: the mean gap between its values is {gap:g}, but must be a normal number; scale it"
+        )
+
+
+class GaussianDensities(JointBayes):
+    """The estimates of `hpcml.model.naive_bayes.GaussianNB`, for sound rows."""
+
+    kind = "gaussian-nb"  # in files
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GaussianDensities:
+        """Estimate the Gaussians of X (n_samples × n_features), with labels y (n_samples); itself.
+
+        `sample_weight` (n_samples): ≥ 0, not all 0; equal if not given. Raises ValueError for other
+        arguments, or if a feature's range is not a finite number.
+        """
+        X, labels, weights, totals = self._prepare(X, y, sample_weight)
+        indptr, rows, data = by_column(X)
+        n_features, n_classes = indptr.size - 1, self.classes_.size
+        low, high = np.zeros((2, n_features))
+        gaussian.extremes(indptr, data, low, high)
+        has_zero = np.diff(indptr) < labels.size
+        low, high = np.where(has_zero, np.minimum(low, 0), low), np.where(has_zero, np.maximum(high, 0), high)
+        counts = count_values(indptr, data, has_zero)
+        with np.errstate(over="ignore"):
+            gaps = (high - low) / np.maximum(counts - 1, 1)
+        check_precisions(gaps, counts)
+        self.precision_ = np.where(counts > 1, gaps, _PRECISION)
+        self.mean_, self.deviation_ = np.zeros((2, n_features, n_classes))
+        gaussian.mean_and_spread(indptr, rows, data, labels, weights, totals, self.precision_, self.mean_, self.deviation_)
+        self.deviation_ = np.maximum(self.deviation_, self.precision_[:, None] / 6)
+        return self
+
+    def _densities(self) -> tuple[Callable[..., None], Callable[..., None], Any]:
+        densities = gaussian.Gaussians(self.precision_, self.mean_, self.deviation_, FLOOR)
+        return gaussian.add_dense, gaussian.add_sparse, densities
+
+    def _zero_log(self) -> np.ndarray:
+        zeros = np.empty_like(self.mean_)
+        gaussian.log_zeros(self._densities()[-1], zeros)
+        return zeros
+
+    def check_arrays(self) -> None:
+        """Raise ValueError unless the arrays fit one another."""
+        d, k = self.n_features_in_, self.classes_.size
+        self._check_shapes(class_log_prior_=(k,), precision_=(d,), mean_=(d, k), deviation_=(d, k))
+
+
+class KernelDensities(JointBayes):
+    """The estimates of `hpcml.model.naive_bayes.KernelNB`, for rows that are known to be sound."""
+
+    kind = "kernel-nb"  # in files
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Estimate the densities of X (n_samples × n_features), with labels y; itself.
+
+        `sample_weight` (n_samples): ≥ 0, not all 0; equal if not given. Raises ValueError for other
+        arguments, or if a feature's range or its values' mean gap is not a normal number.
+        """
+        X, labels, weights, totals = self._prepare(X, y, sample_weight)
+        indptr, rows, data = by_column(X)
+        self.class_size_ = totals
+        of_rows = labels, weights / totals[labels]  # whose shares sum to 1 in each class
+        n_features, n_classes = indptr.size - 1, self.classes_.size
+        lows, highs = np.full((2, n_features, n_classes), [[[np.inf]], [[-np.inf]]])
+        stored, masses = np.zeros((n_features, n_classes), np.int64), np.zeros((n_features, n_classes))
+        density.sum_columns(indptr, rows, data, *of_rows, lows, highs, stored, masses)
+        n_rows = np.bincount(labels, minlength=n_classes)
+        has_zeros = np.asarray(stored < n_rows)  # that are not stored
+        lows, highs = np.where(has_zeros, np.minimum(lows, 0), lows), np.where(has_zeros, np.maximum(highs, 0), highs)
+        zero_masses = np.where(has_zeros, np.maximum(1 - masses, 0), 0)
+        some_zeros = np.asarray(has_zeros.any(axis=1))
+        limit = min(FEW, math.isqrt(round(self.class_size_.sum())))
+        self.value_count_ = count_values(indptr, data, some_zeros, limit)
+        with np.errstate(over="ignore"):
+            self.precision_ = (highs.max(axis=1) - lows.min(axis=1)) / np.maximum(self.value_count_ - 1, 1)
+        check_precisions(self.precision_, self.value_count_)
+        self.precision_ = np.where(self.value_count_ > 1, np.maximum(self.precision_, LEAST_PRECISION), 0.0)
+        lows, highs = (rounded(ends, self.precision_[:, None]) for ends in (lows, highs))
+        ranges = np.where(n_rows > 0, highs - lows, 0.0)
+        self.low_ = np.where(n_rows > 0, lows, 0.0)
+        self.bandwidth_ = np.maximum(
+            ranges / np.sqrt(np.where(self.class_size_ > 0, self.class_size_, 1)), self.precision_[:, None] / 6
+        )
+        few = (self.value_count_ > 1) & (self.value_count_ <= limit)
+        many = self.value_count_ > max(limit, 1)
+        self.value_start_ = offsets(np.where(few, self.value_count_, 0))
+        self.value_ = np.empty(self.value_start_[-1])
+        self.value_mass_ = np.zeros((self.value_.size, n_classes))
+        self.value_log_ = np.zeros_like(self.value_mass_)
+        density.collect_values(indptr, data, some_zeros, self.value_start_, self.value_)
+        density.weigh_values(indptr, rows, data, *of_rows, zero_masses, self.value_start_, self.value_, self.value_mass_)
+        self.table_start_, self.table_ = np.zeros(1, np.int64), np.empty((0, density.ORDER))
+        density.log_values(self._densities()[-1], self.value_log_)
+        self._fit_tables(indptr, rows, data, of_rows, zero_masses, ranges, many)
+        self.zero_log_ = np.zeros((n_features, n_classes))
+        density.log_zeros(self._densities()[-1], self.zero_log_)
+        return self
+
+    def _fit_tables(
+        self,
+        indptr: np.ndarray,
+        rows: np.ndarray,
+        data: np.ndarray,
+        of_rows: tuple[np.ndarray, np.ndarray],
+        zero_masses: np.ndarray,
+        ranges: np.ndarray,
+        many: np.ndarray,
+    ) -> None:
+        """Make the tables of the features that have `many` values, from columns of rows with classes and shares."""
+        n_classes = self.classes_.size
+        sources = np.zeros(ranges.shape, np.int64)  # cells with values in them
+        sources[many] = (ranges[many] * (density.PER_BANDWIDTH / self.bandwidth_[many])).astype(np.int64) + 1
+        cells = np.zeros_like(sources)
+        for j in np.flatnonzero(many).tolist():
+            cells[j] = [n + 2 * density.reach(self.precision_[j] / h) for n, h in zip(sources[j], self.bandwidth_[j], strict=True)]
+        self.table_start_ = offsets(cells)
+        self.table_ = np.empty((self.table_start_[-1], density.ORDER))
+        for j in np.flatnonzero(many).tolist():
+            starts = offsets(sources[j])  # the first cells of the classes, whose moments stand one after the other
+            moments, begin, end = np.zeros((starts[-1], density.ORDER)), *indptr[j : j + 2]
+            place = self.low_[j], self.bandwidth_[j], starts, moments
+            density.add_moments(rows[begin:end], rounded(data[begin:end], self.precision_[j]), *of_rows, *place)
+            classes = np.flatnonzero(zero_masses[j])  # what is not stored: one row of value 0 per class
+            density.add_moments(classes, np.zeros(classes.size), np.arange(n_classes), zero_masses[j], *place)
+            for c in range(n_classes):
+                ratio = self.precision_[j] / self.bandwidth_[j, c]
+                derivatives = np.empty((2 * density.reach(ratio) + 1, 2 * density.ORDER - 1))
+                density.tabulate_derivatives(ratio, derivatives)
+                first, last = self.table_start_[j * n_classes + c : j * n_classes + c + 2]
+                density.tabulate(moments[starts[c] : starts[c + 1]], derivatives, self.table_[first:last])
+
+    def _densities(self) -> tuple[Callable[..., None], Callable[..., None], Any]:
+        densities = density.Density(
+            sizes=self.class_size_,
+            counts=self.value_count_,
+            precisions=self.precision_,
+            bandwidths=self.bandwidth_,
+            lows=self.low_,
+            starts=self.value_start_,
+            values=self.value_,
+            masses=self.value_mass_,
+            logs=self.value_log_,
+            table_starts=self.table_start_,
+            tables=self.table_,
+            floor=FLOOR,
+        )
+        return density.add_dense, density.add_sparse, densities
+
+    def _zero_log(self) -> np.ndarray:
+        return self.zero_log_
+
+    def check_arrays(self) -> None:
+        """Raise ValueError unless the arrays fit: kernels must be sure of a file's."""
+        d, k, n_values = self.n_features_in_, self.classes_.size, self.value_.size
+        self._check_shapes(
+            ("value_count_", "value_start_", "table_start_"),
+            **{"class_log_prior_": (k,), "class_size_": (k,), "value_count_": (d,), "precision_": (d,)},
+            **{"bandwidth_": (d, k), "low_": (d, k), "zero_log_": (d, k)},
+            **{"value_": (n_values,), "value_mass_": (n_values, k), "value_log_": (n_values, k)},
+            **{"value_start_": (d + 1,), "table_start_": (d * k + 1,), "table_": (len(self.table_), density.ORDER)},
+        )
+        for starts, end in ((self.value_start_, n_values), (self.table_start_, len(self.table_))):
+            if starts[0] != 0 or starts[-1] != end or (starts[1:] < starts[:-1]).any():
+                raise ValueError("starts are damaged")
