@@ -110,7 +110,7 @@ def evaluate_bioasq(
         with mpi.agreed(comm, "looking for common ancestors"):
             rows |= _of_hierarchy(pairs, Hierarchy(places), log)
     _, (n_judged, n_empty) = mpi.exclusive_sum(comm, [rows["EBF"].size, int(np.count_nonzero(without_features(dataset, shard)))])
-    means = {name: mean_over_rows(comm, values, int(n_judged)) for name, values in rows.items()}
+    means = {name: mean_over_rows(comm, values, max(1, int(n_judged))) for name, values in rows.items()}
     values = means | _of_labels(n_true, n_given, n_hits)
     return BioasqEvaluation(
         model=str(model.path),

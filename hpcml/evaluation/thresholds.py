@@ -377,11 +377,11 @@ class Own(NamedTuple):
 
 def _count(held_out: JudgedRows, by_label: bool) -> tuple[tuple[float, float], Own | None]:
     """Collective. The best cut of all pairs in one ranking, and its F1; on demand each label's."""
-    pool, found = held_out.pool(), []
-    for _, count in held_out.counts(pool, np.zeros(held_out.n_labels) if by_label else None):
+    found = []
+    for _, count in held_out.counts(np.zeros(held_out.n_labels) if by_label else None):
         found.append(_best_cut(count.values, count.ranking(held_out.n_rows)))
-    ranking = pool.ranking(held_out.n_rows * held_out.n_labels)
-    best = _best_cut(pool.values, replace(ranking, n_missed=ranking.n_missed + held_out.missed.n_pairs))
+    ranking = held_out.pool.ranking(held_out.n_rows * held_out.n_labels)
+    best = _best_cut(held_out.pool.values, replace(ranking, n_missed=ranking.n_missed + held_out.missed.n_pairs))
     return best[:2], Own(*map(np.array, zip(*found, strict=True))) if by_label else None
 
 

@@ -13,7 +13,6 @@ import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
-from hpcml.evaluation.report import format_evaluation, write_csv, write_json
 from hpcml.evaluation.thresholds import calibrate
 from hpcml.log import Log
 from hpcml.model.info import format_model
@@ -106,7 +105,7 @@ def test_a_text_as_it_comes(case, tmp_path):
 
 def test_evaluate_judges_them(case, tmp_path):
     before = judged(case[1], case[0])
-    assert "brier" not in before.values and not before.calibration and "Brier" not in format_evaluation(before)
+    assert "brier" not in before.values and not before.calibration and "Brier" not in str(before)
     done(case)
     found = judged(case[1], case[0])
     slope, offset = open_model(case[1]).sigmoids
@@ -114,10 +113,10 @@ def test_evaluate_judges_them(case, tmp_path):
     assert found.values["brier"] == pytest.approx(((p - case[3]) ** 2).mean(axis=0), abs=1e-9)
     assert found.micro["brier"] == pytest.approx(((p - case[3]) ** 2).mean(), abs=1e-9)
     assert sum(line.n_labels for line in found.calibration) == 6
-    text = format_evaluation(found)
+    text = str(found)
     assert "probabilities: calibrated (sigmoid, on split all)" in text and "Brier" in text and "true share" in text
-    write_csv(tmp_path / "all.csv", found)
-    write_json(tmp_path / "all.json", found)
+    found.write_csv(tmp_path / "all.csv")
+    found.write_json(tmp_path / "all.json")
     assert (tmp_path / "all.csv").read_text().splitlines()[0].endswith(",brier,ece")
     content = json.loads((tmp_path / "all.json").read_text())
     assert content["micro"]["brier"] == found.micro["brier"]
