@@ -28,7 +28,7 @@ class FrequentLabels:
 
 
 def mean_over_rows(comm: mpi.Comm, values: np.ndarray, n_most: int) -> float:
-    """Return the mean of the ranks' values (from 0 to 1, at most `n_most`, which is above 0); NaN of none. Collective over `comm`."""
+    """Return the mean of the ranks' values (0 to 1; at most `n_most`, which is above 0); NaN of none. Collective over `comm`."""
     total = mpi.exact_sum(comm, np.ascontiguousarray(values), float(n_most), n_most)
     _, (n,) = mpi.exclusive_sum(comm, [values.size])
     return total / int(n) if n else math.nan
