@@ -212,10 +212,11 @@ def explain(
     with mpi.agreed(comm, f"reading {'names' if dataset is None else dataset.path}"):
         if comm.rank == 0:
             names = read_names(dataset, (feature for each in found for feature in each.features.tolist()))
-            data, fields = None if dataset is None else dataset.path, tuple[Field, ...](PLAIN)
+            fields: Sequence[Field] = PLAIN
             if dataset is not None and "text" in dataset.file:
                 with readable(dataset.path, "hpcml convert", "dataset"):
                     fields = fields_of(dataset)
+            data = None if dataset is None else dataset.path
             explanation = Explanation(model, data, found, shown, names, () if fields == PLAIN else fields)
     return explanation
 

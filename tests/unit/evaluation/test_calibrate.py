@@ -149,9 +149,9 @@ def test_what_does_not_fit_is_refused(case, tmp_path):
         predicted(two, tmp_path / "two-data.h5", tmp_path / "x.csv", "probabilities")
     with pytest.raises(ConfigError, match="no split"):
         done(case, split="nowhere")
-    with pytest.raises(ConfigError, match="--chance is for --method search"):
+    with pytest.raises(ConfigError, match=r"chance=0\.5: is for --method search and half; remove it"):
         hpcml.threshold(case[1], case[0], "label", split="all", method="shrink", chance=0.5)
-    with pytest.raises(ConfigError, match="shrink is for --measure label"):
+    with pytest.raises(ConfigError, match="method=shrink: is for --measure label"):
         hpcml.threshold(case[1], case[0], "micro", split="all", method="shrink")
     (tmp_path / "inf").mkdir()
     endless = make.model(tmp_path / "inf" / "model.h5", np.zeros((6, 12)), np.full(6, np.inf))
