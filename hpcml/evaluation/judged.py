@@ -253,11 +253,3 @@ def judge(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, labels:
         positives[empty[rows]] = UNSCORED
     about = (comm, dataset, scorer, shard, shard.n_global, numbers, numbers.size, not_in_data, missed)
     return JudgedRows(*about, rows, places, positives, Comparable(model, numbers), empty)
-
-
-def hold_out(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> JudgedRows:
-    """Collective over `comm`. `judge` all labels. Raises DataError if no row has a label, too."""
-    judged = judge(comm, model, dataset, split)
-    if not mpi.agreed_any(comm, bool((judged.positives > UNSCORED).any())):
-        raise DataError(f"{dataset.path}: no row of split {split} has a label of {model.path}; choose rows that have some")
-    return judged

@@ -32,12 +32,12 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.labels import log_unlabelled
-from hpcml.errors import ConfigError, NonFiniteError, OptionError
+from hpcml.errors import ConfigError, DataError, NonFiniteError, OptionError
 from hpcml.evaluation.chance_kernels import at_least
 from hpcml.evaluation.comparable import BY_SCORE, Comparable, probability
 from hpcml.evaluation.decision import Summary, Tally, decide, even_places, warm_up
 from hpcml.evaluation.instance_search import InstanceSearch
-from hpcml.evaluation.judged import UNSCORED, JudgedRows, hold_out, reduce_together, split_by_lane
+from hpcml.evaluation.judged import UNSCORED, JudgedRows, judge, reduce_together, split_by_lane
 from hpcml.evaluation.seen import SeenRows, count_seen, seen_note
 from hpcml.files.atomic import temporary_path
 from hpcml.files.report import ReportedResult, cell
@@ -231,7 +231,9 @@ def _held_out_rows(
     comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, log: Log | None, doing: str
 ) -> tuple[JudgedRows, Log]:
     """Load the rows of a split, and log what follows; return a log that may be quiet. Collective over `comm`."""
-    held_out, log = hold_out(comm, model, dataset, split), log or Log(comm.rank, quiet=True)
+    held_out, log = judge(comm, model, dataset, split), log or Log(comm.rank, quiet=True)
+    if not mpi.agreed_any(comm, bool((held_out.positives > UNSCORED).any())):
+        raise DataError(f"{dataset.path}: no row of split {split} has a label of {model.path}; choose rows that have some")
     log_unlabelled(comm, dataset, split, log)
     log(f"{doing} {plural(held_out.n_labels, 'label')} on {plural(held_out.n_rows, 'row')} of split {split}")
     return held_out, log
