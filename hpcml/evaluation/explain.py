@@ -93,33 +93,30 @@ class Explanation(ReportedResult):
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, of all labels that were looked at, for JSON."""
-        about = {"model": self.model.path, "data": self.data, "n_labels": self.model.n_labels, "n_features": self.model.n_features}
-        content: dict[str, Any] = plain({**about, "fields": self.fields, "labels": list(map(self._of_label, self.labels))})
-        return content
-
-    def _of_label(self, each: LabelWeights) -> dict[str, Any]:
-        model, by_tag, features = self.model, {field.tag: field.name for field in self.fields}, []
-        for feature, weight in zip(each.features.tolist(), each.weights.tolist(), strict=True):
-            name, square = self.names.get(feature), weight * weight
-            of = {} if name is None or not by_tag else {"field": by_tag.get(name.rpartition(" ")[2])}
-            features.append(
-                {"feature": feature, "name": name, **of, "weight": weight, "squared": square, "share": each.share(square)}
-            )
-        return {
-            "number": each.label,
-            "label": model.label_names[each.label],
-            **({"title": model.label_titles[each.label]} if model.label_titles else {}),
-            "n_positive": model.labels["n_positive"][each.label],
-            "intercept": model.bias[each.label],
-            "n_features": each.n_weights,
-            "mass": each.mass,
-            "features": features,
-            "remaining": {
-                "n_features": each.n_weights - each.features.size,
-                "squared": each.remaining,
-                "share": each.share(each.remaining),
-            },
-        }
+        model, by_tag, labels = self.model, {field.tag: field.name for field in self.fields}, []
+        for each in self.labels:
+            features = []
+            for feature, weight in zip(each.features.tolist(), each.weights.tolist(), strict=True):
+                name, square = self.names.get(feature), weight * weight
+                of = {} if name is None or not by_tag else {"field": by_tag.get(name.rpartition(" ")[2])}
+                features.append(
+                    {"feature": feature, "name": name, **of, "weight": weight, "squared": square, "share": each.share(square)}
+                )
+            rest = {"n_features": each.n_weights - each.features.size, "squared": each.remaining}
+            of_label = {
+                "number": each.label,
+                "label": model.label_names[each.label],
+                **({"title": model.label_titles[each.label]} if model.label_titles else {}),
+                "n_positive": model.labels["n_positive"][each.label],
+                "intercept": model.bias[each.label],
+                "n_features": each.n_weights,
+                "mass": each.mass,
+                "features": features,
+                "remaining": {**rest, "share": each.share(each.remaining)},
+            }
+            labels.append(of_label)
+        about = {"model": model.path, "data": self.data, "n_labels": model.n_labels, "n_features": model.n_features}
+        return dict(plain({**about, "fields": self.fields, "labels": labels}))
 
 
 class Features:
@@ -294,24 +291,24 @@ class WhyRows(ReportedResult):
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""
-        return {"model": str(self.model.path), "data": self.data, "scores": [plain(self._of_score(each)) for each in self.found]}
-
-    def _of_score(self, each: Why) -> dict[str, Any]:
-        names = map(self.names.get, each.features.tolist())
-        columns = zip(each.features, names, each.values, each.weights, each.contributions, strict=True)
-        keys = ("feature", "name", "value", "weight", "contribution")
-        return {
-            "row": each.row,
-            "id": self.row_ids.get(each.row),
-            "label": each.label,
-            "true": each.is_true,
-            "given": each.is_given,
-            "score": each.score,
-            "threshold": each.threshold,
-            "intercept": each.intercept,
-            "features": [dict(zip(keys, column, strict=True)) for column in columns],
-            "n_features_without_weight": each.n_without,
-        }
+        scores, keys = [], ("feature", "name", "value", "weight", "contribution")
+        for each in self.found:
+            names = map(self.names.get, each.features.tolist())
+            columns = zip(each.features, names, each.values, each.weights, each.contributions, strict=True)
+            of_score = {
+                "row": each.row,
+                "id": self.row_ids.get(each.row),
+                "label": each.label,
+                "true": each.is_true,
+                "given": each.is_given,
+                "score": each.score,
+                "threshold": each.threshold,
+                "intercept": each.intercept,
+                "features": [dict(zip(keys, column, strict=True)) for column in columns],
+                "n_features_without_weight": each.n_without,
+            }
+            scores.append(of_score)
+        return dict(plain({"model": self.model.path, "data": self.data, "scores": scores}))
 
 
 def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], wanted: Sequence[str], top: int) -> WhyRows:

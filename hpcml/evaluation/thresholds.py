@@ -270,23 +270,17 @@ def _store(
 
         def write() -> None:
             shutil.copyfile(model.path, temporary)
-            write_of_labels(temporary, target, columns, about)
+            with editing(temporary, target=target) as file:
+                group = group_in(file, "labels")
+                for name, values in columns.items():
+                    if name in group:
+                        group[name][:] = values
+                    else:
+                        group.create_dataset(name, data=np.asarray(values, dtype="<f8"))
+                file.attrs.update(about)
 
         mpi.run_on_root(comm, f"writing {target}", write)
     return target, dataset.path, split, dataset.labelled_split(split).size, seen, *found
-
-
-def write_of_labels(path: Path, target: Path, columns: Columns, about: dict[str, str]) -> None:
-    """Put numbers of labels and attributes into a model file. Local; raises OSError."""
-    with editing(path, target=target) as file:
-        group = group_in(file, "labels")
-        for name, values in columns.items():
-            if name in group:
-                group[name][:] = values
-            else:
-                group.create_dataset(name, data=np.asarray(values, dtype="<f8"))
-        for name, value in about.items():
-            file.attrs[name] = value
 
 
 def find_thresholds(

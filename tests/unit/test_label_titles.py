@@ -18,7 +18,7 @@ from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation import evaluate
 from hpcml.evaluation.explain import explain
-from hpcml.evaluation.thresholds import write_of_labels
+from hpcml.evaluation.thresholds import ThresholdSearch, threshold
 from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.prediction.predict import predict
@@ -94,7 +94,8 @@ def test_what_rewrites_files_keeps_them(data, run, tmp_path):
     assert titles(tmp_path / "pruned.h5") == TITLES
     with h5py.File(tmp_path / "scores.h5") as scores:
         assert scores["label_titles"].asstr()[:].tolist() == TITLES
-    write_of_labels(tmp_path / "pruned.h5", tmp_path / "pruned.h5", {"threshold": np.ones(4)}, {"threshold_measure": "f1"})
+    with DataFile(data) as rows:
+        threshold(SELF, Model(tmp_path / "pruned.h5"), rows, "test", ThresholdSearch("micro"))
     assert titles(tmp_path / "pruned.h5") == TITLES
 
 
