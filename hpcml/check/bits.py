@@ -20,7 +20,6 @@ from hpcml.check.digest import digest
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.evaluation.evaluate import evaluate
-from hpcml.evaluation.report import write_json
 from hpcml.evaluation.thresholds import ThresholdSearch, calibrate, threshold
 from hpcml.files.atomic import write_whole
 from hpcml.kernels.processor import computed_by
@@ -143,7 +142,7 @@ def _of_model(session: Session, model: Path, data: Path) -> dict[str, str]:
         judged = evaluate(comm, opened, dataset, SPLIT, log)
         with mpi.agreed(comm, f"writing {files['measures']}"):
             if comm.rank == 0:
-                write_json(files["measures"], judged)
+                judged.write_json(files["measures"])
         threshold(comm, opened, dataset, SPLIT, ThresholdSearch("label"), files["thresholds"], log=log)
         if isinstance(opened, Model):
             calibrate(comm, opened, dataset, SPLIT, files["sigmoids"], log=log)

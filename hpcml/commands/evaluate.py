@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from hpcml.commands.operation import (
     HIDDEN,
@@ -18,6 +17,7 @@ from hpcml.commands.operation import (
     path_of,
     write_files,
 )
+from hpcml.log import joined
 from hpcml.options import Flag, NotWith, Only, Range
 
 if TYPE_CHECKING:
@@ -95,21 +95,12 @@ class Evaluate(Operation["Evaluation"]):
 
     def format_result(self, result: Evaluation) -> str:
         """Return the tables."""
-        from hpcml.evaluation.report import format_evaluation
-
-        return str(result) if self.measures is not None else format_evaluation(result, self.best)
+        return str(result) if self.measures is not None else joined(result.describe(self.best))
 
     def finish(self, session: Session, result: Evaluation) -> None:
         """Write the CSV and the JSON file. Collective over the session."""
-        from hpcml.evaluation.report import write_csv, write_json
-
-        def write(path: Path, result: Any) -> None:
-            if self.measures is None:
-                write_json(path, result)
-            else:
-                result.write_json(path)
-
-        write_files(session, result, (self.csv, write_csv), (self.json, write))
+        csv, json = (self.csv, lambda path, found: found.write_csv(path)), (self.json, lambda path, found: found.write_json(path))
+        write_files(session, result, csv, json)
 
 
 evaluate = function(Evaluate)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, function, path_of
-from hpcml.options import Flag
+from hpcml.options import Flag, Range
 
 if TYPE_CHECKING:
     from hpcml.evaluation.thresholds import ThresholdReport
@@ -44,11 +44,11 @@ class Threshold(Operation["ThresholdReport"]):
     """Rows that neither trained the model nor will judge it: a split of the file, or all. Default:
     valid.
     """
-    min_positives: int | None = None
+    min_positives: Annotated[int | None, Range(1)] = None
     """Search, half: so many of these rows a label needs for a threshold of its own; others share
     that of micro F1. Default: 1.
     """
-    chance: float | None = None
+    chance: Annotated[float | None, Range(0, 1)] = None
     """Search, half: a label has a threshold of its own only if rows in random order would give so
     good a one with at most this probability. Default: 0.01.
     """

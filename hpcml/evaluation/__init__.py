@@ -3,7 +3,7 @@ bits on any number of ranks.
 
     with DataFile("docs.h5") as dataset:
         found = evaluate(comm, open_model("runs/docs"), dataset, "test", log)
-    print(format_evaluation(found), found.macro("average_precision"))
+    print(found, found.macro("average_precision"))
 
 What comes in are a model and a dataset. Scores are made block by block of rows and labels
 (`scoring`) and become counts, which are summed over the ranks; every measure follows from counts.
@@ -12,7 +12,6 @@ Begin with `evaluate`, then `judged` and `hpcml.measures`; thresholds and probab
 """
 
 from hpcml.evaluation.evaluate import Evaluation, evaluate
-from hpcml.evaluation.report import format_evaluation, write_csv, write_json
 from hpcml.measures import MEASURES, Ranking
 
-__all__ = ["MEASURES", "Evaluation", "Ranking", "evaluate", "format_evaluation", "write_csv", "write_json"]
+__all__ = ["MEASURES", "Evaluation", "Ranking", "evaluate"]

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,8 +21,8 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.descriptors import read_descriptors
 from hpcml.data.labels import all_label_names, load_with_unknown
-from hpcml.data.shard import Shard, without_features
-from hpcml.errors import ConfigError
+from hpcml.data.shard import without_features
+from hpcml.errors import OptionError
 from hpcml.evaluation.hierarchy import Hierarchy
 from hpcml.evaluation.judged import positive_pairs
 from hpcml.evaluation.rows import mean_over_rows
@@ -77,15 +76,6 @@ class BioasqEvaluation(ReportedResult):
         yield from (f"{plural(*counted)} {note}" for note, counted in notes.items() if counted[0])
 
 
-class _Pairs(NamedTuple):
-    """This rank's pairs of a row and a label, as CSR matrices (n_rows × labels): the true ones, those given, and both."""
-
-    names: list[str]  # of the labels: those of the data, then those of the model alone
-    true: sp.csr_matrix
-    given: sp.csr_matrix
-    hits: sp.csr_matrix
-
-
 def evaluate_bioasq(
     comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, descriptors: Path | None, log: Log
 ) -> BioasqEvaluation:
@@ -95,30 +85,84 @@ def evaluate_bioasq(
     """
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
-    places = {} if descriptors is None else _places(comm, descriptors)
-    shard = load_with_unknown(comm, dataset, split)
-    pairs = _pairs(comm, model, dataset, shard, log)
-    counts = (np.bincount(each.indices, minlength=len(pairs.names)) for each in pairs[1:])
-    n_true, n_given, n_hits = (mpi.allreduce_sum(comm, count) for count in counts)
-    used, not_known = (n_true + n_given) > 0, ~np.isin(pairs.names, model.label_names)
-    without = [not places.get(name) for name, some in zip(pairs.names, used, strict=True) if some]
+    places: dict[str, tuple[str, ...]] = {}  # the tree numbers of each descriptor
+    if descriptors is not None:
+        known = mpi.run_on_root(comm, f"reading {descriptors}", lambda: read_descriptors(descriptors))
+        places = {ui: each.tree_numbers for ui, each in known.of.items()}
+        if not any(places.values()):
+            raise OptionError(
+                "descriptors", descriptors, "it has no tree numbers; give NLM's descriptors (desc2026.xml) or remove it"
+            )
+    shard, thresholds = load_with_unknown(comm, dataset, split), model.thresholds
+    scorer = scorer_of(model, shard, np.arange(model.n_labels))
+    scorer.warm_up(comm)
+    with mpi.agreed(comm, "scoring rows"):
+        # this rank's pairs of a row and a label that are true, and that are given, as matrices; labels are those of the data,
+        # then those of the model alone
+        of_data, empty = all_label_names(dataset), without_features(dataset, shard)
+        known_names = set(of_data)
+        names = of_data + [name for name in dict.fromkeys(model.label_names) if name not in known_names]
+        number = {name: place for place, name in enumerate(names)}
+        columns = np.array([number[name] for name in model.label_names], dtype=np.int64)
+        pairs = [np.zeros((2, 0), dtype=np.int64)]
+        with closing(Progress(log, "scoring labels", model.n_labels)) as progress:
+            for begin, end in scorer.blocks:
+                for first, scores in block_scores(scorer, begin, end):
+                    has_features = ~empty[first : first + scores.shape[0], None]
+                    where, labels = np.nonzero((scores > thresholds[begin:end]) & has_features)
+                    pairs.append(np.stack([first + where, columns[begin + labels]]))
+                dataset.check_unchanged()
+                progress.update(end)
+        rows, labels = positive_pairs(shard, np.arange(len(names)))
+        true, given = (
+            sp.csr_matrix((np.ones(len(of_pairs[0]), dtype=np.bool_), of_pairs), (shard.rows.size, len(names)))
+            for of_pairs in ((np.searchsorted(shard.rows, rows), labels), tuple(np.concatenate(pairs, axis=1)))
+        )
+        for matrix in (true, given):
+            matrix.sum_duplicates()
+        matrices = (true, given, true.multiply(given).tocsr())
+    # of each label: how many rows have it, are given it, and both
+    counts = (mpi.allreduce_sum(comm, np.bincount(each.indices, minlength=len(names))) for each in matrices)
+    n_true, n_given, n_hits = counts
+    has, is_given, not_known = n_true > 0, n_given > 0, ~np.isin(names, model.label_names)
+    without = [not places.get(name) for name, used in zip(names, has | is_given, strict=True) if used]
     if places and all(without):
-        raise ConfigError(f"--descriptors {descriptors}: it has a tree number of none of the labels; give the file of these labels")
+        raise OptionError("descriptors", descriptors, "it has a tree number of none of the labels; give the file of these labels")
     seen = count_seen(comm, model, dataset, split)
-    rows = _of_rows(pairs)
+    # the measures of each of this rank's rows with a true or a given label; 0 for what is undefined
+    of_rows = [np.diff(each.indptr).astype(np.int64) for each in matrices]
+    judged = (of_rows[0] + of_rows[1]) > 0
+    of_true, of_given, hits = (each[judged] for each in of_rows)
+    values = (precision(hits, of_given), recall(hits, of_true), f1(hits, of_given, of_true), hits / (of_true + of_given - hits))
+    by_row = dict(zip(OF_ROWS, map(np.nan_to_num, values), strict=True))
     if places:
         with mpi.agreed(comm, "looking for common ancestors"):
-            rows |= _of_hierarchy(pairs, Hierarchy(places), log)
-    _, (n_judged, n_empty) = mpi.exclusive_sum(comm, [rows["EBF"].size, int(np.count_nonzero(without_features(dataset, shard)))])
-    means = {name: mean_over_rows(comm, values, int(n_judged)) for name, values in rows.items()}
-    values = means | _of_labels(n_true, n_given, n_hits)
+            hierarchy, lowest = Hierarchy(places), []
+            with closing(Progress(log, "common ancestors, rows (rank 0)", judged.size)) as progress:
+                for row in np.flatnonzero(judged).tolist():
+                    sides = (each.indices[each.indptr[row] : each.indptr[row + 1]].tolist() for each in (true, given))
+                    lowest.append(hierarchy.measures(*([names[label] for label in side] for side in sides)))
+                    if row % 1000 == 999:
+                        progress.update(row + 1)
+            by_row |= zip(HIERARCHICAL, np.array(lowest).reshape(-1, len(HIERARCHICAL)).T, strict=True)
+    n_own = [int(np.count_nonzero(judged)), int(np.count_nonzero(empty))]
+    n_judged, n_empty = (int(n) for n in mpi.exclusive_sum(comm, n_own)[1])
+    measures = {name: mean_over_rows(comm, of_name, max(1, n_judged)) for name, of_name in by_row.items()}
+    means = {
+        "MaP": precision(n_hits[is_given], n_given[is_given]),
+        "MaR": recall(n_hits[has], n_true[has]),
+        "MaF": f1(n_hits[has], n_given[has], n_true[has]),
+    }
+    measures |= {name: math.fsum(each.tolist()) / each.size if each.size else math.nan for name, each in means.items()}
+    totals = [int(each.sum()) for each in (n_hits, n_given, n_true)]
+    measures |= {"MiP": float(precision(*totals[:2])), "MiR": float(recall(totals[0], totals[2])), "MiF": float(f1(*totals))}
     return BioasqEvaluation(
         model=str(model.path),
         data=str(dataset.path),
         split=split,
         n_rows=shard.n_global,
-        n_judged=int(n_judged),
-        n_rows_without_features=int(n_empty),
+        n_judged=n_judged,
+        n_rows_without_features=n_empty,
         seen=seen,
         n_labels=len(without),
         n_unknown=int(np.count_nonzero(n_true[not_known])),
@@ -126,91 +170,5 @@ def evaluate_bioasq(
         thresholds=model.threshold_source,
         descriptors=None if descriptors is None else str(descriptors),
         n_without_place=sum(without) if places else 0,
-        measures={name: values[name] for name in (*FLAT, *HIERARCHICAL) if name in values},
+        measures={name: measures[name] for name in (*FLAT, *HIERARCHICAL) if name in measures},
     )
-
-
-def _places(comm: mpi.Comm, descriptors: Path) -> dict[str, tuple[str, ...]]:
-    """Collective over `comm`. The tree numbers of each descriptor; raises ConfigError without."""
-    known = mpi.run_on_root(comm, f"reading {descriptors}", lambda: read_descriptors(descriptors))
-    places = {ui: each.tree_numbers for ui, each in known.of.items()}
-    if not any(places.values()):
-        raise ConfigError(
-            f"--descriptors {descriptors}: it has no tree numbers; give NLM's descriptors (desc2026.xml) or leave it out"
-        )
-    return places
-
-
-def _pairs(comm: mpi.Comm, model: Trained, dataset: DataFile, shard: Shard, log: Log) -> _Pairs:
-    """Collective over `comm`. The true pairs, and those above their thresholds."""
-    scorer, thresholds = scorer_of(model, shard, np.arange(model.n_labels)), model.thresholds
-    scorer.warm_up(comm)
-    with mpi.agreed(comm, "scoring rows"):
-        of_data, empty = all_label_names(dataset), without_features(dataset, shard)
-        known = set(of_data)
-        names = of_data + [name for name in dict.fromkeys(model.label_names) if name not in known]
-        number = {name: place for place, name in enumerate(names)}
-        shape, given = (shard.rows.size, len(names)), [np.zeros((2, 0), dtype=np.int64)]
-        columns = np.array([number[name] for name in model.label_names], dtype=np.int64)
-        with closing(Progress(log, "scoring labels", model.n_labels)) as progress:
-            for begin, end in scorer.blocks:
-                for first, scores in block_scores(scorer, begin, end):
-                    has_features = ~empty[first : first + scores.shape[0], None]
-                    where, labels = np.nonzero((scores > thresholds[begin:end]) & has_features)
-                    given.append(np.stack([first + where, columns[begin + labels]]))
-                dataset.check_unchanged()
-                progress.update(end)
-        rows, labels = positive_pairs(shard, np.arange(len(names)))
-        true = _matrix(np.searchsorted(shard.rows, rows), labels, shape)
-        rows, labels = np.concatenate(given, axis=1)
-        of_model = _matrix(rows, labels, shape)
-        return _Pairs(names, true, of_model, true.multiply(of_model).tocsr())
-
-
-def _matrix(rows: np.ndarray, labels: np.ndarray, shape: tuple[int, int]) -> sp.csr_matrix:
-    """The pairs, each once and in order, as a matrix of True."""
-    matrix = sp.csr_matrix((np.ones(rows.size, dtype=np.bool_), (rows, labels)), shape)
-    matrix.sum_duplicates()
-    return matrix
-
-
-def _of_rows(pairs: _Pairs) -> dict[str, np.ndarray]:
-    """The measures of each of this rank's rows that has a true or a given label; 0 for what is undefined."""
-    true, given, hits = (np.diff(each.indptr).astype(np.int64) for each in pairs[1:])
-    judged = (true + given) > 0
-    true, given, hits = true[judged], given[judged], hits[judged]
-    values = (precision(hits, given), recall(hits, true), f1(hits, given, true), hits / (true + given - hits))
-    return dict(zip(OF_ROWS, map(np.nan_to_num, values), strict=True))
-
-
-def _of_labels(n_true: np.ndarray, n_given: np.ndarray, n_hits: np.ndarray) -> dict[str, float]:
-    """The measures of labels from how many rows each has, is given to, and both."""
-    has, is_given = n_true > 0, n_given > 0
-
-    def mean(values: np.ndarray) -> float:
-        return math.fsum(values.tolist()) / values.size if values.size else math.nan
-
-    true, given, hits = (int(counts.sum()) for counts in (n_true, n_given, n_hits))
-    return {
-        "MaP": mean(precision(n_hits[is_given], n_given[is_given])),
-        "MaR": mean(recall(n_hits[has], n_true[has])),
-        "MaF": mean(f1(n_hits[has], n_given[has], n_true[has])),
-        "MiP": float(precision(hits, given)),
-        "MiR": float(recall(hits, true)),
-        "MiF": float(f1(hits, given, true)),
-    }
-
-
-def _of_hierarchy(pairs: _Pairs, hierarchy: Hierarchy, log: Log) -> dict[str, np.ndarray]:
-    """LCA-P, LCA-R and LCA-F of this rank's rows with a true or a given label."""
-    found, n_rows = [], pairs.true.shape[0]
-    with closing(Progress(log, "common ancestors, rows (rank 0)", n_rows)) as progress:
-        for row in range(n_rows):
-            sides = (each.indices[each.indptr[row] : each.indptr[row + 1]].tolist() for each in (pairs.true, pairs.given))
-            true, given = ([pairs.names[label] for label in side] for side in sides)
-            if true or given:
-                found.append(hierarchy.measures(true, given))
-            if row % 1000 == 999:
-                progress.update(row + 1)
-    columns = np.array(found).reshape(-1, len(HIERARCHICAL)).T
-    return dict(zip(HIERARCHICAL, columns, strict=True))

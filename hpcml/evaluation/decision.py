@@ -67,16 +67,6 @@ class Summary:
 
     places: np.ndarray
 
-    @property
-    def n_rows(self) -> int:
-        """All rows that were summarised."""
-        return self.n_positive + int(self.places["negative"].sum(dtype=np.int64))
-
-    @property
-    def n_positive(self) -> int:
-        """The rows that have the label."""
-        return int(self.places["positive"].sum(dtype=np.int64))
-
     def centres(self, kind: str) -> np.ndarray:
         """The mean scores (K) of the "positive" or "negative" rows of each place."""
         values = self.places["value"]
@@ -101,7 +91,7 @@ class Summary:
             inside = round(share * int(negative[i] - places["equal"][i]))
             own = 0 if exact else round(share * int(positive[i]))
             hits, predicted = hits + own, predicted + inside + own
-        return Ranking(greater[some], equal[some], positive[some], self.n_rows, predicted, hits)
+        return Ranking(greater[some], equal[some], positive[some], int((positive + negative).sum()), predicted, hits)
 
 
 @dataclass(frozen=True)
@@ -186,7 +176,7 @@ def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA)
     each label its own best cut, and kappa 0 its own sigmoid (Platt's). Local. Raises DataError if
     no label has a positive.
     """
-    n_positive = np.array([summary.n_positive for summary in summaries], dtype=np.int64)
+    n_positive = np.array([summary.places["positive"].sum(dtype=np.int64) for summary in summaries])
     if not n_positive.any():
         raise DataError("no row has any of the labels; choose rows that have some")
     around, scores = _Neighbours(n_positive), _Scores(summaries)
@@ -196,8 +186,38 @@ def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA)
     own = np.array([own_threshold(summary) for summary in summaries])
     mixed = (n_positive * np.where(n_positive > 0, own, 0.0) + tau * frame.thresholds) / np.maximum(n_positive + tau, 1e-300)
     thresholds = np.where((n_positive > 0) | (tau > 0), mixed, frame.thresholds)
-    sigmoids, prior = _sigmoids(frame, kappa)
-    return Decision(thresholds, sigmoids, (frame.rarest, *prior))
+    # the sigmoid of each group of labels, and its precision for one positive: the prior of their sigmoids
+    x = (scores.x - frame.shift[scores.owner, None]) / frame.scale[scores.owner, None]
+    low, high = float(x.min()), float(x.max())
+    edges = np.unique(np.concatenate([np.linspace(low, high, 2 * _GRID), np.quantile(x, np.linspace(0.0, 1.0, 2 * _GRID))]))
+    shape, groups, sums = (around.quarters.size, max(1, edges.size - 1)), around.of_labels[scores.owner], []
+    for kind in range(2):
+        mass, moment = np.zeros(shape), np.zeros(shape)
+        of_kind = (np.ascontiguousarray(values[:, kind]) for values in (x, scores.weights))
+        kernels.add_mass(*of_kind, groups, edges, mass, moment)
+        sums.append((around.around(mass), around.around(moment)))
+    priors = np.zeros((shape[0], 5))
+    none = np.array([1.0 / max(high - low, 1e-300), 0.0, 0.0, 0.0, 0.0])  # where the search begins
+    for group, prior in enumerate(priors):
+        masses, moments = (np.concatenate([pair[kind][group] for pair in sums]) for kind in range(2))
+        some = masses > 0
+        of_negatives, of_positives = (float(pair[0][group].sum()) for pair in sums)
+        targets = np.repeat([1.0 / (of_negatives + 2.0), (of_positives + 1.0) / (of_positives + 2.0)], shape[1])[some]
+        points = moments[some] / masses[some]
+        kernels.fit_sigmoid(points, masses[some], targets, none, prior[:2])
+        kernels.curvature(points, masses[some], *prior[:2], prior[2:])
+        prior[2:] /= of_positives
+    priors[:, 2:] *= kappa
+    # the sigmoid of each label, with Platt's targets of negatives and positives
+    of_labels = 1.0 / (scores.n_rows - n_positive + 2.0), (n_positive + 1.0) / (n_positive + 2.0)
+    fitted = np.empty((scores.n_labels, 2))
+    flat = (values.ravel() for values in (x, scores.weights, np.stack(of_labels, axis=1)[scores.owner]))
+    kernels.fit_labels(2 * scores.indptr, *flat, priors[around.nearest], fitted)
+    # back to the labels' own scores: slope and offset of all labels, then those of the prior of the rarest
+    slopes = np.append(fitted[:, 0], priors[0, 0]) / np.append(frame.scale, np.median(frame.scale))
+    shifts = slopes * np.append(frame.shift, np.median(frame.shift))
+    sigmoids = np.stack([slopes, np.append(fitted[:, 1], priors[0, 1]) - shifts], axis=1)
+    return Decision(thresholds, sigmoids[:-1], (frame.rarest, float(sigmoids[-1, 0]), float(sigmoids[-1, 1])))
 
 
 def decide_together(summaries: Sequence[Summary], decision: Decision, n_missed: int = 0) -> tuple[float, Decision]:
@@ -259,19 +279,6 @@ class _Neighbours:
         return out
 
 
-def _columns(places: np.ndarray, *names: str) -> list[np.ndarray]:
-    return [np.ascontiguousarray(places[name]) for name in names]
-
-
-def _grid(values: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """At most _GRID values that divide positives' scores evenly, all labels weighing the same."""
-    order = np.argsort(values, kind="stable")
-    some = order[positive[order] > 0]
-    mass = np.cumsum(shares[some])
-    chosen = np.searchsorted(mass, np.linspace(0.0, mass[-1], _GRID))
-    return np.unique(values[some[np.minimum(chosen, some.size - 1)]])
-
-
 class _Scores:
     """The lines of all summaries (label l's from indptr[l] on); mean and deviation of scores."""
 
@@ -282,15 +289,12 @@ class _Scores:
         kinds = ("negative", "positive")
         self.x = np.stack([np.concatenate([summary.centres(kind) for summary in summaries]) for kind in kinds], axis=1)
         self.weights = np.stack([self.places[kind] for kind in kinds], axis=1).astype(np.float64)
-        self.n_rows = self._of_labels(np.ones_like(self.x))
-        self.mean = self._of_labels(self.x) / self.n_rows
-        variance = self._of_labels(np.square(self.x - self.mean[self.owner, None])) / self.n_rows
+        weighted = (np.ones_like(self.x), self.x)
+        self.n_rows, sums = (np.add.reduceat((self.weights * values).sum(axis=1), self.indptr[:-1]) for values in weighted)
+        self.mean = sums / self.n_rows
+        squares = self.weights * np.square(self.x - self.mean[self.owner, None])
+        variance = np.add.reduceat(squares.sum(axis=1), self.indptr[:-1]) / self.n_rows
         self.deviation = np.where(variance > 0, np.sqrt(variance), 1.0)
-
-    def _of_labels(self, values: np.ndarray) -> np.ndarray:
-        """The sums (n_labels) of values (n × 2) over the rows."""
-        sums: np.ndarray = np.add.reduceat((self.weights * values).sum(axis=1), self.indptr[:-1])
-        return sums
 
 
 class _Frame:
@@ -304,9 +308,14 @@ class _Frame:
         self.scores, self.around, self.shift, self.scale = scores, around, shift, scale
         places, owner = scores.places, scores.owner
         values = (places["value"] - shift[owner]) / scale[owner]
-        grid = _grid(values, places["positive"], places["positive"] / np.maximum(around.n_positive, 1)[owner])
+        # at most _GRID values that divide positives' scores evenly, all labels weighing the same
+        order = np.argsort(values, kind="stable")
+        some = order[places["positive"][order] > 0]
+        mass = np.cumsum((places["positive"] / np.maximum(around.n_positive, 1)[owner])[some])
+        chosen = np.searchsorted(mass, np.linspace(0.0, mass[-1], _GRID))
+        grid = np.unique(values[some[np.minimum(chosen, some.size - 1)]])
         sums = np.zeros((around.quarters.size, grid.size))
-        columns = _columns(places, "positive", "negative", "positive_offset", "equal")
+        columns = (np.ascontiguousarray(places[name]) for name in ("positive", "negative", "positive_offset", "equal"))
         kernels.add_f1(scores.indptr, values, *columns, around.of_labels, grid, sums)
         counts = np.bincount(around.of_labels[around.of_labels >= 0], minlength=around.quarters.size).astype(np.float64)
         means = around.around(sums) / around.around(counts[:, None])
@@ -315,55 +324,3 @@ class _Frame:
         shared = np.where(best > 0, (grid[best] + grid[np.maximum(best - 1, 0)]) / 2.0, np.nextafter(grid[best], -np.inf))
         self.thresholds = shift + scale * shared[around.nearest]
         self.rarest = float(np.median(shift) + np.median(scale) * shared[0])
-
-
-def _sigmoids(frame: _Frame, kappa: float) -> tuple[np.ndarray, tuple[float, float]]:
-    """Slope and offset (n_labels × 2) of all sigmoids, and those of the rarest labels' prior."""
-    scores, around = frame.scores, frame.around
-    x = (scores.x - frame.shift[scores.owner, None]) / frame.scale[scores.owner, None]
-    priors = _priors(x, scores.weights, around, scores.owner)
-    priors[:, 2:] *= kappa
-    targets = _targets(around.n_positive, scores.n_rows - around.n_positive)[scores.owner]
-    out = np.empty((scores.n_labels, 2))
-    flat = (values.ravel() for values in (x, scores.weights, targets))
-    kernels.fit_labels(2 * scores.indptr, *flat, priors[around.nearest], out)
-    rarest = _unframed(priors[:1, :2], np.median(frame.shift), np.median(frame.scale))[0]
-    return _unframed(out, frame.shift, frame.scale), (float(rarest[0]), float(rarest[1]))
-
-
-def _unframed(sigmoids: np.ndarray, shift: np.ndarray | float, scale: np.ndarray | float) -> np.ndarray:
-    """The sigmoids (n × 2) of scores, from those of scores minus a shift, divided by a scale."""
-    slope = sigmoids[:, 0] / scale
-    return np.stack([slope, sigmoids[:, 1] - slope * shift], axis=1)
-
-
-def _targets(n_positive: np.ndarray, n_negative: np.ndarray) -> np.ndarray:
-    """Platt's targets of negatives and positives (n × 2)."""
-    return np.stack([1.0 / (n_negative + 2.0), (n_positive + 1.0) / (n_positive + 2.0)], axis=1)
-
-
-def _priors(x: np.ndarray, weights: np.ndarray, around: _Neighbours, owner: np.ndarray) -> np.ndarray:
-    """Each group's sigmoid, and its precision for one positive (n_groups × 5)."""
-    low, high = float(x.min()), float(x.max())
-    edges = np.unique(np.concatenate([np.linspace(low, high, 2 * _GRID), np.quantile(x, np.linspace(0.0, 1.0, 2 * _GRID))]))
-    shape = (around.quarters.size, max(1, edges.size - 1))
-    sums = []
-    for kind in range(2):
-        mass, moment = np.zeros(shape), np.zeros(shape)
-        kernels.add_mass(
-            np.ascontiguousarray(x[:, kind]), np.ascontiguousarray(weights[:, kind]), around.of_labels[owner], edges, mass, moment
-        )
-        sums.append((around.around(mass), around.around(moment)))
-    priors = np.zeros((shape[0], 5))
-    none = np.array([1.0 / max(high - low, 1e-300), 0.0, 0.0, 0.0, 0.0])  # where the search begins
-    for group, prior in enumerate(priors):
-        masses, moments = (np.concatenate([pair[kind][group] for pair in sums]) for kind in range(2))
-        some = masses > 0
-        n_negative, n_positive = (float(pair[0][group].sum()) for pair in sums)
-        both = _targets(np.array([n_positive]), np.array([n_negative]))[0]
-        targets = np.repeat(both, shape[1])
-        points = moments[some] / masses[some]
-        kernels.fit_sigmoid(points, masses[some], targets[some], none, prior[:2])
-        kernels.curvature(points, masses[some], *prior[:2], prior[2:])
-        prior[2:] /= n_positive
-    return priors

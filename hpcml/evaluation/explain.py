@@ -92,33 +92,30 @@ class Explanation(ReportedResult):
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, of all labels that were looked at, for JSON."""
-        about = {"model": self.model.path, "data": self.data, "n_labels": self.model.n_labels, "n_features": self.model.n_features}
-        content: dict[str, Any] = plain({**about, "fields": self.fields, "labels": list(map(self._of_label, self.labels))})
-        return content
-
-    def _of_label(self, each: LabelWeights) -> dict[str, Any]:
-        model, by_tag, features = self.model, {field.tag: field.name for field in self.fields}, []
-        for feature, weight in zip(each.features.tolist(), each.weights.tolist(), strict=True):
-            name, square = self.names.get(feature), weight * weight
-            of = {} if name is None or not by_tag else {"field": by_tag.get(name.rpartition(" ")[2])}
-            features.append(
-                {"feature": feature, "name": name, **of, "weight": weight, "squared": square, "share": each.share(square)}
-            )
-        return {
-            "number": each.label,
-            "label": model.label_names[each.label],
-            **({"title": model.label_titles[each.label]} if model.label_titles else {}),
-            "n_positive": model.labels["n_positive"][each.label],
-            "intercept": model.bias[each.label],
-            "n_features": each.n_weights,
-            "mass": each.mass,
-            "features": features,
-            "remaining": {
-                "n_features": each.n_weights - each.features.size,
-                "squared": each.remaining,
-                "share": each.share(each.remaining),
-            },
-        }
+        model, by_tag, labels = self.model, {field.tag: field.name for field in self.fields}, []
+        for each in self.labels:
+            features = []
+            for feature, weight in zip(each.features.tolist(), each.weights.tolist(), strict=True):
+                name, square = self.names.get(feature), weight * weight
+                of = {} if name is None or not by_tag else {"field": by_tag.get(name.rpartition(" ")[2])}
+                features.append(
+                    {"feature": feature, "name": name, **of, "weight": weight, "squared": square, "share": each.share(square)}
+                )
+            rest = {"n_features": each.n_weights - each.features.size, "squared": each.remaining}
+            of_label = {
+                "number": each.label,
+                "label": model.label_names[each.label],
+                **({"title": model.label_titles[each.label]} if model.label_titles else {}),
+                "n_positive": model.labels["n_positive"][each.label],
+                "intercept": model.bias[each.label],
+                "n_features": each.n_weights,
+                "mass": each.mass,
+                "features": features,
+                "remaining": {**rest, "share": each.share(each.remaining)},
+            }
+            labels.append(of_label)
+        about = {"model": model.path, "data": self.data, "n_labels": model.n_labels, "n_features": model.n_features}
+        return dict(plain({**about, "fields": self.fields, "labels": labels}))
 
 
 class Features:
@@ -191,12 +188,10 @@ def explain(
 
     Without names these are the labels of most training rows; with `every` all labels are looked at,
     or those with the numbers that it is, though people are shown a few. `dataset` is one with the
-    model's features, for their names. Raises ConfigError for a label that the model does not have,
-    a classifier, or `top` below 1; DataError for other features; NonFiniteError for weights that
+    model's features, for their names. Raises ConfigError for a label that the model does not have
+    or a classifier; DataError for other features; NonFiniteError for weights that
     are no numbers.
     """
-    if top < 1:
-        raise ConfigError(f"--top {top}: expected at least 1")
     model = check_weights(model, "explain")
     with mpi.agreed(comm, f"reading {model.path}"):
         shown = labels_to_show(model, wanted)
@@ -213,15 +208,13 @@ def explain(
     with mpi.agreed(comm, f"reading {'names' if dataset is None else dataset.path}"):
         if comm.rank == 0:
             names = read_names(dataset, (feature for each in found for feature in each.features.tolist()))
-            data, fields = (None, PLAIN) if dataset is None else (dataset.path, _fields_of(dataset))
+            fields: Sequence[Field] = PLAIN
+            if dataset is not None and "text" in dataset.file:
+                with readable(dataset.path, "hpcml convert", "dataset"):
+                    fields = fields_of(dataset)
+            data = None if dataset is None else dataset.path
             explanation = Explanation(model, data, found, shown, names, () if fields == PLAIN else fields)
     return explanation
-
-
-def _fields_of(dataset: DataFile) -> Sequence[Field]:
-    """The fields of text. Raises DataError."""
-    with readable(dataset.path, "hpcml convert", "dataset"):
-        return fields_of(dataset) if "text" in dataset.file else PLAIN
 
 
 @dataclass
@@ -297,24 +290,24 @@ class WhyRows(ReportedResult):
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""
-        return {"model": str(self.model.path), "data": self.data, "scores": [plain(self._of_score(each)) for each in self.found]}
-
-    def _of_score(self, each: Why) -> dict[str, Any]:
-        names = map(self.names.get, each.features.tolist())
-        columns = zip(each.features, names, each.values, each.weights, each.contributions, strict=True)
-        keys = ("feature", "name", "value", "weight", "contribution")
-        return {
-            "row": each.row,
-            "id": self.row_ids.get(each.row),
-            "label": each.label,
-            "true": each.is_true,
-            "given": each.is_given,
-            "score": each.score,
-            "threshold": each.threshold,
-            "intercept": each.intercept,
-            "features": [dict(zip(keys, column, strict=True)) for column in columns],
-            "n_features_without_weight": each.n_without,
-        }
+        scores, keys = [], ("feature", "name", "value", "weight", "contribution")
+        for each in self.found:
+            names = map(self.names.get, each.features.tolist())
+            columns = zip(each.features, names, each.values, each.weights, each.contributions, strict=True)
+            of_score = {
+                "row": each.row,
+                "id": self.row_ids.get(each.row),
+                "label": each.label,
+                "true": each.is_true,
+                "given": each.is_given,
+                "score": each.score,
+                "threshold": each.threshold,
+                "intercept": each.intercept,
+                "features": [dict(zip(keys, column, strict=True)) for column in columns],
+                "n_features_without_weight": each.n_without,
+            }
+            scores.append(of_score)
+        return dict(plain({"model": self.model.path, "data": self.data, "scores": scores}))
 
 
 def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], wanted: Sequence[str], top: int) -> WhyRows:
@@ -325,8 +318,6 @@ def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], 
     row or label that is not there, or a model without one weight for a feature; DataError for other
     features, NonFiniteError for scores that are no numbers.
     """
-    if top < 1:
-        raise ConfigError(f"--top {top}: expected at least 1")
     model, doing = check_weights(model, "explain --row"), f"reading {dataset.path}"
     with mpi.agreed(comm, doing):
         model.check_vocabulary(dataset)
@@ -339,44 +330,35 @@ def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], 
         of_data = dataset.label_names()
         labelled, empty = set(dataset.labelled(places).tolist()), without_features(dataset, shard)
         dataset.check_unchanged()
+    # the scores (n × L) of the same rows on all ranks, each of which makes those of some labels
     scorer = Scorer(model, shard, np.arange(model.n_labels) if labels is None else np.sort(labels))
-    scores = _all_scores(comm, scorer)
+    scorer.warm_up(comm)
+    scores = np.zeros((scorer.rows.size, scorer.labels.size))
+    with mpi.agreed(comm, "scoring rows"):
+        for block in scorer.blocks[comm.rank :: comm.size]:
+            scores[:, slice(*block)] = scorer.rows_scores(scorer.rows, *scorer.weights(*block))
+    mpi.allreduce_sum(comm, scores.reshape(-1))
+    if not np.isfinite(scores).all():  # the same on all ranks
+        raise NonFiniteError(f"{model.path}: a score is not a finite number; train it again")
     with mpi.agreed(comm, f"reading {model.path}"):
         features, found = Features(model), []
         for row in numbers.tolist():
             place = int(np.searchsorted(places, row))
             begin, end = shard.y_indptr[shard.rows[place] : shard.rows[place] + 2].tolist()
             true = {of_data[label] for label in shard.y_indices[begin:end].tolist()}
-            for label in _labels_of(scorer, scores[place], true) if labels is None else labels.tolist():
+            shown = labels
+            if shown is None:  # those that are true, given, or among the BEST, the largest scores first
+                order = np.argsort(-scores[place], kind="stable")
+                some = (scores[place] > model.thresholds) | np.array([name in true for name in model.label_names])
+                some[order[:BEST]] = True
+                shown = order[some[order]]
+            for label in shown.tolist():
                 score = float(scores[place, np.searchsorted(scorer.labels, label)])
                 apart = taken_apart(scorer, features, int(shard.rows[place]), row, label, score, true if row in labelled else None)
                 found.append(replace(apart, has_features=not empty[place]))
         ids = read_names(dataset, places.tolist(), "row")
         names = read_names(dataset, (feature for each in found for feature in each.features.tolist()))
     return WhyRows(model, str(dataset.path), found, top, ids, names)
-
-
-def _all_scores(comm: mpi.Comm, scorer: Scorer) -> np.ndarray:
-    """Collective over `comm`. The scores (n × L) of the same rows; each rank makes some labels'."""
-    scorer.warm_up(comm)
-    scores = np.zeros((scorer.rows.size, scorer.labels.size))
-    with mpi.agreed(comm, "scoring rows"):
-        for begin, end in scorer.blocks[comm.rank :: comm.size]:
-            scores[:, begin:end] = scorer.rows_scores(scorer.rows, *scorer.weights(begin, end))
-    mpi.allreduce_sum(comm, scores.reshape(-1))
-    if not np.isfinite(scores).all():  # the same on all ranks
-        raise NonFiniteError(f"{scorer.model.path}: a score is not a finite number; train it again")
-    return scores
-
-
-def _labels_of(scorer: Scorer, scores: np.ndarray, true: set[str]) -> list[int]:
-    """The labels of a row that are true, given, or among the BEST, the largest scores first."""
-    names, thresholds = scorer.model.label_names, scorer.model.thresholds[scorer.labels]
-    order = np.argsort(-scores, kind="stable")
-    some = scores > thresholds
-    some[order[:BEST]] = True
-    some |= np.array([names[label] in true for label in scorer.labels.tolist()], dtype=bool)
-    return [int(scorer.labels[place]) for place in order.tolist() if some[place]]
 
 
 def taken_apart(scorer: Scorer, features: Features, place: int, row: int, label: int, score: float, true: set[str] | None) -> Why:

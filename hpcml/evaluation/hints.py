@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -59,15 +60,10 @@ def _say(log: Log, what: str, model: Trained, dataset: DataFile | None) -> None:
     if dataset is not None and dataset.has_split(HELD_OUT):
         how = f"`{shlex.join(['hpcml', 'threshold', str(model.path), str(dataset.path)])} --measure label` finds those that suit F1"
     else:
-        data = shlex.quote(_data_of_run(model.path))
-        how = f"`hpcml tune {data} --output RUN` trains with those that suit F1, `hpcml threshold` finds them on held-out rows"
+        data = "DATA"  # or the dataset that the run was trained on, if it is still there
+        with suppress(DataError, OSError, ValueError, KeyError):
+            trained_on = Path(str(read_config(model.path.parent / CONFIG)["data"]))
+            data = str(trained_on) if trained_on.is_file() and not is_text(trained_on) else "DATA"
+        how = f"`hpcml tune {shlex.quote(data)} --output RUN` trains with those that suit F1, "
+        how += "`hpcml threshold` finds them on held-out rows"
     log(f"note: {what}; the model has no thresholds: {how}")
-
-
-def _data_of_run(model: Path) -> str:
-    """The dataset that the model's run folder was trained on, or DATA if it is no longer there."""
-    try:
-        data = str(read_config(model.parent / CONFIG)["data"])
-        return data if Path(data).is_file() and not is_text(Path(data)) else "DATA"
-    except (DataError, OSError, ValueError, KeyError):
-        return "DATA"

@@ -157,50 +157,38 @@ class InstanceSearch:
 
     def _sweep(self, gaps: list[Gap], states: dict[int, GivenLabels]) -> None:
         """Collective. Judge every candidate in the gaps, from the scores in them."""
-        positives, rows = self.held_out.positives, self.held_out.rows
-        for gap, given in zip(gaps, self._scores_in(gaps), strict=True):
-            inside = self.cuts[gap.above + 1 : gap.below]
-            mine = (positives >= inside[-1]) & (positives <= inside[0])
-            changes = np.zeros((inside.size, 2), dtype=np.int64)
-            self._add_changes(changes, states[gap.above], inside, given, (rows[mine], positives[mine]))
-            mpi.allreduce_sum(self.comm, changes)
-            start = self._sums([self._f1(states[gap.above])])
-            for number, (total, n) in enumerate((start + np.cumsum(changes, axis=0)).tolist(), gap.above + 1):
-                self._try(number, Mean(total, n))
-
-    def _scores_in(self, gaps: list[Gap]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Collective. For each gap the rows of the scores between its candidates, and these."""
-        found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in gaps]
+        # the rows of the scores between the candidates of each gap, and these scores
+        none = np.zeros(0, dtype=np.int64), np.zeros(0)
+        parts: list[list[tuple[np.ndarray, np.ndarray]]] = [[none] for _ in gaps]
         limits = [(self.cuts[gap.below - 1], np.inf if gap.above < 0 else self.cuts[gap.above]) for gap in gaps]
         for begin, end in self.held_out.scorer.blocks:
             with mpi.agreed(self.comm, "scoring rows"):
-                for first, scores in self.held_out.scores(begin, end):
-                    for parts, (low, high) in zip(found, limits, strict=True):
+                for row, scores in self.held_out.scores(begin, end):
+                    for of_gap, (low, high) in zip(parts, limits, strict=True):
                         rows, columns = np.nonzero((scores >= low) & ((scores < high) | (high == np.inf)))
-                        parts.append((first + rows, scores[rows, columns]))
-        none = np.zeros(0, dtype=np.int64), np.zeros(0)
-        return [tuple(np.concatenate(each) for each in zip(none, *parts, strict=True)) for parts in found]  # type: ignore[misc]
-
-    def _add_changes(
-        self,
-        changes: np.ndarray,
-        start: GivenLabels,
-        cuts: np.ndarray,
-        given: tuple[np.ndarray, np.ndarray],
-        true: tuple[np.ndarray, np.ndarray],
-    ) -> None:
-        """Add what each candidate changes, by the rows and scores that come in after `start`."""
-        rising, n = cuts[::-1], cuts.size
-        keys = [rows * n + (n - np.searchsorted(rising, scores, "right")) for rows, scores in (given, true)]
-        events, place = np.unique(keys[0], return_inverse=True)  # of every row the candidates that change it, in order
-        n_given = np.bincount(place, minlength=events.size)
-        n_hits = np.bincount(np.searchsorted(events, keys[1]), minlength=events.size)
-        rows, candidates = np.divmod(events, n)
-        before = np.cumsum([n_given, n_hits], axis=1) - [n_given, n_hits]  # of this row and all rows before it
-        first = np.searchsorted(rows, rows)
-        before -= before[:, first] if events.size else 0
-        given_before, hits_before = start.given[rows] + before[0], start.hits[rows] + before[1]
-        others = self.n_true[rows] + given_before
-        gained = self._rounded(hits_before + n_hits, others + n_given) - self._rounded(hits_before, others)
-        np.add.at(changes[:, 0], candidates, gained)
-        np.add.at(changes[:, 1], candidates, others == 0)
+                        of_gap.append((row + rows, scores[rows, columns]))
+        positives = self.held_out.positives
+        for gap, of_gap in zip(gaps, parts, strict=True):
+            given_rows, given = (np.concatenate(column) for column in zip(*of_gap, strict=True))
+            start, rising = states[gap.above], self.cuts[gap.above + 1 : gap.below][::-1]
+            mine, n = (positives >= rising[0]) & (positives <= rising[-1]), rising.size
+            # what each candidate changes, by the rows and scores that come in after `start`
+            pairs = ((given_rows, given), (self.held_out.rows[mine], positives[mine]))
+            keys = [rows * n + (n - np.searchsorted(rising, scores, "right")) for rows, scores in pairs]
+            events, place = np.unique(keys[0], return_inverse=True)  # of every row the candidates that change it, in order
+            n_given = np.bincount(place, minlength=events.size)
+            n_hits = np.bincount(np.searchsorted(events, keys[1]), minlength=events.size)
+            rows, candidates = np.divmod(events, n)
+            before = np.cumsum([n_given, n_hits], axis=1) - [n_given, n_hits]  # of this row and all rows before it
+            first = np.searchsorted(rows, rows)
+            before -= before[:, first] if events.size else 0
+            given_before, hits_before = start.given[rows] + before[0], start.hits[rows] + before[1]
+            others = self.n_true[rows] + given_before
+            gained = self._rounded(hits_before + n_hits, others + n_given) - self._rounded(hits_before, others)
+            changes = np.zeros((n, 2), dtype=np.int64)
+            np.add.at(changes[:, 0], candidates, gained)
+            np.add.at(changes[:, 1], candidates, others == 0)
+            mpi.allreduce_sum(self.comm, changes)
+            sums = self._sums([self._f1(start)]) + np.cumsum(changes, axis=0)
+            for number, (total, defined) in enumerate(sums.tolist(), gap.above + 1):
+                self._try(number, Mean(total, defined))

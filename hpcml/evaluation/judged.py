@@ -13,9 +13,8 @@ here. Measures of single labels and their means (macro) are of labels that the m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -122,36 +121,6 @@ def count_missed(comm: mpi.Comm, shard: Shard, place: np.ndarray) -> Missed:
     return Missed(by_row, int(by_label.sum()), int(np.count_nonzero(by_label)))
 
 
-class Matched(NamedTuple):
-    """The labels of a model that a dataset can judge, matched by name."""
-
-    labels: np.ndarray  # their numbers in the model, ascending
-    place: np.ndarray  # of each of `all_label_names` the place of its label in `labels`, or NOT_JUDGED or NOT_KNOWN
-    not_in_data: list[str]  # labels that were asked for but that the data does not know
-
-
-def match_labels(model: Trained, dataset: DataFile, labels: list[int] | None) -> Matched:
-    """The `labels` (None is all) that the dataset knows.
-
-    Raises ConfigError for a label number the model lacks, DataError if no label is left.
-    """
-    wanted = range(model.n_labels) if labels is None else sorted(set(labels))
-    for label in wanted:
-        if not 0 <= label < model.n_labels:
-            raise ConfigError(f"label number {label}: {model.path} has labels 0 to {model.n_labels - 1}")
-    data_names = all_label_names(dataset)
-    number = {name: place for place, name in enumerate(data_names)}
-    known = [label for label in wanted if model.label_names[label] in number]
-    if not known:
-        raise DataError(f"{dataset.path}: none of the labels to evaluate in {model.path} is in this data; convert it with `--like`")
-    in_model = set(model.label_names)
-    others = [NOT_JUDGED if labels is not None or name in in_model else NOT_KNOWN for name in data_names]
-    place, in_data = np.array(others, dtype=np.int64), np.array([number[model.label_names[label]] for label in known])
-    place[in_data] = np.arange(len(known))
-    not_in_data = [model.label_names[label] for label in wanted if model.label_names[label] not in number]
-    return Matched(np.array(known, dtype=np.int64), place, not_in_data)
-
-
 class ScoreObserver:
     """Sees the scores of an evaluation, which it does not change; it defines what it wants to see."""
 
@@ -175,7 +144,10 @@ class JudgedRows:
     dataset: DataFile
     scorer: Scorer | ClassifierScorer
     shard: Shard
-    matched: Matched
+    n_rows: int  # on all ranks
+    numbers: np.ndarray  # of the judged labels in the model, ascending
+    n_labels: int
+    not_in_data: list[str]  # labels that were asked for but that the data does not know
     missed: Missed  # the pairs of labels that the model does not know
     rows: np.ndarray  # of this rank's true pairs: the row, by its place among the rank's
     labels: np.ndarray  # its label, by its place among those judged, ascending
@@ -183,21 +155,7 @@ class JudgedRows:
     comparable: Comparable  # of the judged labels
     empty: np.ndarray  # flags of this rank's rows of text without a known feature, which get no labels
     compared: bool = False  # are the scores those of `comparable`?
-
-    @property
-    def numbers(self) -> np.ndarray:
-        """The judged labels' numbers in the model, ascending."""
-        return self.scorer.labels
-
-    @property
-    def n_labels(self) -> int:
-        """Judged labels."""
-        return self.scorer.labels.size
-
-    @property
-    def n_rows(self) -> int:
-        """Judged rows on all ranks."""
-        return self.shard.n_global
+    pool: Counts = field(init=False)  # the pairs of all labels in one ranking, filled by `counts`
 
     def row_numbers(self, places: np.ndarray) -> np.ndarray:
         """The numbers in the dataset of this rank's rows at these places."""
@@ -222,17 +180,14 @@ class JudgedRows:
             if scores.size:
                 yield scores
 
-    def pool(self) -> Counts:
-        """Collective. What `counts` fills with the pairs of all labels in one ranking."""
-        return Counts(np.concatenate(mpi.allgather_arrays(self.comm, self.to_compare().positives)))
-
-    def counts(
-        self, pool: Counts, thresholds: np.ndarray | None, observers: Sequence[ScoreObserver] = ()
-    ) -> Iterator[tuple[int, Counts]]:
-        """Collective. (label, its counts above its threshold), block by block; then `pool` is full.
+    def counts(self, thresholds: np.ndarray | None, observers: Sequence[ScoreObserver] = ()) -> Iterator[tuple[int, Counts]]:
+        """Yield (label, its counts above its threshold), block by block; then `pool` is full. Collective.
 
         Without thresholds only `pool` is filled.
         """
+        pool = self.pool = Counts(
+            np.concatenate(mpi.allgather_arrays(self.comm, self.comparable.values(self.positives, self.labels)))
+        )
         for begin, end in self.scorer.blocks:
             counts = []
             if thresholds is not None:
@@ -270,25 +225,31 @@ def judge(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, labels:
     """
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
-        matched = match_labels(model, dataset, labels)
+        wanted = range(model.n_labels) if labels is None else sorted(set(labels))
+        for label in wanted:
+            if not 0 <= label < model.n_labels:
+                raise ConfigError(f"label number {label}: {model.path} has labels 0 to {model.n_labels - 1}")
+        # labels are matched by name; of each label of the data, `place` is its place among those judged, or why it has none
+        data_names, in_model = all_label_names(dataset), set(model.label_names)
+        number = {name: place for place, name in enumerate(data_names)}
+        known = [label for label in wanted if model.label_names[label] in number]
+        if not known:
+            raise DataError(
+                f"{dataset.path}: none of the labels to evaluate in {model.path} is in this data; convert it with `--like`"
+            )
+        others = [NOT_JUDGED if labels is not None or name in in_model else NOT_KNOWN for name in data_names]
+        place, numbers = np.array(others, dtype=np.int64), np.array(known, dtype=np.int64)
+        place[[number[model.label_names[label]] for label in known]] = np.arange(numbers.size)
+        not_in_data = [model.label_names[label] for label in wanted if model.label_names[label] not in number]
     shard = load_with_unknown(comm, dataset, split)
-    missed = count_missed(comm, shard, matched.place)
-    scorer = scorer_of(model, shard, matched.labels)
+    missed = count_missed(comm, shard, place)
+    scorer = scorer_of(model, shard, numbers)
     scorer.warm_up(comm)
     with mpi.agreed(comm, "scoring the positive rows"):
-        rows, places = positive_pairs(shard, matched.place)
-        positives = scorer.pairs_scores(rows, matched.labels[places])
-        scorer.check_numbers(positives, matched.labels[places])
+        rows, places = positive_pairs(shard, place)
+        positives = scorer.pairs_scores(rows, numbers[places])
+        scorer.check_numbers(positives, numbers[places])
         empty, rows = without_features(dataset, shard), np.searchsorted(shard.rows, rows)
         positives[empty[rows]] = UNSCORED
-    return JudgedRows(
-        comm, dataset, scorer, shard, matched, missed, rows, places, positives, Comparable(model, matched.labels), empty
-    )
-
-
-def hold_out(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> JudgedRows:
-    """Collective over `comm`. `judge` all labels. Raises DataError if no row has a label, too."""
-    judged = judge(comm, model, dataset, split)
-    if not mpi.agreed_any(comm, bool((judged.positives > UNSCORED).any())):
-        raise DataError(f"{dataset.path}: no row of split {split} has a label of {model.path}; choose rows that have some")
-    return judged
+    about = (comm, dataset, scorer, shard, shard.n_global, numbers, numbers.size, not_in_data, missed)
+    return JudgedRows(*about, rows, places, positives, Comparable(model, numbers), empty)

@@ -28,8 +28,7 @@ class FrequentLabels:
 
 
 def mean_over_rows(comm: mpi.Comm, values: np.ndarray, n_most: int) -> float:
-    """Return the mean of the ranks' values, each from 0 to 1 and at most `n_most`; NaN of none. Collective over `comm`."""
-    n_most = max(1, n_most)
+    """Return the mean of the ranks' values (0 to 1; at most `n_most`, which is above 0); NaN of none. Collective over `comm`."""
     total = mpi.exact_sum(comm, np.ascontiguousarray(values), float(n_most), n_most)
     _, (n,) = mpi.exclusive_sum(comm, [values.size])
     return total / int(n) if n else math.nan
@@ -55,55 +54,41 @@ class RowCounts(ScoreObserver):
         given = (scores > self.thresholds[some]).astype(np.float32)  # whose products are whole numbers below 2^24
         self.predicted[row : row + scores.shape[0]] += (given @ self._inside[some]).astype(np.int32)
 
-    def instance_f1(self, judged: JudgedRows) -> list[float]:
-        """Collective. Mean F1 per row for each of PERCENT; unknown labels count in all labels."""
-        means, n_rows = [], self.predicted.shape[0]
+    def finish(self, judged: JudgedRows, weights: np.ndarray | None) -> None:
+        """Set the means over all rows. Collective.
+
+        `weights` (n_labels + 1) are inverse propensities, the last that of unknown labels; None: they are not known.
+        """
+        comm, missed, n_local = judged.comm, judged.missed.by_row, self.predicted.shape[0]
+        n_most, self.instance_f1 = max(1, judged.n_rows), []
+        # F1 for each of PERCENT; unknown labels count in all labels
         hits = judged.positives > self.thresholds[judged.labels]
         for column, size in enumerate(self.sizes):
             inside = self.places[judged.labels] < size
-            true = np.bincount(judged.rows[inside], minlength=n_rows)
-            true += judged.missed.by_row if size == self.places.size else 0
-            values = f1(np.bincount(judged.rows[inside & hits], minlength=n_rows), self.predicted[:, column], true)
-            means.append(mean_over_rows(judged.comm, values[~np.isnan(values)], judged.n_rows))
-        return means
-
-
-def row_measures(judged: JudgedRows, best: Best, weights: np.ndarray | None) -> tuple[dict[int, float], ...]:
-    """Collective. By k: precision, nDCG, and propensity-scored precision; none of this if `weights`
-    is None. `weights` (n_labels + 1) are inverse propensities, the last that of unknown labels.
-    """
-    comm, n_global, missed = judged.comm, judged.n_rows, judged.missed.by_row
-    true = are_true(best, judged.rows, judged.labels, judged.n_labels)
-    rows = np.concatenate([judged.rows, np.repeat(np.arange(missed.size), missed)])
-    labels = np.concatenate([judged.labels, np.full(rows.size - judged.rows.size, judged.n_labels)])
-    of_rows = ndcg_at(true, np.bincount(rows, minlength=true.shape[0]))
-    return (
-        precision_at(mpi.allreduce_sum(comm, true.sum(axis=0, dtype=np.int64)), n_global),
-        {k: mean_over_rows(comm, values, n_global) for k, values in of_rows.items()},
-        {} if weights is None else propensity_scored_at(comm, best, true, (rows, labels), weights, n_global),
-    )
-
-
-def propensity_scored_at(
-    comm: mpi.Comm, best: Best, true: np.ndarray, pairs: tuple[np.ndarray, np.ndarray], weights: np.ndarray, n_global: int
-) -> dict[int, float]:
-    """Collective over `comm`. The weights of the true ones among the k best, of those possible.
-
-    The precision@k of Jain, Prabhu & Varma (2016) divided by the largest that any ranking has, as
-    the Extreme Classification Repository reports it; `weights` (n_labels) are inverse propensities,
-    `pairs` the true rows and labels.
-    """
-    (rows, labels), width = pairs, max(PRECISION_AT)
-    gained = np.cumsum(np.where(true, weights[np.minimum(best.labels, weights.size - 1)], 0.0), axis=1)
-    order = np.lexsort((-weights[labels], rows))
-    counts = np.bincount(rows, minlength=true.shape[0])
-    places = np.arange(rows.size) - np.repeat(offsets(counts)[:-1], counts)
-    ideal, first = np.zeros((true.shape[0], width)), places < width
-    ideal[rows[order][first], places[first]] = weights[labels[order[first]]]
-    ideal, found = np.cumsum(ideal, axis=1), {}
-    for k in PRECISION_AT:
-        bound = max(1, n_global) * k * float(weights.max(initial=1.0))
-        of_k = (gained[:, min(k, true.shape[1]) - 1], ideal[:, k - 1])
-        reached, possible = (mpi.exact_sum(comm, sums, bound, max(1, n_global)) for sums in of_k)
-        found[k] = reached / possible if possible else math.nan
-    return found
+            n_true = np.bincount(judged.rows[inside], minlength=n_local) + (missed if size == self.places.size else 0)
+            values = f1(np.bincount(judged.rows[inside & hits], minlength=n_local), self.predicted[:, column], n_true)
+            self.instance_f1.append(mean_over_rows(comm, values[~np.isnan(values)], n_most))
+        # precision and nDCG of the best labels; a pair of an unknown label is true, too, and has the number n_labels
+        best = self.best.sort()
+        true = are_true(best, judged.rows, judged.labels, judged.n_labels)
+        rows = np.concatenate([judged.rows, np.repeat(np.arange(missed.size), missed)])
+        labels = np.concatenate([judged.labels, np.full(rows.size - judged.rows.size, judged.n_labels)])
+        counts = np.bincount(rows, minlength=n_local)
+        self.precision_at = precision_at(mpi.allreduce_sum(comm, true.sum(axis=0, dtype=np.int64)), judged.n_rows)
+        self.ndcg_at = {k: mean_over_rows(comm, values, n_most) for k, values in ndcg_at(true, counts).items()}
+        self.propensity_scored_at: dict[int, float] = {}
+        if weights is None:
+            return
+        # The precision@k of Jain, Prabhu & Varma (2016) divided by the largest that any ranking has, as the Extreme
+        # Classification Repository reports it: the weights of the true ones among the k best, of those possible.
+        gained = np.cumsum(np.where(true, weights[np.minimum(best.labels, weights.size - 1)], 0.0), axis=1)
+        order = np.lexsort((-weights[labels], rows))
+        places = np.arange(rows.size) - np.repeat(offsets(counts)[:-1], counts)
+        ideal, first = np.zeros((n_local, max(PRECISION_AT))), places < max(PRECISION_AT)
+        ideal[rows[order][first], places[first]] = weights[labels[order[first]]]
+        ideal = np.cumsum(ideal, axis=1)
+        for k in PRECISION_AT:
+            bound = n_most * k * float(weights.max(initial=1.0))
+            of_k = (gained[:, min(k, true.shape[1]) - 1], ideal[:, k - 1])
+            reached, possible = (mpi.exact_sum(comm, sums, bound, n_most) for sums in of_k)
+            self.propensity_scored_at[k] = reached / possible if possible else math.nan

@@ -86,56 +86,66 @@ def weights_by_column(W: SparseRows, labels: np.ndarray, n_columns: int) -> tupl
 
 
 class Scorer:
-    """The scores of some labels of a model on the rows of a shard."""
+    """The scores of some labels of a linear model on the rows of a shard.
+
+    A label of a model with `combination` has several weight vectors, its parts; a rule makes its score of theirs.
+    """
 
     def __init__(self, model: Model, shard: Shard, labels: np.ndarray) -> None:
         """`labels` (n, int64, ascending) are label numbers of the model."""
-        self.model, self.labels = model, labels
-        self.rows = shard.rows
+        self.model, self.labels, self.rows = model, labels, shard.rows
         data = presence(shard.data) if model.binary else shard.data
         self.csr, self._first_row = (shard.indptr, shard.indices, data), shard.first_row
         self.tables, self._is_dense = (model.columns, model.factors), not (model.sparse or model.below)
+        self.n_parts = 0 if model.combination is None else model.combination.n_parts  # 0: one weight vector, and no rule
         few = isinstance(model.W, SparseRows) and model.n_weights <= FEW * model.n_labels * model.n_columns
-        self._by_column = few and model.combination is None
-        self.blocks = label_blocks(labels.size, model.n_features, MANY_LANES if self._by_column else MAX_LANES)
+        self._by_column = few and not self.n_parts
+        most = MANY_LANES if self._by_column else MAX_LANES
+        self.blocks = label_blocks(labels.size, max(1, self.n_parts) * model.n_features, most)
 
-    def weights(self, begin: int, end: int) -> tuple[Any, np.ndarray]:
+    def weights(self, begin: int, end: int) -> tuple[Any, Any]:
         """The weights of labels[begin:end] as `rows_scores` takes them, and their bias (B).
 
-        They are Wt (d, B), those of every feature; or, where few are not 0, what
-        `weights_by_column` makes of these. Raises NonFiniteError if one is not a finite number.
+        They are Wt (d, B), those of every feature; or, where few are not 0, what `weights_by_column` makes of these; or a
+        Wt of each part, and the rules for the bias. Raises NonFiniteError if one is not a finite number.
         """
-        labels = self.labels[begin:end]
+        labels, model = self.labels[begin:end], self.model
         if self._by_column:
-            return self._inverted(labels), self.model.bias[labels]
-        W, places, bias = self._rows_of(labels)
-        Wt = np.empty((self.model.n_features, labels.size))
-        kernels.expand_weights(W, places, *self.tables, Wt)
-        if not (fit := np.isfinite(Wt).all(axis=0)).all():
-            raise self.model.not_finite(labels[int(np.argmin(fit))])
-        return Wt, bias[places]
+            W, lanes = (sparse_rows(model, labels), np.arange(labels.size)) if model.below else (model.W, labels)
+            assert isinstance(W, SparseRows)
+            return weights_by_column(W, lanes, model.n_columns), model.bias[labels]
+        Wt = np.empty((max(1, self.n_parts), model.n_features, labels.size))
+        for part, out in enumerate(Wt):
+            W, places, bias = self._rows_of(labels, part)
+            kernels.expand_weights(W, places, *self.tables, out)
+        if self.n_parts:
+            return Wt, [model.rule(int(label)) for label in labels]
+        if not (fit := np.isfinite(Wt[0]).all(axis=0)).all():
+            raise model.not_finite(labels[int(np.argmin(fit))])
+        return Wt[0], bias[places]
 
-    def _rows_of(self, labels: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
-        """Rows of W (dense), where in it those of some labels are, and the bias of each row."""
+    def _rows_of(self, labels: np.ndarray, part: int = 0) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Rows of W (dense), where in it those of some labels are, and the bias of each row; of a part, the bias is 0."""
+        if self.n_parts:
+            return self.model.rows(labels, part), np.arange(labels.size), np.zeros(labels.size)
         if self._is_dense:
             return self.model.W, labels, self.model.bias
         return self.model.rows(labels), np.arange(labels.size), self.model.bias[labels]
 
-    def _inverted(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The weights of some labels that are not 0, column by column."""
-        W = self.model.W
-        if self.model.below:
-            W, labels = sparse_rows(self.model, labels), np.arange(labels.size)
-        assert isinstance(W, SparseRows)
-        return weights_by_column(W, labels, self.model.n_columns)
-
-    def rows_scores(self, rows: np.ndarray, weights: Any, bias: np.ndarray) -> np.ndarray:
+    def rows_scores(self, rows: np.ndarray, weights: Any, bias: Any) -> np.ndarray:
         """The scores (n, B) of `rows` for a block's weights."""
-        out = np.empty((rows.size, bias.size))
+        out = np.empty((rows.size, len(bias)))
         if self._by_column:
             kernels.score_rows_by_column(self.csr, rows, (weights, *self.tables, bias), self.divisors(rows), out)
             return out
-        kernels.score_rows(*self.csr, rows, weights, bias, out)
+        if self.n_parts:
+            of_parts = np.empty((self.n_parts, *out.shape))
+            for Wt, scores in zip(weights, of_parts, strict=True):
+                kernels.score_rows(*self.csr, rows, Wt, np.zeros(len(bias)), scores)
+            for lane, rule in enumerate(bias):
+                out[:, lane] = rule(of_parts[:, :, lane])
+        else:
+            kernels.score_rows(*self.csr, rows, weights, bias, out)
         if self.model.normalised:
             out /= self.divisors(rows)[:, None]
         return out
@@ -156,29 +166,24 @@ class Scorer:
 
     def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The scores of row rows[p] for the model's label labels[p]: `rows_scores`' bits."""
-        out = np.empty(rows.size)
-        for own, some in self._pairs_of(labels, [(0, self.labels.size)] if self._is_dense else self.blocks):
-            W, places, bias = self._rows_of(own)  # all at once of a dense W, else only some rows are expanded at a time
-            values = np.empty(some.size)
-            pairs = (rows[some], places[np.searchsorted(own, labels[some])])
-            kernels.score_pairs(*self.csr, *pairs, W, self.tables, bias, values)
-            out[some] = values
-        return out / self.divisors(rows) if self.model.normalised else out
-
-    def _pairs_of(self, labels: np.ndarray, blocks: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Which of each block's labels are among `labels`, and where they stand there."""
-        order = np.argsort(labels, kind="stable")
-        for begin, end in blocks:
+        out, order = np.empty(rows.size), np.argsort(labels, kind="stable")
+        # all labels at once of a dense W, else only some rows of W are expanded at a time
+        for begin, end in [(0, self.labels.size)] if self._is_dense and not self.n_parts else self.blocks:
             own = self.labels[begin:end]
             some = order[slice(*np.searchsorted(labels[order], own[[0, -1]] + [0, 1]))] if own.size else order[:0]
-            if some.size:
-                yield np.unique(labels[some]), some
-
-    def are_few(self, rows: np.ndarray) -> bool:
-        """Whether `pairs_scores` of rows cost less than expanding weights: they have fewer values than there are features."""
-        # of 1,000 labels and 50,000 features, 10 rows of 100 values take 0.008 s by pairs and 0.100 s else; 500 rows 0.14 and 0.17
-        n_values = int((self.csr[0][rows + 1] - self.csr[0][rows]).sum())
-        return n_values < self.model.n_features and 8 * rows.size * self.labels.size <= SCORE_BYTES
+            if not some.size:
+                continue
+            own, lanes = np.unique(labels[some], return_inverse=True)
+            of_parts = np.empty((max(1, self.n_parts), some.size))
+            for part, scores in enumerate(of_parts):
+                W, places, bias = self._rows_of(own, part)
+                kernels.score_pairs(*self.csr, rows[some], places[lanes], W, self.tables, bias, scores)
+            if not self.n_parts:
+                out[some] = of_parts[0]
+            for lane, label in enumerate(own.tolist() if self.n_parts else ()):
+                mine = lanes == lane
+                out[some[mine]] = self.model.rule(label)(of_parts[:, mine])
+        return out / self.divisors(rows) if self.model.normalised else out
 
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
         """Raise NonFiniteError if scores[i], of label labels[i], is not a finite number."""
@@ -193,46 +198,6 @@ class Scorer:
             W, _, bias = self._rows_of(none)
             kernels.score_pairs(*self.csr, none, none, W, self.tables, bias, np.empty(0))
             warm_up_counts()
-
-
-class CombinedScorer(Scorer):
-    """The scores of labels that have several weight vectors each."""
-
-    def __init__(self, model: Model, shard: Shard, labels: np.ndarray) -> None:
-        super().__init__(model, shard, labels)
-        assert model.combination is not None
-        self.n_parts = model.combination.n_parts
-        self.blocks = label_blocks(labels.size, self.n_parts * model.n_features)
-
-    def weights(self, begin: int, end: int) -> tuple[Any, Any]:
-        """The weights (d, B) of every part of labels[begin:end], and the rules (B)."""
-        labels, parts = self.labels[begin:end], []
-        for part in range(self.n_parts):
-            parts.append(np.empty((self.model.n_features, labels.size)))
-            kernels.expand_weights(self.model.rows(labels, part), np.arange(labels.size), *self.tables, parts[-1])
-        return parts, [self.model.rule(int(label)) for label in labels]
-
-    def rows_scores(self, rows: np.ndarray, parts: Any, rules: Any) -> np.ndarray:
-        """The scores (n, B) of `rows` for a block's weights and rules."""
-        found, out = np.empty((self.n_parts, rows.size, len(rules))), np.empty((rows.size, len(rules)))
-        for part, Wt in enumerate(parts):
-            kernels.score_rows(*self.csr, rows, Wt, np.zeros(len(rules)), found[part])
-        for lane, rule in enumerate(rules):
-            out[:, lane] = rule(found[:, :, lane])
-        return out
-
-    def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The scores of row rows[p] for the model's label labels[p]: `rows_scores`' bits."""
-        out = np.empty(rows.size)
-        for own, some in self._pairs_of(labels, self.blocks):
-            places, found = np.searchsorted(own, labels[some]), np.empty((self.n_parts, some.size))
-            for part in range(self.n_parts):
-                W = self.model.rows(own, part)
-                kernels.score_pairs(*self.csr, rows[some], places, W, self.tables, np.zeros(own.size), found[part])
-            for lane in np.unique(places).tolist():
-                mine = places == lane
-                out[some[mine]] = self.model.rule(int(own[lane]))(found[:, mine])
-        return out
 
 
 class ClassifierScorer:
@@ -251,22 +216,15 @@ class ClassifierScorer:
 
     def rows_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The scores (n, B) of `rows` for a block's labels. Raises NonFiniteError."""
-        model, out = self.model, np.empty((rows.size, labels.size))
-        for begin, end in self._batches(rows):
+        (indptr, _, _), model, out = self._csr, self.model, np.empty((rows.size, labels.size))
+        sizes = 8 * model.n_classes + _NONZERO_BYTES * (indptr[rows + 1] - indptr[rows]) + 4 * model.n_features * model.dense
+        ends, begin = np.append(0, np.cumsum(sizes)), 0
+        while begin < rows.size:  # as many rows at once as have matrices and scores that fit ROWS_BYTES
+            end = max(begin + 1, int(np.searchsorted(ends[1:], ends[begin] + ROWS_BYTES, "right")))
             X = rows_of(self._csr, rows[begin:end], model.n_features, model.dense)
             out[begin:end] = model.scores(X)[:, labels]
-        return out
-
-    def _batches(self, rows: np.ndarray) -> Iterator[tuple[int, int]]:
-        """Ranges of `rows` whose matrices and scores fit ROWS_BYTES."""
-        indptr, model = self._csr[0], self.model
-        sizes = 8 * model.n_classes + _NONZERO_BYTES * (indptr[rows + 1] - indptr[rows]) + 4 * model.n_features * model.dense
-        ends, begin = np.cumsum(sizes), 0
-        while begin < rows.size:
-            before = ends[begin - 1] if begin else 0
-            end = max(begin + 1, int(np.searchsorted(ends, before + ROWS_BYTES, "right")))
-            yield begin, end
             begin = end
+        return out
 
     def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The scores (n_pairs) of row rows[p] for label labels[p] of the model.
@@ -301,7 +259,7 @@ def scorer_of(model: Trained, shard: Shard, labels: np.ndarray) -> Scorer | Clas
     if isinstance(model, ClassifierModel):
         return ClassifierScorer(model, shard, labels)
     assert isinstance(model, Model)
-    return Scorer(model, shard, labels) if model.combination is None else CombinedScorer(model, shard, labels)
+    return Scorer(model, shard, labels)
 
 
 class BlockWeights:
@@ -321,7 +279,12 @@ class BlockWeights:
             return
         if self._kept is None and self.keeps:
             self._kept = [scorer.weights(*block) for block in scorer.blocks]
-        if self.by_pairs and self._kept is None and isinstance(scorer, Scorer) and scorer.are_few(rows):
+        few = False  # have the rows fewer values than there are features, so that pairs cost less than expanding weights?
+        if self.by_pairs and self._kept is None and isinstance(scorer, Scorer):
+            # 1,000 labels, 50,000 features: 10 rows of 100 values take 0.008 s by pairs and 0.100 s else; 500 rows 0.14 and 0.17
+            n_values = int((scorer.csr[0][rows + 1] - scorer.csr[0][rows]).sum())
+            few = n_values < scorer.model.n_features and 8 * rows.size * scorer.labels.size <= SCORE_BYTES
+        if few:
             labels = np.tile(scorer.labels, rows.size)
             scores = scorer.pairs_scores(np.repeat(rows, scorer.labels.size), labels).reshape(rows.size, -1)
             scorer.check_numbers(scores.max(axis=0), scorer.labels)

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from hpcml import mpi
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import log_unlabelled
 from hpcml.files.hdf5 import readable
 from hpcml.log import Log, plural
-from hpcml.model.linear import IN_FOLDS, Trained
-
-LARGE = 0.05  # a difference of MAP
-TOO_GOOD = (
-    "warning: MAP was {:.3f} in the folds of the training rows, but is {:.3f} here. Probably rows that belong together "
-    "(versions, translations, one patient) were in several folds: name their groups with `hpcml convert --group`, which keeps "
-    "each in one fold and one split. Or these rows differ from the training rows"
-)
+from hpcml.model.linear import Trained
 
 
 class SeenRows(NamedTuple):
@@ -50,32 +41,6 @@ def seen_note(seen: SeenRows, n_rows: int, rest: str = "") -> list[str]:
     which = f"about {seen.n_rows:,} of the" if seen.is_estimate else "all" if seen.n_rows == n_rows else f"{seen.n_rows:,} of the"
     rest = rest or ", so these measures do not hold for other rows; judge on a split that was held out"
     return [f"warning: {which} {n_rows:,} rows are training rows of the model{rest}"]
-
-
-def optimism(model: Trained, labels: np.ndarray, precision: np.ndarray, n_positive: np.ndarray) -> tuple[float, float] | None:
-    """Return the mean average precision in the folds of the training rows and on judged rows, if the first is much larger.
-
-    That is: by more than LARGE and two standard errors, over the labels that have both. The variance
-    of a label's average precision p of n positive rows is taken for p (1 - p) / n. Local.
-
-    Parameters
-    ----------
-    model : Trained
-    labels : ndarray of int64 (n,)
-        The numbers of the judged labels.
-    precision, n_positive : ndarray (n,)
-        Their average precision on the judged rows, and the rows that have them.
-    """
-    if IN_FOLDS not in model.labels:
-        return None
-    in_folds = model.labels[IN_FOLDS][labels]
-    both = ~np.isnan(in_folds) & ~np.isnan(precision) & (n_positive > 0)
-    if not both.any():
-        return None
-    pairs = ((in_folds[both], model.labels["n_positive"][labels][both]), (precision[both], n_positive[both]))
-    error = np.sqrt(sum((p * (1 - p) / n).sum() for p, n in pairs)) / np.count_nonzero(both)
-    means = float(in_folds[both].mean()), float(precision[both].mean())
-    return means if means[0] - means[1] > max(LARGE, 2 * error) else None
 
 
 def split_to_judge(comm: mpi.Comm, dataset: DataFile, wanted: str | None, log: Log) -> str:

@@ -25,19 +25,19 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.labels import log_unlabelled
-from hpcml.errors import ConfigError, NonFiniteError
+from hpcml.errors import ConfigError, DataError, NonFiniteError, OptionError
 from hpcml.evaluation.chance_kernels import at_least
 from hpcml.evaluation.comparable import BY_SCORE, Comparable, probability
 from hpcml.evaluation.decision import Summary, Tally, decide, even_places, warm_up
 from hpcml.evaluation.instance_search import InstanceSearch
-from hpcml.evaluation.judged import UNSCORED, JudgedRows, hold_out, reduce_together, split_by_lane
+from hpcml.evaluation.judged import UNSCORED, JudgedRows, judge, reduce_together, split_by_lane
 from hpcml.evaluation.seen import SeenRows, count_seen, seen_note
 from hpcml.files.atomic import temporary_path
 from hpcml.files.report import ReportedResult, cell
@@ -47,12 +47,10 @@ from hpcml.log import Log, Progress, plural
 from hpcml.measures import Ranking, best_f1, f1
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import CALIBRATION, LOG_ODDS, SIGMOID, THRESHOLDS, Model, Trained
-from hpcml.options import check_range, flag_of
 
 Columns: TypeAlias = dict[str, np.ndarray]  # numbers of the labels of a model file
 HELD_OUT = "valid"  # the split that thresholds are found on if nobody names another
 MEASURES = {"label": "F1 per label (macro)", "micro": "micro F1", "instance": "F1 per row"}
-METHODS = ("shrink", "search", "half")
 MIN_POSITIVES = 1  # held-out rows that a label needs for a threshold of its own
 ABOVE_0 = float(np.nextafter(0.0, 1.0))  # the least score that is predicted at threshold 0
 # Micro F1 on Reuters and the docstrings is 0.832 and 0.183 without this guard, 0.879 and 0.693 with it. With 1e-4 macro F1 on
@@ -71,17 +69,12 @@ class ThresholdSearch:
 
     def checked(self, model: Trained) -> ThresholdSearch:
         """The same with its method. Raises ConfigError unless all fits, the model too. Local."""
-        named = [flag_of(name) for name in ("min_positives", "chance") if getattr(self, name) is not None]
+        named = [name for name in ("min_positives", "chance") if getattr(self, name) is not None]
         if self.method == "shrink" and named:
-            raise ConfigError(f"--{named[0]} is for --method search and half; leave it out")
+            raise OptionError(named[0], getattr(self, named[0]), "is for --method search and half; remove it")
         method = self.method or ("search" if named or self.measure != "label" else "shrink")
-        for flag, value, known in (("measure", self.measure, MEASURES), ("method", method, METHODS)):
-            if value not in known:
-                raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
         if method == "shrink" and self.measure != "label":
-            raise ConfigError(f"--method shrink is for --measure label; for {self.measure} take --method search")
-        check_range(self, "min_positives", 1, 2**63)
-        check_range(self, "chance", 0, 1)
+            raise OptionError("method", method, f"is for --measure label; for {self.measure} take --method search")
         if isinstance(model, ClassifierModel) and model.n_classes > 2:
             raise ConfigError(
                 f"{model.path}: a classifier of {model.n_classes} classes gives every row exactly one, which thresholds would "
@@ -194,7 +187,6 @@ def threshold(
     Raises ConfigError for options that do not fit, and for thresholds or an output that exist
     (without `force`), DataError if files do not fit or cannot be read or written.
     """
-    search.checked(model)
     stored = f"thresholds (measure {model.attrs.get('threshold_measure', '?')})" if "threshold" in model.labels else ""
 
     def find(split: str) -> tuple[tuple[Found], Columns, dict[str, str]]:
@@ -239,7 +231,9 @@ def _held_out_rows(
     comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, log: Log | None, doing: str
 ) -> tuple[JudgedRows, Log]:
     """Load the rows of a split, and log what follows; return a log that may be quiet. Collective over `comm`."""
-    held_out, log = hold_out(comm, model, dataset, split), log or Log(comm.rank, quiet=True)
+    held_out, log = judge(comm, model, dataset, split), log or Log(comm.rank, quiet=True)
+    if not mpi.agreed_any(comm, bool((held_out.positives > UNSCORED).any())):
+        raise DataError(f"{dataset.path}: no row of split {split} has a label of {model.path}; choose rows that have some")
     log_unlabelled(comm, dataset, split, log)
     log(f"{doing} {plural(held_out.n_labels, 'label')} on {plural(held_out.n_rows, 'row')} of split {split}")
     return held_out, log
@@ -276,23 +270,17 @@ def _store(
 
         def write() -> None:
             shutil.copyfile(model.path, temporary)
-            write_of_labels(temporary, target, columns, about)
+            with editing(temporary, target=target) as file:
+                group = group_in(file, "labels")
+                for name, values in columns.items():
+                    if name in group:
+                        group[name][:] = values
+                    else:
+                        group.create_dataset(name, data=np.asarray(values, dtype="<f8"))
+                file.attrs.update(about)
 
         mpi.run_on_root(comm, f"writing {target}", write)
     return target, dataset.path, split, dataset.labelled_split(split).size, seen, *found
-
-
-def write_of_labels(path: Path, target: Path, columns: Columns, about: dict[str, str]) -> None:
-    """Put numbers of labels and attributes into a model file. Local; raises OSError."""
-    with editing(path, target=target) as file:
-        group = group_in(file, "labels")
-        for name, values in columns.items():
-            if name in group:
-                group[name][:] = values
-            else:
-                group.create_dataset(name, data=np.asarray(values, dtype="<f8"))
-        for name, value in about.items():
-            file.attrs[name] = value
 
 
 def find_thresholds(
@@ -306,42 +294,55 @@ def find_thresholds(
     search = search.checked(model)
     measure, half = search.measure, search.method == "half"
     held_out, log = _held_out_rows(comm, model, dataset, split, log, "searching thresholds for")
+    comparable, judged, n_labels, n_positive = held_out.comparable, held_out.numbers, held_out.n_labels, held_out.n_positive()
+    borrowed = {"not in the data": model.n_labels - n_labels}
     if search.method == "shrink":
-        return _shrunk(held_out, log)
-    comparable, judged = held_out.comparable, held_out.numbers
-    of_rows = InstanceSearch(held_out.to_compare()) if measure == "instance" else None
-    best, own = _count(held_out, measure == "label") if of_rows is None else (of_rows.best(), None)
-    common = _half(best[1]) if half else best[0]
-    cuts, mine, borrowed = comparable.least(common), np.zeros(held_out.n_labels, dtype=bool), {}
-    if own is not None:
-        mine, reasons = _guard(own, held_out, search)
-        cuts = np.where(mine, [_half(f1) for f1 in own.f1.tolist()] if half else own.cuts, cuts)
-        borrowed = {**reasons, "not in the data": model.n_labels - judged.size}
+        decision = decide(summaries_of(held_out, log))
+        thresholds = np.full(model.n_labels, decision.rarest[0])
+        thresholds[judged] = decision.thresholds
+        before, after = (_f1(held_out, "label", np.nextafter(each, np.inf)) for each in (np.zeros(n_labels), decision.thresholds))
+        borrowed = {"without one of these rows": int((n_positive == 0).sum())} | borrowed
+        return Found("label", "shrink", thresholds, judged[n_positive > 0], math.nan, before, after, borrowed)
+    # the best cut, the least score that is predicted, of all labels together
+    own = []  # of each label: cut, F1, rows predicted, hits
+    if measure == "instance":
+        of_rows = InstanceSearch(held_out.to_compare())
+        common, best = of_rows.best()
+    else:
+        for _, count in held_out.counts(np.zeros(n_labels) if measure == "label" else None):
+            own.append(_best_cut(count.values, count.ranking(held_out.n_rows)))
+        ranking = held_out.pool.ranking(held_out.n_rows * n_labels)
+        ranking = replace(ranking, n_missed=ranking.n_missed + held_out.missed.n_pairs)
+        common, best, *_ = _best_cut(held_out.pool.values, ranking)
+    common = _half(best) if half else common
+    cuts, mine = comparable.least(common), np.zeros(n_labels, dtype=bool)
+    if own:
+        # Labels have a threshold of their own unless chance made it. In a random order so many of the predicted rows are hits,
+        # or more, with a probability of at most P times the tail of the hypergeometric distribution, for the cut was the best
+        # of P (Bonferroni). That of predicting every row is 1.
+        of_labels, values, n_given, hits = map(np.array, zip(*own, strict=True))
+        least, limit = search.min_positives or MIN_POSITIVES, CHANCE if search.chance is None else search.chance
+        enough = n_positive >= least
+        mine = enough & (np.minimum(n_positive * at_least(hits, held_out.n_rows, n_positive, n_given), 1.0) <= limit)
+        cuts = np.where(mine, list(map(_half, values.tolist())) if half else of_labels, cuts)
+        few, blind = int((~enough).sum()), int((enough & ~mine).sum())
+        borrowed = {f"with fewer than {least} of these rows": few, "no better than chance": blind} | borrowed
+    # the middle between the cut and the next score below; of half, exactly the threshold of the paper
     below, below_common, n_predicted = _below(held_out, cuts, common)
-    shared, of_judged = between(below_common, common), list(map(between, below.tolist(), cuts.tolist()))
-    if half:  # exactly the threshold of the paper, not the middle of what lies around it
-        shared, of_judged = float(np.nextafter(common, -np.inf)), np.nextafter(cuts, -np.inf).tolist()
+    shared, of_judged = between(below_common, common), np.array(list(map(between, below.tolist(), cuts.tolist())))
+    if half:
+        shared, of_judged = float(np.nextafter(common, -np.inf)), np.nextafter(cuts, -np.inf)
     thresholds = Comparable(model, np.arange(model.n_labels)).thresholds(shared)
-    thresholds[judged[mine]] = np.array(of_judged)[mine]
-    if of_rows is not None:
+    thresholds[judged[mine]] = of_judged[mine]
+    if measure == "instance":
         before, after = of_rows.f1_at(ABOVE_0), of_rows.f1_at(common)
     else:
-        at_zero = np.full(held_out.n_labels, ABOVE_0) if measure == "label" else comparable.least(ABOVE_0)
+        at_zero = np.full(n_labels, ABOVE_0) if measure == "label" else comparable.least(ABOVE_0)
         before = _f1(held_out, measure, at_zero)
         after = _f1(held_out, measure, cuts, n_predicted)
     everything = measure != "label" and not math.isfinite(below_common)
+    borrowed = borrowed if measure == "label" else {}
     return Found(measure, search.method, thresholds, judged[mine], shared, before, after, borrowed, everything, comparable.by)
-
-
-def _shrunk(held_out: JudgedRows, log: Log) -> Found:
-    """Collective. `decision.decide`'s thresholds of judged labels; for others, of the rarest."""
-    decision, n_labels, judged = decide(summaries_of(held_out, log)), held_out.scorer.model.n_labels, held_out.numbers
-    thresholds = np.full(n_labels, decision.rarest[0])
-    thresholds[judged] = decision.thresholds
-    before, after = (_f1(held_out, "label", np.nextafter(each, np.inf)) for each in (np.zeros(judged.size), decision.thresholds))
-    some = held_out.n_positive() > 0
-    borrowed = {"without one of these rows": int((~some).sum()), "not in the data": n_labels - judged.size}
-    return Found("label", "shrink", thresholds, judged[some], math.nan, before, after, borrowed)
 
 
 def _f1(held_out: JudgedRows, measure: str, cuts: np.ndarray, n_predicted: np.ndarray | None = None) -> float:
@@ -366,46 +367,11 @@ def between(below: float, cut: float) -> float:
     return below if math.isfinite(below) else max(-float(np.finfo(np.float64).max), float(np.nextafter(cut, -np.inf)))
 
 
-class Own(NamedTuple):
-    """Each label's best cut (the least score that is predicted), its F1, rows predicted, hits."""
-
-    cuts: np.ndarray
-    f1: np.ndarray
-    n_predicted: np.ndarray
-    hits: np.ndarray
-
-
-def _count(held_out: JudgedRows, by_label: bool) -> tuple[tuple[float, float], Own | None]:
-    """Collective. The best cut of all pairs in one ranking, and its F1; on demand each label's."""
-    pool, found = held_out.pool(), []
-    for _, count in held_out.counts(pool, np.zeros(held_out.n_labels) if by_label else None):
-        found.append(_best_cut(count.values, count.ranking(held_out.n_rows)))
-    ranking = pool.ranking(held_out.n_rows * held_out.n_labels)
-    best = _best_cut(pool.values, replace(ranking, n_missed=ranking.n_missed + held_out.missed.n_pairs))
-    return best[:2], Own(*map(np.array, zip(*found, strict=True))) if by_label else None
-
-
 def _best_cut(values: np.ndarray, ranking: Ranking) -> tuple[float, float, int, int]:
     """The highest of positives' scores (ascending) with the largest F1 as the cut, or NaN; that F1, rows predicted, hits."""
     place, value = best_f1(ranking)
     n_predicted = int(ranking.greater[place] + ranking.equal[place]) if place >= 0 else 0
     return float(values[-1 - place]) if place >= 0 else math.nan, value, n_predicted, int(ranking.relevant[: place + 1].sum())
-
-
-def _guard(own: Own, held_out: JudgedRows, search: ThresholdSearch) -> tuple[np.ndarray, dict[str, int]]:
-    """Collective. Which labels may have a threshold of their own, and how many may not, and why.
-
-    In a random order so many of the predicted rows are hits, or more, with a probability of at most
-    P times the tail of the hypergeometric distribution, for the cut was the best of P (Bonferroni).
-    That of predicting every row is 1.
-    """
-    n_positive = held_out.n_positive()
-    least, limit = search.min_positives or MIN_POSITIVES, CHANCE if search.chance is None else search.chance
-    enough = n_positive >= least
-    chance = n_positive * at_least(own.hits, held_out.n_rows, n_positive, own.n_predicted)
-    informed = np.minimum(chance, 1.0) <= limit
-    few, blind = int((~enough).sum()), int((enough & ~informed).sum())
-    return enough & informed, {f"with fewer than {least} of these rows": few, "no better than chance": blind}
 
 
 def _below(held_out: JudgedRows, cuts: np.ndarray, common: float) -> tuple[np.ndarray, float, np.ndarray]:

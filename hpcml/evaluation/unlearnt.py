@@ -81,35 +81,20 @@ class Learnability(ReportedResult):
         yield f"chance: what {100 * LEVEL:g} % of random orders of the rows exceed; what rows share: in split {self.trained_on}"
         if self.n_not_judged:
             yield f"labels without a row of this split, which could not be judged: {self.n_not_judged:,}"
-        cells = [["label", "training rows", "judged rows", "avg prec", "chance", "reason"]]
+        unlearnt = [["label", "training rows", "judged rows", "avg prec", "chance", "reason"]]
         for each in self.unlearnt:
             words = ", ".join(named(f"feature {f.feature}" if f.name is None else f.name, 30) for f in each.features[:WORDS])
             counts = (f"{each.n_trained:,}", f"{each.n_judged:,}", cell(each.average_precision), cell(each.chance))
-            cells.append([each.label, *counts, each.reason + (f" ({words})" if words else "")])
-        yield from _beginning(cells)
-        cells = [["labels of nearly the same training rows", "and", "rows", "rows", "Jaccard", "avg prec", "avg prec"]]
+            unlearnt.append([each.label, *counts, each.reason + (f" ({words})" if words else "")])
+        twins = [["labels of nearly the same training rows", "and", "rows", "rows", "Jaccard", "avg prec", "avg prec"]]
         for pair in self.twins:
             sizes = (f"{n:,}" for n in pair.n_rows)
-            cells.append([*pair.labels, *sizes, f"{pair.jaccard:.3f}", *map(cell, pair.average_precision)])
-        yield from _beginning(cells)
-
-
-def _beginning(cells: list[list[str]]) -> list[str]:
-    """A table of the first SHOWN lines, or nothing if there is only a heading."""
-    more = [f"and {len(cells) - 1 - SHOWN:,} more: --json FILE writes all"] if len(cells) > 1 + SHOWN else []
-    return ["", *table(cells[: 1 + SHOWN]), *more] if len(cells) > 1 else []
-
-
-def _reason(n_trained: int, n_judged: int, features: list[int], twin: str | None) -> str:
-    if n_trained < FEW:
-        return f"only {plural(n_trained, 'positive training row')}" if n_trained else "no positive training row"
-    if not features:
-        return "its rows share no feature beyond chance"
-    if twin is not None:
-        return f"nearly the rows of {named(twin, 40)}"
-    if n_judged < FEW:
-        return f"features of its own, but only {plural(n_judged, 'judged row')} to tell by"
-    return "features of its own, but not enough of them"
+            twins.append([*pair.labels, *sizes, f"{pair.jaccard:.3f}", *map(cell, pair.average_precision)])
+        for cells in (unlearnt, twins):
+            if len(cells) > 1:
+                yield from ["", *table(cells[: 1 + SHOWN])]
+            if len(cells) > 1 + SHOWN:
+                yield f"and {len(cells) - 1 - SHOWN:,} more: --json FILE writes all"
 
 
 def chance_of(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
@@ -140,29 +125,52 @@ def find_unlearnt(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str,
     judged = np.flatnonzero(evaluation.n_positive > 0)
     trained_on = str(model.attrs.get("split", "all"))
     trained_on = trained_on if trained_on in dataset.split_names() else "all"
-    shard = load_shard(comm, dataset, trained_on)
-    known = _TrainingRows(comm, shard, dataset, evaluation)
-    values = evaluation.values["average_precision"]
+    known = _TrainingRows(comm, load_shard(comm, dataset, trained_on), dataset, evaluation)
+    names, n, values = evaluation.label_names, known.n_positive, evaluation.values["average_precision"]
     chance = np.full(values.size, np.nan)
     if judged.size:
         chance[judged] = chance_of(evaluation.n_positive[judged], evaluation.n_rows)
-    unlearnt = judged[(values[judged] <= chance[judged]) & (values[judged] < 1)]  # of few rows chance may be perfect
-    twins = _twins(known, evaluation)
+    places = judged[(values[judged] <= chance[judged]) & (values[judged] < 1)]  # of few rows chance may be perfect
+    # pairs of labels whose rows have a Jaccard index of at least ALIKE
+    twins = []
+    for label, both in known.counts(np.flatnonzero(n > 1), known.by_label.T.tocsr()):
+        jaccard = both / np.maximum(1, n[label] + n - both)
+        for other in np.flatnonzero(jaccard >= ALIKE).tolist():
+            if other > label:
+                of_pair, rows = (names[label], names[other]), (int(n[label]), int(n[other]))
+                twins.append(Twins(of_pair, rows, float(jaccard[other]), (float(values[label]), float(values[other]))))
+    twins.sort(key=lambda pair: (-pair.jaccard, -pair.n_rows[0], pair.labels))
     twin_of: dict[str, str] = {}
     for pair in reversed(twins):  # the most alike last, so that it stays
         twin_of |= dict(zip(pair.labels, reversed(pair.labels), strict=True))
-    own = dict(zip(unlearnt.tolist(), _own_features(known, unlearnt), strict=True))
+    # Features of each label's rows beyond chance, the surest first. A feature of c of the label's R rows and of m of all n rows is
+    # beyond chance if the hypergeometric probability of at least c, times the features of 2 rows or more (Bonferroni), is at most
+    # LEVEL.
+    own, n_tests = {}, int((known.n_having > 1).sum())
+    for label, together in known.counts(places, known.X):
+        some = np.flatnonzero((together > 1) & (together * known.n_rows > known.n_having * n[label]))
+        p = at_least(together[some], known.n_rows, known.n_having[some], int(n[label]))
+        sure = p * n_tests <= LEVEL
+        own[label] = some[sure][np.lexsort((some[sure], p[sure]))].tolist()
     with mpi.agreed(comm, f"reading {dataset.path}"):
-        names = read_names(dataset, (feature for features in own.values() for feature in features))
-    found = []
+        of_features = read_names(dataset, (feature for features in own.values() for feature in features))
+    unlearnt = []
     for place, features in own.items():
-        name, counts = evaluation.label_names[place], (int(known.n_positive[place]), int(evaluation.n_positive[place]))
-        reason = _reason(*counts, features, twin_of.get(name))
-        of_name = [Feature(feature, names.get(feature)) for feature in features]
-        found.append(Unlearnt(name, *counts, float(values[place]), float(chance[place]), reason, of_name, twin_of.get(name)))
-    found.sort(key=lambda each: (-each.n_trained, each.label))
+        name, n_trained, n_judged = names[place], int(n[place]), int(evaluation.n_positive[place])
+        twin, reason = twin_of.get(name), "features of its own, but not enough of them"
+        if n_trained < FEW:
+            reason = f"only {plural(n_trained, 'positive training row')}" if n_trained else "no positive training row"
+        elif not features:
+            reason = "its rows share no feature beyond chance"
+        elif twin is not None:
+            reason = f"nearly the rows of {named(twin, 40)}"
+        elif n_judged < FEW:
+            reason = f"features of its own, but only {plural(n_judged, 'judged row')} to tell by"
+        of_name = [Feature(feature, of_features.get(feature)) for feature in features]
+        unlearnt.append(Unlearnt(name, n_trained, n_judged, float(values[place]), float(chance[place]), reason, of_name, twin))
+    unlearnt.sort(key=lambda each: (-each.n_trained, each.label))
     about = (evaluation.model, evaluation.data, split, trained_on, judged.size, evaluation.n_without_positives)
-    return Learnability(*about, found, twins)
+    return Learnability(*about, unlearnt, twins)
 
 
 class _TrainingRows:
@@ -190,33 +198,3 @@ class _TrainingRows:
             block = np.ascontiguousarray((self.by_label[some] @ other).toarray().astype(np.int64))
             mpi.allreduce_sum(self.comm, block.reshape(-1))
             yield from zip(some.tolist(), block, strict=True)
-
-
-def _twins(rows: _TrainingRows, evaluation: Evaluation) -> list[Twins]:
-    """Collective. Pairs of labels whose rows have a Jaccard index ≥ ALIKE, most alike first."""
-    n, values, found = rows.n_positive, evaluation.values["average_precision"], []
-    for label, both in rows.counts(np.flatnonzero(n > 1), rows.by_label.T.tocsr()):
-        jaccard = both / np.maximum(1, n[label] + n - both)
-        for other in np.flatnonzero(jaccard >= ALIKE).tolist():
-            if other > label:
-                names = (evaluation.label_names[label], evaluation.label_names[other])
-                both_values = (float(values[label]), float(values[other]))
-                found.append(Twins(names, (int(n[label]), int(n[other])), float(jaccard[other]), both_values))
-    return sorted(found, key=lambda pair: (-pair.jaccard, -pair.n_rows[0], pair.labels))
-
-
-def _own_features(rows: _TrainingRows, labels: np.ndarray) -> Iterator[list[int]]:
-    """Collective. The features that each label's rows have beyond chance, the surest first.
-
-    A feature of c of the label's R rows and of m of all n rows is beyond chance if the
-    hypergeometric probability of at least c, times the features of 2 rows or more (Bonferroni), is
-    at most LEVEL.
-    """
-    n_tests = int((rows.n_having > 1).sum())
-    for label, together in rows.counts(labels, rows.X):
-        n_label = int(rows.n_positive[label])
-        some = np.flatnonzero((together > 1) & (together * rows.n_rows > rows.n_having * n_label))
-        p = at_least(together[some], rows.n_rows, rows.n_having[some], n_label)
-        sure = p * n_tests <= LEVEL
-        order = np.lexsort((some[sure], p[sure]))
-        yield some[sure][order].tolist()

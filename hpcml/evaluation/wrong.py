@@ -15,7 +15,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import DataError
 from hpcml.evaluation.comparable import BY_PROBABILITY, BY_SCORE
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.explain import labels_to_show
@@ -112,25 +112,20 @@ class WrongRows(ScoreObserver):
             joined.take(*(np.concatenate(mpi.allgather_arrays(self._judged.comm, column[chosen])) for column in columns))
             self._tables[kind] = joined
 
-    def of_label(self, kind: str, label: int) -> list[WrongRow]:
-        """The most wrong rows of a label, the worst first; `kind` is one of KINDS."""
-        places = np.flatnonzero(self._tables[kind].rows[label] != NOBODY)
-        return self._listed(kind, np.full(places.size, label), places)
+    def worst(self, kind: str, n: int, label: int | None = None) -> list[WrongRow]:
+        """The n most wrong pairs of all labels, or of one, the worst first; of equal ones those of lower rows, then labels.
 
-    def worst(self, kind: str, n: int) -> list[WrongRow]:
-        """The n most wrong pairs of all labels; of equal ones those of lower rows, then labels."""
+        `kind` is one of KINDS.
+        """
         table = self._tables[kind]
         labels, places = np.nonzero(table.rows != NOBODY)
+        if label is not None:
+            labels, places = labels[labels == label], places[labels == label]
         beyond = self._judged.comparable.distances(table.beyond[labels, places], labels)
-        order = np.lexsort((labels, table.rows[labels, places], -beyond))[:n]
-        return self._listed(kind, labels[order], places[order])
-
-    def _listed(self, kind: str, labels: np.ndarray, places: np.ndarray) -> list[WrongRow]:
-        """The rows in these places (n) of the labels (n)."""
-        table = self._tables[kind]
-        beyond = self._judged.comparable.distances(table.beyond[labels, places], labels)
-        columns = (table.rows[labels, places], labels, beyond, table.scores[labels, places])
-        return [WrongRow(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+        rows = table.rows[labels, places]
+        order = np.lexsort((labels, rows, -beyond) if label is None else (places,))[:n]
+        columns = (rows, labels, beyond, table.scores[labels, places])
+        return [WrongRow(*values) for values in zip(*(column[order].tolist() for column in columns), strict=True)]
 
 
 @dataclass
@@ -185,11 +180,9 @@ def most_wrong(
 ) -> MostWrong:
     """Collective over `comm`. The n most wrong rows of a split, for each label named or for all.
 
-    `titles`: JSON lines with those of the rows. The same on all ranks. Raises ConfigError for n
-    below 1 or a label that the model lacks, DataError if model and data do not fit.
+    `titles`: JSON lines with those of the rows. The same on all ranks. Raises ConfigError for a
+    label that the model lacks, DataError if model and data do not fit.
     """
-    if n < 1:
-        raise ConfigError(f"--wrong {n}: expected at least 1")
     with mpi.agreed(comm, f"reading {model.path}"):
         labels = labels_to_show(model, wanted).tolist() if wanted else None
     watch = WrongRows(model.thresholds, n)
@@ -201,7 +194,7 @@ def most_wrong(
         for label in labels:
             if label not in places:
                 raise DataError(f"{dataset.path}: it has no label {model.label_names[label]!r}, so no row of it is wrong")
-        found = [(model.label_names[label], {kind: watch.of_label(kind, places[label]) for kind in KINDS}) for label in labels]
+        found = [(model.label_names[label], {kind: watch.worst(kind, n, places[label]) for kind in KINDS}) for label in labels]
     with mpi.agreed(comm, f"reading {dataset.path}"):
         ids = read_names(dataset, (each.row for _, by in found for some in by.values() for each in some), "row")
     read, names = titles_of(comm, titles, ids.values()), evaluation.label_names

@@ -16,7 +16,7 @@ from hpcml.data.labels import label_sets_of
 from hpcml.data.shard import Shard, load_shard
 from hpcml.files.hdf5 import NAME_CHUNK, create_strings, describe_matrix, matrix_slabs, readable, vocabulary_digest
 from hpcml.files.hdf5 import write_strings as write_names
-from hpcml.files.slabs import Slab, SlabFile, group_in, new_file
+from hpcml.files.slabs import Slab, group_in, new_file
 from hpcml.files.untrusted import attributes
 from hpcml.partition import offsets
 
@@ -85,10 +85,19 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
         slabs |= {name: Slab(dataset.file[name].shape, dataset.file[name].dtype.str) for name in others}
         out.layout_checked(slabs, checked_slabs(slabs), lambda file: _describe(file, dataset, features, int(nnz), n_of, ones))
         with mpi.agreed(comm, f"writing {output}"):
-            for (name, matrix), first in zip(sets.items(), first_entries, strict=True):
-                _write_labels(comm, out, name, shard.first_row, matrix, int(first))
-            _write_values(comm, out, shard, columns, sizes, int(first_value), ones)
+            begin = min(comm.rank, 1)  # entry 0 of indptr is rank 0's
+            for (name, (indptr, indices)), entry in zip(sets.items(), first_entries, strict=True):
+                out.write(f"{name}/indptr", shard.first_row + begin, int(entry) + indptr[begin:])
+                out.write(f"{name}/indices", int(entry), indices)
+            place = int(first_value)
+            out.write("X/indptr", shard.first_row + 1, place + np.cumsum(sizes))
+            for _, _, indices, data in columns.rows(shard):
+                out.write("X/indices", place, indices)
+                if not ones:
+                    out.write("X/data", place, data)
+                place += indices.size
             if comm.rank == 0:
+                out.write("X/indptr", 0, np.zeros(1))
                 for name in dataset.split_names():
                     out.write(f"splits/{name}", 0, dataset.split(name))
                 for name in others:
@@ -97,36 +106,14 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
         out.write_checksums()
 
 
-def _write_labels(
-    comm: mpi.Comm, out: SlabFile, name: str, first_row: int, matrix: tuple[np.ndarray, np.ndarray], first: int
-) -> None:
-    """This rank's rows of a matrix of label sets (indptr, indices). Raises OSError."""
-    begin = min(comm.rank, 1)  # entry 0 of indptr is rank 0's
-    indptr, indices = matrix
-    out.write(f"{name}/indptr", first_row + begin, first + indptr[begin:])
-    out.write(f"{name}/indices", first, indices)
-
-
-def _write_values(
-    comm: mpi.Comm, out: SlabFile, shard: Shard, columns: _KeptColumns, sizes: np.ndarray, first: int, ones: bool
-) -> None:
-    """This rank's rows of X, in the new columns. Raises OSError."""
-    if comm.rank == 0:
-        out.write("X/indptr", 0, np.zeros(1))
-    out.write("X/indptr", shard.first_row + 1, first + np.cumsum(sizes))
-    for _, _, indices, data in columns.rows(shard):
-        out.write("X/indices", first, indices)
-        if not ones:
-            out.write("X/data", first, data)
-        first += indices.size
-
-
 def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int, n_of: dict[str, int], ones: bool) -> None:
     """All in the file that is no slab; `n_of` are the entries of each matrix of label sets."""
     names = names_of(dataset, features)
     for name, value in attributes(dataset.file).items():
         file.attrs[name] = value
-    file.attrs["vocabulary"] = _digest(dataset, features) if names is None else vocabulary_digest(names, features.size)
+    # features without names are those of their numbers, so a model of others does not fit
+    numbers = hashlib.sha256(dataset.vocabulary.encode() + features.astype("<i8").tobytes()).hexdigest()
+    file.attrs["vocabulary"] = f"chosen:{numbers}" if names is None else vocabulary_digest(names, features.size)
     describe_matrix(file, "X", dataset.n_rows, features.size, nnz, ones)
     for name, n in n_of.items():
         describe_matrix(file, name, dataset.n_rows, dataset.matrices[name], n, ones=True)
@@ -150,8 +137,3 @@ def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int
 def remakes_text(dataset: DataFile) -> bool:
     """Whether other text can get the same values: not if rows had unit length with all features."""
     return "text" in dataset.file and "idf" not in dataset.file["text"]
-
-
-def _digest(dataset: DataFile, features: np.ndarray) -> str:
-    """Features without names are those of their numbers, so a model of others does not fit."""
-    return f"chosen:{hashlib.sha256(dataset.vocabulary.encode() + features.astype('<i8').tobytes()).hexdigest()}"

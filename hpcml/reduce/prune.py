@@ -104,7 +104,11 @@ def _judge(comm: mpi.Comm, model: Model, dataset: DataFile, split: str, below: S
     had = None  # a weight, each label
     for number, value in enumerate((0.0, *below)):
         few = model.pruned(value)
-        counts = _counts(comm, few)
+        counts = np.zeros(model.n_labels, dtype=np.int64)  # of the weights that each label keeps
+        with mpi.agreed(comm, f"reading {few.path}"):
+            for label in range(*even_bounds(model.n_labels, comm.size)[comm.rank : comm.rank + 2].tolist()):
+                counts[label] = few.row(label)[1].size
+        mpi.allreduce_sum(comm, counts)
         had = counts > 0 if had is None else had
         n_weights = int(counts.sum()) if number else model.n_weights
         stored = n_weights if number or model.sparse else None
@@ -117,12 +121,3 @@ def _judge(comm: mpi.Comm, model: Model, dataset: DataFile, split: str, below: S
         n_emptied = int(np.count_nonzero(had & (counts == 0)))
         lines.append(Line(value, n_weights, n_all, n_emptied, n_bytes, judged.macro("average_precision"), judged.precision_at))
     return Pruning(model.path, dataset.path, split, lines, model.n_labels, judged.n_rows, judged.seen)
-
-
-def _counts(comm: mpi.Comm, model: Model) -> np.ndarray:
-    """Collective. How many weights each label keeps (n_labels, int64)."""
-    counts = np.zeros(model.n_labels, dtype=np.int64)
-    with mpi.agreed(comm, f"reading {model.path}"):
-        for label in range(*even_bounds(model.n_labels, comm.size)[comm.rank : comm.rank + 2].tolist()):
-            counts[label] = model.row(label)[1].size
-    return mpi.allreduce_sum(comm, counts)

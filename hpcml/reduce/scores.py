@@ -61,13 +61,6 @@ def _count_features(shard: Shard, rows: np.ndarray, out: np.ndarray) -> None:
         count_features(shard.indptr, shard.indices, shard.data, rows[first : first + step], out)
 
 
-def count_present(shard: Shard) -> np.ndarray:
-    """In how many of the shard's rows each feature is present (d, int64). Local."""
-    out = np.zeros(shard.n_features, dtype=np.int64)
-    _count_features(shard, shard.rows, out)
-    return out
-
-
 class RowsByLabel:
     """The places in `shard.rows` that have each label: 4 bytes for each label of a row."""
 
@@ -87,16 +80,6 @@ class RowsByLabel:
         return both, np.diff(self.ends)[labels]
 
 
-def _scores_of(
-    score: Score, both: np.ndarray, frequencies: np.ndarray, place: np.ndarray, positive: np.ndarray, n_rows: int
-) -> np.ndarray:
-    """Scores (B × d) of features in frequencies[place[j]] rows; most never meet most labels."""
-    out = score(np.zeros((positive.size, frequencies.size), np.int64), frequencies, positive[:, None], n_rows)[:, place]
-    labels, features = np.nonzero(both)
-    out[labels, features] = score(both[labels, features], frequencies[place[features]], positive[labels], n_rows)
-    return out
-
-
 def feature_scores(comm: mpi.Comm, shard: Shard, labels: np.ndarray, score: Score, over: str) -> tuple[np.ndarray, np.ndarray]:
     """Collective over `comm`. Each feature's score (d) over `labels`, and the rows with it (d).
 
@@ -105,7 +88,8 @@ def feature_scores(comm: mpi.Comm, shard: Shard, labels: np.ndarray, score: Scor
     the features, one block of labels after another.
     """
     with mpi.agreed(comm, "counting features"):
-        present, by_label = count_present(shard), RowsByLabel(shard)
+        present, by_label = np.zeros(shard.n_features, dtype=np.int64), RowsByLabel(shard)
+        _count_features(shard, shard.rows, present)
     mpi.allreduce_sum(comm, present)
     begin, end = (int(bound) for bound in even_bounds(shard.n_features, comm.size)[comm.rank : comm.rank + 2])
     own, weight = np.zeros(end - begin), 0
@@ -116,7 +100,12 @@ def feature_scores(comm: mpi.Comm, shard: Shard, labels: np.ndarray, score: Scor
             both, positive = by_label.count_both(labels[first : first + width])
         mpi.allreduce_sum(comm, both)
         mpi.allreduce_sum(comm, positive)
-        scores = _scores_of(score, both[:, begin:end], frequencies, place, positive, shard.n_global)
+        # scores (B × d) of features in frequencies[place[j]] rows; most never meet most labels
+        own_both, n_rows = both[:, begin:end], shard.n_global
+        never = np.zeros((positive.size, frequencies.size), np.int64)
+        scores = score(never, frequencies, positive[:, None], n_rows)[:, place]
+        lanes, features = np.nonzero(own_both)
+        scores[lanes, features] = score(own_both[lanes, features], frequencies[place[features]], positive[lanes], n_rows)
         for number, row in enumerate(scores):  # one after another, so that blocks do not change a bit
             own = np.maximum(own, row) if over == "max" else own + positive[number] * row
         weight += int(positive.sum())

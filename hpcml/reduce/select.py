@@ -13,7 +13,7 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile, default_split, names_of, numbers_of
 from hpcml.data.labels import choose_labels
 from hpcml.data.shard import load_shard
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.evaluation.explain import labels_to_show
 from hpcml.files.atomic import check_output
 from hpcml.files.report import ReportedResult
@@ -94,7 +94,7 @@ def choose(by: str, scores: np.ndarray, available: np.ndarray, options: SelectOp
     """The features to keep of those `available` (d). Raises ConfigError if they are too few."""
     keep, n_available = options.features, int(np.count_nonzero(available))
     if keep > n_available:
-        raise ConfigError(f"--features {keep}: {what} only {n_available:,} features; choose fewer")
+        raise OptionError("features", keep, f"{what} only {n_available:,} features; choose fewer")
     if by != EFS:
         features = best(scores, available, keep)
         return Selected(by, features, scores[features], None, n_available=n_available)
@@ -107,9 +107,8 @@ def choose(by: str, scores: np.ndarray, available: np.ndarray, options: SelectOp
 def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool) -> Selected:
     """Collective over `comm`. Reduce a model by extremal selection."""
     if options.by not in (None, EFS):
-        raise ConfigError(
-            f"--by {options.by}: {path} is a model, whose features are chosen by efs; name a dataset for {options.by}"
-        )
+        why = f"{path} is a model, whose features are chosen by efs; name a dataset for {options.by}"
+        raise OptionError("by", options.by, why)
     weights = selected = None
     with mpi.agreed(comm, f"reading {path}"):
         weights = SeenFeatures.read(path)
@@ -136,7 +135,7 @@ def _select_of_dataset(comm: mpi.Comm, path: Path, output: Path, options: Select
         split = options.split or default_split(dataset, "train")
         if options.by == EFS:
             if options.over == "mean":
-                raise ConfigError("--over mean: efs of a dataset takes the largest importance over the labels; leave it out")
+                raise OptionError("over", "mean", "efs of a dataset takes the largest importance over the labels; remove it")
             from hpcml.methods.online.run import importance_of
 
             scores, available = importance_of(comm, dataset, split, labels, options.shuffle, options.seed or 0)
@@ -149,12 +148,13 @@ def _select_of_dataset(comm: mpi.Comm, path: Path, output: Path, options: Select
         selected = choose(options.by, scores, available, options, f"the rows of the split {split} of {path} have")
         with mpi.agreed(comm, f"reading {path}"):
             selected.names = names_of(dataset, selected.features)
-        reduce_dataset(comm, dataset, selected.features, output, force)
-        _note_text(dataset, output, log)
+        _reduce(comm, dataset, selected.features, output, force, log)
     return selected
 
 
-def _note_text(dataset: DataFile, output: Path, log: Log) -> None:
+def _reduce(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, output: Path, force: bool, log: Log) -> None:
+    """Collective over `comm`. `reduce_dataset`, and a note if other text cannot get the same values."""
+    reduce_dataset(comm, dataset, features, output, force)
     if "text" in dataset.file and not remakes_text(dataset):
         log(
             f"note: rows have unit length with all words of {dataset.path}, so `hpcml convert` cannot make rows --like {output}; "
@@ -167,24 +167,26 @@ def _select_alike(comm: mpi.Comm, path: Path, output: Path, like: Path, force: b
     with mpi.agreed(comm, f"reading {path}"):
         dataset = DataFile(path)
     with dataset:
-        read = _listed if like.suffix.lower() == ".csv" else _features_like
-        features = mpi.run_on_root(comm, f"reading {like}", lambda: read(dataset, like))
-        reduce_dataset(comm, dataset, features, output, force)
-        _note_text(dataset, output, log)
+        features = mpi.run_on_root(comm, f"reading {like}", lambda: _features_like(dataset, like))
+        _reduce(comm, dataset, features, output, force, log)
     return visible(f"{output}: {features.size:,} of {plural(dataset.n_features, 'feature')}, those of {like}")
 
 
 def _features_like(dataset: DataFile, like: Path) -> np.ndarray:
-    """The numbers of a reduced dataset's features, in order."""
-    with DataFile(like) as reduced:
-        names = reduced.strings("feature_names")
-    for file in [like] * (names is None) + [dataset.path] * ("feature_names" not in dataset.file):
-        raise ConfigError(f"--like {like}: {file} has no names of features to go by; name the list .features.csv instead")
-    return _by_name(dataset, names, like)
-
-
-def _by_name(dataset: DataFile, names: list[str], like: Path) -> np.ndarray:
-    """The numbers of the features of these names. Raises DataError unless each is there."""
+    """The numbers of the features of a reduced dataset, in its order, or of a list, ascending. Raises DataError."""
+    if like.suffix.lower() == ".csv":
+        numbers, names = _listed(like)
+        if not any(names) or "feature_names" not in dataset.file:
+            if numbers.max() >= dataset.n_features:
+                raise DataError(
+                    f"--like {like}: feature {numbers.max()}, but {dataset.path} has only {dataset.n_features} features"
+                )
+            return numbers
+    else:
+        with DataFile(like) as reduced:
+            names = reduced.strings("feature_names")
+        for file in [like] * (names is None) + [dataset.path] * ("feature_names" not in dataset.file):
+            raise OptionError("like", like, f"{file} has no names of features to go by; name the list .features.csv instead")
     if len(set(names)) < len(names):
         raise DataError(f"--like {like}: a name of a feature stands there twice")
     numbers = numbers_of(dataset, names)
@@ -207,8 +209,8 @@ def write_list(path: Path, selected: Selected) -> None:
     write_table(path, rows)
 
 
-def _listed(dataset: DataFile, path: Path) -> np.ndarray:
-    """The features of a list, ascending, by name or else by number. Raises DataError."""
+def _listed(path: Path) -> tuple[np.ndarray, list[str]]:
+    """The numbers (ascending) and names of the features of a list. Raises DataError."""
     try:
         rows = read_csv(path)
         numbers = np.array([int(row["feature"]) for row in rows], dtype=np.int64)
@@ -218,8 +220,4 @@ def _listed(dataset: DataFile, path: Path) -> np.ndarray:
     order = np.argsort(numbers)
     if not rows or (np.diff(numbers[order]) == 0).any() or numbers.min() < 0:
         raise DataError(f"--like {path}: not a list of features made by `hpcml select` (empty, or a number that is no feature)")
-    if any(names) and "feature_names" in dataset.file:
-        return _by_name(dataset, [names[place] for place in order.tolist()], path)
-    if numbers.max() >= dataset.n_features:
-        raise DataError(f"--like {path}: feature {numbers.max()}, but {dataset.path} has only {dataset.n_features} features")
-    return numbers[order]
+    return numbers[order], [names[place] for place in order.tolist()]

@@ -93,38 +93,33 @@ def _environment(folder: Path) -> list[tuple[str, str]]:
         return []
     try:
         starts: list[dict[str, Any]] = [json.loads(line) for line in read_small(path).splitlines()]
-        return _of_starts(starts) if starts else []
+        if not starts:
+            return []
+        last, nodes = starts[-1], starts[-1]["nodes"]
+        lines = [("started", str(starts[0]["time"]))]
+        if len(starts) > 1:
+            lines.append(("continued", f"{len(starts) - 1} times, last {last['time']}"))
+        if "finished" in last:
+            began, ended = (datetime.strptime(last[name], "%Y-%m-%dT%H:%M:%S%z") for name in ("time", "finished"))
+            since = "" if len(starts) == 1 else " after the last start"
+            seconds = f"{(ended - began).total_seconds():,.0f} s{since}, with the reading of the data"
+            lines.append(("finished", f"{last['finished']}, {seconds}"))
+        lines.append(("ranks", f"{last['ranks']} on {len(nodes)} node{'s' * (len(nodes) > 1)}"))
+        if by := last.get("computed_by"):
+            lines.append(("processor", f"{by['processor']} ({by['architecture']}, compiled for {by['target']})"))
+        if peaks := [float(peak) for peak in last.get("peak_mib") or ()]:
+            each = ", ".join(f"{peak:,.0f}" for peak in peaks) + (" MiB, rank by rank" if len(peaks) > 1 else " MiB")
+            spread = f"{min(peaks):,.0f} to {max(peaks):,.0f} MiB a rank, {sum(peaks) / 1024:,.1f} GiB in all"
+            lines.append(("peak of memory", each if len(peaks) <= 4 else spread))
+        packages = ", ".join(f"{name} {number}" for name, number in last["packages"].items() if number)
+        about = {
+            "hpcml": last["hpcml"],
+            "Python": last["python"],
+            "packages": packages,
+            "MPI": last["mpi"],
+            "system": last["system"],
+        }
+        lines += [(name, str(value)) for name, value in (about | last["variables"]).items()]
+        return [*lines, ("arguments", " ".join(map(str, last["arguments"])))]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(f"{path}: damaged ({error}); move it away to have a report without it") from None
-
-
-def _of_starts(starts: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    last = starts[-1]
-    found = [("started", str(starts[0]["time"]))]
-    if len(starts) > 1:
-        found.append(("continued", f"{len(starts) - 1} times, last {last['time']}"))
-    if "finished" in last:
-        seconds = (_time(last["finished"]) - _time(last["time"])).total_seconds()
-        since = "" if len(starts) == 1 else " after the last start"
-        found.append(("finished", f"{last['finished']}, {seconds:,.0f} s{since}, with the reading of the data"))
-    nodes = last["nodes"]
-    found.append(("ranks", f"{last['ranks']} on {len(nodes)} node{'s' * (len(nodes) > 1)}"))
-    if by := last.get("computed_by"):
-        found.append(("processor", f"{by['processor']} ({by['architecture']}, compiled for {by['target']})"))
-    if peaks := last.get("peak_mib"):
-        found.append(("peak of memory", _peaks([float(peak) for peak in peaks])))
-    packages = ", ".join(f"{name} {number}" for name, number in last["packages"].items() if number)
-    about = {"hpcml": last["hpcml"], "Python": last["python"], "packages": packages, "MPI": last["mpi"], "system": last["system"]}
-    found += [(name, str(value)) for name, value in (about | last["variables"]).items()]
-    return [*found, ("arguments", " ".join(map(str, last["arguments"])))]
-
-
-def _peaks(peaks: list[float]) -> str:
-    """The memory of each rank, or its spread if they are many."""
-    if len(peaks) <= 4:
-        return ", ".join(f"{peak:,.0f}" for peak in peaks) + (" MiB, rank by rank" if len(peaks) > 1 else " MiB")
-    return f"{min(peaks):,.0f} to {max(peaks):,.0f} MiB a rank, {sum(peaks) / 1024:,.1f} GiB in all"
-
-
-def _time(text: str) -> datetime:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z")

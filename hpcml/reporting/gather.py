@@ -11,7 +11,7 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf
 from hpcml.evaluation.evaluate import Evaluation, evaluate
-from hpcml.evaluation.explain import Explanation, explain
+from hpcml.evaluation.explain import explain
 from hpcml.evaluation.seen import split_to_judge
 from hpcml.evaluation.titles import read_names, titles_of
 from hpcml.evaluation.wrong import KINDS, WrongRow, WrongRows
@@ -75,11 +75,6 @@ def probability_of(model: Model | ClassifierModel) -> ScoresOf | None:
     return scores_of
 
 
-def _named(words: Explanation) -> list[list[tuple[str, float]]]:
-    """The features of each label that was looked at by name, with their weights."""
-    return [list(zip(map(words.names.__getitem__, e.features.tolist()), e.weights.tolist(), strict=True)) for e in words.labels]
-
-
 def most_frequent(counts: np.ndarray, most: int) -> np.ndarray:
     """The places (ascending) of the `most` largest counts; of equal ones the first."""
     places: np.ndarray = np.sort(np.argsort(-counts, kind="stable")[:most])
@@ -99,41 +94,38 @@ def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log:
     with dataset:
         split = split_to_judge(comm, dataset, split, log)
         log(f"judging {run} on split {split} of {dataset.path}")
-        report = _judge(comm, run, model, dataset, split, log)
-        found = titles_of(comm, titles, [] if report is None else report.row_ids.values())
+        trained_on = model.labels.get("n_positive")
+        trained_on = trained_on if trained_on is not None and trained_on.any() else None
+        curves, wrong = Curves(trained_on, probability_of(model)), WrongRows(model.thresholds, PER_LABEL)
+        evaluation = evaluate(comm, model, dataset, split, log, watches=(curves, wrong))
+        labels, linear, words = evaluation.labels, isinstance(model, Model), None
+        listed = most_frequent(evaluation.n_positive if trained_on is None else trained_on[labels], LISTED)
+        if isinstance(model, Model) and model.combination is None:
+            found = explain(comm, model, dataset, [], WORDS, every=labels[listed])
+            if found is not None:
+                columns = ((each.features.tolist(), each.weights.tolist()) for each in found.labels)
+                words = [[(found.names[feature], w) for feature, w in zip(*pair, strict=True)] for pair in columns]
+        report = None
+        with mpi.agreed(comm, f"reading {run}"):
+            if comm.rank == 0:
+                worst = {kind: wrong.worst(kind, WRONG) for kind in KINDS}
+                report = RunReport(
+                    facts=facts_of(run, model),
+                    evaluation=evaluation,
+                    data=dataset.path,
+                    n_trained_on=None if trained_on is None else trained_on[labels],
+                    listed=listed,
+                    thresholds=model.thresholds[labels],
+                    status=[STATUS[code] for code in model.labels["status"][labels[listed]].tolist()] if linear else None,
+                    gap=model.labels["gap"][labels[listed]] if linear and "gap" in model.labels else None,
+                    words=words,
+                    micro=curves.micro,
+                    of_groups=curves.of_groups,
+                    bins=curves.reliability(),
+                    wrong=worst,
+                    row_ids=read_names(dataset, (each.row for some in worst.values() for each in some), "row"),
+                )
+        of_rows = titles_of(comm, titles, [] if report is None else report.row_ids.values())
     if report is not None:
-        report.titles = found
-    return report
-
-
-def _judge(comm: mpi.Comm, run: Path, model: Model | ClassifierModel, dataset: DataFile, split: str, log: Log) -> RunReport | None:
-    """Collective. The report of a run but for titles of rows; on rank 0, None elsewhere."""
-    trained_on = model.labels.get("n_positive")
-    trained_on = trained_on if trained_on is not None and trained_on.any() else None
-    curves, wrong = Curves(trained_on, probability_of(model)), WrongRows(model.thresholds, PER_LABEL)
-    evaluation = evaluate(comm, model, dataset, split, log, watches=(curves, wrong))
-    labels, linear, words = evaluation.labels, isinstance(model, Model), None
-    listed = most_frequent(evaluation.n_positive if trained_on is None else trained_on[labels], LISTED)
-    if isinstance(model, Model) and model.combination is None:
-        words = explain(comm, model, dataset, [], WORDS, every=labels[listed])
-    report = None
-    with mpi.agreed(comm, f"reading {run}"):
-        if comm.rank == 0:
-            found = {kind: wrong.worst(kind, WRONG) for kind in KINDS}
-            report = RunReport(
-                facts=facts_of(run, model),
-                evaluation=evaluation,
-                data=dataset.path,
-                n_trained_on=None if trained_on is None else trained_on[labels],
-                listed=listed,
-                thresholds=model.thresholds[labels],
-                status=[STATUS[code] for code in model.labels["status"][labels[listed]].tolist()] if linear else None,
-                gap=model.labels["gap"][labels[listed]] if linear and "gap" in model.labels else None,
-                words=None if words is None else _named(words),
-                micro=curves.micro,
-                of_groups=curves.of_groups,
-                bins=curves.reliability(),
-                wrong=found,
-                row_ids=read_names(dataset, (each.row for some in found.values() for each in some), "row"),
-            )
+        report.titles = of_rows
     return report

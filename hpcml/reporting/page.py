@@ -116,7 +116,18 @@ def interval(found: Interval) -> str:
 
 def run_context(report: RunReport, place: int) -> dict[str, Any]:
     """The values of one run for the template."""
-    e, rows = report.evaluation, table_rows(report)
+    from markupsafe import Markup
+
+    e, (columns, rows) = report.evaluation, label_table(report)
+
+    def wrong_line(each: WrongRow) -> dict[str, Any]:
+        line = with_names(each, e.label_names, report.row_ids, report.titles)
+        return line | {"label": entitled(line["label"], e.label_titles, each.label)}
+
+    # JSON that can stand in a script element, whatever it says
+    table = {"kinds": [kind for _, kind in columns], "rows": rows, "order": 1}
+    text = json.dumps(table, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    escapes = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
     return {
         "name": report.facts.name or f"run {place + 1}",
         "id": f"run-{place}",
@@ -126,11 +137,11 @@ def run_context(report: RunReport, place: int) -> dict[str, Any]:
         "measures": measures_of(e),
         "row_measures": row_measures_of(e),
         "figures": figures(report, place),
-        "wrong": {kind: [wrong_line(report, each) for each in some] for kind, some in report.wrong.items()},
+        "wrong": {kind: list(map(wrong_line, some)) for kind, some in report.wrong.items()},
         "beyond": UNITS[e.compared_by],
-        "columns": columns_of(report),
+        "columns": columns,
         "lines": [rows[place] for place in np.argsort(-report.frequency[report.listed], kind="stable")[:STATIC].tolist()],
-        "table": in_script({"kinds": [kind for _, kind in columns_of(report)], "rows": rows, "order": 1}),
+        "table": Markup(re.sub("[<>&\u2028\u2029]", lambda letter: escapes[letter[0]], text)),
     }
 
 
@@ -170,61 +181,34 @@ def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
     return found
 
 
-def wrong_line(report: RunReport, each: WrongRow) -> dict[str, Any]:
-    """A wrong row, for people."""
-    e = report.evaluation
-    line = with_names(each, e.label_names, report.row_ids, report.titles)
-    return line | {"label": entitled(line["label"], e.label_titles, each.label)}
+def label_table(report: RunReport) -> tuple[list[tuple[str, str]], list[list[Any]]]:
+    """Heading and kind (text, count, measure, score, words) of the columns of labels; and a line for each label that is listed.
 
-
-def columns_of(report: RunReport) -> list[tuple[str, str]]:
-    """Heading and kind (text, count, measure, score, words) of the columns of labels."""
-    columns = [("label", "text")]
-    columns += [("training rows", "count")] if report.n_trained_on is not None else []
-    columns += [("judged rows", "count"), ("AP", "measure"), ("F1", "measure"), ("AUC", "measure")]
-    columns += [("precision", "measure"), ("recall", "measure")]
-    columns += [("threshold", "score")] if report.one_threshold is None else []
-    columns += [("status", "text")] if report.status is not None and len(set(report.status)) > 1 else []
-    columns += [("gap", "score")] if report.gap is not None else []
-    return [*columns, ("speaking words", "words")] if report.words is not None else columns
-
-
-def table_rows(report: RunReport) -> list[list[Any]]:
-    """A line for each label that is listed, by `columns_of`; None where there is no measure."""
-    e, listed, columns = report.evaluation, report.listed, []
-    values: dict[str, Any] = {
-        "label": [shown(entitled(e.label_names[place], e.label_titles, place)) for place in listed.tolist()],
-        "training rows": None if report.n_trained_on is None else report.n_trained_on[listed],
-        "judged rows": e.n_positive[listed],
-        "threshold": report.thresholds[listed],
-        "status": report.status,
-        "gap": report.gap,
-        "speaking words": None if report.words is None else [words_of(words) for words in report.words],
-    }
+    None where there is no measure.
+    """
+    e, listed = report.evaluation, report.listed
     names = {"AP": "average_precision", "F1": "f1", "AUC": "auc", "precision": "precision", "recall": "recall"}
-    values |= {short: e.values[name][listed] for short, name in names.items()}
-    for name, kind in columns_of(report):
-        column = values[name].tolist() if isinstance(values[name], np.ndarray) else values[name]
-        if kind in ("measure", "score"):
-            digits = ".2g" if name == "gap" else ".4g"
-            finite = [value if math.isfinite(value) else None for value in column]
-            column = [v if v is None else round(v, 4) if kind == "measure" else float(f"{v:{digits}}") for v in finite]
-        columns.append(column)
-    return [list(line) for line in zip(*columns, strict=True)]
-
-
-def words_of(words: Sequence[tuple[str, float]]) -> str:
-    """The words of a label in one cell; − before those that speak against it."""
-    return ", ".join(("−" if weight < 0 else "") + named(word, LONGEST_WORD) for word, weight in words)
-
-
-def in_script(content: dict[str, Any]) -> Any:
-    """JSON that can stand in a script element, whatever it says."""
-    from markupsafe import Markup
-
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    escapes = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-    return Markup(re.sub("[<>&\u2028\u2029]", lambda letter: escapes[letter[0]], text))
+    columns: dict[tuple[str, str], Any] = {
+        ("label", "text"): [shown(entitled(e.label_names[place], e.label_titles, place)) for place in listed.tolist()],
+        ("training rows", "count"): None if report.n_trained_on is None else report.n_trained_on[listed],
+        ("judged rows", "count"): e.n_positive[listed],
+        **{(short, "measure"): e.values[name][listed] for short, name in names.items()},
+        ("threshold", "score"): report.thresholds[listed] if report.one_threshold is None else None,
+        ("status", "text"): report.status if len(set(report.status or ())) > 1 else None,
+        ("gap", "score"): report.gap,
+    }
+    if report.words is not None:  # − before those that speak against the label
+        signs = (((("−" if weight < 0 else "") + named(word, LONGEST_WORD)) for word, weight in words) for words in report.words)
+        columns["speaking words", "words"] = list(map(", ".join, signs))
+    cells = {heading: list(column) for heading, column in columns.items() if column is not None}
+    for (name, kind), column in columns.items():
+        if isinstance(column, np.ndarray):
+            values, form = column.tolist(), ".2g" if name == "gap" else ".4g"
+            if kind in ("measure", "score"):
+                finite = [value if math.isfinite(value) else None for value in values]
+                values = [v if v is None else round(v, 4) if kind == "measure" else float(f"{v:{form}}") for v in finite]
+            cells[name, kind] = values
+    return list(cells), [list(line) for line in zip(*cells.values(), strict=True)]
 
 
 def comparison(reports: Sequence[RunReport], names: Sequence[str]) -> dict[str, Any]:

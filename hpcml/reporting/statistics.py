@@ -48,13 +48,10 @@ def bootstrap_mean(values: np.ndarray) -> Interval:
     if not values.size:
         return Interval(np.nan)
     if values.size >= MANY:
-        return _normal(float(values.mean()), float(values.std()) / values.size**0.5)
+        half = SIDE * (float(values.std()) / values.size**0.5)
+        return Interval(float(values.mean()), float(values.mean()) - half, float(values.mean()) + half)
     means = np.concatenate([values[drawn].mean(axis=1) for drawn in _draws(values.size)])
     return _interval(float(values.mean()), means)
-
-
-def _normal(value: float, deviation: float) -> Interval:
-    return Interval(value, value - SIDE * deviation, value + SIDE * deviation)
 
 
 def _interval(value: float, resampled: np.ndarray) -> Interval:
@@ -80,21 +77,17 @@ def micro_intervals(counts: np.ndarray, n_missed: int) -> dict[str, Interval]:
     """
     more = np.array([[0], [0], [n_missed]])
     total = more + counts.sum(axis=1, keepdims=True)
-    if counts.shape[1] >= MANY:
-        return {measure: _normal_ratio(measure, counts, total) for measure in MICRO}
+    if counts.shape[1] >= MANY:  # the interval follows from what each label adds
+        intervals = {}
+        for measure in MICRO:
+            (above, below), of_all = FRACTIONS[measure](*counts), FRACTIONS[measure](*total)
+            value = float(ratio(*of_all)[0])
+            half = SIDE * (float((above - value * below).std()) * below.size**0.5 / float(of_all[1][0] or np.nan))
+            intervals[measure] = Interval(value, value - half, value + half)
+        return intervals
     sums = more + np.concatenate([counts[:, drawn].sum(axis=2) for drawn in _draws(counts.shape[1])], axis=1)
     values = {measure: [ratio(*FRACTIONS[measure](*each)) for each in (total, sums)] for measure in MICRO}
     return {measure: _interval(float(of_all[0]), resampled) for measure, (of_all, resampled) in values.items()}
-
-
-def _normal_ratio(measure: str, counts: np.ndarray, total: np.ndarray) -> Interval:
-    """A micro measure of very many labels, whose interval follows from what each label adds."""
-    (above, below), of_all = FRACTIONS[measure](*counts), FRACTIONS[measure](*total)
-    value = float(ratio(*of_all)[0])
-    if np.isnan(value):
-        return Interval(value)
-    spread = float((above - value * below).std()) * below.size**0.5
-    return _normal(value, spread / float(of_all[1][0]))
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation import evaluate
 from hpcml.evaluation.explain import explain
-from hpcml.evaluation.report import format_evaluation, write_csv, write_json
-from hpcml.evaluation.thresholds import write_of_labels
+from hpcml.evaluation.thresholds import ThresholdSearch, threshold
 from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.prediction.predict import predict
@@ -95,7 +94,8 @@ def test_what_rewrites_files_keeps_them(data, run, tmp_path):
     assert titles(tmp_path / "pruned.h5") == TITLES
     with h5py.File(tmp_path / "scores.h5") as scores:
         assert scores["label_titles"].asstr()[:].tolist() == TITLES
-    write_of_labels(tmp_path / "pruned.h5", tmp_path / "pruned.h5", {"threshold": np.ones(4)}, {"threshold_measure": "f1"})
+    with DataFile(data) as rows:
+        threshold(SELF, Model(tmp_path / "pruned.h5"), rows, "test", ThresholdSearch("micro"))
     assert titles(tmp_path / "pruned.h5") == TITLES
 
 
@@ -106,11 +106,11 @@ def test_people_and_programs_see_them(data, run, tmp_path):
         shown = str(explain(SELF, model, rows, ["a", "b"], 3, False))
     assert "a Apples: " in shown
     assert "\nb: " in shown
-    text = format_evaluation(found)
+    text = str(found)
     assert "  c Pears, Dried " in text
     assert "  b  " in text
-    write_csv(tmp_path / "e.csv", found)
-    write_json(tmp_path / "e.json", found)
+    found.write_csv(tmp_path / "e.csv")
+    found.write_json(tmp_path / "e.json")
     with (tmp_path / "e.csv").open(newline="") as file:
         assert [(line["label"], line["title"]) for line in csv.DictReader(file)] == [*zip("abc", TITLES[:3], strict=True)]
     assert [line["title"] for line in json.loads((tmp_path / "e.json").read_text())["labels"]] == TITLES[:3]
@@ -124,7 +124,7 @@ def test_a_model_without_titles_takes_those_of_the_data(data, tmp_path):
         assert evaluate(SELF, Model(run / "model.h5"), rows, "test", QUIET).label_titles == TITLES
     with DataFile(plain) as rows:
         found = evaluate(SELF, Model(run / "model.h5"), rows, "test", QUIET)
-    write_csv(tmp_path / "e.csv", found)
+    found.write_csv(tmp_path / "e.csv")
     assert (tmp_path / "e.csv").read_text().startswith("number,label,n_positive,")
 
 

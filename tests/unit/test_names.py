@@ -24,7 +24,6 @@ from hpcml.crossval.problems import CvProblem
 from hpcml.data import info
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.evaluation import explain as explanations
-from hpcml.evaluation import report as evaluations
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.seen import SeenRows
 from hpcml.evaluation.thresholds import Found, ThresholdReport
@@ -183,7 +182,7 @@ def split_names(cell):
 
 # Every CSV file that a command writes: who writes it for some names, and where in its lines they are.
 FILES = {
-    "evaluate --csv": (lambda path, names: evaluations.write_csv(path, evaluation(names)), column(1)),
+    "evaluate --csv": (lambda path, names: evaluation(names).write_csv(path), column(1)),
     "history.csv": (histories, column(0)),
     "history.csv of a single pass": (online_history, column(0)),
     "history.csv of merged parts": (joined_histories, lambda rows: column(0)(rows)[: len(rows) // 2]),
@@ -286,7 +285,7 @@ PRUNED = PruneLine(0.1, 1, 2, 0, 3, 0.5, {1: 0.5})
 TEXTS = {
     "duplicates": lambda names: duplicates_report.format_duplicates(duplicates(names)),
     "explain": lambda names: str(explanation(names)),
-    "evaluate": lambda names: evaluations.format_evaluation(evaluation(names)),
+    "evaluate": lambda names: str(evaluation(names)),
     "merge, runs": lambda names: str(sweep(names)),
     "merge, parts": lambda names: str(merge.MergeReport(Path(names[0]), 1, 2)),
     "train": lambda names: str(train_report(names)),

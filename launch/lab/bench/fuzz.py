@@ -46,7 +46,6 @@ import hpcml.conversion.convert
 import hpcml.conversion.split
 import hpcml.data.info
 import hpcml.evaluation.evaluate
-import hpcml.evaluation.report
 import hpcml.methods.dual.dual
 import hpcml.methods.linear.train
 import hpcml.methods.online.train

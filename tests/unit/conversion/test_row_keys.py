@@ -17,7 +17,6 @@ from hpcml.conversion.split import split
 from hpcml.data.dataset import DataFile
 from hpcml.data.row_keys import look_up, name_key, string_keys
 from hpcml.errors import DataError
-from hpcml.evaluation.report import format_evaluation
 from hpcml.log import Log
 from hpcml.model import training_keys
 from hpcml.model.open import open_model
@@ -89,7 +88,7 @@ def test_no_row_moves_when_others_are_inserted_before_it(tmp_path, source, with_
 def test_a_row_with_an_id_has_the_same_key_in_every_format(tmp_path):
     documents = [document(n, id=f"d{n}") for n in range(10)]
     converted("jsonl", write_jsonl(tmp_path / "a.jsonl", documents), tmp_path / "a.h5")
-    converted("csv", write_csv(tmp_path / "a.csv", documents), tmp_path / "b.h5", text=["text"], labels=["label"], id="id")
+    converted("csv", documents.write_csv(tmp_path / "a.csv"), tmp_path / "b.h5", text=["text"], labels=["label"], id="id")
     with DataFile(tmp_path / "a.h5") as a, DataFile(tmp_path / "b.h5") as b:
         assert np.array_equal(a.map("row_keys"), b.map("row_keys"))
 
@@ -241,7 +240,7 @@ def test_a_model_knows_its_training_rows_in_any_file(tmp_path, monkeypatch):
     assert few.keys.size == 60 and not few.complete and few.keys.tolist() == sorted(trained_on)[:60]
     found = hpcml.evaluate(tmp_path / "few", tmp_path / "b.h5", split="all")
     assert abs(found.seen.n_rows - expected) < 40
-    assert f"about {found.seen.n_rows} of the 250 rows are training rows" in format_evaluation(found)
+    assert f"about {found.seen.n_rows} of the 250 rows are training rows" in str(found)
 
 
 def test_keys_are_looked_up():

@@ -11,7 +11,6 @@ from support import make
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
-from hpcml.evaluation import bounds as module
 from hpcml.evaluation import top
 from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.scoring import scorer_of
@@ -85,9 +84,8 @@ def check(model, scorer, found, size, rows=None):
 @pytest.fixture
 def few(monkeypatch):
     """Few labels are enough for an index, and there are several tiles of the table."""
-    monkeypatch.setattr(module, "LEAST_LABELS", 1)
-    monkeypatch.setattr(module, "MOST_HEAVY", 1)
-    monkeypatch.setattr(module, "LEAST_A_BEST", 0)
+    monkeypatch.setattr(top, "LEAST_LABELS", 1)
+    monkeypatch.setattr(top, "MOST_HEAVY", 1)
     monkeypatch.setattr(top, "LEAST_A_BEST", 0)
 
 
@@ -96,8 +94,8 @@ def few(monkeypatch):
 @pytest.mark.parametrize(("sigmoids", "precision"), [(False, "<f8"), (True, "<f4")])
 def test_the_best_labels(tmp_path, monkeypatch, few, frequent, size, sigmoids, precision):
     """All, some, or no columns are frequent; values below 0 and ties occur."""
-    monkeypatch.setattr(module, "FREQUENT", frequent)
-    monkeypatch.setattr(module, "TABLE_BYTES", 1000)
+    monkeypatch.setattr(top, "FREQUENT", frequent)
+    monkeypatch.setattr(top, "TABLE_BYTES", 1000)
     model, scorer = opened(*files(tmp_path, size, precision=precision, sigmoids=sigmoids))
     found = top_of(SELF, scorer, size, keeps=False)
     assert found._index is not None
@@ -106,7 +104,7 @@ def test_the_best_labels(tmp_path, monkeypatch, few, frequent, size, sigmoids, p
 
 @pytest.mark.parametrize("seed", range(20))
 def test_of_other_models(tmp_path, monkeypatch, few, seed):
-    monkeypatch.setattr(module, "TABLE_BYTES", 1 + seed % 3 * 100)
+    monkeypatch.setattr(top, "TABLE_BYTES", 1 + seed % 3 * 100)
     n_labels, size = 30 + 1500 * (seed % 4), 1 + seed % 6
     model, scorer = opened(*files(tmp_path, 100 + seed, n_labels, below=seed % 3 * 0.3, sigmoids=seed % 2 == 1))
     check(model, scorer, top_of(SELF, scorer, size, keeps=False), size)
@@ -119,7 +117,7 @@ def test_more_labels_are_asked_for_than_there_are(tmp_path, few):
 
 def test_labels_that_bounds_exclude_are_not_scored(tmp_path, monkeypatch, few):
     """The weights by columns, which all scores of a row are made of, are spoilt: nothing looks at them."""
-    monkeypatch.setattr(module, "TABLE_BYTES", 1000)
+    monkeypatch.setattr(top, "TABLE_BYTES", 1000)
     rng = np.random.default_rng(0)
     W = rng.random((5000, 600)) * (rng.random((5000, 600)) < 0.01)
     X = W[rng.choice(5000, N_ROWS)] + W[rng.choice(5000, N_ROWS)]
@@ -134,26 +132,26 @@ def test_labels_that_bounds_exclude_are_not_scored(tmp_path, monkeypatch, few):
 def test_an_index_is_made_by_counts_and_where_bounds_hold(tmp_path, monkeypatch):
     model, _ = opened(*files(tmp_path, 1))
     comparable = Comparable(model, np.arange(model.n_labels))
-    monkeypatch.setattr(module, "LEAST_LABELS", 700)
-    monkeypatch.setattr(module, "LEAST_A_BEST", 70)
-    assert module.bounds_hold(model, comparable, model.W, 10)
-    assert not module.bounds_hold(model, comparable, model.W, 11)
+    monkeypatch.setattr(top, "LEAST_LABELS", 700)
+    monkeypatch.setattr(top, "LEAST_A_BEST", 70)
+    assert top.bounds_hold(model, comparable, model.W, 10)
+    assert not top.bounds_hold(model, comparable, model.W, 11)
     too_large = model.W._replace(data=np.where(np.arange(model.W.data.size) == 7, 1e16, model.W.data))
-    assert not module.bounds_hold(model, comparable, too_large, 10)
+    assert not top.bounds_hold(model, comparable, too_large, 10)
     monkeypatch.setattr(model, "normalised", True)
-    assert not module.bounds_hold(model, comparable, model.W, 10)
+    assert not top.bounds_hold(model, comparable, model.W, 10)
     monkeypatch.setattr(model, "normalised", False)
     equal = model.W._replace(indptr=np.arange(701) * 3, indices=np.tile(np.arange(3), 700), data=np.ones(2100))
-    assert not module.bounds_hold(model, comparable, equal, 10)
-    monkeypatch.setattr(module, "LEAST_LABELS", 701)
-    assert not module.bounds_hold(model, comparable, model.W, 10)
+    assert not top.bounds_hold(model, comparable, equal, 10)
+    monkeypatch.setattr(top, "LEAST_LABELS", 701)
+    assert not top.bounds_hold(model, comparable, model.W, 10)
 
 
 @pytest.mark.parametrize("n_rows", [127, 128, 129, 700])
 @pytest.mark.parametrize("bias", [0.0, 1000.0])
 def test_batches_of_rows(tmp_path, monkeypatch, few, n_rows, bias):
     """A row many times; with an intercept that says more than the weights, too many labels are left to go on."""
-    monkeypatch.setattr(module, "TABLE_BYTES", 1000)
+    monkeypatch.setattr(top, "TABLE_BYTES", 1000)
     data, path = files(tmp_path, 5, 6000, below=0.0)
     with h5py.File(path, "r+") as file:
         file["bias"][:] += bias

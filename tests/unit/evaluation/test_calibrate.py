@@ -13,7 +13,6 @@ import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
-from hpcml.evaluation.report import format_evaluation, write_csv, write_json
 from hpcml.evaluation.thresholds import calibrate
 from hpcml.log import Log
 from hpcml.model.linear import Model
@@ -105,7 +104,7 @@ def test_a_text_as_it_comes(case, tmp_path):
 
 def test_evaluate_judges_them(case, tmp_path):
     before = judged(case[1], case[0])
-    assert "brier" not in before.values and not before.calibration and "Brier" not in format_evaluation(before)
+    assert "brier" not in before.values and not before.calibration and "Brier" not in str(before)
     done(case)
     found = judged(case[1], case[0])
     slope, offset = open_model(case[1]).sigmoids
@@ -113,10 +112,10 @@ def test_evaluate_judges_them(case, tmp_path):
     assert found.values["brier"] == pytest.approx(((p - case[3]) ** 2).mean(axis=0), abs=1e-9)
     assert found.micro["brier"] == pytest.approx(((p - case[3]) ** 2).mean(), abs=1e-9)
     assert sum(line.n_labels for line in found.calibration) == 6
-    text = format_evaluation(found)
+    text = str(found)
     assert "probabilities: calibrated (sigmoid, on split all)" in text and "Brier" in text and "true share" in text
-    write_csv(tmp_path / "all.csv", found)
-    write_json(tmp_path / "all.json", found)
+    found.write_csv(tmp_path / "all.csv")
+    found.write_json(tmp_path / "all.json")
     assert (tmp_path / "all.csv").read_text().splitlines()[0].endswith(",brier,ece")
     content = json.loads((tmp_path / "all.json").read_text())
     assert content["micro"]["brier"] == found.micro["brier"]
@@ -149,9 +148,9 @@ def test_what_does_not_fit_is_refused(case, tmp_path):
         predicted(two, tmp_path / "two-data.h5", tmp_path / "x.csv", "probabilities")
     with pytest.raises(ConfigError, match="no split"):
         done(case, split="nowhere")
-    with pytest.raises(ConfigError, match="--chance is for --method search"):
+    with pytest.raises(ConfigError, match=r"chance=0\.5: is for --method search and half; remove it"):
         hpcml.threshold(case[1], case[0], "label", split="all", method="shrink", chance=0.5)
-    with pytest.raises(ConfigError, match="shrink is for --measure label"):
+    with pytest.raises(ConfigError, match="method=shrink: is for --measure label"):
         hpcml.threshold(case[1], case[0], "micro", split="all", method="shrink")
     (tmp_path / "inf").mkdir()
     endless = make.model(tmp_path / "inf" / "model.h5", np.zeros((6, 12)), np.full(6, np.inf))

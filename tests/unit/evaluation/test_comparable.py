@@ -17,7 +17,6 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.curves import Curves
-from hpcml.evaluation.report import format_evaluation, write_json
 from hpcml.evaluation.wrong import most_wrong
 from hpcml.log import Log
 from hpcml.model.open import open_model
@@ -62,8 +61,8 @@ def test_measures_of_rows_and_pool(files, tmp_path):
     assert abs(found.micro["average_precision"] - tied_precision(Y.ravel(), scores.ravel())) > 0.001  # it does matter
     of_labels = [tied_precision(y, s) for y, s in zip(Y.T, scores.T, strict=True)]  # of one label that of its scores
     assert found.values["average_precision"] == pytest.approx(of_labels, rel=1e-12)
-    assert "ordered by probability" in format_evaluation(found)
-    write_json(tmp_path / "found.json", found)
+    assert "ordered by probability" in str(found)
+    found.write_json(tmp_path / "found.json")
     assert json.loads((tmp_path / "found.json").read_text())["ordered_by"] == "probability"
 
 

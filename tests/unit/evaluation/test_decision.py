@@ -46,7 +46,7 @@ def test_a_summary_of_few_positives_says_all(seed, positives, ties, shift):
     scores, truth = drawn(seed, 200, positives, ties, shift)
     exactly = scores.astype(np.float64)  # numpy rounds a threshold to float32 scores
     summary = summarise(scores, np.flatnonzero(truth))
-    assert (summary.n_rows, summary.n_positive) == (200, positives) and summary.places.nbytes <= 4096
+    assert (summary.ranking().n_items, summary.places["positive"].sum()) == (200, positives) and summary.places.nbytes <= 4096
     ranking = summary.ranking()
     assert auc(ranking) == pytest.approx(roc_auc_score(truth, scores))
     if not ties:  # scikit-learn takes ties as one step
@@ -107,7 +107,7 @@ def test_sigmoids_of_summaries_are_those_of_the_rows():
 def test_a_threshold_lies_between_its_own_and_that_of_labels_as_frequent():
     summaries = sums([drawn(seed, 400, positives) for seed, positives in enumerate([2, 2, 3, 5, 40, 44, 200])])
     own, mixed, shared = (decide(summaries, tau).thresholds for tau in (0.0, TAU, 1e15))
-    n = np.array([summary.n_positive for summary in summaries])
+    n = np.array([summary.ranking().n_positive for summary in summaries])
     assert own.tolist() == [own_threshold(summary) for summary in summaries]
     assert mixed == pytest.approx((n * own + TAU * shared) / (n + TAU))
     assert shared[0] == pytest.approx(shared[1]) and shared[0] != pytest.approx(shared[6])

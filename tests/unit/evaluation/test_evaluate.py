@@ -14,7 +14,8 @@ from support.judged import judged
 from support.tables import table
 
 from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.evaluation import MEASURES, format_evaluation, scoring, write_csv, write_json
+from hpcml.evaluation import MEASURES, scoring
+from hpcml.log import joined
 
 
 def run(tmp_path, X, Y, W, bias=None, split="all", labels=None, model_labels=None, **data):
@@ -59,10 +60,10 @@ def test_labels_are_matched_by_name(tmp_path):
     assert (swapped.not_in_data, swapped.n_not_in_model) == (["a", "c"], 1)
     for name in MEASURES:
         assert swapped.values[name].tobytes() == straight.values[name][[1, 3]].tobytes()
-    assert "2 labels of the model not in the data" in format_evaluation(swapped)
+    assert "2 labels of the model not in the data" in str(swapped)
     n = int((Y[:, 0] != 0).sum())
     assert swapped.n_missed == n
-    assert f"1 label of these rows not in the model: their {n} entries count as missed" in format_evaluation(swapped)
+    assert f"1 label of these rows not in the model: their {n} entries count as missed" in str(swapped)
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -126,7 +127,7 @@ def test_labels_without_positives_or_negatives_and_constant_scores(tmp_path):
     assert (result.values["auc"][2], result.macro("auc"), result.in_macro("auc").sum()) == (0.5, 0.5, 1)
     assert result.values["break_even"].tolist()[1:] == [1.0, pytest.approx(1 / 3)]
     assert math.isnan(result.macro("precision"))
-    text = format_evaluation(result)
+    text = str(result)
     assert "nan" not in text
     assert "1 label without a row of this split" in text
 
@@ -137,7 +138,7 @@ def test_a_split_without_rows(tmp_path):
     assert all(math.isnan(result.macro(name)) for name in MEASURES)
     assert [name for name, value in result.micro.items() if not math.isnan(value)] == ["misclassified"]
     assert result.micro["misclassified"] == 0
-    assert "0 rows" in format_evaluation(result)
+    assert "0 rows" in str(result)
 
 
 def test_what_does_not_fit_is_refused(tmp_path):
@@ -157,7 +158,7 @@ def test_misclassified_rows_are_counted(tmp_path):
     assert result.values["misclassified"].tolist() == wrong.tolist()
     assert result.micro["misclassified"] == wrong.sum()
     assert result.macro("misclassified") == wrong.mean()
-    lines = [line.split() for line in format_evaluation(result).splitlines()]
+    lines = [line.split() for line in str(result).splitlines()]
     column = next(line for line in lines if "MAP" in line).index("misclassified")
     shown = {line[0]: line for line in lines if line}
     assert (shown["macro"][column + 1], shown["micro"][column + 1]) == (f"{wrong.mean():.1f}", str(wrong.sum()))
@@ -170,13 +171,13 @@ def test_labels_of_a_positive_or_two_are_not_among_the_best_and_worst(tmp_path):
     result = run(tmp_path, np.eye(36), Y, np.random.default_rng(0).standard_normal((12, 36)))
 
     def shown(best):
-        names = [line.split()[0] for line in format_evaluation(result, best).splitlines() if line.startswith("  label")]
+        names = [line.split()[0] for line in joined(result.describe(best)).splitlines() if line.startswith("  label")]
         return sorted(int(name.removeprefix("label")) for name in names if name != "labels")
 
     assert set(shown(2)) < {1, 2, 3, 5, 6, 7, 9, 10, 11} and len(shown(2)) == 4
     assert shown(5) == [1, 2, 3, 5, 6, 7, 9, 10, 11]
     assert shown(6) == list(range(12))
-    assert "worst labels of 3 or more positives" in format_evaluation(result, 2)
+    assert "worst labels of 3 or more positives" in joined(result.describe(2))
 
 
 def test_reports_hold_every_value(tmp_path):
@@ -185,8 +186,8 @@ def test_reports_hold_every_value(tmp_path):
     names = [f'label, "{i}"' for i in range(12)]
     result = run(tmp_path, X, Y, np.random.default_rng(7).standard_normal((12, 8)), label_names=names, model_labels=names)
     (out := tmp_path / "out").mkdir()
-    write_csv(out / "out.csv", result)
-    write_json(out / "out.json", result)
+    result.write_csv(out / "out.csv")
+    result.write_json(out / "out.json")
     lines = table(out / "out.csv")
     content = json.loads((out / "out.json").read_text())
     for name in MEASURES:
@@ -195,14 +196,14 @@ def test_reports_hold_every_value(tmp_path):
         assert [label[name] for label in content["labels"]] == values
         assert content["macro"][name] == {"value": result.macro(name), "n_labels": int(result.in_macro(name).sum())}
     assert [row["label"] for row in lines] == names
-    text = format_evaluation(result, best=2).splitlines()
+    text = joined(result.describe(best=2)).splitlines()
     order = np.argsort(-np.nan_to_num(result.values["average_precision"], nan=-1), kind="stable")
     shown = [line.split('"')[1] for line in text if line.startswith('  label, "')]
     assert shown == [str(label) for label in [*order[:2], *order[9:11]]]
     (out / "folder").mkdir()
-    for write in (write_csv, write_json):
+    for write in (result.write_csv, result.write_json):
         with pytest.raises(ConfigError, match="folder is a folder; name a file"):
-            write(out / "folder", result)
+            write(out / "folder")
         with pytest.raises(DataError, match=r"out: the folder .*nowhere does not exist; create it first"):
-            write(out / "nowhere" / "out", result)
+            write(out / "nowhere" / "out")
     assert sorted(path.name for path in out.iterdir()) == ["folder", "out.csv", "out.json"]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support import make
 
+import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, NonFiniteError
@@ -96,8 +97,8 @@ def test_which_labels(tmp_path):
     assert "feature 0" in str(named)
     with pytest.raises(ConfigError, match="no label 'x'; `hpcml evaluate --csv` lists what there is"):
         explain(SELF, model, None, ["x"], 1, False)
-    with pytest.raises(ConfigError, match="--top 0: expected at least 1"):
-        explain(SELF, model, None, [], 0, False)
+    with pytest.raises(ConfigError, match="top=0: expected at least 1"):
+        hpcml.explain(path, top=0)
 
 
 def test_what_does_not_fit(tmp_path):

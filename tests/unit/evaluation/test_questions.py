@@ -105,7 +105,7 @@ def test_wrong_rows_are_those_of_all_scores(tmp_path, small_blocks, ties):
             beyond = sign * (scores[:, label] - thresholds[label])
             wrong = (truth[:, label] & (beyond >= 0)) if kind == "missed" else (~truth[:, label] & (beyond > 0))
             expected = sorted((-beyond[row], row) for row in rows.tolist() if wrong[row])[:4]
-            got = watch.of_label(kind, label)
+            got = watch.worst(kind, 9, label)
             assert [each.row for each in got] == [row for _, row in expected]
             np.testing.assert_allclose([each.beyond for each in got], [-b for b, _ in expected], atol=1e-12)
             np.testing.assert_allclose([each.score for each in got], scores[[each.row for each in got], label], atol=1e-12)
@@ -117,7 +117,7 @@ def test_wrong_rows_are_those_of_all_scores(tmp_path, small_blocks, ties):
                 (row, label) for _, row, label in sorted(pairs)[:9]
             ]
     assert [each["label"] for each in some.wrong] == ["label2", "label5"]
-    expected = [{"row": each.row, "beyond": each.beyond, "score": each.score} for each in watch.of_label("given", 5)]
+    expected = [{"row": each.row, "beyond": each.beyond, "score": each.score} for each in watch.worst("given", 9, 5)]
     assert some.wrong[1]["given"] == [{**each, "id": None, "title": None, "label": "label5"} for each in expected]
 
 

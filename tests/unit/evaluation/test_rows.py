@@ -13,7 +13,7 @@ from support.judged import judged
 
 from hpcml import mpi
 from hpcml.errors import ConfigError
-from hpcml.evaluation import format_evaluation, scoring, write_json
+from hpcml.evaluation import scoring
 from hpcml.evaluation.rows import PERCENT
 from hpcml.log import Log
 from hpcml.measures import propensities
@@ -89,7 +89,7 @@ def test_propensities_are_those_of_the_paper():
 
 def test_reports_have_them(case, tmp_path):
     result = of_case(case)
-    write_json(tmp_path / "out.json", result)
+    result.write_json(tmp_path / "out.json")
     content = json.loads((tmp_path / "out.json").read_text())
     assert content["instance_f1"] == result.instance_f1
     assert content["ndcg_at"] == {str(k): value for k, value in result.ndcg_at.items()}
@@ -97,11 +97,11 @@ def test_reports_have_them(case, tmp_path):
     assert content["by_frequency"]["from"] == "training rows"
     assert [line["macro_f1"] for line in content["by_frequency"]["labels"]] == [line.macro_f1 for line in result.by_frequency]
     assert content["thresholds"] == "0 for all labels"
-    lines = format_evaluation(result).splitlines()
+    lines = str(result).splitlines()
     begin = next(n for n, line in enumerate(lines) if line.startswith("F1 of the most frequent labels"))
     assert [line.split()[0] for line in lines[begin + 1 : begin + 5]] == ["all", "30", "10", "3"]  # 1 % is one label, too
     assert f"{result.instance_f1:.4f}" in lines[begin + 1]
-    assert "thresholds: 0.5 for all labels" in format_evaluation(of_case(case, 0.5))
+    assert "thresholds: 0.5 for all labels" in str(of_case(case, 0.5))
 
 
 def test_one_label_and_models_that_do_not_tell(case, tmp_path):

@@ -16,7 +16,6 @@ import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import DataError
-from hpcml.evaluation.report import format_evaluation, write_json
 from hpcml.evaluation.seen import split_to_judge
 from hpcml.log import Log
 from hpcml.methods.psbml.options import AdaboostOptions
@@ -52,7 +51,7 @@ def test_training_rows_are_told(trained, split, n_seen):
     data, _, _, run = trained
     found = judged(run / "model.h5", data, split)
     assert (found.seen.n_rows, found.n_unused) == (n_seen, 10)
-    text = format_evaluation(found)
+    text = str(found)
     assert ("are training rows of the model, so these measures do not hold" in text) == (n_seen > 0)
     assert "10 rows of the data in no split" in text
 
@@ -91,7 +90,7 @@ def test_model_without_its_folder_is_known(trained, tmp_path):
 
 def test_json_has_the_numbers(trained, tmp_path):
     data, _, _, run = trained
-    write_json(tmp_path / "a.json", judged(run / "model.h5", data, "all"))
+    judged(run / "model.h5", data, "all").write_json(tmp_path / "a.json")
     content = json.loads((tmp_path / "a.json").read_text())
     assert (content["n_rows_trained_on"], content["n_rows_in_no_split"]) == (50, 10)
 
@@ -151,12 +150,12 @@ def test_a_cross_validation_that_is_too_good_is_told(tmp_path):
     hpcml.tune(apart, tmp_path / "torn", folds=3, lambdas=(1.0,), weights=(1.0,))
     found = judged(tmp_path / "torn" / "model.h5", apart, "test")
     assert found.optimism[0] > 0.9 and found.optimism[1] < 0.5
-    assert "name their groups with `hpcml convert --group`" in format_evaluation(found)
+    assert "name their groups with `hpcml convert --group`" in str(found)
     whole = editions(tmp_path / "whole.jsonl", groups=True)
     hpcml.tune(whole, tmp_path / "kept", folds=3, lambdas=(1.0,), weights=(1.0,))
     found = judged(tmp_path / "kept" / "model.h5", whole, "test")
     in_folds = open_model(tmp_path / "kept" / "model.h5").labels["average_precision_in_folds"].mean()
-    assert found.optimism is None and in_folds < 0.5 and "--group" not in format_evaluation(found)
+    assert found.optimism is None and in_folds < 0.5 and "--group" not in str(found)
 
 
 def test_editions_with_random_labels_are_not_predicted_from_each_other(tmp_path):

@@ -267,15 +267,21 @@ def test_classifiers(tmp_path, dense, n_classes):
 def test_what_does_not_fit_is_refused(tmp_path):
     case = files(tmp_path, 7, False)
     for options, sentence in (
-        ({"measure": "macro"}, "--measure macro: expected one of label, micro, instance"),
-        ({"method": "best"}, "--method best: expected one of"),
         ({"method": "half"}, "--method half needs scores that are log-odds"),
-        ({"min_positives": 0}, "--min-positives 0: expected at least 1"),
-        ({"chance": 2.0}, "--chance 2.0: expected at most 1"),
+        ({"measure": "label", "method": "shrink", "chance": 0.5}, "--chance 0.5: is for --method search and half; remove it"),
+        ({"method": "shrink"}, "--method shrink: is for --measure label; for micro take --method search"),
         ({"split": "nowhere"}, "no split"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             stored(case, **options)
+    for options, sentence in (
+        ({"measure": "macro"}, "measure='macro': expected one of"),
+        ({"method": "best"}, "method='best': expected one of"),
+        ({"min_positives": 0}, "min_positives=0: expected at least 1"),
+        ({"chance": 2.0}, "chance=2.0: expected at most 1"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            hpcml.threshold(case[1], case[0], **({"measure": "label"} | options))
     assert Model(case[1]).threshold_source == ""
     empty = make.dataset(tmp_path / "empty.h5", np.ones((3, 12)), np.zeros((3, 7)))
     with pytest.raises(DataError, match="no row of split all has a label"):

@@ -17,7 +17,6 @@ from support.judged import judged, predicted
 from hpcml import mpi
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluation import scoring as scoring_module
-from hpcml.evaluation.report import format_evaluation, write_json
 from hpcml.evaluation.top import Best, are_true
 from hpcml.files.hdf5 import open_stamped
 from hpcml.log import Log
@@ -212,8 +211,8 @@ def test_precision_of_the_best_labels(tmp_path, monkeypatch, n_labels, lanes):
     for k, value in result.precision_at.items():
         assert value == pytest.approx(hits[:, :k].mean(), abs=1e-15)
     one, three, five = (f"@{k} {value:.4f}" for k, value in result.precision_at.items())
-    assert f"precision of a row's best labels: {one}, {three}, {five}\n" in format_evaluation(result)
-    write_json(tmp_path / "out.json", result)
+    assert f"precision of a row's best labels: {one}, {three}, {five}\n" in str(result)
+    result.write_json(tmp_path / "out.json")
     assert json.loads((tmp_path / "out.json").read_text())["precision_at"] == {str(k): v for k, v in result.precision_at.items()}
 
 

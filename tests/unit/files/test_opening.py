@@ -24,7 +24,7 @@ def pipe(tmp_path):
     return tmp_path / "pipe"
 
 
-OPENERS = [open_regular, check_regular, read_small, stop_words, plain_size, DataFile, open_model, lambda path: _listed(None, path)]
+OPENERS = [open_regular, check_regular, read_small, stop_words, plain_size, DataFile, open_model, lambda path: _listed(path)]
 
 
 @pytest.mark.parametrize("opener", OPENERS, ids=lambda opener: opener.__name__)

@@ -69,7 +69,7 @@ def test_the_table_has_every_label_in_order(read):
     for place, (_, content) in enumerate(read.scripts[:2]):
         table, report = json.loads(content), run_report(LABELS, place)
         assert [row[0] for row in table["rows"]] == [named(name, page_module.LONGEST) for name in LABELS]
-        columns = [name for name, _ in page_module.columns_of(report)]
+        columns = [name for name, _ in page_module.label_table(report)[0]]
         assert len(table["kinds"]) == len(columns)
         assert [row[columns.index("judged rows")] for row in table["rows"]] == report.evaluation.n_positive.tolist()
         found = [row[columns.index("AP")] for row in table["rows"]]
