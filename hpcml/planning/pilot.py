@@ -24,10 +24,10 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import ConfigError
 from hpcml.log import Log, plural
+from hpcml.methods.linear.layout import plan_streaming
 from hpcml.methods.linear.load import load
 from hpcml.methods.linear.panels import PanelSolver
 from hpcml.methods.linear.solver import History, SparseWeightsOf, Turns
-from hpcml.methods.linear.streaming import plan_streaming
 from hpcml.methods.linear.warm_up import warm_up
 from hpcml.methods.registry import Method, train
 from hpcml.model.linear import kept
@@ -110,7 +110,8 @@ def _train_some_labels(
         with mpi.groups_agreed(comm):
             columns.tables(problem.loaded_by)
         n_lanes, _, streamed = plan_streaming(comm, problem, options, needs.n_lanes, 0, session.log)
-        risk = problem.objective.streamed(*streamed)
+        risk = problem.objective
+        risk.chunk_values, risk.kept_values = streamed
         with mpi.agreed(comm, "making room for the weights"):
             solver = method.solver(risk, problem.labels, n_lanes, options)
         with mpi.node_first(comm):

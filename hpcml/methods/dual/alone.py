@@ -21,21 +21,19 @@ the end, for a gap of at most ENOUGH is asked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpcml import mpi, rng, slices
+from hpcml import mpi, rng
 from hpcml.data.shared_rows import shared_array
 from hpcml.kernels.lanes import WIDTHS, certify, look
 from hpcml.kernels.rows import FREQUENT, transpose
 from hpcml.methods.dual import alone_kernels as kernels
-from hpcml.methods.dual.label import LEAST_ROWS, Training
-from hpcml.methods.dual.lanes import DualPanel
-from hpcml.methods.dual.rounds import Rounds, Verdict, in_rounds
+from hpcml.methods.dual.lanes import LEAST_ROWS, DualPanel, Training, in_rounds
 from hpcml.methods.linear.objective import aligned, panel_widths
 from hpcml.methods.linear.solver import Finished, SparseWeightsOf, Turns
 from hpcml.run.stop import Stop
@@ -89,21 +87,27 @@ class Alone:
     Local throughout.
     """
 
-    def __init__(self, panel: DualPanel, rounds: Rounds) -> None:
-        """Takes of a panel what all labels have in common, and its room for scores. Raises
-        MemoryError.
+    def __init__(self, panel: DualPanel, conclude: Callable[..., Finished | None], max_gap: float) -> None:
+        """Take of a panel what all labels have in common, and its room for scores; `conclude` as in `DualSolver`.
+
+        Raises MemoryError.
         """
-        self.risk, self.cost_of, self.norms, self.options = panel.risk, panel.cost_of, panel.norms, panel.options
+        self.panel, self.risk, self.norms, self.options = panel, panel.risk, panel.norms, panel.options
         self.ignored, self.inner = panel.ignored, max(2 * panel.ignored, INNER)  # of the tolerance
-        self.rounds, self.enough = rounds, min(rounds.max_gap, ENOUGH * self.options.dual_tol)
+        self.conclude, self.enough = conclude, min(max_gap, ENOUGH * self.options.dual_tol)
         self.most_rows = self.options.step_limit * panel.risk.rows.n_global  # that a label's passes may visit
         rows, (n, d) = self.risk.rows, (self.risk.rows.n_local, self.risk.rows.n_columns)
         self.csr = rows.indptr, rows.indices, rows.data
         self.n_frequent = min(FREQUENT, d - rows.bias)
         self.ends = np.empty(n, np.int64)
         kernels.frequent_ends(rows.indptr, rows.indices, self.n_frequent, self.ends)
-        self.index = self._index(np.concatenate([[0], np.cumsum(rows.counts[self.n_frequent : d - rows.bias], dtype=np.int64)]))
-        self.any_sign = any((rows.data[rows.indptr[some.start] : rows.indptr[some.stop]] < 0).any() for some in self._slices())
+        # The rows and values of the columns that are not frequent, column by column; in files, if the rows are.
+        starts = np.concatenate([[0], np.cumsum(rows.counts[self.n_frequent : d - rows.bias], dtype=np.int64)])
+        room = partial(shared_array, mpi.self_comm()) if rows.mapped else np.empty
+        self.index = starts, room(int(starts[-1]), np.int32), room(int(starts[-1]), np.float32)
+        transpose(self.ends, rows.indptr[1:], rows.indices, rows.data, self.n_frequent, starts[:-1].copy(), *self.index[1:])
+        parts = panel.rows.parts
+        self.any_sign = any((rows.data[rows.indptr[some.start] : rows.indptr[some.stop]] < 0).any() for some in parts)
         self.longest = int(np.diff(rows.indptr).max())
         self.room = np.zeros(d, np.float32), np.zeros(d), np.zeros(n, np.float32), *np.zeros((2, n), np.uint16)
         self.columns = np.empty(d, np.int32)
@@ -114,50 +118,33 @@ class Alone:
         self.frequent = aligned(self.n_frequent * WIDTHS[-1], np.float32)  # weights of frequent columns
         self.bounds, self.found = np.split(panel.scores.view(np.float32), 2)[0], np.split(panel.scores.view(np.int32), 2)[1]
 
-    def _index(self, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The rows and values of the columns that are not frequent, column by column."""
-        room = partial(shared_array, mpi.self_comm()) if self.risk.rows.mapped else np.empty  # in files, as the rows are
-        index = indptr, room(int(indptr[-1]), np.int32), room(int(indptr[-1]), np.float32)
-        after, indices, data = self.csr[0][1:], *self.csr[1:]
-        transpose(self.ends, after, indices, data, self.n_frequent, indptr[:-1].copy(), *index[1:])
-        return index
-
-    def _slices(self) -> Iterator[slice]:
-        return slices.row_slices(self.risk.rows.n_local, self.risk.rows.data.size)
-
     def solve(self, labels: Sequence[int], numbers: np.ndarray, n_lanes: int, stop: Stop) -> Turns:
-        """Train labels, places among the `numbers` in the data of all labels of the run. A turn
-        looks at all rows once. Raises Stopped, NonFiniteError.
+        """Train labels, places among the `numbers` in the data of all labels of the run. A turn looks at all rows once.
+
+        Raises Stopped, NonFiniteError.
         """
-        tolerance = self.options.dual_tol
+        tolerance, n = self.options.dual_tol, self.risk.rows.n_local
         for turn, lanes, unfinished in in_rounds(
             labels, lambda place: RareLabel(place, int(numbers[place]), tolerance), n_lanes, math.inf
         ):
-            done, others = self._turn(lanes, turn, stop)
-            unfinished += others
+            with self.risk.profile("compute"):
+                squares, thresholds = self._fit(lanes, turn, stop)
+                by_bounds = self._find(lanes, turn, thresholds)
+            done = list[Finished]()
+            with self.risk.profile("finish"):
+                for lane, label in stop.slices(enumerate(lanes)):
+                    one, found = None, self.found[lane * n : lane * n + int(self.counts[lane])]
+                    if by_bounds[lane]:
+                        bounds = self.bounds[found * np.int64(self.width) + lane]
+                        found = found[at_least_highest(bounds, self._room_for(label, turn))]
+                        self._take(label, self._seen(label, found), found)
+                    else:
+                        one = self._judge(label, found, squares[lane], turn)
+                    if one is None:
+                        unfinished.append(label)
+                    else:
+                        done.append(one)
             yield done
-
-    def _turn(self, lanes: list[RareLabel], turn: int, stop: Stop) -> tuple[list[Finished], list[RareLabel]]:
-        """Train the labels, look at all rows, and judge. Those that are done, and those that are
-        not.
-        """
-        with self.risk.profile("compute"):
-            squares, thresholds = self._fit(lanes, turn, stop)
-            by_bounds = self._find(lanes, turn, thresholds)
-        done, others, n = list[Finished](), list[RareLabel](), self.risk.rows.n_local
-        with self.risk.profile("finish"):
-            for lane, label in stop.slices(enumerate(lanes)):
-                found = self.found[lane * n : lane * n + int(self.counts[lane])]
-                if by_bounds[lane]:
-                    bounds = self.bounds[found * np.int64(self.width) + lane]
-                    found = found[at_least_highest(bounds, self._room_for(label, turn))]
-                    self._take(label, self._seen(label, found), found)
-                    others.append(label)
-                elif (one := self._judge(label, found, squares[lane], turn)) is not None:
-                    done.append(one)
-                else:
-                    others.append(label)
-        return done, others
 
     def _fit(self, lanes: list[RareLabel], turn: int, stop: Stop) -> tuple[np.ndarray, np.ndarray]:
         """Train each label on its working set and begin the bounds of its lane. Σ w² (two each:
@@ -195,7 +182,7 @@ class Alone:
                 self.index, weights, self.n_frequent, self.any_sign, (w, bounds), self.width, lane
             )
         rounding = self.longest * np.finfo(np.float32).eps * np.sqrt(squares[:, 1]) * rows.max_norm
-        for some in stop.slices(self._slices()) if turn > 0 else ():  # add what the weights of frequent columns give
+        for some in stop.slices(self.panel.rows.parts) if turn > 0 else ():  # add what the weights of frequent columns give
             csr, width = (rows.indptr[some.start : some.stop + 1], rows.indices, rows.data), self.width
             look.raise_bounds(csr, self.ends[some], w, bounds[some.start * width : some.stop * width], width)
         return squares, -1 - rounding - 1e-6 - intercepts
@@ -204,9 +191,9 @@ class Alone:
         """The rules of a panel of this label alone (flat), and C of its positive and negative rows
         (2, 1).
         """
-        costs = self.cost_of(label.number).reshape(2, 1)
+        costs = self.panel.costs_of(label.number).reshape(2, 1)
         ignored = 0.0 if label.exact else self.ignored * label.tolerance
-        return self.cost_of.rules(costs, [ignored]).reshape(-1), costs
+        return self.panel.rules(costs, [ignored]).reshape(-1), costs
 
     def _find(self, lanes: list[RareLabel], turn: int, margins: np.ndarray) -> np.ndarray:
         """Find the rows whose bounds reach thresholds: `found`. Which labels (bool) have more rows
@@ -256,13 +243,12 @@ class Alone:
         tables, state = (rules, costs.reshape(-1), np.zeros(1)), (seen.z, seen.alpha)
         within = 0.0 if label.exact else -self.ignored * label.tolerance  # beyond 0, of the gradients of rows that it lacks
         certify.hinge_certify(state, seen.positive, seen.norms, tables, near, sums.reshape(-1), 1, within)
-        losses, _, penalty = self.cost_of.losses(costs, sums)
+        losses, _, penalty = self.panel.losses(costs, sums)
         primal, bound = 0.5 * squares[1] + losses[0], sums[certify.ALPHA, 0] - 0.5 * squares[0] - penalty[0]
-        verdict = Verdict(float(primal), float(bound), float(sums[certify.MOST, 0] - sums[certify.LEAST, 0]))
+        verdict = float(primal), float(bound), float(sums[certify.MOST, 0] - sums[certify.LEAST, 0])
         is_at_precision = (label.exact and not label.moved) or self.inner * label.tolerance < PRECISE
-        one = self.rounds.conclude(
-            label, costs[:, 0], verdict, is_at_precision, self.enough, lambda copy: (label.columns, label.weights)
-        )
+        weights = label.columns, label.weights
+        one = self.conclude(label, costs[:, 0], *verdict, is_at_precision, self.enough, lambda copy: weights)
         if one is not None:
             return one._replace(w=self._sparse(one.w))
         lacks, most = np.flatnonzero((near != 0) & (seen.alpha == 0)), self._room_for(label, turn)

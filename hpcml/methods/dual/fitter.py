@@ -20,7 +20,7 @@ import numpy as np
 
 from hpcml.kernels.lanes import duals
 from hpcml.methods.dual.dual import DualSolver
-from hpcml.methods.dual.label import NO_POSITIVES, State, Training
+from hpcml.methods.dual.lanes import NO_POSITIVES, State, Training
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.settings import Fitted, Setting
@@ -71,27 +71,22 @@ class DualFitter:
 
     def _costs(self, lam: float, lanes: Sequence[tuple[int, float]]) -> list[np.ndarray]:
         """C of the positive and the negative rows of some lanes (label, weight)."""
-        return [self.solver.cost_of.at(weight, lam) for _, weight in lanes]
-
-    def _common_start(self, lam: float) -> State:
-        """The solution of the label that no row has."""
-        solver = self.solver
-        solver.begin([Training(NO_POSITIVES, NO_POSITIVES, 0.0)], self._costs(lam, [(NO_POSITIVES, 1.0)]))
-        solver.active[:] = solver.all_lanes
-        for sweep in range(START_SWEEPS):
-            solver.visit(sweep)
-            solver.set_aside()
-        return State(solver.w, solver.alpha, cost=solver.cost_of.base(lam))
+        return [self.solver.costs_of(NO_POSITIVES, weight, lam) for _, weight in lanes]
 
     def fit(self, labels: np.ndarray, stop: Stop) -> Iterator[Fitted]:
         """The weights of the labels (their numbers in the data) at all settings. Raises Stopped."""
-        self.solver.stop = stop
-        if not self.starts:
-            self.starts = [self._common_start(chain[0]) for chain in self.chains]
+        solver, self.solver.stop = self.solver, stop
+        for chain in self.chains[len(self.starts) :]:  # the solution of the label that no row has
+            (costs,) = self._costs(chain[0], [(NO_POSITIVES, 1.0)])
+            solver.begin([Training(NO_POSITIVES, NO_POSITIVES, 0.0)], [costs])
+            for sweep in range(START_SWEEPS):
+                solver.visit(sweep)
+                solver.set_aside()
+            self.starts.append(State(solver.w, solver.alpha, cost=float(costs[1])))
         lanes = [(place, weight) for place in range(labels.size) for weight in self.weights]
-        for first in range(0, len(lanes), self.solver.n_lanes):
+        for first in range(0, len(lanes), solver.n_lanes):
             for start, chain in zip(self.starts, self.chains, strict=True):
-                yield from self._panel(labels, lanes[first : first + self.solver.n_lanes], chain, start)
+                yield from self._panel(labels, lanes[first : first + solver.n_lanes], chain, start)
 
     def _panel(self, labels: np.ndarray, lanes: list[tuple[int, float]], lambdas: list[float], start: State) -> Iterator[Fitted]:
         """The lanes (place among the labels, weight) of one panel at falling λ, from the common
@@ -110,7 +105,8 @@ class DualFitter:
             for round_ in range(rounds):
                 if not going:
                     break
-                solver.look_at_support(going)
+                solver.support(slice(0, solver.active.size), solver.active)
+                solver.active &= going
                 for sweep in range(min(SWEEPS << round_ // LONGER, MOST_SWEEPS)):
                     solver.visit(sweep)  # the same orders for all λ
                     solver.set_aside()

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from cyclopts import Parameter
 
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.methods.linear.options import InterceptOptions
 from hpcml.options import Flag, check_above_0
 
@@ -50,9 +50,7 @@ class DualOptions(InterceptOptions):
     """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         check_above_0(self, "dual_tol")
         check_above_0(self, "max_gap")
@@ -67,5 +65,5 @@ def parse_weight(text: str) -> float:
     except ValueError:
         weight = math.nan
     if not 0 < weight < math.inf:
-        raise ConfigError(f"--positive-weight {text}: expected a number above 0, or {BALANCED}")
+        raise OptionError("positive_weight", text, f"expected a number above 0, or {BALANCED}")
     return weight

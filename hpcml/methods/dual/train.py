@@ -29,15 +29,8 @@ def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int
     row, column = 32 + (n_lanes + 2) * weight_bytes + 8 * n_lanes, 8 * min(n_lanes, HALF) + copies * weight_bytes
     if shards == 1:
         row, column, n_values = row + 42, column + 16, n_values + n_values // 2 * (n_values >= VALUES_PER_POSITIVE)
-    between = bytes_between_rounds(n_rows, n_columns, n_lanes, shards, weight_bytes)
+    between = 2 * n_lanes * ((weight_bytes + 1) * n_rows // shards + weight_bytes * n_columns)  # rounds: weights, duals, flags
     return (8 * n_values + row * n_rows) // shards + column * n_columns + between + newton
-
-
-def bytes_between_rounds(n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
-    """The share of two panels' labels that wait for another round: weights, duals, and which
-    rows they look at.
-    """
-    return 2 * n_lanes * ((weight_bytes + 1) * n_rows // shards + weight_bytes * n_columns)
 
 
 WEIGHT = Axis("positive_weight", (1.0, 4.0), 4.0, least=1.0)

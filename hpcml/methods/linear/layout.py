@@ -1,9 +1,10 @@
-"""How a run is laid out: which ranks share the rows, how many labels share a pass."""
+"""How a run is laid out: which ranks share the rows, how many labels share a pass, which rows are read in every pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +13,14 @@ from hpcml.data.compact import CompactRows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.data.shared_rows import private_bytes
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, OptionError
+from hpcml.log import Log
 from hpcml.methods.linear.objective import PRECISIONS
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.mpi.memory import OWN_BYTES, left_per_rank, memory_of_node, room_per_rank
+from hpcml.mpi.memory import OWN_BYTES, left_per_rank, memory_of_node, return_freed_memory, room_per_rank
+
+if TYPE_CHECKING:
+    from hpcml.methods.linear.load import LabelProblem
 
 Needs = Callable[[int, int, int, int, int, int], int]  # bytes: see `bytes_per_rank`
 LANES = 16  # labels that share a pass: one cache line of float32 weights
@@ -81,9 +86,8 @@ def choose_shards(
     divisors = [s for s in range(1, comm.size + 1) if comm.size % s == 0]
     if options.ranks_per_group is not None:
         if options.ranks_per_group not in divisors:
-            raise ConfigError(
-                f"--ranks-per-group {options.ranks_per_group}: expected a divisor of the number of ranks, {comm.size}"
-            )
+            wanted = f"expected a divisor of the number of ranks, {comm.size}"
+            raise OptionError("ranks_per_group", options.ranks_per_group, wanted)
         return options.ranks_per_group
     if sharding is not Sharding.EXACT:
         return 1
@@ -137,6 +141,53 @@ def lanes_that_fit(
     size = PRECISIONS[options.precision].itemsize
     fits = (n for n in (LANES, 8, 4, 2) if n <= most and needs(*sizes, n, shards, size) <= room)
     return options.labels_per_pass or next(fits, 1)
+
+
+def plan_streaming(
+    comm: mpi.Comm, problem: LabelProblem, options: LinearOptions, n_lanes: int, before: int, log: Log
+) -> tuple[int, int, tuple[int, int]]:
+    """Collective over `comm`. Return how many labels share a pass, and how rows are read from the disk where memory is short.
+
+    Fewer labels than `n_lanes` if that is better than small chunks (`fewer_lanes`), unless the user said how many. Then values in a
+    chunk by which the model differs, or 0. Where a run is continued, chunks are no larger than they were `before`; 0: it had none.
+    Then values in a streamed row slice and how many stay in memory; (0, 0) if memory holds all rows. The model does not depend on
+    these.
+    """
+    rows, method = problem.rows, problem.method
+    if not (method.chunk and mpi.agreed_any(comm, rows.mapped)):  # a node with one rank may have rows of its own
+        return n_lanes, 0, (0, 0)
+    return_freed_memory()
+    mb = VALUE_BYTES / 1e6
+
+    def needed(n: int) -> int:  # bytes of a rank beside the rows, if n labels share a pass
+        return method.memory(0, rows.n_global, rows.n_columns, n, 1, PRECISIONS[options.precision].itemsize)
+
+    def chunk_for(n: int, largest: int) -> int:
+        return chunk_values(comm, rows, needed(n), largest)
+
+    most = int(mpi.allreduce_max(comm, n_lanes))  # ranks with few labels left ask for fewer
+    chunk = chunk_for(most, method.chunk)
+    if before:
+        chunk = min(chunk or before, before)
+    elif chunk and not options.labels_per_pass:
+        most, chunk = fewer_lanes(most, lambda n: chunk_for(n, rows.data.size), lambda n: chunk_for(n, method.chunk))
+        n_lanes = min(most, n_lanes)
+    if chunk:
+        log(
+            f"warning: memory is short, so the rows ({mb * rows.data.size:,.0f} MB) are read from the disk in every pass, "
+            f"{chunk:,} values at a time; the model differs, within the tolerance, from one made with more memory: give the job "
+            "more, or fewer ranks on a node"
+        )
+    most = int(mpi.allreduce_max(comm, n_lanes))
+    kept = kept_values(comm, rows, needed(most), chunk or method.chunk)
+    if kept is None:
+        return n_lanes, chunk, (chunk, 0)
+    if not chunk:
+        log(
+            f"a rank has room for {mb * (method.chunk + kept):,.0f} MB of the rows ({mb * rows.data.size:,.0f} MB): others are "
+            "read from the disk where they are needed; the model is the same"
+        )
+    return n_lanes, chunk, (chunk or method.chunk, kept)
 
 
 def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from copy import copy
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,7 +17,7 @@ import numpy as np
 from hpcml import mpi, slices
 from hpcml.data.compact import CompactRows
 from hpcml.data.headings import Headings
-from hpcml.errors import ConfigError, NonFiniteError
+from hpcml.errors import NonFiniteError, OptionError
 from hpcml.kernels.lanes import WIDTHS
 from hpcml.losses import load_loss
 from hpcml.methods.linear import block_kernels as blocks
@@ -51,9 +50,8 @@ def parse_lambda(text: str, scale: float, n_rows: float, smallest: float = SMALL
     except (ValueError, ZeroDivisionError):
         value = math.nan
     if not (math.isfinite(value) and value >= smallest):
-        raise ConfigError(
-            f"--lambda {text}: expected X/m, 0.1X/m, X/NUMBER, NUMBER/m or a number {'above' if smallest else 'of at least'} 0"
-        )
+        above = "above" if smallest else "of at least"
+        raise OptionError("lam", text, f"expected X/m, 0.1X/m, X/NUMBER, NUMBER/m or a number {above} 0")
     return value
 
 
@@ -107,12 +105,6 @@ class Risk:
         other = type(self)(self.rows, options, self.profile)
         other.headings = self.headings
         other.chunk_values, other.kept_values = self.chunk_values, self.kept_values
-        return other
-
-    def streamed(self, chunk_values: int, kept_values: int) -> Self:
-        """The same, of rows read so many values at a time; so many stay in memory. Local."""
-        other = copy(self)
-        other.chunk_values, other.kept_values = chunk_values, kept_values
         return other
 
     def row_width(self, n_columns: int) -> int:

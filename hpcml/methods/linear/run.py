@@ -33,6 +33,7 @@ class LabelRun(Job):
     """The outcome of a run, label by label, over all rank groups. Making one is local."""
 
     solver = Solver()  # that trains them, and has what a checkpoint needs of those in training
+    n_done = 0.0  # labels that this rank has finished
 
     def __init__(self, driver: Driver, problem: LabelProblem, folder: RunFolder, options: LinearOptions) -> None:
         self.driver, self.problem, self.rows, self.labels = driver, problem, problem.rows, problem.labels
@@ -43,16 +44,13 @@ class LabelRun(Job):
         self.results = Results(self.comm, folder.checkpoints, self.labels.size, width, precision, options.drop)
         self.leads = self.rows.comm.rank == 0  # of the ranks of its group, the one that writes
         self.n_positive, self.total = problem.n_positive, self.labels.size
-        self.shares = shares_of(problem, options)
-        self._n_done, self.share_done = 0, 0.0  # labels that this rank has finished; of the work, those labels' share
+        self.shares, self.share_done = (
+            shares_of(problem, options),
+            0.0,
+        )  # of the work: labels, and those that this rank has finished
         self.checkpoints = Checkpoints(self.comm, folder.checkpoints, folder.log)
         self.history = problem.method.history or History()
         self.chunk_values = 0  # of rows that are streamed, else 0
-
-    @property
-    def n_done(self) -> float:
-        """The labels that this rank has finished."""
-        return float(self._n_done)
 
     def note(self, turns: int) -> str:
         """How many passes this group has made."""
@@ -68,7 +66,7 @@ class LabelRun(Job):
         self.results.start(restore)
         done, continued = self.results.done, np.zeros(0, np.int64)
         if self.comm.rank == 0:
-            self._n_done, self.share_done = int(np.count_nonzero(done)), float(self.shares[done].sum())
+            self.n_done, self.share_done = float(np.count_nonzero(done)), float(self.shares[done].sum())
         if path is not None:
             with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
                 continued = file["numbers"][:, 0].astype(np.int64) if "numbers" in file else continued
@@ -85,7 +83,7 @@ class LabelRun(Job):
         with mpi.agreed(self.comm, f"writing {self.folder.checkpoints}"):
             for label in np.flatnonzero(~trainable & ~done).tolist() if self.comm.rank == 0 else ():
                 constant = SparseWeightsOf(np.zeros(0, np.int64), np.zeros(0), 1.0 if self.n_positive[label] else -1.0)
-                self._write(Finished(label, constant, 0.0, DEGENERATE, 0, 0.0, []))
+                self._write_label(Finished(label, constant, 0.0, DEGENERATE, 0, 0.0, []))
         places = np.flatnonzero(~done[continued])
         waiting = np.setdiff1d(np.flatnonzero(trainable & ~done), continued)
         number, n_groups = self.problem.group
@@ -96,22 +94,23 @@ class LabelRun(Job):
         """Collective. Write the models that labels keep from an earlier run, as they are there."""
         model, done = earlier.model, self.results.done
         names = [name.removeprefix("labels/") for name in NUMBERS[1:] if name != "labels/gap" or self.certified]
+        taken = [label for label in earlier.kept if not done[label]] if self.comm.rank == 0 else []
         with mpi.agreed(self.comm, f"writing {self.folder.checkpoints}"):
-            for label, before in earlier.kept.items() if self.comm.rank == 0 else ():
-                if not done[label]:
-                    numbers = np.array(
-                        [model.bias[before], *(model.labels[name.removeprefix("labels/")][before] for name in names)]
-                    )
-                    columns, w = model.row(before) if model.sparse else (None, model.rows(np.array([before]))[0])
-                    self._add(label, numbers, columns, w, b"")
+            for label in taken:
+                before = earlier.kept[label]
+                numbers = np.array([model.bias[before], *(model.labels[name][before] for name in names)])
+                columns, w = model.row(before) if model.sparse else (None, model.rows(np.array([before]))[0])
+                self.results.add(label, numbers, columns, w, b"")
+        self.n_done += len(taken)
+        self.share_done += float(self.shares[taken].sum())
 
     def keep(self, finished: list[Finished]) -> None:
         """Collective over the group. Write the labels that are done."""
         with mpi.agreed(self.rows.comm, f"writing {self.folder.checkpoints}"):
             for label in finished if self.leads else ():
-                self._write(label)
+                self._write_label(label)
 
-    def _write(self, done: Finished) -> None:
+    def _write_label(self, done: Finished) -> None:
         """Write one label. Local; raises OSError."""
         n_columns, columns = self.rows.n_columns - self.rows.bias, None
         if isinstance(done.w, SparseWeightsOf):
@@ -120,21 +119,18 @@ class LabelRun(Job):
             w, bias = done.w[:n_columns], done.w[-1] if self.rows.bias else 0.0
         numbers = [bias, done.f, done.steps, done.status, done.visited, *([done.gap or 0.0] if self.certified else [])]
         lines = self.history.lines(self.problem.names[done.label], done.history)
-        self._add(done.label, np.array(numbers, dtype=np.float64), columns, w, lines)
+        self.results.add(done.label, np.array(numbers, dtype=np.float64), columns, w, lines)
+        self.n_done += 1
+        self.share_done += float(self.shares[done.label])
 
-    def _add(self, label: int, numbers: np.ndarray, columns: np.ndarray | None, w: np.ndarray, lines: bytes) -> None:
-        self.results.add(label, numbers, columns, w, lines)
-        self._n_done += 1
-        self.share_done += float(self.shares[label])
-
-    def complete(self, to_disk: bool = False) -> None:
+    def flush(self, to_disk: bool = False) -> None:
         """Collective. Write what the labels' records still have in memory; the model made of them next goes to the disk."""
         with mpi.agreed(self.comm, f"writing {self.folder.checkpoints}"):
             self.results.flush(to_disk)
 
     def save(self) -> None:
         """Collective. Write a checkpoint of everything that the labels' records do not hold."""
-        self.complete(to_disk=True)
+        self.flush(to_disk=True)
         labels = self.solver.pack()
         mine = [(label.numbers.size, label.history.size, label.w.dtype.str) for label in labels if self.leads]
         sizes = self.comm.allgather(mine)
@@ -160,10 +156,6 @@ class LabelRun(Job):
                 out.write_rows(name, 0, values)
 
         self.checkpoints.save(arrays, fill)
-
-    def close(self) -> None:
-        """Close the records. Local."""
-        self.results.close()
 
     def restore(self, place: int, path: Path | None) -> None:
         """Collective over the group. Give the solver back the label at `place` of a checkpoint."""
