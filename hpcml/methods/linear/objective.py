@@ -165,7 +165,7 @@ class Objective(Risk):
                     for some in stop.slices(self._read_ahead(self._slices(stop))):
                         panel.run(some.start, some.stop)
                 with self.profile("communicate"):
-                    panel.send()
+                    panel.requests = [mpi.begin_reduce_scatter(self.comm, panel.g, panel.g_own, panel.counts)]
             return
         with self.profile("compute"):
             for panel in panels:

@@ -38,7 +38,7 @@ class Panel:
         kept = objective.dormant and slices.is_long(int(rows.counts.sum(dtype=np.int64)), comm.size)
         self._before = np.empty_like(self.state) if kept else None  # `state` before the pass, of the first `_n_taken` rows
         self._n_taken = 0
-        self._requests: list = []
+        self.requests: list = []
 
     @property
     def active(self) -> np.ndarray:
@@ -88,10 +88,6 @@ class Panel:
         if self._before is not None:
             here = slice(0, self._n_taken * self.width)
             self.state[here] = self._before[here]
-
-    def send(self) -> None:
-        """Collective. Begin the reduction."""
-        self._requests = [mpi.begin_reduce_scatter(self.objective.comm, self.g, self.g_own, self.counts)]
 
     def gather(self) -> tuple[np.ndarray, np.ndarray]:
         """Collective, after `Objective.evaluate`. f and ‖g‖² (L,) each; `sums` count rows.
@@ -153,7 +149,7 @@ class Panel:
     def _send_weights(self) -> None:
         """Collective. Begin to send the weights of own columns to all ranks."""
         if self.objective.comm.size > 1:
-            self._requests = [mpi.begin_allgather(self.objective.comm, self.w, self.counts)]
+            self.requests = [mpi.begin_allgather(self.objective.comm, self.w, self.counts)]
 
     def measure(self) -> None:
         """Collective. Find ‖w‖² of weights that were put in."""
@@ -166,9 +162,9 @@ class Panel:
 
     def wait_for_weights(self) -> None:
         """Collective. Until what was begun to be sent has arrived."""
-        for request in self._requests:
+        for request in self.requests:
             request.Wait()
-        self._requests = []
+        self.requests = []
 
     def whole(self, lane: int, array: np.ndarray) -> np.ndarray:
         """Collective. One lane (n_columns) of `best`, or of `w`, on all ranks."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.files.slabs import Slab
 from hpcml.log import plural
-from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.layout import labels_of_group
 from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.model_file import NUMBERS
@@ -20,6 +19,9 @@ from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoi
 from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import RunFolder
 from hpcml.run.results import Results
+
+if TYPE_CHECKING:
+    from hpcml.methods.retrain import Earlier
 
 
 def shares_of(problem: LabelProblem, options: Any) -> np.ndarray:

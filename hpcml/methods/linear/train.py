@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.log import plural
-from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.layout import lanes_per_group, plan_streaming
 from hpcml.methods.linear.load import LabelProblem, load
 from hpcml.methods.linear.model_file import ModelFile, check_disk, check_origin
@@ -26,6 +25,9 @@ from hpcml.run.driver import Driver
 from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder
 from hpcml.run.session import Session, Target
 from hpcml.slices import stop_at
+
+if TYPE_CHECKING:
+    from hpcml.methods.retrain import Earlier
 
 
 def train(

@@ -12,8 +12,7 @@ from hpcml.methods.linear.objective import Objective, panel_widths
 from hpcml.methods.linear.panels import FirstOrderSolver
 from hpcml.methods.linear.settings import LAMBDA
 from hpcml.methods.probe.options import PegasosOptions, ProbeOptions
-from hpcml.methods.probe.pegasos import PegasosState
-from hpcml.methods.probe.probe import ProbeState
+from hpcml.methods.probe.probe import PegasosState, ProbeState
 
 
 def probe(objective: Objective, labels: np.ndarray, n_lanes: int, options: ProbeOptions) -> FirstOrderSolver:
