@@ -70,6 +70,9 @@ class LabelInLane:
     history: list[tuple[float, ...]] = field(default_factory=list)
 
 
+Lanes = dict[int, tuple[LabelProgress, Step, bool, tuple[float, ...]]]  # where f leads: the step, if the label leaves, its history
+
+
 class PanelSolver(Solver):
     """Panels of lanes that the labels of a rank group enter and leave; a subclass trains them.
 
@@ -137,12 +140,13 @@ class FirstOrderSolver(PanelSolver):
 
     def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
         seconds, n_global, finished = stop.seconds, self.objective.rows.n_global, list[Finished]()
-        found: list[dict[int, tuple[LabelProgress, Step, bool, tuple[float, ...]]]] = []  # of each panel, what f leads to, by lane
+        found: list[Lanes] = []  # of each panel
         leaving: list[dict[int, tuple[np.ndarray, float]]] = []  # of each panel, the best weights and f there, by lane
         try:  # nothing but the rows' bytes changes before all passes are complete
             self.objective.evaluate([panel for _, panel in panels], stop)
             for p, panel in panels:
-                (f, grad_sq), lanes = (values.tolist() for values in panel.gather()), {}
+                f, grad_sq = (values.tolist() for values in panel.gather())
+                lanes: Lanes = {}
                 for lane in panel.active.tolist():
                     progress = copy(self.training[p, lane].progress)
                     step = progress.advance(f[lane], grad_sq[lane])

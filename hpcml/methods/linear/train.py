@@ -12,10 +12,9 @@ from hpcml.data.dataset import DataFile
 from hpcml.log import plural
 from hpcml.methods.linear.layout import lanes_per_group, plan_streaming
 from hpcml.methods.linear.load import LabelProblem, load
-from hpcml.methods.linear.model_file import ModelFile, check_disk, check_origin
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.report import TrainReport, read_report
-from hpcml.methods.linear.run import LabelRun
+from hpcml.methods.linear.run import LabelRun, check_disk, check_origin
 from hpcml.methods.linear.settings import Chosen, solve_by_setting
 from hpcml.methods.linear.warm_up import warm_up
 from hpcml.methods.method import Method
@@ -64,16 +63,14 @@ def train(
             return read_report(folder, problem, options, kept)
         check_disk(folder, problem, options)
         chosen = None if choose is None else choose(problem, folder)
-        look = stop_at(session.signals, "writing what the model says of the features")
-        model = ModelFile(folder, problem, options, origin, chosen)
-        model.start(state == UNFINISHED, columns, look)
-        del columns
         rows, labels, linear = problem.rows, problem.labels, problem.method
         n_values = int(rows.counts.sum(dtype="int64"))  # on all ranks of the group
         spent = 0.0 if chosen is None else chosen.seconds
         driver = Driver(comm, rows.comm, session.signals, options.time_limit, options.checkpoint_every, n_values, spent)
         with mpi.node_first(comm):  # what labels cost is computed by kernels
-            run = LabelRun(driver, problem, folder, options)
+            run = LabelRun(driver, problem, folder, options, origin, chosen)
+        run.start(state == UNFINISHED, columns, stop_at(session.signals, "writing what the model says of the features"))
+        del columns
         with closing(run.results):
             waiting, continued, checkpoint = run.begin(state == UNFINISHED)
             if earlier is not None:
@@ -115,5 +112,5 @@ def train(
                     run.restore(place, checkpoint)
             driver.run(turns, run, log)
             run.flush()
-        model.write(run.results)
+        run.write_model()
         return read_report(folder, problem, options, kept, driver.seconds, comm.allreduce(driver.cpu_seconds))
