@@ -27,8 +27,7 @@ from hpcml.log import Log, plural
 from hpcml.methods.linear.layout import plan_streaming
 from hpcml.methods.linear.load import load
 from hpcml.methods.linear.panels import PanelSolver
-from hpcml.methods.linear.solver import History, SparseWeightsOf, Turns
-from hpcml.methods.linear.warm_up import warm_up
+from hpcml.methods.linear.solver import History, SparseWeightsOf, Turns, warm_up
 from hpcml.methods.registry import Method, train
 from hpcml.model.linear import kept
 from hpcml.mpi.memory import peak_mib

@@ -52,9 +52,7 @@ ENOUGH = 0.05  # of the tolerance: the gap, as a share of the objective, of a la
 
 @dataclass
 class RareLabel(Training):
-    """A label in training: the rows (ascending) of its working set and their duals, and the
-    columns and values of the weights that these make.
-    """
+    """A label in training: the rows (ascending) of its working set, their duals, and columns and values of their weights."""
 
     rows: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     alpha: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
@@ -63,9 +61,7 @@ class RareLabel(Training):
 
 
 class RowsSeen(NamedTuple):
-    """Rows that a label is judged by, ascending: their duals, and which have the label; scores in
-    float64 and lines of `norms` if these are known.
-    """
+    """Rows that a label is judged by, ascending: duals, which have the label, and, if known, scores and lines of `norms`."""
 
     rows: np.ndarray
     alpha: np.ndarray
@@ -147,9 +143,8 @@ class Alone:
             yield done
 
     def _fit(self, lanes: list[RareLabel], turn: int, stop: Stop) -> tuple[np.ndarray, np.ndarray]:
-        """Train each label on its working set and begin the bounds of its lane. Σ w² (two each:
-        before rounding, and after), and the thresholds that bounds reach where a score may reach
-        the margin.
+        """Train each label on its working set and begin the bounds of its lane. Return Σ w² (two each: before rounding, and
+        after), and the thresholds that bounds reach where a score may reach the margin.
         """
         rows = self.risk.rows
         (self.width,) = panel_widths(len(lanes), "single")
@@ -188,16 +183,14 @@ class Alone:
         return squares, -1 - rounding - 1e-6 - intercepts
 
     def _rules(self, label: RareLabel) -> tuple[np.ndarray, np.ndarray]:
-        """The rules of a panel of this label alone (flat), and C of its positive and negative rows
-        (2, 1).
-        """
+        """Return the rules of a panel of this label alone (flat), and C of its positive and negative rows (2, 1)."""
         costs = self.panel.costs_of(label.number).reshape(2, 1)
         ignored = 0.0 if label.exact else self.ignored * label.tolerance
         return self.panel.rules(costs, [ignored]).reshape(-1), costs
 
     def _find(self, lanes: list[RareLabel], turn: int, margins: np.ndarray) -> np.ndarray:
-        """Find the rows whose bounds reach thresholds: `found`. Which labels (bool) have more rows
-        at the margin than a turn adds; their thresholds are higher.
+        """Find the rows whose bounds reach thresholds: `found`. Return which labels (bool) have more rows at the margin than a
+        turn adds; their thresholds are higher.
         """
         n, width, by_bounds = self.risk.rows.n_local, self.width, np.zeros(len(lanes), np.bool_)
         bounds, found = self.bounds[: n * width], self.found[: n * width].reshape(width, n)
@@ -225,16 +218,15 @@ class Alone:
         return RowsSeen(*(array[:n] for array in self.seen))
 
     def _take(self, label: RareLabel, seen: RowsSeen, added: np.ndarray) -> None:
-        """Let the working set be the rows that have a dual, the positives, and those that are
-        `added`.
-        """
+        """Let the working set be the rows that have a dual, the positives, and those that are `added`."""
         kept = (seen.alpha != 0) | (seen.positive != 0)
         kept[np.searchsorted(seen.rows, added)] = True
         label.rows, label.alpha = seen.rows[kept], seen.alpha[kept]
 
     def _judge(self, label: RareLabel, found: np.ndarray, squares: np.ndarray, turn: int) -> Finished | None:
-        """The label, if it is done, by the rows that may reach the margin; else it gets those that
-        it lacks. Raises NonFiniteError.
+        """Return the label, if it is done, by the rows that may reach the margin; else it gets those that it lacks.
+
+        Raises NonFiniteError.
         """
         seen = self._seen(label, found)
         kernels.scores_of(self.csr, seen.rows, self.norms, (label.columns, label.weights), self.room[0], seen.z, seen.norms)

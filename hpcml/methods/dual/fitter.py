@@ -24,7 +24,7 @@ from hpcml.methods.dual.lanes import NO_POSITIVES, State, Training
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.settings import Fitted, Setting
-from hpcml.methods.linear.warm_up import small_problem
+from hpcml.methods.linear.solver import small_problem
 from hpcml.run.stop import NEVER, Stop
 
 # More sweeps cost time in proportion, and fewer mark a setting down beside those that are better solved. ROUNDS ends what would go
@@ -39,14 +39,10 @@ START_SWEEPS = 10  # of the label that no row has: once for all labels, so that 
 
 
 class DualFitter:
-    """The settings of one set of rows. `fit` may be called for any labels, one call after the
-    other. Local.
-    """
+    """The settings of one set of rows. `fit` may be called for any labels, one call after the other. Local."""
 
     def __init__(self, method: object, risk: Risk, settings: Sequence[Setting], options: DualOptions, n_lanes: int) -> None:
-        """`settings` have "lam" and "positive_weight" as numbers. Raises MemoryError,
-        NonFiniteError.
-        """
+        """`settings` have "lam" and "positive_weight" as numbers. Raises MemoryError, NonFiniteError."""
         self.risk, self.settings = risk, list(settings)
         lambdas, default = (
             sorted({each["lam"] for each in settings}, reverse=True),
@@ -59,7 +55,8 @@ class DualFitter:
         unbounded = replace(options, positive_weight="1", max_steps=2**31 - 1)
         self.solver = DualSolver(risk, np.zeros(0, np.int64), n_lanes, unbounded)
         for lam in lambdas:
-            self._costs(lam, [(NO_POSITIVES, weight) for weight in self.weights])  # an error now, not after hours
+            for weight in self.weights:
+                self.solver.costs_of(NO_POSITIVES, weight, lam)  # an error now, not after hours
         self.starts: list[State] = []  # of the chains
 
     def warm_up(self) -> None:
@@ -69,15 +66,11 @@ class DualFitter:
         for _ in DualFitter(None, risk, settings, options, 2).fit(np.arange(2), NEVER):
             pass
 
-    def _costs(self, lam: float, lanes: Sequence[tuple[int, float]]) -> list[np.ndarray]:
-        """C of the positive and the negative rows of some lanes (label, weight)."""
-        return [self.solver.costs_of(NO_POSITIVES, weight, lam) for _, weight in lanes]
-
     def fit(self, labels: np.ndarray, stop: Stop) -> Iterator[Fitted]:
         """The weights of the labels (their numbers in the data) at all settings. Raises Stopped."""
         solver, self.solver.stop = self.solver, stop
         for chain in self.chains[len(self.starts) :]:  # the solution of the label that no row has
-            (costs,) = self._costs(chain[0], [(NO_POSITIVES, 1.0)])
+            costs = solver.costs_of(NO_POSITIVES, 1.0, chain[0])
             solver.begin([Training(NO_POSITIVES, NO_POSITIVES, 0.0)], [costs])
             for sweep in range(START_SWEEPS):
                 solver.visit(sweep)
@@ -89,17 +82,16 @@ class DualFitter:
                 yield from self._panel(labels, lanes[first : first + solver.n_lanes], chain, start)
 
     def _panel(self, labels: np.ndarray, lanes: list[tuple[int, float]], lambdas: list[float], start: State) -> Iterator[Fitted]:
-        """The lanes (place among the labels, weight) of one panel at falling λ, from the common
-        start of the first.
-        """
+        """Yield the lanes (place among the labels, weight) of one panel at falling λ, from the common start of the first."""
         solver, training = self.solver, [Training(place, int(labels[place]), 0.0) for place, _ in lanes]
-        solver.begin(training, self._costs(lambdas[0], lanes), start)
+        costs = [[solver.costs_of(NO_POSITIVES, weight, lam) for _, weight in lanes] for lam in lambdas]
+        solver.begin(training, costs[0], start)
         places, rounds = np.array([place for place, _ in lanes]), max(ROUNDS, -(-VISITS // max(1, self.risk.rows.n_local)))
         for number, lam in enumerate(lambdas):
             going = solver.all_lanes
             if solver.is_logistic and number > 0:
                 duals.divide(solver.alpha, lambdas[number - 1] / lam)  # the same α at the higher C
-            solver.set_costs(self._costs(lam, lanes))
+            solver.set_costs(costs[number])
             if number == 0:
                 going = self._sweep(going, FIRST_SWEEPS)
             for round_ in range(rounds):
@@ -116,10 +108,9 @@ class DualFitter:
             yield Fitted(places, settings, solver.w, solver.width, np.zeros(len(lanes)))
 
     def _sweep(self, going: np.uint16, n: int) -> np.uint16:
-        """At most n sweeps over all rows for the lanes `going` (bits); those whose projected
-        gradients are beyond TOLERANCE.
+        """Make at most n sweeps over all rows for the lanes `going` (bits), each of which ends by itself, whatever is beside it.
 
-        Each lane ends by itself, whatever is beside it.
+        Return those whose projected gradients are beyond TOLERANCE.
         """
         for sweep in range(n):
             self.solver.active[:] = going

@@ -26,27 +26,22 @@ class DualOptions(InterceptOptions):
     loss: str = "squared-hinge"
     """Convex loss ℓ: squared-hinge, hinge or logistic."""
     dual_tol: float = 0.1
-    """The stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows."""
+    """Stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows."""
     max_gap: float | None = None
-    """Do not stop before the certified duality gap, divided by the objective, is at most this as
-    well.
-    """
+    """Also require a certified duality gap, divided by the objective, of at most this value."""
     show_gaps: Flag = False
     """Show the objective and the certified duality gap of every label."""
     positive_weight: str = "1"
-    """The weight of positive rows: a number, or balanced: as many times as there are negative
-    rows for a positive one.
-    """
+    """Weight of positive rows: a number, or balanced (the number of negative rows divided by that of positive rows)."""
     seed: int = 0
-    """Another seed takes the rows in another order."""
+    """Random seed for the order of rows."""
     ranks_per_group: int | None = None
-    """Ranks that divide the rows among themselves; the labels are divided among such rank groups.
-    Default: 1. Other numbers give the same model within the tolerance only.
+    """Number of ranks that divide the rows; the labels are divided among such rank groups. Default: 1. Other numbers give the same
+    model within the tolerance only.
     """
     max_steps: int | None = None
-    """Maximum number of passes over all rows per label; a pass over a part of the rows counts as
-    that part. A label that reaches it is reported as not converged, and gets the best weights that
-    were found. Default: 1000.
+    """Maximum number of passes over all rows per label; a pass over a part of the rows counts as that part. A label that reaches it
+    is reported as not converged, and gets the best weights that were found. Default: 1000.
     """
 
     def validate(self) -> None:

@@ -49,10 +49,9 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
 
 
 def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, options: LinearOptions, needs: Needs) -> int:
-    """Collective over `comm`. Bytes that a rank needs to load rows and train one label.
+    """Collective over `comm`. Return the bytes that a rank needs to load rows and train one label.
 
-    Raises ConfigError if there is no room for them: the system would kill the ranks. Loading has
-    tables of the features, of the rank's rows, and of their labels.
+    Raises ConfigError if there is no room for them: the system would kill the ranks.
     """
     own = shard.y_indptr[shard.rows + 1] - shard.y_indptr[shard.rows]
     mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
@@ -78,10 +77,9 @@ def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, opti
 def choose_shards(
     comm: mpi.Comm, dataset: DataFile, shard: Shard, n_labels: int, options: LinearOptions, sharding: Sharding
 ) -> int:
-    """Collective over `comm`. How many ranks divide the rows; groups of those divide the labels.
+    """Collective over `comm`. Return how many ranks divide the rows; groups of those divide the labels.
 
-    As few as memory allows, if there are enough labels for every group. Raises ConfigError if
-    --ranks-per-group does not divide the ranks.
+    As few as memory allows, if there are enough labels for every group. Raises ConfigError.
     """
     divisors = [s for s in range(1, comm.size + 1) if comm.size % s == 0]
     if options.ranks_per_group is not None:
@@ -112,32 +110,13 @@ def labels_of_group(waiting: np.ndarray, n_positive: np.ndarray, number: int, n_
     return waiting[np.argsort(-n_positive[waiting], kind="stable")][number::n_groups]
 
 
-def lanes_per_group(
-    n_waiting: int,
-    n_continued: int,
-    rows: CompactRows,
-    options: LinearOptions,
-    room: float,
-    needs: Needs = bytes_per_rank,
-    mapped: bool = False,
-    most: int = LANES,
-) -> int:
-    """Collective over `rows.comm`. How many labels share a pass: as the user says, else what fits.
-
-    No more than there are, and no fewer than must continue. `room` is what a rank may take and
-    `needs` what it will. Rows that are `mapped` take none of it: the system brings them in, from
-    the disk if memory is short, however many labels share a pass.
-    """
-    _, totals = mpi.exclusive_sum(rows.comm, [rows.data.size])
-    sizes = (0 if mapped else int(totals[0]), rows.n_global, rows.n_columns)
-    wanted = lanes_that_fit(sizes, rows.comm.size, options, room, needs, most)
-    return max(1, n_continued, min(wanted, n_waiting + n_continued))
-
-
 def lanes_that_fit(
     sizes: tuple[int, int, int], shards: int, options: LinearOptions, room: float, needs: Needs = bytes_per_rank, most: int = LANES
 ) -> int:
-    """Labels to share a pass over rows of these sizes (values, rows, columns), by `room`."""
+    """Return how many labels share a pass over rows of these sizes (values, rows, columns): as the user says, else what fits.
+
+    `room` is what a rank may take and `needs` what it will. The values of mapped rows need no room.
+    """
     size = PRECISIONS[options.precision].itemsize
     fits = (n for n in (LANES, 8, 4, 2) if n <= most and needs(*sizes, n, shards, size) <= room)
     return options.labels_per_pass or next(fits, 1)
@@ -191,11 +170,10 @@ def plan_streaming(
 
 
 def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -> int:
-    """Collective over `comm`. Values in each chunk of rows to be streamed; 0 if memory holds them.
+    """Collective over `comm`. Return the values in a chunk of streamed rows; 0 if memory holds one of `largest` values.
 
-    Rows are visited at random in chunks of `largest` values, of which every rank of a node may be
-    in another. If the chunks have no room beside what the ranks have and will need (`needed` bytes
-    each), every visit would wait for the disk.
+    Rows are visited at random in a chunk, and every rank of a node may be in another. Without room for the chunks beside what the
+    ranks have and will need (`needed` bytes each), every visit would wait for the disk.
     """
     room, whole = _room_for_rows(comm, rows, needed)
     if min(whole, largest * VALUE_BYTES) <= room:
@@ -205,12 +183,10 @@ def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -
 
 
 def fewer_lanes(most: int, of_all: Callable[[int], int], of_chunks: Callable[[int], int]) -> tuple[int, int]:
-    """Collective as `chunk_values` is. How many labels share a pass, and values in a chunk, else 0.
+    """Collective as `chunk_values` is. Return how many labels share a pass, at most `most`, and the values in a chunk, else 0.
 
-    At most `most`. By their number, `of_all` is 0 if memory holds all rows, and `of_chunks` is the
-    values of a chunk, 0 for the usual number. Half as many labels take nearly twice the time. Rows
-    that are streamed take less than that, unless chunks are smaller than `GOOD_CHUNK`, which take
-    more passes.
+    By their number, `of_all` is 0 if memory holds all rows, and `of_chunks` is the values of a chunk, 0 for the usual number. Half
+    as many labels take nearly twice the time; streamed rows take less, unless chunks are smaller than `GOOD_CHUNK`.
     """
     numbers = [most, *(n for n in (8, 4, 2, 1) if n < most)]
     for n in numbers[:2]:
@@ -223,10 +199,7 @@ def fewer_lanes(most: int, of_all: Callable[[int], int], of_chunks: Callable[[in
 
 
 def kept_values(comm: mpi.Comm, rows: CompactRows, needed: int, chunk: int) -> int | None:
-    """Collective over `comm`. How many values of mapped rows have room beside a chunk of them.
-
-    None if memory holds all rows. `needed` as in `chunk_values`.
-    """
+    """Collective over `comm`. Return how many values of mapped rows have room beside a chunk of them; None if memory holds all."""
     room, whole = _room_for_rows(comm, rows, needed)
     if whole <= room:
         return None

@@ -18,8 +18,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import HpcmlError, Stopped
-from hpcml.methods.linear.objective import Objective
-from hpcml.methods.linear.panel import Panel
+from hpcml.methods.linear.objective import Objective, Panel
 from hpcml.methods.linear.panel_kernels import VIOLATORS, VISITED
 from hpcml.methods.linear.solver import CONVERGED, HISTORY, STEP_LIMIT, Finished, Packed, Solver, Turns
 from hpcml.run.stop import Stop
@@ -152,7 +151,7 @@ class FirstOrderSolver(PanelSolver):
                     step = progress.advance(f[lane], grad_sq[lane])
                     rows = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
                     norm, n = math.sqrt(grad_sq[lane]), progress.step
-                    line = (n, f[lane], progress.phi, progress.cycle, step.eta, norm, *rows, seconds)
+                    line: tuple[float, ...] = (n, f[lane], progress.phi, progress.cycle, step.eta, norm, *rows, seconds)
                     lanes[lane] = progress, step, step.done or n >= self.max_steps, line
                 found.append(lanes)
             for (_, panel), lanes in zip(panels, found, strict=True):

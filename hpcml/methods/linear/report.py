@@ -96,40 +96,42 @@ def read_report(
     `kept` are an earlier run's labels.
     """
     profiles = folder.comm.allgather(problem.objective.profile.seconds) if options.profile else []
-
-    def read() -> TrainReport:
-        model = Model(folder.model)
-        status, steps, gaps = model.labels["status"], model.labels["steps"], model.labels.get("gap")
-        of_status = {text: [model.label_names[k] for k in np.flatnonzero(status == code)] for code, text in enumerate(STATUS)}
-        learnt = status != STATUS.index("degenerate")
-        trained = learnt & ~np.isin(np.arange(model.n_labels), list(kept))
-        limit = GAP if options.max_gap is None else options.max_gap
-        n_emptied = 0  # labels that are no constant and have no weight in a sparse model
-        if options.drop and isinstance(model.W, SparseRows):
-            n_emptied = int(np.count_nonzero(learnt & (np.diff(model.W.indptr) == 0)))
-        return TrainReport(
-            model=model.path,
-            n_rows=problem.rows.n_global,
-            n_features=problem.rows.n_features,
-            n_labels=model.n_labels,
-            mean_steps=float(steps[trained].mean()) if trained.any() else 0.0,
-            visited=float(model.labels["visited"][trained].mean()) if trained.any() else 0.0,
-            degenerate=of_status["degenerate"],
-            step_limit=of_status["step limit"],
-            seconds=seconds,
-            lam=problem.objective.lam,
-            max_gap=float(gaps.max()) if gaps is not None else None,
-            gap_limit=limit,
-            n_above=int(np.count_nonzero(~(gaps <= limit))) if gaps is not None else 0,
-            advice=options.advice,
-            gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True))
-            if options.show_gaps
-            else [],
-            kept=model.n_weights / max(1, model.n_labels * model.n_columns) if model.sparse and model.combination is None else None,
-            n_emptied=n_emptied,
-            profile=profiles,
-            n_kept=len(kept),
-            cpu_seconds=cpu_seconds,
-        )
-
-    return mpi.run_on_root(folder.comm, f"reading {folder.model}", read)
+    report = None
+    with mpi.agreed(folder.comm, f"reading {folder.model}"):
+        if folder.comm.rank == 0:
+            model = Model(folder.model)
+            status, steps, gaps = model.labels["status"], model.labels["steps"], model.labels.get("gap")
+            of_status = {text: [model.label_names[k] for k in np.flatnonzero(status == code)] for code, text in enumerate(STATUS)}
+            learnt = status != STATUS.index("degenerate")
+            trained = learnt & ~np.isin(np.arange(model.n_labels), list(kept))
+            limit = GAP if options.max_gap is None else options.max_gap
+            n_emptied = 0  # labels that are no constant and have no weight in a sparse model
+            if options.drop and isinstance(model.W, SparseRows):
+                n_emptied = int(np.count_nonzero(learnt & (np.diff(model.W.indptr) == 0)))
+            report = TrainReport(
+                model=model.path,
+                n_rows=problem.rows.n_global,
+                n_features=problem.rows.n_features,
+                n_labels=model.n_labels,
+                mean_steps=float(steps[trained].mean()) if trained.any() else 0.0,
+                visited=float(model.labels["visited"][trained].mean()) if trained.any() else 0.0,
+                degenerate=of_status["degenerate"],
+                step_limit=of_status["step limit"],
+                seconds=seconds,
+                lam=problem.objective.lam,
+                max_gap=float(gaps.max()) if gaps is not None else None,
+                gap_limit=limit,
+                n_above=int(np.count_nonzero(~(gaps <= limit))) if gaps is not None else 0,
+                advice=options.advice,
+                gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True))
+                if options.show_gaps
+                else [],
+                kept=model.n_weights / max(1, model.n_labels * model.n_columns)
+                if model.sparse and model.combination is None
+                else None,
+                n_emptied=n_emptied,
+                profile=profiles,
+                n_kept=len(kept),
+                cpu_seconds=cpu_seconds,
+            )
+    return folder.comm.bcast(report)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.log import plural
-from hpcml.methods.linear.layout import lanes_per_group, plan_streaming
+from hpcml.methods.linear.layout import lanes_that_fit, plan_streaming
 from hpcml.methods.linear.load import LabelProblem, load
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun, check_disk, check_origin
 from hpcml.methods.linear.settings import Chosen, solve_by_setting
-from hpcml.methods.linear.warm_up import warm_up
+from hpcml.methods.linear.solver import warm_up
 from hpcml.methods.method import Method
 from hpcml.model.linear import Model
 from hpcml.mpi.memory import room_per_rank
@@ -78,8 +78,10 @@ def train(
                 waiting = [place for place in waiting if place not in kept]
 
             # The layout: how many labels share a pass, and which rows are read from the disk in every pass.
-            room, n_continued = room_per_rank(comm), len(continued)
-            n_lanes = lanes_per_group(len(waiting), n_continued, rows, options, room, linear.memory, rows.mapped, linear.lanes)
+            _, (n_values,) = mpi.exclusive_sum(rows.comm, [rows.data.size])
+            sizes = 0 if rows.mapped else int(n_values), rows.n_global, rows.n_columns
+            n_lanes = lanes_that_fit(sizes, rows.comm.size, options, room_per_rank(comm), linear.memory, linear.lanes)
+            n_lanes = max(1, len(continued), min(n_lanes, len(waiting) + len(continued)))
             n_lanes, run.chunk_values, streamed = plan_streaming(comm, problem, options, n_lanes, run.chunk_values, log)
             risk = problem.objective
             risk.chunk_values, risk.kept_values = streamed
