@@ -93,20 +93,7 @@ def load(
             dataset.check_unchanged()
         if options.scale is None and isinstance(options, ScaleOptions):
             warn_of_scales(comm, dataset, rows, columns, session.log)
-    of_labels = rows.n_positive[labels]
-    problem = LabelProblem(
-        method_name=method_name,
-        method=method,
-        dataset=dataset,
-        split=split,
-        loaded_by=loaded_by,
-        shard=shard,
-        rows=rows,
-        objective=objective,
-        labels=labels,
-        names=names,
-        n_positive=of_labels,
-        trainable=(of_labels > 0) & (of_labels < rows.n_global),
-        group=(comm.rank // shards, comm.size // shards),
-    )
-    return problem, columns
+    of_labels, group = rows.n_positive[labels], (comm.rank // shards, comm.size // shards)
+    trainable = (of_labels > 0) & (of_labels < rows.n_global)
+    parts = method_name, method, dataset, split, loaded_by, shard, rows, objective, labels, names
+    return LabelProblem(*parts, of_labels, trainable, group), columns
