@@ -1,21 +1,17 @@
-"""Labels that few rows have, each trained alone on its working set; all rows are looked at for 16
-of them at once.
+"""Rare labels: each is trained on its own working set; one scan over all rows serves 16 of them.
 
-The positives of a rare label and the negatives near them are some hundreds of rows. In a panel each
-pass over all rows looks at them for 16 labels, most of whose rows are not support vectors. Here a
-label goes through turns, each together with 15 others that are as far:
-1. It is trained on its working set, which is its positive rows at first.
-2. Its weights give every row an upper bound of the score. Those of the frequent columns are added
-   in 16 lanes, whose weights stay in the second-level cache; those of rarer columns through an
-   index by column, and only where they are positive. The first turn has the rarer columns alone:
-   that finds the rows that share rare words with the positives.
-3. The first turns add the rows of the highest bounds to the working set. Later ones compute the
-   scores of all rows whose bound reaches the margin, in float64 and with the weights as they are
-   saved. All other rows have no loss, so these give the objective and the gap exactly. The rows
-   that the label lacks most are added, and those whose dual is 0 go, until the label is done.
+The positive rows of a rare label and the negative rows near them are some hundreds of rows. In a panel, each pass over all rows
+serves 16 labels, most of whose rows are not support vectors. Here a label goes through turns, each with 15 others in the same turn:
+1. The label is trained on its working set, which is its positive rows at first.
+2. Its weights give every row an upper bound of the score. Weights of the frequent columns are added in 16 lanes, which stay in the
+   second-level cache; weights of rarer columns through an index by column, and only where they are positive. The first turn uses
+   the rarer columns alone: that finds the rows that share rare words with the positive rows.
+3. The first turns add the rows of the highest bounds to the working set. Later ones compute the scores of all rows whose bound
+   reaches the margin, in float64 and with the weights as they are saved. All other rows have no loss, so these give the objective
+   and the gap exactly. The rows that the label lacks most are added, and rows whose dual is 0 are removed, until the label is done.
 
-What a label goes through depends on the label, the rows and the seed. The intercept is not moved at
-the end, for a gap of at most ENOUGH is asked for.
+The result for a label depends on the label, the rows and the seed. The intercept is not moved at the end: a gap of at most ENOUGH
+is required instead.
 """
 
 from __future__ import annotations
@@ -71,17 +67,14 @@ class RowsSeen(NamedTuple):
 
 
 def at_least_highest(values: np.ndarray, n: int) -> np.ndarray:
-    """Which values (bool) are the `n` highest; more where some are equal, all if they are fewer."""
+    """Return which values (bool) are the `n` highest; more where some are equal, all if they are fewer."""
     if values.size <= n:
         return np.ones(values.size, np.bool_)
     return values >= np.partition(values, values.size - n)[values.size - n]
 
 
 class Alone:
-    """Trains rare labels of hinge or squared hinge on rows that one rank has, in single precision.
-
-    Local throughout.
-    """
+    """Trains rare labels of hinge or squared hinge on rows that one rank has, in single precision. Local throughout."""
 
     def __init__(self, panel: DualPanel, conclude: Callable[..., Finished | None], max_gap: float) -> None:
         """Take of a panel what all labels have in common, and its room for scores; `conclude` as in `DualSolver`.

@@ -1,9 +1,7 @@
-"""The rows as dual coordinate descent takes them: all at once, or chunk by chunk from the disk
-where memory is short.
+"""The rows of dual coordinate descent: all in memory, or read from the disk chunk by chunk where memory is short.
 
-A pass over streamed rows reads a chunk, copies it into memory, since its rows are visited at
-random, and visits it. Most passes are over support vectors only. Those of a chunk are kept in
-memory when it is read, as far as there is room: the working set. A pass that needs no other rows of
+A pass over streamed rows copies a chunk into memory, since its rows are visited at random, and visits it. Most passes are over
+support vectors only. Those of a chunk stay in memory, as far as there is room: the working set. A pass that needs no other rows of
 a chunk does not read it.
 """
 
@@ -100,7 +98,7 @@ class RowChunks:
                 yield some, (indptr, rows.indices, rows.data)
 
     def _holding(self, number: int, need: np.ndarray) -> Csr | None:
-        """The working set of a chunk, if it has all rows that are needed (bool)."""
+        """Return the working set of a chunk, if it has all rows that are needed (bool)."""
         if (csr := self._kept.get(number)) is None:
             return None
         first, last = self.bounds[number : number + 2]
@@ -108,7 +106,7 @@ class RowChunks:
         return csr if complete[need].all() else None
 
     def _read(self, own: slice) -> Csr:
-        """A chunk, piece by piece: no more than two pieces need lie in the system's cache."""
+        """Read a chunk, piece by piece: no more than two pieces need lie in the system's cache."""
         rows, (indices, data) = self.rows, self._chunk
         first, last = int(rows.indptr[own.start]), int(rows.indptr[own.stop])
         pieces = [slice(begin, min(begin + PIECE_VALUES, last)) for begin in range(first, last, PIECE_VALUES)]

@@ -1,25 +1,22 @@
 """Dual coordinate descent for many labels at once, certified by the duality gap.
 
-LIBLINEAR's algorithm (Hsieh et al. 2008, Algorithm 1 with shrinking, and its stopping rule)
-minimises ½‖w‖² + Σ C_i ℓ, which with C_i = c_i / (λ m) is f(w) / λ for rows of weight c_i. Here it
-runs for the labels of a panel at once (`lanes`), all of which begin together. Five things differ:
-- A label begins with the solution of the label that no row has, which it differs from by its
-  positive rows.
-- Most passes visit a label's support vectors only: its working set (Blitz, Johnson & Guestrin 2015,
-  choose one by bounds). A few passes over all rows bring what it lacks. Gradients that are small
-  beside the tolerance cause no step.
-- All rows are looked at in one pass at the end, in float64 and with the weights as they are saved:
-  the gradients tell whether the label is done, and the same pass gives the objective and the gap. A
-  label that is not done goes on with what this pass has found. The intercept of a label that is
-  done is then moved to where the objective is least: a margin of 1 is where most rows lie.
+LIBLINEAR's algorithm (Hsieh et al. 2008, Algorithm 1 with shrinking, and its stopping rule) minimises ½‖w‖² + Σ C_i ℓ, which with
+C_i = c_i / (λ m) is f(w) / λ for rows of weight c_i. Here it runs for the labels of a panel at once (`lanes`), all of which begin
+together. Five things differ:
+- Each label is warm-started from the solution for a label without positive rows.
+- Most passes visit a label's support vectors only: its working set (Blitz, Johnson & Guestrin 2015, choose one by bounds). A few
+  passes over all rows add the rows that it lacks. Gradients that are small beside the tolerance cause no step.
+- At the end, one pass over all rows, in float64 and with the weights as they are saved, gives the gradients, the objective and the
+  gap. They tell whether the label is done; if not, it continues with them. The intercept of a label that is done is then moved to
+  where the objective is least, since a margin of 1 is where most rows lie.
 - Labels go through rounds of a bounded number of passes. Those that are not done after one share the next with others of its kind.
-- On several ranks that share the rows, each takes the steps of its own rows, and their sum is
-  applied after every pass (CoCoA+, Ma et al. 2015, with its safe σ′ = number of ranks and γ = 1).
+- Ranks that share the rows each take the steps of their own rows, and the sum of these is applied after every pass (CoCoA+, Ma et
+  al. 2015, with its safe σ′ = number of ranks and γ = 1).
 
-A label's path depends on the label, the rows and the seed, not on which labels share its panel.
+The result for a label depends on the label, the rows and the seed, not on which labels share its panel.
 
 Logistic regression (Yu, Huang & Lin 2011) differs from the hinges in two ways. No dual is ever at a bound, so every pass is over
-all rows. And a pass brings the gradients down by so much that the one at its end is told from those of the last two passes.
+all rows. And a pass reduces the gradients so much that those at its end are predicted from the last two passes.
 """
 
 from __future__ import annotations
@@ -63,13 +60,12 @@ SUPPORT_PASSES_SQUARED = (1, 1, 2, 2, 3)  # the same for the squared hinge
 SWEEPS = 10  # half as many as in the second round; every further one has twice as many as the one before
 PRECISE = 4.0  # logistic: times the root of a unit in the last place; a gradient that rounding errors may hold up
 VIOLATION = 5  # of a step's numbers in the history
-MOVES = np.sort(
-    np.outer([-1, 1], np.ldexp(0.001, np.arange(7))), axis=None
-)  # of an intercept; not 0: hinges have their kinks there
+# Moves of an intercept that are tried; not 0, where hinges have their kinks.
+MOVES = np.sort(np.outer([-1, 1], np.ldexp(0.001, np.arange(7))), axis=None)
 
 
 def most_alone(risk: Risk, options: DualOptions) -> int:
-    """The rows that a label may have which is trained alone; 0: none is. Local."""
+    """Return how many rows a label may have that is trained alone; 0: none is."""
     if risk.comm.size > 1 or options.loss == "logistic" or options.precision != "single":
         return 0
     return risk.rows.data.size // VALUES_PER_POSITIVE
@@ -83,7 +79,7 @@ class DualSolver(DualPanel, Solver):
         super().__init__(risk, labels, n_lanes, options)
         self.max_gap = math.inf if options.max_gap is None else options.max_gap
         self.most_alone = most_alone(risk, options)
-        self.start: State | None = None  # the solution of the label that no row has
+        self.start: State | None = None  # the solution for a label without positive rows
         self.alone: Alone | None = None  # made when it is needed
 
     def compile_rest(self, risk: Risk) -> None:

@@ -1,14 +1,11 @@
-"""Many labels at many λ and weights of positive rows, on the same rows: weights to choose by, not
-solutions.
+"""Many labels at many λ and weights of positive rows, on the same rows: weights to choose by, not solutions.
 
-A panel of labels goes from the default λ to the smallest and keeps its duals, which stay feasible
-as C grows; before that it goes likewise from the largest λ to the last above the default. So the
-default is solved alike, to the last bit, whatever it is compared with. The first λ begins with the
-common start (`dual`) and sweeps over all rows. Then each λ sweeps over its support vectors and once
-over all rows, again and again, until the projected gradients are within the tolerance of training:
-settings that are less solved than others would be marked down. Where that takes long (dense rows, a
-small λ), it ends after ROUNDS all the same. docs/notebook.md says how far the average precision of
-such weights is from that of solutions.
+A panel of labels goes from the default λ to the smallest and keeps its duals, which stay feasible as C grows; before that it goes
+likewise from the largest λ to the last above the default. So the default has the same bits whatever it is compared with. The first
+λ begins with the common start (`dual`) and sweeps over all rows. Then each λ sweeps over its support vectors and once over all
+rows, repeatedly, until the projected gradients are within the tolerance of training: settings that are solved less exactly than
+others would look worse. Where that takes long (dense rows, a small λ), it ends after ROUNDS. docs/notebook.md compares the average
+precision of such weights with that of solutions.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ TOLERANCE = 0.1  # of the projected gradients, that ends a λ: the tolerance of 
 ROUNDS = 20  # of a λ, at most, each with one sweep over all rows
 VISITS = 3000  # of rows that these come to, at least
 SWEEPS, LONGER, MOST_SWEEPS = 2, 3, 8  # over the support vectors in a round: at first; rounds until twice as many; at most
-START_SWEEPS = 10  # of the label that no row has: once for all labels, so that their number hardly matters
+START_SWEEPS = 10  # of a label without positive rows: once for all labels, so that their number hardly matters
 
 
 class DualFitter:
@@ -69,7 +66,7 @@ class DualFitter:
     def fit(self, labels: np.ndarray, stop: Stop) -> Iterator[Fitted]:
         """The weights of the labels (their numbers in the data) at all settings. Raises Stopped."""
         solver, self.solver.stop = self.solver, stop
-        for chain in self.chains[len(self.starts) :]:  # the solution of the label that no row has
+        for chain in self.chains[len(self.starts) :]:  # the solution for a label without positive rows
             costs = solver.costs_of(NO_POSITIVES, 1.0, chain[0])
             solver.begin([Training(NO_POSITIVES, NO_POSITIVES, 0.0)], [costs])
             for sweep in range(START_SWEEPS):

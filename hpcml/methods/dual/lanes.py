@@ -25,7 +25,7 @@ from hpcml.methods.linear.objective import Risk, aligned, panel_widths
 from hpcml.run.stop import NEVER, Stop
 
 LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
-NO_POSITIVES = -1  # the label that no row has
+NO_POSITIVES = -1  # the number of a label without positive rows
 # CLOSE = 0: 19 passes instead of 14 on generated rows, squared hinge; 0.1: 14 instead of 25 with the hinge, whose mean gap is then
 # 0.64 % instead of 0.12 %.
 CLOSE = 0.01  # of the tolerance: a gap, as a share of the objective, that is small enough whatever the gradients are
@@ -52,7 +52,7 @@ class State:
     w: np.ndarray
     alpha: np.ndarray
     active: np.ndarray | None = None  # None: all
-    cost: float = math.nan  # C of the negative rows, of the label that no row has
+    cost: float = math.nan  # C of the negative rows, of a label without positive rows
 
 
 @dataclass

@@ -1,5 +1,4 @@
-"""Newton's method on the primal problem, for labels that coordinate descent has not solved within its
-steps.
+"""Newton's method on the primal problem, for labels that coordinate descent has not solved within its steps.
 
 Dual coordinate descent is slow where many rows have few columns and λ is small: on covtype (581,012
 rows, 55 columns) with λ = 1e-9 the gap is 0.98 after 300 passes. There the matrix of second

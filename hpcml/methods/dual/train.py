@@ -15,14 +15,12 @@ from hpcml.methods.linear.settings import LAMBDA, Axis
 
 
 def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
-    """The bytes that a rank needs for dual coordinate descent, if `shards` ranks divide the rows.
+    """Return the bytes that a rank needs for dual coordinate descent, if `shards` ranks divide the rows.
 
-    Per row its place, norm, weight, order and flags, its scores in float64, and duals: of the
-    labels in a panel, where they begin, and of up to two panels' labels between two rounds; per
-    column weights likewise, those of a label that is being written, up to 8 float64, and if other
-    ranks share the rows, the panel's weights before a pass. If none do, labels may be trained
-    alone: 42 bytes a row, 16 a column, and an index of the values in rare columns, counted as half
-    of all. Newton's method takes 24 bytes a row and 8 for each pair of columns, if they are few.
+    Per row: place, norm, weight, order, flags, scores in float64, and duals of a panel, of its start, and of up to two panels
+    between rounds. Per column: weights likewise, those of a label that is being written, up to 8 float64, and if other ranks share
+    the rows, the panel's weights before a pass. If none do, rare labels take 42 bytes a row, 16 a column, and an index of the
+    values in rare columns, counted as half of all. Newton's method takes 24 bytes a row and 8 for each pair of columns, if few.
     """
     newton = 24 * n_rows // shards + 8 * n_columns * n_columns if n_columns <= MOST_COLUMNS else 0
     copies = (2 if shards > 1 else 1) * n_lanes + 2
