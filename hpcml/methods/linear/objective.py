@@ -38,10 +38,8 @@ ROWS_BYTES = 1 << 21  # rows that pass through all panels before the next ones a
 
 
 def parse_lambda(text: str, scale: float, n_rows: float, smallest: float = SMALLEST_LAMBDA) -> float:
-    """λ from `X/m`, `0.1X/m`, `X/NUMBER`, `NUMBER/m` or `NUMBER`: X = (mean ‖x_i‖)² over the
-    training rows (`scale`), m their number.
-
-    Raises ConfigError.
+    """Return λ from `X/m`, `0.1X/m`, `X/NUMBER`, `NUMBER/m` or `NUMBER`: X = (mean ‖x_i‖)² over the training rows (`scale`), m
+    their number. Raises ConfigError.
     """
     try:
         number, slash, rows = text.partition("/")
@@ -73,13 +71,6 @@ def panel_widths(n_labels: int, precision: str) -> list[int]:
         widths.append(min(w for w in WIDTHS if w >= min(n_labels, widest)))
         n_labels -= widths[-1]
     return widths
-
-
-def row_ranges(rows: CompactRows) -> list[tuple[int, int]]:
-    """Consecutive ranges of this rank's rows, of about ROWS_BYTES each."""
-    values = np.arange(1, 8 * rows.data.size // ROWS_BYTES + 1) * (ROWS_BYTES // 8)
-    bounds = np.unique(np.concatenate([[0], np.searchsorted(rows.indptr, values), [rows.n_local]]))
-    return [(int(a), int(b)) for a, b in pairwise(bounds)]
 
 
 class Risk:
@@ -118,8 +109,7 @@ class Risk:
     def start_from(self, comm: mpi.Comm, names: list[str], origin: dict[str, object]) -> None:
         """Collective over `comm`. Open an earlier model of these labels, if the options name one.
 
-        `origin` is what it must have in common with the run's rows. Raises ConfigError or
-        DataError.
+        `origin` is what it must have in common with the run's rows. Raises ConfigError or DataError.
         """
 
     def warning(self) -> str:
@@ -147,7 +137,9 @@ class Objective(Risk):
         # Are all addends, ± a float32 of the data, multiples of one grid, so that nothing has to be rounded?
         rounded = not (self.loss.HAS_UNIT_SLOPES and mpi.lies_on_grid(coarsest, rows.smallest))
         self.rule = kernels.PassRule(int(self.dormant), int(rounded), self.levels, mpi.SHIFT_OF_LEVEL)
-        self.row_ranges = row_ranges(rows)
+        values = np.arange(1, 8 * rows.data.size // ROWS_BYTES + 1) * (ROWS_BYTES // 8)
+        ends = np.unique(np.concatenate([[0], np.searchsorted(rows.indptr, values), [rows.n_local]]))
+        self.row_ranges = list(pairwise(ends.tolist()))  # consecutive ranges of this rank's rows, of about ROWS_BYTES each
         n_chunks = -(-rows.n_columns // blocks.CHUNK)
         self.bounds = np.minimum(even_bounds(n_chunks, self.comm.size) * blocks.CHUNK, rows.n_columns)  # columns of each rank
 
@@ -216,9 +208,7 @@ class Objective(Risk):
 
 
 class Panel:
-    """Up to 16 labels that share passes over the rows, and steps along their subgradients; labels[lane] is a label's number in
-    the data, or −1.
-    """
+    """Up to 16 labels that share passes over the rows; labels[lane] is a label's number in the data, or −1."""
 
     def __init__(self, objective: Objective, width: int) -> None:
         """Local. Raises MemoryError."""

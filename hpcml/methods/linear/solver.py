@@ -86,9 +86,8 @@ class Packed(NamedTuple):
 class Solver:
     """Trains the labels of a rank group. It knows rows and labels, and no folder, clock or file.
 
-    A method makes it of what the labels have in common (`Risk`), the numbers in the data of all
-    labels of the run, how many labels share a pass, and options. Making one is local; it may raise
-    MemoryError, for there is all that it needs room for.
+    A method makes it of what the labels have in common (`Risk`), the numbers in the data of all labels of the run, how many labels
+    share a pass, and options. Making one is local and allocates everything; it may raise MemoryError.
     """
 
     packs = False  # can a checkpoint hold labels in training? Else these begin anew
@@ -97,10 +96,9 @@ class Solver:
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group. Train labels (places in the run); each turn yields those done.
 
-        A turn takes seconds at most, or looks at `stop` in between. Raises Stopped, NonFiniteError,
-        on all ranks of the group.
+        A turn takes seconds at most, or looks at `stop` in between. Raises Stopped, NonFiniteError, on all ranks of the group.
         """
-        raise AssertionError("a subclass says")
+        raise NotImplementedError
 
     def compile_rest(self, risk: Any) -> None:
         """Run the kernels that training `risk` may need, but not that of this solver's few rows (`warm_up`). Local."""
@@ -111,7 +109,7 @@ class Solver:
 
     def unpack(self, packed: Packed) -> None:
         """Collective over the group, before `solve`. Take up a label; if the solver `packs`."""
-        raise AssertionError("a subclass says")
+        raise NotImplementedError
 
 
 def warm_up(make: Callable[..., Solver], risk: Risk, options: Any) -> None:
