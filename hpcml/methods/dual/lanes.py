@@ -141,8 +141,10 @@ class DualPanel:
         self.ignored = IGNORED_SQUARED if self.is_squared else IGNORED  # of the tolerance
         self.no_dual = U_OF_ZERO if self.is_logistic else 0.0
         self.norms = np.empty((rows.n_local, 2), risk.weight_type)
-        if not risk.comm.size * rows.largest_step <= LIMITS[options.precision]:
-            norm = math.sqrt(rows.largest_step)
+        largest_step = rows.largest_step
+        self.largest = max(1.0, risk.comm.size * largest_step) if self.is_logistic else 1.0  # by which costs are multiplied
+        if not risk.comm.size * largest_step <= LIMITS[options.precision]:
+            norm = math.sqrt(largest_step)
             raise NonFiniteError(f"a row's norm is {norm:.3g}, beyond {options.precision} precision; scale the data")
         kernels.norms(rows.indptr, rows.data, rows.weights if rows.weights is not None else np.zeros(0), self.norms)
         self.rows = RowChunks(rows, risk.chunk_values or CHUNK_VALUES, risk.kept_values if risk.chunk_values else None)
@@ -170,8 +172,7 @@ class DualPanel:
                 weight *= 1.0 if risk.positive_weights is None else float(risk.positive_weights[label])
         base = float(risk.negative_weight / ((risk.lam if lam is None else lam) * rows.total_weight))
         costs = np.array([base * weight, base])
-        largest = max(1.0, risk.comm.size * rows.largest_step) if self.is_logistic else 1.0
-        if not (1 / limit <= costs.min() and costs.max() * largest <= limit):
+        if not (1 / limit <= costs.min() and costs.max() * self.largest <= limit):
             raise NonFiniteError(
                 f"the cost of a row, its weight / (λ m), is {costs.min():.3g} or {costs.max():.3g}, "
                 f"beyond {self.options.precision} precision; scale the data, or choose another --lambda or --positive-weight"

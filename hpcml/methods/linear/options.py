@@ -19,7 +19,6 @@ class LinearOptions:
     losses: ClassVar[tuple[str, ...]] = ("hinge",)  # that the method minimises
     steps: ClassVar[int]  # the default of max_steps
     tolerance: ClassVar[str] = ""  # the option that says how exact the minimum must be, with LIBLINEAR's meaning
-    of_objective: ClassVar[tuple[str, ...]] = ("positive_weight",)  # what only some have and what changes the objective
     free: ClassVar[frozenset[str]] = FREE | {"labels_per_pass", "ranks_per_group"}  # may differ between a run and its continuation
     smallest_lambda: ClassVar[float] = SMALLEST_LAMBDA
     bias: ClassVar[bool] = True
