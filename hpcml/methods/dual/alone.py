@@ -233,7 +233,7 @@ class Alone:
         verdict = float(primal), float(bound), float(sums[certify.MOST, 0] - sums[certify.LEAST, 0])
         is_at_precision = (label.exact and not label.moved) or self.inner * label.tolerance < PRECISE
         weights = label.columns, label.weights
-        one = self.conclude(label, costs[:, 0], *verdict, is_at_precision, self.enough, lambda copy: weights)
+        one = self.conclude(label, costs[:, 0], verdict, is_at_precision, self.enough, lambda copy: weights)
         if one is not None:
             return one._replace(w=self._sparse(one.w))
         lacks, most = np.flatnonzero((near != 0) & (seen.alpha == 0)), self._room_for(label, turn)

@@ -40,6 +40,7 @@ from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver,
 from hpcml.run.stop import NEVER, Stop
 
 Passes = Generator[list[Finished], None, None]
+Verdict = tuple[float, float, float]
 
 # The constants of a round, measured by `python -m launch.lab bench panels` with the hinge and tolerance 0.1: the largest gap of
 # the 150th to 165th labels of MeSH, and the passes of the 16 most frequent labels of 100,000 generated rows
@@ -252,7 +253,7 @@ class DualSolver(DualPanel, Solver):
                 seen = min(verdict[2], label.history[-1][VIOLATION])  # the weights of a pass have rounding errors that add up
                 small = seen <= PRECISE * math.sqrt(np.finfo(self.w.dtype).eps)
                 is_at_precision = (label.ready and not label.moved) or (small and gap_of(*verdict[:2]) > label.gap / 2)
-            one = self.conclude(label, self.costs[:, lane], *verdict, is_at_precision, self.max_gap, partial(weights, lane))
+            one = self.conclude(label, self.costs[:, lane], verdict, is_at_precision, self.max_gap, partial(weights, lane))
             if one is not None:
                 finished.append(one)
                 continue
@@ -262,23 +263,15 @@ class DualSolver(DualPanel, Solver):
         return finished, others
 
     def conclude(
-        self,
-        label: Training,
-        costs: np.ndarray,
-        primal: float,
-        bound: float,
-        violation: float,
-        is_at_precision: bool,
-        max_gap: float,
-        weights: Callable,
+        self, label: Training, costs: np.ndarray, verdict: Verdict, is_at_precision: bool, max_gap: float, weights: Callable
     ) -> Finished | None:
         """Collective. Return the label if it is done, or given up at its best weights; None if it needs another round.
 
-        `costs` (2) are C of positive and negative rows. Of the weights, by all rows: `primal` and `bound` are the primal and the
-        dual objective, divided by λ, `violation` is the range of the projected gradients, and weights(copy) are they themselves.
-        `is_at_precision`: what is left is beyond the precision of the numbers. Raises NonFiniteError.
+        `costs` (2) are C of positive and negative rows. `verdict` is of weights(copy), by all rows: the primal and the dual
+        objective, divided by λ, and the range of the projected gradients. `is_at_precision`: what is left is beyond the precision
+        of the numbers. Raises NonFiniteError.
         """
-        risk, rows = self.risk, self.risk.rows
+        risk, rows, (primal, bound, violation) = self.risk, self.risk.rows, verdict
         f, gap = risk.lam * primal, gap_of(primal, bound)
         risk.check_finite(np.array([f]), "objective", np.array([label.number]))
         converged = violation <= label.tolerance or gap <= CLOSE * label.tolerance

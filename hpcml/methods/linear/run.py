@@ -121,7 +121,8 @@ class LabelRun(Job):
         precision = problem.objective.weight_type.str
         self.results = Results(self.comm, folder.checkpoints, self.labels.size, width, precision, options.drop)
         self.leads = self.rows.comm.rank == 0  # of the ranks of its group, the one that writes
-        self.origin, self.chosen = origin | {"shape": [len(problem.names), n_columns]}, chosen
+        self.origin, self.chosen = origin, chosen
+        self.must_match = origin | {"shape": [len(problem.names), n_columns]}  # of an unfinished run
         self.n_positive, self.total = problem.n_positive, self.labels.size
         self.shares, self.share_done = (
             shares_of(problem, options),
@@ -156,7 +157,7 @@ class LabelRun(Job):
                 if comm.rank == 0:
                     with editing(temporary, new=True, target=path) as file:
                         stamp(file, "checkpoint")
-                        file.attrs["origin"] = json.dumps(self.origin, default=int)
+                        file.attrs["origin"] = json.dumps(self.must_match, default=int)
                         file["columns"], file["factors"] = column_of, factors
 
     def _check_start(self) -> None:
@@ -170,7 +171,7 @@ class LabelRun(Job):
             sound = False
         if not sound:
             raise DataError(f"{path}: the unfinished model is damaged; start again with --force")
-        check_origin(found, self.origin)
+        check_origin(found, self.must_match)
 
     def begin(self, restore: bool) -> tuple[list[int], list[int], Path | None]:
         """Collective. The labels of this group that wait; and those to continue, in a checkpoint.
@@ -294,8 +295,7 @@ class LabelRun(Job):
             about = {name: value for name, value in about.items() if name not in OBJECTIVE}
         if options.scale not in (None, "none"):
             about["scale"] = options.scale
-        origin = {name: value for name, value in self.origin.items() if name != "shape"}
-        about |= {**origin, **risk.about, **({} if self.chosen is None else self.chosen.about)}
+        about |= {**self.origin, **risk.about, **({} if self.chosen is None else self.chosen.about)}
         columns = {} if self.chosen is None else {f"labels/{name}": values for name, values in self.chosen.columns.items()}
         n_weights = int(results.index[:, 2].sum()) if is_sparse else None
         with mpi.agreed(comm, f"reading {folder.start}"):
