@@ -124,10 +124,7 @@ class LabelRun(Job):
         self.origin, self.chosen = origin, chosen
         self.must_match = origin | {"shape": [len(problem.names), n_columns]}  # of an unfinished run
         self.n_positive, self.total = problem.n_positive, self.labels.size
-        self.shares, self.share_done = (
-            shares_of(problem, options),
-            0.0,
-        )  # of the work: labels, and those that this rank has finished
+        self.shares, self.share_done = shares_of(problem, options), 0.0  # of all the work; done: by this rank
         self.checkpoints = Checkpoints(self.comm, folder.checkpoints, folder.log)
         self.history = problem.method.history or History()
         self.chunk_values = 0  # of rows that are streamed, else 0
