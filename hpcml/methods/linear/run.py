@@ -318,7 +318,8 @@ class LabelRun(Job):
             results.write_labels(out, NUMBERS if self.certified else NUMBERS[:-1])
             with mpi.agreed(comm, f"writing {folder.history}"):  # before the model gets its name, which says that the run is done
                 if comm.rank == 0:
-                    write_whole(folder.history, chain([self.history.header], results.texts()))
+                    header = ",".join(("label", *self.history.columns)) + "\n"
+                    write_whole(folder.history, chain([header.encode()], results.texts()))
         with mpi.agreed(comm, f"finishing {folder.model}"):
             if comm.rank == 0:
                 folder.drop_checkpoints()

@@ -38,11 +38,6 @@ class History(NamedTuple):
     columns: tuple[str, ...] = HISTORY
     line: Callable[[tuple[float, ...]], str] = history_line
 
-    @property
-    def header(self) -> bytes:
-        """The first line of history.csv."""
-        return (",".join(("label", *self.columns)) + "\n").encode()
-
     def lines(self, label: str, steps: list[tuple[float, ...]]) -> bytes:
         """Return the lines of a label."""
         name = csv_text([[label]]).removesuffix("\n")
