@@ -123,7 +123,7 @@ def _train_some_labels(
         blocks = list(_blocks(labels, n_lanes, refilled))
         session.log(f"training {plural(sum(map(len, blocks)), 'label')} of {labels.size:,} to measure the time")
         points, tail = [], 0.0  # of a block: rows of a label, its seconds, its weights in the model
-        clock, history = time.perf_counter if any(streamed) else time.process_time, method.history or History()
+        clock, history = time.perf_counter if any(streamed) else time.process_time, method.history
         for block in blocks:
             with mpi.groups_agreed(comm):
                 done = _LabelBlock(solver.solve(block.tolist(), NEVER), options.drop, history, solver.one_by_one, clock)

@@ -14,7 +14,7 @@ from support.training import train
 from hpcml.errors import Interrupted
 from hpcml.kernels.cache import CompiledOnce
 from hpcml.methods.dual import dual
-from hpcml.methods.dual.fitter import DualFitter
+from hpcml.methods.dual.train import DualFitter
 from hpcml.methods.elastic_net import newton
 from hpcml.methods.linear import layout
 from hpcml.methods.linear import train as linear

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ class LinearMethod:
     risk: type[Risk] = Objective  # what it needs to know of the objective
     certified: bool = False  # does it give a duality gap?
     lanes: int = LANES  # labels that share a pass at most
-    history: History | None = None  # None: the columns of `linear.solver`
+    history: History = field(default_factory=History)
     axes: tuple[Axis, ...] = ()  # what can be chosen for each label by cross-validation; nothing: `hpcml tune` has no such method
     fitter: Callable[..., Any] = OneByOne  # (method, risk, settings, options, n_lanes): fits labels at several settings
     costs: Callable[[np.ndarray, Any], np.ndarray] | None = None  # (positive rows of labels, options): see `run.shares_of`

@@ -28,7 +28,7 @@ from hpcml.methods.linear.layout import labels_of_group
 from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.settings import Chosen
-from hpcml.methods.linear.solver import DEGENERATE, HISTORY, Finished, History, Packed, Solver, SparseWeightsOf
+from hpcml.methods.linear.solver import DEGENERATE, HISTORY, Finished, Packed, Solver, SparseWeightsOf
 from hpcml.model.linear import OBJECTIVE, about_of, describe_model, model_slabs
 from hpcml.model.training_keys import training_keys
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
@@ -126,7 +126,7 @@ class LabelRun(Job):
         self.n_positive, self.total = problem.n_positive, self.labels.size
         self.shares, self.share_done = shares_of(problem, options), 0.0  # of all the work; done: by this rank
         self.checkpoints = Checkpoints(self.comm, folder.checkpoints, folder.log)
-        self.history = problem.method.history or History()
+        self.history = problem.method.history
         self.chunk_values = 0  # of rows that are streamed, else 0
 
     def note(self, turns: int) -> str:

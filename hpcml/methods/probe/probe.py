@@ -1,11 +1,18 @@
-"""The state machines of one label: PROBE (Smith, Kim & Wilbur 2012, Algorithm 1) and Pegasos, to compare with."""
+"""PROBE (Smith, Kim & Wilbur 2012, Algorithm 1) and Pegasos, to compare with: the state machines of one label, and the methods."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
-from hpcml.methods.linear.panels import LabelProgress, Step
+import numpy as np
+
+from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.linear.objective import Objective, panel_widths
+from hpcml.methods.linear.panels import FirstOrderSolver, LabelProgress, Step
+from hpcml.methods.linear.settings import LAMBDA
+from hpcml.methods.probe.options import PegasosOptions, ProbeOptions
 
 GAMMA = 2 / 3  # γ: ratio of successive φ
 UPTICKS = 2  # ccf: increases of f that end a cycle
@@ -84,3 +91,19 @@ class PegasosState(LabelProgress):
         improved = f < self.f_min
         self.f_min = min(f, self.f_min)
         return Step(1.0 / (self.lam * self.step), improved, grad_sq == 0.0 or self.step >= self.n_steps)
+
+
+def probe(objective: Objective, labels: np.ndarray, n_lanes: int, options: ProbeOptions) -> FirstOrderSolver:
+    """PROBE (Smith, Kim & Wilbur 2012, Algorithm 1). Raises MemoryError."""
+    begin = partial(ProbeState, options.epsilon)
+    return FirstOrderSolver(objective, panel_widths(n_lanes, options.precision), labels, begin, options.step_limit)
+
+
+def pegasos(objective: Objective, labels: np.ndarray, n_lanes: int, options: PegasosOptions) -> FirstOrderSolver:
+    """Pegasos with the full subgradient; its model is the best iterate. Raises MemoryError."""
+    begin, radius = partial(PegasosState, objective.lam, options.step_limit), 1.0 / math.sqrt(objective.lam)
+    return FirstOrderSolver(objective, panel_widths(n_lanes, options.precision), labels, begin, options.step_limit, radius)
+
+
+METHOD = LinearMethod(solver=probe, axes=(LAMBDA,))
+PEGASOS_METHOD = LinearMethod(solver=pegasos)
