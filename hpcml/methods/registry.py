@@ -47,7 +47,7 @@ METHODS: dict[str, Method] = {
             group=LARGE,
             options=ProbeOptions,
             estimator="hpcml.methods.probe.estimator:ProbeClassifier",
-            linear="hpcml.methods.probe.train:METHOD",
+            linear="hpcml.methods.probe.probe:METHOD",
             supports=USUAL | {"tune"},
         ),
         Method(
@@ -64,7 +64,7 @@ METHODS: dict[str, Method] = {
             about="Pegasos: full subgradient, step 1/(λt), projection, bias",
             group=COMPARED,
             options=PegasosOptions,
-            linear="hpcml.methods.probe.train:PEGASOS_METHOD",
+            linear="hpcml.methods.probe.probe:PEGASOS_METHOD",
         ),
         Method(
             name="svmperf",

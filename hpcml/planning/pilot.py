@@ -24,11 +24,10 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import ConfigError
 from hpcml.log import Log, plural
+from hpcml.methods.linear.layout import plan_streaming
 from hpcml.methods.linear.load import load
 from hpcml.methods.linear.panels import PanelSolver
-from hpcml.methods.linear.solver import History, SparseWeightsOf, Turns
-from hpcml.methods.linear.streaming import plan_streaming
-from hpcml.methods.linear.warm_up import warm_up
+from hpcml.methods.linear.solver import History, SparseWeightsOf, Turns, warm_up
 from hpcml.methods.registry import Method, train
 from hpcml.model.linear import kept
 from hpcml.mpi.memory import peak_mib
@@ -110,7 +109,8 @@ def _train_some_labels(
         with mpi.groups_agreed(comm):
             columns.tables(problem.loaded_by)
         n_lanes, _, streamed = plan_streaming(comm, problem, options, needs.n_lanes, 0, session.log)
-        risk = problem.objective.streamed(*streamed)
+        risk = problem.objective
+        risk.chunk_values, risk.kept_values = streamed
         with mpi.agreed(comm, "making room for the weights"):
             solver = method.solver(risk, problem.labels, n_lanes, options)
         with mpi.node_first(comm):
@@ -123,7 +123,7 @@ def _train_some_labels(
         blocks = list(_blocks(labels, n_lanes, refilled))
         session.log(f"training {plural(sum(map(len, blocks)), 'label')} of {labels.size:,} to measure the time")
         points, tail = [], 0.0  # of a block: rows of a label, its seconds, its weights in the model
-        clock, history = time.perf_counter if any(streamed) else time.process_time, method.history or History()
+        clock, history = time.perf_counter if any(streamed) else time.process_time, method.history
         for block in blocks:
             with mpi.groups_agreed(comm):
                 done = _LabelBlock(solver.solve(block.tolist(), NEVER), options.drop, history, solver.one_by_one, clock)

@@ -15,7 +15,8 @@ from support.dual_problems import DATA, f_of, finish, minimum, risk_of, twin_of
 from support.make import random_data
 
 from hpcml.kernels.lanes import certify, combine, duals
-from hpcml.methods.dual import fitter, kernels, newton
+from hpcml.methods.dual import kernels, newton
+from hpcml.methods.dual import train as path_of_dual
 from hpcml.methods.dual.estimator import DualClassifier
 from hpcml.methods.dual.options import BALANCED
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
@@ -128,13 +129,13 @@ def test_classifier_is_scikit_learn_s():
 
 def test_path_comes_near_the_solutions_at_every_setting(monkeypatch):
     """What `tune` scores, if its tolerances are those of a solution; also with weights of positive rows."""
-    monkeypatch.setattr(fitter, "TOLERANCE", 1e-4)
-    monkeypatch.setattr(fitter, "FIRST_SWEEPS", 60)
+    monkeypatch.setattr(path_of_dual, "TOLERANCE", 1e-4)
+    monkeypatch.setattr(path_of_dual, "FIRST_SWEEPS", 60)
     X, Y = random_data(0, 60, 20, 3, density=0.3)
     options = asked(bias=True)
     risk = risk_of(X, Y, options)
     given = [{"lam": lam, "positive_weight": weight} for lam in (0.3, 0.1, 0.02) for weight in (1.0, 3.0)]
-    fits = fitter.DualFitter(None, risk, given, options, 16)
+    fits = path_of_dual.DualFitter(None, risk, given, options, 16)
     fits.warm_up()
     seen = set()
     for found in fits.fit(np.arange(3), NEVER):

@@ -156,10 +156,10 @@ def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, 
     assert short.max_gap < 0.1
     for kept in (300, 1 << 20):  # values of the working set that have room: some, and all
         with monkeypatch.context() as little:
-            little.setattr("hpcml.methods.linear.streaming.kept_values", lambda *_, kept=kept: kept)
+            little.setattr("hpcml.methods.linear.layout.kept_values", lambda *_, kept=kept: kept)
             model = train("dual", comm, data, mpi_tmp_path / f"kept{kept}", options).model
             assert model.read_bytes() == short.model.read_bytes()
-            little.setattr("hpcml.methods.linear.streaming.chunk_values", lambda *_: 0)  # a chunk of the usual size has room
+            little.setattr("hpcml.methods.linear.layout.chunk_values", lambda *_: 0)  # a chunk of the usual size has room
             model = train("dual", comm, data, mpi_tmp_path / f"chunk{kept}", options).model
             assert model.read_bytes() == roomy.model.read_bytes()
     for stops in range(2):

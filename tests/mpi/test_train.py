@@ -12,7 +12,7 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
-from hpcml.methods.linear import model_file
+from hpcml.methods.linear import run as linear_run
 from hpcml.mpi import memory
 
 pytestmark = pytest.mark.mpi
@@ -58,7 +58,7 @@ def test_a_large_model_is_told_of(comm, mpi_tmp_path, monkeypatch, capfd):
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
     train("dual", comm, data, mpi_tmp_path / "small")
     assert "warning: the model" not in capfd.readouterr().err
-    monkeypatch.setattr(model_file, "LARGE_MODEL", 100)
+    monkeypatch.setattr(linear_run, "LARGE_MODEL", 100)
     train("dual", comm, data, mpi_tmp_path / "large")
     assert ("--drop 0.1" in capfd.readouterr().err) == (comm.rank == 0)
 

@@ -14,7 +14,7 @@ from support.training import train
 from hpcml.errors import Interrupted
 from hpcml.kernels.cache import CompiledOnce
 from hpcml.methods.dual import dual
-from hpcml.methods.dual.fitter import DualFitter
+from hpcml.methods.dual.train import DualFitter
 from hpcml.methods.elastic_net import newton
 from hpcml.methods.linear import layout
 from hpcml.methods.linear import train as linear
@@ -70,7 +70,7 @@ def test_kernels_of_rows(comm, mpi_tmp_path, monkeypatch, data, late, method, wa
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 def test_kernels_of_streamed_rows(comm, mpi_tmp_path, monkeypatch, data, late, loss):
     monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)
-    monkeypatch.setattr("hpcml.methods.linear.streaming.kept_values", lambda *_: 300)
+    monkeypatch.setattr("hpcml.methods.linear.layout.kept_values", lambda *_: 300)
     monkeypatch.setattr(layout, "SMALLEST_CHUNK", 256)
     monkeypatch.setattr(layout, "memory_of_node", lambda: 0)
     train("dual", comm, data, mpi_tmp_path / "run", {"loss": loss, "ranks_per_group": 1})

@@ -10,7 +10,7 @@ from hpcml.estimators.parameters import OPTION, classifier_of
 from hpcml.methods.linear.estimator import LinearClassifier
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.method import USUAL, Method
-from hpcml.methods.probe.train import METHOD
+from hpcml.methods.probe.probe import METHOD
 from hpcml.options import check_above_0
 
 
@@ -52,7 +52,7 @@ TOY = Method(
     name="toy",
     about="a method to play with",
     options=ToyOptions,
-    linear="hpcml.methods.probe.train:METHOD",
+    linear="hpcml.methods.probe.probe:METHOD",
     estimator="support.toy:ToyClassifier",
     supports=USUAL | {"tune"},
 )

@@ -140,7 +140,7 @@ def predicted_top(path, names):
 
 def histories(path, names):
     history = History(("t", "f"), lambda step: f"{step[0]},{step[1]}")
-    path.write_bytes(history.header + b"".join(history.lines(name, [(label, 0.5)]) for label, name in enumerate(names)))
+    path.write_bytes(b"label,t,f\n" + b"".join(history.lines(name, [(label, 0.5)]) for label, name in enumerate(names)))
 
 
 def online_history(path, names):

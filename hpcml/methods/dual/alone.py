@@ -1,41 +1,35 @@
-"""Labels that few rows have, each trained alone on its working set; all rows are looked at for 16
-of them at once.
+"""Rare labels: each is trained on its own working set; one scan over all rows serves 16 of them.
 
-The positives of a rare label and the negatives near them are some hundreds of rows. In a panel each
-pass over all rows looks at them for 16 labels, most of whose rows are not support vectors. Here a
-label goes through turns, each together with 15 others that are as far:
-1. It is trained on its working set, which is its positive rows at first.
-2. Its weights give every row an upper bound of the score. Those of the frequent columns are added
-   in 16 lanes, whose weights stay in the second-level cache; those of rarer columns through an
-   index by column, and only where they are positive. The first turn has the rarer columns alone:
-   that finds the rows that share rare words with the positives.
-3. The first turns add the rows of the highest bounds to the working set. Later ones compute the
-   scores of all rows whose bound reaches the margin, in float64 and with the weights as they are
-   saved. All other rows have no loss, so these give the objective and the gap exactly. The rows
-   that the label lacks most are added, and those whose dual is 0 go, until the label is done.
+The positive rows of a rare label and the negative rows near them are some hundreds of rows. In a panel, each pass over all rows
+serves 16 labels, most of whose rows are not support vectors. Here a label goes through turns, each with 15 others in the same turn:
+1. The label is trained on its working set, which is its positive rows at first.
+2. Its weights give every row an upper bound of the score. Weights of the frequent columns are added in 16 lanes, which stay in the
+   second-level cache; weights of rarer columns through an index by column, and only where they are positive. The first turn uses
+   the rarer columns alone: that finds the rows that share rare words with the positive rows.
+3. The first turns add the rows of the highest bounds to the working set. Later ones compute the scores of all rows whose bound
+   reaches the margin, in float64 and with the weights as they are saved. All other rows have no loss, so these give the objective
+   and the gap exactly. The rows that the label lacks most are added, and rows whose dual is 0 are removed, until the label is done.
 
-What a label goes through depends on the label, the rows and the seed. The intercept is not moved at
-the end, for a gap of at most ENOUGH is asked for.
+The result for a label depends on the label, the rows and the seed. The intercept is not moved at the end: a gap of at most ENOUGH
+is required instead.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpcml import mpi, rng, slices
+from hpcml import mpi, rng
 from hpcml.data.shared_rows import shared_array
 from hpcml.kernels.lanes import WIDTHS, certify, look
 from hpcml.kernels.rows import FREQUENT, transpose
 from hpcml.methods.dual import alone_kernels as kernels
-from hpcml.methods.dual.label import LEAST_ROWS, Training
-from hpcml.methods.dual.lanes import DualPanel
-from hpcml.methods.dual.rounds import Rounds, Verdict, in_rounds
+from hpcml.methods.dual.lanes import LEAST_ROWS, DualPanel, Training, in_rounds
 from hpcml.methods.linear.objective import aligned, panel_widths
 from hpcml.methods.linear.solver import Finished, SparseWeightsOf, Turns
 from hpcml.run.stop import Stop
@@ -54,9 +48,7 @@ ENOUGH = 0.05  # of the tolerance: the gap, as a share of the objective, of a la
 
 @dataclass
 class RareLabel(Training):
-    """A label in training: the rows (ascending) of its working set and their duals, and the
-    columns and values of the weights that these make.
-    """
+    """A label in training: the rows (ascending) of its working set, their duals, and columns and values of their weights."""
 
     rows: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     alpha: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
@@ -65,9 +57,7 @@ class RareLabel(Training):
 
 
 class RowsSeen(NamedTuple):
-    """Rows that a label is judged by, ascending: their duals, and which have the label; scores in
-    float64 and lines of `norms` if these are known.
-    """
+    """Rows that a label is judged by, ascending: duals, which have the label, and, if known, scores and lines of `norms`."""
 
     rows: np.ndarray
     alpha: np.ndarray
@@ -77,33 +67,36 @@ class RowsSeen(NamedTuple):
 
 
 def at_least_highest(values: np.ndarray, n: int) -> np.ndarray:
-    """Which values (bool) are the `n` highest; more where some are equal, all if they are fewer."""
+    """Return which values (bool) are the `n` highest; more where some are equal, all if they are fewer."""
     if values.size <= n:
         return np.ones(values.size, np.bool_)
     return values >= np.partition(values, values.size - n)[values.size - n]
 
 
 class Alone:
-    """Trains rare labels of hinge or squared hinge on rows that one rank has, in single precision.
+    """Trains rare labels of hinge or squared hinge on rows that one rank has, in single precision. Local throughout."""
 
-    Local throughout.
-    """
+    def __init__(self, panel: DualPanel, conclude: Callable[..., Finished | None], max_gap: float) -> None:
+        """Take of a panel what all labels have in common, and its room for scores; `conclude` as in `DualSolver`.
 
-    def __init__(self, panel: DualPanel, rounds: Rounds) -> None:
-        """Takes of a panel what all labels have in common, and its room for scores. Raises
-        MemoryError.
+        Raises MemoryError.
         """
-        self.risk, self.cost_of, self.norms, self.options = panel.risk, panel.cost_of, panel.norms, panel.options
+        self.panel, self.risk, self.norms, self.options = panel, panel.risk, panel.norms, panel.options
         self.ignored, self.inner = panel.ignored, max(2 * panel.ignored, INNER)  # of the tolerance
-        self.rounds, self.enough = rounds, min(rounds.max_gap, ENOUGH * self.options.dual_tol)
+        self.conclude, self.enough = conclude, min(max_gap, ENOUGH * self.options.dual_tol)
         self.most_rows = self.options.step_limit * panel.risk.rows.n_global  # that a label's passes may visit
         rows, (n, d) = self.risk.rows, (self.risk.rows.n_local, self.risk.rows.n_columns)
         self.csr = rows.indptr, rows.indices, rows.data
         self.n_frequent = min(FREQUENT, d - rows.bias)
         self.ends = np.empty(n, np.int64)
         kernels.frequent_ends(rows.indptr, rows.indices, self.n_frequent, self.ends)
-        self.index = self._index(np.concatenate([[0], np.cumsum(rows.counts[self.n_frequent : d - rows.bias], dtype=np.int64)]))
-        self.any_sign = any((rows.data[rows.indptr[some.start] : rows.indptr[some.stop]] < 0).any() for some in self._slices())
+        # The rows and values of the columns that are not frequent, column by column; in files, if the rows are.
+        starts = np.concatenate([[0], np.cumsum(rows.counts[self.n_frequent : d - rows.bias], dtype=np.int64)])
+        room = partial(shared_array, mpi.self_comm()) if rows.mapped else np.empty
+        self.index = starts, room(int(starts[-1]), np.int32), room(int(starts[-1]), np.float32)
+        transpose(self.ends, rows.indptr[1:], rows.indices, rows.data, self.n_frequent, starts[:-1].copy(), *self.index[1:])
+        parts = panel.rows.parts
+        self.any_sign = any((rows.data[rows.indptr[some.start] : rows.indptr[some.stop]] < 0).any() for some in parts)
         self.longest = int(np.diff(rows.indptr).max())
         self.room = np.zeros(d, np.float32), np.zeros(d), np.zeros(n, np.float32), *np.zeros((2, n), np.uint16)
         self.columns = np.empty(d, np.int32)
@@ -114,55 +107,37 @@ class Alone:
         self.frequent = aligned(self.n_frequent * WIDTHS[-1], np.float32)  # weights of frequent columns
         self.bounds, self.found = np.split(panel.scores.view(np.float32), 2)[0], np.split(panel.scores.view(np.int32), 2)[1]
 
-    def _index(self, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The rows and values of the columns that are not frequent, column by column."""
-        room = partial(shared_array, mpi.self_comm()) if self.risk.rows.mapped else np.empty  # in files, as the rows are
-        index = indptr, room(int(indptr[-1]), np.int32), room(int(indptr[-1]), np.float32)
-        after, indices, data = self.csr[0][1:], *self.csr[1:]
-        transpose(self.ends, after, indices, data, self.n_frequent, indptr[:-1].copy(), *index[1:])
-        return index
-
-    def _slices(self) -> Iterator[slice]:
-        return slices.row_slices(self.risk.rows.n_local, self.risk.rows.data.size)
-
     def solve(self, labels: Sequence[int], numbers: np.ndarray, n_lanes: int, stop: Stop) -> Turns:
-        """Train labels, places among the `numbers` in the data of all labels of the run. A turn
-        looks at all rows once. Raises Stopped, NonFiniteError.
+        """Train labels, places among the `numbers` in the data of all labels of the run. A turn looks at all rows once.
+
+        Raises Stopped, NonFiniteError.
         """
-        tolerance = self.options.dual_tol
+        tolerance, n = self.options.dual_tol, self.risk.rows.n_local
         for turn, lanes, unfinished in in_rounds(
             labels, lambda place: RareLabel(place, int(numbers[place]), tolerance), n_lanes, math.inf
         ):
-            done, others = self._turn(lanes, turn, stop)
-            unfinished += others
+            with self.risk.profile("compute"):
+                squares, thresholds = self._fit(lanes, turn, stop)
+                by_bounds = self._find(lanes, turn, thresholds)
+            done = list[Finished]()
+            with self.risk.profile("finish"):
+                for lane, label in stop.slices(enumerate(lanes)):
+                    one, found = None, self.found[lane * n : lane * n + int(self.counts[lane])]
+                    if by_bounds[lane]:
+                        bounds = self.bounds[found * np.int64(self.width) + lane]
+                        found = found[at_least_highest(bounds, self._room_for(label, turn))]
+                        self._take(label, self._seen(label, found), found)
+                    else:
+                        one = self._judge(label, found, squares[lane], turn)
+                    if one is None:
+                        unfinished.append(label)
+                    else:
+                        done.append(one)
             yield done
 
-    def _turn(self, lanes: list[RareLabel], turn: int, stop: Stop) -> tuple[list[Finished], list[RareLabel]]:
-        """Train the labels, look at all rows, and judge. Those that are done, and those that are
-        not.
-        """
-        with self.risk.profile("compute"):
-            squares, thresholds = self._fit(lanes, turn, stop)
-            by_bounds = self._find(lanes, turn, thresholds)
-        done, others, n = list[Finished](), list[RareLabel](), self.risk.rows.n_local
-        with self.risk.profile("finish"):
-            for lane, label in stop.slices(enumerate(lanes)):
-                found = self.found[lane * n : lane * n + int(self.counts[lane])]
-                if by_bounds[lane]:
-                    bounds = self.bounds[found * np.int64(self.width) + lane]
-                    found = found[at_least_highest(bounds, self._room_for(label, turn))]
-                    self._take(label, self._seen(label, found), found)
-                    others.append(label)
-                elif (one := self._judge(label, found, squares[lane], turn)) is not None:
-                    done.append(one)
-                else:
-                    others.append(label)
-        return done, others
-
     def _fit(self, lanes: list[RareLabel], turn: int, stop: Stop) -> tuple[np.ndarray, np.ndarray]:
-        """Train each label on its working set and begin the bounds of its lane. Σ w² (two each:
-        before rounding, and after), and the thresholds that bounds reach where a score may reach
-        the margin.
+        """Train each label on its working set and begin the bounds of its lane. Return Σ w² (two each: before rounding, and
+        after), and the thresholds that bounds reach where a score may reach the margin.
         """
         rows = self.risk.rows
         (self.width,) = panel_widths(len(lanes), "single")
@@ -195,22 +170,20 @@ class Alone:
                 self.index, weights, self.n_frequent, self.any_sign, (w, bounds), self.width, lane
             )
         rounding = self.longest * np.finfo(np.float32).eps * np.sqrt(squares[:, 1]) * rows.max_norm
-        for some in stop.slices(self._slices()) if turn > 0 else ():  # add what the weights of frequent columns give
+        for some in stop.slices(self.panel.rows.parts) if turn > 0 else ():  # add what the weights of frequent columns give
             csr, width = (rows.indptr[some.start : some.stop + 1], rows.indices, rows.data), self.width
             look.raise_bounds(csr, self.ends[some], w, bounds[some.start * width : some.stop * width], width)
         return squares, -1 - rounding - 1e-6 - intercepts
 
     def _rules(self, label: RareLabel) -> tuple[np.ndarray, np.ndarray]:
-        """The rules of a panel of this label alone (flat), and C of its positive and negative rows
-        (2, 1).
-        """
-        costs = self.cost_of(label.number).reshape(2, 1)
+        """Return the rules of a panel of this label alone (flat), and C of its positive and negative rows (2, 1)."""
+        costs = self.panel.costs_of(label.number).reshape(2, 1)
         ignored = 0.0 if label.exact else self.ignored * label.tolerance
-        return self.cost_of.rules(costs, [ignored]).reshape(-1), costs
+        return self.panel.rules(costs, [ignored]).reshape(-1), costs
 
     def _find(self, lanes: list[RareLabel], turn: int, margins: np.ndarray) -> np.ndarray:
-        """Find the rows whose bounds reach thresholds: `found`. Which labels (bool) have more rows
-        at the margin than a turn adds; their thresholds are higher.
+        """Find the rows whose bounds reach thresholds: `found`. Return which labels (bool) have more rows at the margin than a
+        turn adds; their thresholds are higher.
         """
         n, width, by_bounds = self.risk.rows.n_local, self.width, np.zeros(len(lanes), np.bool_)
         bounds, found = self.bounds[: n * width], self.found[: n * width].reshape(width, n)
@@ -238,16 +211,15 @@ class Alone:
         return RowsSeen(*(array[:n] for array in self.seen))
 
     def _take(self, label: RareLabel, seen: RowsSeen, added: np.ndarray) -> None:
-        """Let the working set be the rows that have a dual, the positives, and those that are
-        `added`.
-        """
+        """Let the working set be the rows that have a dual, the positives, and those that are `added`."""
         kept = (seen.alpha != 0) | (seen.positive != 0)
         kept[np.searchsorted(seen.rows, added)] = True
         label.rows, label.alpha = seen.rows[kept], seen.alpha[kept]
 
     def _judge(self, label: RareLabel, found: np.ndarray, squares: np.ndarray, turn: int) -> Finished | None:
-        """The label, if it is done, by the rows that may reach the margin; else it gets those that
-        it lacks. Raises NonFiniteError.
+        """Return the label, if it is done, by the rows that may reach the margin; else it gets those that it lacks.
+
+        Raises NonFiniteError.
         """
         seen = self._seen(label, found)
         kernels.scores_of(self.csr, seen.rows, self.norms, (label.columns, label.weights), self.room[0], seen.z, seen.norms)
@@ -256,13 +228,12 @@ class Alone:
         tables, state = (rules, costs.reshape(-1), np.zeros(1)), (seen.z, seen.alpha)
         within = 0.0 if label.exact else -self.ignored * label.tolerance  # beyond 0, of the gradients of rows that it lacks
         certify.hinge_certify(state, seen.positive, seen.norms, tables, near, sums.reshape(-1), 1, within)
-        losses, _, penalty = self.cost_of.losses(costs, sums)
+        losses, _, penalty = self.panel.losses(costs, sums)
         primal, bound = 0.5 * squares[1] + losses[0], sums[certify.ALPHA, 0] - 0.5 * squares[0] - penalty[0]
-        verdict = Verdict(float(primal), float(bound), float(sums[certify.MOST, 0] - sums[certify.LEAST, 0]))
+        verdict = float(primal), float(bound), float(sums[certify.MOST, 0] - sums[certify.LEAST, 0])
         is_at_precision = (label.exact and not label.moved) or self.inner * label.tolerance < PRECISE
-        one = self.rounds.conclude(
-            label, costs[:, 0], verdict, is_at_precision, self.enough, lambda copy: (label.columns, label.weights)
-        )
+        weights = label.columns, label.weights
+        one = self.conclude(label, costs[:, 0], verdict, is_at_precision, self.enough, lambda copy: weights)
         if one is not None:
             return one._replace(w=self._sparse(one.w))
         lacks, most = np.flatnonzero((near != 0) & (seen.alpha == 0)), self._room_for(label, turn)

@@ -1,15 +1,14 @@
-"""The rows as dual coordinate descent takes them: all at once, or chunk by chunk from the disk
-where memory is short.
+"""The rows of dual coordinate descent: all in memory, or read from the disk chunk by chunk where memory is short.
 
-A pass over streamed rows reads a chunk, copies it into memory, since its rows are visited at
-random, and visits it. Most passes are over support vectors only. Those of a chunk are kept in
-memory when it is read, as far as there is room: the working set. A pass that needs no other rows of
+A pass over streamed rows copies a chunk into memory, since its rows are visited at random, and visits it. Most passes are over
+support vectors only. Those of a chunk stay in memory, as far as there is room: the working set. A pass that needs no other rows of
 a chunk does not read it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order befor
 PIECE_VALUES = 1 << 18  # are asked for while those before them are copied
 
 Csr = tuple[np.ndarray, np.ndarray, np.ndarray]
-Wanted = Callable[[slice], np.ndarray]  # which of these rows (bool) a pass visits, or the next ones will
+Wanted = Callable[[slice], np.ndarray]  # which of these rows (not 0) a pass visits, or the next ones will
 
 
 class Chunk(NamedTuple):
@@ -33,67 +32,44 @@ class Chunk(NamedTuple):
     csr: Csr
 
 
-class AllRows:
-    """Rows that memory holds, or the system's own cache."""
+class RowChunks:
+    """The rows of a rank. A pass takes them in random order, chunk by chunk."""
 
-    def __init__(self, rows: CompactRows, chunk_values: int) -> None:
-        """`bounds` are the first rows of the chunks in which a pass goes at random, and their
-        end. Local.
+    def __init__(self, rows: CompactRows, chunk_values: int, kept_values: int | None = None) -> None:
+        """`chunk_values`: of a chunk in which a pass goes at random. `kept_values`: rows are read from the disk, and there is room
+        for so many values of the working set; None: memory, or the system's own cache, holds all rows. Local; raises MemoryError.
         """
-        self.rows = rows
+        self.rows, self.is_streamed = rows, kept_values is not None
         cuts = np.searchsorted(rows.indptr, np.arange(0, rows.data.size + 1, chunk_values)[1:])
         self.bounds = np.unique(np.concatenate([[0], cuts, [rows.n_local]]))
+        self.parts = list(slices.row_slices(rows.n_local, rows.data.size))
+        if kept_values is not None:
+            sizes = int(np.diff(rows.indptr[self.bounds]).max(initial=0)), min(kept_values, rows.data.size)
+            types = rows.indices.dtype, rows.data.dtype
+            self._chunk, self._pool = ([np.empty(size, kind) for kind in types] for size in sizes)
+        self.forget()
 
-    def begin(self) -> None:
-        """Nothing is kept. Local."""
-
-    def chunks(self, order: np.ndarray, visited: Wanted, kept: Wanted) -> Iterator[tuple[Chunk, np.ndarray]]:
-        """The rows chunk by chunk, with those of `order` that are in it. Local."""
-        rows = self.rows
-        yield Chunk(slice(0, rows.n_local), (rows.indptr, rows.indices, rows.data)), order
-
-    def slices(self, needed: Wanted | None = None) -> Iterator[tuple[slice, Csr]]:
-        """All rows in their order, slice by slice; arrays that have only the `needed` ones will
-        do. Local.
-        """
-        rows = self.rows
-        for some in slices.row_slices(rows.n_local, rows.data.size):
-            yield some, (rows.indptr[some.start : some.stop + 1], rows.indices, rows.data)
-
-
-class StreamedRows(AllRows):
-    """Rows that are read from the disk, for the most part."""
-
-    def __init__(self, rows: CompactRows, chunk_values: int, kept_values: int) -> None:
-        """Room for a chunk of `chunk_values`, and for `kept_values` of the working set. Local;
-        raises MemoryError.
-        """
-        super().__init__(rows, chunk_values)
-        size = int(np.diff(rows.indptr[self.bounds]).max(initial=0))
-        kept = min(kept_values, rows.data.size)
-        types = rows.indices.dtype, rows.data.dtype
-        self._chunk, self._pool = ([np.empty(n, kind) for kind in types] for n in (size, kept))
-        self.begin()
-
-    def begin(self) -> None:
-        """Keep nothing of what was kept: other rows will be needed. Local."""
+    def forget(self) -> None:
+        """Give up the working set: other rows will be needed. Local."""
         self._kept: dict[int, Csr] = {}
         self._taken = 0
 
     def chunks(self, order: np.ndarray, visited: Wanted, kept: Wanted) -> Iterator[tuple[Chunk, np.ndarray]]:
-        """The rows chunk by chunk in the order of a pass, but for chunks of which no row is
-        `visited`.
+        """Yield chunks in the order of a pass, with those of `order` that are in them; of streamed rows not those without a row
+        that is `visited`.
 
-        When a chunk that was read is done with, those of its rows that are `kept` stay in memory if
-        there is room. Local.
+        When a chunk that was read is done with, those of its rows that are `kept` stay in memory if there is room. Local.
         """
-        place = 0
+        rows, place = self.rows, 0
+        if not self.is_streamed:
+            yield Chunk(slice(0, rows.n_local), (rows.indptr, rows.indices, rows.data)), order
+            return
         while place < order.size:
             number = int(np.searchsorted(self.bounds, order[place], "right")) - 1
             own = slice(int(self.bounds[number]), int(self.bounds[number + 1]))
             some = order[place : place + own.stop - own.start]
             place += some.size
-            need = visited(own)
+            need = visited(own) != 0
             if not need.any():
                 continue
             if (csr := self._holding(number, need)) is not None:
@@ -101,15 +77,17 @@ class StreamedRows(AllRows):
                 continue
             csr = self._read(own)
             yield Chunk(own, csr), some
-            self._keep(number, csr, kept(own))
+            self._keep(number, csr, kept(own) != 0)
 
     def slices(self, needed: Wanted | None = None) -> Iterator[tuple[slice, Csr]]:
-        """All rows in their order, slice by slice, from the working set if it has those that are
-        `needed`. Local.
-        """
+        """Yield all rows in their order, slice by slice; from the working set if it has those that are `needed`. Local."""
         rows = self.rows
-        for number, (first, last) in enumerate(zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True)):
-            held = None if needed is None else self._holding(number, needed(slice(first, last)))
+        if not self.is_streamed:
+            for some in self.parts:
+                yield some, (rows.indptr[some.start : some.stop + 1], rows.indices, rows.data)
+            return
+        for number, (first, last) in enumerate(pairwise(self.bounds.tolist())):
+            held = None if needed is None else self._holding(number, needed(slice(first, last)) != 0)
             for part in slices.row_slices(last - first, int(rows.indptr[last] - rows.indptr[first])):
                 some = slice(first + part.start, first + part.stop)
                 if held is not None:
@@ -120,7 +98,7 @@ class StreamedRows(AllRows):
                 yield some, (indptr, rows.indices, rows.data)
 
     def _holding(self, number: int, need: np.ndarray) -> Csr | None:
-        """The working set of a chunk, if it has all rows that are needed (bool)."""
+        """Return the working set of a chunk, if it has all rows that are needed (bool)."""
         if (csr := self._kept.get(number)) is None:
             return None
         first, last = self.bounds[number : number + 2]
@@ -128,7 +106,7 @@ class StreamedRows(AllRows):
         return csr if complete[need].all() else None
 
     def _read(self, own: slice) -> Csr:
-        """A chunk, piece by piece: no more than two pieces need lie in the system's cache."""
+        """Read a chunk, piece by piece: no more than two pieces need lie in the system's cache."""
         rows, (indices, data) = self.rows, self._chunk
         first, last = int(rows.indptr[own.start]), int(rows.indptr[own.stop])
         pieces = [slice(begin, min(begin + PIECE_VALUES, last)) for begin in range(first, last, PIECE_VALUES)]

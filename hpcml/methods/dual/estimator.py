@@ -88,18 +88,14 @@ class DualClassifier(LinearClassifier):
         return self._fit_weighted(X, y, sample_weight)
 
     def _agreed_options(self, comm: mpi.Comm, options: Any) -> Any:
-        """Collective over `comm`. The options of all ranks. Raises ConfigError if the ranks'
-        parameters differ.
-        """
+        """Collective over `comm`. Return the options of all ranks. Raises ConfigError if the ranks' parameters differ."""
         weights = sorted(map(repr, self.class_weight.items())) if isinstance(self.class_weight, Mapping) else self.class_weight
         if mpi.agreed_any(comm, weights != comm.bcast(weights)):
             raise ConfigError("the ranks have classifiers with different parameters; give all ranks the same")
         return super()._agreed_options(comm, options)
 
     def _risk(self, rows: CompactRows, labels: LabelSets, options: LinearOptions) -> Risk:
-        """The objective that the labels share, with their `class_weight`. Raises ConfigError,
-        the same on all ranks.
-        """
+        """Return what the labels share, with their `class_weight`. Raises ConfigError, the same on all ranks."""
         risk = super()._risk(rows, labels, options)
         if self.class_weight is not None:
             weights = self._class_weights(rows, labels)

@@ -1,5 +1,4 @@
-"""Newton's method on the primal problem, for labels that coordinate descent has not solved within its
-steps.
+"""Newton's method on the primal problem, for labels that coordinate descent has not solved within its steps.
 
 Dual coordinate descent is slow where many rows have few columns and λ is small: on covtype (581,012
 rows, 55 columns) with λ = 1e-9 the gap is 0.98 after 300 passes. There the matrix of second
@@ -27,8 +26,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.methods.dual import newton_kernels as kernels
-from hpcml.methods.dual.label import CLOSE, Training
-from hpcml.methods.dual.lanes import DualPanel
+from hpcml.methods.dual.lanes import CLOSE, DualPanel, Training
 
 MOST_COLUMNS = 1024  # 8 MB of second derivatives
 PASSES_PER_ITERATION = 5  # of --max-steps, for each Newton iteration
@@ -53,25 +51,16 @@ class Newton:
         self.bound, self.n_iterations = 0.0, 0
 
     def _write_scores(self, w: np.ndarray, z: np.ndarray) -> None:
-        for part, csr, _ in self.panel.slices():
+        for part, csr in self.panel.stop.slices(self.panel.rows.slices()):
             kernels.scores(csr, w, z[part])
 
     def _objective(self, w: np.ndarray, step: float, width: float) -> float:
         """f / λ at weights w, whose scores are z + step · along. Collective."""
         total = np.zeros(1)
-        for part, _ in self.panel.row_slices():
+        for part in self.panel.stop.slices(self.panel.rows.parts):
             total += kernels.losses(self.z[part], self.along[part], step, self.costs[part], self.loss, width)
         mpi.allreduce_sum(self.panel.risk.comm, total)
         return 0.5 * float((w * w).sum()) + float(total[0])
-
-    def _raise_bound(self, gained: float, taken: float, square: float) -> None:
-        """Take the bound from the duals of an iteration, ‖v‖² = `square`, if it is the largest so far."""
-        bound = gained - 0.5 * square
-        if self.loss != kernels.LOGISTIC:
-            t = gained / max(square + 2.0 * taken, 1e-300)
-            t = min(t, 1.0) if self.loss == kernels.HINGE else t
-            bound = t * gained - 0.5 * t * t * (square + 2.0 * taken)
-        self.bound = max(self.bound, bound * (1.0 - ROUNDING))
 
     def minimise(self, w: np.ndarray, width: float, most: int) -> np.ndarray:
         """Return the weights that at most so many iterations in all lead to from w. Collective; raises Stopped."""
@@ -81,11 +70,17 @@ class Newton:
         while self.n_iterations < most:
             self.n_iterations += 1
             gradient, second, totals = np.zeros(d), np.zeros((d, d)), np.zeros(2)
-            for part, csr, _ in self.panel.slices():
+            for part, csr in self.panel.stop.slices(self.panel.rows.slices()):
                 totals += kernels.add_rows(csr, self.z[part], self.costs[part], self.loss, width, gradient, second)
             for sums in (gradient, second, totals):
                 mpi.allreduce_sum(self.panel.risk.comm, sums)
-            self._raise_bound(float(totals[0]), float(totals[1]), float((gradient * gradient).sum()))
+            gained, taken, square = float(totals[0]), float(totals[1]), float((gradient * gradient).sum())  # of the duals; ‖v‖²
+            bound = gained - 0.5 * square
+            if self.loss != kernels.LOGISTIC:
+                t = gained / max(square + 2.0 * taken, 1e-300)
+                t = min(t, 1.0) if self.loss == kernels.HINGE else t
+                bound = t * gained - 0.5 * t * t * (square + 2.0 * taken)
+            self.bound = max(self.bound, bound * (1.0 - ROUNDING))
             gradient += w
             second[np.arange(d), np.arange(d)] += 1.0
             direction = -gradient
@@ -108,6 +103,7 @@ class Newton:
 
     def primal(self, w: np.ndarray) -> float:
         """f / λ at weights w. Collective."""
+        self.along[:] = 0.0
         self._write_scores(w, self.z)
         return self._objective(w, 0.0, 0.0)
 
@@ -134,7 +130,6 @@ def improve(panel: DualPanel, label: Training, costs: np.ndarray) -> bool:
     for width in WIDTHS if options.loss == "hinge" else (0.0,):
         w = newton.minimise(w, width, most)
         rounded = w.astype(panel.risk.weight_type)
-        newton.along[:] = 0.0
         label.keep_best(newton.primal(rounded.astype(np.float64)), newton.bound, rounded.copy)
         if label.best_gap <= enough:
             break

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from cyclopts import Parameter
 
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.methods.linear.options import InterceptOptions
 from hpcml.options import Flag, check_above_0
 
@@ -26,33 +26,26 @@ class DualOptions(InterceptOptions):
     loss: str = "squared-hinge"
     """Convex loss ℓ: squared-hinge, hinge or logistic."""
     dual_tol: float = 0.1
-    """The stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows."""
+    """Stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows."""
     max_gap: float | None = None
-    """Do not stop before the certified duality gap, divided by the objective, is at most this as
-    well.
-    """
+    """Also require a certified duality gap, divided by the objective, of at most this value."""
     show_gaps: Flag = False
     """Show the objective and the certified duality gap of every label."""
     positive_weight: str = "1"
-    """The weight of positive rows: a number, or balanced: as many times as there are negative
-    rows for a positive one.
-    """
+    """Weight of positive rows: a number, or balanced (the number of negative rows divided by that of positive rows)."""
     seed: int = 0
-    """Another seed takes the rows in another order."""
+    """Random seed for the order of rows."""
     ranks_per_group: int | None = None
-    """Ranks that divide the rows among themselves; the labels are divided among such rank groups.
-    Default: 1. Other numbers give the same model within the tolerance only.
+    """Number of ranks that divide the rows; the labels are divided among such rank groups. Default: 1. Other numbers give the same
+    model within the tolerance only.
     """
     max_steps: int | None = None
-    """Maximum number of passes over all rows per label; a pass over a part of the rows counts as
-    that part. A label that reaches it is reported as not converged, and gets the best weights that
-    were found. Default: 1000.
+    """Maximum number of passes over all rows per label; a pass over a part of the rows counts as that part. A label that reaches it
+    is reported as not converged, and gets the best weights that were found. Default: 1000.
     """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         check_above_0(self, "dual_tol")
         check_above_0(self, "max_gap")
@@ -67,5 +60,5 @@ def parse_weight(text: str) -> float:
     except ValueError:
         weight = math.nan
     if not 0 < weight < math.inf:
-        raise ConfigError(f"--positive-weight {text}: expected a number above 0, or {BALANCED}")
+        raise OptionError("positive_weight", text, f"expected a number above 0, or {BALANCED}")
     return weight

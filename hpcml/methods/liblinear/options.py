@@ -20,9 +20,9 @@ class LiblinearOptions(InterceptOptions):
     liblinear_tol: float = 0.1
     """LIBLINEAR's stopping tolerance."""
     seed: int = 0
-    """Another seed takes the rows in another order."""
+    """Random seed for the order of rows."""
     max_steps: int | None = None
-    """Give a label up after so many passes over the rows and say so. Default: 20000."""
+    """Maximum number of passes per label; a label that reaches it is reported as not converged. Default: 20000."""
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local, before the first collective."""

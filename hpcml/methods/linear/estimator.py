@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hpcml import mpi
-from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
+from hpcml.data.compact import CompactRows, compact_rows
 from hpcml.data.compact import warm_up as warm_up_reading
 from hpcml.data.in_memory import sound_csr
 from hpcml.data.scaling import scaled
@@ -22,12 +22,11 @@ from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, shard_of
 from hpcml.estimators.parameters import ATTRIBUTES
 from hpcml.kernels import elementwise
-from hpcml.methods.linear.layout import Sharding, labels_of_group, lanes_per_group
+from hpcml.methods.linear.layout import Sharding, labels_of_group, lanes_that_fit
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.solver import STEP_LIMIT, Finished, SparseWeightsOf
-from hpcml.methods.linear.warm_up import warm_up
+from hpcml.methods.linear.solver import STEP_LIMIT, Finished, SparseWeightsOf, warm_up
 from hpcml.model.linear import LOG_ODDS
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.driver import Driver, Job
@@ -101,11 +100,21 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         return tags
 
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: LinearOptions) -> None:
-        """Collective over `comm`. Spread the rows, train, warn of labels that did not converge.
+        """Collective over `comm`. Load the rows, train, warn of labels that did not converge.
 
-        Ranks that do not share the rows share the labels.
+        Ranks share the rows as they are, if that gives the same bits. Else every rank has all rows, and they share the labels.
         """
-        method, (rows, columns) = self._method, self._spread(comm, X, labels, options)
+        method, fold = self._method, self._method.risk.shares_columns
+        if method.sharding is Sharding.EXACT:
+            before, total = mpi.exclusive_sum(comm, [X.shape[0]])
+            shard = scaled(comm, shard_of(X, labels, int(before[0]), int(total[0])), options.scale)
+            rows, columns = compact_rows(comm, shard, options.bias, fold=fold)
+        else:
+            X, labels = gather_rows(comm, X, labels)
+            shard = scaled(mpi.self_comm(), shard_of(X, labels, 0, X.shape[0]), options.scale)
+            warm_up_reading(comm, shard)
+            with mpi.groups_agreed(comm):
+                rows, columns = compact_rows(mpi.self_comm(), shard, options.bias, fold=fold)
         risk = self._risk(rows, labels, options)
         with mpi.groups_agreed(comm):
             risk.prepare(rows.comm)
@@ -113,7 +122,10 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         number, n_groups = (0, 1) if rows.comm.size == comm.size else (comm.rank, comm.size)
         trainable = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
         waiting = labels_of_group(trainable, rows.n_positive, number, n_groups).tolist()
-        n_lanes = lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm), method.memory, most=method.lanes)
+        _, (n_values,) = mpi.exclusive_sum(rows.comm, [rows.data.size])
+        sizes = int(n_values), rows.n_global, rows.n_columns
+        n_lanes = lanes_that_fit(sizes, rows.comm.size, options, room_per_rank(comm), method.memory, method.lanes)
+        n_lanes = max(1, min(n_lanes, len(waiting)))
         with mpi.agreed(comm, "making room for the weights"):
             learnt = LearntLabels(risk, *tables)
             solver = method.solver(risk, np.arange(rows.n_labels), n_lanes, options)
@@ -123,8 +135,18 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         driver.run(solver.solve(waiting, driver), learnt)
         learnt.share(comm)
         self._take(risk, learnt)
-        for text in self._shortfalls(options) if comm.rank == 0 else ():
-            warnings.warn(text, ConvergenceWarning, stacklevel=4)  # where `fit` was called
+        most, short = options.step_limit, self._status == STEP_LIMIT
+        late = self.n_iter_ >= most
+        for which, text in (
+            (short & late, f"were given up after max_iter={most} steps; raise max_iter, or scale the features"),
+            (
+                short & ~late,
+                f"are as exact as {options.precision} precision allows, but less than tol and max_gap ask for; raise these, or "
+                "choose precision='double'",
+            ),
+        ):
+            if which.any() and comm.rank == 0:  # told where `fit` was called
+                warnings.warn(f"{int(which.sum())} of {short.size} labels {text}", ConvergenceWarning, stacklevel=4)
 
     def _take(self, risk: Risk, learnt: LearntLabels) -> None:
         """Set what was learnt. Local."""
@@ -133,35 +155,9 @@ class LinearClassifier(LabelScores, DistributedClassifier):
             if name in self._learnt:
                 setattr(self, name, values)
 
-    def _spread(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: LinearOptions) -> tuple[CompactRows, ColumnMap]:
-        """Collective over `comm`. The rows as they lie, or all on every rank."""
-        if self._method.sharding is Sharding.EXACT:
-            before, total = mpi.exclusive_sum(comm, [X.shape[0]])
-            shard = scaled(comm, shard_of(X, labels, int(before[0]), int(total[0])), options.scale)
-            return compact_rows(comm, shard, options.bias, fold=self._method.risk.shares_columns)
-        X, labels = gather_rows(comm, X, labels)
-        shard = scaled(mpi.self_comm(), shard_of(X, labels, 0, X.shape[0]), options.scale)
-        warm_up_reading(comm, shard)
-        with mpi.groups_agreed(comm):
-            return compact_rows(mpi.self_comm(), shard, options.bias, fold=self._method.risk.shares_columns)
-
     def _risk(self, rows: CompactRows, labels: LabelSets, options: LinearOptions) -> Risk:
         """The objective that the labels share. Raises ConfigError, the same on all ranks."""
         return self._method.risk(rows, options, Profile())
-
-    def _shortfalls(self, options: LinearOptions) -> list[str]:
-        """Remarks on labels that are not as exact as was asked for."""
-        most = options.step_limit
-        short, late = self._status == STEP_LIMIT, self.n_iter_ >= most
-        texts = (
-            (short & late, f"were given up after max_iter={most} steps; raise max_iter, or scale the features"),
-            (
-                short & ~late,
-                f"are as exact as {options.precision} precision allows, but less than tol and max_gap ask for; raise these, or "
-                "choose precision='double'",
-            ),
-        )
-        return [f"{int(which.sum())} of {short.size} labels {text}" for which, text in texts if which.any()]
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores `x · w + intercept` (n, n_labels)."""

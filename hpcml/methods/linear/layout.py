@@ -1,9 +1,10 @@
-"""How a run is laid out: which ranks share the rows, how many labels share a pass."""
+"""How a run is laid out: which ranks share the rows, how many labels share a pass, which rows are read in every pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +13,14 @@ from hpcml.data.compact import CompactRows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.data.shared_rows import private_bytes
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, OptionError
+from hpcml.log import Log
 from hpcml.methods.linear.objective import PRECISIONS
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.mpi.memory import OWN_BYTES, left_per_rank, memory_of_node, room_per_rank
+from hpcml.mpi.memory import OWN_BYTES, left_per_rank, memory_of_node, return_freed_memory, room_per_rank
+
+if TYPE_CHECKING:
+    from hpcml.methods.linear.load import LabelProblem
 
 Needs = Callable[[int, int, int, int, int, int], int]  # bytes: see `bytes_per_rank`
 LANES = 16  # labels that share a pass: one cache line of float32 weights
@@ -44,10 +49,9 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
 
 
 def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, options: LinearOptions, needs: Needs) -> int:
-    """Collective over `comm`. Bytes that a rank needs to load rows and train one label.
+    """Collective over `comm`. Return the bytes that a rank needs to load rows and train one label.
 
-    Raises ConfigError if there is no room for them: the system would kill the ranks. Loading has
-    tables of the features, of the rank's rows, and of their labels.
+    Raises ConfigError if there is no room for them: the system would kill the ranks.
     """
     own = shard.y_indptr[shard.rows + 1] - shard.y_indptr[shard.rows]
     mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
@@ -73,17 +77,15 @@ def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, opti
 def choose_shards(
     comm: mpi.Comm, dataset: DataFile, shard: Shard, n_labels: int, options: LinearOptions, sharding: Sharding
 ) -> int:
-    """Collective over `comm`. How many ranks divide the rows; groups of those divide the labels.
+    """Collective over `comm`. Return how many ranks divide the rows; groups of those divide the labels.
 
-    As few as memory allows, if there are enough labels for every group. Raises ConfigError if
-    --ranks-per-group does not divide the ranks.
+    As few as memory allows, if there are enough labels for every group. Raises ConfigError.
     """
     divisors = [s for s in range(1, comm.size + 1) if comm.size % s == 0]
     if options.ranks_per_group is not None:
         if options.ranks_per_group not in divisors:
-            raise ConfigError(
-                f"--ranks-per-group {options.ranks_per_group}: expected a divisor of the number of ranks, {comm.size}"
-            )
+            wanted = f"expected a divisor of the number of ranks, {comm.size}"
+            raise OptionError("ranks_per_group", options.ranks_per_group, wanted)
         return options.ranks_per_group
     if sharding is not Sharding.EXACT:
         return 1
@@ -108,43 +110,70 @@ def labels_of_group(waiting: np.ndarray, n_positive: np.ndarray, number: int, n_
     return waiting[np.argsort(-n_positive[waiting], kind="stable")][number::n_groups]
 
 
-def lanes_per_group(
-    n_waiting: int,
-    n_continued: int,
-    rows: CompactRows,
-    options: LinearOptions,
-    room: float,
-    needs: Needs = bytes_per_rank,
-    mapped: bool = False,
-    most: int = LANES,
-) -> int:
-    """Collective over `rows.comm`. How many labels share a pass: as the user says, else what fits.
-
-    No more than there are, and no fewer than must continue. `room` is what a rank may take and
-    `needs` what it will. Rows that are `mapped` take none of it: the system brings them in, from
-    the disk if memory is short, however many labels share a pass.
-    """
-    _, totals = mpi.exclusive_sum(rows.comm, [rows.data.size])
-    sizes = (0 if mapped else int(totals[0]), rows.n_global, rows.n_columns)
-    wanted = lanes_that_fit(sizes, rows.comm.size, options, room, needs, most)
-    return max(1, n_continued, min(wanted, n_waiting + n_continued))
-
-
 def lanes_that_fit(
     sizes: tuple[int, int, int], shards: int, options: LinearOptions, room: float, needs: Needs = bytes_per_rank, most: int = LANES
 ) -> int:
-    """Labels to share a pass over rows of these sizes (values, rows, columns), by `room`."""
+    """Return how many labels share a pass over rows of these sizes (values, rows, columns): as the user says, else what fits.
+
+    `room` is what a rank may take and `needs` what it will. The values of mapped rows need no room.
+    """
     size = PRECISIONS[options.precision].itemsize
     fits = (n for n in (LANES, 8, 4, 2) if n <= most and needs(*sizes, n, shards, size) <= room)
     return options.labels_per_pass or next(fits, 1)
 
 
-def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -> int:
-    """Collective over `comm`. Values in each chunk of rows to be streamed; 0 if memory holds them.
+def plan_streaming(
+    comm: mpi.Comm, problem: LabelProblem, options: LinearOptions, n_lanes: int, before: int, log: Log
+) -> tuple[int, int, tuple[int, int]]:
+    """Collective over `comm`. Return how many labels share a pass, and how rows are read from the disk where memory is short.
 
-    Rows are visited at random in chunks of `largest` values, of which every rank of a node may be
-    in another. If the chunks have no room beside what the ranks have and will need (`needed` bytes
-    each), every visit would wait for the disk.
+    Fewer labels than `n_lanes` if that is better than small chunks (`fewer_lanes`), unless the user said how many. Then values in a
+    chunk by which the model differs, or 0. Where a run is continued, chunks are no larger than they were `before`; 0: it had none.
+    Then values in a streamed row slice and how many stay in memory; (0, 0) if memory holds all rows. The model does not depend on
+    these.
+    """
+    rows, method = problem.rows, problem.method
+    if not (method.chunk and mpi.agreed_any(comm, rows.mapped)):  # a node with one rank may have rows of its own
+        return n_lanes, 0, (0, 0)
+    return_freed_memory()
+    mb = VALUE_BYTES / 1e6
+
+    def needed(n: int) -> int:  # bytes of a rank beside the rows, if n labels share a pass
+        return method.memory(0, rows.n_global, rows.n_columns, n, 1, PRECISIONS[options.precision].itemsize)
+
+    def chunk_for(n: int, largest: int) -> int:
+        return chunk_values(comm, rows, needed(n), largest)
+
+    most = int(mpi.allreduce_max(comm, n_lanes))  # ranks with few labels left ask for fewer
+    chunk = chunk_for(most, method.chunk)
+    if before:
+        chunk = min(chunk or before, before)
+    elif chunk and not options.labels_per_pass:
+        most, chunk = fewer_lanes(most, lambda n: chunk_for(n, rows.data.size), lambda n: chunk_for(n, method.chunk))
+        n_lanes = min(most, n_lanes)
+    if chunk:
+        log(
+            f"warning: memory is short, so the rows ({mb * rows.data.size:,.0f} MB) are read from the disk in every pass, "
+            f"{chunk:,} values at a time; the model differs, within the tolerance, from one made with more memory: give the job "
+            "more, or fewer ranks on a node"
+        )
+    most = int(mpi.allreduce_max(comm, n_lanes))
+    kept = kept_values(comm, rows, needed(most), chunk or method.chunk)
+    if kept is None:
+        return n_lanes, chunk, (chunk, 0)
+    if not chunk:
+        log(
+            f"a rank has room for {mb * (method.chunk + kept):,.0f} MB of the rows ({mb * rows.data.size:,.0f} MB): others are "
+            "read from the disk where they are needed; the model is the same"
+        )
+    return n_lanes, chunk, (chunk or method.chunk, kept)
+
+
+def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -> int:
+    """Collective over `comm`. Return the values in a chunk of streamed rows; 0 if memory holds one of `largest` values.
+
+    Rows are visited at random in a chunk, and every rank of a node may be in another. Without room for the chunks beside what the
+    ranks have and will need (`needed` bytes each), every visit would wait for the disk.
     """
     room, whole = _room_for_rows(comm, rows, needed)
     if min(whole, largest * VALUE_BYTES) <= room:
@@ -154,12 +183,10 @@ def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -
 
 
 def fewer_lanes(most: int, of_all: Callable[[int], int], of_chunks: Callable[[int], int]) -> tuple[int, int]:
-    """Collective as `chunk_values` is. How many labels share a pass, and values in a chunk, else 0.
+    """Collective as `chunk_values` is. Return how many labels share a pass, at most `most`, and the values in a chunk, else 0.
 
-    At most `most`. By their number, `of_all` is 0 if memory holds all rows, and `of_chunks` is the
-    values of a chunk, 0 for the usual number. Half as many labels take nearly twice the time. Rows
-    that are streamed take less than that, unless chunks are smaller than `GOOD_CHUNK`, which take
-    more passes.
+    By their number, `of_all` is 0 if memory holds all rows, and `of_chunks` is the values of a chunk, 0 for the usual number. Half
+    as many labels take nearly twice the time; streamed rows take less, unless chunks are smaller than `GOOD_CHUNK`.
     """
     numbers = [most, *(n for n in (8, 4, 2, 1) if n < most)]
     for n in numbers[:2]:
@@ -172,10 +199,7 @@ def fewer_lanes(most: int, of_all: Callable[[int], int], of_chunks: Callable[[in
 
 
 def kept_values(comm: mpi.Comm, rows: CompactRows, needed: int, chunk: int) -> int | None:
-    """Collective over `comm`. How many values of mapped rows have room beside a chunk of them.
-
-    None if memory holds all rows. `needed` as in `chunk_values`.
-    """
+    """Collective over `comm`. Return how many values of mapped rows have room beside a chunk of them; None if memory holds all."""
     room, whole = _room_for_rows(comm, rows, needed)
     if whole <= room:
         return None

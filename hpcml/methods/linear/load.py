@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -40,17 +39,9 @@ class LabelProblem:
     objective: Risk
     labels: np.ndarray  # their numbers in the data
     names: list[str]
+    n_positive: np.ndarray  # the positive rows of each label (n_labels)
+    trainable: np.ndarray  # which labels (bool) have both positive and negative rows
     group: tuple[int, int]  # this rank's group and the number of groups
-
-    @cached_property
-    def n_positive(self) -> np.ndarray:
-        """The positive rows of each label (n_labels)."""
-        return self.rows.n_positive[self.labels]
-
-    @cached_property
-    def trainable(self) -> np.ndarray:
-        """Which labels (bool) have both positive and negative rows."""
-        return (self.n_positive > 0) & (self.n_positive < self.rows.n_global)
 
     def origin(self) -> dict[str, object]:
         """Collective over the group. What a run shares with its continuation or initial model."""
@@ -67,8 +58,8 @@ def load(
 ) -> tuple[LabelProblem, ColumnMap]:
     """Collective over the session. What is to be trained on, and where the features went.
 
-    What the ranks share is given up when the stack closes. Raises ConfigError or DataError for what
-    the user can mend, Interrupted after a signal.
+    What the ranks share is given up when the stack closes. Raises ConfigError or DataError on invalid user input, Interrupted after
+    a signal.
     """
     comm = session.comm
     profile, look = Profile(), stop_at(session.signals, "reading the rows")
@@ -102,5 +93,7 @@ def load(
             dataset.check_unchanged()
         if options.scale is None and isinstance(options, ScaleOptions):
             warn_of_scales(comm, dataset, rows, columns, session.log)
-    group = (comm.rank // shards, comm.size // shards)
-    return LabelProblem(method_name, method, dataset, split, loaded_by, shard, rows, objective, labels, names, group), columns
+    of_labels, group = rows.n_positive[labels], (comm.rank // shards, comm.size // shards)
+    trainable = (of_labels > 0) & (of_labels < rows.n_global)
+    parts = method_name, method, dataset, split, loaded_by, shard, rows, objective, labels, names
+    return LabelProblem(*parts, of_labels, trainable, group), columns

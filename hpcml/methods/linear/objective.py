@@ -1,24 +1,27 @@
 """The regularised empirical risk of many labels over all ranks' rows: values and subgradients.
 
 `f_l(w) = λ/2 ‖w‖² + (1/m) Σ_i ℓ(y_il (w · x_i))` (Smith, Kim & Wilbur 2012, equation 1). Losses and
-subgradients of panels of labels (`panel`) are summed exactly, so the bits depend neither on the
-number of ranks nor on which labels share a panel.
+subgradients of panels of labels are summed exactly, so the bits depend neither on the number of ranks nor on which labels share a
+panel.
+
+A panel owns the reduction: a method calls `Objective.evaluate` and never sees MPI. All ranks of `rows.comm` hold all weights of a
+panel, since their rows may need any; but each steps only its own range of columns: the subgradient travels by Reduce_scatter, the
+new weights by Allgather.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from copy import copy
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
-from hpcml import mpi, slices
+from hpcml import mpi, rng, slices
 from hpcml.data.compact import CompactRows
 from hpcml.data.headings import Headings
-from hpcml.errors import ConfigError, NonFiniteError
+from hpcml.errors import NonFiniteError, OptionError
 from hpcml.kernels.lanes import WIDTHS
 from hpcml.losses import load_loss
 from hpcml.methods.linear import block_kernels as blocks
@@ -29,19 +32,14 @@ from hpcml.partition import even_bounds
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER, Stop
 
-if TYPE_CHECKING:
-    from hpcml.methods.linear.panel import Panel
-
 CACHE_LINE = 64
 PRECISIONS: dict[str, np.dtype[Any]] = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
 ROWS_BYTES = 1 << 21  # rows that pass through all panels before the next ones are fetched
 
 
 def parse_lambda(text: str, scale: float, n_rows: float, smallest: float = SMALLEST_LAMBDA) -> float:
-    """λ from `X/m`, `0.1X/m`, `X/NUMBER`, `NUMBER/m` or `NUMBER`: X = (mean ‖x_i‖)² over the
-    training rows (`scale`), m their number.
-
-    Raises ConfigError.
+    """Return λ from `X/m`, `0.1X/m`, `X/NUMBER`, `NUMBER/m` or `NUMBER`: X = (mean ‖x_i‖)² over the training rows (`scale`), m
+    their number. Raises ConfigError.
     """
     try:
         number, slash, rows = text.partition("/")
@@ -51,9 +49,8 @@ def parse_lambda(text: str, scale: float, n_rows: float, smallest: float = SMALL
     except (ValueError, ZeroDivisionError):
         value = math.nan
     if not (math.isfinite(value) and value >= smallest):
-        raise ConfigError(
-            f"--lambda {text}: expected X/m, 0.1X/m, X/NUMBER, NUMBER/m or a number {'above' if smallest else 'of at least'} 0"
-        )
+        above = "above" if smallest else "of at least"
+        raise OptionError("lam", text, f"expected X/m, 0.1X/m, X/NUMBER, NUMBER/m or a number {above} 0")
     return value
 
 
@@ -74,13 +71,6 @@ def panel_widths(n_labels: int, precision: str) -> list[int]:
         widths.append(min(w for w in WIDTHS if w >= min(n_labels, widest)))
         n_labels -= widths[-1]
     return widths
-
-
-def row_ranges(rows: CompactRows) -> list[tuple[int, int]]:
-    """Consecutive ranges of this rank's rows, of about ROWS_BYTES each."""
-    values = np.arange(1, 8 * rows.data.size // ROWS_BYTES + 1) * (ROWS_BYTES // 8)
-    bounds = np.unique(np.concatenate([[0], np.searchsorted(rows.indptr, values), [rows.n_local]]))
-    return [(int(a), int(b)) for a, b in pairwise(bounds)]
 
 
 class Risk:
@@ -109,12 +99,6 @@ class Risk:
         other.chunk_values, other.kept_values = self.chunk_values, self.kept_values
         return other
 
-    def streamed(self, chunk_values: int, kept_values: int) -> Self:
-        """The same, of rows read so many values at a time; so many stay in memory. Local."""
-        other = copy(self)
-        other.chunk_values, other.kept_values = chunk_values, kept_values
-        return other
-
     def row_width(self, n_columns: int) -> int:
         """How many numbers a label has in a sparse model: one for each column, or more."""
         return n_columns
@@ -125,8 +109,7 @@ class Risk:
     def start_from(self, comm: mpi.Comm, names: list[str], origin: dict[str, object]) -> None:
         """Collective over `comm`. Open an earlier model of these labels, if the options name one.
 
-        `origin` is what it must have in common with the run's rows. Raises ConfigError or
-        DataError.
+        `origin` is what it must have in common with the run's rows. Raises ConfigError or DataError.
         """
 
     def warning(self) -> str:
@@ -154,7 +137,9 @@ class Objective(Risk):
         # Are all addends, ± a float32 of the data, multiples of one grid, so that nothing has to be rounded?
         rounded = not (self.loss.HAS_UNIT_SLOPES and mpi.lies_on_grid(coarsest, rows.smallest))
         self.rule = kernels.PassRule(int(self.dormant), int(rounded), self.levels, mpi.SHIFT_OF_LEVEL)
-        self.row_ranges = row_ranges(rows)
+        values = np.arange(1, 8 * rows.data.size // ROWS_BYTES + 1) * (ROWS_BYTES // 8)
+        ends = np.unique(np.concatenate([[0], np.searchsorted(rows.indptr, values), [rows.n_local]]))
+        self.row_ranges = list(pairwise(ends.tolist()))  # consecutive ranges of this rank's rows, of about ROWS_BYTES each
         n_chunks = -(-rows.n_columns // blocks.CHUNK)
         self.bounds = np.minimum(even_bounds(n_chunks, self.comm.size) * blocks.CHUNK, rows.n_columns)  # columns of each rank
 
@@ -173,7 +158,7 @@ class Objective(Risk):
                     for some in stop.slices(self._read_ahead(self._slices(stop))):
                         panel.run(some.start, some.stop)
                 with self.profile("communicate"):
-                    panel.send()
+                    panel.requests = [mpi.begin_reduce_scatter(self.comm, panel.g, panel.g_own, panel.counts)]
             return
         with self.profile("compute"):
             for panel in panels:
@@ -220,3 +205,161 @@ class Objective(Risk):
             self.loss_pass(indptr, rows.indices, rows.data, w, state[some], shifts, sums)
         mpi.allreduce_sum(self.comm, sums)
         return float(0.5 * self.lam * w_sq[0] + (sums[kernels.HIGH, 0] + sums[kernels.LOW, 0]) / self.rows.n_global)
+
+
+class Panel:
+    """Up to 16 labels that share passes over the rows; labels[lane] is a label's number in the data, or −1."""
+
+    def __init__(self, objective: Objective, width: int) -> None:
+        """Local. Raises MemoryError."""
+        self.objective, self.width = objective, width
+        rows, comm = objective.rows, objective.comm
+        self.own = slice(int(objective.bounds[comm.rank]) * width, int(objective.bounds[comm.rank + 1]) * width)
+        self.counts = (np.diff(objective.bounds) * width).tolist()
+        self.w = aligned(rows.n_columns * width, objective.weight_type)
+        self.g = aligned(rows.n_columns * width, np.float64)
+        self.best = aligned(self.counts[comm.rank], objective.weight_type)
+        self.g_own = self.g if comm.size == 1 else aligned(self.counts[comm.rank], np.float64)
+        self.state = np.full(rows.n_local * width, kernels.IDLE)
+        self.labels = np.full(width, -1, dtype=np.int64)
+        self.keys, self.steps = np.zeros(width, np.uint64), np.zeros(width, np.int64)
+        self.w_sq = np.zeros(width)
+        self.sums = np.zeros((4, width))
+        kept = objective.dormant and slices.is_long(int(rows.counts.sum(dtype=np.int64)), comm.size)
+        self._before = np.empty_like(self.state) if kept else None  # `state` before the pass, of the first `_n_taken` rows
+        self._n_taken = 0
+        self.requests: list = []
+
+    @property
+    def active(self) -> np.ndarray:
+        """The lanes that hold a label."""
+        return np.flatnonzero(self.labels >= 0)
+
+    def lane(self, array: np.ndarray, lane: int) -> np.ndarray:
+        """One lane of a flat array, as a view."""
+        return array.reshape(-1, self.width)[:, lane]
+
+    def enter(self, lane: int, label: int) -> None:
+        """Let a label begin at w = 0 with every row active. Local, on all ranks."""
+        self.wait_for_weights()
+        self.labels[lane], self.steps[lane], self.w_sq[lane] = label, 0, 0.0
+        self.keys[lane] = rng.bits(self.objective.seed, "dormant rows", np.array([label]))[0]
+        for array in (self.w, self.best):
+            self.lane(array, lane)[:] = 0.0
+        self.lane(self.state, lane)[:] = kernels.ACTIVE
+        self.lane(self.state, lane)[self.objective.rows.rows_of(label)] |= kernels.POSITIVE
+
+    def leave(self, lane: int) -> None:
+        """Make a lane idle. Local, on all ranks."""
+        self.wait_for_weights()
+        self.labels[lane], self.w_sq[lane] = -1, 0.0
+        self.lane(self.w, lane)[:] = 0.0
+        self.lane(self.state, lane)[:] = kernels.IDLE
+
+    def clear(self) -> None:
+        """Begin a pass. Local."""
+        self.g[:] = 0.0
+        self.sums[:] = 0.0
+        self._n_taken = 0
+        self._shifts = self.objective.loss_shifts(self.w_sq, self.labels)
+
+    def run(self, first: int, last: int) -> None:
+        """Add rows first .. last − 1 to the subgradient and the sums. Local."""
+        here, objective = slice(first * self.width, last * self.width), self.objective
+        if self._before is not None:
+            self._before[here], self._n_taken = self.state[here], last
+        arrays = kernels.PanelArrays(self.w, self.state[here], self.keys, self.steps, self._shifts, self.g, self.sums)
+        rows = objective.rows
+        some = kernels.RowRange(rows.indptr[first : last + 1], rows.indices, rows.data, rows.first + first)
+        objective.panel_pass(some, arrays, objective.rule)
+
+    def rewind(self) -> None:
+        """Put the rows' bytes back to what they were before a pass that is abandoned. Local."""
+        if self._before is not None:
+            here = slice(0, self._n_taken * self.width)
+            self.state[here] = self._before[here]
+
+    def gather(self) -> tuple[np.ndarray, np.ndarray]:
+        """Collective, after `Objective.evaluate`. f and ‖g‖² (L,) each; `sums` count rows.
+
+        Raises NonFiniteError, on all ranks, when one is not finite.
+        """
+        objective, comm = self.objective, self.objective.comm
+        if comm.size > 1:
+            with objective.profile("wait"):
+                self.wait_for_weights()
+            with objective.profile("communicate"):
+                mpi.allreduce_sum(comm, self.sums)
+        with objective.profile("compute"):
+            scale = 1.0 / objective.rows.n_global
+            chunks = blocks.gradient_squares(self.w[self.own], self.g_own, self.width, objective.lam, scale)
+        with objective.profile("communicate"):
+            grad_sq = self.total(chunks)
+        f = 0.5 * objective.lam * self.w_sq + self.mean_losses()
+        active = self.labels >= 0
+        objective.check_finite(np.where(active, f, 0.0), "objective", self.labels)
+        objective.check_finite(np.where(active, grad_sq, 0.0), "gradient", self.labels)
+        return f, grad_sq
+
+    def mean_losses(self) -> np.ndarray:
+        """(1/m) Σ ℓ per lane (L,), after `gather`. Local."""
+        return (self.sums[kernels.HIGH] + self.sums[kernels.LOW]) / self.objective.rows.n_global
+
+    def total(self, chunks: np.ndarray) -> np.ndarray:
+        """Collective. The sum over all ranks' chunks, in the order of the columns."""
+        parts = [chunks] if self.objective.comm.size == 1 else mpi.allgather_arrays(self.objective.comm, chunks)
+        whole = np.concatenate(parts)
+        return np.add.accumulate(whole, axis=0)[-1]  # add.reduce takes the chunks in another order if there is but one lane
+
+    def step(self, eta: np.ndarray, radius: float = math.inf) -> None:
+        """Collective. w −= η g, projected on the ball of this radius; a step of every label."""
+        with self.objective.profile("compute"):
+            lam, scale = self.objective.lam, 1.0 / self.objective.rows.n_global
+            chunks = blocks.step(self.w[self.own], self.g_own, self.width, eta, lam, scale)
+        with self.objective.profile("communicate"):
+            self.w_sq = self.total(chunks)
+            if (self.w_sq > radius * radius).any():
+                factors = np.minimum(1.0, radius / np.sqrt(np.maximum(self.w_sq, 1e-300)))
+                own = self.w[self.own].reshape(-1, self.width)
+                np.multiply(own, factors, out=own, casting="same_kind")
+                self.measure()
+            self._send_weights()
+        self.steps += 1
+
+    def replace(self, weights: dict[int, np.ndarray]) -> None:
+        """Collective. Give lanes other weights (own columns); a step of every label."""
+        with self.objective.profile("compute"):
+            for lane, w in weights.items():
+                self.lane(self.w[self.own], lane)[:] = w
+        with self.objective.profile("communicate"):
+            self.measure()
+            self._send_weights()
+        self.steps += 1
+
+    def _send_weights(self) -> None:
+        """Collective. Begin to send the weights of own columns to all ranks."""
+        if self.objective.comm.size > 1:
+            self.requests = [mpi.begin_allgather(self.objective.comm, self.w, self.counts)]
+
+    def measure(self) -> None:
+        """Collective. Find ‖w‖² of weights that were put in."""
+        self.w_sq = self.total(blocks.gradient_squares(self.w[self.own], self.g_own, self.width, 1.0, 0.0))
+
+    def keep(self, lanes: np.ndarray) -> None:
+        """Remember the weights of the lanes with lanes[l] as the best so far. Local."""
+        if lanes.any():
+            blocks.copy_lanes(self.w[self.own], self.width, lanes, self.best)
+
+    def wait_for_weights(self) -> None:
+        """Collective. Until what was begun to be sent has arrived."""
+        for request in self.requests:
+            request.Wait()
+        self.requests = []
+
+    def whole(self, lane: int, array: np.ndarray) -> np.ndarray:
+        """Collective. One lane (n_columns) of `best`, or of `w`, on all ranks."""
+        if array is self.w:
+            self.wait_for_weights()
+            return self.lane(self.w, lane).copy()
+        own = self.lane(array, lane).copy()
+        return own if self.objective.comm.size == 1 else np.concatenate(mpi.allgather_arrays(self.objective.comm, own))

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.options import FREE, Flag, Several, check_magnitude, check_range, check_scale, check_times, flag_of, parse_part
 
 SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
@@ -19,7 +19,6 @@ class LinearOptions:
     losses: ClassVar[tuple[str, ...]] = ("hinge",)  # that the method minimises
     steps: ClassVar[int]  # the default of max_steps
     tolerance: ClassVar[str] = ""  # the option that says how exact the minimum must be, with LIBLINEAR's meaning
-    of_objective: ClassVar[tuple[str, ...]] = ("positive_weight",)  # what only some have and what changes the objective
     free: ClassVar[frozenset[str]] = FREE | {"labels_per_pass", "ranks_per_group"}  # may differ between a run and its continuation
     smallest_lambda: ClassVar[float] = SMALLEST_LAMBDA
     bias: ClassVar[bool] = True
@@ -46,29 +45,19 @@ class LinearOptions:
     min_positives: int = 1
     """Train only labels with at least so many positive rows."""
     label_part: str | None = None
-    """K/N: of the labels that would be trained, only the K-th of N ranges of about equal size;
-    `hpcml merge` joins the models.
-    """
+    """Train only the K-th of N equal ranges of the labels, given as K/N; `hpcml merge` joins the models."""
     precision: str = "single"
     """Of weights and margins: single (float32, like the data) or double. Sums are exact in both."""
     drop: float | None = None
-    """Leave out of the model weights of smaller magnitude than this; the model is stored sparse.
-    hpcml prune shows what that costs.
-    """
+    """Leave out weights of smaller magnitude than this; the model is stored sparse. hpcml prune shows what that costs."""
     labels_per_pass: int | None = None
-    """Labels that share a pass over the rows, in each rank group. Default: 16. Does not change
-    the result.
-    """
+    """Labels that share a pass over the rows, in each rank group. Default: 16. Does not change the result."""
     max_steps: int | None = None
-    """Give a label up after so many steps and say so."""
+    """Maximum number of steps per label; a label that reaches it is reported as not converged."""
     checkpoint_every: float | None = None
-    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from
-    5 to 600.
-    """
+    """Seconds between checkpoints. Default: chosen so that checkpoints take at most 2 % of the time (5 to 600 s)."""
     time_limit: float | None = None
-    """Seconds of training (loading not counted) after which to write a checkpoint and stop with
-    exit code 75.
-    """
+    """Seconds of training (without loading) after which to write a checkpoint and stop with exit code 75."""
     profile: Flag = False
     """Show the seconds that each rank computed, communicated and waited."""
 
@@ -85,9 +74,9 @@ class LinearOptions:
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local, before the first collective."""
         if self.losses and self.loss not in self.losses:
-            raise ConfigError(f"--loss {self.loss}: expected {' or '.join(sorted(self.losses))}")
+            raise OptionError("loss", self.loss, f"expected {' or '.join(sorted(self.losses))}")
         if self.precision not in ("single", "double"):
-            raise ConfigError(f"--precision {self.precision}: expected single or double")
+            raise OptionError("precision", self.precision, "expected single or double")
         if self.drop is not None:
             check_magnitude("drop", self.drop)
         check_range(self, "seed", 0, 2**32 - 1)
@@ -122,7 +111,6 @@ class InterceptOptions(ScaleOptions):
     """Of methods that can do without an intercept."""
 
     bias: Annotated[bool, Parameter(negative="--no-bias")] = True
-    """The rows have a constant feature 1 (regularised like the others), whose weight is the
-    intercept. --no-bias is the protocol of the PROBE paper; it costs much of
-    the quality, of rare labels above all.
+    """Add a constant feature 1 (regularised like the others), whose weight is the intercept. --no-bias is the protocol of the
+    PROBE paper; it costs much of the quality, of rare labels above all.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,8 +18,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import HpcmlError, Stopped
-from hpcml.methods.linear.objective import Objective
-from hpcml.methods.linear.panel import Panel
+from hpcml.methods.linear.objective import Objective, Panel
 from hpcml.methods.linear.panel_kernels import VIOLATORS, VISITED
 from hpcml.methods.linear.solver import CONVERGED, HISTORY, STEP_LIMIT, Finished, Packed, Solver, Turns
 from hpcml.run.stop import Stop
@@ -70,13 +69,7 @@ class LabelInLane:
     history: list[tuple[float, ...]] = field(default_factory=list)
 
 
-class Advance(NamedTuple):
-    """What an evaluation at w_t leads to: the progress, the step, whether the label leaves, the line of its history."""
-
-    progress: LabelProgress
-    step: Step
-    done: bool
-    line: tuple[float, ...]
+Lanes = dict[int, tuple[LabelProgress, Step, bool, tuple[float, ...]]]  # where f leads: the step, if the label leaves, its history
 
 
 class PanelSolver(Solver):
@@ -97,20 +90,17 @@ class PanelSolver(Solver):
         waiting = deque(labels)
         try:
             while self.training or waiting:
-                self._fill(waiting)
+                for p, panel in enumerate(self.panels):
+                    for lane in np.flatnonzero(panel.labels < 0).tolist() if waiting else ():
+                        if waiting:
+                            label = waiting.popleft()
+                            panel.enter(lane, int(self.labels[label]))
+                            self.training[p, lane] = self._begin(panel, label)
                 yield self._step([(p, panel) for p, panel in enumerate(self.panels) if panel.active.size], stop)
         except (HpcmlError, GeneratorExit):  # agreed, so all ranks are here
             self._settle()
             raise
         self._settle()
-
-    def _fill(self, waiting: deque[int]) -> None:
-        for p, panel in enumerate(self.panels):
-            for lane in np.flatnonzero(panel.labels < 0).tolist():
-                if waiting:
-                    label = waiting.popleft()
-                    panel.enter(lane, int(self.labels[label]))
-                    self.training[p, lane] = self._begin(panel, label)
 
     def _settle(self) -> None:
         """Wait for what is on its way: MPI must not write into panels that are gone."""
@@ -118,7 +108,7 @@ class PanelSolver(Solver):
             panel.wait_for_weights()
 
     def _begin(self, panel: Panel, label: int) -> Any:
-        """The state in which a label enters a lane."""
+        """Return the state in which a label enters a lane."""
         raise NotImplementedError
 
     def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
@@ -148,52 +138,51 @@ class FirstOrderSolver(PanelSolver):
         return LabelInLane(label, self.begin())
 
     def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
-        seconds = stop.seconds
+        seconds, n_global, finished = stop.seconds, self.objective.rows.n_global, list[Finished]()
+        found: list[Lanes] = []  # of each panel
+        leaving: list[dict[int, tuple[np.ndarray, float]]] = []  # of each panel, the best weights and f there, by lane
         try:  # nothing but the rows' bytes changes before all passes are complete
             self.objective.evaluate([panel for _, panel in panels], stop)
-            advances = [dict(self._advance(p, panel, seconds)) for p, panel in panels]
-            values = [
-                {lane: self._value(panel, lane, advance, stop) for lane, advance in lanes.items() if advance.done}
-                for (_, panel), lanes in zip(panels, advances, strict=True)
-            ]
+            for p, panel in panels:
+                f, grad_sq = (values.tolist() for values in panel.gather())
+                lanes: Lanes = {}
+                for lane in panel.active.tolist():
+                    progress = copy(self.training[p, lane].progress)
+                    step = progress.advance(f[lane], grad_sq[lane])
+                    rows = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
+                    norm, n = math.sqrt(grad_sq[lane]), progress.step
+                    line: tuple[float, ...] = (n, f[lane], progress.phi, progress.cycle, step.eta, norm, *rows, seconds)
+                    lanes[lane] = progress, step, step.done or n >= self.max_steps, line
+                found.append(lanes)
+            for (_, panel), lanes in zip(panels, found, strict=True):
+                best: dict[int, tuple[np.ndarray, float]] = {}
+                for lane, (_, step, is_done, _) in lanes.items():
+                    if is_done:
+                        w = panel.whole(lane, panel.w if step.improved else panel.best)
+                        with self.objective.profile("finish"):
+                            best[lane] = w, self.objective.value(w, int(panel.labels[lane]), stop)
+                leaving.append(best)
         except Stopped:
             for _, panel in panels:
                 panel.rewind()
             raise
-        finished = []
-        for (p, panel), lanes, leaving in zip(panels, advances, values, strict=True):
+        for (p, panel), lanes, best in zip(panels, found, leaving, strict=True):
             eta, improved = np.zeros(panel.width), np.zeros(panel.width, dtype=np.bool_)
-            for lane, advance in lanes.items():
+            for lane, (progress, step, is_done, line) in lanes.items():
                 training = self.training[p, lane]
-                training.progress, training.visited = advance.progress, training.visited + advance.line[ROWS]
-                training.history.append(advance.line)
-                eta[lane], improved[lane] = 0.0 if advance.done else advance.step.eta, advance.step.improved
+                training.progress, training.visited = progress, training.visited + line[ROWS]
+                training.history.append(line)
+                eta[lane], improved[lane] = 0.0 if is_done else step.eta, step.improved
             with self.objective.profile("compute"):
                 panel.keep(improved)
-            for lane, (w, f) in leaving.items():
-                training, status = self.training.pop((p, lane)), CONVERGED if lanes[lane].step.done else STEP_LIMIT
+            for lane, (w, f) in best.items():
+                training, status = self.training.pop((p, lane)), CONVERGED if lanes[lane][1].done else STEP_LIMIT
                 panel.leave(lane)
                 n_steps = training.progress.step
-                share = training.visited / (n_steps * self.objective.rows.n_global)
+                share = training.visited / (n_steps * n_global)
                 finished.append(Finished(training.label, w, f, status, n_steps, share, training.history))
             panel.step(eta, self.radius)
         return finished
-
-    def _advance(self, p: int, panel: Panel, seconds: float) -> Iterator[tuple[int, Advance]]:
-        """Collective. What the values at w_t lead to in every lane that holds a label."""
-        f, grad_sq = (values.tolist() for values in panel.gather())
-        for lane in panel.active.tolist():
-            progress = copy(self.training[p, lane].progress)
-            step = progress.advance(f[lane], grad_sq[lane])
-            rows = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
-            line = (progress.step, f[lane], progress.phi, progress.cycle, step.eta, math.sqrt(grad_sq[lane]), *rows, seconds)
-            yield lane, Advance(progress, step, step.done or progress.step >= self.max_steps, line)
-
-    def _value(self, panel: Panel, lane: int, advance: Advance, stop: Stop) -> tuple[np.ndarray, float]:
-        """Collective. The best weights of a label that leaves, and f there."""
-        w = panel.whole(lane, panel.w if advance.step.improved else panel.best)
-        with self.objective.profile("finish"):
-            return w, self.objective.value(w, int(panel.labels[lane]), stop)
 
     def pack(self) -> list[Packed]:
         """Collective. The labels in training, as they continue; what was on its way has arrived."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +45,13 @@ class TrainReport:
     cpu_seconds: float = 0.0  # processor time of all ranks since training began, or went on
 
     def __str__(self) -> str:
-        lines = [f"{self._what_was_trained()}; model: {self.model}"]
+        n_new = self.n_labels - self.n_kept
+        done = f"{plural(self.n_labels, 'label')} taken over from the earlier run, none trained"
+        if n_new:
+            done = f"trained {plural(n_new, 'label')} in {self.seconds:.2f} s, {self.mean_steps:.1f} iterations a label, "
+            done += f"{100 * self.visited:.0f} % of the rows visited"
+            done += f"; {plural(self.n_kept, 'label')} taken over from the earlier run" if self.n_kept else ""
+        lines = [f"{done}; model: {self.model}"]
         if self.kept is not None:
             lines.append(f"{100 * self.kept:.3g} % of the weights kept, {self.model.stat().st_size / 1e6:.3g} MB")
         if self.n_emptied:
@@ -60,31 +66,21 @@ class TrainReport:
         if self.gaps:
             lines += table([["label", "f", "gap"], *([name, f"{f:.8g}", f"{gap:.3g}"] for name, f, gap in self.gaps)])
         if self.max_gap is not None:
-            lines.append(self._certificate())
+            certain = "of some label nothing is certified: its bound on the objective is not above 0 (--show-gaps shows all)"
+            if self.max_gap < 1:  # f (1 − gap) ≤ min f
+                excess, before = (
+                    100 * self.max_gap / (1 - self.max_gap),
+                    "" if self.kept is None else ", before weights were left out",
+                )
+                certain = f"no objective is more than {excess:.3g} % above its minimum{before}"
+            if self.n_above:
+                share = f"{self.n_above:,} of {plural(self.n_labels, 'label')}"
+                lines.append(f"warning: {certain}; the gap of {share} is above {100 * self.gap_limit:.3g} %: {self.advice}")
+            else:
+                lines.append(f"certified: {certain}")
         for rank, seconds in enumerate(self.profile):
             lines.append(f"rank {rank}: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in seconds.items()))
         return joined(lines)
-
-    def _what_was_trained(self) -> str:
-        n_new = self.n_labels - self.n_kept
-        if not n_new:
-            return f"{plural(self.n_labels, 'label')} taken over from the earlier run, none trained"
-        done = f"trained {plural(n_new, 'label')} in {self.seconds:.2f} s, {self.mean_steps:.1f} iterations a label, "
-        done += f"{100 * self.visited:.0f} % of the rows visited"
-        return done + (f"; {plural(self.n_kept, 'label')} taken over from the earlier run" if self.n_kept else "")
-
-    def _certificate(self) -> str:
-        """The certificate of the gaps in words, with advice where they are too large."""
-        before = "" if self.kept is None else ", before weights were left out"
-        if self.max_gap < 1:  # f (1 − gap) ≤ min f
-            excess = 100 * self.max_gap / (1 - self.max_gap)
-            certain = f"no objective is more than {excess:.3g} % above its minimum{before}"
-        else:
-            certain = "of some label nothing is certified: its bound on the objective is not above 0 (--show-gaps shows all)"
-        if not self.n_above:
-            return f"certified: {certain}"
-        share, goal = f"{self.n_above:,} of {plural(self.n_labels, 'label')}", 100 * self.gap_limit
-        return f"warning: {certain}; the gap of {share} is above {goal:.3g} %: {self.advice}"
 
 
 def read_report(
@@ -95,47 +91,47 @@ def read_report(
     seconds: float = 0.0,
     cpu_seconds: float = 0.0,
 ) -> TrainReport:
-    """Collective over the folder's ranks. What the finished model says of its labels; one reads it.
+    """Collective over the folder's ranks. Return what the finished model says of its labels; rank 0 reads it.
 
     `kept` are an earlier run's labels.
     """
-    comm, report = folder.comm, None
-    profiles = comm.allgather(problem.objective.profile.seconds) if options.profile else []
-    with mpi.agreed(comm, f"reading {folder.model}"):
-        if comm.rank == 0:
-            report = _report(Model(folder.model), problem, options, kept)
-            report = replace(report, seconds=seconds, cpu_seconds=cpu_seconds, profile=profiles)
-    return comm.bcast(report)
-
-
-def _report(model: Model, problem: LabelProblem, options: LinearOptions, kept: Collection[int]) -> TrainReport:
-    status, steps = model.labels["status"], model.labels["steps"]
-    named = {text: [model.label_names[k] for k in np.flatnonzero(status == code)] for code, text in enumerate(STATUS)}
-    learnt = status != STATUS.index("degenerate")
-    trained = learnt & ~np.isin(np.arange(model.n_labels), list(kept))
-    gaps, limit = model.labels.get("gap"), GAP if options.max_gap is None else options.max_gap
-    return TrainReport(
-        model=model.path,
-        n_rows=problem.rows.n_global,
-        n_features=problem.rows.n_features,
-        n_labels=model.n_labels,
-        mean_steps=float(steps[trained].mean()) if trained.any() else 0.0,
-        visited=float(model.labels["visited"][trained].mean()) if trained.any() else 0.0,
-        degenerate=named["degenerate"],
-        step_limit=named["step limit"],
-        seconds=0.0,
-        lam=problem.objective.lam,
-        max_gap=float(gaps.max()) if gaps is not None else None,
-        gap_limit=limit,
-        n_above=int(np.count_nonzero(~(gaps <= limit))) if gaps is not None else 0,
-        advice=options.advice,
-        gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True)) if options.show_gaps else [],
-        kept=model.n_weights / max(1, model.n_labels * model.n_columns) if model.sparse and model.combination is None else None,
-        n_emptied=_emptied(model, learnt) if options.drop else 0,
-        n_kept=len(kept),
-    )
-
-
-def _emptied(model: Model, learnt: np.ndarray) -> int:
-    """How many labels that are no constant have no weight in a sparse model."""
-    return int(np.count_nonzero(learnt & (np.diff(model.W.indptr) == 0))) if isinstance(model.W, SparseRows) else 0
+    profiles = folder.comm.allgather(problem.objective.profile.seconds) if options.profile else []
+    report = None
+    with mpi.agreed(folder.comm, f"reading {folder.model}"):
+        if folder.comm.rank == 0:
+            model = Model(folder.model)
+            status, steps, gaps = model.labels["status"], model.labels["steps"], model.labels.get("gap")
+            of_status = {text: [model.label_names[k] for k in np.flatnonzero(status == code)] for code, text in enumerate(STATUS)}
+            learnt = status != STATUS.index("degenerate")
+            trained = learnt & ~np.isin(np.arange(model.n_labels), list(kept))
+            limit = GAP if options.max_gap is None else options.max_gap
+            n_emptied = 0  # labels that are no constant and have no weight in a sparse model
+            if options.drop and isinstance(model.W, SparseRows):
+                n_emptied = int(np.count_nonzero(learnt & (np.diff(model.W.indptr) == 0)))
+            report = TrainReport(
+                model=model.path,
+                n_rows=problem.rows.n_global,
+                n_features=problem.rows.n_features,
+                n_labels=model.n_labels,
+                mean_steps=float(steps[trained].mean()) if trained.any() else 0.0,
+                visited=float(model.labels["visited"][trained].mean()) if trained.any() else 0.0,
+                degenerate=of_status["degenerate"],
+                step_limit=of_status["step limit"],
+                seconds=seconds,
+                lam=problem.objective.lam,
+                max_gap=float(gaps.max()) if gaps is not None else None,
+                gap_limit=limit,
+                n_above=int(np.count_nonzero(~(gaps <= limit))) if gaps is not None else 0,
+                advice=options.advice,
+                gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True))
+                if options.show_gaps
+                else [],
+                kept=model.n_weights / max(1, model.n_labels * model.n_columns)
+                if model.sparse and model.combination is None
+                else None,
+                n_emptied=n_emptied,
+                profile=profiles,
+                n_kept=len(kept),
+                cpu_seconds=cpu_seconds,
+            )
+    return folder.comm.bcast(report)

@@ -1,40 +1,119 @@
-"""The finished labels of a training run, and its checkpoints."""
+"""The outcome of a training run: finished labels, checkpoints, and the model file.
+
+What the model says of the features is stored before training; model.h5 and history.csv are made of the labels' records at the end.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Mapping
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.files.slabs import Slab
-from hpcml.log import plural
-from hpcml.methods.linear.earlier import Earlier
+from hpcml.data.compact import ColumnMap
+from hpcml.errors import DataError
+from hpcml.files.atomic import temporary_path, write_whole
+from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped, stamp
+from hpcml.files.slabs import Slab, editing, new_file
+from hpcml.files.untrusted import text_of
+from hpcml.kernels import elementwise
+from hpcml.log import plural, size
 from hpcml.methods.linear.layout import labels_of_group
 from hpcml.methods.linear.load import LabelProblem
-from hpcml.methods.linear.model_file import NUMBERS
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.solver import DEGENERATE, HISTORY, Finished, History, Packed, Solver, SparseWeightsOf
+from hpcml.methods.linear.settings import Chosen
+from hpcml.methods.linear.solver import DEGENERATE, HISTORY, Finished, Packed, Solver, SparseWeightsOf
+from hpcml.model.linear import OBJECTIVE, about_of, describe_model, model_slabs
+from hpcml.model.training_keys import training_keys
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.driver import Driver, Job
-from hpcml.run.folder import RunFolder
+from hpcml.run.folder import RESULTS, RunFolder
 from hpcml.run.results import Results
+from hpcml.slices import Look
+
+if TYPE_CHECKING:
+    from hpcml.methods.retrain import Earlier
+
+NUMBERS = (
+    "bias",
+    "labels/f_min",
+    "labels/steps",
+    "labels/status",
+    "labels/visited",
+    "labels/gap",
+)  # of `Results`; gap: if certified
+LARGE_MODEL = 2 * 10**9  # bytes: above it, training says how large the model will be
+
+
+# Seconds left of `dual`, announced 6, 18 and 60 s after the beginning of 404,056 labels on 89,952 rows (convert synthetic text):
+#     GROWTH  0: 15124, 9859, 6273        0.25: 2801, 2731, 2760        0.5: 504, 699, 1074
+# On 34,914 rows, 72,374 labels, 2403 s: 2355 announced after 48 s with 0, 1945 with 0.25, both within a tenth after 480 s.
+GROWTH = 0.25  # power of a label's positive rows by which its cost grows, if the method does not say
 
 
 def shares_of(problem: LabelProblem, options: Any) -> np.ndarray:
-    """The share of the work that each label of a run is (n_labels), 0 where it is not trained."""
-    costs = np.where(problem.trainable, problem.method.costs(problem.n_positive.astype(np.float64), options), 0.0)
+    """Return the share of the work that each label of a run is (n_labels), 0 where it is not trained."""
+    n_positive, costs_of = problem.n_positive.astype(np.float64), problem.method.costs
+    costs = elementwise.power(n_positive, GROWTH) if costs_of is None else costs_of(n_positive, options)
+    costs = np.where(problem.trainable, costs, 0.0)
     shares: np.ndarray = costs / max(costs.sum(), 1e-300)
     return shares
 
 
+def check_disk(folder: RunFolder, problem: LabelProblem, options: LinearOptions) -> None:
+    """Collective over its ranks. Say how large a model that is not sparse will be, if it is large.
+
+    Raises DataError if the disk has no room for it. At the end it is there twice for a moment: in `Results`, too.
+    """
+    if options.drop is not None:
+        return
+    comm, path, n_labels = folder.comm, folder.checkpoints, len(problem.names)
+    n_columns, weight_bytes = problem.rows.n_columns - problem.rows.bias, problem.objective.weight_type.itemsize
+    nbytes = n_labels * n_columns * weight_bytes
+    what = f"the model will have {size(nbytes)} ({n_labels:,} labels × {n_columns:,} columns × {weight_bytes} bytes)"
+    advice = "--drop 0.1 leaves out small weights, most of them"
+    if nbytes > LARGE_MODEL:
+        folder.log(f"warning: {what}; {advice}")
+    with folder.discarded_on_error(), mpi.agreed(comm, f"looking for room in {path}"):
+        if comm.rank == 0:
+            written = sum(file.stat().st_size for file in path.glob(RESULTS))  # of a run that is continued
+            if (free := shutil.disk_usage(path).free) < 2 * nbytes - written:
+                raise DataError(f"{path}: {what}, and takes twice that at the end, but the disk has {size(free)} left; {advice}")
+
+
+def check_origin(found: Mapping[str, object], origin: Mapping[str, object]) -> None:
+    """Raise DataError if a run, with the attributes `found`, is of other data than `origin` tells. Local."""
+    for key, value in origin.items():
+        if not np.array_equal(np.asarray(found.get(key)), np.asarray(value)):
+            raise DataError(f"this run was started on other data ({key} {found.get(key)}, not {value}); resume with the same file")
+
+
 class LabelRun(Job):
-    """The outcome of a run, label by label, over all rank groups. Making one is local."""
+    """The outcome of a run, label by label, over all rank groups. Making one is local.
+
+    `origin` is what a run shares with its continuation; `chosen` are the settings of `hpcml tune`.
+    """
 
     solver = Solver()  # that trains them, and has what a checkpoint needs of those in training
+    n_done = 0.0  # labels that this rank has finished
+    titles: Any = None  # of the labels, and the keys of the training rows, on rank 0
+    keys: Any = None
 
-    def __init__(self, driver: Driver, problem: LabelProblem, folder: RunFolder, options: LinearOptions) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        problem: LabelProblem,
+        folder: RunFolder,
+        options: LinearOptions,
+        origin: dict[str, object],
+        chosen: Chosen | None,
+    ) -> None:
         self.driver, self.problem, self.rows, self.labels = driver, problem, problem.rows, problem.labels
         self.comm, self.options, self.folder = driver.comm, options, folder
         n_columns, self.certified = self.rows.n_columns - self.rows.bias, problem.method.certified
@@ -42,21 +121,54 @@ class LabelRun(Job):
         precision = problem.objective.weight_type.str
         self.results = Results(self.comm, folder.checkpoints, self.labels.size, width, precision, options.drop)
         self.leads = self.rows.comm.rank == 0  # of the ranks of its group, the one that writes
+        self.origin, self.chosen = origin, chosen
+        self.must_match = origin | {"shape": [len(problem.names), n_columns]}  # of an unfinished run
         self.n_positive, self.total = problem.n_positive, self.labels.size
-        self.shares = shares_of(problem, options)
-        self._n_done, self.share_done = 0, 0.0  # labels that this rank has finished; of the work, those labels' share
+        self.shares, self.share_done = shares_of(problem, options), 0.0  # of all the work; done: by this rank
         self.checkpoints = Checkpoints(self.comm, folder.checkpoints, folder.log)
-        self.history = problem.method.history or History()
+        self.history = problem.method.history
         self.chunk_values = 0  # of rows that are streamed, else 0
-
-    @property
-    def n_done(self) -> float:
-        """The labels that this rank has finished."""
-        return float(self._n_done)
 
     def note(self, turns: int) -> str:
         """How many passes this group has made."""
         return f"pass {turns}"
+
+    def start(self, unfinished: bool, columns: ColumnMap, look: Look) -> None:
+        """Collective. Store what the model says of the features, unless the run is `unfinished`.
+
+        Raises DataError if an unfinished one is damaged or has other data, and what `look` does.
+        """
+        comm, folder, problem, path = self.comm, self.folder, self.problem, self.folder.start
+        with folder.discarded_on_error(), mpi.agreed(comm, f"reading {problem.dataset.path}"):
+            if comm.rank == 0:
+                self.titles = problem.dataset.label_titles(self.labels)
+                self.keys = training_keys(problem.dataset, problem.split)
+        if unfinished:
+            mpi.run_on_root(comm, f"reading {path}", self._check_start)
+            return
+        with folder.discarded_on_error(), temporary_path(comm, path, overwrite=True) as temporary:
+            with mpi.groups_agreed(comm):
+                column_of, factors = columns.tables(problem.loaded_by, look)
+            with mpi.agreed(comm, f"writing {path}"):
+                problem.dataset.check_unchanged()  # the rows have been read for the last time
+                if comm.rank == 0:
+                    with editing(temporary, new=True, target=path) as file:
+                        stamp(file, "checkpoint")
+                        file.attrs["origin"] = json.dumps(self.must_match, default=int)
+                        file["columns"], file["factors"] = column_of, factors
+
+    def _check_start(self) -> None:
+        """Raise DataError if the unfinished run is damaged or has other data. Local."""
+        path = self.folder.start
+        try:
+            with open_stamped(path, "checkpoint", "hpcml train") as file:
+                found = dict(json.loads(text_of(file, "origin")))
+                sound = file["columns"].shape == file["factors"].shape == (self.rows.n_features,)
+        except (DataError, *DAMAGE):
+            sound = False
+        if not sound:
+            raise DataError(f"{path}: the unfinished model is damaged; start again with --force")
+        check_origin(found, self.must_match)
 
     def begin(self, restore: bool) -> tuple[list[int], list[int], Path | None]:
         """Collective. The labels of this group that wait; and those to continue, in a checkpoint.
@@ -68,7 +180,7 @@ class LabelRun(Job):
         self.results.start(restore)
         done, continued = self.results.done, np.zeros(0, np.int64)
         if self.comm.rank == 0:
-            self._n_done, self.share_done = int(np.count_nonzero(done)), float(self.shares[done].sum())
+            self.n_done, self.share_done = float(np.count_nonzero(done)), float(self.shares[done].sum())
         if path is not None:
             with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
                 continued = file["numbers"][:, 0].astype(np.int64) if "numbers" in file else continued
@@ -85,7 +197,7 @@ class LabelRun(Job):
         with mpi.agreed(self.comm, f"writing {self.folder.checkpoints}"):
             for label in np.flatnonzero(~trainable & ~done).tolist() if self.comm.rank == 0 else ():
                 constant = SparseWeightsOf(np.zeros(0, np.int64), np.zeros(0), 1.0 if self.n_positive[label] else -1.0)
-                self._write(Finished(label, constant, 0.0, DEGENERATE, 0, 0.0, []))
+                self._write_label(Finished(label, constant, 0.0, DEGENERATE, 0, 0.0, []))
         places = np.flatnonzero(~done[continued])
         waiting = np.setdiff1d(np.flatnonzero(trainable & ~done), continued)
         number, n_groups = self.problem.group
@@ -96,22 +208,23 @@ class LabelRun(Job):
         """Collective. Write the models that labels keep from an earlier run, as they are there."""
         model, done = earlier.model, self.results.done
         names = [name.removeprefix("labels/") for name in NUMBERS[1:] if name != "labels/gap" or self.certified]
+        taken = [label for label in earlier.kept if not done[label]] if self.comm.rank == 0 else []
         with mpi.agreed(self.comm, f"writing {self.folder.checkpoints}"):
-            for label, before in earlier.kept.items() if self.comm.rank == 0 else ():
-                if not done[label]:
-                    numbers = np.array(
-                        [model.bias[before], *(model.labels[name.removeprefix("labels/")][before] for name in names)]
-                    )
-                    columns, w = model.row(before) if model.sparse else (None, model.rows(np.array([before]))[0])
-                    self._add(label, numbers, columns, w, b"")
+            for label in taken:
+                before = earlier.kept[label]
+                numbers = np.array([model.bias[before], *(model.labels[name][before] for name in names)])
+                columns, w = model.row(before) if model.sparse else (None, model.rows(np.array([before]))[0])
+                self.results.add(label, numbers, columns, w, b"")
+        self.n_done += len(taken)
+        self.share_done += float(self.shares[taken].sum())
 
     def keep(self, finished: list[Finished]) -> None:
         """Collective over the group. Write the labels that are done."""
         with mpi.agreed(self.rows.comm, f"writing {self.folder.checkpoints}"):
             for label in finished if self.leads else ():
-                self._write(label)
+                self._write_label(label)
 
-    def _write(self, done: Finished) -> None:
+    def _write_label(self, done: Finished) -> None:
         """Write one label. Local; raises OSError."""
         n_columns, columns = self.rows.n_columns - self.rows.bias, None
         if isinstance(done.w, SparseWeightsOf):
@@ -120,21 +233,18 @@ class LabelRun(Job):
             w, bias = done.w[:n_columns], done.w[-1] if self.rows.bias else 0.0
         numbers = [bias, done.f, done.steps, done.status, done.visited, *([done.gap or 0.0] if self.certified else [])]
         lines = self.history.lines(self.problem.names[done.label], done.history)
-        self._add(done.label, np.array(numbers, dtype=np.float64), columns, w, lines)
+        self.results.add(done.label, np.array(numbers, dtype=np.float64), columns, w, lines)
+        self.n_done += 1
+        self.share_done += float(self.shares[done.label])
 
-    def _add(self, label: int, numbers: np.ndarray, columns: np.ndarray | None, w: np.ndarray, lines: bytes) -> None:
-        self.results.add(label, numbers, columns, w, lines)
-        self._n_done += 1
-        self.share_done += float(self.shares[label])
-
-    def complete(self, to_disk: bool = False) -> None:
+    def flush(self, to_disk: bool = False) -> None:
         """Collective. Write what the labels' records still have in memory; the model made of them next goes to the disk."""
         with mpi.agreed(self.comm, f"writing {self.folder.checkpoints}"):
             self.results.flush(to_disk)
 
     def save(self) -> None:
         """Collective. Write a checkpoint of everything that the labels' records do not hold."""
-        self.complete(to_disk=True)
+        self.flush(to_disk=True)
         labels = self.solver.pack()
         mine = [(label.numbers.size, label.history.size, label.w.dtype.str) for label in labels if self.leads]
         sizes = self.comm.allgather(mine)
@@ -161,10 +271,6 @@ class LabelRun(Job):
 
         self.checkpoints.save(arrays, fill)
 
-    def close(self) -> None:
-        """Close the records. Local."""
-        self.results.close()
-
     def restore(self, place: int, path: Path | None) -> None:
         """Collective over the group. Give the solver back the label at `place` of a checkpoint."""
         with mpi.agreed(self.rows.comm, f"reading {path}"):
@@ -174,3 +280,46 @@ class LabelRun(Job):
                 w, best, rows, numbers = (file[name][place] for name in ("W", "best", "rows", "numbers"))
                 steps = file["steps"][place].reshape(-1, len(HISTORY))
         self.solver.unpack(Packed(w, best, rows, numbers, steps))
+
+    def write_model(self) -> None:
+        """Collective. Write history.csv and the model of all labels, and drop the checkpoints."""
+        comm, folder, problem, options, results = self.comm, self.folder, self.problem, self.options, self.results
+        results.share_index()
+        risk, is_sparse, tables, slabs = problem.objective, options.drop is not None, dict[str, np.ndarray](), dict[str, Slab]()
+        about = {"method": problem.method_name, "loss": options.loss, "lambda": risk.lam, "split": problem.split}
+        about |= {"epsilon": options.epsilon, "dormant": risk.dormant, "positive_weight": options.positive_weight}
+        if not options.losses:  # there is no objective
+            about = {name: value for name, value in about.items() if name not in OBJECTIVE}
+        if options.scale not in (None, "none"):
+            about["scale"] = options.scale
+        about |= {**self.origin, **risk.about, **({} if self.chosen is None else self.chosen.about)}
+        columns = {} if self.chosen is None else {f"labels/{name}": values for name, values in self.chosen.columns.items()}
+        n_weights = int(results.index[:, 2].sum()) if is_sparse else None
+        with mpi.agreed(comm, f"reading {folder.start}"):
+            if comm.rank == 0:
+                with open_stamped(folder.start, "checkpoint", "hpcml train") as file:
+                    tables = {name: map_dataset(folder.start, file[name]) for name in ("columns", "factors")}
+                sizes = (self.total, self.rows.n_features, results.n_columns, results.weight_type.str, self.certified)
+                slabs = model_slabs(*sizes, n_weights, [name.removeprefix("labels/") for name in columns])
+                tables |= columns | {"labels/n_positive": problem.n_positive}
+        describe = partial(
+            describe_model,
+            about=about_of(dict(sorted(about.items()))) if is_sparse else about,
+            label_names=problem.names,
+            n_columns=results.n_columns if is_sparse else None,
+            label_titles=self.titles,
+            keys=self.keys,
+        )
+        with new_file(comm, folder.model, overwrite=True) as out:
+            out.layout(slabs, describe)
+            with mpi.agreed(comm, f"writing {folder.model}"):
+                for name, values in tables.items():
+                    out.write(name, 0, values)
+            results.write_labels(out, NUMBERS if self.certified else NUMBERS[:-1])
+            with mpi.agreed(comm, f"writing {folder.history}"):  # before the model gets its name, which says that the run is done
+                if comm.rank == 0:
+                    header = ",".join(("label", *self.history.columns)) + "\n"
+                    write_whole(folder.history, chain([header.encode()], results.texts()))
+        with mpi.agreed(comm, f"finishing {folder.model}"):
+            if comm.rank == 0:
+                folder.drop_checkpoints()

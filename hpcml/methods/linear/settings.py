@@ -13,8 +13,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.kernels.lanes import WIDTHS
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.solver import SparseWeightsOf, Turns
-from hpcml.methods.linear.warm_up import warm_up
+from hpcml.methods.linear.solver import SparseWeightsOf, Turns, warm_up
 from hpcml.run.stop import Stop
 
 Setting = dict[str, float]  # the value of each option that may differ

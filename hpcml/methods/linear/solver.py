@@ -8,16 +8,22 @@ for finished in solver.solve(range(labels.size), NEVER):  # turn after turn
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpcml import mpi
 from hpcml.files.table import csv_text
-from hpcml.run.stop import Stop
+from hpcml.methods.linear.objective import Risk
+from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER, Stop
 
 CONVERGED, DEGENERATE, STEP_LIMIT = range(3)  # of STATUS
 CYCLES = ("normal", "test", "retest")  # of PROBE: what kind of cycle a step belongs to
 HISTORY = ("step", "f", "phi", "cycle", "eta", "grad_norm", "active_rows", "violators", "seconds")  # what is recorded of a step
+CHOOSE_KERNELS = "loss", "precision", "solver", "rate"  # other options keep their defaults, so that training is short
+MAX_STEPS = 20  # pegasos takes all 500 steps of its default: 35 ms
 
 
 def history_line(step: tuple[float, ...]) -> str:
@@ -31,11 +37,6 @@ class History(NamedTuple):
 
     columns: tuple[str, ...] = HISTORY
     line: Callable[[tuple[float, ...]], str] = history_line
-
-    @property
-    def header(self) -> bytes:
-        """The first line of history.csv."""
-        return (",".join(("label", *self.columns)) + "\n").encode()
 
     def lines(self, label: str, steps: list[tuple[float, ...]]) -> bytes:
         """Return the lines of a label."""
@@ -80,9 +81,8 @@ class Packed(NamedTuple):
 class Solver:
     """Trains the labels of a rank group. It knows rows and labels, and no folder, clock or file.
 
-    A method makes it of what the labels have in common (`Risk`), the numbers in the data of all
-    labels of the run, how many labels share a pass, and options. Making one is local; it may raise
-    MemoryError, for there is all that it needs room for.
+    A method makes it of what the labels have in common (`Risk`), the numbers in the data of all labels of the run, how many labels
+    share a pass, and options. Making one is local and allocates everything; it may raise MemoryError.
     """
 
     packs = False  # can a checkpoint hold labels in training? Else these begin anew
@@ -91,10 +91,9 @@ class Solver:
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group. Train labels (places in the run); each turn yields those done.
 
-        A turn takes seconds at most, or looks at `stop` in between. Raises Stopped, NonFiniteError,
-        on all ranks of the group.
+        A turn takes seconds at most, or looks at `stop` in between. Raises Stopped, NonFiniteError, on all ranks of the group.
         """
-        raise AssertionError("a subclass says")
+        raise NotImplementedError
 
     def compile_rest(self, risk: Any) -> None:
         """Run the kernels that training `risk` may need, but not that of this solver's few rows (`warm_up`). Local."""
@@ -105,4 +104,46 @@ class Solver:
 
     def unpack(self, packed: Packed) -> None:
         """Collective over the group, before `solve`. Take up a label; if the solver `packs`."""
-        raise AssertionError("a subclass says")
+        raise NotImplementedError
+
+
+def warm_up(make: Callable[..., Solver], risk: Risk, options: Any) -> None:
+    """Compile, or load, the kernels that `make`'s solver needs for `risk` and options, before the ranks of a node train. Local."""
+    small, options = small_problem(risk, options)
+    solver = make(small, np.arange(2), 2, options)
+    for _ in solver.solve([0, 1], NEVER):
+        pass
+    solver.compile_rest(risk)
+
+
+def small_problem(risk: Risk, options: Any) -> tuple[Risk, Any]:
+    """Return two labels of six rows, and options, that take the same kernels.
+
+    The arrays have the types of those of `risk`, and are read-only where these are.
+    """
+    given = {name: value for name, value in vars(options).items() if name in CHOOSE_KERNELS}
+    if "max_steps" in vars(options):
+        given["max_steps"] = MAX_STEPS
+    options, rows = type(options)(**given), risk.rows
+    arrays = {
+        "indptr": [0, 2, 4, 6, 8, 10, 12],
+        "indices": [0, 2, 0, 2, 0, 2, 1, 2, 1, 2, 1, 2],
+        "data": [1] * 12,
+        "label_indptr": [0, 2, 3],
+        "label_rows": [0, 1, 3],
+        "counts": [3, 3, 6],
+        "largest": [1] * 3,
+        "n_positive": [2, 1],
+        "weights": [1] * 6,
+    }
+    few: dict[str, Any] = {}
+    for name, values in arrays.items():
+        if (array := getattr(rows, name)) is not None:
+            few[name] = np.array(values, array.dtype)
+            few[name].flags.writeable = array.flags.writeable
+    sizes: dict[str, Any] = {"first": 0, "n_global": 6, "n_labels": 2, "n_features": 3, "n_columns": 3}
+    rows = replace(rows, comm=mpi.self_comm(), smallest=1.0, max_norm=1.5, scale=1.0, **sizes, **few)
+    small = type(risk)(rows, options, Profile())
+    small.prepare(small.comm)
+    small.chunk_values, small.kept_values = risk.chunk_values, risk.kept_values
+    return small, options

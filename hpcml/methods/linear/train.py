@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.log import plural
-from hpcml.methods.linear.earlier import Earlier
-from hpcml.methods.linear.layout import lanes_per_group
+from hpcml.methods.linear.layout import lanes_that_fit, plan_streaming
 from hpcml.methods.linear.load import LabelProblem, load
-from hpcml.methods.linear.model_file import ModelFile, check_disk, check_origin
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.report import TrainReport, read_report
-from hpcml.methods.linear.run import LabelRun
+from hpcml.methods.linear.run import LabelRun, check_disk, check_origin
 from hpcml.methods.linear.settings import Chosen, solve_by_setting
-from hpcml.methods.linear.streaming import plan_streaming
-from hpcml.methods.linear.warm_up import warm_up
+from hpcml.methods.linear.solver import warm_up
 from hpcml.methods.method import Method
 from hpcml.model.linear import Model
 from hpcml.mpi.memory import room_per_rank
@@ -27,6 +24,9 @@ from hpcml.run.driver import Driver
 from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder
 from hpcml.run.session import Session, Target
 from hpcml.slices import stop_at
+
+if TYPE_CHECKING:
+    from hpcml.methods.retrain import Earlier
 
 
 def train(
@@ -63,60 +63,56 @@ def train(
             return read_report(folder, problem, options, kept)
         check_disk(folder, problem, options)
         chosen = None if choose is None else choose(problem, folder)
-        look = stop_at(session.signals, "writing what the model says of the features")
-        model = ModelFile(folder, problem, options, origin, chosen)
-        model.start(state == UNFINISHED, columns, look)
-        del columns
-        n_values = int(problem.rows.counts.sum(dtype="int64"))  # on all ranks of the group
+        rows, labels, linear = problem.rows, problem.labels, problem.method
+        n_values = int(rows.counts.sum(dtype="int64"))  # on all ranks of the group
         spent = 0.0 if chosen is None else chosen.seconds
-        driver = Driver(comm, problem.rows.comm, session.signals, options.time_limit, options.checkpoint_every, n_values, spent)
+        driver = Driver(comm, rows.comm, session.signals, options.time_limit, options.checkpoint_every, n_values, spent)
         with mpi.node_first(comm):  # what labels cost is computed by kernels
-            run = LabelRun(driver, problem, folder, options)
-        with closing(run):
-            _solve(run, chosen, earlier, state == UNFINISHED)
-        model.write(run.results)
+            run = LabelRun(driver, problem, folder, options, origin, chosen)
+        run.start(state == UNFINISHED, columns, stop_at(session.signals, "writing what the model says of the features"))
+        del columns
+        with closing(run.results):
+            waiting, continued, checkpoint = run.begin(state == UNFINISHED)
+            if earlier is not None:
+                run.take_over(earlier)
+                waiting = [place for place in waiting if place not in kept]
+
+            # The layout: how many labels share a pass, and which rows are read from the disk in every pass.
+            _, (n_values,) = mpi.exclusive_sum(rows.comm, [rows.data.size])
+            sizes = 0 if rows.mapped else int(n_values), rows.n_global, rows.n_columns
+            n_lanes = lanes_that_fit(sizes, rows.comm.size, options, room_per_rank(comm), linear.memory, linear.lanes)
+            n_lanes = max(1, len(continued), min(n_lanes, len(waiting) + len(continued)))
+            n_lanes, run.chunk_values, streamed = plan_streaming(comm, problem, options, n_lanes, run.chunk_values, log)
+            risk = problem.objective
+            risk.chunk_values, risk.kept_values = streamed
+            if chosen is None:
+                with mpi.agreed(comm, "making room for the weights"):
+                    run.solver = linear.solver(risk, labels, n_lanes, options)
+                turns = run.solver.solve(waiting, driver)
+            else:  # labels in training are not checkpointed
+                turns = solve_by_setting(linear, risk, labels, n_lanes, options, chosen, waiting, driver)
+
+            n_labels = len(problem.names) - len(kept)
+            objective_is = f", λ = {risk.lam:.4g}" if options.losses and chosen is None else ""
+            log(
+                f"training {plural(n_labels, 'label') if n_labels else 'no label'} on {plural(rows.n_global, 'row')} × "
+                f"{plural(rows.n_features, 'feature')} with {problem.method_name}{objective_is}"
+            )
+            log(
+                f"in memory: {plural(rows.n_columns, 'column')}, {problem.loaded_by.size} of {plural(comm.size, 'rank')} "
+                f"to a copy of the rows, labels that share a pass: {n_lanes}"
+            )
+            if chosen is None and options.loss == "logistic" and options.lam == LinearOptions.lam:
+                log("note: for the logistic loss the default λ is often too large; hpcml tune --loss logistic chooses λ")
+            if warning := risk.warning():
+                log(f"warning: {warning}")
+
+            with mpi.node_first(comm):
+                warm_up(linear.solver, risk, options)
+            with mpi.groups_agreed(comm):
+                for place in continued:
+                    run.restore(place, checkpoint)
+            driver.run(turns, run, log)
+            run.flush()
+        run.write_model()
         return read_report(folder, problem, options, kept, driver.seconds, comm.allreduce(driver.cpu_seconds))
-
-
-def _solve(run: LabelRun, chosen: Chosen | None, earlier: Earlier | None, restore: bool) -> None:
-    """Collective over the run's ranks. Train the labels that are not done, or in a checkpoint.
-
-    Raises Interrupted after a signal or the time limit.
-    """
-    problem, driver, log, options, method = run.problem, run.driver, run.folder.log, run.options, run.problem.method
-    comm, rows, n_labels = driver.comm, problem.rows, len(problem.names)
-    waiting, continued, checkpoint = run.begin(restore)
-    if earlier is not None:
-        run.take_over(earlier)
-        waiting = [place for place in waiting if place not in earlier.kept]
-        n_labels -= len(earlier.kept)
-    room = room_per_rank(comm)
-    n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.memory, rows.mapped, method.lanes)
-    n_lanes, run.chunk_values, streamed = plan_streaming(comm, problem, options, n_lanes, run.chunk_values, log)
-    risk = problem.objective.streamed(*streamed)
-    if chosen is None:
-        with mpi.agreed(comm, "making room for the weights"):
-            run.solver = method.solver(risk, problem.labels, n_lanes, options)
-        turns = run.solver.solve(waiting, driver)
-    else:  # labels in training are not checkpointed
-        turns = solve_by_setting(method, risk, problem.labels, n_lanes, options, chosen, waiting, driver)
-    objective_is = f", λ = {risk.lam:.4g}" if options.losses and chosen is None else ""
-    log(
-        f"training {plural(n_labels, 'label') if n_labels else 'no label'} on {plural(rows.n_global, 'row')} × "
-        f"{plural(rows.n_features, 'feature')} with {problem.method_name}{objective_is}"
-    )
-    log(
-        f"in memory: {plural(rows.n_columns, 'column')}, {problem.loaded_by.size} of {plural(comm.size, 'rank')} "
-        f"to a copy of the rows, labels that share a pass: {n_lanes}"
-    )
-    if chosen is None and options.loss == "logistic" and options.lam == LinearOptions.lam:
-        log("note: for the logistic loss the default λ is often too large; hpcml tune --loss logistic chooses λ")
-    if warning := risk.warning():
-        log(f"warning: {warning}")
-    with mpi.node_first(comm):
-        warm_up(method.solver, risk, options)
-    with mpi.groups_agreed(comm):
-        for place in continued:
-            run.restore(place, checkpoint)
-    driver.run(turns, run, log)
-    run.complete()

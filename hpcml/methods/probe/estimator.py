@@ -7,7 +7,7 @@ from hpcml.estimators.parameters import OPTION, Seed, classifier_of
 from hpcml.methods.linear.estimator import LinearClassifier
 from hpcml.methods.linear.layout import LANES
 from hpcml.methods.probe.options import ProbeOptions
-from hpcml.methods.probe.train import METHOD
+from hpcml.methods.probe.probe import METHOD
 
 
 @classifier_of(ProbeOptions)

@@ -1,11 +1,18 @@
-"""The PROBE state machine of one label (Smith, Kim & Wilbur 2012, Algorithm 1)."""
+"""PROBE (Smith, Kim & Wilbur 2012, Algorithm 1) and Pegasos, to compare with: the state machines of one label, and the methods."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
-from hpcml.methods.linear.panels import LabelProgress, Step
+import numpy as np
+
+from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.linear.objective import Objective, panel_widths
+from hpcml.methods.linear.panels import FirstOrderSolver, LabelProgress, Step
+from hpcml.methods.linear.settings import LAMBDA
+from hpcml.methods.probe.options import PegasosOptions, ProbeOptions
 
 GAMMA = 2 / 3  # γ: ratio of successive φ
 UPTICKS = 2  # ccf: increases of f that end a cycle
@@ -64,3 +71,39 @@ class ProbeState(LabelProgress):
         self.upticks = 0
         self.cycle_iteration = 0
         self.last_f_min = self.f_min
+
+
+@dataclass
+class PegasosState(LabelProgress):
+    """Progress of a label (Shalev-Shwartz, Singer & Srebro 2007, A_t = S): step t is 1/(λ t)."""
+
+    lam: float
+    n_steps: int
+    f_min: float = math.inf
+    step: int = 0
+
+    phi = math.nan  # PROBE's
+    cycle = 0
+
+    def advance(self, f: float, grad_sq: float) -> Step:
+        """The step from f(w_t) and ‖g(w_t)‖²; the caller projects w on the ball of radius 1/√λ."""
+        self.step += 1
+        improved = f < self.f_min
+        self.f_min = min(f, self.f_min)
+        return Step(1.0 / (self.lam * self.step), improved, grad_sq == 0.0 or self.step >= self.n_steps)
+
+
+def probe(objective: Objective, labels: np.ndarray, n_lanes: int, options: ProbeOptions) -> FirstOrderSolver:
+    """PROBE (Smith, Kim & Wilbur 2012, Algorithm 1). Raises MemoryError."""
+    begin = partial(ProbeState, options.epsilon)
+    return FirstOrderSolver(objective, panel_widths(n_lanes, options.precision), labels, begin, options.step_limit)
+
+
+def pegasos(objective: Objective, labels: np.ndarray, n_lanes: int, options: PegasosOptions) -> FirstOrderSolver:
+    """Pegasos with the full subgradient; its model is the best iterate. Raises MemoryError."""
+    begin, radius = partial(PegasosState, objective.lam, options.step_limit), 1.0 / math.sqrt(objective.lam)
+    return FirstOrderSolver(objective, panel_widths(n_lanes, options.precision), labels, begin, options.step_limit, radius)
+
+
+METHOD = LinearMethod(solver=probe, axes=(LAMBDA,))
+PEGASOS_METHOD = LinearMethod(solver=pegasos)

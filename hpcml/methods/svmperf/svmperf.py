@@ -17,8 +17,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.method import LinearMethod
-from hpcml.methods.linear.objective import Objective, panel_widths
-from hpcml.methods.linear.panel import Panel
+from hpcml.methods.linear.objective import Objective, Panel, panel_widths
 from hpcml.methods.linear.panel_kernels import VIOLATORS, VISITED
 from hpcml.methods.linear.panels import PanelSolver
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished

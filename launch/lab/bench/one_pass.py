@@ -21,10 +21,9 @@ from hpcml import mpi
 from hpcml.data.compact import CompactRows, compact_rows
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError
-from hpcml.methods.linear.objective import Objective, panel_widths
-from hpcml.methods.linear.panel import Panel
+from hpcml.methods.linear.objective import Objective, Panel, panel_widths
 from hpcml.methods.probe.options import ProbeOptions
-from hpcml.methods.probe.train import probe
+from hpcml.methods.probe.probe import probe
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 

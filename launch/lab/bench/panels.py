@@ -19,7 +19,7 @@ from hpcml.errors import ConfigError
 from hpcml.methods.dual.dual import DualSolver
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk
-from hpcml.methods.linear.warm_up import warm_up
+from hpcml.methods.linear.solver import warm_up
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 from launch.lab.bench.one_pass import training_rows

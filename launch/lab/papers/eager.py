@@ -25,7 +25,7 @@ from hpcml.methods.elastic_net.delayed_kernels import INTERCEPT, LANES, DelayedL
 from hpcml.methods.elastic_net.judge import ElasticRisk
 from hpcml.methods.elastic_net.judge_kernels import Vectors
 from hpcml.methods.elastic_net.options import ElasticNetOptions
-from hpcml.methods.linear.warm_up import warm_up
+from hpcml.methods.linear.solver import warm_up
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 

@@ -93,7 +93,7 @@ def test_micro_thresholds_are_one_probability(data, tmp_path):
 
 
 def test_scores_of_folds_are_those_of_liblinear(tmp_path, monkeypatch):
-    monkeypatch.setattr("hpcml.methods.dual.fitter.TOLERANCE", 1e-3)  # a solution
+    monkeypatch.setattr("hpcml.methods.dual.train.TOLERANCE", 1e-3)  # a solution
     data, X, Y = learnable(tmp_path / "data.h5")
     comm = mpi.self_comm()
     rows = compact_rows(comm, load_shard(comm, DataFile(data), "all"), True)[0]

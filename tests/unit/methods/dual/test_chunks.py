@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hpcml.methods.dual.chunks import StreamedRows
+from hpcml.methods.dual.chunks import RowChunks
 
 N = 40
 
@@ -25,17 +25,17 @@ def matrix():
 @pytest.fixture
 def streamed(matrix, monkeypatch):
     """With so many values kept: the streamed rows, and a list of the first rows of chunks that are read."""
-    read, original = [], StreamedRows._read
+    read, original = [], RowChunks._read
 
     def watched(self, own):
         read.append(own.start)
         return original(self, own)
 
-    monkeypatch.setattr(StreamedRows, "_read", watched)
+    monkeypatch.setattr(RowChunks, "_read", watched)
 
     def make(kept):
         rows = SimpleNamespace(indptr=matrix.indptr.astype(np.int64), indices=matrix.indices, data=matrix.data, n_local=N)
-        return StreamedRows(rows, 30, kept), read
+        return RowChunks(rows, 30, kept), read
 
     return make
 
@@ -89,7 +89,7 @@ def test_rows_that_were_not_kept_are_read(matrix, streamed):
     assert len(read) == 1
     one_chunk = np.zeros(N, np.bool_)
     one_chunk[: rows.bounds[1]] = True
-    rows.begin()
+    rows.forget()
     read.clear()
     visit(rows, orders(rows, 3)[0], matrix, one_chunk, one_chunk)
     assert read == [0]

@@ -61,8 +61,7 @@ def test_fewer_labels_share_a_pass_where_memory_is_short(loaded):
     sizes = (rows.data.size, 200, rows.n_columns)
     for needs in (layout.bytes_per_rank, bytes_per_rank_dual):
         for lanes in (16, 8, 4, 2):
-            assert layout.lanes_per_group(40, 0, rows, ProbeOptions(), needs(*sizes, lanes, 1, 4), needs) == lanes
-            room = needs(0, *sizes[1:], lanes, 1, 4)
-            assert layout.lanes_per_group(40, 0, rows, ProbeOptions(), room, needs, mapped=True) == lanes
-    for waiting, continued, asked, lanes in ((40, 0, None, 1), (40, 3, None, 3), (40, 0, 33, 33), (2, 0, 33, 2)):
-        assert layout.lanes_per_group(waiting, continued, rows, ProbeOptions(labels_per_pass=asked), 1) == lanes
+            for given in (sizes, (0, *sizes[1:])):
+                assert layout.lanes_that_fit(given, 1, ProbeOptions(), needs(*given, lanes, 1, 4), needs) == lanes
+    for asked, lanes in ((None, 1), (33, 33)):
+        assert layout.lanes_that_fit(sizes, 1, ProbeOptions(labels_per_pass=asked), 1) == lanes

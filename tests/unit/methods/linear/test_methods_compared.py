@@ -20,8 +20,8 @@ from hpcml.methods.liblinear.liblinear import METHOD as LIBLINEAR
 from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.objective import Objective
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
-from hpcml.methods.probe.train import METHOD as PROBE
-from hpcml.methods.probe.train import PEGASOS_METHOD as PEGASOS
+from hpcml.methods.probe.probe import METHOD as PROBE
+from hpcml.methods.probe.probe import PEGASOS_METHOD as PEGASOS
 from hpcml.methods.svmperf import kernels
 from hpcml.methods.svmperf.cutting import IDLE_LIMIT, violation_limit
 from hpcml.methods.svmperf.svmperf import METHOD as SVMPERF

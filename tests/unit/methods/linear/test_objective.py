@@ -13,8 +13,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.losses import FIRST_ORDER
-from hpcml.methods.linear.objective import Objective, panel_widths, parse_lambda
-from hpcml.methods.linear.panel import Panel
+from hpcml.methods.linear.objective import Objective, Panel, panel_widths, parse_lambda
 from hpcml.methods.probe.options import ProbeOptions
 from hpcml.run.profile import Profile
 
