@@ -278,7 +278,7 @@ def test_interrupted_path_continues(problem, tmp_path):
 def test_initial_model_of_other_rows_is_refused(problem, tmp_path):
     X, Y = random_data(5, M - 1, D, L, density=0.1)
     model = train("elastic-net", None, dataset(tmp_path / "other.h5", X, Y), tmp_path / "other", {}).model
-    with pytest.raises(ConfigError, match="expected a model of elastic-net with the same rows and --lambda"):
+    with pytest.raises(ConfigError, match="expected a model of elastic-net with the same rows and the same λ"):
         train("elastic-net", None, problem[0], tmp_path / "run", {"initial_model": model})
     assert not (tmp_path / "run").exists()
     few = train("elastic-net", None, problem[0], tmp_path / "few", {"label": ("label0",)}).model
@@ -289,19 +289,19 @@ def test_initial_model_of_other_rows_is_refused(problem, tmp_path):
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"path": ("1/m",), "l1": "1/m"}, "--l1 has no effect beside --path; leave one of them out"),
-        ({"path": ("1/m", "1/m")}, "--path: a value is there twice"),
+        ({"path": ("1/m",), "l1": "1/m"}, "--l1 1/m: has no effect with --path; remove it"),
+        ({"path": ("1/m", "1/m")}, "--path 1/m 1/m: a value is there twice"),
         ({"path": ("1/m", "x")}, "--path x: expected N/m, 0.1N/m, NUMBER/m or NUMBER, at least 0"),
-        ({"path": ("1/m",), "solver": "sgd"}, "--path has no effect on --solver sgd; leave it out"),
+        ({"path": ("1/m",), "solver": "sgd"}, "--path 1/m: has no effect on --solver sgd; remove it"),
         ({"l1": "-1"}, "--l1 -1: expected N/m, 0.1N/m, NUMBER/m or NUMBER, at least 0"),
         ({"l1": "X/m"}, "--l1 X/m: expected N/m, 0.1N/m, NUMBER/m or NUMBER, at least 0"),
         ({"lam": "-1"}, "--lambda -1: expected X/m, 0.1X/m, X/NUMBER, NUMBER/m or a number of at least 0"),
         ({"lam": "0", "l1": "0"}, "--l1 0 --lambda 0: one of them must be above 0, else there may be no minimum"),
         ({"solver": "sag"}, "--solver sag: expected newton, fobos, sgd"),
         ({"rate": "fast", "solver": "sgd"}, "--rate fast: expected decaying, constant, adagrad"),
-        ({"passes": 3}, "--passes has no effect on --solver newton; leave it out"),
-        ({"solver": "fobos", "max_gap": 0.1}, "--max-gap has no effect on --solver fobos; leave it out"),
-        ({"solver": "sgd", "lam": "0.5", "eta": 4.0}, "--eta 4 times λ is 2; sgd needs less than 1: lower it, or use fobos"),
+        ({"passes": 3}, "--passes 3: has no effect on --solver newton; remove it"),
+        ({"solver": "fobos", "max_gap": 0.1}, "--max-gap 0.1: has no effect on --solver fobos; remove it"),
+        ({"solver": "sgd", "lam": "0.5", "eta": 4.0}, "--eta 4: η λ is 2; sgd needs less than 1: lower η, or use fobos"),
         ({"loss": "hinge"}, "--loss hinge: expected logistic or squared"),
         ({"max_gap": 0.0}, "--max-gap 0.0: expected a number above 0"),
     ],

@@ -13,8 +13,7 @@ from hpcml import mpi
 from hpcml.data.in_memory import canonical, sound_csr
 from hpcml.estimators.parameters import OPTION, classifier_of
 from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
-from hpcml.methods.bayes.risk import BayesRisk
-from hpcml.methods.bayes.train import BERNOULLI_NB, BOOSTED_BAYES, STAGED_BAYES, STAGED_SVM
+from hpcml.methods.bayes.solvers import BERNOULLI_NB, BOOSTED_BAYES, STAGED_BAYES, STAGED_SVM, BayesRisk
 from hpcml.methods.linear.estimator import LearntLabels, LinearClassifier
 from hpcml.methods.linear.objective import Risk
 from hpcml.model.combination import Combination, Rule

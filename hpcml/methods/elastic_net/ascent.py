@@ -43,15 +43,6 @@ class Ascent:
         if self.possible:
             kernels.squares_of(judge.risk.matrix, self.duals.squares)
 
-    def forget(self) -> None:
-        """Begin with another label."""
-        self.rounds = 0
-
-    @property
-    def going(self) -> bool:
-        """Whether the label is in the middle of it, and not to be left to Newton steps."""
-        return 0 < self.rounds < ROUNDS
-
     def go(self, label: Label) -> None:
         """Some passes over the rows, and the label's weights after them. Raises Stopped."""
         duals, (l1, l2) = self.duals, self.strengths

@@ -21,7 +21,7 @@ import numpy as np
 
 from hpcml.kernels.rows import transpose
 from hpcml.methods.elastic_net import newton_kernels as kernels
-from hpcml.methods.elastic_net.ascent import Ascent
+from hpcml.methods.elastic_net.ascent import ROUNDS, Ascent
 from hpcml.methods.elastic_net.judge import MAX_GAP, ElasticRisk, Judge, Label, Local, View, local_matrix
 from hpcml.methods.elastic_net.judge_kernels import Strengths, Vectors, loss_at, margins, value
 from hpcml.methods.elastic_net.options import ElasticNetOptions
@@ -132,7 +132,7 @@ class NewtonSolver(Solver):
         with self.risk.profile("compute"):
             label = judge.start(number, place)
             self.curvature.forget()
-            self.ascent.forget()
+            self.ascent.rounds = 0
             newton = False  # whether the last round was one of Newton steps, which never raise f
             for step in range(1, self.max_steps + 1):
                 view = judge.look(label)
@@ -142,43 +142,30 @@ class NewtonSolver(Solver):
                 vain, best = newton and view.f >= best * (1 - VAIN * min(judge.max_gap, MAX_GAP)), view.f
                 if view.gap <= judge.max_gap or step == self.max_steps or vain:
                     break
-                newton = not (self.ascent.going or self._wide(label, view, step))
+                newton = not 0 < self.ascent.rounds < ROUNDS
+                wanted = np.concatenate([label.columns, view.found])
+                if self.ascent.possible and not self.ascent.rounds and wanted.size > (WIDE if step > 2 else WIDE_AT_FIRST):
+                    indptr = self.risk.index.columns.indptr  # so many features that passes over all rows may take less
+                    newton = int((indptr[wanted + 1] - indptr[wanted]).sum()) <= SHARE * self.risk.rows.data.size
                 if newton:
                     self._improve(label, view, step)
                 else:
                     self.ascent.go(label)
         return judge.finished(place, number, label, view, step, visited, history)
 
-    def _wide(self, label: Label, view: View, step: int) -> bool:
-        """Whether a label wants so many features that passes over all rows take less."""
-        size = label.columns.size + view.found.size
-        if not self.ascent.possible or self.ascent.rounds or size <= (WIDE if step > 2 else WIDE_AT_FIRST):
-            return False
-        indptr, wanted = self.risk.index.columns.indptr, np.concatenate([label.columns, view.found])
-        return int((indptr[wanted + 1] - indptr[wanted]).sum()) > SHARE * self.risk.rows.data.size
-
-    def _affordable(self, label: Label, found: np.ndarray, step: int) -> np.ndarray:
-        """Those of some features that have not many more rows than the label; in later rounds more.
-
-        Frequent words often look wanted until the words that really tell the label are in use.
-        """
-        rows, indptr = self.risk.rows, self.risk.index.columns.indptr
-        budget = (VALUES << step) * label.losses.n_positive * (1 + rows.data.size // rows.n_local)
-        budget = min(budget, rows.data.size)
-        return found[: max(1, int(np.searchsorted(np.cumsum(indptr[found + 1] - indptr[found]), budget, "right")))]
-
     def _improve(self, label: Label, view: View, step: int) -> None:
         """A round: Newton steps for the weights in use and some of those found. Raises Stopped."""
-        judge, n_used = self.judge, label.columns.size
-        chosen = np.concatenate([label.columns, self._affordable(label, view.found[: max(FIRST, n_used)], step)])
-        local, w = judge.gather(label, chosen), np.concatenate([label.w, np.zeros(chosen.size - n_used)])
-        tolerance = max(TIGHT * judge.max_gap * (judge.l1 or 1.0), LOOSE * view.beyond)
-        judge.take_weights(label, local, chosen, w, self._descend(label, local, chosen, w, tolerance))
-
-    def _descend(self, label: Label, local: Local, chosen: np.ndarray, w: np.ndarray, tolerance: float) -> float:
-        """Newton steps, which change w. The intercept. Raises Stopped."""
-        judge, curvature, matrix, b = self.judge, self.curvature, local.matrix, label.b
+        judge, curvature, n_used, b = self.judge, self.curvature, label.columns.size, label.b
         losses, strengths, squared = label.losses, judge.strengths, judge.squared
+        # Of the features found those that have not many more rows than the label, in later rounds more: frequent words often
+        # look wanted until the words that really tell the label are in use.
+        rows, indptr = self.risk.rows, self.risk.index.columns.indptr
+        budget = min((VALUES << step) * losses.n_positive * (1 + rows.data.size // rows.n_local), rows.data.size)
+        found = view.found[: max(FIRST, n_used)]
+        found = found[: max(1, int(np.searchsorted(np.cumsum(indptr[found + 1] - indptr[found]), budget, "right")))]
+        chosen = np.concatenate([label.columns, found])
+        local, w = judge.gather(label, chosen), np.concatenate([label.w, np.zeros(chosen.size - n_used)])
+        tolerance, matrix = max(TIGHT * judge.max_gap * (judge.l1 or 1.0), LOOSE * view.beyond), local.matrix
         z, slopes, curves = np.empty((3, local.touched.size))
         gradient, d = np.empty((2, chosen.size + 1))
         n, n_values = chosen.size, matrix.values.size
@@ -204,4 +191,4 @@ class NewtonSolver(Solver):
                 pass
         if dense and not curvature.known:  # no step was taken, so there is no matrix
             curvature.forget()
-        return b
+        judge.take_weights(label, local, chosen, w, b)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpcml import mpi
-from hpcml.methods.online.learners import LEARNERS
-from hpcml.methods.online.options import OnlineOptions, with_bias
+from hpcml.methods.online.options import LEARNERS, OnlineOptions, with_bias
 from hpcml.methods.online.order import RowOrder
 from hpcml.methods.online.source import DatasetSource, labels_of
 from hpcml.methods.online.state import LearnerState

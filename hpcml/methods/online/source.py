@@ -13,7 +13,7 @@ from hpcml.data.labels import choose_labels
 from hpcml.data.shard import Shard, slab_of, split_bounds, verify
 from hpcml.data.svmlight import BINARY, label_name
 from hpcml.data.svmlight_stream import SvmlightStream, TextRows
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import DataError, OptionError
 from hpcml.files.hdf5 import vocabulary_digest
 from hpcml.kernels import rows as kernels
 from hpcml.methods.online.options import OnlineOptions
@@ -49,7 +49,7 @@ class RowStream:
 
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. The rows from number `begin` of the pass on, a short time's work each."""
-        raise AssertionError("a subclass says")
+        raise NotImplementedError
 
     def training_keys(self) -> TrainingKeys | None:
         """The keys of all rows that have trained, if they have any. Local; raises DataError."""
@@ -76,8 +76,17 @@ class DatasetSource(RowStream):
                 nnz = dataset.map("X/indptr")
                 n_parts = 1 + int(nnz[rows[-1] + 1] - nnz[rows[0]]) // PIECE_NNZ if rows.size else 1
                 bounds = split_bounds(dataset, rows, n_parts)
-                n_positive = self._count_positives(rows)
-                digest = self._digest(rows)
+                # The rows that have each label.
+                y_indptr, y_indices = dataset.map("Y/indptr"), dataset.map("Y/indices")
+                if y_indices.size and not 0 <= y_indices.min() <= y_indices.max() < self.n_labels:
+                    raise DataError(f"{self.name}: damaged dataset: Y/indices out of range; `hpcml info` says where")
+                if rows.size and (y_indptr[0] != 0 or y_indptr[-1] != y_indices.size or (y_indptr[1:] < y_indptr[:-1]).any()):
+                    raise DataError(f"{self.name}: damaged dataset: Y/indptr decreases; `hpcml info` says where")
+                n_positive = np.zeros(self.n_labels, dtype=np.int64)
+                kernels.count_labels(y_indptr, y_indices, rows, n_positive)
+                # CRC-32 of the rows' numbers, of all sizes, of the first indices and values.
+                parts = [dataset.map(name, 0, min(DIGEST_NNZ, dataset.nnz)) for name in ("X/indices", "X/data")]
+                digest = tuple(zlib.crc32(np.ascontiguousarray(part).data) for part in (rows, dataset.map("X/indptr"), *parts))
         self.rows, self.bounds = mpi.bcast_array(comm, rows), mpi.bcast_array(comm, bounds)
         self.n_rows = self.rows.size
         self.digest = comm.bcast(digest)
@@ -88,21 +97,6 @@ class DatasetSource(RowStream):
             if comm.rank == 0:  # who writes the model
                 self.titles = dataset.label_titles(self.labels)
         self.order = np.argsort(rng.bits(options.seed, "shuffle", self.rows), kind="stable") if options.shuffle else None
-
-    def _count_positives(self, rows: np.ndarray) -> np.ndarray:
-        y_indptr, y_indices = self.dataset.map("Y/indptr"), self.dataset.map("Y/indices")
-        counts = np.zeros(self.n_labels, dtype=np.int64)
-        if y_indices.size and not 0 <= y_indices.min() <= y_indices.max() < self.n_labels:
-            raise DataError(f"{self.name}: damaged dataset: Y/indices out of range; `hpcml info` says where")
-        if rows.size and (y_indptr[0] != 0 or y_indptr[-1] != y_indices.size or (y_indptr[1:] < y_indptr[:-1]).any()):
-            raise DataError(f"{self.name}: damaged dataset: Y/indptr decreases; `hpcml info` says where")
-        kernels.count_labels(y_indptr, y_indices, rows, counts)
-        return counts
-
-    def _digest(self, rows: np.ndarray) -> tuple[int, ...]:
-        """CRC-32 of the rows' numbers, of all sizes, of the first piece's indices and values."""
-        parts = [self.dataset.map(name, 0, min(DIGEST_NNZ, self.dataset.nnz)) for name in ("X/indices", "X/data")]
-        return tuple(zlib.crc32(np.ascontiguousarray(part).data) for part in (rows, self.dataset.map("X/indptr"), *parts))
 
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. See `RowStream`. Raises DataError for a damaged or changed file."""
@@ -136,15 +130,18 @@ class TextSource(RowStream):
 
     def __init__(self, comm: mpi.Comm, stream: SvmlightStream, path: str, options: OnlineOptions) -> None:
         """Raises ConfigError for options that only a dataset can follow."""
-        for flag, given in (
-            ("--split", options.split),
-            ("--shuffle", options.shuffle),
-            ("--min-positives", options.min_positives > 1),
-        ):
+        for name, given in (("split", options.split), ("shuffle", options.shuffle), ("min_positives", options.min_positives > 1)):
             if given:
-                raise ConfigError(f"{flag}: a stream has rows in one order only; convert the data first (`hpcml convert svmlight`)")
+                why = "a stream has rows in one order only; convert the data first (`hpcml convert svmlight`)"
+                raise OptionError(name, getattr(options, name), why)
         self.comm, self.stream, self.name, self.path = comm, stream, stream.name, path
-        self.names = list(dict.fromkeys(_number_name(label) for label in options.label)) or BINARY
+        names: dict[str, None] = {}
+        for label in options.label:
+            try:
+                names[label_name(float(label))] = None
+            except (ValueError, OverflowError):
+                raise OptionError("label", label, "the labels of svmlight text are numbers") from None
+        self.names = list(names) or BINARY
         self.labels, self.n_labels = np.arange(len(self.names)), len(self.names)
         self.binary = not options.label
         self._number = {name: number for number, name in enumerate(self.names)}
@@ -218,14 +215,6 @@ def piece_slices(n_rows: int, n_values: int, n_labels: int, n_ranks: int) -> Ite
     """Slices of rows, shorter for more labels, the same on all ranks; of no rows an empty one."""
     lanes = -(-n_labels // n_ranks)
     return iter([slice(0, 0)]) if n_rows == 0 else slices.row_slices(n_rows, n_values * max(1, lanes // LANES))
-
-
-def _number_name(label: str) -> str:
-    """A label as `label_name` writes the number that it is. Raises ConfigError for others."""
-    try:
-        return label_name(float(label))
-    except (ValueError, OverflowError):
-        raise ConfigError(f"--label {label}: the labels of svmlight text are numbers") from None
 
 
 def labels_of(names: Sequence[object] | np.ndarray, rank: int, size: int) -> np.ndarray:

@@ -14,13 +14,12 @@ from hpcml.data.labels import tell_unused
 from hpcml.data.leaks import warn_of_class_leaks
 from hpcml.data.svmlight import BINARY
 from hpcml.data.svmlight_stream import SvmlightStream, is_text
-from hpcml.errors import ConfigError, HpcmlError
+from hpcml.errors import HpcmlError, OptionError
 from hpcml.files.lines import line_limit
 from hpcml.log import joined, plural
 from hpcml.methods.method import Method
-from hpcml.methods.online import bound
-from hpcml.methods.online.learners import LEARNERS
-from hpcml.methods.online.options import OnlineOptions, with_bias
+from hpcml.methods.online.options import LEARNERS, OnlineOptions, with_bias
+from hpcml.methods.online.order import AVERAGE, AVERAGES, weights_at_bound
 from hpcml.methods.online.run import Pass
 from hpcml.methods.online.saved import Initial, write_model
 from hpcml.methods.online.source import DatasetSource, RowStream, TextSource, labels_of
@@ -70,23 +69,24 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
     options.validate()
     comm, log, output = session.comm, session.log, target.output
     if str(output) == "-":
-        raise ConfigError("--output -: expected a folder for the run")
+        raise OptionError("output", "-", "expected a folder for the run")
     with ExitStack() as stack:
         with mpi.agreed(comm, f"opening {options.initial_model}"):
             initial, path = None, options.initial_model
             if path is not None:
                 ours = Path(output, "model.h5")
                 if ours.exists() and ours.samefile(model_file(path)):
-                    raise ConfigError(f"--initial-model {path} is the model of --output; choose another --output")
+                    raise OptionError("initial_model", path, "it is the model of --output; choose another --output")
                 initial = Initial(path, method.name, options)
         options = options if initial is None else initial.options
         if options.bias is None and not LEARNERS[method.name].winnow:  # a Winnow always has an intercept
             options = with_bias(options, True)
         source = _open(comm, Path(data), options, initial, stack)
         if isinstance(source, DatasetSource):
-            for flag, given in (("--max-line-mb", options.max_line_mb is not None), ("--zero-based", options.zero_based)):
+            for name, given in (("max_line_mb", options.max_line_mb is not None), ("zero_based", options.zero_based)):
                 if given:
-                    raise ConfigError(f"{flag} has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
+                    why = f"has no effect on a dataset ({source.name}), it is for svmlight text; remove it"
+                    raise OptionError(name, getattr(options, name), why)
             tell_unused(comm, source.dataset, source.split, log)
             warn_of_class_leaks(comm, source.dataset, source.split, source.names, log)
         folder = stack.enter_context(RunFolder(comm, output, log))
@@ -110,17 +110,22 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
             if not run.has_checkpoint:
                 run.discard()
             raise
-        warning = run.order.note(comm, source.names, is_stream=source.n_rows is None)
-        return _report(run, seconds, warning, bound.note(comm, source.names, state))
+        warning, at_bound = run.order.blocks(comm, source.names), weights_at_bound(comm, source.names, state)
+        if warning:
+            advice = "shuffle the lines first, for instance with shuf" if source.n_rows is None else "use --shuffle"
+            warning = f"warning: {warning}, and this progressive error tells nothing of other rows; {advice}"
+        if at_bound:
+            again = f"{AVERAGE}; rows with better labels need a new run, without --initial-model"
+            at_bound = f"warning: {at_bound}; {again if options.voted else f'--voted {AVERAGES}'}"
+        return _report(run, seconds, warning, at_bound)
 
 
 def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial | None, stack: ExitStack) -> RowStream:
     """Collective over `comm`. The rows; `stack` closes the file."""
     if initial is not None:
         if options.label and sorted(set(options.label)) != sorted(initial.names):
-            raise ConfigError(
-                f"--initial-model {initial.path}: it has other labels ({', '.join(initial.names[:5])} …); leave --label out"
-            )
+            why = f"it has other labels ({', '.join(initial.names[:5])} …); remove --label"
+            raise OptionError("initial_model", initial.path, why)
         if not options.label:  # the rows of a text are ±1 if they were so then
             options = replace(options, label=() if initial.names == BINARY else tuple(initial.names), min_positives=0)
     with mpi.agreed(comm, f"opening {data}"):
