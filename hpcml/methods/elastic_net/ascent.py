@@ -43,6 +43,11 @@ class Ascent:
         if self.possible:
             kernels.squares_of(judge.risk.matrix, self.duals.squares)
 
+    @property
+    def going(self) -> bool:
+        """Whether the label is in the middle of it, and not to be left to Newton steps."""
+        return 0 < self.rounds < ROUNDS
+
     def go(self, label: Label) -> None:
         """Some passes over the rows, and the label's weights after them. Raises Stopped."""
         duals, (l1, l2) = self.duals, self.strengths

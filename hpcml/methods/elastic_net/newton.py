@@ -21,7 +21,7 @@ import numpy as np
 
 from hpcml.kernels.rows import transpose
 from hpcml.methods.elastic_net import newton_kernels as kernels
-from hpcml.methods.elastic_net.ascent import ROUNDS, Ascent
+from hpcml.methods.elastic_net.ascent import Ascent
 from hpcml.methods.elastic_net.judge import MAX_GAP, ElasticRisk, Judge, Label, Local, View, local_matrix
 from hpcml.methods.elastic_net.judge_kernels import Strengths, Vectors, loss_at, margins, value
 from hpcml.methods.elastic_net.options import ElasticNetOptions
@@ -142,7 +142,7 @@ class NewtonSolver(Solver):
                 vain, best = newton and view.f >= best * (1 - VAIN * min(judge.max_gap, MAX_GAP)), view.f
                 if view.gap <= judge.max_gap or step == self.max_steps or vain:
                     break
-                newton = not 0 < self.ascent.rounds < ROUNDS
+                newton = not self.ascent.going
                 wanted = np.concatenate([label.columns, view.found])
                 if self.ascent.possible and not self.ascent.rounds and wanted.size > (WIDE if step > 2 else WIDE_AT_FIRST):
                     indptr = self.risk.index.columns.indptr  # so many features that passes over all rows may take less
