@@ -9,7 +9,7 @@ from support.make import dataset, random_data
 from support.training import train
 
 from hpcml.errors import ConfigError, Interrupted
-from hpcml.methods.elastic_net import ascent, judge, judge_kernels, newton
+from hpcml.methods.elastic_net import judge, judge_kernels, newton
 from hpcml.model.linear import STATUS, Model
 
 M, D, L = 300, 80, 7
@@ -83,7 +83,7 @@ def wide(monkeypatch):
 @pytest.fixture
 def passes(monkeypatch):
     """The numbers of the passes of all labels, which begin with them; not those of the warm-up."""
-    seen, one = [], ascent.Ascent._pass
+    seen, one = [], newton.Ascent._pass
     wide(monkeypatch)
 
     def counted(self, number):
@@ -91,7 +91,7 @@ def passes(monkeypatch):
             seen.append(number)
         one(self, number)
 
-    monkeypatch.setattr(ascent.Ascent, "_pass", counted)
+    monkeypatch.setattr(newton.Ascent, "_pass", counted)
     return seen
 
 
@@ -99,7 +99,7 @@ def passes(monkeypatch):
 @pytest.mark.parametrize(("l1", "l2"), [(0.5, 0.5), (0.2, 1.0), (0.0, 0.3)])
 def test_ascent_finds_the_minimum(problem, tmp_path, monkeypatch, passes, loss, l1, l2):
     data, X, signs = problem
-    monkeypatch.setattr(ascent, "ROUNDS", 1000)
+    monkeypatch.setattr(newton, "ROUNDS", 1000)
     options = {"loss": loss, "l1": f"{l1}/m", "lam": f"{l2}/m", "max_gap": 1e-9, "precision": "double", "max_steps": 1000}
     monkeypatch.setattr(newton.NewtonSolver, "_improve", None)  # no Newton step at all
     model = Model(train("elastic-net", None, data, tmp_path / "run", options).model)
@@ -115,9 +115,9 @@ def test_ascent_finds_the_minimum(problem, tmp_path, monkeypatch, passes, loss, 
 def test_newton_steps_go_on_where_ascent_ends(problem, tmp_path, monkeypatch, passes):
     data, X, signs = problem
     options = {"l1": "0.2/m", "lam": "0.3/m", "max_gap": 1e-9, "precision": "double"}
-    monkeypatch.setattr(ascent, "ROUNDS", 1)
+    monkeypatch.setattr(newton, "ROUNDS", 1)
     model = Model(train("elastic-net", None, data, tmp_path / "run", options).model)
-    assert len(passes) == L * ascent.PASSES and model.labels["gap"].max() <= 1e-9
+    assert len(passes) == L * newton.PASSES and model.labels["gap"].max() <= 1e-9
     for label in range(L):
         g = objective(X, signs[:, label], *minimum(X, signs[:, label], "logistic", 0.2, 0.3), "logistic", 0.2, 0.3)
         assert model.labels["f_min"][label] * M == pytest.approx(g, rel=1e-8)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar
 
 from cyclopts import Parameter
 
@@ -13,7 +13,10 @@ from hpcml.options import FREE, Flag, Only, Range, Several, check_magnitude, che
 
 @dataclass(frozen=True)
 class OnlineLearner:
-    """A learner: its number in `kernels`, the names of its weight vectors and where they start."""
+    """A learner: its number in `kernels`, the names of its weight vectors and where they start.
+
+    Two vectors are weights for and against; their difference is a feature's importance.
+    """
 
     code: int
     weights: dict[str, float]
@@ -22,11 +25,6 @@ class OnlineLearner:
     def winnow(self) -> bool:
         """Whether updates multiply: rows have a bias and no negative values, scores a divisor."""
         return any(self.weights.values())
-
-    @property
-    def balanced(self) -> bool:
-        """Whether it has weights for and against; their difference is a feature's importance."""
-        return len(self.weights) == 2
 
 
 LEARNERS: dict[str, OnlineLearner] = {
@@ -101,10 +99,7 @@ class OnlineOptions:
             check_magnitude(name, getattr(self, name))
 
 
-Online = TypeVar("Online", bound=OnlineOptions)
-
-
-def with_bias(options: Online, bias: bool) -> Online:
+def with_bias(options: OnlineOptions, bias: bool) -> OnlineOptions:
     """The options of a learner that can do with or without an intercept, with that choice."""
     given: dict[str, Any] = {"bias": bias}
     return replace(options, **given)

@@ -15,7 +15,7 @@ from hpcml.errors import DataError
 from hpcml.files.slabs import Slab
 from hpcml.files.table import write_table
 from hpcml.log import plural
-from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
+from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES
 from hpcml.methods.online.options import MbwOptions, OnlineOptions
 from hpcml.methods.online.order import N_NUMBERS, ORDER, RowOrder
 from hpcml.methods.online.saved import state_slabs
@@ -173,12 +173,6 @@ class Pass(Job):
         self.history[:, self.n_points, 0] = self.state.n_rows
         self.history[:, self.n_points, 1:] = self.state.counters.T
         self.n_points += 1
-
-    def totals(self) -> tuple[float, float]:
-        """Collective. The shares of pairs of row and label: wrongly predicted; changing a model."""
-        counters = mpi.allreduce_sum(self.comm, self.state.counters.sum(axis=1))
-        pairs = max(1, self.state.n_rows * len(self.source.names))
-        return float(counters[FALSE_POSITIVES] + counters[FALSE_NEGATIVES]) / pairs, float(counters[UPDATES]) / pairs
 
     def write_history(self) -> None:
         """Collective. Write history.csv, label by label. Raises DataError."""

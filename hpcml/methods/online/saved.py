@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import DataError, NonFiniteError, OptionError
-from hpcml.files.hdf5 import open_stamped, readable
+from hpcml.files.hdf5 import open_stamped, readable, vocabulary_digest
 from hpcml.files.slabs import Slab, new_file
 from hpcml.methods.online.kernels import POSITIVES, UPDATES
 from hpcml.methods.online.options import LEARNERS, OnlineOptions, with_bias
-from hpcml.methods.online.source import RowStream
+from hpcml.methods.online.source import DatasetSource, RowStream
 from hpcml.methods.online.state import COUNTERS, LANES, N_LANE_NUMBERS, LearnerState
 from hpcml.model.linear import STATUS, Model, describe_model, model_slabs
 from hpcml.model.open import model_file
+from hpcml.model.training_keys import training_keys, united
 from hpcml.options import flag_of
 from hpcml.run.folder import RunFolder
 
@@ -32,7 +34,7 @@ def learning(options: OnlineOptions) -> dict[str, object]:
 
 def state_slabs(state: LearnerState, n_labels: int, n_kept: int) -> dict[str, Slab]:
     """The arrays of `LearnerState.arrays_of` for all labels, one in each row."""
-    slabs = {name: Slab((n_labels, n_kept + 1), "<f8") for name in state.array_names()}
+    slabs = {name: Slab((n_labels, n_kept + 1), "<f8") for name in state.array_names}
     return slabs | {LANES: Slab((n_labels, N_LANE_NUMBERS), "<f8"), COUNTERS: Slab((n_labels, 4), "<i8")}
 
 
@@ -47,11 +49,22 @@ def write_model(
         slabs["state/features"] = Slab((numbers.size,), "<i8")
     about = {"method": method, "split": source.split, "n_rows": state.n_rows, "normalised": LEARNERS[method].winnow}
     about |= learning(state.options) | more | ({"zero_based": True} if source.zero_based else {})
-    about["vocabulary"] = source.vocabulary_of(state.n_features)
+    initial = source.initial
+    if source.vocabulary is not None:
+        about["vocabulary"] = source.vocabulary
+    elif initial is not None and initial.n_features == state.n_features:
+        about["vocabulary"] = initial.vocabulary
+    else:
+        about["vocabulary"] = vocabulary_digest(None, state.n_features)
     with new_file(comm, folder.model, overwrite=True) as out:
-        out.layout(
-            slabs, lambda file: describe_model(file, about, source.names, label_titles=source.titles, keys=source.training_keys())
-        )
+
+        def describe(file: h5py.File) -> None:
+            keys = None if initial is None else initial.training_keys
+            if isinstance(source, DatasetSource):
+                keys = united(keys, training_keys(source.dataset, source.split))
+            describe_model(file, about, source.names, label_titles=source.titles, keys=keys)
+
+        out.layout(slabs, describe)
         with mpi.agreed(comm, f"writing {folder.model}"):
             # The columns of the features; of a stream these may have huge numbers.
             for begin in range(0, state.n_features, TABLE_CHUNK) if comm.rank == 0 else ():
@@ -121,7 +134,7 @@ class Initial:
             raise OptionError(
                 "initial_model", self.path, f"it has other labels ({', '.join(self.names[:5])} …); train the same ones"
             )
-        source.keys_before = self.model.training_keys
+        source.initial = self.model
         places = np.array([self.names.index(source.names[place]) for place in mine.tolist()], dtype=np.int64)
         with readable(self.path, "hpcml train", "model"), open_stamped(self.path, "model", "hpcml train") as file:
             stored, width = file["state"], self.model.n_features

@@ -14,10 +14,9 @@ from hpcml.data.shard import Shard, slab_of, split_bounds, verify
 from hpcml.data.svmlight import BINARY, label_name
 from hpcml.data.svmlight_stream import SvmlightStream, TextRows
 from hpcml.errors import DataError, OptionError
-from hpcml.files.hdf5 import vocabulary_digest
 from hpcml.kernels import rows as kernels
 from hpcml.methods.online.options import OnlineOptions
-from hpcml.model.training_keys import TrainingKeys, training_keys, united
+from hpcml.model.linear import Model
 from hpcml.partition import offsets
 
 PIECE_NNZ = 1 << 22  # values that are read of a dataset at a time
@@ -41,7 +40,7 @@ class RowStream:
     n_rows: int | None = None  # None: not known before the end
     vocabulary: str | None = None  # None: it depends on the width, known at the end
     fingerprint: str = ""  # of a dataset
-    keys_before: TrainingKeys | None = None  # of the rows that trained the initial model
+    initial: Model | None = None  # that is continued
     split: str
     sizes: tuple[int, ...] = ()  # what two sources that are not the same hardly have in common
     digest: tuple[int, ...]  # of the rows: of a dataset's, or, where they cannot be looked at again, of those given so far
@@ -50,14 +49,6 @@ class RowStream:
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. The rows from number `begin` of the pass on, a short time's work each."""
         raise NotImplementedError
-
-    def training_keys(self) -> TrainingKeys | None:
-        """The keys of all rows that have trained, if they have any. Local; raises DataError."""
-        return self.keys_before
-
-    def vocabulary_of(self, n_features: int) -> str:
-        """The vocabulary of a model with so many features."""
-        return self.vocabulary or vocabulary_digest(None, n_features)
 
 
 class DatasetSource(RowStream):
@@ -120,10 +111,6 @@ class DatasetSource(RowStream):
             for some in piece_slices(rows.size, n_values, len(self.names), self.comm.size):
                 yield shard, rows[some]
 
-    def training_keys(self) -> TrainingKeys | None:
-        """See `RowStream.training_keys`."""
-        return united(self.keys_before, training_keys(self.dataset, self.split))
-
 
 class TextSource(RowStream):
     """The rows of svmlight text. Labels are known before the first row: those named, else ±1."""
@@ -147,7 +134,6 @@ class TextSource(RowStream):
         self._number = {name: number for number, name in enumerate(self.names)}
         self.n_features, self.split, self.zero_based = 0, "all", options.zero_based
         self.digest = (0, 0, 0, 0)  # of the rows so far: CRC-32 of their sizes, indices, values, labels
-        self.initial: tuple[str, int] | None = None  # vocabulary and number of features of a model that is continued
 
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. See `RowStream`. Raises DataError for bad svmlight, or labels but ±1."""
@@ -184,10 +170,6 @@ class TextSource(RowStream):
         self.digest = tuple(
             zlib.crc32(np.ascontiguousarray(part).data, before) for part, before in zip(parts, self.digest, strict=True)
         )
-
-    def vocabulary_of(self, n_features: int) -> str:
-        """The initial model's, unless it got more features; else that of so many unknown ones."""
-        return self.initial[0] if self.initial and n_features == self.initial[1] else vocabulary_digest(None, n_features)
 
     def _labels(self, block: TextRows) -> tuple[np.ndarray, np.ndarray]:
         """The label sets (indptr, numbers) of a block of rows."""

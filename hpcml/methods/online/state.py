@@ -40,8 +40,10 @@ class LearnerState:
         self.lanes[[kernels.SCALE, kernels.UNIT]] = 1.0
         self.counters = np.zeros((4, self.n_lanes), dtype=np.int64)
         self.live = LiveFeatures(options.live_features, options.share) if options.live_features else None
-        start = list(self.method.weights.values())
-        self._start = np.repeat(start + [0.0] * (len(self.array_names()) - len(start)), self.n_lanes)
+        # The arrays of a label that have a number for the bias and each kept feature.
+        averages = (["sums", "stamps"] if self.method.winnow else ["sums"]) if options.voted else []
+        self.array_names = [*self.method.weights, *averages]
+        self._start = np.repeat([*self.method.weights.values(), *(0.0 for _ in averages)], self.n_lanes)
         size = self._start.size  # next: up to 8 numbers lie in one cache line, more are taken by fours
         whole = 1 << (size - 1).bit_length() if size <= LINE // 8 else -(-size // 4) * 4
         self._start = np.append(self._start, np.zeros(whole - size))
@@ -119,7 +121,7 @@ class LearnerState:
         """
         found, right = self._parts(lane), self.n_rows - self.counters[kernels.UPDATES, lane]  # Z = Σ c_i
         names = list(self.method.weights)
-        out = found[names[0]][rows] - found[names[1]][rows] if self.method.balanced else found[names[0]][rows]
+        out = found[names[0]][rows] - found[names[1]][rows] if len(names) == 2 else found[names[0]][rows]
         if self.options.voted and right > 0:  # else there is nothing to average
             clock, sums = self.lanes[kernels.CLOCK, lane], found["sums"][rows]
             out = (sums + out * (clock - found["stamps"][rows]) if self.method.winnow else out * clock - sums) / right
@@ -135,11 +137,6 @@ class LearnerState:
             W[lane, numbers] = self.final(lane, rows)
             bias[lane] = self.final(lane, zero)[0]
         return W, bias
-
-    def array_names(self) -> list[str]:
-        """The arrays of a label that have a number for the bias and each kept feature."""
-        averages = ["sums", "stamps"] if self.method.winnow else ["sums"]
-        return [*self.method.weights, *(averages if self.options.voted else [])]
 
     def arrays_of(self, lane: int, rows: np.ndarray) -> dict[str, np.ndarray]:
         """What a label's pass goes on from: arrays at these rows of `weights`, lane, counters."""
@@ -175,7 +172,7 @@ class LearnerState:
 
     def _parts(self, lane: int) -> dict[str, np.ndarray]:
         """Views of the arrays of `array_names`."""
-        return {name: self.weights[:, lane + part * self.n_lanes] for part, name in enumerate(self.array_names())}
+        return {name: self.weights[:, lane + part * self.n_lanes] for part, name in enumerate(self.array_names)}
 
 
 def _filled(row: np.ndarray, n: int) -> np.ndarray:

@@ -22,8 +22,8 @@ from hpcml.files.table import write_table
 from hpcml.log import Log, plural
 from hpcml.methods.psbml.asynchronous import Asynchronous
 from hpcml.methods.psbml.problem import TorusProblem, distinct
-from hpcml.methods.psbml.selection import VALIDATION
-from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, CycleFacts, Pocket, Snapshot, all_rows, assign, loss_of, quality, validate
+from hpcml.methods.psbml.selection import VALIDATION, population
+from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, CycleFacts, Pocket, Snapshot, entries_of, loss_of, quality, validate
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.driver import Driver, Job
@@ -101,7 +101,9 @@ class TorusRun(Job):
         """Collective. Do the cycles. Raises Interrupted after a signal or the time limit."""
         self.resumed = restore
         if not (restore and self._restore()):
-            self.taken.append(all_rows(self.slots))
+            populations = {node: population(slots) for node, slots in self.slots.items()}
+            facts = CycleFacts(np.nan, np.nan)  # of cycle 0: the base learner on all rows, without PSBML
+            self.taken.append(Snapshot(0, entries_of(populations, np.nan, np.nan), facts))
         if not self.options.asynchronous:
             self.driver.run(self._in_step(), self, self.log)
             return
@@ -175,7 +177,10 @@ class TorusRun(Job):
         """
         comm, judge, snapshots = self.comm, self.options.judge, self.taken[: self.at_once]
         mine: list[tuple[int, np.ndarray]] = []  # what this rank has to assess: cycles, and entries of all nodes
-        for snapshot, rank in zip(snapshots, assign(len(snapshots), costs), strict=True):
+        load = np.zeros(comm.size)  # each cycle goes to the rank that is done with it soonest
+        for snapshot in snapshots:
+            rank = int(np.argmin(load + costs))
+            load[rank] += costs[rank]
             parts = [np.empty(0, dtype=ENTRY)] * comm.size
             parts[rank] = snapshot.entries
             received = mpi.exchange(comm, parts)

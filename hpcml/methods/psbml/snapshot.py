@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml.data.shard import Rows
-from hpcml.methods.psbml.selection import Population, population, selection_weights
+from hpcml.methods.psbml.selection import Population, selection_weights
 from hpcml.model import learner as learners
 
 ENTRY = np.dtype([("place", "<i8"), ("node", "<i4"), ("weight", "<f4")])
@@ -51,23 +51,6 @@ def entries_of(populations: dict[int, Population], low: float, high: float) -> n
         part["place"], part["node"], part["weight"] = rows.places, node, selection_weights(rows.fitness, low, high)
         parts.append(part)
     return np.concatenate(parts)
-
-
-def all_rows(slots: dict[int, np.ndarray]) -> Snapshot:
-    """Cycle 0: all rows with which the nodes here begin; the base learner without PSBML."""
-    populations = {node: population(rows) for node, rows in slots.items()}
-    return Snapshot(0, entries_of(populations, math.nan, math.nan), CycleFacts(math.nan, math.nan))
-
-
-def assign(n_tasks: int, costs: list[float]) -> list[int]:
-    """The rank for each equal task so that all end soonest; `costs`: the ranks' seconds for one."""
-    load = np.zeros(len(costs))
-    ranks = []
-    for _ in range(n_tasks):
-        rank = int(np.argmin(load + costs))
-        load[rank] += costs[rank]
-        ranks.append(rank)
-    return ranks
 
 
 def loss_of(judge: str, error: float, auc: float) -> float:
@@ -119,7 +102,13 @@ def validate(
     score, positive = scores[:, 0], classes == 1
     if threshold is None:
         threshold = best_threshold(score, positive)
-    return float(np.mean((score > threshold) != positive)), area_under_roc(score[positive], score[~positive]), threshold
+    # The share of pairs of a positive and a negative in right order, ties half; NaN of none. Measures of `hpcml.evaluation` need
+    # many ranks; scikit-learn's half a second to import.
+    positives, ascending = score[positive], np.sort(score[~positive])
+    twice = np.searchsorted(ascending, positives, "left") + np.searchsorted(ascending, positives, "right")
+    n_pairs = positives.size * ascending.size
+    area = float(twice.sum() / (2 * n_pairs)) if n_pairs else math.nan
+    return float(np.mean((score > threshold) != positive)), area, threshold
 
 
 def best_threshold(scores: np.ndarray, positive: np.ndarray) -> float:
@@ -136,15 +125,3 @@ def best_threshold(scores: np.ndarray, positive: np.ndarray) -> float:
     wrong = missed + false
     best = candidates[wrong == wrong.min()]
     return float(best[np.abs(best).argmin()])
-
-
-def area_under_roc(positives: np.ndarray, negatives: np.ndarray) -> float:
-    """The share of pairs of a positive and a negative in right order, ties half; NaN of none.
-
-    (Measures of `hpcml.evaluation` need many ranks; scikit-learn's half a second to import.)
-    """
-    if not positives.size * negatives.size:
-        return math.nan
-    ascending = np.sort(negatives)
-    twice = np.searchsorted(ascending, positives, "left") + np.searchsorted(ascending, positives, "right")
-    return float(twice.sum() / (2 * positives.size * negatives.size))
