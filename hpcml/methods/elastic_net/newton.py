@@ -27,7 +27,7 @@ from hpcml.methods.elastic_net.ascent_kernels import PROXIMAL, Duals
 from hpcml.methods.elastic_net.judge import MAX_GAP, ElasticRisk, Judge, Label, Local, View, local_matrix
 from hpcml.methods.elastic_net.judge_kernels import Strengths, Vectors, loss_at, margins, value
 from hpcml.methods.elastic_net.options import ElasticNetOptions
-from hpcml.methods.linear.solver import Finished, Solver, Turns
+from hpcml.methods.linear.solver import Solver, Turns
 from hpcml.partition import offsets
 from hpcml.run.stop import Stop
 
@@ -191,37 +191,33 @@ class NewtonSolver(Solver):
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group, which is one rank. A turn is one whole label."""
-        self.judge.stop = stop
+        judge = self.judge
+        judge.stop = stop
         for place in labels:
-            yield [self._solved(place, stop)]
-
-    def _solved(self, place: int, stop: Stop) -> Finished:
-        """A label at its solution. Raises Stopped."""
-        judge, number, visited, best = self.judge, int(self.labels[place]), 0, math.inf
-        history: list[tuple[float, ...]] = []
-        with self.risk.profile("compute"):
-            label = judge.start(number, place)
-            self.curvature.forget()
-            self.ascent.rounds = 0
-            newton = False  # whether the last round was one of Newton steps, which never raise f
-            for step in range(1, self.max_steps + 1):
-                view = judge.look(label)
-                visited += view.visited
-                f = view.f / judge.n_rows
-                history.append((step, f, (1 - view.gap) * f, view.visited, view.found.size, label.w.size, stop.seconds))
-                vain, best = newton and view.f >= best * (1 - VAIN * min(judge.max_gap, MAX_GAP)), view.f
-                if view.gap <= judge.max_gap or step == self.max_steps or vain:
-                    break
-                newton = not self.ascent.going
-                wanted = np.concatenate([label.columns, view.found])
-                if self.ascent.possible and not self.ascent.rounds and wanted.size > (WIDE if step > 2 else WIDE_AT_FIRST):
-                    indptr = self.risk.index.columns.indptr  # so many features that passes over all rows may take less
-                    newton = int((indptr[wanted + 1] - indptr[wanted]).sum()) <= SHARE * self.risk.rows.data.size
-                if newton:
-                    self._improve(label, view, step)
-                else:
-                    self.ascent.go(label)
-        return judge.finished(place, number, label, view, step, visited, history)
+            number, visited, best, history = int(self.labels[place]), 0, math.inf, list[tuple[float, ...]]()
+            with self.risk.profile("compute"):
+                label = judge.start(number, place)
+                self.curvature.forget()
+                self.ascent.rounds = 0
+                newton = False  # whether the last round was one of Newton steps, which never raise f
+                for step in range(1, self.max_steps + 1):
+                    view = judge.look(label)
+                    visited += view.visited
+                    f = view.f / judge.n_rows
+                    history.append((step, f, (1 - view.gap) * f, view.visited, view.found.size, label.w.size, stop.seconds))
+                    vain, best = newton and view.f >= best * (1 - VAIN * min(judge.max_gap, MAX_GAP)), view.f
+                    if view.gap <= judge.max_gap or step == self.max_steps or vain:
+                        break
+                    newton = not self.ascent.going
+                    wanted = np.concatenate([label.columns, view.found])
+                    if self.ascent.possible and not self.ascent.rounds and wanted.size > (WIDE if step > 2 else WIDE_AT_FIRST):
+                        indptr = self.risk.index.columns.indptr  # so many features that passes over all rows may take less
+                        newton = int((indptr[wanted + 1] - indptr[wanted]).sum()) <= SHARE * self.risk.rows.data.size
+                    if newton:
+                        self._improve(label, view, step)
+                    else:
+                        self.ascent.go(label)
+            yield [judge.finished(place, number, label, view, step, visited, history)]
 
     def _improve(self, label: Label, view: View, step: int) -> None:
         """A round: Newton steps for the weights in use and some of those found. Raises Stopped."""

@@ -136,8 +136,18 @@ class TextSource(RowStream):
         self.digest = (0, 0, 0, 0)  # of the rows so far: CRC-32 of their sizes, indices, values, labels
 
     def pieces(self, begin: int) -> Iterator[Piece]:
-        """Collective. See `RowStream`. Raises DataError for bad svmlight, or labels but ±1."""
-        for block in self._after(begin):
+        """Collective. See `RowStream`. Raises DataError for bad svmlight, labels but ±1, or other rows before `begin`."""
+        passed = begin == 0
+        for block in self.stream:
+            n = max(0, min(begin - block.first_row, block.n_rows))
+            self._note(block, 0, n)
+            if not passed and block.first_row + n == begin:
+                passed = True
+                if self.digest != self.expected:
+                    raise DataError(f"{self.name}: this run was started on other rows; resume with the same stream")
+            if not passed:
+                continue
+            block = block.after(n)
             with mpi.agreed(self.comm, f"reading {self.name}"):
                 y_indptr, y_indices = self._labels(block)
             self.n_features = max(self.n_features, int(block.indices.max(initial=-1)) + 1)
@@ -147,19 +157,6 @@ class TextSource(RowStream):
             for some in piece_slices(rows.size, block.data.size, len(self.names), self.comm.size):
                 self._note(block, some.start, some.stop)
                 yield shard, rows[some]
-
-    def _after(self, begin: int) -> Iterator[TextRows]:
-        """Collective. The blocks from row `begin` on. Raises DataError if others were before it."""
-        passed = begin == 0
-        for block in self.stream:
-            n = max(0, min(begin - block.first_row, block.n_rows))
-            self._note(block, 0, n)
-            if not passed and block.first_row + n == begin:
-                passed = True
-                if self.digest != self.expected:
-                    raise DataError(f"{self.name}: this run was started on other rows; resume with the same stream")
-            if passed:
-                yield block.after(n)
         if self.stream.n_rows < begin:
             raise DataError(f"{self.name}: ends after {self.stream.n_rows} rows, but the run had {begin} before")
 

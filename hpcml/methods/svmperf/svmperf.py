@@ -161,61 +161,56 @@ class SvmperfSolver(PanelSolver):
         return CuttingPlanes(self.objective.lam, label, panel.counts[self.objective.comm.rank] // panel.width, panel.w.dtype)
 
     def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
-        seconds = stop.seconds
-        self.objective.evaluate([panel for _, panel in panels], stop)
+        objective, seconds = self.objective, stop.seconds
+        objective.evaluate([panel for _, panel in panels], stop)
         finished = []
         for p, panel in panels:
-            for lane, status in self._judge(p, panel, seconds):
+            # The values at w_t; the lanes that are done, and how.
+            f, grad_sq = panel.gather()
+            losses, improved, done = panel.mean_losses(), np.zeros(panel.width, dtype=np.bool_), list[tuple[int, int]]()
+            for lane in panel.active.tolist():
+                training = self.training[p, lane]
+                improved[lane] = f[lane] < training.f_min
+                training.f_min = min(float(f[lane]), training.f_min)
+                gap = (training.f_min - training.lower_bound) / training.f_min
+                rows = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
+                line = (len(training.history) + 1, float(f[lane]), gap, 0, math.nan, math.sqrt(grad_sq[lane]), *rows, seconds)
+                training.history.append(line)
+                if losses[lane] - training.slack <= self.limit:
+                    done.append((lane, CONVERGED))
+                elif len(training.history) >= self.max_steps:
+                    done.append((lane, STEP_LIMIT))
+            with objective.profile("compute"):
+                panel.keep(improved)
+            for lane, status in done:
                 training = self.training.pop((p, lane))
                 w = panel.whole(lane, panel.best)
-                with self.objective.profile("finish"):
-                    f = self.objective.value(w, int(panel.labels[lane]), stop)
+                with objective.profile("finish"):
+                    least = objective.value(w, int(panel.labels[lane]), stop)
                 panel.leave(lane)
-                finished.append(Finished(training.label, w, f, status, len(training.history), 1.0, training.history))
-            self._cut(panel, {lane: self.training[p, lane] for lane in panel.active.tolist()})
+                finished.append(Finished(training.label, w, least, status, len(training.history), 1.0, training.history))
+
+            # The planes at w_t of the other lanes, and their w_{t+1}.
+            lanes = {lane: self.training[p, lane] for lane in panel.active.tolist()}
+            if not lanes:
+                continue
+            if any(len(training) == len(training.vectors) for training in lanes.values()):
+                with mpi.agreed(objective.comm, "making room for the cutting planes"):
+                    for training in lanes.values():
+                        training.make_room()
+            with objective.profile("compute"):
+                chunks = [training.add_vector(panel, lane) for lane, training in lanes.items()]
+            with objective.profile("communicate"):
+                sums = panel.total(np.hstack(chunks))
+            with objective.profile("compute"):
+                weights, losses = {}, panel.mean_losses()
+                for lane, training in lanes.items():
+                    *products, at_w = sums[: len(training) + 2]
+                    sums = sums[len(products) + 1 :]
+                    training.add(np.array(products), losses[lane] - at_w)  # b_t = R − a_t·w_t
+                    weights[lane] = training.next_weights()
+            panel.replace(weights)
         return finished
-
-    def _judge(self, p: int, panel: Panel, seconds: float) -> list[tuple[int, int]]:
-        """Collective. Take the values at w_t; the lanes that are done, and how."""
-        f, grad_sq = panel.gather()
-        losses, improved, done = panel.mean_losses(), np.zeros(panel.width, dtype=np.bool_), []
-        for lane in panel.active.tolist():
-            training = self.training[p, lane]
-            improved[lane] = f[lane] < training.f_min
-            training.f_min = min(float(f[lane]), training.f_min)
-            gap = (training.f_min - training.lower_bound) / training.f_min
-            rows = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
-            line = (len(training.history) + 1, float(f[lane]), gap, 0, math.nan, math.sqrt(grad_sq[lane]), *rows, seconds)
-            training.history.append(line)
-            if losses[lane] - training.slack <= self.limit:
-                done.append((lane, CONVERGED))
-            elif len(training.history) >= self.max_steps:
-                done.append((lane, STEP_LIMIT))
-        with self.objective.profile("compute"):
-            panel.keep(improved)
-        return done
-
-    def _cut(self, panel: Panel, lanes: dict[int, CuttingPlanes]) -> None:
-        """Collective. Add the planes at w_t of these lanes and move on to their w_{t+1}."""
-        if not lanes:
-            return
-        if any(len(training) == len(training.vectors) for training in lanes.values()):
-            with mpi.agreed(self.objective.comm, "making room for the cutting planes"):
-                for training in lanes.values():
-                    training.make_room()
-        objective = self.objective
-        with objective.profile("compute"):
-            chunks = [training.add_vector(panel, lane) for lane, training in lanes.items()]
-        with objective.profile("communicate"):
-            sums = panel.total(np.hstack(chunks))
-        with objective.profile("compute"):
-            weights, losses = {}, panel.mean_losses()
-            for lane, training in lanes.items():
-                *products, at_w = sums[: len(training) + 2]
-                sums = sums[len(products) + 1 :]
-                training.add(np.array(products), losses[lane] - at_w)  # b_t = R − a_t·w_t
-                weights[lane] = training.next_weights()
-        panel.replace(weights)
 
 
 METHOD = LinearMethod(solver=SvmperfSolver)
