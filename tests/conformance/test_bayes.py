@@ -19,9 +19,9 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.log import Log
-from hpcml.methods.bayes import risk
-from hpcml.methods.bayes.boosted import probabilities
+from hpcml.methods.bayes import solvers
 from hpcml.methods.bayes.options import MOST_PARTS as LIMIT
+from hpcml.methods.bayes.solvers import probabilities
 from hpcml.methods.registry import METHODS
 from hpcml.model.combination import MOST_PARTS, Stages, Voter, Votes, as_numbers
 from hpcml.model.linear import Model
@@ -173,7 +173,7 @@ def test_values_that_are_0_are_absent_ones(problem, tmp_path, method):
 
 
 def test_too_wide_for_a_model(problem, tmp_path, monkeypatch):
-    monkeypatch.setattr(risk, "WIDEST", 2 * D)
+    monkeypatch.setattr(solvers, "WIDEST", 2 * D)
     assert MOST_PARTS == LIMIT  # what may be trained can be read
     with pytest.raises(ConfigError, match="2 times 30 features are too many for a model"):
         train("staged-bayes", None, problem[0], tmp_path / "run")

@@ -416,7 +416,7 @@ def test_psbml_refuses_what_it_cannot_train_on():
         ({"grid": "9x9"}, y, "grid=9x9: 81 nodes, but only 72 rows to train on; choose a smaller grid"),
         ({"judge": "auc"}, y, "judge=auc: the data have 3 classes, but expected two"),
         ({"base": "tree max_dept=3"}, y, "base=tree: it has no option 'max_dept'; did you mean 'max_depth'?"),
-        ({"patience": 20}, y, "patience 20 has no effect on 3 cycles; lower it, or raise cycles"),
+        ({"patience": 20}, y, "patience=20: has no effect on 3 cycles; lower it, or raise the cycles"),
         ({"patience": 0}, y, "patience=0: expected"),
         ({"patience": 1.5}, y, "patience=1.5: expected a whole number or None"),
         ({"device": "tpu"}, y, "device=tpu: expected cpu or gpu"),

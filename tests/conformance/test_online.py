@@ -26,7 +26,7 @@ from hpcml.evaluation.scoring import Scorer
 from hpcml.log import Log
 from hpcml.methods.online import kernels
 from hpcml.methods.online.kernels import NORM2, POSITIVES, UPDATES
-from hpcml.methods.online.learners import LEARNERS
+from hpcml.methods.online.options import LEARNERS
 from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
 from hpcml.prediction.predict import predict
@@ -630,9 +630,9 @@ def test_pass_of_weights_that_had_died_goes_on():
     X, Y = clean(6000)
     shard = shard_of(X, Y)
     state = LearnerState(asked("mbw"), "mbw", 1, shard.n_features)
-    rows = state.restore_features(np.arange(shard.n_features))
     dead = {name: np.zeros(shard.n_features + 1) for name in ("u", "v")}
-    state.restore(0, np.append(0, rows), state.arrays_of(0, np.append(0, rows)) | dead)
+    arrays = state.arrays_of(0, np.arange(shard.n_features + 1)) | dead
+    state.restore(np.zeros(1, np.int64), 0, shard.n_features, np.arange(shard.n_features), lambda name, place: arrays[name])
     state.learn(shard, np.arange(5000))
     assert wrong_rows(state, X[5000:], Y[5000:]).mean() == 0
 

@@ -262,8 +262,8 @@ def mistakes(files, folder):
     yield ("mbw", folder / "folder"), "folder"
     yield ("mbw", files / "data" / "config.toml"), "config.toml"
     yield ("mbw", text, "--shuffle"), "--shuffle: a stream"
-    yield ("mbw", text, "--split", "all"), "--split: a stream"
-    yield ("mbw", text, "--min-positives", 2), "--min-positives: a stream"
+    yield ("mbw", text, "--split", "all"), "--split all: a stream"
+    yield ("mbw", text, "--min-positives", 2), "--min-positives 2: a stream"
     yield ("mbw", files / "data" / "model.h5"), "expected a dataset"
     initial = ("--initial-model", files / "data" / "model.h5")
     yield ("bw", data, "--voted", *initial), "it has method = mbw, not bw"

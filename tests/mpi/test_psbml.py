@@ -23,9 +23,9 @@ from hpcml.methods.psbml import problem as problems
 from hpcml.methods.psbml import selection
 from hpcml.methods.psbml.asynchronous import Asynchronous
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.problem import TorusProblem
-from hpcml.methods.psbml.rows import RowStore
-from hpcml.methods.psbml.snapshot import HISTORY, Assessor
+from hpcml.methods.psbml.problem import RowStore, TorusProblem
+from hpcml.methods.psbml.run import TorusRun
+from hpcml.methods.psbml.snapshot import HISTORY
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Torus, parse_grid
 from hpcml.methods.psbml.train import make_problem
@@ -58,8 +58,7 @@ def write(comm, path, n_rows, n_features, n_classes, density=0.4, seed=3):
 
 
 def problem_of(comm, opened, options):
-    torus = Torus(*parse_grid(options.grid), options.neighbourhood)
-    return make_problem(comm, opened, torus, parse_learner(options.base), options)
+    return make_problem(comm, opened, parse_learner(options.base), options)
 
 
 def history(run):
@@ -122,7 +121,7 @@ def test_cycles_are_those_of_the_textbook(comm, mpi_tmp_path, grid, kind, learne
             snapshot = cycles.step()
             assert gathered(comm, cycles.slots) == slots
             assert (snapshot.facts.low, snapshot.facts.high) == (low, high)
-            for node in problem.placement.nodes:
+            for node in problem.torus.nodes:
                 entries = snapshot.entries[snapshot.entries["node"] == node]
                 assert entries["place"].tolist() == sorted(set(slots[node]))
                 for place, weight in zip(entries["place"], entries["weight"], strict=True):
@@ -276,14 +275,16 @@ def test_checkpoints_do_not_put_assessments_off(comm, mpi_tmp_path):
 
 def test_a_signal_among_the_assessments_loses_nothing(comm, mpi_tmp_path, monkeypatch):
     write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
-    options, signals, work = PsbmlOptions(grid="2x2", cycles=6 * comm.size, asynchronous=True), AtLook(10**9), Assessor.work
+    options, signals, judge = PsbmlOptions(grid="2x2", cycles=6 * comm.size, asynchronous=True), AtLook(10**9), TorusRun._judge
 
-    def work_and_a_signal(self, look):
-        work(self, look)
-        signals.left = 0
+    def judge_and_a_signal(self, cycle, entries):
+        judged = judge(self, cycle, entries)
+        if cycle >= 2 * comm.size:  # of the second time, amid the others
+            signals.left = 0
+        return judged
 
     with monkeypatch.context() as patch:
-        patch.setattr(Assessor, "work", work_and_a_signal)
+        patch.setattr(TorusRun, "_judge", judge_and_a_signal)
         with pytest.raises(Interrupted, match=f"of {6 * comm.size} cycles done"):
             train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options, signals=signals)
     assert 0 < len(history(mpi_tmp_path / "run")) <= 6 * comm.size
@@ -411,7 +412,7 @@ def test_a_slow_rank_holds_up_nobody(comm, mpi_tmp_path, grids, monkeypatch):
     write(comm, mpi_tmp_path / "data.h5", 400, 6, 2)
     options = PsbmlOptions(grid=f"{comm.size}x2", cycles=6, asynchronous=True, slow_rank=0, slow_factor=6.0)
     train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
-    done, owners = cycles_of_nodes(comm, grids[0]), grids[0].problem.placement.owners
+    done, owners = cycles_of_nodes(comm, grids[0]), grids[0].problem.torus.owners
     of_ranks = [[n for node, n in done.items() if owners[node] == rank] for rank in range(comm.size)]
     assert max(min(each) for each in of_ranks) >= 6  # the fastest rank has done its cycles with all its nodes
     if comm.size > 1:
@@ -489,15 +490,15 @@ def test_asynchronous_run_ends_at_a_plateau_and_trains_no_further(comm, mpi_tmp_
 
 def test_an_assessment_that_fails_amid_the_letters_ends_all_ranks(comm, mpi_tmp_path, monkeypatch):
     write(comm, mpi_tmp_path / "data.h5", 200, 6, 2, density=1.0)
-    assess, options = Assessor._assess, PsbmlOptions(grid="3x2", cycles=200, asynchronous=True)
+    judge, options = TorusRun._judge, PsbmlOptions(grid="3x2", cycles=200, asynchronous=True)
 
-    def failing(self, cycle, entries, look):
+    def failing(self, cycle, entries):
         if cycle >= 1:
             raise ConfigError(f"cycle {cycle}: too many rows")
-        return assess(self, cycle, entries, look)
+        return judge(self, cycle, entries)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Assessor, "_assess", failing)
+        patch.setattr(TorusRun, "_judge", failing)
         with pytest.raises(ConfigError, match="too many rows"):
             train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
     train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "again", changed(options, cycles=3))  # nothing is under way

@@ -9,7 +9,7 @@ from hpcml import OnlineClassifier, ProbeClassifier
 from hpcml.cli import app as cli
 from hpcml.errors import ConfigError
 from hpcml.log import Log
-from hpcml.methods.online.learners import LEARNERS
+from hpcml.methods.online.options import LEARNERS
 from hpcml.methods.registry import METHODS
 from hpcml.model.linear import Model
 from hpcml.mpi import self_comm

@@ -33,9 +33,9 @@ EXCEPTIONS = {
     "kernels/device.py": dict.fromkeys(("math.exp", "math.log", "math.erf", "math.erfc"), DEVICE),
     "methods/bayes/estimator.py": {"@": "scores in memory, for scikit-learn"},
     "methods/linear/estimator.py": {"safe_sparse_dot": "scores in memory, for scikit-learn"},
-    "methods/online/bound.py": {"np.log2": SHOWN},
+    "methods/online/order.py": {"np.log2": SHOWN},
     "methods/online/estimator.py": {"safe_sparse_dot": "scores in memory, for scikit-learn"},
-    "methods/svmperf/cutting.py": {"daqp": "the solver of the quadratic program, which has no other"},
+    "methods/svmperf/svmperf.py": {"daqp": "the solver of the quadratic program, which has no other"},
     "reporting/gather.py": {"np.log": SHOWN},
     "reporting/statistics.py": dict.fromkeys(("**", "np.exp", "np.log"), SHOWN),
 }

@@ -13,11 +13,9 @@ from hpcml import mpi
 from hpcml.data.in_memory import canonical, sound_csr
 from hpcml.estimators.parameters import OPTION, classifier_of
 from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
-from hpcml.methods.bayes.risk import BayesRisk
-from hpcml.methods.bayes.train import BERNOULLI_NB, BOOSTED_BAYES, STAGED_BAYES, STAGED_SVM
+from hpcml.methods.bayes.solvers import BERNOULLI_NB, BOOSTED_BAYES, STAGED_BAYES, STAGED_SVM, BayesRisk
 from hpcml.methods.linear.estimator import LearntLabels, LinearClassifier
 from hpcml.methods.linear.objective import Risk
-from hpcml.model.combination import Combination, Rule
 
 
 class BayesClassifier(LinearClassifier):
@@ -39,10 +37,6 @@ class BayesClassifier(LinearClassifier):
         self._numbers = [learnt.numbers.get(label, nothing) for label in range(rows.n_labels)]
         self._constant = (rows.n_positive == 0) | (rows.n_positive == rows.n_global)
 
-    def _rule(self, combination: Combination, label: int) -> Rule:
-        numbers, constant = self._numbers[label], bool(self._constant[label])
-        return combination.rule(float(self.intercept_[label]), constant, numbers)
-
     def _scores(self, X: Any) -> np.ndarray:
         """The scores (n, n_labels) of rows by which of their features are present."""
         check_is_fitted(self)
@@ -56,8 +50,8 @@ class BayesClassifier(LinearClassifier):
         combination = self._combination
         if combination is None:
             return parts[0] + self.intercept_
-        columns = [self._rule(combination, label)(parts[:, :, label]) for label in range(parts.shape[2])]
-        return np.stack(columns, axis=1)
+        facts = zip(self.intercept_.tolist(), self._constant.tolist(), self._numbers, strict=True)
+        return np.stack([combination.rule(*of)(parts[:, :, label]) for label, of in enumerate(facts)], axis=1)
 
 
 @classifier_of(BernoulliNBOptions)

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.options import Several, check_above_0, check_magnitude, check_range
+from hpcml.options import Range, Several, check_above_0, check_magnitude, check_rules
 
 LOG_19 = 2.9444389791664403
 MOST_PARTS = 1000  # rounds or stages that a model file may have
@@ -47,6 +47,7 @@ class BernoulliNBOptions(LinearOptions):
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
+        check_rules(self)
         check_above_0(self, "smoothing")
         check_magnitude("min_weight", self.min_weight)
 
@@ -56,7 +57,7 @@ class BernoulliNBOptions(LinearOptions):
 class BoostedBayesOptions(BernoulliNBOptions):
     """Options of `hpcml train boosted-bayes`."""
 
-    rounds: int = 6
+    rounds: Annotated[int, Range(1, MOST_PARTS)] = 6
     """Rounds at most; a label without errors has fewer."""
     trim: float = 0.2
     """Leave out of the next round the rows with the smallest errors, up to this share of all
@@ -66,9 +67,8 @@ class BoostedBayesOptions(BernoulliNBOptions):
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
-        check_range(self, "rounds", 1, MOST_PARTS)
         if not 0 <= self.trim < 1:
-            raise ConfigError(f"--trim {self.trim}: expected a share of at least 0 and below 1")
+            raise OptionError("trim", self.trim, "expected a share of at least 0 and below 1")
 
 
 @Parameter(name="*")
@@ -89,7 +89,7 @@ class StagedOptions(BernoulliNBOptions):
         for name in ("cut", "factor"):
             value = getattr(self, name)
             if not math.isfinite(value):
-                raise ConfigError(f"--{name} {value}: expected a finite number")
+                raise OptionError(name, value, "expected a finite number")
 
 
 @Parameter(name="*")
@@ -97,7 +97,7 @@ class StagedOptions(BernoulliNBOptions):
 class StagedBayesOptions(StagedOptions):
     """Options of `hpcml train staged-bayes`."""
 
-    stages: int = 2
+    stages: Annotated[int, Range(2, MOST_PARTS)] = 2
     """How many times naive Bayes is trained, each time on the negative rows that those before
     gave a score from the cut on.
     """
@@ -105,11 +105,6 @@ class StagedBayesOptions(StagedOptions):
     """What the scores of the stages behind the first one are multiplied by before they are added
     to it.
     """
-
-    def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local, before the first collective."""
-        super().validate()
-        check_range(self, "stages", 2, MOST_PARTS)
 
 
 @Parameter(name="*")

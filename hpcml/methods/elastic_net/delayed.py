@@ -79,34 +79,28 @@ class DelayedPanel:
         rows, options, seconds = self.risk.rows, self.options, self.stop.seconds
         keys = rng.bits(options.seed, f"order of rows, pass {self.n_passes}", np.arange(rows.n_local))
         order = np.argsort(keys, kind="stable")
-        self._adagrad(order) if options.rate == "adagrad" else self._tables(order)
+        step, (l1, l2, truncated) = slices.rows_in_slice(rows.n_local, rows.data.size), self.shrinkage
+
+        def sliced(begin: int, end: int) -> Iterator[slice]:
+            """Slices of steps, between which the rank looks whether it is to stop."""
+            return self.stop.slices(slice(first, min(first + step, end)) for first in range(begin, end, step))
+
+        if options.rate == "adagrad":  # a rate of every column and lane
+            for some in sliced(0, order.size):
+                kernels.sweep_adagrad(order[some], self.risk.matrix, self.lanes, self.own_rates, some.start, self.shrinkage)
+            kernels.flush_adagrad(self.w, self.own_rates, order.size, self.shrinkage)
+        else:
+            etas = self.rates()
+            for begin, end in table_bounds(etas, l2, truncated):
+                rates = SharedRates(etas[begin:end], *np.empty((2, end - begin + 1)))
+                kernels.tables(rates, l2, truncated)
+                for some in sliced(begin, end):
+                    kernels.sweep_tables(order[some], self.risk.matrix, self.lanes, self.seen, rates, some.start - begin, l1)
+                kernels.flush_tables(self.w, self.seen, rates.phi[-1], rates.beta[-1], l1)
         self.n_passes += 1
         weights = np.count_nonzero(self.w.reshape(-1, LANES), axis=0)
         for lane, history in enumerate(self.history):
             history.append((self.n_passes, math.nan, math.nan, rows.n_local, math.nan, weights[lane], seconds))
-
-    def _slices(self, begin: int, end: int) -> Iterator[slice]:
-        """Slices of steps, between which the rank looks whether it is to stop."""
-        rows = self.risk.rows
-        step = slices.rows_in_slice(rows.n_local, rows.data.size)
-        yield from self.stop.slices(slice(first, min(first + step, end)) for first in range(begin, end, step))
-
-    def _adagrad(self, order: np.ndarray) -> None:
-        """A pass with a rate of every column and lane. Raises Stopped."""
-        rates, shrinkage = self.own_rates, self.shrinkage
-        for some in self._slices(0, order.size):
-            kernels.sweep_adagrad(order[some], self.risk.matrix, self.lanes, rates, some.start, shrinkage)
-        kernels.flush_adagrad(self.w, rates, order.size, shrinkage)
-
-    def _tables(self, order: np.ndarray) -> None:
-        """A pass with one rate for all columns. Raises Stopped."""
-        etas, (l1, l2, truncated) = self.rates(), self.shrinkage
-        for begin, end in table_bounds(etas, l2, truncated):
-            rates = SharedRates(etas[begin:end], *np.empty((2, end - begin + 1)))
-            kernels.tables(rates, l2, truncated)
-            for some in self._slices(begin, end):
-                kernels.sweep_tables(order[some], self.risk.matrix, self.lanes, self.seen, rates, some.start - begin, l1)
-            kernels.flush_tables(self.w, self.seen, rates.phi[-1], rates.beta[-1], l1)
 
 
 class DelayedSolver(Solver):
@@ -128,14 +122,12 @@ class DelayedSolver(Solver):
                     panel.go()
                 if panel.n_passes == self.options.passes:
                     with self.risk.profile("finish"):
-                        finished = [self._judged(panel, lane) for lane in range(len(places))]
+                        for lane, (place, number) in enumerate(zip(places, panel.numbers.tolist(), strict=True)):
+                            w, label = panel.w[lane::LANES], self.judge.start(number)
+                            columns = np.flatnonzero(w)
+                            local = self.judge.gather(label, columns)  # for the best intercept with these weights
+                            self.judge.take_weights(label, local, columns, w[columns], float(panel.lanes.b[lane]))
+                            view, n = self.judge.look(label), panel.n_passes
+                            facts = (view, n, n * self.judge.n_rows, panel.history[lane])
+                            finished.append(self.judge.finished(place, number, label, *facts))
                 yield finished
-
-    def _judged(self, panel: DelayedPanel, lane: int) -> Finished:
-        """The label of a lane at its weights and the best intercept with them. Raises Stopped."""
-        place, number, judge = panel.labels[lane], int(panel.numbers[lane]), self.judge
-        w = panel.w[lane::LANES]
-        columns, label = np.flatnonzero(w), judge.start(number)
-        judge.take_weights(label, judge.gather(label, columns), columns, w[columns], float(panel.lanes.b[lane]))
-        view, n = judge.look(label), panel.n_passes
-        return judge.finished(place, number, label, view, n, n * judge.n_rows, panel.history[lane])

@@ -13,7 +13,6 @@ the conjugate of the penalty says of those that are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Self, cast
 
@@ -22,7 +21,7 @@ import numpy as np
 from hpcml import mpi, slices
 from hpcml.data.compact import CompactRows
 from hpcml.data.shared_rows import shared_array
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, OptionError
 from hpcml.kernels import elementary
 from hpcml.kernels.rows import transpose
 from hpcml.log import named
@@ -54,38 +53,6 @@ class ColumnIndex:
     by_size: np.ndarray  # columns, the largest |total| first
 
 
-def column_index(node: mpi.Comm, rows: CompactRows) -> ColumnIndex:
-    """Collective over `node`, whose ranks have the same rows, all of them. Each fills some columns.
-
-    Raises DataError if there is no room on the disk.
-    """
-    indptr = offsets(rows.counts)
-    size = int(indptr[-1])
-    found, values = (
-        (np.empty(size, dtype) if node.size == 1 else shared_array(node, size, dtype)) for dtype in (np.int32, np.float32)
-    )
-    columns, bounds = Vectors(indptr, found, values), bounds_by_weight(indptr, node.size)
-    first, last = (int(bound) for bound in bounds[node.rank : node.rank + 2])
-    with mpi.agreed(node, "indexing the features"):
-        places = indptr[first:last].copy()
-        transpose(rows.indptr[:-1], rows.indptr[1:], rows.indices, rows.data, first, places, found, values)
-    node.Barrier()
-    with mpi.agreed(node, "indexing the features"):
-        totals = np.zeros(rows.n_columns)
-        kernels.column_totals(columns, totals)
-        return ColumnIndex(columns, totals, np.argsort(-np.abs(totals), kind="stable"))
-
-
-def step_size(rows: CompactRows, options: ElasticNetOptions) -> float:
-    """η of stochastic gradient descent: of the squared loss it must suit the longest row."""
-    if options.eta is not None:
-        return options.eta
-    if options.rate == "adagrad":
-        return 1.0
-    squares = rows.max_norm * rows.max_norm if options.loss == "squared" else rows.scale
-    return ETAS[options.rate, options.loss == "squared"] / squares if squares > 0 else 1.0
-
-
 class ElasticRisk(Risk):
     """λ₁, λ₂, the rows, and the rows by columns."""
 
@@ -99,10 +66,16 @@ class ElasticRisk(Risk):
         self.l1 = parse_l1(options.l1, math.sqrt(rows.scale), rows.n_global)
         if self.l1 == self.lam == 0:
             raise ConfigError("--l1 0 --lambda 0: one of them must be above 0, else there may be no minimum")
-        self.eta = step_size(rows, options)
+        squared, scale = options.loss == "squared", rows.scale
+        if squared:
+            scale = rows.max_norm * rows.max_norm  # the squared loss must suit the longest row
+        default = 1.0
+        if options.rate != "adagrad" and scale > 0:
+            default = ETAS[options.rate, squared] / scale
+        self.eta = default if options.eta is None else options.eta
         if options.solver == "sgd" and self.eta * self.lam >= 1:
-            product = self.eta * self.lam
-            raise ConfigError(f"--eta {self.eta:.3g} times λ is {product:.3g}; sgd needs less than 1: lower it, or use fobos")
+            why = f"η λ is {self.eta * self.lam:.3g}; sgd needs less than 1: lower η, or use fobos"
+            raise OptionError("eta", f"{self.eta:.3g}", why)
         self.about, self.initial_path = {"l1": self.l1}, options.initial_model
         self.matrix = Vectors(rows.indptr, rows.indices, rows.data)
 
@@ -113,8 +86,25 @@ class ElasticRisk(Risk):
         return other
 
     def prepare(self, node: mpi.Comm) -> None:
-        """Collective over `node`, whose ranks have the same rows."""
-        self.index = column_index(node, self.rows)
+        """Collective over `node`, whose ranks have the same rows, all of them. Each fills some columns of the index.
+
+        Raises DataError if there is no room on the disk.
+        """
+        rows, indptr = self.rows, offsets(self.rows.counts)
+        size = int(indptr[-1])
+        found, values = (
+            (np.empty(size, dtype) if node.size == 1 else shared_array(node, size, dtype)) for dtype in (np.int32, np.float32)
+        )
+        columns, bounds = Vectors(indptr, found, values), bounds_by_weight(indptr, node.size)
+        first, last = (int(bound) for bound in bounds[node.rank : node.rank + 2])
+        with mpi.agreed(node, "indexing the features"):
+            places = indptr[first:last].copy()
+            transpose(rows.indptr[:-1], rows.indptr[1:], rows.indices, rows.data, first, places, found, values)
+        node.Barrier()
+        with mpi.agreed(node, "indexing the features"):
+            totals = np.zeros(rows.n_columns)
+            kernels.column_totals(columns, totals)
+            self.index = ColumnIndex(columns, totals, np.argsort(-np.abs(totals), kind="stable"))
 
     def warning(self) -> str:
         """That nearly every label touches all rows, where features are frequent. Local."""
@@ -134,12 +124,11 @@ class ElasticRisk(Risk):
             model = Model(model_file(self.initial_path))
             wanted = {"method": "elastic-net", **origin}
             if any(model.attrs.get(key) != value for key, value in wanted.items()):
-                raise ConfigError(
-                    f"--initial-model {self.initial_path}: expected a model of elastic-net with the same rows and --lambda"
-                )
+                why = "expected a model of elastic-net with the same rows and the same λ"
+                raise OptionError("initial_model", self.initial_path, why)
             known = {name: place for place, name in enumerate(model.label_names)}
             if missing := [name for name in names if name not in known]:
-                raise ConfigError(f"--initial-model {self.initial_path} has no label {named(missing[0])}")
+                raise OptionError("initial_model", self.initial_path, f"it has no label {named(missing[0])}")
             self.initial, self.places = model, np.array([known[name] for name in names])
 
 
@@ -235,35 +224,24 @@ class Judge:
         label.columns, label.w, label.b = chosen[kept][order], w[kept][order], b
         label.touched, label.z = local.touched[moved], z[moved]
 
-    def _slices(self, n: int) -> Iterator[slice]:
-        """Slices of n rows, between which the rank looks whether it is to stop."""
-        rows = self.risk.rows
-        yield from self.stop.slices(slices.row_slices(n, n * rows.data.size // max(1, rows.n_local)))
-
-    def _sums(self, changed: np.ndarray, factors: np.ndarray) -> Iterator[int]:
-        """Make Σ factor · row of these rows, and count the columns met, slice after slice."""
-        n_met, columns = 0, self.risk.index.columns
-        if changed.size <= MOST * self.risk.rows.n_local:
-            for some in self._slices(changed.size):
-                n_met = kernels.add_rows(self.risk.matrix, changed[some], factors[some], self.sums, self.met, n_met)
-                yield n_met
-            return
-        self.factors[:] = 0.0
-        self.factors[changed] = factors
-        n_columns, n_values = self.sums.size, self.risk.rows.data.size
-        for some in self.stop.slices(slices.row_slices(n_columns, n_values)):
-            n_met = kernels.add_columns(columns, some.start, some.stop, self.factors, self.sums, self.met, n_met)
-            yield n_met
-
     def look(self, label: Label) -> View:
         """Objective, gap and gradient at the label's weights. Raises Stopped."""
         index, losses = self.risk.index, label.losses
         changed, factors = np.empty(label.z.size, np.int64), np.empty(label.z.size)
         n_changed = kernels.slopes_of(label.z, label.touched, label.b, losses, changed, factors)
-        n_met = 0
+        changed, factors, rows, n_met = changed[:n_changed], factors[:n_changed], self.risk.rows, 0
         try:
-            for so_far in self._sums(changed[:n_changed], factors[:n_changed]):
-                n_met = so_far
+            # Σ factor · row of the changed rows, and the columns met: row by row, or column by column.
+            if n_changed <= MOST * rows.n_local:
+                n_values = n_changed * rows.data.size // max(1, rows.n_local)
+                for some in self.stop.slices(slices.row_slices(n_changed, n_values)):
+                    n_met = kernels.add_rows(self.risk.matrix, changed[some], factors[some], self.sums, self.met, n_met)
+            else:
+                self.factors[:] = 0.0
+                self.factors[changed] = factors
+                for some in self.stop.slices(slices.row_slices(self.sums.size, rows.data.size)):
+                    span = (some.start, some.stop)
+                    n_met = kernels.add_columns(index.columns, *span, self.factors, self.sums, self.met, n_met)
             self.in_use[label.columns] = True
             base = kernels.loss_at(label.b, -1.0, self.squared)[1]
             tables = (index.totals, index.by_size, base, self.l1, self.in_use, self.above, self.excess)

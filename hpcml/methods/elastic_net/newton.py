@@ -7,7 +7,7 @@ none of these features, and not the label, add curvature to the intercept alone.
 feature is read from the columns of all rows, of which the ranks of a node share one copy.
 
 Where a round wants so many features that all rows count, passes of dual coordinate ascent take its
-place (`ascent`), and Newton steps go on from there if these do not suffice.
+place (`Ascent`), and Newton steps go on from there if these do not suffice.
 
 A label's path depends on the label and the rows only: the bits are the same on any number of ranks.
 """
@@ -19,13 +19,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hpcml import rng, slices
 from hpcml.kernels.rows import transpose
+from hpcml.methods.elastic_net import ascent_kernels
 from hpcml.methods.elastic_net import newton_kernels as kernels
-from hpcml.methods.elastic_net.ascent import Ascent
+from hpcml.methods.elastic_net.ascent_kernels import PROXIMAL, Duals
 from hpcml.methods.elastic_net.judge import MAX_GAP, ElasticRisk, Judge, Label, Local, View, local_matrix
 from hpcml.methods.elastic_net.judge_kernels import Strengths, Vectors, loss_at, margins, value
 from hpcml.methods.elastic_net.options import ElasticNetOptions
-from hpcml.methods.linear.solver import Finished, Solver, Turns
+from hpcml.methods.linear.solver import Solver, Turns
 from hpcml.partition import offsets
 from hpcml.run.stop import Stop
 
@@ -41,7 +43,7 @@ VALUES = 2  # that the first round's features may have, for each value of the la
 DENSE, LARGEST = 1500, 3000  # columns of a working set whose curvature is kept as a matrix: always, and where there are many rows
 SWEEPS = 200  # of coordinate descent in a step at most
 LONG = 300_000_000  # values that the sweeps of a step may visit
-# When passes over all rows (`ascent`) take the place of Newton steps: the features in use and wanted, at the first look and after
+# When passes over all rows (`Ascent`) take the place of Newton steps: the features in use and wanted, at the first look and after
 # two rounds, and their share of all values. Seconds of labels there and by Newton steps, after two rounds: 1,150 features
 # (docstrings) 0.07, 0.08; 1,240 (generated) 0.13, 0.15; 1,350 (Reuters) 0.05, 0.06; 960 (generated) 0.19, 0.11. At the first look
 # fewer say little: 3,100 (docstrings) 0.08, 0.03. The 8 most frequent labels of Reuters (3,300 weights each): 1.4 s with these
@@ -52,6 +54,11 @@ SLOW = 0.3  # of the violation left by a step; then the curvature is taken anew
 LOOSE = 0.1  # what a round's weights may fall short by, as a share of the worst feature left out
 TIGHT = 0.3  # and, when none is left out, of what is asked of the label
 VAIN = 1e-3  # of the gap asked, or of the default: less than this share of f a round gains only where precision allows no more
+
+RUN = 16  # rows; single rows take twice the time among 35,000 rows, 64 a few more passes
+PASSES = 4  # between two judgements
+ROUNDS = 12  # of so many passes at most, before Newton steps take over
+STIFF = 1000.0  # times Λ₂ the mean squared norm of the rows may be
 
 
 class Curvature:
@@ -103,6 +110,69 @@ class Curvature:
         kernels.gram(self.rows, curves, others, l2, 0, self.H)
 
 
+class Ascent:
+    """Dual coordinate ascent for one label after the other: for labels with so many features that all rows count.
+
+    Where Λ₂ > 0, the minimum has w = soft(v, Λ₁) / Λ₂ with v = Σ α x, and the α = −ℓ′ of the rows are
+    the maximum of a smooth dual (Shalev-Shwartz & Zhang 2014, proximal SDCA). A visit of a row finds
+    its best α, as if the features in use stayed the same. Most do; and steps for all features, as the
+    theory has them, are too short where few are in use. The intercept has no Λ₂: it is held to where
+    it was by ½ σ (b − b₀)², and after each pass b₀ becomes b (the proximal point method), so that
+    Σ α = 0 at the end. The rows come in runs of 16 that lie together, for the memory's sake, in an
+    order keyed by the seed and the pass.
+
+    A pass costs the same for every label. What it leaves is judged as Newton steps are.
+    """
+
+    rounds = 0  # of the label so far
+    b = 0.0
+
+    def __init__(self, judge: Judge) -> None:
+        rows = judge.risk.rows
+        self.judge, self.strengths = judge, judge.strengths
+        self.possible = rows.scale <= STIFF * judge.l2
+        size = rows.n_local if self.possible else 0
+        self.duals, self.v = Duals(*np.empty((4, size))), np.empty(rows.n_columns if self.possible else 0)
+        if self.possible:
+            ascent_kernels.squares_of(judge.risk.matrix, self.duals.squares)
+
+    @property
+    def going(self) -> bool:
+        """Whether the label is in the middle of it, and not to be left to Newton steps."""
+        return 0 < self.rounds < ROUNDS
+
+    def go(self, label: Label) -> None:
+        """Some passes over the rows, and the label's weights after them. Raises Stopped."""
+        duals, (l1, l2) = self.duals, self.strengths
+        if not self.rounds:
+            duals.signs[:] = -1.0
+            duals.signs[label.touched[: label.losses.n_positive]] = 1.0
+            duals.values[:], duals.logits[:], self.v[:], self.b = 0.0, -math.inf, 0.0, label.b
+        for number in range(PASSES * self.rounds, PASSES * (self.rounds + 1)):
+            self._pass(number)
+        self.rounds += 1
+        columns = np.flatnonzero(np.abs(self.v) > l1)
+        w = (self.v[columns] - np.clip(self.v[columns], -l1, l1)) / l2
+        self.judge.take_weights(label, self.judge.gather(label, columns), columns, w, self.b)
+
+    def _pass(self, number: int) -> None:
+        """Visit all rows. Raises Stopped."""
+        rows, stop = self.judge.risk.rows, self.judge.stop
+        n = rows.n_local
+        keys = rng.bits(self.judge.risk.seed, f"runs of rows, pass {number}", np.arange(-(-n // RUN)))
+        order = (RUN * np.argsort(keys, kind="stable")[:, None] + np.arange(RUN)).ravel()
+        order = order[order < n]
+        for some in stop.slices(slices.row_slices(n, rows.data.size)):
+            self.visit(order[some])
+        self.b += float(self.duals.values.sum()) / PROXIMAL
+
+    def visit(self, order: np.ndarray) -> None:
+        """Visit these rows in this order. Local."""
+        self.b = ascent_kernels.ascend(
+            self.judge.risk.matrix, order, self.duals, self.v, self.b, self.strengths, self.judge.squared
+        )
+
+
 class NewtonSolver(Solver):
     """The labels of one rank, one after the other: nothing for a checkpoint."""
 
@@ -121,64 +191,47 @@ class NewtonSolver(Solver):
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group, which is one rank. A turn is one whole label."""
-        self.judge.stop = stop
+        judge = self.judge
+        judge.stop = stop
         for place in labels:
-            yield [self._solved(place, stop)]
-
-    def _solved(self, place: int, stop: Stop) -> Finished:
-        """A label at its solution. Raises Stopped."""
-        judge, number, visited, best = self.judge, int(self.labels[place]), 0, math.inf
-        history: list[tuple[float, ...]] = []
-        with self.risk.profile("compute"):
-            label = judge.start(number, place)
-            self.curvature.forget()
-            self.ascent.forget()
-            newton = False  # whether the last round was one of Newton steps, which never raise f
-            for step in range(1, self.max_steps + 1):
-                view = judge.look(label)
-                visited += view.visited
-                f = view.f / judge.n_rows
-                history.append((step, f, (1 - view.gap) * f, view.visited, view.found.size, label.w.size, stop.seconds))
-                vain, best = newton and view.f >= best * (1 - VAIN * min(judge.max_gap, MAX_GAP)), view.f
-                if view.gap <= judge.max_gap or step == self.max_steps or vain:
-                    break
-                newton = not (self.ascent.going or self._wide(label, view, step))
-                if newton:
-                    self._improve(label, view, step)
-                else:
-                    self.ascent.go(label)
-        return judge.finished(place, number, label, view, step, visited, history)
-
-    def _wide(self, label: Label, view: View, step: int) -> bool:
-        """Whether a label wants so many features that passes over all rows take less."""
-        size = label.columns.size + view.found.size
-        if not self.ascent.possible or self.ascent.rounds or size <= (WIDE if step > 2 else WIDE_AT_FIRST):
-            return False
-        indptr, wanted = self.risk.index.columns.indptr, np.concatenate([label.columns, view.found])
-        return int((indptr[wanted + 1] - indptr[wanted]).sum()) > SHARE * self.risk.rows.data.size
-
-    def _affordable(self, label: Label, found: np.ndarray, step: int) -> np.ndarray:
-        """Those of some features that have not many more rows than the label; in later rounds more.
-
-        Frequent words often look wanted until the words that really tell the label are in use.
-        """
-        rows, indptr = self.risk.rows, self.risk.index.columns.indptr
-        budget = (VALUES << step) * label.losses.n_positive * (1 + rows.data.size // rows.n_local)
-        budget = min(budget, rows.data.size)
-        return found[: max(1, int(np.searchsorted(np.cumsum(indptr[found + 1] - indptr[found]), budget, "right")))]
+            number, visited, best, history = int(self.labels[place]), 0, math.inf, list[tuple[float, ...]]()
+            with self.risk.profile("compute"):
+                label = judge.start(number, place)
+                self.curvature.forget()
+                self.ascent.rounds = 0
+                newton = False  # whether the last round was one of Newton steps, which never raise f
+                for step in range(1, self.max_steps + 1):
+                    view = judge.look(label)
+                    visited += view.visited
+                    f = view.f / judge.n_rows
+                    history.append((step, f, (1 - view.gap) * f, view.visited, view.found.size, label.w.size, stop.seconds))
+                    vain, best = newton and view.f >= best * (1 - VAIN * min(judge.max_gap, MAX_GAP)), view.f
+                    if view.gap <= judge.max_gap or step == self.max_steps or vain:
+                        break
+                    newton = not self.ascent.going
+                    wanted = np.concatenate([label.columns, view.found])
+                    if self.ascent.possible and not self.ascent.rounds and wanted.size > (WIDE if step > 2 else WIDE_AT_FIRST):
+                        indptr = self.risk.index.columns.indptr  # so many features that passes over all rows may take less
+                        newton = int((indptr[wanted + 1] - indptr[wanted]).sum()) <= SHARE * self.risk.rows.data.size
+                    if newton:
+                        self._improve(label, view, step)
+                    else:
+                        self.ascent.go(label)
+            yield [judge.finished(place, number, label, view, step, visited, history)]
 
     def _improve(self, label: Label, view: View, step: int) -> None:
         """A round: Newton steps for the weights in use and some of those found. Raises Stopped."""
-        judge, n_used = self.judge, label.columns.size
-        chosen = np.concatenate([label.columns, self._affordable(label, view.found[: max(FIRST, n_used)], step)])
-        local, w = judge.gather(label, chosen), np.concatenate([label.w, np.zeros(chosen.size - n_used)])
-        tolerance = max(TIGHT * judge.max_gap * (judge.l1 or 1.0), LOOSE * view.beyond)
-        judge.take_weights(label, local, chosen, w, self._descend(label, local, chosen, w, tolerance))
-
-    def _descend(self, label: Label, local: Local, chosen: np.ndarray, w: np.ndarray, tolerance: float) -> float:
-        """Newton steps, which change w. The intercept. Raises Stopped."""
-        judge, curvature, matrix, b = self.judge, self.curvature, local.matrix, label.b
+        judge, curvature, n_used, b = self.judge, self.curvature, label.columns.size, label.b
         losses, strengths, squared = label.losses, judge.strengths, judge.squared
+        # Of the features found those that have not many more rows than the label, in later rounds more: frequent words often
+        # look wanted until the words that really tell the label are in use.
+        rows, indptr = self.risk.rows, self.risk.index.columns.indptr
+        budget = min((VALUES << step) * losses.n_positive * (1 + rows.data.size // rows.n_local), rows.data.size)
+        found = view.found[: max(FIRST, n_used)]
+        found = found[: max(1, int(np.searchsorted(np.cumsum(indptr[found + 1] - indptr[found]), budget, "right")))]
+        chosen = np.concatenate([label.columns, found])
+        local, w = judge.gather(label, chosen), np.concatenate([label.w, np.zeros(chosen.size - n_used)])
+        tolerance, matrix = max(TIGHT * judge.max_gap * (judge.l1 or 1.0), LOOSE * view.beyond), local.matrix
         z, slopes, curves = np.empty((3, local.touched.size))
         gradient, d = np.empty((2, chosen.size + 1))
         n, n_values = chosen.size, matrix.values.size
@@ -204,4 +257,4 @@ class NewtonSolver(Solver):
                 pass
         if dense and not curvature.known:  # no step was taken, so there is no matrix
             curvature.forget()
-        return b
+        judge.take_weights(label, local, chosen, w, b)

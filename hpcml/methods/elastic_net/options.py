@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.methods.linear.options import ScaleOptions
-from hpcml.options import Flag, Several, check_above_0, check_range, flag_of
+from hpcml.options import Flag, NotWith, Range, Several, check_above_0, check_rules
 
 SOLVERS, RATES = ("newton", "fobos", "sgd"), ("decaying", "constant", "adagrad")
 
@@ -33,7 +33,7 @@ class ElasticNetOptions(ScaleOptions):
     """λ₂, the strength of ‖w‖²/2: X/m, 0.1X/m, X/NUMBER, NUMBER/m or NUMBER, where X = N² and m
     is the number of training rows.
     """
-    l1: str = "0.01N/m"
+    l1: Annotated[str, NotWith("path")] = "0.01N/m"
     """λ₁, the strength of ‖w‖₁: N/m, 0.1N/m, NUMBER/m or NUMBER, where N is the mean norm of the
     training rows and m their number. More gives sparser models.
     """
@@ -58,7 +58,7 @@ class ElasticNetOptions(ScaleOptions):
     """Of fobos and sgd: η. Default with decaying: 12/X for the logistic loss, 1.5 / (the largest
     squared norm of a row) for the squared loss; with constant a sixth of that; with adagrad 1.
     """
-    passes: int = 40
+    passes: Annotated[int, Range(1, 2**31 - 1)] = 40
     """Of fobos and sgd: passes over the rows."""
     seed: int = 0
     """Another seed takes the rows in another order. For newton, which passes over all rows only for
@@ -89,24 +89,22 @@ class ElasticNetOptions(ScaleOptions):
         super().validate()
         check_above_0(self, "max_gap")
         check_above_0(self, "eta")
-        check_range(self, "passes", 1, 2**31 - 1)
+        check_rules(self)
         parse_l1(self.l1, 1.0, 1)
         for l1 in self.path:
             parse_l1(l1, 1.0, 1, "path")
-        if self.path and self.l1 != ElasticNetOptions.l1:
-            raise ConfigError("--l1 has no effect beside --path; leave one of them out")
         if len(set(self.path)) < len(self.path):
-            raise ConfigError("--path: a value is there twice")
+            raise OptionError("path", self.path, "a value is there twice")
         for name, known in (("solver", SOLVERS), ("rate", RATES)):
             if getattr(self, name) not in known:
-                raise ConfigError(f"--{name} {getattr(self, name)}: expected {', '.join(known)}")
+                raise OptionError(name, getattr(self, name), f"expected {', '.join(known)}")
         without = ("max_steps", "max_gap", "path", "initial_model") if self.solver != "newton" else ("rate", "eta", "passes")
         for option in fields(self):
             if option.name in without and getattr(self, option.name) != option.default:
-                raise ConfigError(f"--{flag_of(option.name)} has no effect on --solver {self.solver}; leave it out")
+                raise OptionError(option.name, getattr(self, option.name), f"has no effect on --solver {self.solver}; remove it")
 
 
-def parse_l1(text: str, norm: float, n_rows: int, flag: str = "l1") -> float:
+def parse_l1(text: str, norm: float, n_rows: int, name: str = "l1") -> float:
     """λ₁ from `N/m`, `0.1N/m`, `NUMBER/m` or `NUMBER`: N = mean ‖x_i‖ over the training rows
     (`norm`), m their number.
 
@@ -118,5 +116,5 @@ def parse_l1(text: str, norm: float, n_rows: int, flag: str = "l1") -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf or (slash and rows != "m"):
-        raise ConfigError(f"--{flag} {text}: expected N/m, 0.1N/m, NUMBER/m or NUMBER, at least 0")
+        raise OptionError(name, text, "expected N/m, 0.1N/m, NUMBER/m or NUMBER, at least 0")
     return value / n_rows if slash else value

@@ -80,17 +80,12 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
         one = replace(options, path=(), l1=l1, initial_model=initial)
         report = linear.train(method, session, data, Target(folder, target.force, resume), one)
         initial = report.model.resolve()
-        lines.append(path_line(folder.name, l1, report))
-        told = dict(zip(PATH, lines[-1], strict=True))
-        session.log(f"λ₁ = {l1}: {told['features']} features a label, mean f {told['f']}, {told['seconds']} s; {report.model}")
+        model = Model(report.model)
+        features, f = f"{model.n_weights / model.n_labels:.4g}", f"{float(np.mean(model.labels['f_min'])):.9g}"
+        seconds = f"{report.seconds:.2f}"
+        lines.append((folder.name, l1, features, f"{report.kept:.3g}", f, f"{report.max_gap:.3g}", seconds))
+        session.log(f"λ₁ = {l1}: {features} features a label, mean f {f}, {seconds} s; {report.model}")
     with mpi.agreed(session.comm, f"writing {target.output}"):
         if session.comm.rank == 0:
             write_table(target.output / "path.csv", lines)
     return report
-
-
-def path_line(name: str, l1: str, report: TrainReport) -> tuple[str, ...]:
-    """The columns of `PATH` for a run. Local; raises DataError."""
-    model = Model(report.model)
-    features, f = model.n_weights / model.n_labels, float(np.mean(model.labels["f_min"]))
-    return name, l1, f"{features:.4g}", f"{report.kept:.3g}", f"{f:.9g}", f"{report.max_gap:.3g}", f"{report.seconds:.2f}"

@@ -18,11 +18,17 @@ from hpcml.errors import HpcmlError
 from hpcml.estimators.labels import CLASSES, NAMES, LabelScores, LabelSets, agree_labels, check_target, named_sets, shard_of
 from hpcml.estimators.parameters import OPTION, Seed, classifier_of, error_text, option_values
 from hpcml.estimators.sklearn_types import BaseEstimator
-from hpcml.methods.online import bound
 from hpcml.methods.online.kernels import UPDATES
-from hpcml.methods.online.learners import LEARNERS
-from hpcml.methods.online.options import AdditiveOptions, BalancedOptions, MbwOptions, OnlineOptions, PaOptions, WinnowOptions
-from hpcml.methods.online.order import RowOrder
+from hpcml.methods.online.options import (
+    LEARNERS,
+    AdditiveOptions,
+    BalancedOptions,
+    MbwOptions,
+    OnlineOptions,
+    PaOptions,
+    WinnowOptions,
+)
+from hpcml.methods.online.order import AVERAGE, AVERAGES, RowOrder, weights_at_bound
 from hpcml.methods.online.state import LearnerState
 
 _OPTIONS: dict[str, type[OnlineOptions]] = {
@@ -178,10 +184,10 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         self._state.learn(shard, order)
         self._order.add(shard, order)
         comm, names = mpi.self_comm(), [str(name) for name in self.classes_[-labels.n_labels :]]
-        voted, again = self._state.options.voted, f"{bound.AVERAGE}; rows with better labels need a new fit"
+        voted, again = self._state.options.voted, f"{AVERAGE}; rows with better labels need a new fit"
         for advice, found in (
             ("shuffle the rows, or use fit with shuffle=True", self._order.blocks(comm, names)),
-            (again if voted else f"voted=True {bound.AVERAGES}", bound.driven(comm, names, self._state)),
+            (again if voted else f"voted=True {AVERAGES}", weights_at_bound(comm, names, self._state)),
         ):
             if found and advice not in self._warned:
                 self._warned.add(advice)

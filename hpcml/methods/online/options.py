@@ -1,14 +1,40 @@
-"""The options of the single-pass learners."""
+"""The table of the single-pass learners, and their options."""
 
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar
 
 from cyclopts import Parameter
 
-from hpcml.errors import ConfigError
-from hpcml.options import FREE, Flag, Several, check_range, check_times
+from hpcml.errors import OptionError
+from hpcml.options import FREE, Flag, Only, Range, Several, check_magnitude, check_rules, check_times
+
+
+@dataclass(frozen=True)
+class OnlineLearner:
+    """A learner: its number in `kernels`, the names of its weight vectors and where they start.
+
+    Two vectors are weights for and against; their difference is a feature's importance.
+    """
+
+    code: int
+    weights: dict[str, float]
+
+    @property
+    def winnow(self) -> bool:
+        """Whether updates multiply: rows have a bias and no negative values, scores a divisor."""
+        return any(self.weights.values())
+
+
+LEARNERS: dict[str, OnlineLearner] = {
+    "pw": OnlineLearner(0, {"w": 1.0}),
+    "bw": OnlineLearner(1, {"u": 2.0, "v": 1.0}),
+    "mbw": OnlineLearner(2, {"u": 2.0, "v": 1.0}),
+    "perceptron": OnlineLearner(3, {"w": 0.0}),
+    "pa": OnlineLearner(4, {"w": 0.0}),
+    "romma": OnlineLearner(5, {"w": 0.0}),
+}
 
 
 @Parameter(name="*")
@@ -36,12 +62,12 @@ class OnlineOptions:
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
     label: Annotated[tuple[str, ...], Several] = field(default=())
     """Train only these labels. A stream of rows that are not all -1 or +1 needs it."""
-    min_positives: int = 1
+    min_positives: Annotated[int, Range(0, 2**63)] = 1
     """Train only labels with at least so many positive rows (not on a stream)."""
     shuffle: Flag = False
     """Take the rows in random order, not in the file's (not on a stream). What these learners learn
     depends on the order."""
-    seed: int = 0
+    seed: Annotated[int, Range(0, 2**32 - 1), Only("shuffle")] = 0
     """Another seed shuffles otherwise."""
     initial_model: Path | None = None
     """Continue the pass of this model, trained by the same method with the same options, with these
@@ -63,29 +89,17 @@ class OnlineOptions:
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local."""
-        if not 1 < self.alpha < math.inf:
-            raise ConfigError(f"--alpha {self.alpha}: expected a number above 1")
-        if not 0 < self.beta < 1:
-            raise ConfigError(f"--beta {self.beta}: expected a number between 0 and 1")
-        for name, low in (("theta", 0), ("margin", 0), ("epsilon", 0), ("gamma", 0)):
-            if not low <= getattr(self, name) < math.inf:
-                raise ConfigError(f"--{name} {getattr(self, name)}: expected a number of at least {low}")
-        if not 0 <= self.share <= 1:
-            raise ConfigError(f"--share {self.share}: expected a number from 0 to 1")
-        check_range(self, "min_positives", 0, 2**63)
-        check_range(self, "seed", 0, 2**32 - 1)
-        check_range(self, "live_features", 1, 2**31 - 2)
+        check_rules(self)
         check_times(self)
-        if self.live_features is None and self.share != OnlineOptions.share:
-            raise ConfigError(f"--share {self.share} has no effect without --live-features; leave it out")
-        if self.seed and not self.shuffle:
-            raise ConfigError(f"--seed {self.seed} has no effect without --shuffle; leave it out, or add --shuffle")
+        if not 1 < self.alpha < math.inf:
+            raise OptionError("alpha", self.alpha, "expected a number above 1")
+        if not 0 < self.beta < 1:
+            raise OptionError("beta", self.beta, "expected a number between 0 and 1")
+        for name in ("theta", "margin", "epsilon", "gamma"):
+            check_magnitude(name, getattr(self, name))
 
 
-Online = TypeVar("Online", bound=OnlineOptions)
-
-
-def with_bias(options: Online, bias: bool) -> Online:
+def with_bias(options: OnlineOptions, bias: bool) -> OnlineOptions:
     """The options of a learner that can do with or without an intercept, with that choice."""
     given: dict[str, Any] = {"bias": bias}
     return replace(options, **given)
@@ -110,10 +124,10 @@ class WinnowOptions(OnlineOptions):
 class BalancedOptions(WinnowOptions):
     """Options of `hpcml train bw`."""
 
-    live_features: int | None = None
+    live_features: Annotated[int | None, Range(1, 2**31 - 2)] = None
     """Never hold more than so many features: the least important ones make room for new ones
     (extremal selection). Memory is fixed from the start."""
-    share: float = 0.9
+    share: Annotated[float, Range(0, 1), Only("live_features")] = 0.9
     """With --live-features: of the features that stay, the share with the largest weights; the
     others have the smallest."""
 

@@ -1,17 +1,27 @@
-"""Whether rows come in blocks of one label, of which a single pass learns little."""
+"""Warnings of rows that these learners learn little from: rows in blocks of one label, and rows with wrong labels.
+
+Wrong labels push every weight of a Winnow down, to its lower bound, for a mistake of either kind
+multiplies by 1.5 and 0.5. Of generated rows with 10 to 50 % wrong labels a quarter or more of the
+weights of `mbw` and `bw` end at the bound, with right ones 1 to 3 %; of texts at most 2 %.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.data.shard import Shard
-from hpcml.methods.online.kernels import count_runs
-from hpcml.methods.online.state import frozen
+from hpcml.methods.online.kernels import LEAST, count_runs
+from hpcml.methods.online.state import LearnerState, frozen
 
 LEAST_RUNS = 16  # of fewer expected runs, few may be chance
-SHARE = 4  # one run where chance makes so many tells of blocks; of 32 in 64 rows that happens once in 10¹⁰ times
+RUN_SHARE = 4  # one run where chance makes so many tells of blocks; of 32 in 64 rows that happens once in 10¹⁰ times
 ORDER, N_NUMBERS = "order", 4  # of each label in a checkpoint: rows, and what `RowOrder` counts
+BOUND_SHARE, BOUND_LEAST = 0.1, 16  # of a label's weights, and how many, tell of labels that contradict one another
+AVERAGE = "the average still holds what was learnt before"
+AVERAGES = "averages the models on the way, and gets fewer rows wrong then"
 
 
 class RowOrder:
@@ -41,22 +51,13 @@ class RowOrder:
         self.n_rows = int(values[0, 0]) if len(values) else 0
         self.runs, self.positives, self.last = (np.ascontiguousarray(column) for column in values[:, 1:].T)
 
-    def expected(self) -> np.ndarray:
-        """The number of runs that random orders have on the average (B)."""
-        return self.positives * (self.n_rows - self.positives + 1) / max(1, self.n_rows)
-
-    def note(self, comm: mpi.Comm, names: list[str], is_stream: bool) -> str:
-        """Collective over `comm`. A warning of these labels, with what to do about it, or ""."""
-        found = self.blocks(comm, names)
-        advice = "shuffle the lines first, for instance with shuf" if is_stream else "use --shuffle"
-        return found and f"warning: {found}, and this progressive error tells nothing of other rows; {advice}"
-
     def blocks(self, comm: mpi.Comm, names: list[str]) -> str:
         """Collective over `comm`. A sentence on labels (`names`, of all ranks) in blocks, or ""."""
-        mine = np.stack([self.runs, self.positives, self.expected()], axis=1)
+        chance = self.positives * (self.n_rows - self.positives + 1) / max(1, self.n_rows)  # runs in random orders, on the average
+        mine = np.stack([self.runs, self.positives, chance], axis=1)
         found = np.concatenate(mpi.allgather_arrays(comm, mine.reshape(-1))).reshape(-1, 3)
         runs, positives, expected = found.T
-        blocks = np.flatnonzero((expected >= LEAST_RUNS) & (SHARE * runs < expected))
+        blocks = np.flatnonzero((expected >= LEAST_RUNS) & (RUN_SHARE * runs < expected))
         if not blocks.size:
             return ""
         worst = int(blocks[np.argmin(runs[blocks] / expected[blocks])])
@@ -65,3 +66,23 @@ class RowOrder:
             f"{int(positives[worst]):,} rows with {names[worst]!r} in {int(runs[worst]):,} runs, where random order has about "
             f"{expected[worst]:,.0f}): what these learners learn depends on the order"
         )
+
+
+def weights_at_bound(comm: mpi.Comm, names: Sequence[str], state: LearnerState) -> str:
+    """Collective over `comm`. A sentence on labels (`names`, of all ranks) at the bound, or ""."""
+    if not state.method.winnow:
+        return ""
+    n_vectors = len(state.method.weights)
+    n_weights = n_vectors * (state.kept()[0].size + 1)
+    columns = ([part * state.n_lanes + lane for part in range(n_vectors)] for lane in range(state.n_lanes))
+    at_bound = [sum(int((state.weights[:, column] <= LEAST).sum()) for column in of_lane) for of_lane in columns]
+    found = np.concatenate(mpi.allgather_arrays(comm, np.array(at_bound, dtype=np.int64)))
+    many = np.flatnonzero((found >= BOUND_SHARE * n_weights) & (found >= BOUND_LEAST))
+    if not many.size:
+        return ""
+    worst = int(many[np.argmax(found[many])])
+    return (
+        f"{int(found[worst]):,} of {n_weights:,} weights of {names[worst]!r} are at their bound of "
+        f"2^{int(np.log2(LEAST))} (many are for {many.size:,} of {len(names):,} labels): rows contradict one another, "
+        "as they do where labels are wrong"
+    )

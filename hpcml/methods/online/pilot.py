@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpcml import mpi
-from hpcml.methods.online.learners import LEARNERS
-from hpcml.methods.online.options import OnlineOptions, with_bias
+from hpcml.methods.online.options import LEARNERS, OnlineOptions, with_bias
 from hpcml.methods.online.order import RowOrder
 from hpcml.methods.online.source import DatasetSource, labels_of
 from hpcml.methods.online.state import LearnerState
@@ -30,7 +29,7 @@ def bytes_needed(name: str, options: OnlineOptions, n_labels: int, n_features: i
     """Return the bytes for so many labels, and features, of which some row has `n_used`."""
     n_mine, n_live = labels_of(range(n_labels), 0, n_ranks).size, options.live_features
     state = LearnerState(options, name, max(1, n_mine), 0)  # without room for features: how wide is a line of weights?
-    n_vectors, n_kept = len(state.array_names()), min(n_used, n_live or n_used)
+    n_vectors, n_kept = len(state.array_names), min(n_used, n_live or n_used)
     return LearnerBytes(
         weights=state.weights.shape[1] * state.weights.itemsize * ((n_live or n_features) + 1),
         model=n_labels * (8 * (1 if options.final else 1 + n_vectors) * n_kept + 64) + 8 * n_features,

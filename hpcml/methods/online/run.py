@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Generator
-from itertools import chain
+from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
 
@@ -16,10 +15,10 @@ from hpcml.errors import DataError
 from hpcml.files.slabs import Slab
 from hpcml.files.table import write_table
 from hpcml.log import plural
-from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
+from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES
 from hpcml.methods.online.options import MbwOptions, OnlineOptions
 from hpcml.methods.online.order import N_NUMBERS, ORDER, RowOrder
-from hpcml.methods.online.saved import restore_state, state_slabs
+from hpcml.methods.online.saved import state_slabs
 from hpcml.methods.online.source import DatasetSource, RowStream, labels_of
 from hpcml.methods.online.state import LearnerState
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
@@ -60,7 +59,10 @@ class Pass(Job):
         self.driver = Driver(self.comm, self.comm, signals, self.options.time_limit, self.options.checkpoint_every)
         self.resumed = resume
         first = self._restore() if resume else 0
-        self._announce()
+        rows = "rows as they come" if self.source.n_rows is None else plural(self.source.n_rows, "row")
+        live = f", at most {self.options.live_features:,} at a time" if self.options.live_features else ""
+        width = f" × {plural(self.source.n_features, 'feature')}" if self.source.n_features else ""
+        self.folder.log(f"learning {plural(len(self.source.names), 'label')} from {rows}{width}{live}; ranks: {self.comm.size}")
         if self.start and self.state.n_rows == self.start:
             self._note_point()  # so that recent errors are of these rows
         self.driver.run(self._turns(first), self, self.folder.log)
@@ -134,7 +136,7 @@ class Pass(Job):
             if not same:
                 raise DataError(f"{source.name}: this run was started on other data; resume with the same file")
             source.expected = tuple(digest)
-            restore_state(self.state, self.mine, n_rows, n_features, file["features"][0], lambda name, place: file[name][place])
+            self.state.restore(self.mine, n_rows, n_features, file["features"][0], lambda name, place: file[name][place])
             self.driver.before = float(file["elapsed"][0, 0])
             if self.mine.size:
                 mine = slice(self.mine[0], self.mine[-1] + 1)
@@ -148,12 +150,6 @@ class Pass(Job):
         """Remove a run that has no checkpoint to go on from. Local."""
         if self.comm.rank == 0 and not self.resumed:
             self.folder.discard()
-
-    def _announce(self) -> None:
-        rows = "rows as they come" if self.source.n_rows is None else plural(self.source.n_rows, "row")
-        live = f", at most {self.options.live_features:,} at a time" if self.options.live_features else ""
-        width = f" × {plural(self.source.n_features, 'feature')}" if self.source.n_features else ""
-        self.folder.log(f"learning {plural(len(self.source.names), 'label')} from {rows}{width}{live}; ranks: {self.comm.size}")
 
     def _take(self, shard: Shard, rows: np.ndarray) -> None:
         """Collective with live features. Learn from a piece, noting counters at 1, 2, 4 … rows."""
@@ -178,31 +174,23 @@ class Pass(Job):
         self.history[:, self.n_points, 1:] = self.state.counters.T
         self.n_points += 1
 
-    def totals(self) -> tuple[float, float]:
-        """Collective. The shares of pairs of row and label: wrongly predicted; changing a model."""
-        counters = mpi.allreduce_sum(self.comm, self.state.counters.sum(axis=1))
-        pairs = max(1, self.state.n_rows * len(self.source.names))
-        return float(counters[FALSE_POSITIVES] + counters[FALSE_NEGATIVES]) / pairs, float(counters[UPDATES]) / pairs
-
     def write_history(self) -> None:
         """Collective. Write history.csv, label by label. Raises DataError."""
         points = np.concatenate(mpi.allgather_arrays(self.comm, self.history[:, : self.n_points].reshape(-1)))
+
+        def lines(points_of_labels: list[list[list[int]]]) -> Iterator[Sequence[object]]:
+            yield HISTORY
+            for name, of_label in zip(self.source.names, points_of_labels, strict=True):
+                rows_before, wrong_before = 0, 0
+                for rows, positives, false_positives, false_negatives, updates in of_label:
+                    wrong = false_positives + false_negatives
+                    recent = (wrong - wrong_before) / max(1, rows - rows_before)
+                    yield name, rows, positives, false_positives, false_negatives, updates, wrong / max(1, rows), recent
+                    rows_before, wrong_before = rows, wrong
+
         with mpi.agreed(self.comm, f"writing {self.folder.history}"):
             if self.comm.rank == 0:
-                labels = zip(self.source.names, points.reshape(len(self.source.names), -1, 5).tolist(), strict=True)
-                rows = (line for name, lines in labels for line in _lines(name, lines))
-                write_table(self.folder.history, chain([HISTORY], rows))
-
-
-def _lines(name: str, points: list[list[int]]) -> list[list[object]]:
-    """The lines of history.csv of one label."""
-    lines, rows_before, wrong_before = [], 0, 0
-    for rows, positives, false_positives, false_negatives, updates in points:
-        wrong = false_positives + false_negatives
-        recent = (wrong - wrong_before) / max(1, rows - rows_before)
-        lines.append([name, rows, positives, false_positives, false_negatives, updates, wrong / max(1, rows), recent])
-        rows_before, wrong_before = rows, wrong
-    return lines
+                write_table(self.folder.history, lines(points.reshape(len(self.source.names), -1, 5).tolist()))
 
 
 def importance_of(

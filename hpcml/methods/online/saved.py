@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.files.hdf5 import open_stamped, readable
-from hpcml.files.slabs import Slab, SlabFile, new_file
+from hpcml.errors import DataError, NonFiniteError, OptionError
+from hpcml.files.hdf5 import open_stamped, readable, vocabulary_digest
+from hpcml.files.slabs import Slab, new_file
 from hpcml.methods.online.kernels import POSITIVES, UPDATES
-from hpcml.methods.online.learners import LEARNERS
-from hpcml.methods.online.options import OnlineOptions, with_bias
-from hpcml.methods.online.source import RowStream
+from hpcml.methods.online.options import LEARNERS, OnlineOptions, with_bias
+from hpcml.methods.online.source import DatasetSource, RowStream
 from hpcml.methods.online.state import COUNTERS, LANES, N_LANE_NUMBERS, LearnerState
 from hpcml.model.linear import STATUS, Model, describe_model, model_slabs
 from hpcml.model.open import model_file
+from hpcml.model.training_keys import training_keys, united
 from hpcml.options import flag_of
 from hpcml.run.folder import RunFolder
 
@@ -34,33 +34,8 @@ def learning(options: OnlineOptions) -> dict[str, object]:
 
 def state_slabs(state: LearnerState, n_labels: int, n_kept: int) -> dict[str, Slab]:
     """The arrays of `LearnerState.arrays_of` for all labels, one in each row."""
-    slabs = {name: Slab((n_labels, n_kept + 1), "<f8") for name in state.array_names()}
+    slabs = {name: Slab((n_labels, n_kept + 1), "<f8") for name in state.array_names}
     return slabs | {LANES: Slab((n_labels, N_LANE_NUMBERS), "<f8"), COUNTERS: Slab((n_labels, 4), "<i8")}
-
-
-def check_features(numbers: np.ndarray, n_features: int, options: OnlineOptions) -> None:
-    """Raise ValueError unless these are features that a state can have."""
-    sound = numbers.dtype == np.int64 and numbers.ndim == 1 and bool((numbers[1:] > numbers[:-1]).all())
-    if not sound or (numbers.size and not 0 <= numbers[0] <= numbers[-1] < n_features):
-        raise ValueError("its features are no ascending numbers")
-    if options.live_features is not None and numbers.size > options.live_features:
-        raise ValueError("it has more features than --live-features")
-
-
-def restore_state(
-    state: LearnerState,
-    places: np.ndarray,
-    n_rows: int,
-    n_features: int,
-    numbers: np.ndarray,
-    read: Callable[[str, int], np.ndarray],
-) -> None:
-    """Fill a state from arrays of which `read` gives a label's row. Raises ValueError."""
-    check_features(numbers, n_features, state.options)
-    state.n_rows, state.n_features = n_rows, max(n_features, state.n_features)
-    rows = np.append(0, state.restore_features(numbers))
-    for lane, place in enumerate(places.tolist()):
-        state.restore(lane, rows, {name: read(name, place) for name in (*state.array_names(), LANES, COUNTERS)})
 
 
 def write_model(
@@ -74,52 +49,54 @@ def write_model(
         slabs["state/features"] = Slab((numbers.size,), "<i8")
     about = {"method": method, "split": source.split, "n_rows": state.n_rows, "normalised": LEARNERS[method].winnow}
     about |= learning(state.options) | more | ({"zero_based": True} if source.zero_based else {})
-    about["vocabulary"] = source.vocabulary_of(state.n_features)
+    initial = source.initial
+    if source.vocabulary is not None:
+        about["vocabulary"] = source.vocabulary
+    elif initial is not None and initial.n_features == state.n_features:
+        about["vocabulary"] = initial.vocabulary
+    else:
+        about["vocabulary"] = vocabulary_digest(None, state.n_features)
     with new_file(comm, folder.model, overwrite=True) as out:
-        out.layout(
-            slabs, lambda file: describe_model(file, about, source.names, label_titles=source.titles, keys=source.training_keys())
-        )
+
+        def describe(file: h5py.File) -> None:
+            keys = None if initial is None else initial.training_keys
+            if isinstance(source, DatasetSource):
+                keys = united(keys, training_keys(source.dataset, source.split))
+            describe_model(file, about, source.names, label_titles=source.titles, keys=keys)
+
+        out.layout(slabs, describe)
         with mpi.agreed(comm, f"writing {folder.model}"):
-            if comm.rank == 0:
-                _write_features(out, state, numbers)
+            # The columns of the features; of a stream these may have huge numbers.
+            for begin in range(0, state.n_features, TABLE_CHUNK) if comm.rank == 0 else ():
+                size = min(TABLE_CHUNK, state.n_features - begin)
+                columns, factors = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.float32)
+                first, last = np.searchsorted(numbers, [begin, begin + size])
+                columns[numbers[first:last] - begin], factors[numbers[first:last] - begin] = np.arange(first, last), 1.0
+                out.write("columns", begin, columns)
+                out.write("factors", begin, factors)
+            if comm.rank == 0 and not state.options.final:
+                out.write("state/features", 0, numbers)
+            rows = np.append(0, rows)  # the bias first
             for lane, place in enumerate(mine.tolist()):
-                _write_label(out, source.names[place], place, state, lane, np.append(0, rows))
+                with np.errstate(all="ignore"):
+                    weights = state.final(lane, rows)
+                if not np.isfinite(weights).all():
+                    raise NonFiniteError(
+                        f"label {source.names[place]!r}: a weight has grown beyond all numbers; scale the features, or take a "
+                        "smaller --epsilon or more --gamma"
+                    )
+                out.write("W", place, (weights[1:] if rows.size > 1 else np.zeros(1))[None])
+                out.write("bias", place, weights[:1])
+                counters = state.counters[:, lane]
+                facts = {"f_min": np.nan, "steps": min(counters[UPDATES], 2**31 - 1), "n_positive": counters[POSITIVES]}
+                facts |= {"status": STATUS.index("one pass"), "visited": 1.0}
+                for key, value in facts.items():
+                    out.write(f"labels/{key}", place, np.array([value]))
+                for key, values in state.arrays_of(lane, rows).items() if not state.options.final else ():
+                    out.write(f"state/{key}", place, values[None])
     with mpi.agreed(comm, f"finishing {folder.model}"):
         if comm.rank == 0:
             folder.drop_checkpoints()
-
-
-def _write_features(out: SlabFile, state: LearnerState, numbers: np.ndarray) -> None:
-    """The columns of the features; of a stream these may have huge numbers."""
-    for begin in range(0, state.n_features, TABLE_CHUNK):
-        size = min(TABLE_CHUNK, state.n_features - begin)
-        columns, factors = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.float32)
-        first, last = np.searchsorted(numbers, [begin, begin + size])
-        columns[numbers[first:last] - begin], factors[numbers[first:last] - begin] = np.arange(first, last), 1.0
-        out.write("columns", begin, columns)
-        out.write("factors", begin, factors)
-    if not state.options.final:
-        out.write("state/features", 0, numbers)
-
-
-def _write_label(out: SlabFile, name: str, place: int, state: LearnerState, lane: int, rows: np.ndarray) -> None:
-    """A label, of these rows of `weights` (the bias first). Local; raises NonFiniteError."""
-    with np.errstate(all="ignore"):
-        weights = state.final(lane, rows)
-    if not np.isfinite(weights).all():
-        raise NonFiniteError(
-            f"label {name!r}: a weight has grown beyond all numbers; scale the features, or take a "
-            "smaller --epsilon or more --gamma"
-        )
-    counters = state.counters[:, lane]
-    about = {"f_min": np.nan, "steps": min(counters[UPDATES], 2**31 - 1), "n_positive": counters[POSITIVES]}
-    about |= {"status": STATUS.index("one pass"), "visited": 1.0}
-    out.write("W", place, (weights[1:] if rows.size > 1 else np.zeros(1))[None])
-    out.write("bias", place, weights[:1])
-    for key, value in about.items():
-        out.write(f"labels/{key}", place, np.array([value]))
-    for key, values in state.arrays_of(lane, rows).items() if not state.options.final else ():
-        out.write(f"state/{key}", place, values[None])
 
 
 class Initial:
@@ -139,12 +116,12 @@ class Initial:
             del wanted["bias"]
         for name, value in wanted.items():
             if np.ndim(found.get(name)) != 0 or found.get(name) != value:
-                raise ConfigError(f"--initial-model {path}: it has {name} = {found.get(name)}, not {value}; use the same options")
+                why = f"it has {name} = {found.get(name)}, not {value}; use the same options"
+                raise OptionError("initial_model", path, why)
         with readable(path, "hpcml train", "model"), open_stamped(path, "model", "hpcml train") as file:
             if "state" not in file:
-                raise ConfigError(f"--initial-model {path}: it was trained with --final and cannot be continued")
+                raise OptionError("initial_model", path, "it was trained with --final and cannot be continued")
             self.n_rows, self.numbers = int(found["n_rows"]), file["state/features"][:]
-            check_features(self.numbers, self.model.n_features, options)
         self.names = self.model.label_names
 
     def restore(self, source: RowStream, state: LearnerState, mine: np.ndarray) -> None:
@@ -154,11 +131,11 @@ class Initial:
                 f"{source.name}: has other features than --initial-model {self.path} was trained on; convert the data with `--like`"
             )
         if sorted(source.names) != sorted(self.names):
-            raise ConfigError(
-                f"--initial-model {self.path}: it has other labels ({', '.join(self.names[:5])} …); train the same ones"
+            raise OptionError(
+                "initial_model", self.path, f"it has other labels ({', '.join(self.names[:5])} …); train the same ones"
             )
-        source.keys_before = self.model.training_keys
+        source.initial = self.model
         places = np.array([self.names.index(source.names[place]) for place in mine.tolist()], dtype=np.int64)
         with readable(self.path, "hpcml train", "model"), open_stamped(self.path, "model", "hpcml train") as file:
             stored, width = file["state"], self.model.n_features
-            restore_state(state, places, self.n_rows, width, self.numbers, lambda name, place: stored[name][place])
+            state.restore(places, self.n_rows, width, self.numbers, lambda name, place: stored[name][place])

@@ -13,11 +13,10 @@ from hpcml.data.labels import choose_labels
 from hpcml.data.shard import Shard, slab_of, split_bounds, verify
 from hpcml.data.svmlight import BINARY, label_name
 from hpcml.data.svmlight_stream import SvmlightStream, TextRows
-from hpcml.errors import ConfigError, DataError
-from hpcml.files.hdf5 import vocabulary_digest
+from hpcml.errors import DataError, OptionError
 from hpcml.kernels import rows as kernels
 from hpcml.methods.online.options import OnlineOptions
-from hpcml.model.training_keys import TrainingKeys, training_keys, united
+from hpcml.model.linear import Model
 from hpcml.partition import offsets
 
 PIECE_NNZ = 1 << 22  # values that are read of a dataset at a time
@@ -41,7 +40,7 @@ class RowStream:
     n_rows: int | None = None  # None: not known before the end
     vocabulary: str | None = None  # None: it depends on the width, known at the end
     fingerprint: str = ""  # of a dataset
-    keys_before: TrainingKeys | None = None  # of the rows that trained the initial model
+    initial: Model | None = None  # that is continued
     split: str
     sizes: tuple[int, ...] = ()  # what two sources that are not the same hardly have in common
     digest: tuple[int, ...]  # of the rows: of a dataset's, or, where they cannot be looked at again, of those given so far
@@ -49,15 +48,7 @@ class RowStream:
 
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. The rows from number `begin` of the pass on, a short time's work each."""
-        raise AssertionError("a subclass says")
-
-    def training_keys(self) -> TrainingKeys | None:
-        """The keys of all rows that have trained, if they have any. Local; raises DataError."""
-        return self.keys_before
-
-    def vocabulary_of(self, n_features: int) -> str:
-        """The vocabulary of a model with so many features."""
-        return self.vocabulary or vocabulary_digest(None, n_features)
+        raise NotImplementedError
 
 
 class DatasetSource(RowStream):
@@ -76,8 +67,17 @@ class DatasetSource(RowStream):
                 nnz = dataset.map("X/indptr")
                 n_parts = 1 + int(nnz[rows[-1] + 1] - nnz[rows[0]]) // PIECE_NNZ if rows.size else 1
                 bounds = split_bounds(dataset, rows, n_parts)
-                n_positive = self._count_positives(rows)
-                digest = self._digest(rows)
+                # The rows that have each label.
+                y_indptr, y_indices = dataset.map("Y/indptr"), dataset.map("Y/indices")
+                if y_indices.size and not 0 <= y_indices.min() <= y_indices.max() < self.n_labels:
+                    raise DataError(f"{self.name}: damaged dataset: Y/indices out of range; `hpcml info` says where")
+                if rows.size and (y_indptr[0] != 0 or y_indptr[-1] != y_indices.size or (y_indptr[1:] < y_indptr[:-1]).any()):
+                    raise DataError(f"{self.name}: damaged dataset: Y/indptr decreases; `hpcml info` says where")
+                n_positive = np.zeros(self.n_labels, dtype=np.int64)
+                kernels.count_labels(y_indptr, y_indices, rows, n_positive)
+                # CRC-32 of the rows' numbers, of all sizes, of the first indices and values.
+                parts = [dataset.map(name, 0, min(DIGEST_NNZ, dataset.nnz)) for name in ("X/indices", "X/data")]
+                digest = tuple(zlib.crc32(np.ascontiguousarray(part).data) for part in (rows, dataset.map("X/indptr"), *parts))
         self.rows, self.bounds = mpi.bcast_array(comm, rows), mpi.bcast_array(comm, bounds)
         self.n_rows = self.rows.size
         self.digest = comm.bcast(digest)
@@ -88,21 +88,6 @@ class DatasetSource(RowStream):
             if comm.rank == 0:  # who writes the model
                 self.titles = dataset.label_titles(self.labels)
         self.order = np.argsort(rng.bits(options.seed, "shuffle", self.rows), kind="stable") if options.shuffle else None
-
-    def _count_positives(self, rows: np.ndarray) -> np.ndarray:
-        y_indptr, y_indices = self.dataset.map("Y/indptr"), self.dataset.map("Y/indices")
-        counts = np.zeros(self.n_labels, dtype=np.int64)
-        if y_indices.size and not 0 <= y_indices.min() <= y_indices.max() < self.n_labels:
-            raise DataError(f"{self.name}: damaged dataset: Y/indices out of range; `hpcml info` says where")
-        if rows.size and (y_indptr[0] != 0 or y_indptr[-1] != y_indices.size or (y_indptr[1:] < y_indptr[:-1]).any()):
-            raise DataError(f"{self.name}: damaged dataset: Y/indptr decreases; `hpcml info` says where")
-        kernels.count_labels(y_indptr, y_indices, rows, counts)
-        return counts
-
-    def _digest(self, rows: np.ndarray) -> tuple[int, ...]:
-        """CRC-32 of the rows' numbers, of all sizes, of the first piece's indices and values."""
-        parts = [self.dataset.map(name, 0, min(DIGEST_NNZ, self.dataset.nnz)) for name in ("X/indices", "X/data")]
-        return tuple(zlib.crc32(np.ascontiguousarray(part).data) for part in (rows, self.dataset.map("X/indptr"), *parts))
 
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. See `RowStream`. Raises DataError for a damaged or changed file."""
@@ -126,35 +111,43 @@ class DatasetSource(RowStream):
             for some in piece_slices(rows.size, n_values, len(self.names), self.comm.size):
                 yield shard, rows[some]
 
-    def training_keys(self) -> TrainingKeys | None:
-        """See `RowStream.training_keys`."""
-        return united(self.keys_before, training_keys(self.dataset, self.split))
-
 
 class TextSource(RowStream):
     """The rows of svmlight text. Labels are known before the first row: those named, else ±1."""
 
     def __init__(self, comm: mpi.Comm, stream: SvmlightStream, path: str, options: OnlineOptions) -> None:
         """Raises ConfigError for options that only a dataset can follow."""
-        for flag, given in (
-            ("--split", options.split),
-            ("--shuffle", options.shuffle),
-            ("--min-positives", options.min_positives > 1),
-        ):
+        for name, given in (("split", options.split), ("shuffle", options.shuffle), ("min_positives", options.min_positives > 1)):
             if given:
-                raise ConfigError(f"{flag}: a stream has rows in one order only; convert the data first (`hpcml convert svmlight`)")
+                why = "a stream has rows in one order only; convert the data first (`hpcml convert svmlight`)"
+                raise OptionError(name, getattr(options, name), why)
         self.comm, self.stream, self.name, self.path = comm, stream, stream.name, path
-        self.names = list(dict.fromkeys(_number_name(label) for label in options.label)) or BINARY
+        names: dict[str, None] = {}
+        for label in options.label:
+            try:
+                names[label_name(float(label))] = None
+            except (ValueError, OverflowError):
+                raise OptionError("label", label, "the labels of svmlight text are numbers") from None
+        self.names = list(names) or BINARY
         self.labels, self.n_labels = np.arange(len(self.names)), len(self.names)
         self.binary = not options.label
         self._number = {name: number for number, name in enumerate(self.names)}
         self.n_features, self.split, self.zero_based = 0, "all", options.zero_based
         self.digest = (0, 0, 0, 0)  # of the rows so far: CRC-32 of their sizes, indices, values, labels
-        self.initial: tuple[str, int] | None = None  # vocabulary and number of features of a model that is continued
 
     def pieces(self, begin: int) -> Iterator[Piece]:
-        """Collective. See `RowStream`. Raises DataError for bad svmlight, or labels but ±1."""
-        for block in self._after(begin):
+        """Collective. See `RowStream`. Raises DataError for bad svmlight, labels but ±1, or other rows before `begin`."""
+        passed = begin == 0
+        for block in self.stream:
+            n = max(0, min(begin - block.first_row, block.n_rows))
+            self._note(block, 0, n)
+            if not passed and block.first_row + n == begin:
+                passed = True
+                if self.digest != self.expected:
+                    raise DataError(f"{self.name}: this run was started on other rows; resume with the same stream")
+            if not passed:
+                continue
+            block = block.after(n)
             with mpi.agreed(self.comm, f"reading {self.name}"):
                 y_indptr, y_indices = self._labels(block)
             self.n_features = max(self.n_features, int(block.indices.max(initial=-1)) + 1)
@@ -164,19 +157,6 @@ class TextSource(RowStream):
             for some in piece_slices(rows.size, block.data.size, len(self.names), self.comm.size):
                 self._note(block, some.start, some.stop)
                 yield shard, rows[some]
-
-    def _after(self, begin: int) -> Iterator[TextRows]:
-        """Collective. The blocks from row `begin` on. Raises DataError if others were before it."""
-        passed = begin == 0
-        for block in self.stream:
-            n = max(0, min(begin - block.first_row, block.n_rows))
-            self._note(block, 0, n)
-            if not passed and block.first_row + n == begin:
-                passed = True
-                if self.digest != self.expected:
-                    raise DataError(f"{self.name}: this run was started on other rows; resume with the same stream")
-            if passed:
-                yield block.after(n)
         if self.stream.n_rows < begin:
             raise DataError(f"{self.name}: ends after {self.stream.n_rows} rows, but the run had {begin} before")
 
@@ -187,10 +167,6 @@ class TextSource(RowStream):
         self.digest = tuple(
             zlib.crc32(np.ascontiguousarray(part).data, before) for part, before in zip(parts, self.digest, strict=True)
         )
-
-    def vocabulary_of(self, n_features: int) -> str:
-        """The initial model's, unless it got more features; else that of so many unknown ones."""
-        return self.initial[0] if self.initial and n_features == self.initial[1] else vocabulary_digest(None, n_features)
 
     def _labels(self, block: TextRows) -> tuple[np.ndarray, np.ndarray]:
         """The label sets (indptr, numbers) of a block of rows."""
@@ -218,14 +194,6 @@ def piece_slices(n_rows: int, n_values: int, n_labels: int, n_ranks: int) -> Ite
     """Slices of rows, shorter for more labels, the same on all ranks; of no rows an empty one."""
     lanes = -(-n_labels // n_ranks)
     return iter([slice(0, 0)]) if n_rows == 0 else slices.row_slices(n_rows, n_values * max(1, lanes // LANES))
-
-
-def _number_name(label: str) -> str:
-    """A label as `label_name` writes the number that it is. Raises ConfigError for others."""
-    try:
-        return label_name(float(label))
-    except (ValueError, OverflowError):
-        raise ConfigError(f"--label {label}: the labels of svmlight text are numbers") from None
 
 
 def labels_of(names: Sequence[object] | np.ndarray, rank: int, size: int) -> np.ndarray:

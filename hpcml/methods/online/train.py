@@ -14,16 +14,16 @@ from hpcml.data.labels import tell_unused
 from hpcml.data.leaks import warn_of_class_leaks
 from hpcml.data.svmlight import BINARY
 from hpcml.data.svmlight_stream import SvmlightStream, is_text
-from hpcml.errors import ConfigError, HpcmlError
+from hpcml.errors import HpcmlError, OptionError
 from hpcml.files.lines import line_limit
 from hpcml.log import joined, plural
 from hpcml.methods.method import Method
-from hpcml.methods.online import bound
-from hpcml.methods.online.learners import LEARNERS
-from hpcml.methods.online.options import OnlineOptions, with_bias
+from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
+from hpcml.methods.online.options import LEARNERS, OnlineOptions, with_bias
+from hpcml.methods.online.order import AVERAGE, AVERAGES, weights_at_bound
 from hpcml.methods.online.run import Pass
 from hpcml.methods.online.saved import Initial, write_model
-from hpcml.methods.online.source import DatasetSource, RowStream, TextSource, labels_of
+from hpcml.methods.online.source import DatasetSource, TextSource, labels_of
 from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
 from hpcml.model.open import model_file
@@ -68,25 +68,42 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
     NonFiniteError; Interrupted after a signal or the time limit.
     """
     options.validate()
-    comm, log, output = session.comm, session.log, target.output
+    comm, log, output, data = session.comm, session.log, target.output, Path(data)
     if str(output) == "-":
-        raise ConfigError("--output -: expected a folder for the run")
+        raise OptionError("output", "-", "expected a folder for the run")
     with ExitStack() as stack:
         with mpi.agreed(comm, f"opening {options.initial_model}"):
             initial, path = None, options.initial_model
             if path is not None:
                 ours = Path(output, "model.h5")
                 if ours.exists() and ours.samefile(model_file(path)):
-                    raise ConfigError(f"--initial-model {path} is the model of --output; choose another --output")
+                    raise OptionError("initial_model", path, "it is the model of --output; choose another --output")
                 initial = Initial(path, method.name, options)
         options = options if initial is None else initial.options
         if options.bias is None and not LEARNERS[method.name].winnow:  # a Winnow always has an intercept
             options = with_bias(options, True)
-        source = _open(comm, Path(data), options, initial, stack)
-        if isinstance(source, DatasetSource):
-            for flag, given in (("--max-line-mb", options.max_line_mb is not None), ("--zero-based", options.zero_based)):
+        wanted = options  # of the source
+        if initial is not None and options.label and sorted(set(options.label)) != sorted(initial.names):
+            why = f"it has other labels ({', '.join(initial.names[:5])} …); remove --label"
+            raise OptionError("initial_model", initial.path, why)
+        if initial is not None and not options.label:  # the rows of a text are ±1 if they were so then
+            wanted = replace(options, label=() if initial.names == BINARY else tuple(initial.names), min_positives=0)
+        with mpi.agreed(comm, f"opening {data}"):
+            text = comm.rank == 0 and is_text(data)
+        source: DatasetSource | TextSource
+        if comm.bcast(text):
+            if initial is not None:
+                initial.model.check_numbering(options.zero_based)
+            stream = SvmlightStream(comm, data, options.zero_based, line_limit(options.max_line_mb))
+            source = TextSource(comm, stack.enter_context(stream), str(data), wanted)
+        else:
+            with mpi.agreed(comm, f"opening {data}"):
+                dataset = DataFile(data)
+            source = DatasetSource(comm, stack.enter_context(dataset), wanted)
+            for name, given in (("max_line_mb", options.max_line_mb is not None), ("zero_based", options.zero_based)):
                 if given:
-                    raise ConfigError(f"{flag} has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
+                    why = f"has no effect on a dataset ({source.name}), it is for svmlight text; remove it"
+                    raise OptionError(name, getattr(options, name), why)
             tell_unused(comm, source.dataset, source.split, log)
             warn_of_class_leaks(comm, source.dataset, source.split, source.names, log)
         folder = stack.enter_context(RunFolder(comm, output, log))
@@ -102,39 +119,24 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
         seconds = run.driver.seconds
         try:
             with run.profile("write"):
-                error, updates = run.totals()
+                counters = mpi.allreduce_sum(comm, state.counters.sum(axis=1))
+                pairs = max(1, state.n_rows * len(source.names))  # of a row and a label
+                wrong = float(counters[FALSE_POSITIVES] + counters[FALSE_NEGATIVES])
+                about = {"progressive_error": wrong / pairs, "update_share": float(counters[UPDATES]) / pairs}
                 run.write_history()
-                about = {"progressive_error": error, "update_share": updates}
                 write_model(comm, folder, method.name, source, state, mine, about)
         except HpcmlError:
             if not run.has_checkpoint:
                 run.discard()
             raise
-        warning = run.order.note(comm, source.names, is_stream=source.n_rows is None)
-        return _report(run, seconds, warning, bound.note(comm, source.names, state))
-
-
-def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial | None, stack: ExitStack) -> RowStream:
-    """Collective over `comm`. The rows; `stack` closes the file."""
-    if initial is not None:
-        if options.label and sorted(set(options.label)) != sorted(initial.names):
-            raise ConfigError(
-                f"--initial-model {initial.path}: it has other labels ({', '.join(initial.names[:5])} …); leave --label out"
-            )
-        if not options.label:  # the rows of a text are ±1 if they were so then
-            options = replace(options, label=() if initial.names == BINARY else tuple(initial.names), min_positives=0)
-    with mpi.agreed(comm, f"opening {data}"):
-        text = comm.rank == 0 and is_text(data)
-    if comm.bcast(text):
-        if initial is not None:
-            initial.model.check_numbering(options.zero_based)
-        max_line = line_limit(options.max_line_mb)
-        source = TextSource(comm, stack.enter_context(SvmlightStream(comm, data, options.zero_based, max_line)), str(data), options)
-        source.initial = (initial.model.vocabulary, initial.model.n_features) if initial is not None else None
-        return source
-    with mpi.agreed(comm, f"opening {data}"):
-        dataset = DataFile(data)
-    return DatasetSource(comm, stack.enter_context(dataset), options)
+        warning, at_bound = run.order.blocks(comm, source.names), weights_at_bound(comm, source.names, state)
+        if warning:
+            advice = "shuffle the lines first, for instance with shuf" if source.n_rows is None else "use --shuffle"
+            warning = f"warning: {warning}, and this progressive error tells nothing of other rows; {advice}"
+        if at_bound:
+            again = f"{AVERAGE}; rows with better labels need a new run, without --initial-model"
+            at_bound = f"warning: {at_bound}; {again if options.voted else f'--voted {AVERAGES}'}"
+        return _report(run, seconds, warning, at_bound)
 
 
 def _report(run: Pass, seconds: float = 0.0, warning: str = "", bound_warning: str = "") -> OnlineReport:

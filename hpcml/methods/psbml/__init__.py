@@ -5,8 +5,8 @@ Jong 2018).
     cycle.step()  # train, test the neighbours' rows, replace the easy ones
 
 What comes in are a split with one class for each row, a torus (`torus`) and a base learner
-(`hpcml.model.learner`). `run` goes through the cycles, each followed by an assessment (`snapshot`):
-one classifier of all rows that are left, judged by rows set aside. The best is kept (`pocket`) and
+(`hpcml.model.learner`). `run` goes through the cycles, each followed by an assessment:
+one classifier of all rows that are left (`snapshot`), judged by rows set aside. The best is kept and
 becomes the model. Begin with `train`, `synchronous` and `selection`; `asynchronous` is the other
 mode.
 """

@@ -24,8 +24,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.kernels import elementary
 from hpcml.methods.psbml import selection
-from hpcml.methods.psbml.problem import TorusProblem
-from hpcml.methods.psbml.rows import RowStore, distinct
+from hpcml.methods.psbml.problem import RowStore, TorusProblem, distinct
 from hpcml.methods.psbml.selection import Population
 from hpcml.methods.psbml.snapshot import CycleFacts, Snapshot, entries_of
 from hpcml.model import learner as learners
@@ -41,19 +40,18 @@ class Asynchronous:
     ) -> None:
         """Collective. `cycles` (n_nodes) are done; the neighbours' first states arrive here."""
         self.problem, self.slots, self.fitness = problem, slots, fitness
-        self.table = np.zeros((problem.n_nodes, 3))
+        self.table = np.zeros((problem.torus.n_nodes, 3))
         self.table[:] = (0, np.inf, -np.inf)
         self.table[:, CYCLES] = cycles
         self._paced = dict.fromkeys(slots, self._newest)  # the cycles of the fastest node for which each node has replaced rows
         self.sent, self.began = 0, time.monotonic()
         with mpi.agreed(problem.comm, f"reading {problem.dataset.path}"):
-            places = distinct([np.empty(0, problem.place_type), *slots.values()])
-            self.store = RowStore(problem.dataset.n_features, places, problem.read(places))
+            self.store = RowStore(problem, slots)
         self.around = {node: selection.population(slots[node], fitness[node]) for node in slots}
         self.before = dict(self.around)  # what stood there before the last replacement
         # confidences[node][judge]: ascending places and how the judge saw them last
         self.confidences: dict[int, dict[int, tuple[np.ndarray, np.ndarray]]] = {node: {} for node in slots}
-        self._new_states = {rank: set(nodes) for rank, nodes in problem.placement.given.items()}
+        self._new_states = {rank: set(nodes) for rank, nodes in problem.torus.given.items()}
         self._new_confidences: dict[int, dict[tuple[int, int], tuple]] = {rank: {} for rank in self._new_states}
         first = mpi.exchange_with(problem.comm, {rank: self._letter(rank) for rank in self._new_states})
         self.mailbox = mpi.Mailbox(problem.comm, self._new_states)
@@ -63,7 +61,7 @@ class Asynchronous:
     @property
     def cycles_done(self) -> int:
         """The cycles of the grid: all nodes of the fastest rank have done them, as far as known."""
-        _, first = np.unique(self.problem.placement.owners, return_index=True)
+        _, first = np.unique(self.problem.torus.owners, return_index=True)
         return int(np.minimum.reduceat(self.table[:, CYCLES], first).max())
 
     @property
@@ -76,45 +74,44 @@ class Asynchronous:
         problem, options = self.problem, self.problem.options
         self.deliver()
         cycle = int(self.table[node, CYCLES]) + 1
-        slots, neighbours = self.slots[node], problem.placement.torus.neighbours(node)
+        slots, neighbours = self.slots[node], problem.torus.neighbours(node)
         with problem.computing("train"):
-            purpose_number = cycle * problem.n_nodes + node
+            purpose_number = cycle * problem.torus.n_nodes + node
             classifier = problem.train(self.store.take(slots), slots, "train", purpose_number)
         with problem.computing("test"):
             ahead = {other for other in neighbours if self.table[other, CYCLES] >= cycle}
-            rows = [*(self.around[other] for other in neighbours), *(self.before[other] for other in ahead)]
-            pool = distinct(part.places for part in rows)
+            judged = [*(self.around[other] for other in neighbours), *(self.before[other] for other in ahead)]
+            pool = distinct(part.places for part in judged)
             confidence = learners.confidence(classifier, problem.prepared(self.store.take(pool)))
-        self._tell(node, neighbours, pool, confidence)
+        for other in neighbours:  # learn how the judge sees their rows: here, or from the next letter
+            places = self.around[other].places
+            seen = (places, confidence[np.searchsorted(pool, places)])
+            if other in self.slots:
+                self.confidences[other][node] = seen
+            else:
+                self._new_confidences[int(problem.torus.owners[other])][other, node] = seen
         own = self._with_fitness(node)
         self.around[node] = own
         self.table[node] = (cycle, *selection.finite_range(own.fitness))
-        low, high = self._range()
-        drawn_from = {other: self.before[other] if other in ahead else self._with_fitness(other) for other in neighbours}
-        parts = [own if other == node else _seen(drawn_from[other], pool, confidence) for other in neighbours]
+        low, high = float(self.table[:, LOW].min()), float(self.table[:, HIGH].max())  # over the grid, as far as known
+        parts = []
+        for other in neighbours:
+            if other == node:
+                parts.append(own)
+                continue
+            rows = self.before[other] if other in ahead else self._with_fitness(other)
+            # The judge here counts even if the neighbour does not know it yet.
+            parts.append(rows._replace(fitness=np.minimum(rows.fitness, confidence[np.searchsorted(pool, rows.places)])))
         passed, self._paced[node] = self._newest - self._paced[node], self._newest
-        known = (own.fitness_of(slots), parts, 1 - elementary.power(1.0 - options.replace, float(passed)), low, high)
+        probability = 1 - elementary.power(1.0 - options.replace, float(passed))
+        known = (own.fitness[np.searchsorted(own.places, slots)], parts, probability, low, high)
         self.slots[node], self.fitness[node] = selection.replace(options.seed, cycle, node, slots, *known)
         self.before[node], self.around[node] = own, selection.population(self.slots[node], self.fitness[node])
-        for rank, nodes in problem.placement.given.items():
+        for rank, nodes in problem.torus.given.items():
             if node in nodes:
                 self._new_states[rank].add(node)
             self.mailbox.post(rank, partial(self._letter, rank))
         self.deliver()
-
-    def _range(self) -> tuple[float, float]:
-        """The range of fitness over the grid, as far as known."""
-        return float(self.table[:, LOW].min()), float(self.table[:, HIGH].max())
-
-    def _tell(self, judge: int, neighbours: tuple[int, ...], pool: np.ndarray, confidence: np.ndarray) -> None:
-        """Note for each neighbour how the judge sees its rows: here, or for the next letter."""
-        for node in neighbours:
-            places = self.around[node].places
-            seen = (places, confidence[np.searchsorted(pool, places)])
-            if node in self.slots:
-                self.confidences[node][judge] = seen
-            else:
-                self._new_confidences[int(self.problem.placement.owners[node])][node, judge] = seen
 
     def _with_fitness(self, node: int) -> Population:
         """The population of a node; here with the least of the latest confidences as fitness."""
@@ -170,12 +167,7 @@ class Asynchronous:
 
     def snapshot(self, number: int) -> Snapshot:
         """The state of the nodes here; facts gather from one snapshot to the next. Local."""
-        low, high = self._range()
+        low, high = float(self.table[:, LOW].min()), float(self.table[:, HIGH].max())  # over the grid, as far as known
         facts = CycleFacts(low, high, self.sent, time.monotonic() - self.began)
         self.sent, self.began = 0, time.monotonic()  # of the next one
         return Snapshot(number, entries_of({node: self.around[node] for node in self.slots}, low, high), facts)
-
-
-def _seen(rows: Population, pool: np.ndarray, confidence: np.ndarray) -> Population:
-    """Rows of a neighbour; the judge here counts even if the neighbour does not know it yet."""
-    return rows._replace(fitness=np.minimum(rows.fitness, confidence[np.searchsorted(pool, rows.places)]))

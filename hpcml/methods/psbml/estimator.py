@@ -23,16 +23,14 @@ from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets
 from hpcml.estimators.parameters import OPTION, Parameter, Seed, classifier_of, error_text
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.pocket import margin_data
-from hpcml.methods.psbml.problem import RowsInMemory, TorusProblem
+from hpcml.methods.psbml.problem import RowsInMemory
 from hpcml.methods.psbml.run import TorusRun
 from hpcml.methods.psbml.selection import validation_sizes
 from hpcml.methods.psbml.snapshot import Snapshot
 from hpcml.methods.psbml.synchronous import Synchronous
-from hpcml.methods.psbml.torus import Placement, Torus, grid_for, parse_grid
-from hpcml.methods.psbml.train import lay_out
+from hpcml.methods.psbml.torus import grid_for
+from hpcml.methods.psbml.train import learner_of, make_problem
 from hpcml.model import learner as learners
-from hpcml.model.classifier import check_savable
 from hpcml.model.learner import on_cpu
 
 
@@ -63,21 +61,10 @@ class PsbmlCycle(NamedTuple):
     weights: Mapping[int, np.ndarray]
 
 
-class ProblemInMemory(TorusProblem):
-    """The problem to be trained on, with all rows on every rank."""
-
-    dataset: RowsInMemory
-
-    def read(self, places: np.ndarray) -> Rows:
-        """Rows (ascending places), as a dataset file would give them. Local."""
-        rows = self.dataset.X[places]
-        return rows.toarray() if self.kept_dense else rows
-
-
 def _has_probabilities(estimator: PsbmlClassifier) -> bool:
     """Whether the base learner gives probabilities; else AttributeError, with the reason."""
     try:
-        if hasattr(estimator._learner().unfitted(0), "predict_proba"):
+        if hasattr(learners.parse_learner(_tokens(estimator.base)).unfitted(0), "predict_proba"):
             return True
     except (HpcmlError, TypeError) as error:
         raise AttributeError(str(error)) from None
@@ -152,17 +139,10 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         tags.input_tags.sparse = True
         return tags
 
-    def _learner(self) -> learners.Learner:
-        return learners.parse_learner(BASE.as_option(self.base))
-
     def _options(self) -> PsbmlOptions:
         options = super()._options()
-        self._trained_learner(options)
+        learner_of(options)
         return options
-
-    def _trained_learner(self, options: PsbmlOptions) -> learners.Learner:
-        """The base learner as it is trained. Raises ConfigError if it has nothing for a GPU."""
-        return self._learner().moved_to_gpu() if options.device == "gpu" else self._learner()
 
     def fit(self, X: Any, y: Any, on_cycle: Callable[[PsbmlCycle], None] | None = None) -> Self:
         """Train on this rank's rows. Collective over `comm`.
@@ -224,23 +204,16 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         if self.grid is None:
             n_validation = int(validation_sizes(np.bincount(of), options.validation_share).sum())
             options = replace(options, grid=grid_for(of.size - n_validation, options.grid))
-        learner, torus = self._trained_learner(options), Torus(*parse_grid(options.grid), options.neighbourhood)
-        if learner.on_gpu:
-            from hpcml.model.gpu_bayes import choose_device
-
-            choose_device(comm)
-        rows, classes = RowsInMemory(X), _classes(X, names, of)
-        start, dense = lay_out(comm, rows, classes, torus, learner, options)
-        with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
-            check_savable(learner, classes.n_classes, dense, save=False)
-        placement = Placement(torus, comm.size, comm.rank)
-        problem = ProblemInMemory(comm, rows, "", classes, start, placement, learner, dense, options)
+        # The keys are those that a dataset of the rows without ids would have.
+        keys = content_keys(np.diff(X.indptr), X.indices, X.data, feature_keys(None))
+        classes = Classes(names, np.arange(X.shape[0]), of.astype(np.int32), keys)
+        problem = make_problem(comm, RowsInMemory(X), learner_of(options), options, classes)
         run = TorusRun(problem, on_step=None if self._on_cycle is None else self._report_cycle)
         run.train()
-        pocket = run.assessor.pocket
-        mine = (*margin_data(pocket), on_cpu(pocket.classifier)) if comm.rank == pocket.owner else None
+        pocket = run.pocket
+        mine = (*pocket.margin_data(), on_cpu(pocket.classifier)) if comm.rank == pocket.owner else None
         self.margin_rows_, self.margin_weights_, self.classifier_ = comm.bcast(mine, root=pocket.owner)
-        self.grid_, self._dense = options.grid, dense
+        self.grid_, self._dense = options.grid, problem.dense
         self.cycle_, self.validation_error_, self.threshold_ = pocket.cycle, pocket.error, pocket.threshold
 
     def _rows(self, X: Any) -> Rows:
@@ -274,9 +247,3 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         constant = isinstance(self.classifier_, learners.Constant)
         out[:, self.classifier_.classes_] = 1.0 if constant else self.classifier_.predict_proba(rows)
         return out
-
-
-def _classes(X: Any, names: list[str], of: np.ndarray) -> Classes:
-    """Rows in memory, with the keys that a dataset of them without ids would have."""
-    keys = content_keys(np.diff(X.indptr), X.indices, X.data, feature_keys(None))
-    return Classes(names, np.arange(X.shape[0]), of.astype(np.int32), keys)

@@ -1,13 +1,12 @@
 """The options of `hpcml train psbml` and `hpcml train adaboost`."""
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
-from hpcml.errors import ConfigError
-from hpcml.options import FREE, Flag, Several, check_range, check_times
+from hpcml.errors import OptionError
+from hpcml.options import FREE, Flag, Only, Range, Several, check_rules, check_times
 
 
 @Parameter(name="*")
@@ -28,14 +27,14 @@ class PsbmlOptions:
     """Which nodes see each other's rows: L5, L9, C9 or C13."""
     replace: float = 0.2
     """Probability that a row of a node is replaced in a cycle."""
-    cycles: int = 20
+    cycles: Annotated[int, Range(1, 2**31 - 1)] = 20
     """Cycles of every node (asynchronous: of those of the fastest rank)."""
     validation_share: float = 0.1
     """Share of the training rows, of each class, that judges the cycles."""
     judge: str = "error"
     """By what the validation set finds the best cycle: error, or auc (area under the ROC curve; two
     classes only). With auc the same rows then choose the threshold, too."""
-    patience: int | None = None
+    patience: Annotated[int | None, Range(1, 2**31 - 1)] = None
     """Stop after so many cycles that are no better than the best one before them. Default: do all
     --cycles."""
     asynchronous: Flag = False
@@ -48,7 +47,7 @@ class PsbmlOptions:
     label: str | None = None
     """Train for this label against all other rows. Default: the only label, or each label a
     class."""
-    seed: int = 0
+    seed: Annotated[int, Range(0, 2**32 - 1)] = 0
     """Another seed spreads and draws the rows otherwise."""
     checkpoint_every: float | None = None
     """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5
@@ -57,37 +56,30 @@ class PsbmlOptions:
     """Seconds of training after which to write a checkpoint and stop with exit code 75."""
     profile: Flag = False
     """Show the seconds that each rank trained, tested, exchanged and assessed."""
-    slow_rank: int | None = None
+    slow_rank: Annotated[int | None, Range(0)] = None
     """For experiments: let this rank be slow."""
-    slow_factor: float = 2.0
+    slow_factor: Annotated[float, Range(1, 1e6), Only("slow_rank")] = 2.0
     """For experiments: so many times slower."""
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local."""
         from hpcml.methods.psbml.torus import NEIGHBOURHOODS, parse_grid
 
+        check_rules(self)
+        check_times(self)
         parse_grid(self.grid)
         if self.neighbourhood not in NEIGHBOURHOODS:
-            raise ConfigError(f"--neighbourhood {self.neighbourhood}: expected one of {', '.join(NEIGHBOURHOODS)}")
+            raise OptionError("neighbourhood", self.neighbourhood, f"expected one of {', '.join(NEIGHBOURHOODS)}")
         if self.judge not in ("error", "auc"):
-            raise ConfigError(f"--judge {self.judge}: expected error or auc")
+            raise OptionError("judge", self.judge, "expected error or auc")
         if self.device not in ("cpu", "gpu"):
-            raise ConfigError(f"--device {self.device}: expected cpu or gpu")
+            raise OptionError("device", self.device, "expected cpu or gpu")
         if not 0 < self.replace <= 1:
-            raise ConfigError(f"--replace {self.replace}: expected a probability above 0 and at most 1")
+            raise OptionError("replace", self.replace, "expected a probability above 0 and at most 1")
         if not 0 < self.validation_share < 1:
-            raise ConfigError(f"--validation-share {self.validation_share}: expected a number between 0 and 1")
-        check_range(self, "cycles", 1, 2**31 - 1)
-        check_range(self, "patience", 1, 2**31 - 1)
+            raise OptionError("validation_share", self.validation_share, "expected a number between 0 and 1")
         if self.patience is not None and self.patience >= self.cycles:
-            raise ConfigError(f"--patience {self.patience} has no effect on {self.cycles} cycles; lower it, or raise --cycles")
-        check_range(self, "seed", 0, 2**32 - 1)
-        check_range(self, "slow_rank", 0, 2**31 - 1)
-        if not 1 <= self.slow_factor < math.inf:
-            raise ConfigError(f"--slow-factor {self.slow_factor}: expected a number of at least 1")
-        if self.slow_rank is None and self.slow_factor != PsbmlOptions.slow_factor:
-            raise ConfigError(f"--slow-factor {self.slow_factor} has no effect without --slow-rank; leave it out")
-        check_times(self)
+            raise OptionError("patience", self.patience, f"has no effect on {self.cycles} cycles; lower it, or raise the cycles")
 
 
 @Parameter(name="*")
@@ -99,17 +91,16 @@ class AdaboostOptions:
 
     base: Annotated[tuple[str, ...], Several] = ("stump",)
     """The base learner and its options, as for psbml; it must take weights of rows."""
-    rounds: int = 10
+    rounds: Annotated[int, Range(1, 2**31 - 1)] = 10
     """Classifiers to train, one after another."""
     split: str | None = None
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
     label: str | None = None
     """Train for this label against all other rows. Default: the only label, or each label a
     class."""
-    seed: int = 0
+    seed: Annotated[int, Range(0, 2**32 - 1)] = 0
     """Of what is random in the base learner."""
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local."""
-        check_range(self, "rounds", 1, 2**31 - 1)
-        check_range(self, "seed", 0, 2**32 - 1)
+        check_rules(self)

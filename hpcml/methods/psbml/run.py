@@ -1,26 +1,29 @@
-"""A run of PSBML from its first cycle to its last, in either mode."""
+"""A run of PSBML from its first cycle to its last, in either mode.
+
+Assessments do not depend on one another nor the cycles on them. So they are not made in the cycles
+but some at a time, one on each rank; the rank reads the rows from the file. The best so far is the
+pocket.
+"""
 
 from __future__ import annotations
 
-import csv
 import itertools
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from typing import Any
 
-import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.errors import DataError, Stopped
+from hpcml.errors import DataError
 from hpcml.files.slabs import Slab
-from hpcml.files.table import read_csv, write_table
+from hpcml.files.table import write_table
 from hpcml.log import Log, plural
 from hpcml.methods.psbml.asynchronous import Asynchronous
-from hpcml.methods.psbml.pocket import Pocket, quality
-from hpcml.methods.psbml.problem import TorusProblem
-from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, Assessor, CycleFacts, Snapshot, all_rows
+from hpcml.methods.psbml.problem import TorusProblem, distinct
+from hpcml.methods.psbml.selection import VALIDATION, population
+from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, CycleFacts, Pocket, Snapshot, entries_of, loss_of, quality, validate
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.driver import Driver, Job
@@ -53,25 +56,40 @@ class TorusRun(Job):
         else:
             self.log, self.checkpoints = folder.log, Checkpoints(problem.comm, folder.checkpoints, folder.log)
             self.driver = Driver(problem.comm, group, signals, self.options.time_limit, self.options.checkpoint_every)
-        self.assessor = Assessor(problem)
-        self.slots = problem.first_slots
+        self.slots = dict(problem.first_slots)
         self.fitness = {node: np.full(slots.size, np.inf) for node, slots in self.slots.items()}
-        self.cycles = np.zeros(problem.n_nodes)
+        self.cycles = np.zeros(problem.torus.n_nodes)
         self.taken: list[Snapshot] = []  # not assessed yet
         self.at_once = 2 * problem.comm.size  # how many are assessed together: a faster rank can take more of them
-        self.told = -1  # the last cycle that the run told of before it was resumed
+        self.history: list[tuple[float, ...]] = []  # a line of HISTORY for each cycle assessed
+        self.pocket = Pocket()
         self.grid: Asynchronous | None = None
         self.saving = self.resumed = False
         self.steps, self.worked = 0, 0.0  # of nodes, asynchronously, and the seconds that they took
+        self._validation: tuple | None = None
 
     @property
     def n_done(self) -> float:
         """The cycles that have been taken, which rank 0 counts for all."""
         return self.n_taken if self.comm.rank == 0 else 0
 
+    @property
+    def n_taken(self) -> int:
+        """How many cycles have been taken, but for cycle 0."""
+        return len(self.history) + len(self.taken) - 1
+
+    @property
+    def at_plateau(self) -> bool:
+        """Whether `patience` cycles are no better than the best before; cycle 0 never counts."""
+        best, since = np.inf, 0
+        for _, error, auc, *_ in self.history[1:]:
+            loss = loss_of(self.options.judge, error, auc)
+            best, since = min(best, loss), 0 if loss < best else since + 1
+        return self.options.patience is not None and since >= self.options.patience
+
     def note(self, turns: int) -> str:
         """The best cycle so far."""
-        pocket = self.assessor.pocket
+        pocket = self.pocket
         return f"validation {quality(self.options.judge, pocket.error, pocket.auc)}" if pocket.cycle >= 0 else ""
 
     def discard(self) -> None:
@@ -79,17 +97,13 @@ class TorusRun(Job):
         if self.folder is not None and self.comm.rank == 0 and not self.resumed:
             self.folder.discard()
 
-    @property
-    def n_taken(self) -> int:
-        """How many cycles have been taken, but for cycle 0."""
-        cycles = [line[0] for line in self.assessor.history]
-        return sum(cycle > 0 for cycle in (*cycles, *(each.cycle for each in (*self.assessor.handed, *self.taken))))
-
     def train(self, restore: bool = False) -> None:
         """Collective. Do the cycles. Raises Interrupted after a signal or the time limit."""
         self.resumed = restore
         if not (restore and self._restore()):
-            self.taken.append(all_rows(self.slots))
+            populations = {node: population(slots) for node, slots in self.slots.items()}
+            facts = CycleFacts(np.nan, np.nan)  # of cycle 0: the base learner on all rows, without PSBML
+            self.taken.append(Snapshot(0, entries_of(populations, np.nan, np.nan), facts))
         if not self.options.asynchronous:
             self.driver.run(self._in_step(), self, self.log)
             return
@@ -104,7 +118,7 @@ class TorusRun(Job):
         """Collective. The cycles in step; after one for each rank, each assesses one of them."""
         with mpi.agreed(self.comm, "reading the rows"):
             grid = Synchronous(self.problem, self.slots, int(self.cycles.max(initial=0)))
-        while (self.taken or grid.cycle < self.options.cycles) and not self.assessor.at_plateau:
+        while (self.taken or grid.cycle < self.options.cycles) and not self.at_plateau:
             yield []
             if grid.cycle < self.options.cycles and len(self.taken) < self.comm.size:
                 self.taken.append(grid.step(self.driver.look))
@@ -120,7 +134,7 @@ class TorusRun(Job):
         """A step of a node here in each turn, at this rank's speed, until the grid is done."""
         nodes = itertools.cycle(self.slots)
         while True:
-            if not self.slots or self._grid_is_done:
+            if not self.slots or self.at_plateau or grid.cycles_done >= self.options.cycles:
                 grid.deliver()
                 yield None
                 continue
@@ -132,23 +146,18 @@ class TorusRun(Job):
             yield []
 
     @property
-    def _grid_is_done(self) -> bool:
-        """Whether the grid has done its cycles, as far as known here, or is at a plateau."""
-        return self.assessor.at_plateau or (self.grid is not None and self.grid.cycles_done >= self.options.cycles)
-
-    @property
     def meets(self) -> bool:
         """Whether asynchronous cycles wait to be assessed: many, or all that there will be."""
-        if self.grid is None or self.assessor.at_plateau:
+        if self.grid is None or self.at_plateau:
             return False
-        rest = self._grid_is_done and (self.taken or self.n_taken < self.options.cycles)
-        return len(self.taken) >= self.at_once or bool(rest)
+        waiting = len(self.taken) > 0 or self.n_taken < self.options.cycles
+        return len(self.taken) >= self.at_once or (waiting and self.grid.cycles_done >= self.options.cycles)
 
     def meet(self) -> None:
         """Collective. Assess the cycles that the asynchronous grid has taken. Raises Stopped."""
         self._note_state()
         costs = self.comm.allgather(self.worked / self.steps if self.steps else 1e-3)  # little for a rank that has no nodes
-        while self.taken and not self.assessor.at_plateau:
+        while self.taken and not self.at_plateau:
             self._assess(costs)
 
     def _note_state(self) -> None:
@@ -161,69 +170,113 @@ class TorusRun(Job):
         self.slots, self.fitness, self.cycles = self.grid.slots, self.grid.fitness, self.grid.table[:, 0]
 
     def _assess(self, costs: list[float]) -> None:
-        """Collective. Assess some that were taken, tell of them, write the history. Raises Stopped.
+        """Collective. Assess some cycles that were taken, log them, write the history. Raises Stopped; they then wait on.
 
-        `costs`: seconds for a step.
+        `costs`: the ranks' seconds for a step. Cycles after a plateau do not count: how many were
+        done depends on the ranks.
         """
-        self.assessor.hand_out(self.taken[: self.at_once], costs)
+        comm, judge, snapshots = self.comm, self.options.judge, self.taken[: self.at_once]
+        mine: list[tuple[int, np.ndarray]] = []  # what this rank has to assess: cycles, and entries of all nodes
+        load = np.zeros(comm.size)  # each cycle goes to the rank that is done with it soonest
+        for snapshot in snapshots:
+            rank = int(np.argmin(load + costs))
+            load[rank] += costs[rank]
+            parts = [np.empty(0, dtype=ENTRY)] * comm.size
+            parts[rank] = snapshot.entries
+            received = mpi.exchange(comm, parts)
+            if rank == comm.rank:
+                mine.append((snapshot.cycle, np.concatenate(received)))
+        assessed: dict[int, Pocket] = {}
+        with mpi.agreed(comm, "assessing the grid"), self.problem.computing("assess"):
+            for cycle, entries in mine:
+                self.driver.look()
+                judged = self._judge(cycle, entries)
+                if any(before.rank(judge) < judged.rank(judge) for before in assessed.values()):
+                    judged.classifier = judged.entries = None  # it cannot be the best
+                assessed[cycle] = judged
         del self.taken[: self.at_once]
-        try:
-            with mpi.agreed(self.comm, "assessing the grid"):
-                self.assessor.work(self.driver.look)
-        except Stopped:
-            self.taken = self.assessor.take_back() + self.taken
-            raise
-        first = len(self.assessor.history)
-        self.assessor.gather()
-        for line in self.assessor.history[first:]:
-            said = dict(zip(HISTORY, line, strict=True))
-            judged = quality(self.options.judge, said["error"], said["auc"])
-            if said["cycle"] <= self.told:
-                continue
-            if said["cycle"] == 0:
-                self.log(f"cycle 0, all {said['distinct_rows']:,.0f} rows: validation {judged}")
-                continue
-            self.log(
-                f"cycle {said['cycle']:.0f}: validation {judged}, {said['distinct_rows']:,.0f} distinct "
-                f"rows, {said['seconds']:.2f} s, {said['bytes_sent']:,.0f} bytes to neighbours"
-            )
-        if self.assessor.at_plateau:
-            self.log(f"{self.options.patience} cycles are no better than the best one before them: these are enough")
+
+        # The results go to all ranks, what is large of the best stays in place.
+        small = [replace(judged, entries=None, classifier=None) for judged in assessed.values()]
+        gathered = comm.allgather((small, [snapshot.facts for snapshot in snapshots]))
+        results = {judged.cycle: judged for of_rank, _ in gathered for judged in of_rank}
+        for snapshot, facts in zip(snapshots, CycleFacts.merged([facts for _, facts in gathered]), strict=True):
+            if self.at_plateau:
+                break
+            judged = results[snapshot.cycle]
+            self.history.append((judged.cycle, judged.error, judged.auc, judged.n_rows, *facts))
+            if judged.rank(judge) < self.pocket.rank(judge):
+                self.pocket = assessed.get(judged.cycle, judged)
+            rows, measured = f"{judged.n_rows:,}", f"validation {quality(judge, judged.error, judged.auc)}"
+            if judged.cycle == 0:
+                self.log(f"cycle 0, all {rows} rows: {measured}")
+            else:
+                sent = f"{facts.sent:,.0f} bytes to neighbours"
+                self.log(f"cycle {judged.cycle}: {measured}, {rows} distinct rows, {facts.seconds:.2f} s, {sent}")
+        if self.at_plateau:
+            self.log(f"stopping early: no improvement in {plural(self.options.patience or 0, 'cycle')}")
         if self.folder is None:
             return
-        with mpi.agreed(self.comm, f"writing {self.folder.history}"):
-            if self.comm.rank == 0:
-                write_history(self.folder.history, self.assessor.history)
+        with mpi.agreed(comm, f"writing {self.folder.history}"):
+            if comm.rank == 0:
+                whole = {"cycle", "distinct_rows", "bytes_sent"}
+                lines = [
+                    [int(value) if name in whole else repr(float(value)) for name, value in zip(HISTORY, line, strict=True)]
+                    for line in self.history
+                ]
+                write_table(self.folder.history, [HISTORY, *lines])
+
+    def _judge(self, cycle: int, entries: np.ndarray) -> Pocket:
+        """Train on the unique rows of a cycle and judge by the validation set. Local; raises Stopped."""
+        problem, places = self.problem, distinct([entries["place"]])
+        classifier = problem.train(problem.read(places), places, "assess", cycle)
+        self.driver.look()
+        if self._validation is None:
+            held_out = np.flatnonzero(problem.start == VALIDATION)
+            self._validation = (problem.prepared(problem.read(held_out)), problem.classes.of[held_out])
+        matrix, classes = self._validation
+        threshold = None if self.options.judge == "auc" else 0.0
+        measures = validate(classifier, matrix, classes, problem.classes.n_classes, threshold)
+        return Pocket(cycle, *measures, self.comm.rank, places.size, entries, classifier)
 
     def save(self) -> None:
         """Collective. Write a checkpoint."""
         self.saving = True
         self._note_state()
-        n_nodes, width, pocket, here = self.problem.n_nodes, self.problem.largest_node, self.assessor.pocket, list(self.slots)
+        n_nodes, pocket, here = self.problem.torus.n_nodes, self.pocket, list(self.slots)
+        width = int(np.bincount(self.problem.start[self.problem.start >= 0], minlength=n_nodes).max())
         cycles = np.zeros(n_nodes)
         cycles[here] = self.cycles[here]
         mpi.allreduce_maxima(self.comm, cycles)
-        judged = [(pocket.cycle, pocket.error, pocket.auc, pocket.threshold)] if pocket.cycle >= 0 else []
-        lines: dict[str, Sequence[Any]] = {"elapsed": [(self.driver.seconds,)], "cycles": [cycles], "judged": judged}
-        lines |= {"history": self.assessor.history, "taken_cycles": [(snapshot.cycle,) for snapshot in self.taken]}
+        lines: dict[str, Sequence[Any]] = {"elapsed": [(self.driver.seconds,)], "cycles": [cycles], "history": self.history}
+        lines |= {"taken_cycles": [(snapshot.cycle,) for snapshot in self.taken]}
         lines["facts"] = CycleFacts.merged(self.comm.allgather([snapshot.facts for snapshot in self.taken]))
+        # Its owner writes the rows of the pocket, and every rank those of its nodes in the cycles that are not assessed yet.
+        states: dict[str, list[np.ndarray | None]] = {"taken": [snapshot.entries for snapshot in self.taken]}
+        if pocket.cycle >= 0:
+            lines["judged"] = [(pocket.cycle, pocket.error, pocket.auc, pocket.threshold)]
+            states["pocket"] = [pocket.entries]
         whole = {name: np.array(values, dtype="<f8") for name, values in lines.items() if len(values)}
         whole["origin"] = np.frombuffer(self.problem.origin, dtype=np.uint8)[None]
         slabs = {name: Slab(values.shape, values.dtype.str) for name, values in whole.items()}
         slabs |= {"places": Slab((n_nodes, width), "<i8"), "fitness": Slab((n_nodes, width), "<f8")}
-        for name, n in (("pocket", len(judged)), ("taken", len(self.taken))):
-            if n:
-                slabs[f"{name}_places"] = Slab((n * n_nodes, width), "<i8")
-                slabs[f"{name}_weights"] = Slab((n * n_nodes, width), "<f4")
+        for state, parts in states.items():
+            if parts:
+                slabs[f"{state}_places"] = Slab((len(parts) * n_nodes, width), "<i8")
+                slabs[f"{state}_weights"] = Slab((len(parts) * n_nodes, width), "<f4")
 
         def fill(out: CheckpointWriter) -> None:
+            def write(name: str, row: int, values: np.ndarray, filler: float) -> None:
+                out.write_row(name, row, np.concatenate([values, np.full(width - values.size, filler)]))
+
             for node, slots in self.slots.items():
-                out.write_row("places", node, _padded(slots, width, -1))
-                out.write_row("fitness", node, _padded(self.fitness[node], width, np.nan))
-            for number, snapshot in enumerate(self.taken):
-                _write_entries(out, "taken", number * n_nodes, here, snapshot.entries, width)
-            if pocket.entries is not None:
-                _write_entries(out, "pocket", 0, range(n_nodes), pocket.entries, width)
+                write("places", node, slots, -1)
+                write("fitness", node, self.fitness[node], np.nan)
+            for state, number, entries in ((state, *each) for state, parts in states.items() for each in enumerate(parts)):
+                for node in np.unique(entries["node"]).tolist() if entries is not None else ():
+                    own = entries[entries["node"] == node]
+                    write(f"{state}_places", number * n_nodes + node, own["place"], -1)
+                    write(f"{state}_weights", number * n_nodes + node, own["weight"], 0)
             for name, values in whole.items() if self.comm.rank == 0 else ():
                 out.write_rows(name, 0, values)
 
@@ -232,74 +285,37 @@ class TorusRun(Job):
 
     def _restore(self) -> bool:
         """Collective. Take up the newest checkpoint: whether there is one."""
-        path = self.checkpoints.newest()
+        path, n_nodes = self.checkpoints.newest(), self.problem.torus.n_nodes
         if path is None:
             self.log("no checkpoint was written yet; starting from the beginning")
             return False
-        n_nodes = self.problem.n_nodes
         with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
             if file["origin"][0].tobytes() != self.problem.origin:
                 raise DataError("this run was started on other data; resume with the same file")
+
+            def read(state: str, number: int, nodes: Sequence[int]) -> np.ndarray:
+                """The entries of some nodes in a state."""
+                parts = [np.empty(0, dtype=ENTRY)]
+                for node in nodes:
+                    places = file[f"{state}_places"][number * n_nodes + node]
+                    part = np.empty(int(np.count_nonzero(places >= 0)), dtype=ENTRY)
+                    part["place"], part["node"] = places[: part.size], node
+                    part["weight"] = file[f"{state}_weights"][number * n_nodes + node, : part.size]
+                    parts.append(part)
+                return np.concatenate(parts)
+
             self.driver.before, self.cycles = float(file["elapsed"][0, 0]), file["cycles"][0]
             for node, slots in self.slots.items():
                 self.slots[node] = file["places"][node, : slots.size].astype(slots.dtype)
                 self.fitness[node] = file["fitness"][node, : slots.size]
             if "history" in file:
-                self.assessor.history = [tuple(line) for line in file["history"][:].tolist()]
-            for number, line in enumerate(file["facts"][:].tolist() if "facts" in file else ()):
-                entries = _read_entries(file, "taken", number * n_nodes, list(self.slots))
-                facts = CycleFacts(*line) if self.comm.rank == 0 else CycleFacts()
-                self.taken.append(Snapshot(int(file["taken_cycles"][number, 0]), entries, facts))
+                self.history = [tuple(line) for line in file["history"][:].tolist()]
             if "judged" in file:
                 cycle, error, auc, threshold = file["judged"][0].tolist()
-                entries = _read_entries(file, "pocket", 0, list(range(n_nodes))) if self.comm.rank == 0 else None
-                self.assessor.pocket = Pocket(int(cycle), error, auc, threshold, entries=entries)
-            if (
-                self.folder is not None and self.comm.rank == 0 and not self.options.asynchronous
-            ):  # whose cycles are others when they are done again
-                self.told = _last_cycle(self.folder.history)
-        again = f"; done again, for they were not saved: up to cycle {self.told}" if self.told > self.n_taken else ""
-        self.log(f"resuming from {path.name}: {self.n_taken} of {plural(self.options.cycles, 'cycle')} done{again}")
+                entries = read("pocket", 0, range(n_nodes)) if self.comm.rank == 0 else None
+                self.pocket = Pocket(int(cycle), error, auc, threshold, entries=entries)
+            for number, line in enumerate(file["facts"][:].tolist() if "facts" in file else ()):
+                facts = CycleFacts(*line) if self.comm.rank == 0 else CycleFacts()
+                self.taken.append(Snapshot(int(file["taken_cycles"][number, 0]), read("taken", number, list(self.slots)), facts))
+        self.log(f"resuming from {path.name}: {self.n_taken} of {plural(self.options.cycles, 'cycle')} done")
         return True
-
-
-def _last_cycle(history: Path) -> int:
-    """The last cycle of history.csv; −1 if it says nothing."""
-    try:
-        return max((int(line["cycle"]) for line in read_csv(history)), default=-1)
-    except (OSError, DataError, KeyError, TypeError, ValueError, csv.Error):
-        return -1
-
-
-def _padded(values: np.ndarray, width: int, filler: float) -> np.ndarray:
-    out = np.full(width, filler, dtype=np.float64 if isinstance(filler, float) else np.int64)
-    out[: values.size] = values
-    return out
-
-
-def _write_entries(out: CheckpointWriter, name: str, first: int, nodes: Iterable[int], entries: np.ndarray, width: int) -> None:
-    for node in nodes:
-        own = entries[entries["node"] == node]
-        out.write_row(f"{name}_places", first + node, _padded(own["place"], width, -1))
-        out.write_row(f"{name}_weights", first + node, _padded(own["weight"], width, 0.0))
-
-
-def _read_entries(file: h5py.File, name: str, first: int, nodes: list[int]) -> np.ndarray:
-    """The entries of some nodes as `_write_entries` wrote them, from row `first` on."""
-    parts = [np.empty(0, dtype=ENTRY)]
-    for node in nodes:
-        places = file[f"{name}_places"][first + node]
-        part = np.empty(int(np.count_nonzero(places >= 0)), dtype=ENTRY)
-        part["place"], part["node"] = places[: part.size], node
-        part["weight"] = file[f"{name}_weights"][first + node, : part.size]
-        parts.append(part)
-    return np.concatenate(parts)
-
-
-def write_history(path: Path, lines: list[tuple[float, ...]]) -> None:
-    """history.csv: a line for each cycle. Local; raises DataError."""
-    whole = {"cycle", "distinct_rows", "bytes_sent"}
-    rows = (
-        [int(value) if name in whole else repr(float(value)) for name, value in zip(HISTORY, line, strict=True)] for line in lines
-    )
-    write_table(path, [HISTORY, *rows])

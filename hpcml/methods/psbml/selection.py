@@ -21,10 +21,6 @@ class Population(NamedTuple):
     counts: np.ndarray
     fitness: np.ndarray
 
-    def fitness_of(self, places: np.ndarray) -> np.ndarray:
-        """The fitness of some of its rows."""
-        return self.fitness[np.searchsorted(self.places, places)]
-
 
 def population(slots: np.ndarray, fitness: np.ndarray | None = None) -> Population:
     """The rows of a node from its slots, each with its least fitness (default: +∞)."""

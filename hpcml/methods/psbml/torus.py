@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.partition import even_bounds
 
 _AXES = ((0, 1), (0, -1), (1, 0), (-1, 0))
@@ -26,10 +25,10 @@ NEIGHBOURHOODS: dict[str, tuple[tuple[int, int], ...]] = {
 
 
 def parse_grid(text: str) -> tuple[int, int]:
-    """Width and height of "5x4". Raises ConfigError."""
+    """Width and height of "5x4". Raises OptionError."""
     found = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
     if not found:
-        raise ConfigError(f"--grid {text}: expected WIDTHxHEIGHT, for instance 3x3")
+        raise OptionError("grid", text, "expected WIDTHxHEIGHT, for instance 3x3")
     return int(found[1]), int(found[2])
 
 
@@ -40,60 +39,37 @@ def grid_for(n_rows: int, most: str) -> str:
     return most if n_rows >= width * height else f"{min(side, width)}x{min(side, height)}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Torus:
-    """A grid of width × height nodes that wraps round at its edges; node number = y · width + x."""
+    """A grid of width × height nodes that wraps round at its edges, spread over ranks; node number = y · width + x.
+
+    A rank hosts consecutive nodes (`nodes`, ascending), one where there are as many ranks as nodes,
+    none if it is one rank too many. `owners` (n_nodes) are the ranks of all nodes. For each other
+    rank with a neighbour of a node here, `given` has the nodes here that it must know and `wanted`
+    its nodes to be known here.
+    """
 
     width: int
     height: int
     neighbourhood: str
+    n_ranks: int = 1
+    rank: int = 0
 
-    @property
-    def n_nodes(self) -> int:
-        """The number of nodes."""
-        return self.width * self.height
+    def __post_init__(self) -> None:
+        self.n_nodes = self.width * self.height
+        self.owners = np.repeat(np.arange(self.n_ranks), np.diff(even_bounds(self.n_nodes, self.n_ranks)))
+        self.nodes: list[int] = np.flatnonzero(self.owners == self.rank).tolist()
+        given: dict[int, set[int]] = {}
+        wanted: dict[int, set[int]] = {}
+        for node in self.nodes:
+            for other in self.neighbours(node):
+                given.setdefault(int(self.owners[other]), set()).add(node)
+                wanted.setdefault(int(self.owners[other]), set()).add(other)
+        self.given = {rank: sorted(nodes) for rank, nodes in sorted(given.items()) if rank != self.rank}
+        self.wanted = {rank: sorted(nodes) for rank, nodes in sorted(wanted.items()) if rank != self.rank}
 
     def neighbours(self, node: int) -> tuple[int, ...]:
         """The neighbours of a node, itself among them, ascending, each once; always mutual."""
         y, x = divmod(node, self.width)
         steps = ((0, 0), *NEIGHBOURHOODS[self.neighbourhood])
         return tuple(sorted({(y + dy) % self.height * self.width + (x + dx) % self.width for dx, dy in steps}))
-
-
-@dataclass(frozen=True)
-class Placement:
-    """A rank's share of a torus: consecutive nodes, one where there are as many ranks."""
-
-    torus: Torus
-    n_ranks: int
-    rank: int
-
-    @cached_property
-    def owners(self) -> np.ndarray:
-        """The rank that hosts each node (n_nodes)."""
-        bounds = even_bounds(self.torus.n_nodes, self.n_ranks)
-        return np.repeat(np.arange(self.n_ranks), np.diff(bounds))
-
-    @cached_property
-    def nodes(self) -> list[int]:
-        """This rank's nodes, ascending; none if it is one rank too many."""
-        return np.flatnonzero(self.owners == self.rank).tolist()
-
-    @cached_property
-    def given(self) -> dict[int, list[int]]:
-        """For each other rank with a neighbour of a node here: the nodes here that it must know."""
-        return self._pairs(here=True)
-
-    @cached_property
-    def wanted(self) -> dict[int, list[int]]:
-        """For each other rank with a neighbour of a node here: its nodes to be known here."""
-        return self._pairs(here=False)
-
-    def _pairs(self, here: bool) -> dict[int, list[int]]:
-        found: dict[int, set[int]] = {}
-        for node in self.nodes:
-            for other in self.torus.neighbours(node):
-                rank = int(self.owners[other])
-                if rank != self.rank:
-                    found.setdefault(rank, set()).add(node if here else other)
-        return {rank: sorted(nodes) for rank, nodes in sorted(found.items())}

@@ -23,7 +23,7 @@ from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.selection import Population, finite_range, selection_weights
 from hpcml.methods.psbml.synchronous import Synchronous
-from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
+from hpcml.methods.psbml.torus import Torus
 from hpcml.methods.psbml.train import make_problem
 from hpcml.model import learner as learners
 from hpcml.slices import Look
@@ -148,8 +148,7 @@ class Experiments:
 
     def alone(self, n_runs: int) -> dict[str, Any]:
         """Experiment 3: mixtures of the whole set, of its rows drawn by weight, without weights."""
-        placement = Placement(Torus(1, 1, NEIGHBOURHOOD), 1, 0)
-        single = replace(self.problem, start=np.where(self.problem.start < 0, -1, 0), placement=placement)
+        single = replace(self.problem, start=np.where(self.problem.start < 0, -1, 0), torus=Torus(1, 1, NEIGHBOURHOOD))
         last = [slots_of(MixtureGrid(self.redrawn(run, single), self.weights))[-1] for run in range(n_runs)]
         kinds = {
             "modes without weights": [self.modes(self.train, run, None) for run in range(n_runs)],
@@ -198,7 +197,7 @@ def experiments_on(name: str, path: Path, cycles: int, seed: int) -> Iterator[Ex
     options = PsbmlOptions(grid=GRID, neighbourhood=NEIGHBOURHOOD, replace=REPLACE, cycles=cycles, seed=seed)
     learner = learners.Learner(name, f"{kind.__module__}.{kind.__name__}", ())
     with threadpool_limits(1), hpcml.Dataset(path) as dataset:
-        yield Experiments(name, make_problem(comm, dataset, Torus(*parse_grid(GRID), NEIGHBOURHOOD), learner, options))
+        yield Experiments(name, make_problem(comm, dataset, learner, options))
 
 
 def band_names(edges: Sequence[float]) -> list[str]:

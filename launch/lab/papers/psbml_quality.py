@@ -17,7 +17,6 @@ from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.run import TorusRun
 from hpcml.methods.psbml.selection import VALIDATION, validation_sizes
 from hpcml.methods.psbml.snapshot import validate
-from hpcml.methods.psbml.torus import Torus, parse_grid
 from hpcml.methods.psbml.train import make_problem
 from hpcml.model.learner import parse_learner
 from launch.lab.core.exhibit import Claim, Finding, Numbers, claim, ending
@@ -59,16 +58,15 @@ def areas_of_seed(path: Path, seed: int, settings: Mapping[str, Any]) -> tuple[f
     """Return the areas under the ROC curve of cycle 0 and of the chosen cycle, on the rows to compare on."""
     options = PsbmlOptions(seed=seed, split="all", **settings)
     with hpcml.Dataset(path) as dataset:
-        torus = Torus(*parse_grid(options.grid), options.neighbourhood)
-        problem = make_problem(mpi.self_comm(), dataset, torus, parse_learner(options.base), options)
+        problem = make_problem(mpi.self_comm(), dataset, parse_learner(options.base), options)
         classes = problem.classes
-        problem = replace(problem, start=spread(classes.of, classes.rows, torus.n_nodes, options.validation_share, seed))
+        problem = replace(problem, start=spread(classes.of, classes.rows, problem.torus.n_nodes, options.validation_share, seed))
         pockets = []
-        run = TorusRun(problem, on_step=lambda *_: pockets.append(run.assessor.pocket))
+        run = TorusRun(problem, on_step=lambda *_: pockets.append(run.pocket))
         run.train()
         aside = np.flatnonzero(problem.start == TEST)
         matrix = problem.prepared(problem.read(aside))
-        compared = (pockets[0], run.assessor.pocket)  # on one rank, cycle 0 is assessed before cycle 1
+        compared = (pockets[0], run.pocket)  # on one rank, cycle 0 is assessed before cycle 1
         before, after = (validate(p.classifier, matrix, classes.of[aside], classes.n_classes, p.threshold)[1] for p in compared)
     return before, after
 

@@ -70,9 +70,9 @@ def test_every_option_of_another_method_is_refused(name):
         ("pegasos", {"loss": "hinge", "show_gaps": True}, "pegasos has no option 'show_gaps'"),
         ("perceptron", {"alpha": 2.0}, "perceptron has no option 'alpha'"),
         ("bw", {"margin": 2.0}, "bw has no option 'margin'"),
-        ("mbw", {"share": 0.5}, "--share 0.5 has no effect without --live-features"),
-        ("mbw", {"seed": 3}, "--seed 3 has no effect without --shuffle"),
-        ("mbw", {"zero_based": True}, "--zero-based has no effect on a dataset"),
+        ("mbw", {"share": 0.5}, "--share 0.5: has no effect without --live-features"),
+        ("mbw", {"seed": 3}, "--seed 3: has no effect without --shuffle"),
+        ("mbw", {"zero_based": True}, "--zero-based: has no effect on a dataset"),
     ],
 )
 def test_training_refuses_before_it_touches_anything(data, tmp_path, method, options, words):
@@ -120,7 +120,7 @@ def test_configuration_of_a_run_serves_another_method(data, tmp_path):
 
 
 def test_what_needs_another_option():
-    with pytest.raises(ConfigError, match=r"--slow-factor 3.0 has no effect without --slow-rank"):
+    with pytest.raises(ConfigError, match=r"--slow-factor 3.0: has no effect without --slow-rank"):
         PsbmlOptions(slow_factor=3.0).validate()
     with pytest.raises(ConfigError, match="--seed 3: has no effect without --test-share"):
         check_options((), True, ConvertOptions(seed=3))

@@ -282,9 +282,9 @@ def test_reduced_model(tmp_path, method, voted):
     assert (few.attrs, few.label_names) == (full.attrs, full.label_names)
     places = np.concatenate([[0], 1 + np.searchsorted(state.kept()[0], kept)])
     with h5py.File(tmp_path / "model.h5") as before, h5py.File(tmp_path / "few.h5") as after:
-        assert set(after["state"]) == set(before["state"]) == {"features", "lanes", "counters", *state.array_names()}
+        assert set(after["state"]) == set(before["state"]) == {"features", "lanes", "counters", *state.array_names}
         assert after["state/features"][:].tolist() == kept.tolist()
-        for name in state.array_names():
+        for name in state.array_names:
             assert np.array_equal(after[f"state/{name}"][:], before[f"state/{name}"][:][:, places])
         for name in ("state/lanes", "state/counters", "labels/n_positive", "labels/status"):
             assert np.array_equal(after[name][:], before[name][:])

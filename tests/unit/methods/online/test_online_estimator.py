@@ -19,7 +19,7 @@ from hpcml import Model, OnlineClassifier, train
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of
 from hpcml.evaluation.scoring import Scorer
-from hpcml.methods.online.learners import LEARNERS
+from hpcml.methods.online.options import LEARNERS
 from hpcml.methods.registry import METHODS
 
 KINDS = [(method, voted) for method in LEARNERS for voted in (False, True)]

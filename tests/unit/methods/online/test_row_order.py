@@ -22,7 +22,7 @@ def order_of(Y, pieces=1):
 
 
 def note(Y):
-    return order_of(Y).note(mpi.self_comm(), [f"l{k}" for k in range(Y.shape[1])], is_stream=False)
+    return order_of(Y).blocks(mpi.self_comm(), [f"l{k}" for k in range(Y.shape[1])])
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -47,7 +47,6 @@ def test_sorted_rows_are_told(m, n, end):
     found = note(y)
     assert "the rows come sorted by label, or in blocks (1 of 1 labels" in found
     assert f"the {n:,} rows with 'l0' in 1 runs" in found
-    assert "use --shuffle" in found
 
 
 def test_classes_in_blocks_are_told_with_the_worst():

@@ -124,7 +124,6 @@ def test_population():
     found = population(places(7, 3, 7, 5, 7), np.array([4.0, 1.0, 2.0, np.inf, 3.0]))
     assert (found.places.tolist(), found.counts.tolist(), found.fitness.tolist()) == ([3, 5, 7], [1, 1, 3], [1.0, np.inf, 2.0])
     assert (found.places.dtype, found.counts.dtype, found.fitness.dtype) == (np.int32, np.int32, np.float64)
-    assert found.fitness_of(places(7, 3, 7)).tolist() == [2.0, 1.0, 2.0]
     assert population(places(2, 2)).fitness.tolist() == [np.inf]
     assert population(places()).places.size == 0
 

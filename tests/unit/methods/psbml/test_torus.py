@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcml.errors import ConfigError
-from hpcml.methods.psbml.torus import NEIGHBOURHOODS, Placement, Torus, parse_grid
+from hpcml.methods.psbml.torus import NEIGHBOURHOODS, Torus, parse_grid
 
 SIDE = st.integers(1, 9)
 KIND = st.sampled_from(sorted(NEIGHBOURHOODS))
@@ -66,8 +66,7 @@ def test_grid():
 
 
 def placements(width, height, kind, n_ranks):
-    torus = Torus(width, height, kind)
-    return torus, [Placement(torus, n_ranks, rank) for rank in range(n_ranks)]
+    return Torus(width, height, kind), [Torus(width, height, kind, n_ranks, rank) for rank in range(n_ranks)]
 
 
 @given(width=SIDE, height=SIDE, kind=KIND, n_ranks=st.integers(1, 30))

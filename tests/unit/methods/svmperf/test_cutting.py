@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 
 from hpcml.errors import HpcmlError
-from hpcml.methods.svmperf.cutting import IDLE_LIMIT, CuttingPlanes, violation_limit
+from hpcml.methods.svmperf.svmperf import IDLE_LIMIT, CuttingPlanes
 
 
 def problem(seed, m=60, d=6, lam=0.01):
@@ -139,10 +139,6 @@ def test_the_same_planes_have_the_same_solution_bit_for_bit(steps):
     original.add(np.append(run.vectors[:-1] @ a, a @ a), run.planes.offsets[-1])
     assert original.solve().tobytes() == run.planes.alpha.tobytes()
     assert original.lower_bound == run.planes.lower_bound
-
-
-def test_epsilon_counts_in_percent():
-    assert violation_limit(0.1) == pytest.approx(0.001)
 
 
 def test_refuses_products_of_another_number_of_planes():
