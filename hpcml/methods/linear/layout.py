@@ -15,7 +15,7 @@ from hpcml.data.shared_rows import private_bytes
 from hpcml.errors import ConfigError
 from hpcml.methods.linear.objective import PRECISIONS
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.mpi.memory import OWN_BYTES, left_per_rank, memory_of_node, room_per_rank
+from hpcml.mpi.memory import OWN_BYTES, memory_of_node, memory_per_rank, room_per_rank
 
 Needs = Callable[[int, int, int, int, int, int], int]  # bytes: see `bytes_per_rank`
 LANES = 16  # labels that share a pass: one cache line of float32 weights
@@ -61,7 +61,7 @@ def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, opti
     )
     lanes = max(1, min(options.labels_per_pass or 1, n_labels))
     needed = max(loading, needs(0, shard.n_global, n_columns, lanes, shards, size))
-    left = left_per_rank(comm)
+    left = memory_per_rank(comm, OWN_BYTES)
     if needed > left:
         raise ConfigError(
             f"memory is too short: beside {OWN_BYTES / 1e6:.0f} MB of the program a rank needs {needed / 1e6:,.0f} MB, even with "
