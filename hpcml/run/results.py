@@ -28,6 +28,7 @@ _SIZES = struct.Struct("<5q")  # label, and how many: numbers, columns (0: all),
 _CRC = struct.Struct("<q")  # of the sizes and of all that follows it
 _COLUMN = np.dtype("<i4")
 _NONE = (-1, 0, 0)
+FILE = "results-{:06d}.bin"  # of a rank; `RESULTS` is its pattern
 MOST_OPEN = 100  # files at a time: there are as many as ranks, and a process may not open many
 
 
@@ -54,9 +55,6 @@ class Results:
     def done(self) -> np.ndarray:
         """Return which labels this rank knows to be finished (n_labels)."""
         return np.asarray(self.index[:, 0] >= 0)
-
-    def _path(self, number: int) -> Path:
-        return self.folder / f"results-{number:06d}.bin"
 
     def start(self, resume: bool) -> None:
         """Collective. Begin, or continue with the complete records that are there, which all ranks then know."""
@@ -112,7 +110,7 @@ class Results:
         head = _SIZES.pack(label, numbers.size, columns.size, w.size, len(text))
         body = b"".join([numbers.astype("<f8").tobytes(), columns.tobytes(), w.tobytes(), text])
         if self._file is None:
-            self._file = self._path(self.comm.rank).open("ab")
+            self._file = (self.folder / FILE.format(self.comm.rank)).open("ab")
         self.index[label] = self.comm.rank, self._file.tell(), w.size
         self._file.write(head + _CRC.pack(zlib.crc32(body, zlib.crc32(head))))
         self._file.write(body)
@@ -146,7 +144,7 @@ class Results:
                 if number not in files:
                     while len(files) >= MOST_OPEN:
                         files.pop(next(iter(files))).close()
-                    files[number] = self._path(number).open("rb")
+                    files[number] = (self.folder / FILE.format(number)).open("rb")
                 files[number].seek(begin)
                 yield label, files[number]
         finally:
