@@ -65,15 +65,11 @@ class Log:
         self.rank, self.quiet, self.to_logger = rank, quiet, to_logger
         self.file: Path | None = None
 
-    def __call__(self, message: str) -> None:
-        """Print one line and append it to the log file, if there is one."""
-        self.report(visible(message))
-
-    def report(self, text: str) -> None:
-        """The same with lines that were `joined`."""
+    def __call__(self, message: str, has_lines: bool = False) -> None:
+        """Print one line, or with `has_lines` lines that were `joined`; append it to the log file, if there is one."""
         if self.rank != 0:
             return
-        text = joined(text.split("\n"))
+        text = joined(message.split("\n") if has_lines else [message])
         warns = "warning: " in text
         if self.to_logger:
             logging.getLogger("hpcml").log(logging.WARNING if warns else logging.INFO, text)

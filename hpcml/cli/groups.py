@@ -38,13 +38,6 @@ def arrange(app: App, groups: Mapping[str, Iterable[str]]) -> None:
                 app[name].group, app[name].sort_key = group, order
 
 
-def methods_by_group() -> dict[str, list[str]]:
-    """The methods of `hpcml train`, for `arrange`."""
-    from hpcml.methods.registry import GROUPS, METHODS
-
-    return {group: [name for name, method in METHODS.items() if method.group == group] for group in GROUPS}
-
-
 def print_list(width: int, console: Console, _: ConsoleOptions, panel: HelpPanel) -> None:
     """Print a group without a frame, so that all fit a screen; names have `width`, or more."""
     from rich.table import Table

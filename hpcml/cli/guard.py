@@ -32,12 +32,6 @@ LOOK_SECONDS = 0.5  # between looks at whether the launcher lives
 RANK_NAMES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
-def launched_rank() -> int | None:
-    """This process's rank, as the launcher tells before MPI starts; None without a launcher."""
-    ranks = (os.environ.get(name, "") for name in RANK_NAMES)
-    return next((int(rank) for rank in ranks if rank.isdigit()), None)
-
-
 def write_exit_code(code: int) -> None:
     """Write the code to the file of HPCML_EXIT_FILE: launchers differ in what they make of it."""
     if path := os.environ.get("HPCML_EXIT_FILE"):
@@ -84,9 +78,9 @@ class Guard:
         self.signals = signals
         self.run: Path | None = None
         self.waits = self.connected = False
-        launched = launched_rank()
-        self.rank = launched or 0
-        self._parent = None if launched is None else os.getppid()  # the launcher
+        ranks = [int(rank) for name in RANK_NAMES if (rank := os.environ.get(name, "")).isdigit()]  # as the launcher tells
+        self.rank, self._is_launched = ranks[0] if ranks else 0, bool(ranks)
+        self._parent = os.getppid() if ranks else None  # the launcher
         self._ends = threading.Lock()  # whoever has it says how the process ends
         self._code = 0
 
@@ -152,7 +146,7 @@ class Guard:
         _say(f"hpcml: {why}\n")
         if not begun:  # else a rank may have died, which made the launcher send the signal: its own code tells
             write_exit_code(code)
-        if launched_rank() is not None:
+        if self._is_launched:
             time.sleep(RELAY_SECONDS)
         for action in reversed(tuple(undo.ACTIONS)):
             with suppress(Exception):

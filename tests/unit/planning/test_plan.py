@@ -191,7 +191,7 @@ def test_arguments_that_do_not_fit(data):
         (("dual", *numbers, "--memory=-1"), "--memory -1: expected"),
         (("dual", *numbers, "--force"), "--force: has no effect without --json"),
         (("dual", *numbers, "--epsilon", "0.1"), "epsilon"),
-        (("--rows", "5"), "plan which method"),
+        (("--rows", "5"), "missing METHOD: hpcml plan METHOD"),
         (("dull", *numbers), "no method 'dull'; did you mean 'dual'"),
     ]:
         with pytest.raises(ConfigError, match=match):

@@ -1,0 +1,94 @@
+"""The commands that have a command for each method, or for each source: `train`, `plan` and `convert`."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+from cyclopts import App
+
+from hpcml.cli.groups import arrange
+from hpcml.commands.operation import command_of
+from hpcml.errors import ConfigError
+from hpcml.options import flag_of
+
+ABOUT = {
+    "train": "Train a model of each label, or one of all classes.",
+    "plan": "Say what a training would take, before it is queued.",
+    "convert": "Make a dataset from texts or numbers in any usual format.",
+}
+
+
+def members_by_group(name: str) -> dict[str, list[str]]:
+    """Return the methods, or for `convert` the sources, in the groups of the help."""
+    if name == "convert":
+        from hpcml.conversion.sources import SOURCES
+
+        groups = {"Texts": True, "Texts or numbers": None, "Numbers": False}
+        return {group: [each for each, source in SOURCES.items() if source.is_text is kind] for group, kind in groups.items()}
+    from hpcml.methods.registry import GROUPS, METHODS
+
+    return {group: [each for each, method in METHODS.items() if method.group == group] for group in GROUPS}
+
+
+def family_app(name: str, member: str = "") -> App:
+    """Return the command `name` with the command of this member; with those of all if there is no such member."""
+    app, groups = App(name=name, help=ABOUT[name]), members_by_group(name)
+    every = list(chain.from_iterable(groups.values()))
+    for each in [member] if member in every else every:
+        command: Any
+        if name == "convert":
+            from hpcml.commands.convert import Convert
+            from hpcml.conversion.sources import SOURCES, options_class
+
+            command = command_of(Convert, source=each, options=options_class(SOURCES[each].options)())
+            about = f"{SOURCES[each].about}."
+        else:
+            from hpcml.commands.plan import PlanTraining
+            from hpcml.commands.train import Train
+            from hpcml.methods.registry import METHODS
+            from hpcml.planning.options import PlanOptions
+
+            method = METHODS[each]
+            about = f"{method.title}.\n\nTrains into a run folder."
+            if name == "train":
+                command = command_of(Train, {"data": method.takes}, method=each, options=method.options())
+            else:
+                command = command_of(PlanTraining, method=each, wanted=PlanOptions(), options=method.options())
+                about = f"{method.title}.\n\nSays what training would take: memory, disk and time, and the command for it."
+        app.command(command, name=each, help=about)
+    if member not in every:
+        arrange(app, groups)
+    return app
+
+
+def check_member(name: str, tokens: list[str]) -> None:
+    """Raise ConfigError unless the second word of a command line is a method, or for `convert` a source."""
+    word = next(iter(tokens[1:2]), "")
+    if word.startswith("-"):
+        if not {"--help", "-h", "--version"} & set(tokens):
+            what = "SOURCE" if name == "convert" else "METHOD"
+            every = ", ".join(chain.from_iterable(members_by_group(name).values()))
+            raise ConfigError(f"missing {what}: hpcml {name} {what} ...; hpcml {name} says what each is for: {every}")
+    elif word and name == "convert":
+        from hpcml.conversion.sources import source_named
+
+        source_named(word)
+    elif word:
+        from hpcml.methods.registry import method_named
+
+        method_named(word)
+
+
+def explain(tokens: list[str]) -> None:
+    """Raise ConfigError for an option of other methods on a command line of a method."""
+    from hpcml.methods.registry import METHODS, method_named, users_of
+
+    method = method_named(tokens[1])
+    flags = {flag_of(option): option for each in METHODS.values() for option in each.option_names}
+    for token in tokens[2:]:
+        given = token.partition("=")[0].removeprefix("--")
+        flag = given if given in flags else given.removeprefix("no-")
+        if token.startswith("--") and flag in flags and flags[flag] not in method.option_names:
+            users = ", ".join(users_of(flags[flag]))
+            raise ConfigError(f"--{given} has no effect on {method.name}, it is for {users}; remove it")
