@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, OptionError
 from hpcml.log import plural, size
 from hpcml.methods.linear.layout import PROGRAM_BYTES, VALUE_BYTES, Sharding, fewest_shards, lanes_that_fit
 from hpcml.methods.linear.method import LinearMethod
@@ -62,7 +62,7 @@ def _linear_requirements(method: LinearMethod, sizes: Sizes, cluster: Cluster, o
     n_ranks, room = cluster.n_ranks, MEMORY_SHARE * cluster.node_bytes / cluster.ranks_per_node
     exact = method.sharding is Sharding.EXACT
     if options.ranks_per_group is not None and n_ranks % options.ranks_per_group:
-        raise ConfigError(f"--ranks-per-group {options.ranks_per_group}: expected a divisor of the number of ranks, {n_ranks}")
+        raise OptionError("ranks_per_group", options.ranks_per_group, f"expected a divisor of the number of ranks, {n_ranks}")
     values = sizes.n_values + sizes.n_rows * bool(options.bias)
     features = min(sizes.n_features, values)
     shards = options.ranks_per_group or (

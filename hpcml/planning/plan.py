@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, OptionError
 from hpcml.kernels.processor import processor_name
 from hpcml.kernels.rows import count_labels
 from hpcml.log import plural
 from hpcml.methods.registry import Method
 from hpcml.mpi.limits import bytes_of_process
 from hpcml.mpi.memory import OWN_BYTES, memory_of_node
-from hpcml.options import default_of, flag_of
+from hpcml.options import check_above_0, default_of, flag_of
 from hpcml.planning.memory import Cluster, Requirements, requirements_of
 from hpcml.planning.options import PlanOptions
 from hpcml.planning.pilot import Measured, run_pilot
@@ -76,18 +76,13 @@ class Plan:
 
 
 def cluster_of(comm: mpi.Comm, wanted: PlanOptions) -> Cluster:
-    """Collective over `comm`. Nodes as the user says, else as those that this runs on.
-
-    Raises ConfigError.
-    """
-    for flag, value in (("--nodes", wanted.nodes), ("--ranks-per-node", wanted.ranks_per_node)):
-        if value is not None and not 1 <= value <= 10**6:
-            raise ConfigError(f"{flag} {value}: expected a number from 1 to 1,000,000")
-    memory = wanted.memory
-    if memory is not None and not 0 < memory < math.inf:
-        raise ConfigError(f"--memory {memory:g}: expected a number above 0")
+    """Collective over `comm`. Nodes as the user says, else as those that this runs on. Raises OptionError."""
+    check_above_0(wanted, "memory")
     here = int(mpi.allreduce_max(comm, mpi.ranks_on_node(comm)))
-    node_bytes = int(-mpi.allreduce_max(comm, -float(memory_of_node()))) if memory is None else int(memory * 1e9)
+    if wanted.memory is None:
+        node_bytes = int(-mpi.allreduce_max(comm, -float(memory_of_node())))
+    else:
+        node_bytes = int(wanted.memory * 1e9)
     return Cluster(wanted.nodes, wanted.ranks_per_node or here, node_bytes)
 
 
@@ -123,20 +118,21 @@ def _check_arguments(
     comm: mpi.Comm, method: Method, data: Path | None, wanted: PlanOptions, cluster: Cluster, of_classes: bool
 ) -> None:
     """Raise ConfigError for arguments that do not fit each other."""
-    numbers = (wanted.rows, wanted.features, wanted.labels)
+    numbers = {name: getattr(wanted, name) for name in ("rows", "features", "labels")}
     if of_classes and (data is None or not wanted.pilot):
-        raise ConfigError(f"{method.name} is planned by a pilot only; give DATA, and leave --no-pilot out")
+        raise ConfigError(f"{method.name} is planned by a pilot only; give DATA, and remove --no-pilot")
     if of_classes and cluster.n_ranks != comm.size:
         raise ConfigError(
             f"{method.name} is planned for the ranks that run this command, {comm.size}, not {cluster.n_ranks}; start it under "
-            "mpirun with as many, and leave --nodes and --ranks-per-node out"
+            "mpirun with as many, and remove --nodes and --ranks-per-node"
         )
-    if data is not None and (*numbers, wanted.values_per_row) != (None,) * 4:
-        raise ConfigError("--rows, --features, --labels and --values-per-row have no effect on DATA; leave them out")
-    if data is None and None in numbers:
+    for name, value in {**numbers, "values_per_row": wanted.values_per_row}.items():
+        if data is not None and value is not None:
+            raise OptionError(name, value, "has no effect on DATA; remove it")
+    if data is None and None in numbers.values():
         raise ConfigError("no input: give a dataset, or --rows, --features and --labels")
     if data is None and not wanted.pilot:
-        raise ConfigError("--no-pilot has no effect without DATA; leave it out")
+        raise OptionError("pilot", False, "has no effect without DATA; remove it")
 
 
 def _sources(

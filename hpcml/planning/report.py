@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
-from hpcml import mpi
-from hpcml.files.atomic import check_output, write_whole
 from hpcml.log import joined, plural, size
 from hpcml.planning.plan import Plan
 
@@ -53,13 +47,3 @@ def format_plan(plan: Plan) -> str:
         plan.command,
     ]
     return joined(lines)
-
-
-def write_json(comm: mpi.Comm, path: Path, found: dict[str, Any], force: bool, data: Path | None) -> None:
-    """Collective over `comm`. Write a plan for programs. Raises ConfigError, DataError."""
-
-    def write() -> None:
-        check_output(path, force, [data])
-        write_whole(path, (json.dumps(found, indent=1) + "\n").encode())
-
-    mpi.run_on_root(comm, f"writing {path}", write)
