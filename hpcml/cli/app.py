@@ -12,8 +12,7 @@ from cyclopts import App
 
 from hpcml.cli import about
 from hpcml.cli.config_files import check_text, config_files, shortened
-from hpcml.cli.families import ABOUT, check_member, explain, family_app
-from hpcml.cli.groups import COMMANDS, arrange
+from hpcml.cli.families import ABOUT, COMMANDS, arrange, check_member, explain, family_app
 from hpcml.commands.operation import Operation, TrainingOperation, command_of, help_text
 from hpcml.errors import ConfigError
 from hpcml.log import Log, say

@@ -39,16 +39,6 @@ def write_exit_code(code: int) -> None:
             Path(path).write_bytes(f"{code}\n".encode())
 
 
-def _siblings() -> list[int]:
-    """The other children of this one's parent: under a launcher the ranks beside it here."""
-    mine, parent, found = os.getpid(), os.getppid(), []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, IndexError, ValueError):
-            if int(status.read_bytes().rpartition(b")")[2].split()[1]) == parent:
-                found.append(int(status.parent.name))
-    return [process for process in found if process != mine]
-
-
 def _begun(run: Path) -> list[Path]:
     """The run folders at or in `run` that can be resumed."""
     with suppress(OSError):
@@ -56,15 +46,6 @@ def _begun(run: Path) -> list[Path]:
             return [] if (run / "model.h5").exists() else [run]
         return [config.parent for config in run.glob("*/config.toml")]
     return []
-
-
-def _resumed_from(folders: list[Path]) -> str:
-    """Where `--resume` goes on."""
-    with suppress(OSError):
-        times = [path.stat().st_mtime for folder in folders for path in folder.glob("checkpoint/state-*.h5")]
-        if times:
-            return f"from the checkpoint of {max(0.0, time.time() - max(times)):.0f} s ago"
-    return "from the beginning"
 
 
 class Guard:
@@ -122,27 +103,28 @@ class Guard:
             os.kill(os.getpid(), signal.SIGTERM)
         return 0
 
-    def _pass_on(self, number: int) -> None:
-        """Send the signal to the ranks beside this one, and give rank 0 the time to end first."""
-        siblings = _siblings() if self._parent is not None else []
-        for sibling in siblings:
-            with suppress(OSError):
-                os.kill(sibling, number)
-        time.sleep(TURN if siblings else 0.0)
-
     def _end(self, number: int) -> None:
         """Say why, remove what is unfinished, and end the process."""
         if self.rank > 0:  # rank 0 takes the others with it when it ends, unless the signal came only here
             time.sleep(TURN + 0.1 * min(self.rank - 1, 8))
-            self._pass_on(number)
+            # Pass it on to the other children of the launcher here, and give rank 0 the time to end first.
+            for status in Path("/proc").glob("[0-9]*/stat") if self._parent is not None else ():
+                with suppress(OSError, IndexError, ValueError):
+                    process, parent = int(status.parent.name), int(status.read_bytes().rpartition(b")")[2].split()[1])
+                    if parent == os.getppid() and process != os.getpid():
+                        os.kill(process, number)
+            time.sleep(TURN if self._parent is not None else 0.0)
         if not self._ends.acquire(blocking=False):
             time.sleep(LAST)
             os._exit(self._code)
         begun = _begun(self.run) if self.run is not None else []
         code, why = 128 + number, f"interrupted by {signal.Signals(number).name}"
         if begun:
-            code = EXIT_RESUMABLE
-            why += f" and without a new checkpoint after {PATIENCE:g} s; continue with --resume, {_resumed_from(begun)}"
+            code, where = EXIT_RESUMABLE, "from the beginning"
+            with suppress(OSError, ValueError):  # no checkpoint
+                newest = max(path.stat().st_mtime for folder in begun for path in folder.glob("checkpoint/state-*.h5"))
+                where = f"from the checkpoint of {max(0.0, time.time() - newest):.0f} s ago"
+            why += f" and without a new checkpoint after {PATIENCE:g} s; continue with --resume, {where}"
         _say(f"hpcml: {why}\n")
         if not begun:  # else a rank may have died, which made the launcher send the signal: its own code tells
             write_exit_code(code)

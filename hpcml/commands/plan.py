@@ -41,15 +41,6 @@ class PlanTraining(Operation["Plan"]):
         check_files(session, self.force, [self.data], json=self.json)
         return plan(session, method_named(self.method), path_of(self.data), self.wanted, self.options)
 
-    def format_result(self, result: Plan) -> str:
-        """Return the plan as text."""
-        from hpcml.planning.report import format_plan
-
-        return format_plan(result)
-
     def finish(self, session: Session, result: Plan) -> None:
         """Write the JSON file. Collective over the session."""
-        from hpcml.files.atomic import write_json
-        from hpcml.planning.plan import as_json
-
-        write_files(session, result, (self.json, lambda path, found: write_json(path, as_json(found))))
+        write_files(session, result, (self.json, lambda path, plan: plan.write_json(path)))

@@ -145,8 +145,25 @@ def finish(code: int) -> None:
 
 def _on_bus_error(_number: int) -> None:
     """A page of a mapped file is gone. There is no way back to what was reading it."""
-    name = _shortened_file()
-    _be_first(name)
+    # The mapped file that ends before its map does, as far as the system tells.
+    name = "a file"
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+            span, access, offset, _, _, *path = line.split(maxsplit=5)
+            if access != "r--s" or not path or not Path(path[0]).is_file():  # ours are, those of libraries are private
+                continue
+            begin, end = (int(address, 16) for address in span.split("-"))
+            if -(-Path(path[0]).stat().st_size // mmap.PAGESIZE) * mmap.PAGESIZE < int(offset, 16) + end - begin:
+                name = path[0]
+                break
+    # Wait to be killed if another rank holds this file: one is enough to say that it is short.
+    with suppress(OSError):
+        file = os.open(name, os.O_RDONLY)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process ends
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_EX)  # a rank of another job ended by itself
+            time.sleep(RELAY_SECONDS)
     _end(f"rank {MPI.COMM_WORLD.rank}: {name} became shorter while it was in use, or its disk failed; restore it and run again")
 
 
@@ -177,32 +194,6 @@ def time_limit(seconds: int, sentence: str) -> Iterator[None]:
         yield
     finally:
         signal.alarm(0)
-
-
-def _shortened_file() -> str:
-    """The mapped file that ends before its map does, as far as the system tells."""
-    try:
-        for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
-            span, access, offset, _, _, *path = line.split(maxsplit=5)
-            if access != "r--s" or not path or not Path(path[0]).is_file():  # ours are, those of libraries are private
-                continue
-            begin, end = (int(address, 16) for address in span.split("-"))
-            if -(-Path(path[0]).stat().st_size // mmap.PAGESIZE) * mmap.PAGESIZE < int(offset, 16) + end - begin:
-                return path[0]
-    except (OSError, ValueError):
-        pass
-    return "a file"
-
-
-def _be_first(path: str) -> None:
-    """Wait to be killed if another rank holds this file: one is enough to say it is short."""
-    with suppress(OSError):
-        file = os.open(path, os.O_RDONLY)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process ends
-        except BlockingIOError:
-            fcntl.flock(file, fcntl.LOCK_EX)  # a rank of another job ended by itself
-            time.sleep(RELAY_SECONDS)
 
 
 def unname_shared_memory() -> None:
