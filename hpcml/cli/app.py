@@ -12,7 +12,7 @@ from cyclopts import App
 
 from hpcml.cli import about
 from hpcml.cli.config_files import check_text, config_files, shortened
-from hpcml.cli.families import ABOUT, COMMANDS, arrange, check_member, explain, family_app
+from hpcml.cli.families import ABOUT, COMMANDS, arrange, explain, family_app
 from hpcml.commands.operation import Operation, TrainingOperation, command_of, help_text
 from hpcml.errors import ConfigError
 from hpcml.log import Log, say
@@ -36,17 +36,18 @@ def operation_named(name: str) -> type[Operation[Any]]:
     return kind
 
 
-def build(name: str | None = None, member: str = "") -> App:
-    """Return the program with the command of this name; with all commands if it is None.
+def build(*tokens: str) -> App:
+    """Return the program with the command of this command line; without one with all commands.
 
-    For another name, the commands are only listed: they have their help and no options. Of a family, such as
-    `train`, the command of this member is made, if there is one.
+    For another word, the commands are only listed: they have their help and no options. Raises ConfigError as
+    `family_app`.
     """
+    name = next(iter(tokens), None)
     app = App(name="hpcml", version=about.versions, version_format="plaintext", help=HELP)
     for each in [name] if name in NAMES else NAMES:
         is_listed = name not in (None, each)
         if each in ABOUT:
-            app.command(App(name=each, help=ABOUT[each]) if is_listed else family_app(each, member))
+            app.command(App(name=each, help=ABOUT[each]) if is_listed else family_app([each, *tokens[1:]]))
         else:
             kind = operation_named(each)
             app.command((lambda: None) if is_listed else command_of(kind), name=each, help=help_text(kind))
@@ -93,9 +94,7 @@ def parse(tokens: list[str]) -> Any:
     configurations: list[cyclopts.config.Dict] = []
     if name == "train" and any(token.partition("=")[0] == "--config" for token in tokens):
         tokens, configurations = config_files(tokens)
-    if name in ABOUT:
-        check_member(name, tokens)
-    app = build(None if name == about.INSTALL else name, *tokens[1:2])
+    app = build() if name == about.INSTALL else build(*tokens) if tokens else build("")
     if configurations:
         app[name].config = configurations
     try:

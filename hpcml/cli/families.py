@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import App, Group
 
 from hpcml.commands.operation import command_of
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, nearest
 from hpcml.options import flag_of
 
 if TYPE_CHECKING:
@@ -38,65 +38,53 @@ ABOUT = {
 }
 
 
-def members_by_group(name: str) -> dict[str, list[str]]:
-    """Return the methods, or for `convert` the sources, in the groups of the help."""
+def family_app(tokens: list[str]) -> App:
+    """Return the command at the beginning of a command line, with the command of the method or source that comes next.
+
+    Without one it has the commands of all. Raises ConfigError if the next word is no method, or source.
+    """
+    name, word = tokens[0], next(iter(tokens[1:2]), "")
     if name == "convert":
         from hpcml.conversion.sources import SOURCES
 
-        groups = {"Texts": True, "Texts or numbers": None, "Numbers": False}
-        return {group: [each for each, source in SOURCES.items() if source.is_text is kind] for group, kind in groups.items()}
-    from hpcml.methods.registry import GROUPS, METHODS
+        what, sections = "SOURCE", {"Texts": True, "Texts or numbers": None, "Numbers": False}
+        groups = {title: [each for each, source in SOURCES.items() if source.is_text is kind] for title, kind in sections.items()}
+    else:
+        from hpcml.methods.registry import GROUPS, METHODS
 
-    return {group: [each for each, method in METHODS.items() if method.group == group] for group in GROUPS}
-
-
-def family_app(name: str, member: str = "") -> App:
-    """Return the command `name` with the command of this member; with those of all if there is no such member."""
-    app, groups = App(name=name, help=ABOUT[name]), members_by_group(name)
+        what = "METHOD"
+        groups = {title: [each for each, method in METHODS.items() if method.group == title] for title in GROUPS}
     every = list(chain.from_iterable(groups.values()))
-    for each in [member] if member in every else every:
+    if word.startswith("-") and not {"--help", "-h", "--version"} & set(tokens):
+        about = f"hpcml {name} says what each is for: {', '.join(every)}"
+        raise ConfigError(f"missing {what}: hpcml {name} {what} ...; {about}")
+    if word not in every and word and not word.startswith("-"):
+        raise ConfigError(f"no {what.lower()} {word!r}; {nearest(word, every, f'hpcml {name} --help')}")
+
+    app = App(name=name, help=ABOUT[name])
+    for each in [word] if word in every else every:
         command: Any
         if name == "convert":
             from hpcml.commands.convert import Convert
-            from hpcml.conversion.sources import SOURCES, options_class
+            from hpcml.conversion.sources import options_class
 
             command = command_of(Convert, source=each, options=options_class(SOURCES[each].options)())
-            about = f"{SOURCES[each].about}."
+            app.command(command, name=each, help=f"{SOURCES[each].about}.")
+        elif name == "train":
+            from hpcml.commands.train import Train
+
+            command = command_of(Train, {"data": METHODS[each].takes}, method=each, options=METHODS[each].options())
+            app.command(command, name=each, help=f"{METHODS[each].title}.\n\nTrains into a run folder.")
         else:
             from hpcml.commands.plan import PlanTraining
-            from hpcml.commands.train import Train
-            from hpcml.methods.registry import METHODS
             from hpcml.planning.options import PlanOptions
 
-            method = METHODS[each]
-            about = f"{method.title}.\n\nTrains into a run folder."
-            if name == "train":
-                command = command_of(Train, {"data": method.takes}, method=each, options=method.options())
-            else:
-                command = command_of(PlanTraining, method=each, wanted=PlanOptions(), options=method.options())
-                about = f"{method.title}.\n\nSays what training would take: memory, disk and time, and the command for it."
-        app.command(command, name=each, help=about)
-    if member not in every:
+            command = command_of(PlanTraining, method=each, wanted=PlanOptions(), options=METHODS[each].options())
+            about = f"{METHODS[each].title}.\n\nSays what training would take: memory, disk and time, and the command for it."
+            app.command(command, name=each, help=about)
+    if word not in every:
         arrange(app, groups)
     return app
-
-
-def check_member(name: str, tokens: list[str]) -> None:
-    """Raise ConfigError unless the second word of a command line is a method, or for `convert` a source."""
-    word = next(iter(tokens[1:2]), "")
-    if word.startswith("-"):
-        if not {"--help", "-h", "--version"} & set(tokens):
-            what = "SOURCE" if name == "convert" else "METHOD"
-            every = ", ".join(chain.from_iterable(members_by_group(name).values()))
-            raise ConfigError(f"missing {what}: hpcml {name} {what} ...; hpcml {name} says what each is for: {every}")
-    elif word and name == "convert":
-        from hpcml.conversion.sources import source_named
-
-        source_named(word)
-    elif word:
-        from hpcml.methods.registry import method_named
-
-        method_named(word)
 
 
 def explain(tokens: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""MPI's beginning without Python's lock, in which a waiting rank could not be ended; the name of the node."""
+"""MPI's beginning and end without Python's lock, in which a waiting rank could not be ended."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ def begin() -> None:
     with suppress(ValueError):  # in another thread than the main one
         signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGHUP))  # UCX has taken it, to switch its messages on
     mpi4py.rc.finalize = True  # what mpi4py did not start it would leave to others
+
+
+def end() -> None:
+    """End MPI. Waits for the other ranks."""
+    from mpi4py import MPI
+
+    if MPI.Is_initialized() and not MPI.Is_finalized():
+        ctypes.CDLL(MPI.__file__).MPI_Finalize()
 
 
 def node_name() -> str:

@@ -23,6 +23,7 @@ import mpi4py
 from mpi4py import MPI
 
 from hpcml.errors import EXIT_USER, ConfigError, HpcmlError, is_out_of_memory, out_of_memory
+from hpcml.mpi import runtime
 
 Comm = MPI.Comm
 
@@ -138,8 +139,7 @@ def finish(code: int) -> None:
     timer = threading.Timer(FINISH_SECONDS, late)
     timer.daemon = True
     timer.start()
-    if not MPI.Is_finalized():
-        ctypes.CDLL(MPI.__file__).MPI_Finalize()  # mpi4py would hold Python's lock, so that a rank that waits could not be ended
+    runtime.end()
     timer.cancel()
 
 

@@ -11,7 +11,7 @@ import pytest
 from support import make
 from support.jobs import done
 
-from hpcml.check.digest import digest
+from hpcml.check.bits import digest
 
 TOP = Path(__file__).parents[2]
 MADE_UP = SimpleNamespace(**runpy.run_path(str(TOP / "launch" / "lab" / "bench" / "processors.py")))
