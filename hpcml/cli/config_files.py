@@ -32,7 +32,17 @@ def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dic
     paths = [Path(value) for flag, value in pairwise(tokens) if flag == "--config"]
     paths += [Path(token.partition("=")[2]) for token in tokens if token.startswith("--config=")]
     given = method = next((token for token in tokens[1:2] if token in METHODS), None)
-    every = [(path, _read(path)) for path in paths]
+    every = []
+    for path in paths:
+        text = read_small(path)
+        try:
+            every.append((path, tomllib.loads(text)))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{path}: not a TOML file: {shortened(str(error))}") from None
+        except ValueError:  # of Python's int, or of a date
+            raise ConfigError(f"{path}: a number of thousands of digits, or an invalid date; correct it") from None
+        except RecursionError:
+            raise ConfigError(f"{path}: nested too deeply; expected lines KEY = VALUE") from None
     for path, keys in every:
         named = keys.pop("method", method)
         _check_value(path, "method", named or "", str)
@@ -59,18 +69,6 @@ def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dic
                 raise ConfigError(f"{path}: unknown key {shortened(key)!r}; {hint}")
             _check_value(path, key, value, known[flag])
     return tokens, [cyclopts.config.Dict(keys, source=str(path), use_commands_as_keys=False) for path, keys in every]
-
-
-def _read(path: Path) -> dict[str, object]:
-    text = read_small(path)
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not a TOML file: {shortened(str(error))}") from None
-    except ValueError:  # of Python's int, or of a date
-        raise ConfigError(f"{path}: a number of thousands of digits, or an invalid date; correct it") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: nested too deeply; expected lines KEY = VALUE") from None
 
 
 def kinds_of(options: type) -> dict[str, type]:

@@ -19,22 +19,14 @@ def processor_name() -> str:
     return platform.processor() or platform.machine()
 
 
-@cache
-def target() -> tuple[str, str]:
-    """The processor that numba compiles for, by LLVM's name, and its features; both are this one's
-    unless NUMBA_CPU_NAME and NUMBA_CPU_FEATURES say otherwise.
-    """
-    from numba.core.registry import cpu_target
-
-    _, name, features = cpu_target.target_context.codegen().magic_tuple()
-    return name, " ".join(feature[1:] for feature in features.split(",") if feature.startswith("+"))
-
-
 def computed_by() -> dict[str, str]:
     """Processor, numba's target, and the libraries whose code depends on the processor. Local."""
+    from numba.core.registry import cpu_target
     from threadpoolctl import threadpool_info
 
-    name, features = target()
+    # What numba compiles for, by LLVM's name: this processor, unless NUMBA_CPU_NAME and NUMBA_CPU_FEATURES say otherwise.
+    _, name, listed = cpu_target.target_context.codegen().magic_tuple()
+    features = " ".join(feature[1:] for feature in listed.split(",") if feature.startswith("+"))
     packages = {package: version(package) for package in ("numpy", "numba", "llvmlite")}
     processor = {"processor": processor_name(), "architecture": platform.machine(), "target": name, "features": features}
     # NumPy's library of linear algebra, and the processor that it has code for; of a NumPy without one of its own, those that are

@@ -83,7 +83,13 @@ def _linear_requirements(method: LinearMethod, sizes: Sizes, cluster: Cluster, o
         shared = VALUE_BYTES * (sizes.n_values + sizes.n_rows) + SLOT * sizes.n_pairs
     else:
         own["rows"] = method.memory(values, *arguments) - state + SLOT * sizes.n_pairs // shards
-    _check_node(cluster, sum(own.values()), shared)
+    needed = cluster.ranks_per_node * sum(own.values())
+    if needed + cluster.ranks_per_node * PROGRAM_BYTES + shared > cluster.node_bytes:  # every pass would read rows from the disk
+        raise ConfigError(
+            f"{cluster.ranks_per_node} ranks need {size(needed)} beside {size(shared)} of rows, but a node has "
+            f"{size(cluster.node_bytes)}: there is no model of too little memory; plan with more nodes, fewer ranks on each, "
+            "or a smaller --labels-per-pass"
+        )
     n_parts = cluster.ranks_per_node if mapped else shards  # of the file: each rank reads one, whose pages the system may take back
     own["pages of the data file"] = (VALUE_BYTES * sizes.n_values + 4 * sizes.n_pairs + ROW_BYTES * sizes.n_rows) // n_parts
     n_groups = n_ranks // shards
@@ -98,16 +104,6 @@ def _linear_requirements(method: LinearMethod, sizes: Sizes, cluster: Cluster, o
         shards=shards,
         n_lanes=lanes,
     )
-
-
-def _check_node(cluster: Cluster, own: int, shared: int) -> None:
-    """Raise ConfigError if every pass would read rows from the disk."""
-    if cluster.ranks_per_node * (own + PROGRAM_BYTES) + shared > cluster.node_bytes:
-        raise ConfigError(
-            f"{cluster.ranks_per_node} ranks need {size(cluster.ranks_per_node * own)} beside {size(shared)} of rows, but a node "
-            f"has {size(cluster.node_bytes)}: there is no model of too little memory; plan with more nodes, fewer ranks on each, "
-            "or a smaller --labels-per-pass"
-        )
 
 
 def _online_requirements(method: Method, sizes: Sizes, cluster: Cluster, options: Any) -> Requirements:

@@ -241,7 +241,9 @@ def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """The entries of `config.toml`. Local; OSError, DataError."""
+    """The entries of `config.toml`. Local; raises DataError, also if there is none, OSError."""
+    if not file.is_file():
+        raise DataError(f"{file.parent}: not a run folder (no {file.name})")
     try:
         return tomllib.loads(read_small(file))
     except (ValueError, RecursionError) as error:

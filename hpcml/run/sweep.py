@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcml import mpi
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import DataError
 from hpcml.files.atomic import check_output
 from hpcml.files.opening import read_small
 from hpcml.files.table import joined_names, table, write_table
@@ -57,9 +57,6 @@ def write_csv(path: Path, sweep: Sweep) -> None:
 
 def _read_runs(runs: list[Path], free: Callable[[str], Collection[str]]) -> Sweep:
     """Local. Raises ConfigError for a folder that is no run folder, DataError for a damaged one."""
-    for run in runs:
-        if not (run / CONFIG).is_file():
-            raise ConfigError(f"{run}: not a run folder (no {CONFIG})")
     configs = [read_config(run / CONFIG) for run in runs]
     unseen = set.intersection(*(set(free(str(config.get("method")))) for config in configs)) - {"data"}
     keys = sorted({key for config in configs for key in config} - unseen)
