@@ -19,11 +19,9 @@ LONGEST = 100  # letters of a name that are shown
 
 def visible(text: str) -> str:
     r"""One line in which what acts on a terminal, or nobody sees, is `\n`, `\x1b`, `\u202e`."""
-    return text if text.isprintable() else "".join(map(_visible, text))
-
-
-def _visible(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii") if unicodedata.category(letter) in UNSEEN else letter
+    if text.isprintable():
+        return text
+    return "".join(ascii(each)[1:-1] if unicodedata.category(each) in UNSEEN else each for each in text)
 
 
 def named(name: str, longest: int = LONGEST) -> str:

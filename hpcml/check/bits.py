@@ -79,29 +79,20 @@ def digest(path: Path | str) -> str:
     with h5py.File(path) as file:
         look("/", file)
         file.visititems(lambda name, node: look(f"/{name}", node))
-    return digest_of({name: hashlib.sha256(part).hexdigest() for name, part in found.items()})
-
-
-def digest_of(parts: dict[str, str]) -> str:
-    """The SHA-256 of several digests and their names."""
-    return hashlib.sha256("".join(f"{name} {part}\n" for name, part in sorted(parts.items())).encode()).hexdigest()
-
-
-def _dump_parts(dump: bytes) -> bytes:
-    """Return the content of a classifier that skops saved, without the version of skops."""
-    with zipfile.ZipFile(io.BytesIO(dump)) as archive:
-        parts = {name: archive.read(name) for name in sorted(archive.namelist())}
-    description = json.loads(parts["schema.json"])
-    description.pop("_skops_version", None)
-    parts["schema.json"] = json.dumps(description, sort_keys=True).encode()
-    return b"".join(f"{name} {len(part)}\n".encode() + part for name, part in parts.items())
+    parts = (f"{name} {hashlib.sha256(part).hexdigest()}\n" for name, part in sorted(found.items()))
+    return hashlib.sha256("".join(parts).encode()).hexdigest()
 
 
 def _content(name: str, value: object) -> bytes:
     """Type, shape and values of a dataset or attribute."""
     array = np.asarray(value)
-    if name == "/classifier":
-        return _dump_parts(array.tobytes())
+    if name == "/classifier":  # what skops saved, without its version
+        with zipfile.ZipFile(io.BytesIO(array.tobytes())) as archive:
+            parts = {name: archive.read(name) for name in sorted(archive.namelist())}
+        description = json.loads(parts["schema.json"])
+        description.pop("_skops_version", None)
+        parts["schema.json"] = json.dumps(description, sort_keys=True).encode()
+        return b"".join(f"{name} {len(part)}\n".encode() + part for name, part in parts.items())
     if array.dtype == object or array.dtype.kind in "SU":  # texts
         texts = [each.decode() if isinstance(each, bytes) else str(each) for each in array.reshape(-1).tolist()]
         return json.dumps([array.shape, texts]).encode()

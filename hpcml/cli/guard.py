@@ -85,23 +85,18 @@ class Guard:
         """Wait for a signal, then end the process, if need be."""
         number, late = 0, None
         while late is None or time.monotonic() < late:
-            came = self._wait(LOOK_SECONDS if late is None else max(0.0, min(LOOK_SECONDS, late - time.monotonic())))
-            if came and late is None:
+            came, wait = 0, LOOK_SECONDS if late is None else max(0.0, min(LOOK_SECONDS, late - time.monotonic()))
+            if select.select([self._woken], [], [], wait)[0]:
+                came = os.read(self._woken, 1)[0]
+            elif self._parent is not None and os.getppid() != self._parent:  # a rank without its launcher
+                self._parent = None
+                os.kill(os.getpid(), signal.SIGTERM)
+            if came in self.signals.SIGNALS and late is None:
                 listens = self.waits or (self.run is not None and bool(_begun(self.run)))
                 number = came
                 if not (listens and came == signal.SIGUSR1 and not self.waits):  # which gives the time that a checkpoint takes
                     late = time.monotonic() + (PATIENCE if listens else 0.0)
         self._end(number)
-
-    def _wait(self, seconds: float) -> int:
-        """The signal that came in time, or 0. A rank without its launcher sends one to itself."""
-        if select.select([self._woken], [], [], seconds)[0]:
-            number = os.read(self._woken, 1)[0]
-            return number if number in self.signals.SIGNALS else 0
-        if self._parent is not None and os.getppid() != self._parent:
-            self._parent = None
-            os.kill(os.getpid(), signal.SIGTERM)
-        return 0
 
     def _end(self, number: int) -> None:
         """Say why, remove what is unfinished, and end the process."""

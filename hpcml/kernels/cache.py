@@ -64,7 +64,14 @@ class CompiledOnce(FunctionCache):
             with contextlib.suppress(FileExistsError):
                 Path(self._cache_path).mkdir(mode=0o700, parents=True)
                 remove_unused()
-            self._lock = path, lock_in_time(path)
+            descriptor, end = os.open(path, os.O_CREAT | os.O_RDWR, 0o600), time.monotonic() + WAIT
+            with contextlib.suppress(OSError):  # a file system without locks
+                while time.monotonic() < end:
+                    with contextlib.suppress(BlockingIOError):
+                        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        break
+                    time.sleep(0.01)
+            self._lock = path, descriptor
             self._locked.add(path)
             found = self._kept_form(sig, target_context)
             if found is not None:
@@ -131,18 +138,6 @@ def _digest(module: ModuleType) -> str:
         elif isinstance(value, np.ndarray):
             found.update(name.encode() + value.tobytes())
     return found.hexdigest()
-
-
-def lock_in_time(path: str) -> int:
-    """Lock a file and return its descriptor, without the lock after WAIT seconds or where files cannot be locked."""
-    descriptor, end = os.open(path, os.O_CREAT | os.O_RDWR, 0o600), time.monotonic() + WAIT
-    with contextlib.suppress(OSError):  # a file system without locks
-        while time.monotonic() < end:
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            time.sleep(0.01)
-    return descriptor
 
 
 def choose_cache() -> None:

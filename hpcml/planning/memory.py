@@ -52,7 +52,18 @@ def requirements_of(method: Method, sizes: Sizes, cluster: Cluster, options: Any
     """Return what a method with labels needs. Raises ConfigError if a node has too little memory."""
     if method.linear:
         return _linear_requirements(method.load(method.linear), sizes, cluster, options)
-    return _online_requirements(method, sizes, cluster, options)
+    # A single-pass learner: every rank reads all rows.
+    n_labels = sizes.n_positive.size
+    found = method.load(f"{method.pilot}:bytes_needed")(
+        method.name, options, n_labels, sizes.n_features, sizes.n_used, cluster.n_ranks
+    )
+    pages = VALUE_BYTES * sizes.n_values + 4 * sizes.n_pairs + ROW_BYTES * sizes.n_rows
+    return Requirements(
+        layout=f"each rank reads all rows, for {-(-n_labels // cluster.n_ranks):,} labels at most",
+        own_bytes={"weights": found.weights, "pages of the data file": pages},
+        model_bytes=found.model,
+        checkpoint_bytes=found.checkpoint,
+    )
 
 
 def _linear_requirements(method: LinearMethod, sizes: Sizes, cluster: Cluster, options: LinearOptions) -> Requirements:
@@ -103,19 +114,4 @@ def _linear_requirements(method: LinearMethod, sizes: Sizes, cluster: Cluster, o
         n_groups=n_groups,
         shards=shards,
         n_lanes=lanes,
-    )
-
-
-def _online_requirements(method: Method, sizes: Sizes, cluster: Cluster, options: Any) -> Requirements:
-    """Return what a single-pass learner needs; every rank reads all rows."""
-    n_labels = sizes.n_positive.size
-    found = method.load(f"{method.pilot}:bytes_needed")(
-        method.name, options, n_labels, sizes.n_features, sizes.n_used, cluster.n_ranks
-    )
-    pages = VALUE_BYTES * sizes.n_values + 4 * sizes.n_pairs + ROW_BYTES * sizes.n_rows
-    return Requirements(
-        layout=f"each rank reads all rows, for {-(-n_labels // cluster.n_ranks):,} labels at most",
-        own_bytes={"weights": found.weights, "pages of the data file": pages},
-        model_bytes=found.model,
-        checkpoint_bytes=found.checkpoint,
     )

@@ -63,24 +63,19 @@ class Results:
         paths = mpi.run_on_root(self.comm, doing, lambda: list(self.folder.glob(RESULTS)))
         with mpi.agreed(self.comm, doing):
             for path in paths[self.comm.rank :: self.comm.size]:
-                if resume:
-                    found += self._read_records(path)
-                else:
+                if not resume:
                     path.unlink()
+                    continue
+                number, begin = int(path.stem.removeprefix("results-")), 0
+                with path.open("r+b") as file:
+                    label, result = self._read_record(file)
+                    while result is not None:
+                        found.append((label, (number, begin, result.weights.size)))
+                        begin = file.tell()
+                        label, result = self._read_record(file)
+                    file.truncate(begin)  # behind the last complete record
         for label, place in (each for part in self.comm.allgather(found) for each in part):
             self.index[label] = place
-
-    def _read_records(self, path: Path) -> Iterator[tuple[int, tuple[int, int, int]]]:
-        """Yield label and place of each record of a file, which is cut behind the last complete one. Local."""
-        number = int(path.stem.removeprefix("results-"))
-        with path.open("r+b") as file:
-            while True:
-                begin = file.tell()
-                label, result = self._read_record(file)
-                if result is None:
-                    file.truncate(begin)
-                    return
-                yield label, (number, begin, result.weights.size)
 
     def _read_record(self, file: BinaryIO) -> tuple[int, Result | None]:
         """Read the record where the file is; None if there is no sound one."""
