@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import Field, fields
+from dataclasses import MISSING, Field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from hpcml import errors
 from hpcml.cli import app as program
 from hpcml.methods.method import SUPPORT, Method
 from hpcml.methods.registry import METHODS
-from hpcml.options import default_of, flag_of, help_of, is_required
+from hpcml.options import default_of, flag_of, help_of
 
 if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
@@ -93,11 +93,11 @@ def reference(name: str, function: Any) -> str:
     """The reference of a function that is made of the class of a command: its documentation, with a table of its parameters."""
     about, _, rest = function.__doc__.partition("\nParameters\n----------\n")
     texts, _, rest = rest.partition("\n\nReturns\n")
-    required = [option.name for option in fields(function.kind) if is_required(option) and option.name != "options"]
+    required = [option.name for option in fields(function.kind) if default_of(option) is MISSING and option.name != "options"]
     lines = [f"### hpcml.{name}({', '.join(required)}, …)", "", about, "", "| parameter | default | what it is |", "|---|---|---|"]
     for option, text in zip(texts.splitlines()[::2], texts.splitlines()[1::2], strict=True):
         (field,) = (each for each in fields(function.kind) if each.name == option.removeprefix("**"))
-        default = "must be given" if is_required(field) else f"`{default_of(field)!r}`"
+        default = "must be given" if default_of(field) is MISSING else f"`{default_of(field)!r}`"
         lines.append(f"| `{option}` | {default} | {cell(text.strip())} |")
     returns, _, rest = rest.partition("\n\nRaises\n")
     kind, *returned = returns.splitlines()[1:]

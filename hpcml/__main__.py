@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from hpcml.cli.guard import Guard
 
 
-def open_streams() -> None:
-    """Let a closed standard stream lead nowhere, or the next file opened would take its place."""
+def main() -> None:
+    """Run the command line; exit with 0 done, 2 user, 75 resumable, or 128 + N for signal N."""
+    # A closed standard stream leads nowhere, or the next file opened would take its place.
     for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)
@@ -27,10 +28,6 @@ def open_streams() -> None:
                 os.close(nowhere)
             setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115 - until the end
 
-
-def main() -> None:
-    """Run the command line; exit with 0 done, 2 user, 75 resumable, or 128 + N for signal N."""
-    open_streams()
     gc.set_threshold(20_000)  # what a start makes stays: to look for garbage after every 700 objects takes a tenth of it
     signals = StopSignals().__enter__()  # before anything is imported that takes its time
     defer()

@@ -21,18 +21,14 @@ SECONDS = 600  # more than the slowest disk takes for them
 in_program = False  # whether the process is ours to end
 
 
-def _threads() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"):
-        with suppress(ValueError):
-            if (wanted := int(os.environ.get(name, ""))) > 0:
-                return min(wanted, cores)
-    return cores
-
-
 def lacking(size: int) -> str:
     """Why the system would not give so many bytes, and those of the threads; "" if it would."""
-    threads = _threads()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted = []
+    for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"):
+        with suppress(ValueError):
+            wanted.append(int(os.environ.get(name, "")))
+    threads = next((min(number, cores) for number in wanted if number > 0), cores)
     size += (threads - 1) * THREAD_BYTES
     try:
         mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()

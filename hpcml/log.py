@@ -19,11 +19,9 @@ LONGEST = 100  # letters of a name that are shown
 
 def visible(text: str) -> str:
     r"""One line in which what acts on a terminal, or nobody sees, is `\n`, `\x1b`, `\u202e`."""
-    return text if text.isprintable() else "".join(map(_visible, text))
-
-
-def _visible(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii") if unicodedata.category(letter) in UNSEEN else letter
+    if text.isprintable():
+        return text
+    return "".join(ascii(each)[1:-1] if unicodedata.category(each) in UNSEEN else each for each in text)
 
 
 def named(name: str, longest: int = LONGEST) -> str:
@@ -65,15 +63,11 @@ class Log:
         self.rank, self.quiet, self.to_logger = rank, quiet, to_logger
         self.file: Path | None = None
 
-    def __call__(self, message: str) -> None:
-        """Print one line and append it to the log file, if there is one."""
-        self.report(visible(message))
-
-    def report(self, text: str) -> None:
-        """The same with lines that were `joined`."""
+    def __call__(self, message: str, has_lines: bool = False) -> None:
+        """Print one line, or with `has_lines` lines that were `joined`; append it to the log file, if there is one."""
         if self.rank != 0:
             return
-        text = joined(text.split("\n"))
+        text = joined(message.split("\n") if has_lines else [message])
         warns = "warning: " in text
         if self.to_logger:
             logging.getLogger("hpcml").log(logging.WARNING if warns else logging.INFO, text)

@@ -6,7 +6,7 @@ import ast
 import inspect
 import math
 from collections.abc import Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,8 @@ from hpcml.errors import flag_of as flag_of
 Several = Parameter(consume_multiple=True, negative="")  # an option with several values: --name A B, or --name A --name B
 Flag = Annotated[bool, Parameter(negative="")]
 Value = str | float | Path | Sequence[str] | Sequence[float] | None  # of an option, as a function for Python is given it
+
+LARGEST = 2**63  # whole numbers are below it
 
 # Options that may differ between a run and its continuation, because they never change the result.
 FREE = frozenset({"checkpoint_every", "time_limit", "profile"})
@@ -51,24 +53,8 @@ def help_of(kind: type) -> dict[str, str]:
 
 
 def default_of(option: Field) -> object:
-    """The value of an option that nobody gives."""
-    make: Any = option.default_factory
-    return option.default if option.default is not MISSING else make()
-
-
-def is_required(option: Field) -> bool:
-    """Return whether an option has no default."""
-    return option.default is MISSING and option.default_factory is MISSING
-
-
-def hints_of(kind: type) -> dict[str, Any]:
-    """Return the annotation of each field of a dataclass, evaluated."""
-    return get_type_hints(kind, include_extras=True)
-
-
-def rules_of(hint: Any) -> tuple[Any, ...]:
-    """Return what an annotation says besides the type."""
-    return getattr(hint, "__metadata__", ())
+    """The value of an option that nobody gives; MISSING if it must be given."""
+    return option.default if option.default_factory is MISSING else option.default_factory()
 
 
 class Range:
@@ -90,11 +76,21 @@ class NotWith(Only):
 
 
 def check_rules(options: Any, *inputs: str) -> None:
-    """Raise OptionError for an option that breaks a rule of its annotation; `inputs`: kinds of the inputs, if known."""
-    values, hints = {option.name: getattr(options, option.name) for option in fields(options)}, hints_of(type(options))
-    given = {option.name for option in fields(options) if not is_required(option) and values[option.name] != default_of(option)}
+    """Raise OptionError for an option that breaks a rule of its annotation; `inputs`: kinds of the inputs, if known.
+
+    Options that are a dataclass themselves are checked, too.
+    """
+    values = {option.name: getattr(options, option.name) for option in fields(options)}
+    hints = get_type_hints(type(options), include_extras=True)
+    defaults = {option.name: default_of(option) for option in fields(options)}
+    given = {name for name, value in values.items() if defaults[name] is not MISSING and value != defaults[name]}
     for name, value in values.items():
-        for rule in rules_of(hints[name]):
+        if is_dataclass(value):
+            check_rules(value)
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, int) and abs(each) >= LARGEST:
+                raise OptionError(name, f"of {each.bit_length()} bits", "expected a whole number below 2**63")
+        for rule in getattr(hints[name], "__metadata__", ()):
             if isinstance(rule, Range) and value is not None and not rule.low <= value <= rule.high:
                 bound = f"least {rule.low:g}" if not value >= rule.low else f"most {rule.high:g}"
                 raise OptionError(name, value, f"expected at {bound}")

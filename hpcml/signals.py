@@ -14,9 +14,8 @@ class StopSignals:
 
     SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 
-    def __init__(self) -> None:
-        self.seen = False
-        self.first = 0  # the number of the first one
+    seen = False
+    first = 0  # the number of the first one
 
     def __enter__(self) -> StopSignals:
         def note(number: int, _frame: FrameType | None) -> None:

@@ -4,24 +4,34 @@ Rows are made by whole numbers alone and written as text, so that no library fun
 them. All methods train, and their models score, are judged and get thresholds and probabilities.
 What comes out must be the same on every processor. `bits.json` has the digests that ship; `hpcml
 check --bits --json` renews them.
+
+The digest of an HDF5 file says what it holds: it is equal for files of the same content, however made. It is the
+SHA-256 of names, types, shapes and values of all datasets and attributes in sorted order, not of the file's bytes.
+Left out are NOT_CONTENT and the version of skops in a classifier that it saved. No other attribute holds a time, a
+version or a path.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
+
 from hpcml import mpi
-from hpcml.check.digest import digest
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.thresholds import ThresholdSearch, calibrate, threshold
 from hpcml.files.atomic import write_whole
+from hpcml.files.hdf5 import MADE_ON
 from hpcml.kernels.processor import computed_by
 from hpcml.log import Log
 from hpcml.methods.registry import METHODS, train
@@ -32,6 +42,7 @@ from hpcml.run.session import Session, Target, opened_both
 from hpcml.tuning.options import TuneOptions
 from hpcml.tuning.tune import tune
 
+NOT_CONTENT = frozenset({"hpcml-version", MADE_ON})  # the number of the format; the processor and the libraries
 Digests = dict[str, dict[str, str]]  # by training, by what was made
 SHIPPED = Path(__file__).with_name("bits.json")
 ROWS = 720  # at 240, another exp in `elastic-net` went unseen; at 1500, another one in `psbml`
@@ -54,6 +65,37 @@ TUNED: tuple[tuple[str, Mapping[str, Any]], ...] = (("dual", {"loss": "logistic"
 # without which it cannot be trained.
 OTHERS = dict.fromkeys(("liblinear", "adaboost", "staged-svm", "psbml --base linear-svm"), "sklearn") | {"svmperf": "daqp"}
 NEEDED = {"svmperf": "daqp", "psbml --base linear-svm": "skops"}
+
+
+def digest(path: Path | str) -> str:
+    """The SHA-256 of what an HDF5 file holds. Raises what h5py raises."""
+    found: dict[str, bytes] = {}
+
+    def look(name: str, node: h5py.Group | h5py.Dataset) -> None:
+        found[name] = _content(name, node[()]) if isinstance(node, h5py.Dataset) else b"group"
+        found.update({f"{name}@{key}": _content(f"{name}@{key}", node.attrs[key]) for key in node.attrs if key not in NOT_CONTENT})
+
+    with h5py.File(path) as file:
+        look("/", file)
+        file.visititems(lambda name, node: look(f"/{name}", node))
+    parts = (f"{name} {hashlib.sha256(part).hexdigest()}\n" for name, part in sorted(found.items()))
+    return hashlib.sha256("".join(parts).encode()).hexdigest()
+
+
+def _content(name: str, value: object) -> bytes:
+    """Type, shape and values of a dataset or attribute."""
+    array = np.asarray(value)
+    if name == "/classifier":  # what skops saved, without its version
+        with zipfile.ZipFile(io.BytesIO(array.tobytes())) as archive:
+            parts = {name: archive.read(name) for name in sorted(archive.namelist())}
+        description = json.loads(parts["schema.json"])
+        description.pop("_skops_version", None)
+        parts["schema.json"] = json.dumps(description, sort_keys=True).encode()
+        return b"".join(f"{name} {len(part)}\n".encode() + part for name, part in parts.items())
+    if array.dtype == object or array.dtype.kind in "SU":  # texts
+        texts = [each.decode() if isinstance(each, bytes) else str(each) for each in array.reshape(-1).tolist()]
+        return json.dumps([array.shape, texts]).encode()
+    return f"{array.dtype.str} {array.shape} ".encode() + array.tobytes()
 
 
 def words(options: Mapping[str, Any]) -> list[str]:
@@ -111,7 +153,8 @@ def digests(comm: mpi.Comm, folder: Path, methods: Collection[str] = ()) -> Dige
         found[f"convert {kind}"] = _on_root(comm, {"dataset": folder / f"{name}.h5"})
     for number, (command, method, more) in enumerate([("", *each) for each in TRAININGS] + [("tune ", *each) for each in TUNED]):
         name = command + title(method, more)
-        if (methods and method not in methods) or not _installed(name):
+        package = package_of(name, NEEDED)
+        if (methods and method not in methods) or (package is not None and find_spec(package) is None):
             continue
         data, target = folder / f"{NUMBERS if method in OF_CLASSES else TEXTS}.h5", Target(folder / str(number))
         if command:
@@ -125,11 +168,6 @@ def digests(comm: mpi.Comm, folder: Path, methods: Collection[str] = ()) -> Dige
 def package_of(name: str, packages: Mapping[str, str]) -> str | None:
     """The package that goes with a training of that name."""
     return next((package for prefix, package in packages.items() if name.startswith(prefix)), None)
-
-
-def _installed(name: str) -> bool:
-    package = package_of(name, NEEDED)
-    return package is None or find_spec(package) is not None
 
 
 def _of_model(session: Session, model: Path, data: Path) -> dict[str, str]:
@@ -154,16 +192,15 @@ def _of_model(session: Session, model: Path, data: Path) -> dict[str, str]:
 
 
 def _on_root(comm: mpi.Comm, files: Mapping[str, Path]) -> dict[str, str]:
-    """The digests of files; on rank 0."""
-    return {name: _digest(path) for name, path in files.items()} if comm.rank == 0 else {}
-
-
-def _digest(path: Path) -> str:
-    """That of an HDF5 file, or of measures without the names of model and data, cut to 64 bits."""
-    if path.suffix == ".h5":
-        return digest(path)[:16]
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return hashlib.sha256(json.dumps({**content, "model": "", "data": ""}, sort_keys=True).encode()).hexdigest()[:16]
+    """The digests of files, of measures without the names of model and data, cut to 64 bits; on rank 0."""
+    found = {}
+    for name, path in files.items() if comm.rank == 0 else ():
+        if path.suffix == ".h5":
+            found[name] = digest(path)[:16]
+        else:
+            content = {**json.loads(path.read_text(encoding="utf-8")), "model": "", "data": ""}
+            found[name] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return found
 
 
 def shipped() -> Digests:

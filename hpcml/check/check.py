@@ -191,7 +191,7 @@ def check_files(comm: mpi.Comm, folder: Path, found: Findings) -> bool:
     names = comm.bcast([str(folder / f"rank{rank}") for rank in range(comm.size)])
     pattern = np.random.default_rng(comm.rank).bytes(_BYTES)
     begin = time.perf_counter()
-    wrote = _succeeds(lambda: _write(Path(names[comm.rank]), pattern))
+    wrote = _succeeds(lambda: Path(names[comm.rank]).write_bytes(pattern)) and _succeeds(lambda: sync(Path(names[comm.rank])))
     seconds = mpi.allreduce_max(comm, time.perf_counter() - begin)
     comm.Barrier()
     other = (comm.rank + comm.size // 2) % comm.size  # on another node, if there are several
@@ -206,11 +206,6 @@ def check_files(comm: mpi.Comm, folder: Path, found: Findings) -> bool:
     free, speed = shutil.disk_usage(folder).free, comm.size * _BYTES / seconds / 1e6
     found.ok(f"files: all ranks see {folder}; {size(free)} free, written with {speed:.0f} MB/s by all ranks together")
     return True
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    sync(path)
 
 
 def _succeeds(work: Callable[[], object]) -> bool:

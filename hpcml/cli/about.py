@@ -34,11 +34,6 @@ def versions() -> str:
     return f"{__version__}\nPython {platform.python_version()}\n{mpi}\nfile formats: {formats}"
 
 
-def contents(file: Path) -> bytes:
-    """The bytes of a file; none if there is none."""
-    return file.read_bytes() if file.is_file() else b""
-
-
 def add_completion(app: App) -> None:
     """Add the command `--install-completion`."""
 
@@ -57,7 +52,7 @@ def add_completion(app: App) -> None:
 
         try:
             startup = [Path.home() / name for name in (".bashrc", ".zshrc")] if output is None else []
-            before = {file: contents(file) for file in startup}
+            sizes = {file: file.stat().st_size if file.is_file() else 0 for file in startup}
             path = app.install_completion(shell=shell, output=output, add_to_startup=output is None)
         except ShellDetectionError:
             raise ConfigError(f"{INSTALL}: cannot tell which shell this is; name it: --shell bash, fish or zsh") from None
@@ -66,7 +61,8 @@ def add_completion(app: App) -> None:
         except OSError as error:
             reason, hint = reason_and_hint(error)
             raise ConfigError(f"{INSTALL}: cannot write {error.filename or output}: {reason}{hint}") from None
-        changed = [f"{file}: a line added that loads it" for file, text in before.items() if contents(file) != text]
+        grown = [file for file, n in sizes.items() if file.is_file() and file.stat().st_size != n]
+        changed = [f"{file}: a line added that loads it" for file in grown]
         say("; ".join([f"{path}: written", *changed, "it takes effect in the next shell that you start"]), sys.stdout)
 
     app.command(install, name=INSTALL, show=True)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
-from inspect import BoundArguments
 from typing import TYPE_CHECKING, Any
 
 import cyclopts
 from cyclopts import App
 
 from hpcml.cli import about
-from hpcml.cli.config_files import check_numbers, check_text, config_files, shortened
-from hpcml.cli.groups import COMMANDS, arrange
-from hpcml.commands.operation import Operation, command_of, help_text
+from hpcml.cli.config_files import check_text, config_files, shortened
+from hpcml.cli.families import ABOUT, COMMANDS, arrange, explain, family_app
+from hpcml.commands.operation import Operation, TrainingOperation, command_of, help_text
 from hpcml.errors import ConfigError
-from hpcml.log import Log
+from hpcml.log import Log, say
 from hpcml.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -36,36 +36,25 @@ def operation_named(name: str) -> type[Operation[Any]]:
     return kind
 
 
-def build(name: str | None = None) -> App:
-    """Return the program with the command of this name; with all commands if it is None.
+def build(*tokens: str) -> App:
+    """Return the program with the command of this command line; without one with all commands.
 
-    For another name, the commands are only listed.
+    For another word, the commands are only listed: they have their help and no options. Raises ConfigError as
+    `family_app`.
     """
+    name = next(iter(tokens), None)
     app = App(name="hpcml", version=about.versions, version_format="plaintext", help=HELP)
     for each in [name] if name in NAMES else NAMES:
-        add_command(app, each, is_listed=name not in (None, each))
-    about.add_completion(app)
-    arrange(app, COMMANDS)
+        is_listed = name not in (None, each)
+        if each in ABOUT:
+            app.command(App(name=each, help=ABOUT[each]) if is_listed else family_app([each, *tokens[1:]]))
+        else:
+            kind = operation_named(each)
+            app.command((lambda: None) if is_listed else command_of(kind), name=each, help=help_text(kind))
+    if name not in NAMES:
+        about.add_completion(app)
+        arrange(app, COMMANDS)
     return app
-
-
-def add_command(app: App, name: str, is_listed: bool) -> None:
-    """Add a command to `app`; one that is only listed has its help and no options."""
-    if name == "train":
-        from hpcml.cli.train import train_app
-
-        app.command(train_app(is_listed))
-    elif name == "plan":
-        from hpcml.cli.plan import plan_app
-
-        app.command(plan_app(is_listed))
-    elif name == "convert":
-        from hpcml.cli.convert import convert_app
-
-        app.command(convert_app(is_listed))
-    else:
-        kind = operation_named(name)
-        app.command((lambda: None) if is_listed else command_of(kind), name=name, help=help_text(kind))
 
 
 def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None = None) -> None:
@@ -74,11 +63,9 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     Raises ConfigError for a command line that makes no sense.
     """
     quiet = QUIET in tokens
-    command, bound = parsed([token for token in tokens if token != QUIET])
-    operation = command(*bound.args, **bound.kwargs)
+    operation = parse([token for token in tokens if token != QUIET])
     if not isinstance(operation, Operation):  # help and version need no MPI
         return
-    check_numbers(vars(operation))
     operation.check_options()
     if guard is not None:
         guard.waits = operation.ends_itself
@@ -88,40 +75,37 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
 
     session = Session(comm, Log(comm.rank, quiet), StopSignals() if guard is None else guard.signals)
     result = operation.execute(session)
-    operation.print_result(session, result)
+    text = operation.format_result(result)
+    if isinstance(operation, TrainingOperation):  # the log file of the run has it, too
+        session.log(text, has_lines=True)
+    elif text and comm.rank == 0:
+        say(text, sys.stdout)
     operation.finish(session, result)
 
 
-def parsed(tokens: list[str]) -> tuple[Callable[..., Any], BoundArguments]:
-    """Return what makes the operation, and its arguments. Raises ConfigError."""
+def parse(tokens: list[str]) -> Any:
+    """Return the operation of a command line; None if a text, such as help, has been printed. Raises ConfigError."""
     for token in tokens:
         check_text(token, "the command line")
     name = next(iter(tokens), "")
     if name in ("train", "predict"):  # standard input or output: as a Path it is "-" again
         pairs = zip(["", *tokens], tokens, strict=False)
         tokens = ["./-" if token == "-" and not before.startswith("--") else token for before, token in pairs]
-    if name == "plan":
-        from hpcml.cli.plan import check_method
-
-        check_method(tokens)
-    app = build(None if name == about.INSTALL else name)
+    configurations: list[cyclopts.config.Dict] = []
+    if name == "train" and any(token.partition("=")[0] == "--config" for token in tokens):
+        tokens, configurations = config_files(tokens)
+    app = build() if name == about.INSTALL else build(*tokens) if tokens else build("")
+    if configurations:
+        app[name].config = configurations
     try:
-        if name == "train":
-            tokens, app["train"].config = config_files(tokens)
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
-        return command, bound
     except cyclopts.CycloptsError as error:
-        if name == "train":
-            from hpcml.cli.train import explain
-
+        if name in ("train", "plan"):
             explain(tokens)
-        if name == "convert" and len(tokens) > 1:
-            from hpcml.conversion.sources import source_named
-
-            source_named(tokens[1])
         text = shortened(str(error))
         if isinstance(error, cyclopts.UnknownOptionError) and "?" not in text:
             text += f" `{' '.join(('hpcml', *(error.command_chain or ())))} --help` lists the options."
         raise ConfigError(text) from None
     except OverflowError:
         raise ConfigError("a number on the command line is too large; expected one below 2**63") from None
+    return command(*bound.args, **bound.kwargs)

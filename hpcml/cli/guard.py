@@ -32,27 +32,11 @@ LOOK_SECONDS = 0.5  # between looks at whether the launcher lives
 RANK_NAMES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
-def launched_rank() -> int | None:
-    """This process's rank, as the launcher tells before MPI starts; None without a launcher."""
-    ranks = (os.environ.get(name, "") for name in RANK_NAMES)
-    return next((int(rank) for rank in ranks if rank.isdigit()), None)
-
-
 def write_exit_code(code: int) -> None:
     """Write the code to the file of HPCML_EXIT_FILE: launchers differ in what they make of it."""
     if path := os.environ.get("HPCML_EXIT_FILE"):
         with suppress(OSError):
             Path(path).write_bytes(f"{code}\n".encode())
-
-
-def _siblings() -> list[int]:
-    """The other children of this one's parent: under a launcher the ranks beside it here."""
-    mine, parent, found = os.getpid(), os.getppid(), []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, IndexError, ValueError):
-            if int(status.read_bytes().rpartition(b")")[2].split()[1]) == parent:
-                found.append(int(status.parent.name))
-    return [process for process in found if process != mine]
 
 
 def _begun(run: Path) -> list[Path]:
@@ -62,15 +46,6 @@ def _begun(run: Path) -> list[Path]:
             return [] if (run / "model.h5").exists() else [run]
         return [config.parent for config in run.glob("*/config.toml")]
     return []
-
-
-def _resumed_from(folders: list[Path]) -> str:
-    """Where `--resume` goes on."""
-    with suppress(OSError):
-        times = [path.stat().st_mtime for folder in folders for path in folder.glob("checkpoint/state-*.h5")]
-        if times:
-            return f"from the checkpoint of {max(0.0, time.time() - max(times)):.0f} s ago"
-    return "from the beginning"
 
 
 class Guard:
@@ -84,9 +59,9 @@ class Guard:
         self.signals = signals
         self.run: Path | None = None
         self.waits = self.connected = False
-        launched = launched_rank()
-        self.rank = launched or 0
-        self._parent = None if launched is None else os.getppid()  # the launcher
+        ranks = [int(rank) for name in RANK_NAMES if (rank := os.environ.get(name, "")).isdigit()]  # as the launcher tells
+        self.rank, self._is_launched = ranks[0] if ranks else 0, bool(ranks)
+        self._parent = os.getppid() if ranks else None  # the launcher
         self._ends = threading.Lock()  # whoever has it says how the process ends
         self._code = 0
 
@@ -110,49 +85,45 @@ class Guard:
         """Wait for a signal, then end the process, if need be."""
         number, late = 0, None
         while late is None or time.monotonic() < late:
-            came = self._wait(LOOK_SECONDS if late is None else max(0.0, min(LOOK_SECONDS, late - time.monotonic())))
-            if came and late is None:
+            came, wait = 0, LOOK_SECONDS if late is None else max(0.0, min(LOOK_SECONDS, late - time.monotonic()))
+            if select.select([self._woken], [], [], wait)[0]:
+                came = os.read(self._woken, 1)[0]
+            elif self._parent is not None and os.getppid() != self._parent:  # a rank without its launcher
+                self._parent = None
+                os.kill(os.getpid(), signal.SIGTERM)
+            if came in self.signals.SIGNALS and late is None:
                 listens = self.waits or (self.run is not None and bool(_begun(self.run)))
                 number = came
                 if not (listens and came == signal.SIGUSR1 and not self.waits):  # which gives the time that a checkpoint takes
                     late = time.monotonic() + (PATIENCE if listens else 0.0)
         self._end(number)
 
-    def _wait(self, seconds: float) -> int:
-        """The signal that came in time, or 0. A rank without its launcher sends one to itself."""
-        if select.select([self._woken], [], [], seconds)[0]:
-            number = os.read(self._woken, 1)[0]
-            return number if number in self.signals.SIGNALS else 0
-        if self._parent is not None and os.getppid() != self._parent:
-            self._parent = None
-            os.kill(os.getpid(), signal.SIGTERM)
-        return 0
-
-    def _pass_on(self, number: int) -> None:
-        """Send the signal to the ranks beside this one, and give rank 0 the time to end first."""
-        siblings = _siblings() if self._parent is not None else []
-        for sibling in siblings:
-            with suppress(OSError):
-                os.kill(sibling, number)
-        time.sleep(TURN if siblings else 0.0)
-
     def _end(self, number: int) -> None:
         """Say why, remove what is unfinished, and end the process."""
         if self.rank > 0:  # rank 0 takes the others with it when it ends, unless the signal came only here
             time.sleep(TURN + 0.1 * min(self.rank - 1, 8))
-            self._pass_on(number)
+            # Pass it on to the other children of the launcher here, and give rank 0 the time to end first.
+            for status in Path("/proc").glob("[0-9]*/stat") if self._parent is not None else ():
+                with suppress(OSError, IndexError, ValueError):
+                    process, parent = int(status.parent.name), int(status.read_bytes().rpartition(b")")[2].split()[1])
+                    if parent == os.getppid() and process != os.getpid():
+                        os.kill(process, number)
+            time.sleep(TURN if self._parent is not None else 0.0)
         if not self._ends.acquire(blocking=False):
             time.sleep(LAST)
             os._exit(self._code)
         begun = _begun(self.run) if self.run is not None else []
         code, why = 128 + number, f"interrupted by {signal.Signals(number).name}"
         if begun:
-            code = EXIT_RESUMABLE
-            why += f" and without a new checkpoint after {PATIENCE:g} s; continue with --resume, {_resumed_from(begun)}"
+            code, where = EXIT_RESUMABLE, "from the beginning"
+            with suppress(OSError, ValueError):  # no checkpoint
+                newest = max(path.stat().st_mtime for folder in begun for path in folder.glob("checkpoint/state-*.h5"))
+                where = f"from the checkpoint of {max(0.0, time.time() - newest):.0f} s ago"
+            why += f" and without a new checkpoint after {PATIENCE:g} s; continue with --resume, {where}"
         _say(f"hpcml: {why}\n")
         if not begun:  # else a rank may have died, which made the launcher send the signal: its own code tells
             write_exit_code(code)
-        if launched_rank() is not None:
+        if self._is_launched:
             time.sleep(RELAY_SECONDS)
         for action in reversed(tuple(undo.ACTIONS)):
             with suppress(Exception):

@@ -23,10 +23,9 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import partial
 from numbers import Real
 from pathlib import Path
@@ -48,8 +47,7 @@ from cyclopts import Parameter
 
 from hpcml import loading
 from hpcml.errors import ConfigError, OptionError, nearest
-from hpcml.log import say
-from hpcml.options import check_rules, default_of, help_of, hints_of, is_required, rules_of
+from hpcml.options import check_rules, default_of, help_of
 
 if TYPE_CHECKING:
     from hpcml.log import Log
@@ -94,7 +92,7 @@ class Operation(Generic[R]):
     @classmethod
     def options_for(cls, given: Mapping[str, Any]) -> tuple[type, str]:
         """Return the class of the field `options`, beside the other fields, and the command that lists them."""
-        return hints_of(cls)["options"], cls.__module__.rpartition(".")[2]
+        return get_type_hints(cls, include_extras=True)["options"], cls.__module__.rpartition(".")[2]
 
     def can_resume(self) -> bool:
         """Whether the work looks at signals, and a run folder `output` can be resumed."""
@@ -107,11 +105,6 @@ class Operation(Generic[R]):
     def format_result(self, result: R) -> str:
         """Return what the command prints: nothing of a path, which the log names."""
         return "" if result is None or isinstance(result, Path) else str(result)
-
-    def print_result(self, session: Session, result: R) -> None:
-        """Print the result on rank 0."""
-        if session.comm.rank == 0 and (text := self.format_result(result)):
-            say(text, sys.stdout)
 
     def finish(self, session: Session, result: R) -> None:
         """Write the files that are asked for besides the result. Collective over the session."""
@@ -144,10 +137,6 @@ class TrainingOperation(Operation[R]):
         """Whether there are checkpoints."""
         return True
 
-    def print_result(self, session: Session, result: R) -> None:
-        """Report the result as the log does: the log file of the run has it, too."""
-        session.log.report(self.format_result(result))
-
 
 @contextmanager
 def python_session(comm: Comm | None, log: Log | None, signals: StopSignals | None = None) -> Iterator[Session]:
@@ -174,20 +163,20 @@ def command_of(kind: Any, texts: Mapping[str, str] | None = None, **given: Any) 
     defaults; another value is set and is no flag.
     `texts` replaces the help of some fields.
     """
-    hints, texts = hints_of(kind), {**help_of(kind), **(texts or {})}
+    hints, texts = get_type_hints(kind, include_extras=True), {**help_of(kind), **(texts or {})}
     positional = (
         inspect.Parameter.POSITIONAL_OR_KEYWORD if issubclass(kind, TrainingOperation) else inspect.Parameter.POSITIONAL_ONLY
     )
     parameters, fixed = [], dict[str, Any](kind.on_command_line)
     for field in fields(kind):
         name, hint = field.name, hints[field.name]
-        settings = [each for each in rules_of(hint) if isinstance(each, Parameter)]
+        settings = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Parameter)]
         if name in given and not is_dataclass(given[name]):
             fixed[name] = given[name]
             continue
         if any(setting.parse is False for setting in settings):
             continue
-        default = inspect.Parameter.empty if is_required(field) else default_of(field)
+        default = default_of(field)
         if is_dataclass(hint) or name in given:
             default = given[name] if name in given else hint()
             hint = Annotated[type(default), Parameter(name="*")]
@@ -197,6 +186,7 @@ def command_of(kind: Any, texts: Mapping[str, str] | None = None, **given: Any) 
             place, default, hint = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.empty, get_args(hint)[0]
         if not any(setting.help for setting in settings):
             hint = Annotated[hint, Parameter(help=texts[name])]
+        default = inspect.Parameter.empty if default is MISSING else default
         parameters.append(inspect.Parameter(name, place, default=default, annotation=hint))
     parameters.sort(key=lambda parameter: parameter.kind)
     signature = inspect.Signature(parameters)
@@ -217,7 +207,7 @@ def function(kind: Callable[P, Operation[R]], name: str = "") -> Callable[P, R]:
     """Return the function for Python: the parameters are the fields. Default name: that of the module."""
     made: Any = kind
     names, known = [field.name for field in fields(made) if not field.kw_only], {field.name for field in fields(made)}
-    required = {field.name for field in fields(made) if is_required(field)} - {"options"}
+    required = {field.name for field in fields(made) if default_of(field) is MISSING} - {"options"}
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         given: dict[str, Any] = dict(zip(names, args, strict=False)) | kwargs

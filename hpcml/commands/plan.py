@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hpcml.commands.operation import Operation, PathLike, Session, path_of
+from hpcml.commands.operation import Operation, PathLike, Session, check_files, path_of, write_files
 from hpcml.options import Flag, Only
 from hpcml.planning.options import PlanOptions
 
@@ -36,17 +36,11 @@ class PlanTraining(Operation["Plan"]):
     def execute(self, session: Session) -> Plan:
         """Return the plan. Collective over the session."""
         from hpcml.methods.registry import method_named
-        from hpcml.planning.plan import as_json, plan
-        from hpcml.planning.report import write_json
+        from hpcml.planning.plan import plan
 
-        data, json = path_of(self.data), path_of(self.json)
-        found = plan(session, method_named(self.method), data, self.wanted, self.options)
-        if json is not None:
-            write_json(session.comm, json, as_json(found), self.force, data)
-        return found
+        check_files(session, self.force, [self.data], json=self.json)
+        return plan(session, method_named(self.method), path_of(self.data), self.wanted, self.options)
 
-    def format_result(self, result: Plan) -> str:
-        """Return the plan as text."""
-        from hpcml.planning.report import format_plan
-
-        return format_plan(result)
+    def finish(self, session: Session, result: Plan) -> None:
+        """Write the JSON file. Collective over the session."""
+        write_files(session, result, (self.json, lambda path, plan: plan.write_json(path)))

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, function
 from hpcml.errors import ConfigError, OptionError
 from hpcml.options import Flag, Only, Range
-
-if TYPE_CHECKING:
-    from hpcml.prediction.texts import What
 
 DATASET, TEXT = "a dataset", "svmlight text"
 
@@ -66,25 +63,6 @@ class Predict(Operation[Path]):
     force: Flag = False
     """Replace the output if it exists."""
 
-    def what(self) -> What:
-        """Return what is written for each row. Raises ConfigError."""
-        from hpcml.prediction.texts import BIOASQ, what_of
-
-        bioasq = self.format == "bioasq"
-        if bioasq and Path(self.output).suffix.lower() != BIOASQ:
-            raise ConfigError(f"{self.output}: BioASQ's format is JSON; the name must end in {BIOASQ}")
-        return what_of(self.labels or (bioasq and self.top is None and not self.probabilities), self.probabilities)
-
-    def check_inputs(self, is_text: bool, what: What) -> None:
-        """Raise OptionError for options that have no effect on these data."""
-        self.check_options(TEXT if is_text else DATASET)
-        if self.threshold is not None and what != "labels":
-            raise OptionError("threshold", self.threshold, "has no effect without", "labels")
-        if is_text and self.format == "bioasq":
-            raise OptionError("format", self.format, "svmlight text has no ids of its rows; make a dataset (hpcml convert)")
-        if not is_text and self.format in ("csv", "svm"):
-            raise OptionError("format", self.format, f"applies only to {TEXT}; remove it")
-
     def execute(self, session: Session) -> Path:
         """The output. Collective over the session."""
         from hpcml.data.svmlight_stream import is_text
@@ -93,12 +71,22 @@ class Predict(Operation[Path]):
         from hpcml.mpi import run_on_root
         from hpcml.prediction.predict import predict
         from hpcml.prediction.stream import StreamOptions, predict_stream
+        from hpcml.prediction.texts import BIOASQ, what_of
         from hpcml.run.session import opened_dataset
 
         comm, log, output = session.comm, session.log, Path(self.output)
-        max_line, what = line_limit(self.max_line_mb), self.what()
+        max_line, bioasq = line_limit(self.max_line_mb), self.format == "bioasq"
+        if bioasq and output.suffix.lower() != BIOASQ:
+            raise ConfigError(f"{output}: BioASQ's format is JSON; the name must end in {BIOASQ}")
+        what = what_of(self.labels or (bioasq and self.top is None and not self.probabilities), self.probabilities)
         text = run_on_root(comm, f"opening {self.data}", partial(is_text, Path(self.data)))
-        self.check_inputs(text, what)
+        self.check_options(TEXT if text else DATASET)
+        if self.threshold is not None and what != "labels":
+            raise OptionError("threshold", self.threshold, "has no effect without", "labels")
+        if text and bioasq:
+            raise OptionError("format", self.format, "svmlight text has no ids of its rows; make a dataset (hpcml convert)")
+        if not text and self.format in ("csv", "svm"):
+            raise OptionError("format", self.format, f"applies only to {TEXT}; remove it")
         model = share_model(comm, self.model) if isinstance(self.model, (str, Path)) else self.model
         model = model if self.threshold is None else model.with_threshold(self.threshold)
         if text:

@@ -19,7 +19,7 @@ from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.shard import Shard
 from hpcml.errors import file_error
 from hpcml.mpi.limits import bytes_of_process
-from hpcml.mpi.memory import left_per_rank, room_per_rank
+from hpcml.mpi.memory import OWN_BYTES, memory_per_rank, room_per_rank
 from hpcml.partition import offsets
 
 _VALUE_BYTES = 8  # a column and a value
@@ -94,7 +94,7 @@ def own_rows(
     nothing to train on or no room on the disk, and what `look` does.
     """
     mine = shard.nnz + bias * shard.n_local
-    if not mpi.agreed_any(comm, min(room_per_rank(comm), left_per_rank(comm) - needed) < _VALUE_BYTES * mine):
+    if not mpi.agreed_any(comm, min(room_per_rank(comm), memory_per_rank(comm, OWN_BYTES) - needed) < _VALUE_BYTES * mine):
         return compact_rows(comm, shard, bias, look=look, fold=fold)
 
     def room(n_values: int) -> tuple[np.ndarray, np.ndarray]:

@@ -193,7 +193,7 @@ class SvmlightStream:
         bytes, ConfigError for standard input under a launcher.
         """
         self.comm, self.name, self.zero_based = comm, name_of(source), zero_based
-        if str(source) == STANDARD_INPUT and (launcher := mpi.launcher()):
+        if str(source) == STANDARD_INPUT and (launcher := mpi.launcher()[0]):
             raise ConfigError(
                 f"standard input under mpirun or srun ({launcher}): launchers lose, or repeat, what exceeds 64 KB; name a file, or "
                 "a pipe: <(zcat FILE), or one made with mkfifo"

@@ -17,6 +17,7 @@ import stat
 import sys
 import tempfile
 import time
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -50,14 +51,27 @@ class CompiledOnce(FunctionCache):
         """
         if not self._stamped:
             stamp = sources_digest(self._py_func.__module__)
-            self._cache_path = self._impl.locator._cache_path = str(content_folder(self._py_func.__module__, stamp))
+            # The name depends on the sources and on the compiler, not on where the package is installed: clones and environments
+            # share it. The Python version, the processor and the argument types are in numba's file names and keys.
+            compiler = f"numba-{numba.__version__}-llvmlite-{llvmlite.__version__}-numpy-{np.__version__}"
+            folder = Path(config.CACHE_DIR, compiler, f"{self._py_func.__module__}-{stamp[:16]}")
+            self._cache_path = self._impl.locator._cache_path = str(folder)
             names = {"cache_path": self._cache_path, "filename_base": self._impl.filename_base}
             self._cache_file, self._stamped = IndexDataCacheFile(source_stamp=stamp, **names), True
         found = self._kept_form(sig, target_context)
         path = str(Path(self._cache_path, f"{self._impl.filename_base}.lock"))
         if found is None and path not in self._locked:
-            _make_content_folder(Path(self._cache_path))
-            self._lock = path, lock_in_time(path)
+            with contextlib.suppress(FileExistsError):
+                Path(self._cache_path).mkdir(mode=0o700, parents=True)
+                remove_unused()
+            descriptor, end = os.open(path, os.O_CREAT | os.O_RDWR, 0o600), time.monotonic() + WAIT
+            with contextlib.suppress(OSError):  # a file system without locks
+                while time.monotonic() < end:
+                    with contextlib.suppress(BlockingIOError):
+                        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        break
+                    time.sleep(0.01)
+            self._lock = path, descriptor
             self._locked.add(path)
             found = self._kept_form(sig, target_context)
             if found is not None:
@@ -84,24 +98,10 @@ class CompiledOnce(FunctionCache):
             self._lock = None
 
 
-def content_folder(module: str, digest: str) -> Path:
-    """Return the folder of a module's compiled kernels.
-
-    The name depends on the sources and on the compiler, not on where the package is installed: clones and
-    environments share it. The Python version, the processor and the argument types are in numba's file names and keys.
-    """
-    compiler = f"numba-{numba.__version__}-llvmlite-{llvmlite.__version__}-numpy-{np.__version__}"
-    return Path(config.CACHE_DIR, compiler, f"{module}-{digest[:16]}")
-
-
-def _make_content_folder(folder: Path) -> None:
-    """Make a content folder; when it is new, remove those that no process has read for UNUSED_DAYS."""
-    try:
-        folder.mkdir(mode=0o700, parents=True)
-    except FileExistsError:
-        return
+def remove_unused() -> None:
+    """Remove the folders of compiled kernels that no process has read for UNUSED_DAYS."""
     oldest = time.time() - UNUSED_DAYS * 86400
-    for other in folder.parent.parent.glob("numba-*/*"):
+    for other in Path(config.CACHE_DIR).glob("numba-*/*"):
         with contextlib.suppress(OSError):
             if max(path.stat().st_atime for path in (other, *other.iterdir())) < oldest:
                 shutil.rmtree(other, ignore_errors=True)
@@ -117,21 +117,14 @@ def sources_digest(name: str) -> str:
         module = sys.modules[waiting.pop()]
         parts.append(_digest(module))
         values = [] if hasattr(module, "__path__") else vars(module).values()  # of a package: what has been imported so far
-        each_value = (each for value in values for each in (value if isinstance(value, list) else [value]))
-        more = {used for value in each_value if _has_kernels(used := _module_of(value))} - seen
-        seen |= more
-        waiting += more
+        for value in chain.from_iterable(each if isinstance(each, list) else [each] for each in values):
+            used = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+            if not isinstance(used, str) or used in seen or used not in sys.modules:
+                continue
+            if used.startswith("hpcml.losses.") or (used.startswith("hpcml.") and "kernels" in used):
+                seen.add(used)
+                waiting.append(used)
     return hashlib.sha256("".join(sorted(parts)).encode()).hexdigest()
-
-
-def _module_of(value: Any) -> str:
-    """The name of the module that a value is, or comes from; "" if it does not say."""
-    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
-    return name if isinstance(name, str) else ""
-
-
-def _has_kernels(name: str) -> bool:
-    return ((name.startswith("hpcml.") and "kernels" in name) or name.startswith("hpcml.losses.")) and name in sys.modules
 
 
 @functools.cache
@@ -145,18 +138,6 @@ def _digest(module: ModuleType) -> str:
         elif isinstance(value, np.ndarray):
             found.update(name.encode() + value.tobytes())
     return found.hexdigest()
-
-
-def lock_in_time(path: str) -> int:
-    """Lock a file and return its descriptor, without the lock after WAIT seconds or where files cannot be locked."""
-    descriptor, end = os.open(path, os.O_CREAT | os.O_RDWR, 0o600), time.monotonic() + WAIT
-    with contextlib.suppress(OSError):  # a file system without locks
-        while time.monotonic() < end:
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            time.sleep(0.01)
-    return descriptor
 
 
 def choose_cache() -> None:

@@ -19,39 +19,25 @@ def processor_name() -> str:
     return platform.processor() or platform.machine()
 
 
-@cache
-def target() -> tuple[str, str]:
-    """The processor that numba compiles for, by LLVM's name, and its features; both are this one's
-    unless NUMBA_CPU_NAME and NUMBA_CPU_FEATURES say otherwise.
-    """
-    from numba.core.registry import cpu_target
-
-    _, name, features = cpu_target.target_context.codegen().magic_tuple()
-    return name, " ".join(feature[1:] for feature in features.split(",") if feature.startswith("+"))
-
-
 def computed_by() -> dict[str, str]:
     """Processor, numba's target, and the libraries whose code depends on the processor. Local."""
-    name, features = target()
-    packages = {package: version(package) for package in ("numpy", "numba", "llvmlite")}
-    processor = {"processor": processor_name(), "architecture": platform.machine(), "target": name, "features": features}
-    return {**processor, **packages, "blas": _blas(), "libc": _libc()}
-
-
-def _blas() -> str:
-    """NumPy's library of linear algebra, and the processor that it has code for; of a NumPy without
-    one of its own, those that are loaded.
-    """
+    from numba.core.registry import cpu_target
     from threadpoolctl import threadpool_info
 
+    # What numba compiles for, by LLVM's name: this processor, unless NUMBA_CPU_NAME and NUMBA_CPU_FEATURES say otherwise.
+    _, name, listed = cpu_target.target_context.codegen().magic_tuple()
+    features = " ".join(feature[1:] for feature in listed.split(",") if feature.startswith("+"))
+    packages = {package: version(package) for package in ("numpy", "numba", "llvmlite")}
+    processor = {"processor": processor_name(), "architecture": platform.machine(), "target": name, "features": features}
+    # NumPy's library of linear algebra, and the processor that it has code for; of a NumPy without one of its own, those that are
+    # loaded.
     found = [library for library in threadpool_info() if library["user_api"] == "blas"]
     of_numpy = [library for library in found if "numpy.libs" in library["filepath"]]
     texts = (f"{each['internal_api']} {each['version']} {each.get('architecture', '')}".strip() for each in of_numpy or found)
-    return ", ".join(sorted(set(texts)))
-
-
-def _libc() -> str:
-    """The C library, whose mathematical functions differ by processor."""
-    with suppress(OSError, ValueError):
-        return os.confstr("CS_GNU_LIBC_VERSION") or ""
-    return " ".join(platform.libc_ver())
+    blas = ", ".join(sorted(set(texts)))
+    # The C library, whose mathematical functions differ by processor.
+    try:
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (OSError, ValueError):
+        libc = " ".join(platform.libc_ver())
+    return {**processor, **packages, "blas": blas, "libc": libc}

@@ -56,5 +56,5 @@ from hpcml.mpi.start import (
     unname_shared_memory,
 )
 
-if not launcher():
+if not launcher()[0]:
     unname_shared_memory()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
 
 from hpcml.errors import CollectiveError, DataError, HpcmlError, is_out_of_memory, out_of_memory, reason_and_hint
+from hpcml.mpi.start import rested
 from hpcml.partition import offsets
 
 # No message is larger than this: far below MPI's 2 GiB limit, and it bounds the library's own temporary copies.
 CHUNK_BYTES = 1 << 25
-REST_SECONDS = 0.02  # between looks at whether the others are there
 # Elements of a `stream_to_root` message travel pickled, one chunk at a time.
 _END = None
 
@@ -23,29 +23,43 @@ T = TypeVar("T")
 
 
 @contextmanager
-def agreed(comm: MPI.Comm, doing: str, sleep: bool = False) -> Iterator[None]:
+def agreed(comm: MPI.Comm, doing: str, sleep: bool = False, in_groups: bool = False) -> Iterator[None]:
     """Rank-local work that may fail: all ranks succeed, or all raise one sentence.
 
     The body must contain no collective. The message of the lowest failing rank is raised on all. An
     operating-system error becomes a `DataError`; any other unexpected exception is re-raised where it
     happened and a `CollectiveError` elsewhere. With `sleep`, ranks that wait for the long work of another
-    sleep instead of spinning. Collective over `comm`.
+    sleep instead of spinning. With `in_groups`, the body is collective over groups of the ranks, which agree
+    on what they raise; an unexpected exception ends the program. Collective over `comm`.
     """
     error: Exception | None = None
     try:
         yield
     except HpcmlError as failure:
         error = failure
-    except Exception as failure:  # noqa: BLE001 - the other ranks must know of any exception
+    except Exception as failure:
+        if in_groups:
+            raise
+        error = failure  # the other ranks must know of any exception
         if is_out_of_memory(failure):
             error = DataError(out_of_memory(MPI.COMM_WORLD.rank, f"while {doing}", failure))
-        else:
-            error = _file_error(failure, doing) if isinstance(failure, OSError) else failure
+        elif isinstance(failure, OSError):
+            reason, hint = reason_and_hint(failure)
+            where = "" if failure.filename is None or str(failure.filename) in doing else f"{failure.filename}: "
+            error = DataError(f"{where}{reason} while {doing}{hint}")
     if sleep:
-        request = comm.Ibarrier()
-        while not request.Test():
-            time.sleep(REST_SECONDS)
-    _share_outcome(comm, doing, error)
+        rested(comm.Ibarrier())
+    first = int(-allreduce_max(comm, -(comm.size if error is None else comm.rank)))
+    if first == comm.size:
+        return
+    known = error if isinstance(error, HpcmlError) else None
+    shared, message = comm.bcast((known, str(error)), root=first)
+    if error is not None and known is None:
+        raise error
+    raise shared or CollectiveError(f"rank {first} failed while {doing}: {message}")
+
+
+groups_agreed = partial(agreed, doing="working in groups", in_groups=True)
 
 
 def run_on_root(comm: MPI.Comm, doing: str, call: Callable[[], T], sleep: bool = False) -> T:
@@ -61,50 +75,20 @@ def run_on_root(comm: MPI.Comm, doing: str, call: Callable[[], T], sleep: bool =
     return shared
 
 
-@contextmanager
-def groups_agreed(comm: MPI.Comm) -> Iterator[None]:
-    """Collective over `comm`. Work of groups: what one has agreed to raise, all raise."""
-    error: Exception | None = None
-    try:
-        yield
-    except HpcmlError as failure:
-        error = failure
-    _share_outcome(comm, "working in groups", error)
+def allreduce_max(comm: MPI.Comm, value: float) -> float:
+    """Collective over `comm`. The largest `value` (float64) of any rank.
 
-
-def _file_error(failure: OSError, doing: str) -> DataError:
-    """The sentence for an operating-system error; `doing` is a gerund: "reading train.h5"."""
-    reason, hint = reason_and_hint(failure)
-    where = "" if failure.filename is None or str(failure.filename) in doing else f"{failure.filename}: "
-    return DataError(f"{where}{reason} while {doing}{hint}")
-
-
-def _reduced(comm: MPI.Comm, value: float, op: MPI.Op) -> float:
-    """Collective over `comm`. `op` over the ranks' numbers (float64).
-
-    The first `comm.allreduce` makes a communicator of its own, and mpi4py holds Python's lock while
+    The first `comm.allreduce` would make a communicator of its own, and mpi4py holds Python's lock while
     it waits for the others there.
     """
     number = np.array([value], dtype=np.float64)
-    comm.Allreduce(MPI.IN_PLACE, number, op=op)
+    comm.Allreduce(MPI.IN_PLACE, number, op=MPI.MAX)
     return float(number[0])
-
-
-def _share_outcome(comm: MPI.Comm, doing: str, error: Exception | None) -> None:
-    """Collective over `comm`. Raise on all ranks if `error` is set on any."""
-    first = int(_reduced(comm, comm.rank if error is not None else comm.size, MPI.MIN))
-    if first == comm.size:
-        return
-    known = error if isinstance(error, HpcmlError) else None
-    shared, message = comm.bcast((known, str(error)), root=first)
-    if error is not None and known is None:
-        raise error
-    raise shared or CollectiveError(f"rank {first} failed while {doing}: {message}")
 
 
 def agreed_any(comm: MPI.Comm, flag: bool) -> bool:
     """Collective over `comm`. True on all ranks if `flag` is true on any."""
-    return bool(_reduced(comm, bool(flag), MPI.MAX))
+    return bool(allreduce_max(comm, bool(flag)))
 
 
 def chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
@@ -122,14 +106,7 @@ def allreduce_sum(comm: MPI.Comm, buffer: np.ndarray, op: MPI.Op = MPI.SUM) -> n
     return buffer
 
 
-def allreduce_maxima(comm: MPI.Comm, buffer: np.ndarray) -> np.ndarray:
-    """Collective over `comm`. Elementwise maxima of a contiguous array, in place."""
-    return allreduce_sum(comm, buffer, MPI.MAX)
-
-
-def allreduce_max(comm: MPI.Comm, value: float) -> float:
-    """Collective over `comm`. The largest `value` of any rank."""
-    return _reduced(comm, value, MPI.MAX)
+allreduce_maxima = partial(allreduce_sum, op=MPI.MAX)
 
 
 def exclusive_sum(comm: MPI.Comm, values: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -188,7 +165,7 @@ class RepeatedSum:
         together = self.group.size == self.comm.size
         complete = self.take_part(values, wait=together)
         if self.group.size > 1 and not together:
-            complete = bool(_reduced(self.group, complete, MPI.MIN))
+            complete = not agreed_any(self.group, not complete)
         return self.take() if complete else None
 
     def take_part(self, values: Sequence[float] | np.ndarray, wait: bool = False) -> bool:

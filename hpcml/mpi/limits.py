@@ -27,107 +27,63 @@ class Limit(int):
         limit.source, limit.shared = source, shared
         return limit
 
-    @property
-    def is_left(self) -> bool:
-        """Whether it is what the process may take on top of what it has."""
-        return self.shared.startswith("process")
-
 
 def limits(root: Path = Path("/")) -> list[Limit]:
     """All that is found; `root` is where /proc and the mounted control groups are looked for."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return [Limit(total, "the machine's memory", "machine"), *_of_slurm(), *_of_groups(root), *_of_process()]
+    found = [Limit(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "the machine's memory", "machine")]
 
+    # What the Slurm job asked for on this node; 0 means all there is.
+    cpus = os.environ.get("SLURM_CPUS_ON_NODE", "")
+    n_cpus = int(cpus) if cpus.isdecimal() else 0
+    for what, factor, source in (("NODE", 1, "Slurm's --mem"), ("CPU", n_cpus, f"Slurm's --mem-per-cpu, {cpus} CPUs")):
+        size = re.fullmatch(r"([0-9]{1,15})([KMGT]?)", os.environ.get(f"SLURM_MEM_PER_{what}", ""))
+        if size is not None and factor * int(size[1]) > 0:
+            found.append(Limit(factor * int(size[1]) * _UNITS[size[2]], source, f"slurm {node_name()}"))
 
-def _of_slurm() -> Iterator[Limit]:
-    """The memory that the Slurm job asked for on this node."""
-    if (size := _of_words(os.environ.get("SLURM_MEM_PER_NODE", ""))) > 0:
-        yield Limit(size, "Slurm's --mem", f"slurm {node_name()}")
-    cpus, size = os.environ.get("SLURM_CPUS_ON_NODE", ""), _of_words(os.environ.get("SLURM_MEM_PER_CPU", ""))
-    if size > 0 and cpus.isdecimal() and int(cpus) > 0:
-        yield Limit(int(cpus) * size, f"Slurm's --mem-per-cpu, {cpus} CPUs", f"slurm {node_name()}")
-
-
-def _of_words(text: str) -> int:
-    """Bytes of a size as Slurm writes it; 0 (which to Slurm means: all there is) if it is none."""
-    found = re.fullmatch(r"([0-9]{1,15})([KMGT]?)", text)
-    return int(found[1]) * _UNITS[found[2]] if found else 0
-
-
-def _of_groups(root: Path) -> Iterator[Limit]:
-    """Of every group that this process is in, from the innermost to the outermost mounted."""
-    paths = _paths(root)
-    for kind, mounted, folder in _mounts(root):
-        if kind not in paths:
-            continue
-        inside = os.path.relpath(paths[kind], mounted)
-        outside = paths[kind].startswith("/..") or inside.startswith("..")  # of what is mounted: its root is the nearest there is
-        group = folder if outside else folder / inside
-        for level in (group, *(parent for parent in group.parents if parent.is_relative_to(folder))):
-            yield from _of_files(level, _FILES[kind])
+    # Every control group that this process is in, from the innermost to the outermost mounted.
+    for kind, folder, group in control_groups(root):
+        levels = (group, *(parent for parent in group.parents if parent.is_relative_to(folder)))
+        texts = [(level / name, _read(level / name).strip()) for level in levels for name in _FILES[kind]]
         if kind == "cgroup":  # the kernel's own sum of all levels, of those that are not mounted, too
-            yield from _of_files(folder, (), _hierarchical(group / "memory.stat"))
+            sums = re.findall(r"^hierarchical_memory_limit (\d+)$", _read(group / "memory.stat"), re.MULTILINE)
+            texts += [(folder / "memory.stat", text) for text in sums[:1]]
+        for file, text in texts:
+            if text.isascii() and text.isdecimal():
+                status = file.parent.stat()  # identifies the group, however its path looks from inside of a container
+                found.append(Limit(int(text), f"control group {file}", f"group {status.st_dev} {status.st_ino}"))
+
+    # What `ulimit` leaves to this process alone, on top of what it has.
+    for option, number, taken in _OWN:
+        soft = resource.getrlimit(number)[0]
+        if soft != resource.RLIM_INFINITY:
+            found.append(Limit(max(0, soft - bytes_of_process(taken)), f"ulimit {option}", f"process {os.getpid()}"))
+    return found
 
 
-def _paths(root: Path) -> dict[str, str]:
-    """The group that this process is in, by the kind of file system that shows it."""
-    found = {}
+def control_groups(root: Path) -> Iterator[tuple[str, Path, Path]]:
+    """Yield the control groups of this process that may limit memory: file system, its mount point, folder of the group."""
+    paths = {}
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if not path.startswith("/"):
             continue
         if number == "0" and not controllers:
-            found["cgroup2"] = path
+            paths["cgroup2"] = path
         elif "memory" in controllers.split(","):
-            found["cgroup"] = path
-    return found
-
-
-def _mounts(root: Path) -> Iterator[tuple[str, str, Path]]:
-    """The mounted trees of groups that may limit memory: kind, the group at its root, folder."""
+            paths["cgroup"] = path
     for line in _read(root / "proc/self/mountinfo").splitlines():
         left, _, right = line.partition(" - ")
         mount, system = left.split(), right.split()
-        if len(mount) < 5 or len(system) < 3 or not mount[3].startswith("/"):
+        if len(mount) < 5 or len(system) < 3 or not mount[3].startswith("/") or system[0] not in paths:
             continue
-        if system[0] == "cgroup2" or (system[0] == "cgroup" and "memory" in system[2].split(",")):
-            yield system[0], _plain(mount[3]), root / _plain(mount[4]).lstrip("/")
-
-
-def _plain(path: str) -> str:
-    """A path of mountinfo, where blanks are written as octal numbers."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
-
-
-def _of_files(folder: Path, names: tuple[str, ...], more: str = "") -> Iterator[Limit]:
-    """The limits in the files of a group's folder, and `more`."""
-    found = [(_read(folder / name).strip(), name) for name in names]
-    for text, name in [*found, (more, "memory.stat")]:
-        if text.isascii() and text.isdecimal():
-            yield Limit(int(text), f"control group {folder / name}", f"group {_identity(folder)}")
-
-
-def _hierarchical(stat: Path) -> str:
-    found = re.search(r"^hierarchical_memory_limit (\d+)$", _read(stat), re.MULTILINE)
-    return found[1] if found else ""
-
-
-def _identity(folder: Path) -> str:
-    """The identity of a group, however its path looks from inside of a container."""
-    try:
-        status = folder.stat()
-    except OSError:
-        return str(folder)
-    return f"{status.st_dev} {status.st_ino}"
-
-
-def _of_process() -> Iterator[Limit]:
-    """The memory that `ulimit` leaves to this process alone, on top of what it has."""
-    for option, number, taken in _OWN:
-        soft = resource.getrlimit(number)[0]
-        if soft != resource.RLIM_INFINITY:
-            yield Limit(max(0, soft - bytes_of_process(taken)), f"ulimit {option}", f"process {os.getpid()}")
+        if system[0] == "cgroup2" or "memory" in system[2].split(","):
+            # In mountinfo, blanks are octal numbers.
+            mounted, folder = (re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), path) for path in mount[3:5])
+            path, inside = paths[system[0]], os.path.relpath(paths[system[0]], mounted)
+            top = root / folder.lstrip("/")
+            # Of a group outside of what is mounted, the root of the mount is the nearest there is.
+            yield system[0], top, top if path.startswith("/..") or inside.startswith("..") else top / inside
 
 
 def bytes_of_process(name: str) -> int:

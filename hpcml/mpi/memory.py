@@ -11,7 +11,7 @@ from contextlib import suppress
 import numpy as np
 
 from hpcml import mpi
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.log import size
 from hpcml.mpi.limits import Limit, bytes_of_process, limits
 
@@ -25,32 +25,26 @@ def memory_of_node() -> Limit:
 
 
 def memory_per_rank(comm: mpi.Comm, taken: int = 0) -> float:
-    """Collective over `comm`. Bytes for each rank, in equal parts, less `taken` (not ulimit's)."""
+    """Collective over `comm`. Bytes for each rank, in equal parts, less `taken` (not of ulimit's, which is what is left)."""
     mine = limits()
     with mpi.on_node(comm) as node:
         sharing = Counter(shared for there in node.allgather({limit.shared for limit in mine}) for shared in there)
-    return -mpi.allreduce_max(comm, -min(limit / sharing[limit.shared] - (0 if limit.is_left else taken) for limit in mine))
-
-
-def left_per_rank(comm: mpi.Comm) -> float:
-    """Collective over `comm`. Bytes that the program leaves every rank."""
-    return max(0.0, memory_per_rank(comm, OWN_BYTES))
+    least = min(limit / sharing[limit.shared] - taken * (not limit.shared.startswith("process")) for limit in mine)
+    return max(0.0, -mpi.allreduce_max(comm, -least))
 
 
 def room_per_rank(comm: mpi.Comm) -> float:
     """Collective over `comm`. Bytes that the rows and weights of every rank may take."""
-    return min(MEMORY_SHARE * memory_per_rank(comm), left_per_rank(comm))
+    return min(MEMORY_SHARE * memory_per_rank(comm), memory_per_rank(comm, OWN_BYTES))
 
 
 def check_room(comm: mpi.Comm, learner: str, n_rows: int, n_features: int, copies: int) -> None:
-    """Collective over `comm`. Raise ConfigError unless copies of dense float32 rows fit."""
+    """Collective over `comm`. Raise OptionError unless copies of dense float32 rows fit."""
     needed, room = copies * 4.0 * n_rows * n_features, room_per_rank(comm)
     if needed > room:
         sizes = f"{n_rows:,} × {n_features:,} values, up to {size(needed)} on each rank"
-        raise ConfigError(
-            f"--base {learner}: it needs dense rows, {sizes}, but a rank has {size(room)}; choose a learner that takes "
-            "sparse rows, fewer ranks on a node, or fewer features"
-        )
+        why = f"it needs dense rows, {sizes}, but a rank has {size(room)}; choose a learner that takes sparse rows, fewer ranks on "
+        raise OptionError("base", learner, f"{why}a node, or fewer features")
 
 
 def return_freed_memory() -> None:

@@ -22,25 +22,19 @@ def begin() -> None:
     unwanted = not mpi4py.rc.initialize or os.environ.get("MPI4PY_RC_INITIALIZE") == "0"  # which mpi4py itself reads later
     if "mpi4py.MPI" in sys.modules or unwanted or found is None or "mpiabi" in str(found.origin):
         return
-    _forget_socket_of_another_process()
-    library, provided = ctypes.CDLL(found.origin, mode=ctypes.RTLD_GLOBAL), ctypes.c_int()
-    library.MPI_Init_thread(None, None, _THREAD_MULTIPLE, ctypes.byref(provided))
-    with suppress(ValueError):  # in another thread than the main one
-        signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGHUP))  # UCX has taken it, to switch its messages on
-    mpi4py.rc.finalize = True  # what mpi4py did not start it would leave to others
-
-
-def _forget_socket_of_another_process() -> None:
-    """Remove the launcher's socket from the environment where only the parent process has it, so that MPI starts alone.
-
-    A worker process of joblib (n_jobs=2) under mpirun inherits the variable, but not the socket; MPI would end it.
-    """
+    # A worker process of joblib (n_jobs=2) under mpirun inherits the variable of the launcher's socket, but not the socket: MPI
+    # would end it. Without the variable it starts alone.
     number = os.environ.get("PMI_FD", "")
     try:
         if number.isdigit() and not stat.S_ISSOCK(os.fstat(int(number)).st_mode):
             del os.environ["PMI_FD"]
     except OSError:  # not open
         del os.environ["PMI_FD"]
+    library, provided = ctypes.CDLL(found.origin, mode=ctypes.RTLD_GLOBAL), ctypes.c_int()
+    library.MPI_Init_thread(None, None, _THREAD_MULTIPLE, ctypes.byref(provided))
+    with suppress(ValueError):  # in another thread than the main one
+        signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGHUP))  # UCX has taken it, to switch its messages on
+    mpi4py.rc.finalize = True  # what mpi4py did not start it would leave to others
 
 
 def end() -> None:

@@ -34,8 +34,8 @@ FINISH_SECONDS = 20.0  # that MPI may take to end when all ranks are at it
 _PROMISES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MPI_LOCALNRANKS")
 
 
-def _launched_size() -> tuple[str, int]:
-    """The launcher's variable and the number of ranks it promised; ("", 1) without a launcher."""
+def launcher() -> tuple[str, int]:
+    """Return the environment variable of the launcher (mpirun, srun) and the number of ranks it promised; ("", 1) without one."""
     names = [*_PROMISES]
     if "SLURM_STEP_ID" in os.environ or "SLURM_STEPID" in os.environ:  # inside srun, not merely inside an allocation
         names.append("SLURM_NTASKS")
@@ -43,11 +43,6 @@ def _launched_size() -> tuple[str, int]:
         if os.environ.get(name, "").isdigit():
             return name, int(os.environ[name])
     return "", 1
-
-
-def launcher() -> str:
-    """The environment variable by which a launcher (mpirun, srun) shows itself; "" without one."""
-    return _launched_size()[0]
 
 
 def library() -> str:
@@ -69,16 +64,6 @@ def loaded_build(file: str) -> tuple[str, bool]:
     kind = file.split(".")[1]
     is_wheel = not kind.startswith(("cpython", "abi3", "so"))
     return (kind if is_wheel else ""), is_wheel
-
-
-def check_launcher(size: int) -> None:
-    """Raise ConfigError for N copies of "rank 0 of 1": the launcher is another MPI's."""
-    name, promised = _launched_size()
-    if promised > 1 and size == 1:
-        raise ConfigError(
-            f"the launcher started {promised} ranks ({name}={promised}) but MPI sees only one: mpirun or srun belongs to another "
-            f"MPI than mpi4py's ({library()}); use the mpirun of this environment, or reinstall mpi4py against the cluster's MPI"
-        )
 
 
 def _abort_hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -120,22 +105,17 @@ def _end(sentence: str, code: int = EXIT_USER) -> NoReturn:
 
 def leave(error: HpcmlError, said: bool) -> None:
     """The end of a rank by an error that all should have. If others wait for it, end all."""
-    if not _met(LEAVE_SECONDS):
+    if not rested(MPI.COMM_WORLD.Ibarrier(), LEAVE_SECONDS):
         _end("the other ranks are ended" if said else f"rank {MPI.COMM_WORLD.rank}: {error}", error.exit_code)
 
 
 def meet() -> None:
     """The end of a rank that has done its work. If the others do not come, end all."""
-    if not _met(MEET_SECONDS):
+    if not rested(MPI.COMM_WORLD.Ibarrier(), MEET_SECONDS):
         _end(f"rank {MPI.COMM_WORLD.rank}: it is done, but others are not after {MEET_SECONDS:g} s; all ranks end now", 1)
 
 
-def _met(seconds: float) -> bool:
-    """Whether all ranks have come to the end within so many seconds."""
-    return _rested(MPI.COMM_WORLD.Ibarrier(), seconds)
-
-
-def _rested(request: MPI.Request, seconds: float = math.inf) -> bool:
+def rested(request: MPI.Request, seconds: float = math.inf) -> bool:
     """Whether a request is complete within so many seconds; sleeps, so others have the core."""
     end, pause = time.monotonic() + seconds, 1e-5
     while not request.Test():
@@ -165,8 +145,25 @@ def finish(code: int) -> None:
 
 def _on_bus_error(_number: int) -> None:
     """A page of a mapped file is gone. There is no way back to what was reading it."""
-    name = _shortened_file()
-    _be_first(name)
+    # The mapped file that ends before its map does, as far as the system tells.
+    name = "a file"
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+            span, access, offset, _, _, *path = line.split(maxsplit=5)
+            if access != "r--s" or not path or not Path(path[0]).is_file():  # ours are, those of libraries are private
+                continue
+            begin, end = (int(address, 16) for address in span.split("-"))
+            if -(-Path(path[0]).stat().st_size // mmap.PAGESIZE) * mmap.PAGESIZE < int(offset, 16) + end - begin:
+                name = path[0]
+                break
+    # Wait to be killed if another rank holds this file: one is enough to say that it is short.
+    with suppress(OSError):
+        file = os.open(name, os.O_RDONLY)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process ends
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_EX)  # a rank of another job ended by itself
+            time.sleep(RELAY_SECONDS)
     _end(f"rank {MPI.COMM_WORLD.rank}: {name} became shorter while it was in use, or its disk failed; restore it and run again")
 
 
@@ -199,32 +196,6 @@ def time_limit(seconds: int, sentence: str) -> Iterator[None]:
         signal.alarm(0)
 
 
-def _shortened_file() -> str:
-    """The mapped file that ends before its map does, as far as the system tells."""
-    try:
-        for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
-            span, access, offset, _, _, *path = line.split(maxsplit=5)
-            if access != "r--s" or not path or not Path(path[0]).is_file():  # ours are, those of libraries are private
-                continue
-            begin, end = (int(address, 16) for address in span.split("-"))
-            if -(-Path(path[0]).stat().st_size // mmap.PAGESIZE) * mmap.PAGESIZE < int(offset, 16) + end - begin:
-                return path[0]
-    except (OSError, ValueError):
-        pass
-    return "a file"
-
-
-def _be_first(path: str) -> None:
-    """Wait to be killed if another rank holds this file: one is enough to say it is short."""
-    with suppress(OSError):
-        file = os.open(path, os.O_RDONLY)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process ends
-        except BlockingIOError:
-            fcntl.flock(file, fcntl.LOCK_EX)  # a rank of another job ended by itself
-            time.sleep(RELAY_SECONDS)
-
-
 def unname_shared_memory() -> None:
     """Unlink MPICH's memory, mapped by all of a node: a kill would leave it in /dev/shm."""
     if MPI.Is_initialized() and MPI.get_vendor()[0] == "MPICH":
@@ -236,10 +207,15 @@ def unname_shared_memory() -> None:
 
 
 def start() -> MPI.Comm:
-    """COMM_WORLD duplicated, with the abort hook set. Raises ConfigError as `check_launcher`."""
+    """COMM_WORLD duplicated, with the abort hook set. Raises ConfigError if the launcher is that of another MPI."""
     sys.excepthook = _abort_hook
     ctypes.CDLL(None).signal(signal.SIGBUS, _ON_BUS_ERROR)  # Python's own handlers would only run after the faulting step
-    check_launcher(MPI.COMM_WORLD.size)
+    name, promised = launcher()
+    if promised > 1 and MPI.COMM_WORLD.size == 1:  # N copies of "rank 0 of 1"
+        raise ConfigError(
+            f"the launcher started {promised} ranks ({name}={promised}) but MPI sees only one: mpirun or srun belongs to another "
+            f"MPI than mpi4py's ({library()}); use the mpirun of this environment, or reinstall mpi4py against the cluster's MPI"
+        )
     MPI.COMM_WORLD.Barrier()
     unname_shared_memory()
     return MPI.COMM_WORLD.Dup()
@@ -297,11 +273,11 @@ def node_first(comm: MPI.Comm) -> Iterator[None]:
     """
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     if node.rank != 0:
-        _rested(node.Ibarrier())
+        rested(node.Ibarrier())
     try:
         yield
     finally:
         if node.rank == 0:
-            _rested(node.Ibarrier())
-        _rested(node.Ibarrier())
+            rested(node.Ibarrier())
+        rested(node.Ibarrier())
         node.Free()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, OptionError
 from hpcml.log import plural, size
 from hpcml.methods.linear.layout import PROGRAM_BYTES, VALUE_BYTES, Sharding, fewest_shards, lanes_that_fit
 from hpcml.methods.linear.method import LinearMethod
@@ -52,7 +52,18 @@ def requirements_of(method: Method, sizes: Sizes, cluster: Cluster, options: Any
     """Return what a method with labels needs. Raises ConfigError if a node has too little memory."""
     if method.linear:
         return _linear_requirements(method.load(method.linear), sizes, cluster, options)
-    return _online_requirements(method, sizes, cluster, options)
+    # A single-pass learner: every rank reads all rows.
+    n_labels = sizes.n_positive.size
+    found = method.load(f"{method.pilot}:bytes_needed")(
+        method.name, options, n_labels, sizes.n_features, sizes.n_used, cluster.n_ranks
+    )
+    pages = VALUE_BYTES * sizes.n_values + 4 * sizes.n_pairs + ROW_BYTES * sizes.n_rows
+    return Requirements(
+        layout=f"each rank reads all rows, for {-(-n_labels // cluster.n_ranks):,} labels at most",
+        own_bytes={"weights": found.weights, "pages of the data file": pages},
+        model_bytes=found.model,
+        checkpoint_bytes=found.checkpoint,
+    )
 
 
 def _linear_requirements(method: LinearMethod, sizes: Sizes, cluster: Cluster, options: LinearOptions) -> Requirements:
@@ -62,7 +73,7 @@ def _linear_requirements(method: LinearMethod, sizes: Sizes, cluster: Cluster, o
     n_ranks, room = cluster.n_ranks, MEMORY_SHARE * cluster.node_bytes / cluster.ranks_per_node
     exact = method.sharding is Sharding.EXACT
     if options.ranks_per_group is not None and n_ranks % options.ranks_per_group:
-        raise ConfigError(f"--ranks-per-group {options.ranks_per_group}: expected a divisor of the number of ranks, {n_ranks}")
+        raise OptionError("ranks_per_group", options.ranks_per_group, f"expected a divisor of the number of ranks, {n_ranks}")
     values = sizes.n_values + sizes.n_rows * bool(options.bias)
     features = min(sizes.n_features, values)
     shards = options.ranks_per_group or (
@@ -83,7 +94,13 @@ def _linear_requirements(method: LinearMethod, sizes: Sizes, cluster: Cluster, o
         shared = VALUE_BYTES * (sizes.n_values + sizes.n_rows) + SLOT * sizes.n_pairs
     else:
         own["rows"] = method.memory(values, *arguments) - state + SLOT * sizes.n_pairs // shards
-    _check_node(cluster, sum(own.values()), shared)
+    needed = cluster.ranks_per_node * sum(own.values())
+    if needed + cluster.ranks_per_node * PROGRAM_BYTES + shared > cluster.node_bytes:  # every pass would read rows from the disk
+        raise ConfigError(
+            f"{cluster.ranks_per_node} ranks need {size(needed)} beside {size(shared)} of rows, but a node has "
+            f"{size(cluster.node_bytes)}: there is no model of too little memory; plan with more nodes, fewer ranks on each, "
+            "or a smaller --labels-per-pass"
+        )
     n_parts = cluster.ranks_per_node if mapped else shards  # of the file: each rank reads one, whose pages the system may take back
     own["pages of the data file"] = (VALUE_BYTES * sizes.n_values + 4 * sizes.n_pairs + ROW_BYTES * sizes.n_rows) // n_parts
     n_groups = n_ranks // shards
@@ -97,29 +114,4 @@ def _linear_requirements(method: LinearMethod, sizes: Sizes, cluster: Cluster, o
         n_groups=n_groups,
         shards=shards,
         n_lanes=lanes,
-    )
-
-
-def _check_node(cluster: Cluster, own: int, shared: int) -> None:
-    """Raise ConfigError if every pass would read rows from the disk."""
-    if cluster.ranks_per_node * (own + PROGRAM_BYTES) + shared > cluster.node_bytes:
-        raise ConfigError(
-            f"{cluster.ranks_per_node} ranks need {size(cluster.ranks_per_node * own)} beside {size(shared)} of rows, but a node "
-            f"has {size(cluster.node_bytes)}: there is no model of too little memory; plan with more nodes, fewer ranks on each, "
-            "or a smaller --labels-per-pass"
-        )
-
-
-def _online_requirements(method: Method, sizes: Sizes, cluster: Cluster, options: Any) -> Requirements:
-    """Return what a single-pass learner needs; every rank reads all rows."""
-    n_labels = sizes.n_positive.size
-    found = method.load(f"{method.pilot}:bytes_needed")(
-        method.name, options, n_labels, sizes.n_features, sizes.n_used, cluster.n_ranks
-    )
-    pages = VALUE_BYTES * sizes.n_values + 4 * sizes.n_pairs + ROW_BYTES * sizes.n_rows
-    return Requirements(
-        layout=f"each rank reads all rows, for {-(-n_labels // cluster.n_ranks):,} labels at most",
-        own_bytes={"weights": found.weights, "pages of the data file": pages},
-        model_bytes=found.model,
-        checkpoint_bytes=found.checkpoint,
     )

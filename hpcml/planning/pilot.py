@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.log import Log, plural
 from hpcml.methods.linear.layout import plan_streaming
 from hpcml.methods.linear.load import load
@@ -98,7 +98,7 @@ def _train_some_labels(
 ) -> Measured:
     """Collective over the session. Every group of ranks trains the same labels, so that all are as busy as in training."""
     if getattr(options, "path", ()):
-        raise ConfigError("--path has no effect on a plan; plan for one --l1")
+        raise OptionError("path", options.path, "has no effect on a plan; plan for one --l1")
     comm, began = session.comm, time.process_time()
     if needs.shards > 1:
         options = replace(options, ranks_per_group=needs.shards if comm.size % needs.shards == 0 else None)

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, OptionError
+from hpcml.files.report import ReportedResult
 from hpcml.kernels.processor import processor_name
 from hpcml.kernels.rows import count_labels
-from hpcml.log import plural
+from hpcml.log import plural, size
 from hpcml.methods.registry import Method
 from hpcml.mpi.limits import bytes_of_process
 from hpcml.mpi.memory import OWN_BYTES, memory_of_node
-from hpcml.options import default_of, flag_of
+from hpcml.options import check_above_0, default_of, flag_of
 from hpcml.planning.memory import Cluster, Requirements, requirements_of
 from hpcml.planning.options import PlanOptions
 from hpcml.planning.pilot import Measured, run_pilot
@@ -28,10 +29,11 @@ from hpcml.run.session import Session
 
 SPARE = 1.5  # times the planned time that a job asks for
 LEAST_MINUTES = 10
+NO_TIME = "only a pilot measures it: give DATA, without --no-pilot (`hpcml convert synthetic text` makes data of any size)"
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(ReportedResult):
     """What a training would take."""
 
     method: str
@@ -74,20 +76,83 @@ class Plan:
             asked.append(f"--time={minutes // 60:02}:{minutes % 60:02}:00")
         return shlex.join(["sbatch", *asked, "slurm/run.sbatch", "train", *words])
 
+    def describe(self) -> list[str]:
+        """Return the lines of the text."""
+        sizes, cluster, needs = self.sizes, self.cluster, self.needs
+        parts = needs.own_bytes | ({"rows, shared on the node": needs.shared_bytes} if needs.shared_bytes else {})
+        columns = f"{plural(sizes.n_positive.size, 'label')} × {plural(sizes.n_columns, 'column')}"
+        rows = [
+            ["memory of a rank", size(self.rank_bytes), "; ".join(f"{what} {size(n)}" for what, n in parts.items() if n)],
+            ["memory of a node", size(self.node_bytes), f"of {size(cluster.node_bytes)}"],
+            ["model", size(needs.model_bytes), columns],
+        ]
+        if needs.shared_bytes:
+            rows.append(["disk in TMPDIR of each node", size(needs.shared_bytes), "the rows, while it runs"])
+        if needs.checkpoint_bytes:
+            rows.append(["checkpoint, at most", size(needs.checkpoint_bytes), ""])
+        if self.total_seconds is None:
+            rows.append(["time", "unknown", NO_TIME])
+        else:
+            phases = ", ".join(f"{what} {duration(value)}" for what, value in self.seconds.items())
+            rows += [["time", duration(self.total_seconds), phases], ["node-hours", f"{self.node_hours:.3g}", ""]]
+        widths = [max(len(row[k]) for row in rows) for k in range(2)]
+        return [
+            f"{self.method}: {plural(sizes.n_rows, 'row')} × {plural(sizes.n_features, 'feature')} "
+            f"({plural(sizes.n_columns, 'column')}), {plural(sizes.n_values, 'value')}, {plural(sizes.n_positive.size, 'label')}; "
+            f"{plural(cluster.nodes, 'node')} × {plural(cluster.ranks_per_node, 'rank')}: {needs.layout}",
+            *(f"  {what:<{widths[0]}}  {value:>{widths[1]}}  {more}".rstrip() for what, value, more in rows),
+            "",
+            *(f"measured  {line}" for line in self.measured),
+            *(f"assumed   {line}" for line in self.assumed),
+            "",
+            self.command,
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything, for JSON."""
+        sizes, needs = self.sizes, self.needs
+        return {
+            "method": self.method,
+            "rows": sizes.n_rows,
+            "features": sizes.n_features,
+            "columns": sizes.n_columns,
+            "values": sizes.n_values,
+            "labels": int(sizes.n_positive.size),
+            "trained_labels": sizes.n_trained,
+            "nodes": self.cluster.nodes,
+            "ranks_per_node": self.cluster.ranks_per_node,
+            "layout": needs.layout,
+            "rank_bytes": self.rank_bytes,
+            "node_bytes": self.node_bytes,
+            "own_bytes": needs.own_bytes,
+            "shared_bytes": needs.shared_bytes,
+            "model_bytes": needs.model_bytes,
+            "checkpoint_bytes": needs.checkpoint_bytes,
+            "seconds": self.seconds,
+            "total_seconds": self.total_seconds,
+            "node_hours": self.node_hours,
+            "measured": self.measured,
+            "assumed": self.assumed,
+            "command": self.command,
+        }
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    for unit, factor in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
 
 def cluster_of(comm: mpi.Comm, wanted: PlanOptions) -> Cluster:
-    """Collective over `comm`. Nodes as the user says, else as those that this runs on.
-
-    Raises ConfigError.
-    """
-    for flag, value in (("--nodes", wanted.nodes), ("--ranks-per-node", wanted.ranks_per_node)):
-        if value is not None and not 1 <= value <= 10**6:
-            raise ConfigError(f"{flag} {value}: expected a number from 1 to 1,000,000")
-    memory = wanted.memory
-    if memory is not None and not 0 < memory < math.inf:
-        raise ConfigError(f"--memory {memory:g}: expected a number above 0")
+    """Collective over `comm`. Nodes as the user says, else as those that this runs on. Raises OptionError."""
+    check_above_0(wanted, "memory")
     here = int(mpi.allreduce_max(comm, mpi.ranks_on_node(comm)))
-    node_bytes = int(-mpi.allreduce_max(comm, -float(memory_of_node()))) if memory is None else int(memory * 1e9)
+    if wanted.memory is None:
+        node_bytes = int(-mpi.allreduce_max(comm, -float(memory_of_node())))
+    else:
+        node_bytes = int(wanted.memory * 1e9)
     return Cluster(wanted.nodes, wanted.ranks_per_node or here, node_bytes)
 
 
@@ -123,20 +188,21 @@ def _check_arguments(
     comm: mpi.Comm, method: Method, data: Path | None, wanted: PlanOptions, cluster: Cluster, of_classes: bool
 ) -> None:
     """Raise ConfigError for arguments that do not fit each other."""
-    numbers = (wanted.rows, wanted.features, wanted.labels)
+    numbers = {name: getattr(wanted, name) for name in ("rows", "features", "labels")}
     if of_classes and (data is None or not wanted.pilot):
-        raise ConfigError(f"{method.name} is planned by a pilot only; give DATA, and leave --no-pilot out")
+        raise ConfigError(f"{method.name} is planned by a pilot only; give DATA, and remove --no-pilot")
     if of_classes and cluster.n_ranks != comm.size:
         raise ConfigError(
             f"{method.name} is planned for the ranks that run this command, {comm.size}, not {cluster.n_ranks}; start it under "
-            "mpirun with as many, and leave --nodes and --ranks-per-node out"
+            "mpirun with as many, and remove --nodes and --ranks-per-node"
         )
-    if data is not None and (*numbers, wanted.values_per_row) != (None,) * 4:
-        raise ConfigError("--rows, --features, --labels and --values-per-row have no effect on DATA; leave them out")
-    if data is None and None in numbers:
+    for name, value in {**numbers, "values_per_row": wanted.values_per_row}.items():
+        if data is not None and value is not None:
+            raise OptionError(name, value, "has no effect on DATA; remove it")
+    if data is None and None in numbers.values():
         raise ConfigError("no input: give a dataset, or --rows, --features and --labels")
     if data is None and not wanted.pilot:
-        raise ConfigError("--no-pilot has no effect without DATA; leave it out")
+        raise OptionError("pilot", False, "has no effect without DATA; remove it")
 
 
 def _sources(
@@ -171,32 +237,3 @@ def flags(options: Any) -> list[str]:
         else:
             found += [f"--{name}", *map(str, value if isinstance(value, tuple) else (value,))]
     return found
-
-
-def as_json(plan: Plan) -> dict[str, Any]:
-    """All of it, for programs."""
-    sizes, needs = plan.sizes, plan.needs
-    return {
-        "method": plan.method,
-        "rows": sizes.n_rows,
-        "features": sizes.n_features,
-        "columns": sizes.n_columns,
-        "values": sizes.n_values,
-        "labels": int(sizes.n_positive.size),
-        "trained_labels": sizes.n_trained,
-        "nodes": plan.cluster.nodes,
-        "ranks_per_node": plan.cluster.ranks_per_node,
-        "layout": needs.layout,
-        "rank_bytes": plan.rank_bytes,
-        "node_bytes": plan.node_bytes,
-        "own_bytes": needs.own_bytes,
-        "shared_bytes": needs.shared_bytes,
-        "model_bytes": needs.model_bytes,
-        "checkpoint_bytes": needs.checkpoint_bytes,
-        "seconds": plan.seconds,
-        "total_seconds": plan.total_seconds,
-        "node_hours": plan.node_hours,
-        "measured": plan.measured,
-        "assumed": plan.assumed,
-        "command": plan.command,
-    }

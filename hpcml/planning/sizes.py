@@ -13,7 +13,7 @@ from hpcml import mpi, slices
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import choose_labels, count_positives
 from hpcml.data.shard import load_shard
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.kernels import rows as kernels
 
 EXPONENT, SHIFT = 1.14, 8.0  # of the law of words: the share of rank j is in proportion to (j + 8)^-1.14
@@ -92,13 +92,10 @@ def sizes_of_classes(comm: mpi.Comm, path: Path, split: str | None) -> Sizes:
 
 
 def sizes_from(n_rows: int, n_features: int, n_labels: int, values_per_row: float | None) -> Sizes:
-    """Of rows that nobody has yet, by the laws in `LAWS`. Raises ConfigError."""
-    for flag, value in (("--rows", n_rows), ("--features", n_features), ("--labels", n_labels)):
-        if not 1 <= value < 2**40:
-            raise ConfigError(f"{flag} {value}: expected a number from 1 to 2^40")
+    """Of rows that nobody has yet, by the laws in `LAWS`. Raises OptionError."""
     wanted = VALUES_PER_ROW if values_per_row is None else values_per_row
     if not 0 < wanted <= n_features:
-        raise ConfigError(f"--values-per-row {wanted:g}: expected a number above 0 and at most --features")
+        raise OptionError("values_per_row", wanted, f"expected a number above 0, and at most the number of features, {n_features}")
     low, high = n_features, min(LARGEST, 2 * n_features)  # words that there are, of which so many are seen
     while words_of(n_rows, high, wanted).used < n_features and high < LARGEST:
         low, high = high, min(LARGEST, 2 * high)
@@ -128,27 +125,19 @@ class Words(NamedTuple):
 
 def words_of(n_rows: int, n_words: int, per_row: float) -> Words:
     """Expected, if each row has `per_row` different words of a law of `n_words`."""
-    ranks, widths = _parts(n_words)
+    # Ranges of ranks, ever wider: their middles and widths.
+    ends = np.unique(np.concatenate([np.arange(min(n_words, 64)), np.geomspace(1, n_words, PARTS).astype(np.int64), [0, n_words]]))
+    ranks, widths = (ends[:-1] + ends[1:] - 1) / 2, np.diff(ends).astype(np.float64)
     shares = (ranks + SHIFT) ** -EXPONENT  # of a draw, of each of a part's words
     shares /= (widths * shares).sum()
-    present = -np.expm1(-_draws(shares, widths, per_row) * shares)  # of a row, with each word
-    rows = n_rows * present
-    used, single = float((widths * -np.expm1(-rows)).sum()), float((widths * rows * np.exp(-rows)).sum())
-    return Words(used, used - single - n_rows * math.expm1(-single / n_rows))
-
-
-def _parts(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ranges of ranks, ever wider: their middles and widths."""
-    bounds = np.unique(np.concatenate([np.arange(min(size, 64)), np.geomspace(1, size, PARTS).astype(np.int64), [0, size]]))
-    return (bounds[:-1] + bounds[1:] - 1) / 2, np.diff(bounds).astype(np.float64)
-
-
-def _draws(shares: np.ndarray, widths: np.ndarray, wanted: float) -> float:
-    """How many draws of words give so many different ones."""
-    low, high = wanted, wanted
-    while (widths * -np.expm1(-high * shares)).sum() < wanted and high < 1e12:
+    # How many draws give so many different words.
+    low, high = per_row, per_row
+    while (widths * -np.expm1(-high * shares)).sum() < per_row and high < 1e12:
         low, high = high, 2 * high
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if (widths * -np.expm1(-middle * shares)).sum() < wanted else (low, middle)
-    return high
+        low, high = (middle, high) if (widths * -np.expm1(-middle * shares)).sum() < per_row else (low, middle)
+    present = -np.expm1(-high * shares)  # of a row, with each word
+    rows = n_rows * present
+    used, single = float((widths * -np.expm1(-rows)).sum()), float((widths * rows * np.exp(-rows)).sum())
+    return Words(used, used - single - n_rows * math.expm1(-single / n_rows))

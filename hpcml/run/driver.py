@@ -105,10 +105,7 @@ class Driver(Stop):
         self._expected = HpcmlError if group.size > 1 else Exception  # what a group raises together
         self._failure: Exception | None = None
         self._idle = self._stopped = False
-        self._begin()
-
-    def _begin(self) -> None:
-        self.began, self.began_cpu, self.pace = time.monotonic(), time.process_time(), Pace(self.checkpoint_every)
+        self.began, self.began_cpu, self.pace = time.monotonic(), time.process_time(), Pace(checkpoint_every)
 
     @property
     def seconds(self) -> float:
@@ -142,7 +139,7 @@ class Driver(Stop):
         Interrupted after a signal or the time limit, when the job has saved.
         """
         self._job, n_turns, has_saved = job, 0, False
-        self._begin()
+        self.began, self.began_cpu, self.pace = time.monotonic(), time.process_time(), Pace(self.checkpoint_every)
         try:
             with closing(turns), closing(Progress(log or Log(1), job.title, job.total)) as progress:
                 while True:
@@ -170,7 +167,10 @@ class Driver(Stop):
                         done = plural(n_done, job.unit) if job.total is None else f"{n_done} of {plural(job.total, job.unit)}"
                         raise Interrupted(f"{stop}: {job.saved}; continue with --resume ({done} done)")
                     if seen[MEET]:
-                        self._meet()
+                        try:
+                            job.meet()
+                        except Stopped:  # the reason is in the next pulse
+                            self._stopped, self._idle = True, False
         except HpcmlError:
             if not has_saved:
                 job.discard()
@@ -196,13 +196,6 @@ class Driver(Stop):
             return False
         self._idle = finished is None
         return not self._idle
-
-    def _meet(self) -> None:
-        """Collective. The job's meeting; a reason to stop is in the next pulse."""
-        try:
-            self._job.meet()
-        except Stopped:
-            self._stopped, self._idle = True, False
 
     def poll(self) -> np.ndarray | None:
         """Collective over the group, between passes. The pulse's sums, if a round is complete."""

@@ -10,6 +10,7 @@ import platform
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,16 @@ def environment(comm: mpi.Comm) -> dict[str, Any]:
     places = comm.gather((node_name(), processor_name())) or []
     if comm.rank != 0:
         return {}
+    packages = dict[str, str | None].fromkeys(PACKAGES)
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            packages[name] = version(name)
     variables = {name: os.environ[name] for name in (*THREADS, *(f"SLURM_{name}" for name in SLURM)) if name in os.environ}
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "hpcml": __version__,
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": packages,
         "system": platform.platform(),
         "mpi": mpi.library(),
         "ranks": comm.size,
@@ -54,33 +59,22 @@ def environment(comm: mpi.Comm) -> dict[str, Any]:
     }
 
 
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+def record(path: Path, found: dict[str, Any]) -> str:
+    """Append what `environment` found to a file, a line for each start. Local; raises OSError.
 
-
-def record(path: Path, found: dict[str, Any]) -> None:
-    """Append what `environment` found to a file, a line for each start. Local; raises OSError."""
+    Returns a sentence if the start before was on another type of processor; else "", also where the file
+    is damaged.
+    """
+    sentence, now = "", found["computed_by"]
+    with suppress(ValueError, KeyError, TypeError, IndexError, RecursionError, DataError):
+        before = json.loads(read_small(path).splitlines()[-1])["computed_by"] if path.exists() else now
+        there, here = (f"{each['processor']} (compiled for {each['target']})" for each in (before, now))
+        if any(before[name] != now[name] for name in TYPE):
+            there += ", with other features" if there == here else ""
+            sentence = f"this run started on another type of processor, {there}, and continues on {here}; its bits stay the same"
     with path.open("a", encoding="utf-8") as out:
         out.write(json.dumps(found) + "\n")
-
-
-def moved(path: Path, found: dict[str, Any]) -> str:
-    """A sentence, if the last start in a file was on another type of processor than this one; else
-    "", also where the file is damaged or does not tell. Local; raises OSError.
-    """
-    try:
-        before = json.loads(read_small(path).splitlines()[-1])["computed_by"] if path.exists() else {}
-        now = found["computed_by"]
-        if not before or all(before[name] == now[name] for name in TYPE):
-            return ""
-        there, here = (f"{each['processor']} (compiled for {each['target']})" for each in (before, now))
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError, DataError):
-        return ""
-    there += ", with other features" if there == here else ""
-    return f"this run was on another type of processor, {there}, and goes on on {here}; that does not change its bits"
+    return sentence
 
 
 def record_end(comm: mpi.Comm, path: Path) -> None:

@@ -6,20 +6,20 @@ import json
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from hpcml import __version__, mpi
-from hpcml.errors import ConfigError, DataError, HpcmlError
+from hpcml.errors import ConfigError, DataError, HpcmlError, OptionError
 from hpcml.files.atomic import made_by_this_job, sync, write_whole
 from hpcml.files.opening import read_small
 from hpcml.files.temporary import claimed, remove, temporary_name
 from hpcml.log import Log, is_unicode
 from hpcml.options import flag_of
-from hpcml.run.environment import environment, moved, record
+from hpcml.run.environment import environment, record
 from hpcml.run.lock import FolderLock
 from hpcml.run.session import Target
 from hpcml.undo import undone
@@ -53,37 +53,29 @@ class RunConfig:
     source: str | None = None  # the run folder from whose models it began
 
     def values(self) -> dict[str, object]:
-        """By key; None is what is not said."""
-        return {"method": self.method, "data": str(self.data), "retrained-from": self.source, **as_dict(self.options)}
-
-    def free(self) -> set[str]:
-        """The keys that may differ between the run and its continuation."""
-        return {"data", *map(flag_of, self.options.free)}
+        """By key, as `--config` reads them; None is what is not said."""
+        options = {flag_of(field.name): getattr(self.options, field.name) for field in fields(cast("Any", self.options))}
+        return {"method": self.method, "data": str(self.data), "retrained-from": self.source, **options}
 
 
 def to_toml(values: dict[str, object]) -> str:
-    """Flat TOML of strings, numbers, truth values and lists of strings; None is left out.
+    """Return the text of `config.toml`: flat TOML of strings, numbers, truth values and lists; None is left out.
 
     Raises ConfigError for a string that is no Unicode, such as a file's name: TOML cannot hold it.
     """
-
-    def text(value: object) -> str:
-        if isinstance(value, bool):
-            return str(value).lower()
-        if isinstance(value, (int, float)):
-            return repr(value)
-        if isinstance(value, (list, tuple)):
-            return "[" + ", ".join(text(v) for v in value) + "]"
-        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON's escapes are TOML's
-
-    lines = [f"{key} = {text(value)}\n" for key, value in values.items() if value is not None]
-    for line in lines:
-        if not is_unicode(line):
-            raise ConfigError(f"{CONFIG} cannot hold {line.rstrip()}: the name is not UTF-8; give it one that is")
+    lines = [f"# hpcml {__version__}\n"]
+    for key, value in values.items():
+        if value is None:
+            continue
+        # JSON's strings, truth values and lists are TOML's, but not its infinity.
+        text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False, default=str)
+        lines.append(f"{key} = {text}\n".replace("\x7f", "\\u007f"))
+        if not is_unicode(lines[-1]):
+            raise ConfigError(f"{CONFIG} cannot hold {lines[-1].rstrip()}: the name is not UTF-8; give it one that is")
     return "".join(lines)
 
 
-class RunFolder:
+class RunFolder(AbstractContextManager["RunFolder"]):
     """The files of a run, untouched before `prepare`, then locked: use it in a `with`."""
 
     def __init__(self, comm: mpi.Comm, path: Path, log: Log) -> None:
@@ -94,9 +86,6 @@ class RunFolder:
         self.start = self.checkpoints / "start.h5"  # what is known of the model before training
         self.model = path / "model.h5"
         self.history = path / "history.csv"
-
-    def __enter__(self) -> RunFolder:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.lock.release()
@@ -147,12 +136,11 @@ class RunFolder:
         for leftover in self._leftovers():
             leftover.unlink()
         if not file.exists():
-            write_config(file, config.values())
+            write_whole(file, to_toml(config.values()).encode())
         self.checkpoints.mkdir(exist_ok=True)
         self.log.file = self.path / "log.txt"
-        if said := moved(self.path / ENVIRONMENT, found):
+        if said := record(self.path / ENVIRONMENT, found):
             self.log(said)
-        record(self.path / ENVIRONMENT, found)
         return UNFINISHED if resume and self.start.exists() else NEW
 
     @contextmanager
@@ -171,7 +159,7 @@ class RunFolder:
                     self.check(force, resume=False)
                     stack.callback(shutil.rmtree, fresh, ignore_errors=True)
                     stack.enter_context(claimed(fresh, self.path, folder=True))
-                    write_config(fresh / CONFIG, config)
+                    write_whole(fresh / CONFIG, to_toml(config).encode())
                     record(fresh / ENVIRONMENT, found)
             yield fresh
             with mpi.agreed(self.comm, f"finishing {self.path}"):
@@ -194,17 +182,15 @@ class RunFolder:
         nothing = {self.lock.path, *self._leftovers()}  # what a job leaves that is killed before it begins
         present = self.path.is_dir() and not nothing.issuperset(self.path.iterdir())
         if force and resume:
-            raise ConfigError("--force starts anew and --resume continues; give only one of them")
+            raise OptionError("force", force, "has no effect with", "resume")
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file; --output must name a folder")
-        if present and not (force or resume or self._is_of_this_job()):
+        config = self.path / CONFIG
+        if present and not (force or resume or (config.exists() and made_by_this_job(config))):
             raise ConfigError(f"{self.path} exists already; choose another --output, or use --resume or --force")
-        if present and not (self.path / CONFIG).exists():
+        if present and not config.exists():
             raise ConfigError(f"{self.path} holds other files and no run of ours (no {CONFIG}); choose another --output")
         return present
-
-    def _is_of_this_job(self) -> bool:
-        return (self.path / CONFIG).exists() and made_by_this_job(self.path / CONFIG)
 
     def _clear(self) -> None:
         """Remove what runs write, and nothing else."""
@@ -239,32 +225,25 @@ class RunFolder:
         """Raise ConfigError naming the first option that a continued run had otherwise."""
         now = tomllib.loads(to_toml(config.values()))
         of_command = {"method": "", "retrained-from": " (hpcml retrain)", "folds": " (hpcml tune)"}  # come first
-        for key in sorted((now.keys() | before.keys()) - config.free(), key=lambda key: (key not in of_command, key)):
+        fixed = (now.keys() | before.keys()) - {"data", *map(flag_of, config.options.free)}
+        for key in sorted(fixed, key=lambda key: (key not in of_command, key)):
             if now.get(key, IF_NONE.get(key)) != before.get(key, IF_NONE.get(key)):
                 what = f"{key} = {before.get(key)!r}{of_command.get(key, '')}, not {now.get(key)!r}"
                 raise ConfigError(f"{self.path}: this run had {what}; resume with the same options")
 
 
-def as_dict(options: Any) -> dict[str, object]:
-    """The options by their flags' names, as `--config` reads them."""
-    return {flag_of(field.name): getattr(options, field.name) for field in fields(options)}
-
-
 def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
-    """The options of that kind that `as_dict` gave. Raises ConfigError, TypeError."""
+    """The options of that kind in the values of a `RunConfig`. Raises ConfigError, TypeError."""
     given = {field.name: values[flag_of(field.name)] for field in fields(cast("Any", kind)) if flag_of(field.name) in values}
     options = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
     options.validate()
     return options
 
 
-def write_config(file: Path, config: dict[str, object]) -> None:
-    """Write `config.toml`. Local; raises DataError."""
-    write_whole(file, f"# hpcml {__version__}\n{to_toml(config)}".encode())
-
-
 def read_config(file: Path) -> dict[str, Any]:
-    """The entries of `config.toml`. Local; OSError, DataError."""
+    """The entries of `config.toml`. Local; raises DataError, also if there is none, OSError."""
+    if not file.is_file():
+        raise DataError(f"{file.parent}: not a run folder (no {file.name})")
     try:
         return tomllib.loads(read_small(file))
     except (ValueError, RecursionError) as error:

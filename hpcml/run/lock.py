@@ -25,6 +25,9 @@ BEAT = 10.0  # seconds between two touches of the file by its holder
 SILENCE = 35.0  # seconds without one after which a holder on another node counts as dead
 LONG_AGO = 600.0  # and at once if the last was so long ago, whatever the nodes' clocks say
 _LONGEST = 2000  # bytes of the file that are read
+BOOT = ""  # the number of this boot of the kernel, whose locks all of its processes see; "" if it is unknown
+with suppress(OSError):
+    BOOT = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 _CANNOT = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}  # the file system has no locks
 _MAY_NOT = {errno.EACCES, errno.EPERM, errno.EROFS}  # who may not write here does no harm; what is written next says so
 
@@ -37,15 +40,22 @@ class FolderLock:
         self._descriptor, self._entered = -1, False
         self._released = threading.Event()
         self._beats: threading.Thread | None = None
-        self._touched, self._first_look, self._is_touched = 0, 0.0, False  # what is seen of a holder that is watched
+        self._holder, self._touched = "", 0.0  # what the file says, and its time, in seconds
+        self._first_time, self._first_look = 0.0, 0.0  # of a holder that is watched: the time of the file, and when it was seen
 
     def acquire(self) -> None:
         """Create the folder and take the lock. Raises OSError, InUseError."""
         end = time.monotonic() + PATIENCE
         while not self._try():
-            if self._is_touched or (time.monotonic() > end and not self._touched):
-                raise InUseError(self._sentence())
-            time.sleep(0.5 if self._touched else 0.05)
+            is_alive = self._first_time and self._touched != self._first_time
+            if is_alive or (time.monotonic() > end and not self._first_time):
+                used = f"{self.folder} is in use by {self._holder or 'another process'}"
+                silent = time.time() - self._touched if self._touched else 0.0
+                if silent > LONG_AGO:  # some file systems keep the locks of a node that has gone
+                    used += f", which has been silent for {silent / 60:.0f} min"
+                    raise InUseError(f"{used}; if nobody works in the folder, remove {self.path}")
+                raise InUseError(f"{used}; wait for it, or choose another --output")
+            time.sleep(0.5 if self._first_time else 0.05)
         self._entered = True
 
     def _try(self) -> bool:
@@ -60,63 +70,55 @@ class FolderLock:
                 return True
             raise
         try:
-            has_locks = True
+            has_locks, is_held = True, False
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                is_held = True
             except OSError as error:
                 if error.errno not in _CANNOT:
                     raise
                 has_locks = False
-            if os.path.samestat(os.fstat(descriptor), self.path.stat()) and self._is_free(descriptor, has_locks):
-                self._descriptor, descriptor = descriptor, -1  # else its holder removed it in between, or there is one
-                self._sign()
-                if not has_locks:
-                    self.log(f"{self.folder}: the file system has no locks; see that no other job uses the folder")
-        except (BlockingIOError, FileNotFoundError):
+
+            # The file: the two lines of `signature`, unless they are not understood.
+            self._holder, boot, self._touched = "", "", os.fstat(descriptor).st_mtime
+            with suppress(ValueError):
+                lines = os.pread(descriptor, _LONGEST, 0).decode().splitlines()
+                self._holder, boot = lines if "".join(lines).isprintable() else ("", "")
+            if is_held or not os.path.samestat(os.fstat(descriptor), self.path.stat()):
+                return False  # or its holder removed it in between
+
+            # A holder let go or is dead: by the lock, within one kernel, else by the file's time.
+            may_live = self._holder and not (has_locks and boot and boot == BOOT)
+            if may_live and time.time() - self._touched <= LONG_AGO:
+                if not self._first_time:
+                    self.log(f"{self.folder} was in use by {self._holder}; waiting {SILENCE:.0f} s to see whether it still is")
+                    self._first_time, self._first_look = self._touched, time.monotonic()
+                if self._touched != self._first_time or time.monotonic() - self._first_look <= SILENCE:
+                    return False
+
+            # Ours: say who holds it, and touch the file from now on.
+            self._descriptor = descriptor
+            with suppress(OSError):  # the disk may be full; the lock holds all the same
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, signature(), 0)
+            self._released.clear()
+            with suppress(RuntimeError):  # no more threads may be started; the lock holds all the same
+                self._beats = threading.Thread(target=self._beat, name="lock", daemon=True)
+                self._beats.start()
+            if not has_locks:
+                self.log(f"{self.folder}: the file system has no locks; see that no other job uses the folder")
+        except FileNotFoundError:
             return False
         finally:
-            if descriptor >= 0:
+            if self._descriptor != descriptor:
                 os.close(descriptor)
-        return self._descriptor >= 0
-
-    def _is_free(self, descriptor: int, has_locks: bool) -> bool:
-        """Return whether the holder let go or is dead: by the lock, within one kernel, else by the file's time."""
-        holder, boot = _read_holder(os.pread(descriptor, _LONGEST, 0))
-        if not holder or (has_locks and boot and boot == _boot()):
-            return True
-        now, touched = time.monotonic(), os.fstat(descriptor).st_mtime_ns
-        if time.time() - touched / 1e9 > LONG_AGO:
-            return True
-        if not self._touched:
-            self.log(f"{self.folder} was in use by {holder}; waiting {SILENCE:.0f} s to see whether it still is")
-            self._touched, self._first_look = touched, now
-        self._is_touched = touched != self._touched
-        return not self._is_touched and now - self._first_look > SILENCE
-
-    def _sign(self) -> None:
-        """Write into the file who holds the lock, and touch it from now on."""
-        with suppress(OSError):  # the disk may be full; the lock holds all the same
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, signature(), 0)
-        self._released.clear()
-        with suppress(RuntimeError):  # no more threads may be started; the lock holds all the same
-            self._beats = threading.Thread(target=self._beat, name="lock", daemon=True)
-            self._beats.start()
+        return True
 
     def _beat(self) -> None:
         while not self._released.wait(BEAT):
             with suppress(OSError):  # the next may succeed
                 os.utime(self._descriptor)
-
-    def _sentence(self) -> str:
-        holder, silent = "", 0.0
-        with suppress(OSError), self.path.open("rb") as file:
-            holder, _ = _read_holder(file.read(_LONGEST))
-            silent = time.time() - os.fstat(file.fileno()).st_mtime
-        used = f"{self.folder} is in use by {holder or 'another process'}"
-        if silent > LONG_AGO:  # some file systems keep the locks of a node that has gone
-            return f"{used}, which has been silent for {silent / 60:.0f} min; if nobody works in the folder, remove {self.path}"
-        return f"{used}; wait for it, or choose another --output"
 
     def release(self) -> None:
         """Remove the file, and an empty folder, free the lock; if it was acquired."""
@@ -140,20 +142,4 @@ def signature() -> bytes:
     job = os.environ.get("SLURM_JOB_ID", "")
     of_job = f" (Slurm job {job})" if job else ""
     since = time.strftime("%Y-%m-%d %H:%M:%S")
-    return f"process {os.getpid()} on {node_name()}{of_job} since {since}\n{_boot()}\n".encode(errors="replace")
-
-
-def _read_holder(content: bytes) -> tuple[str, str]:
-    """Return the two lines of `signature`; "" twice if the content is not understood."""
-    try:
-        holder, boot = content.decode().splitlines()
-    except ValueError:
-        return "", ""
-    return (holder, boot) if f"{holder}{boot}".isprintable() else ("", "")
-
-
-def _boot() -> str:
-    """Return the number of this boot of the kernel, whose locks all of its processes see; "" if it is unknown."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return ""
+    return f"process {os.getpid()} on {node_name()}{of_job} since {since}\n{BOOT}\n".encode(errors="replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -81,8 +82,6 @@ def merge_models(session: Session, runs: list[Path], target: Target, free: Calla
 
 def _read_part(run: Path) -> _Part:
     """Local. Raises ConfigError and DataError. The model is not kept: it takes open files."""
-    if not (run / CONFIG).is_file():
-        raise ConfigError(f"{run}: not a run folder (no {CONFIG})")
     config = read_config(run / CONFIG)
     text = config.get(PART)
     if not isinstance(text, str):
@@ -136,7 +135,5 @@ def _join_tables(sources: list[Path], target: Path) -> None:
         for number, source in enumerate(sources):
             with source.open("rb") as lines:
                 header = lines.readline()
-                if number == 0:
-                    out.write(header)
-                while block := lines.read(1 << 24):
-                    out.write(block)
+                out.write(header if number == 0 else b"")
+                shutil.copyfileobj(lines, out)

@@ -28,6 +28,7 @@ _SIZES = struct.Struct("<5q")  # label, and how many: numbers, columns (0: all),
 _CRC = struct.Struct("<q")  # of the sizes and of all that follows it
 _COLUMN = np.dtype("<i4")
 _NONE = (-1, 0, 0)
+FILE = "results-{:06d}.bin"  # of a rank; `RESULTS` is its pattern
 MOST_OPEN = 100  # files at a time: there are as many as ranks, and a process may not open many
 
 
@@ -55,9 +56,6 @@ class Results:
         """Return which labels this rank knows to be finished (n_labels)."""
         return np.asarray(self.index[:, 0] >= 0)
 
-    def _path(self, number: int) -> Path:
-        return self.folder / f"results-{number:06d}.bin"
-
     def start(self, resume: bool) -> None:
         """Collective. Begin, or continue with the complete records that are there, which all ranks then know."""
         found: list[tuple[int, tuple[int, int, int]]] = []
@@ -65,24 +63,19 @@ class Results:
         paths = mpi.run_on_root(self.comm, doing, lambda: list(self.folder.glob(RESULTS)))
         with mpi.agreed(self.comm, doing):
             for path in paths[self.comm.rank :: self.comm.size]:
-                if resume:
-                    found += self._read_records(path)
-                else:
+                if not resume:
                     path.unlink()
+                    continue
+                number, begin = int(path.stem.removeprefix("results-")), 0
+                with path.open("r+b") as file:
+                    label, result = self._read_record(file)
+                    while result is not None:
+                        found.append((label, (number, begin, result.weights.size)))
+                        begin = file.tell()
+                        label, result = self._read_record(file)
+                    file.truncate(begin)  # behind the last complete record
         for label, place in (each for part in self.comm.allgather(found) for each in part):
             self.index[label] = place
-
-    def _read_records(self, path: Path) -> Iterator[tuple[int, tuple[int, int, int]]]:
-        """Yield label and place of each record of a file, which is cut behind the last complete one. Local."""
-        number = int(path.stem.removeprefix("results-"))
-        with path.open("r+b") as file:
-            while True:
-                begin = file.tell()
-                label, result = self._read_record(file)
-                if result is None:
-                    file.truncate(begin)
-                    return
-                yield label, (number, begin, result.weights.size)
 
     def _read_record(self, file: BinaryIO) -> tuple[int, Result | None]:
         """Read the record where the file is; None if there is no sound one."""
@@ -112,7 +105,7 @@ class Results:
         head = _SIZES.pack(label, numbers.size, columns.size, w.size, len(text))
         body = b"".join([numbers.astype("<f8").tobytes(), columns.tobytes(), w.tobytes(), text])
         if self._file is None:
-            self._file = self._path(self.comm.rank).open("ab")
+            self._file = (self.folder / FILE.format(self.comm.rank)).open("ab")
         self.index[label] = self.comm.rank, self._file.tell(), w.size
         self._file.write(head + _CRC.pack(zlib.crc32(body, zlib.crc32(head))))
         self._file.write(body)
@@ -146,7 +139,7 @@ class Results:
                 if number not in files:
                     while len(files) >= MOST_OPEN:
                         files.pop(next(iter(files))).close()
-                    files[number] = self._path(number).open("rb")
+                    files[number] = (self.folder / FILE.format(number)).open("rb")
                 files[number].seek(begin)
                 yield label, files[number]
         finally:

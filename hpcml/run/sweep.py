@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcml import mpi
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import DataError
 from hpcml.files.atomic import check_output
 from hpcml.files.opening import read_small
 from hpcml.files.table import joined_names, table, write_table
@@ -43,7 +43,24 @@ def merge_sweep(
 
     def write() -> Sweep:
         check_output(output, force)
-        sweep = _read_runs(runs, free)
+        configs = [read_config(run / CONFIG) for run in runs]
+        unseen = set.intersection(*(set(free(str(config.get("method")))) for config in configs)) - {"data"}
+        keys = sorted({key for config in configs for key in config} - unseen)
+        differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
+        judged = [_read_measures(run) for run in runs]
+        measures = list(dict.fromkeys(name for values in judged for name in values))
+        lines: list[list[Any]] = []
+        for run, config, values in zip(runs, configs, judged, strict=True):
+            about: list[object] = ["not finished", None, None]
+            if (run / "model.h5").exists():
+                model: Trained = open_model(run / "model.h5")
+                steps = model.labels["steps"][model.labels["steps"] > 0]
+                about = ["finished", model.n_labels, float(steps.mean()) if steps.size else None]
+            lines.append([*(values.get(name) for name in measures), str(run), *map(config.get, differing), *about])
+        if measures:
+            lines.sort(key=lambda line: math.inf if line[0] is None else -line[0])
+        lines = [[*line[len(measures) :], *line[: len(measures)]] for line in lines]
+        sweep = Sweep(["run", *differing, "state", "labels", "iterations", *measures], lines)
         write_csv(output, sweep)
         return sweep
 
@@ -53,31 +70,6 @@ def merge_sweep(
 def write_csv(path: Path, sweep: Sweep) -> None:
     """A line for each run; unknown cells are empty, lists `joined_names`. Raises DataError."""
     write_table(path, [sweep.columns, *([_cell(value) for value in line] for line in sweep.lines)])
-
-
-def _read_runs(runs: list[Path], free: Callable[[str], Collection[str]]) -> Sweep:
-    """Local. Raises ConfigError for a folder that is no run folder, DataError for a damaged one."""
-    for run in runs:
-        if not (run / CONFIG).is_file():
-            raise ConfigError(f"{run}: not a run folder (no {CONFIG})")
-    configs = [read_config(run / CONFIG) for run in runs]
-    unseen = set.intersection(*(set(free(str(config.get("method")))) for config in configs)) - {"data"}
-    keys = sorted({key for config in configs for key in config} - unseen)
-    differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
-    judged = [_read_measures(run) for run in runs]
-    measures = list(dict.fromkeys(name for values in judged for name in values))
-    lines: list[list[Any]] = []
-    for run, config, values in zip(runs, configs, judged, strict=True):
-        about: list[object] = ["not finished", None, None]
-        if (run / "model.h5").exists():
-            model: Trained = open_model(run / "model.h5")
-            steps = model.labels["steps"][model.labels["steps"] > 0]
-            about = ["finished", model.n_labels, float(steps.mean()) if steps.size else None]
-        lines.append([*(values.get(name) for name in measures), str(run), *map(config.get, differing), *about])
-    if measures:
-        lines.sort(key=lambda line: math.inf if line[0] is None else -line[0])
-    lines = [[*line[len(measures) :], *line[: len(measures)]] for line in lines]
-    return Sweep(["run", *differing, "state", "labels", "iterations", *measures], lines)
 
 
 def _read_measures(run: Path) -> dict[str, float | None]:

@@ -11,7 +11,7 @@ import pytest
 from support import make
 from support.jobs import done
 
-from hpcml.check.digest import digest
+from hpcml.check.bits import digest
 
 TOP = Path(__file__).parents[2]
 MADE_UP = SimpleNamespace(**runpy.run_path(str(TOP / "launch" / "lab" / "bench" / "processors.py")))
@@ -87,7 +87,7 @@ def test_a_run_that_moves_to_another_processor(mpirun, tmp_path, method):
     moves = mpirun(1, *command, "-o", tmp_path / "moves", "--time-limit", "1e-9", "--resume", env=variables("nehalem"), timeout=280)
     assert moves.returncode in (0, 75), moves.stderr
     assert "resuming from state-" in moves.stderr
-    assert moves.stderr.count("this run was on another type of processor") == 1 and "(compiled for nehalem)" in moves.stderr
+    assert moves.stderr.count("this run started on another type of processor") == 1 and "(compiled for nehalem)" in moves.stderr
     if moves.returncode:
         done(mpirun(1, *command, "-o", tmp_path / "moves", "--resume"))
     starts = [json.loads(line)["computed_by"] for line in (tmp_path / "moves" / "environment.jsonl").read_text().splitlines()]

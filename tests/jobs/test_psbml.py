@@ -137,7 +137,7 @@ REFUSED = {
     ("good", "--split", "tset"): r"tset",
     ("one",): r"one\.h5: all 20 rows of the split all are of one class",
     ("good", "--slow-rank", "9"): r"--slow-rank 9: there are ranks 0 to 1",
-    ("good", "--force", "--resume"): r"--force starts anew and --resume continues",
+    ("good", "--force", "--resume"): r"--force: has no effect with --resume",
     ("good", "--epsilon", "0.1"): r"epsilon",
     ("absent",): r"absent\.h5: .*No such file",
 }

@@ -136,7 +136,7 @@ def test_tightest_limit_of_all_ranks_is_told(comm, monkeypatch):
 
 def test_file_that_another_rank_does_not_see_is_bad(comm, mpi_tmp_path, monkeypatch):
     if comm.rank == comm.size - 1:
-        monkeypatch.setattr(check, "_write", lambda path, content: False)
+        monkeypatch.setattr(check, "sync", lambda path: False)
     found = check.Findings()
     assert check.check_files(comm, mpi_tmp_path, found) is False
     assert found.n_bad == 1

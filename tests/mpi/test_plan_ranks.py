@@ -9,7 +9,7 @@ from hpcml import mpi
 from hpcml.log import Log
 from hpcml.methods.registry import METHODS
 from hpcml.planning.options import PlanOptions
-from hpcml.planning.plan import as_json, cluster_of, plan
+from hpcml.planning.plan import cluster_of, plan
 from hpcml.planning.sizes import sizes_of
 from hpcml.run.session import session_of
 
@@ -26,7 +26,7 @@ def test_plan_on_ranks(comm, mpi_tmp_path, monkeypatch, method, options):
     monkeypatch.chdir(mpi_tmp_path)  # where a pilot of psbml has its runs
     options = asked(method, **{name: comm.size if value == -1 else value for name, value in options.items()})
     with session_of(comm, Log(comm.rank)) as session:
-        told = as_json(plan(session, METHODS[method], data, PlanOptions(), options))
+        told = plan(session, METHODS[method], data, PlanOptions(), options).as_dict()
     assert comm.bcast(told) == told and told["total_seconds"] > 0 and told["rank_bytes"] > 10**8
     assert told["ranks_per_node"] == cluster_of(comm, PlanOptions()).ranks_per_node
     comm.Barrier()

@@ -124,7 +124,7 @@ def phase_start():  # rank 1 is late, so that the others wait in MPI
     sys.meta_path.insert(0, After("hpcml.mpi.runtime", act))
 
 def phase_work():
-    sys.meta_path.insert(0, After("hpcml.mpi.start", lambda module: before(module, "check_launcher", stick)))
+    sys.meta_path.insert(0, After("hpcml.mpi.start", lambda module: before(module, "start", stick)))
 
 def phase_compile():
     sys.meta_path.insert(0, After("numba.core.dispatcher", lambda module: before(module.Dispatcher, "compile", stick)))

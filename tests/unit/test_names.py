@@ -340,7 +340,7 @@ def test_what_is_said_and_logged_has_no_escapes(tmp_path, capsys):
     log = Log(0)
     log.file = tmp_path / "log.txt"
     log("one\nline \udcff")
-    log.report("two\nlines\r")
+    log("two\nlines\r", has_lines=True)
     assert capsys.readouterr().err == "one\\nline \\udcff\ntwo\nlines\\r\n"
     lines = log.file.read_text(encoding="utf-8").splitlines()
     assert [line.split(" ", 1)[-1] for line in lines] == ["one\\nline \\udcff", "two", "lines\\r"]

@@ -59,7 +59,7 @@ def test_command_trains_with_flags_and_a_file(data, tmp_path):
     assert read_config(tmp_path / "file" / "config.toml")["zeal"] == 3.0
     with pytest.raises(ConfigError, match=r"--zeal -1\.0: expected a number above 0"):
         run("train", "toy", data, "-o", tmp_path / "no", "--zeal=-1")
-    with pytest.raises(ConfigError, match=r"^--zeal has no effect on probe, it is for toy; leave it out$"):
+    with pytest.raises(ConfigError, match=r"^--zeal has no effect on probe, it is for toy; remove it$"):
         run("train", "probe", data, "-o", tmp_path / "no", "--zeal", "2")
     (tmp_path / "b.toml").write_text("zeel = 3.0\n")
     with pytest.raises(ConfigError, match="unknown key 'zeel'; did you mean 'zeal'"):

@@ -17,7 +17,7 @@ from hpcml.errors import ConfigError, OptionError
 from hpcml.log import Log
 from hpcml.methods.linear.objective import PRECISIONS
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.mpi.memory import OWN_BYTES, left_per_rank, memory_of_node, return_freed_memory, room_per_rank
+from hpcml.mpi.memory import OWN_BYTES, memory_of_node, memory_per_rank, return_freed_memory, room_per_rank
 
 if TYPE_CHECKING:
     from hpcml.methods.linear.load import LabelProblem
@@ -65,7 +65,7 @@ def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, opti
     )
     lanes = max(1, min(options.labels_per_pass or 1, n_labels))
     needed = max(loading, needs(0, shard.n_global, n_columns, lanes, shards, size))
-    left = left_per_rank(comm)
+    left = memory_per_rank(comm, OWN_BYTES)
     if needed > left:
         raise ConfigError(
             f"memory is too short: beside {OWN_BYTES / 1e6:.0f} MB of the program a rank needs {needed / 1e6:,.0f} MB, even with "

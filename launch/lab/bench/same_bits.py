@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hpcml.check.bits import OF_CLASSES, TRAININGS, words
-from hpcml.check.digest import digest
+from hpcml.check.bits import OF_CLASSES, TRAININGS, digest, words
 from launch.lab.bench.processors import SETTINGS, made_up_processors, with_kernels
 from launch.lab.core.bench import Failed
 from launch.lab.core.corpora import file_of

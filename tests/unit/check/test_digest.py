@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hpcml.check.digest import digest
+from hpcml.check.bits import digest
 from hpcml.files.hdf5 import MADE_ON, stamp
 
 

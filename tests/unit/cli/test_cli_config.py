@@ -13,7 +13,7 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, HpcmlError
 from hpcml.methods import registry
 from hpcml.options import flag_of
-from hpcml.run.folder import as_dict, to_toml
+from hpcml.run.folder import RunConfig, to_toml
 
 METHODS = {name: method.options for name, method in registry.METHODS.items()}
 TIMES = ["1979-05-27", "07:32:00", "1979-05-27T07:32:00Z"]
@@ -109,7 +109,8 @@ def test_files_that_are_no_text(tmp_path):
 
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_what_a_run_writes_is_read_again(tmp_path, method):
-    assert refused(tmp_path / "a.toml", to_toml(as_dict(METHODS[method]())), method, "x.h5", "-o", "y") is None
+    written = to_toml(RunConfig(method, "x.h5", METHODS[method]()).values())
+    assert refused(tmp_path / "a.toml", written, method, "x.h5", "-o", "y") is None
 
 
 def test_plain_values_of_neighbouring_kinds_are_taken(tmp_path):

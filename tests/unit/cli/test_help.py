@@ -8,7 +8,7 @@ import pytest
 
 import hpcml
 from hpcml.cli import app as cli
-from hpcml.cli.groups import COMMANDS
+from hpcml.cli.families import COMMANDS
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.sources import SOURCES
 from hpcml.errors import ConfigError

@@ -13,6 +13,7 @@ from cyclopts import App
 import hpcml
 from hpcml import mpi
 from hpcml.cli import app as cli
+from hpcml.cli.families import ABOUT
 from hpcml.commands.operation import OUTPUT, Operation, PathLike, Strings, command_of, function
 from hpcml.errors import ConfigError, OptionError
 from hpcml.options import Flag, NotWith, Only, Range, Several
@@ -124,5 +125,10 @@ def test_python_says_what_is_wrong_with_a_call():
 def test_only_the_command_that_is_asked_for_is_made(name):
     app = cli.build(name)
     assert [each for each in app if not each.startswith("-")] == [name]
-    if name not in ("train", "plan", "convert"):
+    if name not in ABOUT:
         assert issubclass(cli.operation_named(name), Operation)
+    else:
+        member = "csv" if name == "convert" else "dual"
+        assert [each for each in cli.build(name, member)[name] if not each.startswith("-")] == [member] and len(
+            list(app[name])
+        ) > 15

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcml.mpi.limits import _mounts, _paths, limits
+from hpcml.mpi.limits import control_groups, limits
 from hpcml.mpi.memory import memory_of_node
 
 MB = 10**6
@@ -163,9 +163,9 @@ def real_group():
     """A new group below that of this process, in which processes may be put; skips where that is not allowed."""
     made = []
     try:
-        for kind, mounted, folder in _mounts(Path("/")):
+        for kind, _, parent in control_groups(Path("/")):
             limit = {"cgroup": "memory.limit_in_bytes", "cgroup2": "memory.max"}[kind]
-            group = folder / os.path.relpath(_paths(Path("/"))[kind], mounted) / f"hpcml-test-{os.getpid()}"
+            group = parent / f"hpcml-test-{os.getpid()}"
             with suppress(OSError):
                 group.mkdir()
                 made.append(group)

@@ -12,7 +12,7 @@ from support.training import asked, train
 
 from hpcml import mpi
 from hpcml.cli import app as cli
-from hpcml.cli.train import explain
+from hpcml.cli.families import explain
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.sources import check_options
 from hpcml.errors import ConfigError
@@ -56,7 +56,7 @@ def test_every_option_of_another_method_is_refused(name):
         tokens = ["train", method, "x.h5", "-o", "y", *tokens_of(name)]
         with pytest.raises(ConfigError) as error:  # the parser knows a method's options by its class; one method shows that it asks
             cli.run(tokens, Mock()) if number == NOT_OF_ALL.index(name) % len(others) else explain(tokens)
-        assert str(error.value) == f"{tokens[5]} has no effect on {method}, it is for {', '.join(users_of(name))}; leave it out"
+        assert str(error.value) == f"{tokens[5]} has no effect on {method}, it is for {', '.join(users_of(name))}; remove it"
         with pytest.raises(ConfigError, match=f"^{method} has no option '{name}'"):
             asked(method, **{name: 3})
 
@@ -95,7 +95,7 @@ def run(*tokens):
     ],
 )
 def test_flags_and_configurations_are_refused_alike(data, tmp_path, method, flags, said, text, users):
-    with pytest.raises(ConfigError, match=rf"^{said} has no effect on {method}, it is for {users}; leave it out$"):
+    with pytest.raises(ConfigError, match=rf"^{said} has no effect on {method}, it is for {users}; remove it$"):
         run("train", method, data, "-o", tmp_path / "run", *flags)
     (tmp_path / "a.toml").write_text(text)
     with pytest.raises(ConfigError, match=rf"a\.toml: unknown key '{text.split()[0]}'; it is for {users}$"):

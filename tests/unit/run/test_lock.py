@@ -156,7 +156,7 @@ def test_a_holder_whose_lock_cannot_be_seen_is_watched(clock, file, monkeypatch,
 
 
 def test_a_kernel_without_a_number_is_no_proof(clock, file, monkeypatch):
-    monkeypatch.setattr(lock, "_boot", lambda: "")
+    monkeypatch.setattr(lock, "BOOT", "")
     file.write_bytes(signature())
     touch_at(file, 0)
     taken(file)

@@ -96,7 +96,7 @@ def test_what_cannot_be_joined(runs, data, tmp_path):
         "not a run folder": [first, tmp_path],
     }
     for sentence, parts in cases.items():
-        with pytest.raises(ConfigError, match=sentence):
+        with pytest.raises((ConfigError, DataError), match=sentence):
             merge(SELF, parts, output, log=QUIET)
         assert not output.exists()
 

@@ -8,7 +8,7 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, InUseError
 from hpcml.log import Log
 from hpcml.methods.probe.options import ProbeOptions
-from hpcml.run.environment import moved, record, record_end
+from hpcml.run.environment import record, record_end
 from hpcml.run.folder import NEW, RunConfig, RunFolder
 from hpcml.run.lock import LOCK
 from hpcml.run.session import Target
@@ -63,20 +63,19 @@ def test_every_start_is_recorded_whatever_the_folder_is_called(tmp_path):
 def test_a_start_on_another_type_of_processor_is_said_once(tmp_path):
     here = {"processor": "A", "architecture": "x86_64", "target": "haswell", "features": "avx avx2", "numpy": "2"}
     path, now = tmp_path / "environment.jsonl", {"computed_by": here}
-    assert moved(path, now) == ""
-    path.write_text('{"time": "1"}\n')  # of an earlier version
-    assert moved(path, now) == ""
-    record(path, now)
-    assert moved(path, now) == "" == moved(path, {"computed_by": here | {"numpy": "3"}})
+    assert [record(path, now), record(path, now), record(path, {"computed_by": here | {"numpy": "3"}})] == ["", "", ""]
     there = {"computed_by": here | {"processor": "B", "target": "znver4"}}
-    said = "this run was on another type of processor, A (compiled for haswell), and goes on on B (compiled for znver4)"
-    assert moved(path, there) == f"{said}; that does not change its bits"
-    assert "A (compiled for haswell), with other features, and goes" in moved(path, {"computed_by": here | {"features": "avx"}})
-    record(path, there)
-    assert moved(path, there) == ""
-    for damage in (b"", b'{"computed_by"', b"\xff\n", b"[1]\n", b'{"computed_by": {"processor": 1}}\n', b"[" * 100_000 + b"\n"):
+    said = "this run started on another type of processor, A (compiled for haswell), and continues on B (compiled for znver4)"
+    assert [record(path, there), record(path, there)] == [f"{said}; its bits stay the same", ""]
+    assert "B (compiled for znver4), and continues on A" in record(path, now)
+    assert "A (compiled for haswell), with other features, and continues" in record(
+        path, {"computed_by": here | {"features": "avx"}}
+    )
+    assert len(path.read_text().splitlines()) == 7
+    damages = [b"", b'{"computed_by"', b"\xff\n", b"[1]\n", b'{"computed_by": {"processor": 1}}\n', b"[" * 100_000 + b"\n"]
+    for damage in [b'{"time": "1"}\n', *damages]:  # the first is of an earlier version
         path.write_bytes(damage)
-        assert moved(path, now) == ""
+        assert record(path, now) == ""
 
 
 @pytest.mark.parametrize("end", [b"", b'{"a": 1', b"\xff\n", b"[1]\n", b"[" * 100_000 + b"\n"])
