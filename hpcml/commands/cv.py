@@ -44,7 +44,7 @@ class CrossValidate(CvOptions, Operation["CrossValidation"]):
         from hpcml.crossval.methods import divide_names
         from hpcml.crossval.table import csv_text
         from hpcml.crossval.validate import cross_validate, file_and_label
-        from hpcml.files.atomic import check_new, write_whole
+        from hpcml.files.atomic import check_output, write_whole
         from hpcml.mpi import run_on_root
 
         output, comm = path_of(self.output), session.comm
@@ -52,7 +52,7 @@ class CrossValidate(CvOptions, Operation["CrossValidation"]):
         def divide() -> tuple[list[str], list[str]]:
             methods, data = divide_names([*self.methods, *map(str, paths_of(self.data))])
             if output is not None:
-                check_new(output, self.force, [file_and_label(name)[0] for name in data])
+                check_output(output, self.force, [file_and_label(name)[0] for name in data])
             return methods, data
 
         methods, data = run_on_root(comm, "looking for the data", divide)

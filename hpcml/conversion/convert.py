@@ -216,7 +216,7 @@ def _write(task: Conversion, out: SlabFile, part: Part, sizes: _Sizes) -> None:
     slabs |= {f"rows/{name}": Slab((total["rows"],), numbers.dtype.str) for name, numbers in part.row_numbers.items()}
     keys = {"row_keys": part.keys} | ({} if part.groups is None else {"row_groups": part.groups})
     slabs |= {name: Slab((total["rows"],), "<u8") for name in keys}
-    out.layout_checked(slabs, checked_slabs(slabs), lambda file: _describe(file, part, sizes, task.source))
+    out.layout(slabs, lambda file: _describe(file, part, sizes, task.source), checked_slabs(slabs))
     if part.row_ids is not None:
         _write_row_ids(comm, out, part.row_ids, total["rows"])
     with mpi.agreed(comm, f"writing {out.target}"):

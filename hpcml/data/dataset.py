@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Collection
 from functools import cached_property
@@ -12,8 +13,8 @@ import h5py
 import numpy as np
 
 from hpcml.errors import ConfigError, DataError, repeated
-from hpcml.files import checksums
 from hpcml.files.hdf5 import NAME_CHUNK, TYPES, changed_in_use, map_dataset, open_stamped, readable
+from hpcml.files.slabs import BLOCK, GROUP, add_checksums
 from hpcml.files.untrusted import read_strings, text_of
 
 UNKNOWN = "unknown_labels"  # the label sets of labels that a dataset made --like another has and that one lacks
@@ -134,25 +135,31 @@ class DataFile:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of all values, label sets and keys by their checksums, and of the names of features and labels."""
+        digest = hashlib.sha256("\n".join([self.vocabulary, *self.label_names()]).encode("utf-8", "surrogatepass"))
         with readable(self.path, "hpcml convert", "dataset"):
-            return checksums.fingerprint(self.file, "\n".join([self.vocabulary, *self.label_names()]))
+            for name in self.checked_arrays():
+                digest.update(name.encode() + self.file[f"{GROUP}/{name}"][()].tobytes())
+        return digest.hexdigest()
 
     def checked_arrays(self) -> list[str]:
         """The names of the arrays that have checksums."""
-        return checksums.names(self.file)
+        found: list[str] = []
+        if GROUP in self.file:
+            self.file[GROUP].visititems(lambda name, part: found.append(name) if isinstance(part, h5py.Dataset) else None)
+        return found
 
     def verify(self, name: str, begin: int, end: int) -> None:
         """Raise DataError unless entries begin..end of an array are those that were written, if they have checksums. Local.
 
         Whole blocks are read.
         """
-        stored = f"{checksums.GROUP}/{name}"
+        stored = f"{GROUP}/{name}"
         if stored not in self.file or begin >= end:
             return
-        first, last, size = checksums.blocks_of(self.file[name], begin, end)
+        size = BLOCK // (self.file[name].dtype.itemsize // 4)  # entries in a block
+        first, last = begin // size, -(-end // size)
         sums = np.zeros(last - first, np.uint64)
-        if first < last:
-            checksums.add_sums(self.map(name, first * size, min(last * size, self.file[name].shape[0])), first * size, sums)
+        add_checksums(self.map(name, first * size, min(last * size, self.file[name].shape[0])), first * size, sums)
         if not np.array_equal(sums, self.file[stored][first:last]):
             raise self.bad(f"{name} does not have its checksum: the file was changed or damaged")
 

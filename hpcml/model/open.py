@@ -6,8 +6,7 @@ from pathlib import Path
 
 from hpcml import mpi
 from hpcml.errors import FEW, DataError
-from hpcml.files.hdf5 import DAMAGE, open_hdf5, open_stamped
-from hpcml.files.opening import check_regular
+from hpcml.files.hdf5 import DAMAGE, open_checked, open_stamped
 from hpcml.files.untrusted import check_parts
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
@@ -38,12 +37,11 @@ def open_model(path: Path | str) -> Model | ClassifierModel:
 def kind_of(path: Path | str) -> str:
     """The kind of a file of ours, by its stamp; "" if there is none to be read. Local."""
     path = model_file(path)
-    check_regular(path)
     try:
-        with open_hdf5(path) as file:
+        with open_checked(path, "") as file:
             check_parts(file)
             kind = file.attrs.get("hpcml-format")
-    except DAMAGE:
+    except (DataError, *DAMAGE):
         return ""  # whoever opens it says what is wrong
     return kind if isinstance(kind, str) else ""
 
