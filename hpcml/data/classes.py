@@ -8,7 +8,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.shard import Shard, load_shard
+from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.partition import offsets
 
@@ -45,9 +45,17 @@ def read_classes(comm: mpi.Comm, dataset: DataFile, split: str, label: str | Non
             raise ConfigError(f"{dataset.path}: no label {label!r}; {nearest(label, names, 'hpcml info')}")
         if label is not None or len(names) == 1:
             names = [label or names[0]]
-            local = _has(shard, dataset.label_names().index(names[0]))
+            running = offsets(shard.y_indices == dataset.label_names().index(names[0]))
+            local = (running[shard.y_indptr[shard.rows + 1]] > running[shard.y_indptr[shard.rows]]).astype(np.int32)
         else:
-            local = _only_label(dataset, shard)
+            counts = np.diff(shard.y_indptr)[shard.rows]
+            if (counts != 1).any():
+                place = int(np.flatnonzero(counts != 1)[0])
+                raise ConfigError(
+                    f"{dataset.path}: row {shard.first_row + int(shard.rows[place])} has {int(counts[place])} labels, but one "
+                    "classifier of all classes needs exactly one in each row; choose one label with --label"
+                )
+            local = np.asarray(shard.y_indices)[shard.y_indptr[shard.rows]].astype(np.int32)
             names = names[1:] if len(names) == 2 else names
     of = np.concatenate(mpi.allgather_arrays(comm, local))
     rows = np.concatenate(mpi.allgather_arrays(comm, shard.first_row + shard.rows))
@@ -57,22 +65,3 @@ def read_classes(comm: mpi.Comm, dataset: DataFile, split: str, label: str | Non
         keys = np.array(dataset.map("row_keys"))[rows]
         groups = np.array(dataset.map("row_groups"))[rows] if dataset.has_groups else None
     return Classes(names, rows, of, keys, groups)
-
-
-def _has(shard: Shard, label: int) -> np.ndarray:
-    """1 for the shard's rows that have a label, else 0 (n_local, int32)."""
-    running = offsets(shard.y_indices == label)
-    has: np.ndarray = running[shard.y_indptr[shard.rows + 1]] > running[shard.y_indptr[shard.rows]]
-    return has.astype(np.int32)
-
-
-def _only_label(dataset: DataFile, shard: Shard) -> np.ndarray:
-    """The one label of each row (n_local, int32). Raises ConfigError for none or several."""
-    counts = np.diff(shard.y_indptr)[shard.rows]
-    if (counts != 1).any():
-        place = int(np.flatnonzero(counts != 1)[0])
-        raise ConfigError(
-            f"{dataset.path}: row {shard.first_row + int(shard.rows[place])} has {int(counts[place])} labels, but one classifier "
-            "of all classes needs exactly one in each row; choose one label with --label"
-        )
-    return np.asarray(np.asarray(shard.y_indices)[shard.y_indptr[shard.rows]].astype(np.int32))

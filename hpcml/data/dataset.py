@@ -32,6 +32,7 @@ class DataFile:
         self.path = Path(path)
         self.file = open_stamped(path, "dataset", "hpcml convert")
         self._state = self._present_state()
+        self._label_names: list[str] | None = None
         try:
             with readable(path, "hpcml convert", "dataset"):
                 self.n_rows, self.n_features = (int(n) for n in self.file["X"].attrs["shape"])
@@ -39,6 +40,10 @@ class DataFile:
                 self.matrices = {"X": self.n_features, "Y": self.n_labels}  # name -> columns
                 if UNKNOWN in self.file or NAMES_OF[UNKNOWN] in self.file:
                     self.matrices[UNKNOWN] = int(self.file[UNKNOWN].attrs["shape"][1])
+                self.n_unknown = self.matrices.get(UNKNOWN, 0)  # labels that only the --like dataset does not have
+                self.n_unlabelled = int(self.file[UNLABELLED].size) if UNLABELLED in self.file else 0  # rows
+                self.has_groups = "row_groups" in self.file  # of rows, which no split, fold or sample divides
+                self.has_headings = bool(self.file.attrs.get("headings", False))  # are labels of rows also features?
                 self._check_parts()
                 self.nnz = int(self.file["X/indices"].shape[0])
                 self.vocabulary = text_of(self.file, "vocabulary")
@@ -122,15 +127,13 @@ class DataFile:
             return read_strings(self.file[name], begin, end)
 
     def label_names(self) -> list[str]:
-        """The labels' names, or numbers. Raises DataError if two are the same."""
+        """Return the labels' names, or numbers. Raises DataError if two are the same."""
+        if self._label_names is None:
+            names = self.strings("label_names") or [str(label) for label in range(self.n_labels)]
+            if (name := repeated(names)) is not None:
+                raise DataError(f"{self.path}: two labels have the name {name!r}; make the file again with names that differ")
+            self._label_names = names
         return self._label_names
-
-    @cached_property
-    def _label_names(self) -> list[str]:
-        names = self.strings("label_names") or [str(label) for label in range(self.n_labels)]
-        if (name := repeated(names)) is not None:
-            raise DataError(f"{self.path}: two labels have the name {name!r}; make the file again with names that differ")
-        return names
 
     @cached_property
     def fingerprint(self) -> str:
@@ -163,21 +166,6 @@ class DataFile:
         if not np.array_equal(sums, self.file[stored][first:last]):
             raise self.bad(f"{name} does not have its checksum: the file was changed or damaged")
 
-    @property
-    def has_groups(self) -> bool:
-        """Whether rows have groups, which no split, fold or sample divides."""
-        return "row_groups" in self.file
-
-    @property
-    def n_unlabelled(self) -> int:
-        """The number of rows that nobody labelled."""
-        return int(self.file[UNLABELLED].size) if UNLABELLED in self.file else 0
-
-    @property
-    def n_unknown(self) -> int:
-        """The number of labels that only the --like dataset does not have."""
-        return self.matrices.get(UNKNOWN, 0)
-
     def unknown_names(self) -> list[str]:
         """The names of the unknown labels. Raises DataError where one is taken."""
         names = self.strings(NAMES_OF[UNKNOWN]) or []
@@ -198,25 +186,13 @@ class DataFile:
         """The sorted names of the other numbers of rows, such as the year (group `rows`)."""
         return sorted(self.file["rows"].keys()) if "rows" in self.file else []
 
-    def splits_of(self, name: str) -> list[str]:
-        """The splits of `--split`: of that name, or with commas between. Raises ConfigError."""
+    def split(self, name: str) -> np.ndarray:
+        """Return sorted rows (int64, mapped if one) of a split, of several with commas between, or "all". Raises ConfigError."""
         names = [name] if name in self.split_names() else list(dict.fromkeys(part.strip() for part in name.split(",")))
         for each in names:
             if each != "all" and each not in self.split_names():
                 known = ", ".join([*self.split_names(), "all"])
                 raise ConfigError(f"{self.path}: no split named {each!r}; it has: {known} (make one with `hpcml split`)")
-        return names
-
-    def has_split(self, name: str) -> bool:
-        """Whether `split` gives rows."""
-        try:
-            return bool(self.splits_of(name))
-        except ConfigError:
-            return False
-
-    def split(self, name: str) -> np.ndarray:
-        """Sorted rows (int64, mapped if one) of a split, some, or "all". Raises ConfigError."""
-        names = self.splits_of(name)
         if "all" in names:
             return np.arange(self.n_rows, dtype=np.int64)
         parts = [self.map(f"splits/{each}") for each in names]

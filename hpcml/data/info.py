@@ -10,7 +10,6 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import UNKNOWN, DataFile, default_split
-from hpcml.data.headings import has_headings
 from hpcml.data.row_checks import BLOCK, check_contents
 from hpcml.data.shard import slab_of, split_bounds
 from hpcml.errors import OptionError
@@ -83,7 +82,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
         counts = _label_counts(comm, dataset)
         with mpi.agreed(comm, f"reading {path}"), readable(path, "hpcml convert", "dataset"):
             text = attributes(dataset.file["text"]) if "text" in dataset.file else {}
-            text |= {"headings": True} if has_headings(dataset) else {}
+            text |= {"headings": True} if dataset.has_headings else {}
             found = DatasetInfo(
                 path=Path(path),
                 n_rows=dataset.n_rows,

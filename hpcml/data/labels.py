@@ -11,7 +11,7 @@ import numpy as np
 from hpcml import mpi, rng, slices
 from hpcml.data.dataset import UNKNOWN, DataFile
 from hpcml.data.shard import Shard, load_shard, matrix_slab
-from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.errors import ConfigError, DataError, OptionError, nearest
 from hpcml.kernels import rows as kernels
 from hpcml.log import Log, plural
 from hpcml.options import parse_part
@@ -89,7 +89,7 @@ def _choose_labels(dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) ->
     named = set(wanted.label or names)
     if wanted.label and len(named) < len(wanted.label):
         twice = next(name for k, name in enumerate(wanted.label) if name in wanted.label[:k])
-        raise ConfigError(f"--label {twice}: given twice; name each label once")
+        raise OptionError("label", twice, "given twice; name each label once")
     chosen = [k for k, name in enumerate(names) if name in named and n_positive[k] >= wanted.min_positives]
     if not chosen:
         raise ConfigError(f"{dataset.path}: no label has {wanted.min_positives} positive rows; lower --min-positives")
@@ -97,7 +97,7 @@ def _choose_labels(dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) ->
         part, parts = parse_part(wanted_part)
         n_all, chosen = len(chosen), chosen[(part - 1) * len(chosen) // parts : part * len(chosen) // parts]
         if not chosen:
-            raise ConfigError(f"--label-part {wanted_part}: there are only {plural(n_all, 'label')} to train; make fewer parts")
+            raise OptionError("label_part", wanted_part, f"there are only {plural(n_all, 'label')} to train; make fewer parts")
     return np.array(chosen, dtype=np.int64), [names[k] for k in chosen]
 
 

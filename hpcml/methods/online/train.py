@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
 from hpcml.data.labels import tell_unused
 from hpcml.data.leaks import warn_of_class_leaks
 from hpcml.data.svmlight import BINARY
@@ -82,7 +81,7 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
         options = options if initial is None else initial.options
         if options.bias is None and not LEARNERS[method.name].winnow:  # a Winnow always has an intercept
             options = with_bias(options, True)
-        source = _open(comm, Path(data), options, initial, stack)
+        source = _open(method, comm, Path(data), options, initial, stack)
         if isinstance(source, DatasetSource):
             for flag, given in (("--max-line-mb", options.max_line_mb is not None), ("--zero-based", options.zero_based)):
                 if given:
@@ -114,7 +113,9 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
         return _report(run, seconds, warning, bound.note(comm, source.names, state))
 
 
-def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial | None, stack: ExitStack) -> RowStream:
+def _open(
+    method: Method, comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial | None, stack: ExitStack
+) -> RowStream:
     """Collective over `comm`. The rows; `stack` closes the file."""
     if initial is not None:
         if options.label and sorted(set(options.label)) != sorted(initial.names):
@@ -132,9 +133,7 @@ def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial |
         source = TextSource(comm, stack.enter_context(SvmlightStream(comm, data, options.zero_based, max_line)), str(data), options)
         source.initial = (initial.model.vocabulary, initial.model.n_features) if initial is not None else None
         return source
-    with mpi.agreed(comm, f"opening {data}"):
-        dataset = DataFile(data)
-    return DatasetSource(comm, stack.enter_context(dataset), options)
+    return DatasetSource(comm, stack.enter_context(method.open_data(comm, data)), options)
 
 
 def _report(run: Pass, seconds: float = 0.0, warning: str = "", bound_warning: str = "") -> OnlineReport:

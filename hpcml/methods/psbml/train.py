@@ -77,8 +77,7 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
         from hpcml.model.gpu_bayes import choose_device
 
         choose_device(comm)
-    with mpi.agreed(comm, f"opening {data}"):
-        dataset = DataFile(data)
+    dataset = method.open_data(comm, data)
     with dataset:
         problem = make_problem(comm, dataset, torus, learner, options)
         tell_unused(comm, dataset, problem.split, log)
