@@ -14,6 +14,7 @@ import numpy as np
 
 from hpcml.errors import MatrixError
 
+BLOCK = 1 << 22  # entries looked at at a time
 LABEL_SETS = (list, tuple, set, frozenset)  # types that hold the names of a row's labels
 
 
@@ -100,6 +101,25 @@ def find_fall(indptr: np.ndarray) -> int:
     """Return the first row that ends before it begins; −1 if there is none."""
     falls = indptr[1:] < indptr[:-1]  # not the differences, which may not fit the type
     return int(np.argmax(falls)) if falls.any() else -1
+
+
+def unordered(indptr: np.ndarray, indices: np.ndarray, first: int = 0) -> int:
+    """The place of the first entry that is not above the one before it in its row, or -1.
+
+    `indices` are entries `first` to `first + indices.size` of the matrix, and none is negative.
+    """
+    for begin in range(0, indices.size, BLOCK):
+        some = indices[begin : begin + BLOCK + 1]
+        starts = np.flatnonzero(some[1:] <= some[:-1]) + first + begin + 1  # only a new row may begin there
+        wrong = indptr[np.searchsorted(indptr, starts)] != starts
+        if wrong.any():
+            return int(starts[np.argmax(wrong)])
+    return -1
+
+
+def row_of(indptr: np.ndarray, place: int) -> int:
+    """The row in which an entry is."""
+    return int(np.searchsorted(indptr, place, side="right")) - 1
 
 
 def _check_compressed(name: str, matrix: Any, line: str, n_lines: int, size: int) -> tuple[np.ndarray, np.ndarray]:

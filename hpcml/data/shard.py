@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.row_checks import row_of, unordered
+from hpcml.data.in_memory import find_fall, find_outside, row_of, unordered
 from hpcml.errors import DataError
 from hpcml.partition import bounds_by_weight, entries_of, offsets
 
@@ -84,7 +84,7 @@ def split_bounds(dataset: DataFile, rows: np.ndarray, n_parts: int) -> np.ndarra
         bounds = bounds_by_weight(offsets(indptr[rows + 1] - indptr[rows]), n_parts)
     else:
         raise _damaged(dataset, "the rows of a split are out of order")
-    if (bounds[1:] < bounds[:-1]).any():
+    if find_fall(bounds) >= 0:
         raise _damaged(dataset, "X/indptr decreases")
     return bounds
 
@@ -97,10 +97,10 @@ def matrix_slab(dataset: DataFile, name: str, first: int, last: int) -> tuple[np
     """Rows first..last: indptr from 0, indices, range of values; checked for the kernels."""
     indptr = np.array(dataset.map(f"{name}/indptr", first, last + 1))
     lo, hi = int(indptr[0]), int(indptr[-1])
-    if (indptr[1:] < indptr[:-1]).any():  # not their differences, which may be beyond int64
+    if find_fall(indptr) >= 0:
         raise _damaged(dataset, f"{name}/indptr decreases")
     indices = dataset.map(f"{name}/indices", lo, hi)
-    if indices.size and int(indices.view(f"u{indices.itemsize}").max()) >= dataset.matrices[name]:  # negative ones are huge now
+    if find_outside(indices, dataset.matrices[name]) >= 0:
         raise _damaged(dataset, f"{name}/indices out of range")
     indptr -= lo
     if (place := unordered(indptr, indices)) >= 0:

@@ -70,7 +70,11 @@ def parse_slowly(block: bytes, zero_based: bool, where: Callable[[int], str]) ->
             if (token := next(tokens, None)) is None:
                 continue
             if b":" not in token[0]:
-                labels.extend(sorted(map(_label, token[0].split(b","))))
+                given = [(text, _number(text)) for text in token[0].split(b",")]
+                for text, label in given:
+                    if label is None or not math.isfinite(label):
+                        raise ValueError(f"label {_shown(text)!r}, but expected numbers separated by commas")
+                labels.extend(sorted(label for _, label in given))
                 token = next(tokens, None)
             last = -1 if zero_based else 0
             while token is not None:
@@ -87,14 +91,6 @@ def parse_slowly(block: bytes, zero_based: bool, where: Callable[[int], str]) ->
         label_lengths.append(len(labels) - n_labels)
         width = max(width, last + zero_based)
     return Rows(np.array(lengths), np.array(indices), np.array(data), np.array(label_lengths), np.array(labels), width)
-
-
-def _label(text: bytes) -> float:
-    """Return a label. Raises ValueError with the reason."""
-    label = _number(text)
-    if label is None or not math.isfinite(label):
-        raise ValueError(f"label {_shown(text)!r}, but expected numbers separated by commas")
-    return label
 
 
 def _pair(token: bytes, last: int, zero_based: bool) -> tuple[int, float]:

@@ -94,7 +94,13 @@ class _LineReader:
 
     def __init__(self, source: str | Path, block_bytes: int, max_line: int) -> None:
         self.name, self.block_bytes, self.max_line, self.n_lines = name_of(source), min(block_bytes, max_line), max_line, 0
-        self.raw, head = (_standard_input(), b"") if str(source) == STANDARD_INPUT else open_stream(source)
+        if str(source) != STANDARD_INPUT:
+            self.raw, head = open_stream(source)
+        elif sys.stdin is None or os.isatty(0):
+            what = "closed" if sys.stdin is None else "a terminal"
+            raise DataError(f"{self.name} is {what}; pipe svmlight lines into it, or name a file")
+        else:
+            self.raw, head = open(0, "rb", buffering=0, closefd=False), b""  # noqa: SIM115 - `close` closes it
         self.poll = select.poll()
         self.poll.register(self.raw, select.POLLIN)
         while len(head) < HEAD_BYTES and (more := self.raw.read(HEAD_BYTES - len(head))):
@@ -158,15 +164,6 @@ class _LineReader:
         self.raw.close()
 
 
-def _standard_input() -> io.FileIO:
-    """Standard input, unbuffered. Raises DataError if nothing can come from there."""
-    if sys.stdin is None:
-        raise DataError(f"{name_of(STANDARD_INPUT)} is closed; pipe svmlight lines into it, or name a file")
-    if os.isatty(0):
-        raise DataError(f"{name_of(STANDARD_INPUT)} is a terminal; pipe svmlight lines into it, or name a file")
-    return open(0, "rb", buffering=0, closefd=False)
-
-
 def name_of(source: str | Path) -> str:
     """The name of a source in messages."""
     return "standard input" if str(source) == STANDARD_INPUT else str(source)
@@ -225,7 +222,12 @@ class SvmlightStream:
     def __iter__(self) -> Iterator[TextRows]:
         """Collective over `comm`. The next rows, on all ranks; none if a pipe is slow."""
         for part in self.parts():
-            yield self._gathered(part)
+            columns = (np.diff(part.indptr), part.indices, part.data, np.diff(part.y_indptr), part.labels)
+            lengths, indices, data, label_lengths, labels = (
+                np.concatenate(mpi.allgather_arrays(self.comm, column)) for column in columns
+            )
+            first = self.comm.bcast(part.first_row)
+            yield TextRows(first, offsets(lengths), indices, data, offsets(label_lengths), labels)
 
     def parts(self) -> Iterator[TextRows]:
         """Collective over `comm`. This rank's part of the next rows. Raises DataError on all."""
@@ -260,11 +262,3 @@ class SvmlightStream:
         part = TextRows(first, indptr, rows.indices, rows.data, y_indptr, rows.labels)
         part = part.after(min(max(0, self._begin - first), part.n_rows))
         return part._replace(first_row=max(first, self._begin))
-
-    def _gathered(self, part: TextRows) -> TextRows:
-        """Collective over `comm`. The parts of all ranks as one."""
-        columns = (np.diff(part.indptr), part.indices, part.data, np.diff(part.y_indptr), part.labels)
-        lengths, indices, data, label_lengths, labels = (
-            np.concatenate(mpi.allgather_arrays(self.comm, column)) for column in columns
-        )
-        return TextRows(self.comm.bcast(part.first_row), offsets(lengths), indices, data, offsets(label_lengths), labels)
