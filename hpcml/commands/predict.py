@@ -68,12 +68,17 @@ class Predict(Operation[Path]):
 
     def what(self) -> What:
         """Return what is written for each row. Raises ConfigError."""
-        from hpcml.prediction.texts import BIOASQ, what_of
+        from hpcml.prediction.texts import BIOASQ
 
         bioasq = self.format == "bioasq"
         if bioasq and Path(self.output).suffix.lower() != BIOASQ:
             raise ConfigError(f"{self.output}: BioASQ's format is JSON; the name must end in {BIOASQ}")
-        return what_of(self.labels or (bioasq and self.top is None and not self.probabilities), self.probabilities)
+        labels = self.labels or (bioasq and self.top is None and not self.probabilities)
+        if labels and self.probabilities:
+            raise ConfigError(
+                "--labels writes the labels of rows and --probabilities a number for every label; give only one of them"
+            )
+        return "labels" if labels else "probabilities" if self.probabilities else "scores"
 
     def check_inputs(self, is_text: bool, what: What) -> None:
         """Raise OptionError for options that have no effect on these data."""
@@ -91,8 +96,7 @@ class Predict(Operation[Path]):
         from hpcml.files.lines import line_limit
         from hpcml.model.open import share_model
         from hpcml.mpi import run_on_root
-        from hpcml.prediction.predict import predict
-        from hpcml.prediction.stream import StreamOptions, predict_stream
+        from hpcml.prediction.predict import predict, predict_stream
         from hpcml.run.session import opened_dataset
 
         comm, log, output = session.comm, session.log, Path(self.output)
@@ -102,8 +106,8 @@ class Predict(Operation[Path]):
         model = share_model(comm, self.model) if isinstance(self.model, (str, Path)) else self.model
         model = model.with_threshold(self.threshold)
         if text:
-            of_text = StreamOptions(self.zero_based, self.format, self.top, max_line)
-            predict_stream(comm, model, self.data, output, what, self.force, log, of_text)
+            options = (self.top, self.zero_based, self.format, max_line)
+            predict_stream(comm, model, self.data, output, what, self.force, log, *options)
         else:
             with opened_dataset(session, self.data) as dataset:
                 predict(comm, model, dataset, self.split, output, what, self.force, log, self.top)

@@ -70,11 +70,12 @@ def parse_slowly(block: bytes, zero_based: bool, where: Callable[[int], str]) ->
             if (token := next(tokens, None)) is None:
                 continue
             if b":" not in token[0]:
-                given = [(text, _number(text)) for text in token[0].split(b",")]
-                for text, label in given:
+                for text in token[0].split(b","):
+                    label = _number(text)
                     if label is None or not math.isfinite(label):
                         raise ValueError(f"label {_shown(text)!r}, but expected numbers separated by commas")
-                labels.extend(sorted(label for _, label in given))
+                    labels.append(label)
+                labels[n_labels:] = array("d", sorted(labels[n_labels:]))
                 token = next(tokens, None)
             last = -1 if zero_based else 0
             while token is not None:

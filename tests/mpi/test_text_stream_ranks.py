@@ -12,8 +12,8 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.mpi import self_comm
-from hpcml.prediction import stream as module
-from hpcml.prediction.stream import predict_stream
+from hpcml.prediction import predict as module
+from hpcml.prediction.predict import predict_stream
 
 pytestmark = pytest.mark.mpi
 

@@ -19,7 +19,7 @@ from hpcml.log import Log
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model
 from hpcml.model.open import open_model
-from hpcml.prediction.stream import predict_stream
+from hpcml.prediction.predict import predict_stream
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 
