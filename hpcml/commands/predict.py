@@ -92,7 +92,7 @@ class Predict(Operation[Path]):
 
     def execute(self, session: Session) -> Path:
         """The output. Collective over the session."""
-        from hpcml.data.svmlight_stream import is_text
+        from hpcml.data.svmlight import is_text
         from hpcml.files.lines import line_limit
         from hpcml.model.open import share_model
         from hpcml.mpi import run_on_root

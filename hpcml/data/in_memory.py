@@ -124,7 +124,11 @@ def row_of(indptr: np.ndarray, place: int) -> int:
 
 def _check_compressed(name: str, matrix: Any, line: str, n_lines: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the sound indptr and indices of a CSR or CSC matrix. Raises MatrixError."""
-    indptr, indices = (_whole_numbers(name, part, getattr(matrix, part)) for part in ("indptr", "indices"))
+    indptr, indices = (np.asarray(getattr(matrix, part)) for part in ("indptr", "indices"))
+    for part, array in (("indptr", indptr), ("indices", indices)):
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            kind = f"{name}: {part} has the shape {array.shape} and the type {array.dtype}"
+            raise MatrixError(f"{kind}, but expected whole numbers in a row")
     if indptr.size != n_lines + 1:
         raise MatrixError(f"{name}: indptr has {indptr.size} numbers, but expected {n_lines + 1}")
     if np.ndim(matrix.data) != 1:
@@ -142,13 +146,3 @@ def _check_compressed(name: str, matrix: Any, line: str, n_lines: int, size: int
         number = int(np.searchsorted(indptr, place, side="right"))
         raise MatrixError(f"{name}: {line} {number}: index {indices[place]}, but expected 0 to {size - 1}")
     return indptr, indices
-
-
-def _whole_numbers(name: str, part: str, given: Any) -> np.ndarray:
-    """Return an array of indices. Raises MatrixError for anything else."""
-    array: np.ndarray = np.asarray(given)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise MatrixError(
-            f"{name}: {part} has the shape {array.shape} and the type {array.dtype}, but expected whole numbers in a row"
-        )
-    return array

@@ -264,22 +264,19 @@ def format_info(found: DatasetInfo) -> str:
         on = "on 1 rank: the shard" if weight.n_ranks == 1 else f"on {weight.n_ranks} ranks: a shard"
         nbytes = " to ".join(dict.fromkeys(map(size, weight.nbytes)))
         lines.append(f"  {on} of {weight.split} has {_span(weight.rows)} rows, {_span(weight.nnz)} values, {nbytes}")
-    return joined([*lines, *_label_table(found)])
+    order = np.argsort(-found.counts["all"], kind="stable")[:SHOWN_LABELS].tolist()
+    names = [named(entitled(found.label_names[label], found.label_titles, label)) for label in order]
+    width = max([5, *map(len, names)])
+    lines += ["", f"{'label':<{width}}" + "".join(f" {name:>10}" for name in found.counts)]
+    for label, name in zip(order, names, strict=True):
+        lines.append(f"{name:<{width}}" + "".join(f" {c[label]:>10,}" for c in found.counts.values()))
+    if found.n_labels > len(order):
+        frequent = ", ".join(
+            f"{int((found.counts['all'] >= least).sum()):,} labels have at least {least} rows" for least in (10, 50)
+        )
+        lines.append(f"... and {found.n_labels - len(order):,} more; {frequent}")
+    return joined(lines)
 
 
 def _span(pair: tuple[int, int]) -> str:
     return f"{pair[0]:,}" if pair[0] == pair[1] else f"{pair[0]:,} to {pair[1]:,}"
-
-
-def _label_table(found: DatasetInfo) -> list[str]:
-    order = np.argsort(-found.counts["all"], kind="stable")[:SHOWN_LABELS].tolist()
-    names = [named(entitled(found.label_names[label], found.label_titles, label)) for label in order]
-    width = max([5, *map(len, names)])
-    lines = ["", f"{'label':<{width}}" + "".join(f" {name:>10}" for name in found.counts)]
-    for label, name in zip(order, names, strict=True):
-        lines.append(f"{name:<{width}}" + "".join(f" {c[label]:>10,}" for c in found.counts.values()))
-    if found.n_labels > len(order):
-        total = found.counts["all"]
-        frequent = ", ".join(f"{int((total >= least).sum()):,} labels have at least {least} rows" for least in (10, 50))
-        lines.append(f"... and {found.n_labels - len(order):,} more; {frequent}")
-    return lines

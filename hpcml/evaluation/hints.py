@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml.data.dataset import DataFile
-from hpcml.data.svmlight_stream import is_text
+from hpcml.data.svmlight import is_text
 from hpcml.errors import DataError
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.thresholds import HELD_OUT

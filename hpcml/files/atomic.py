@@ -13,7 +13,7 @@ from pathlib import Path
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, file_error
 from hpcml.files.temporary import claimed, remove, temporary_name
-from hpcml.undo import undone
+from hpcml.signals import undone
 
 JOB_MARKER = "HPCML_OUTPUTS"  # environment variable: a file that the job script makes when the job first starts
 

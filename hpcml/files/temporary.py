@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from hpcml.undo import undone
+from hpcml.signals import undone
 
 NAME_BYTES = 255  # of a name, in all file systems in use
 _RANK_BYTES = 11  # of what ranks append for parts of their own

@@ -19,7 +19,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, load_shard, without_features
-from hpcml.data.svmlight_stream import BLOCK_BYTES, STANDARD_INPUT, SvmlightStream
+from hpcml.data.svmlight import BLOCK_BYTES, STANDARD_INPUT, SvmlightStream
 from hpcml.errors import ConfigError, DataError, OptionError, file_error
 from hpcml.evaluation.hints import hint_at_few_labels
 from hpcml.evaluation.probabilities import probabilities

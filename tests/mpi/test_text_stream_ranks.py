@@ -7,7 +7,7 @@ import pytest
 from support import make
 from support.oracles_svmlight import parse_block
 
-from hpcml.data.svmlight_stream import SvmlightStream, TextRows
+from hpcml.data.svmlight import SvmlightStream, TextRows
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.model.linear import Model

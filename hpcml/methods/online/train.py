@@ -11,8 +11,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.labels import tell_unused
 from hpcml.data.leaks import warn_of_class_leaks
-from hpcml.data.svmlight import BINARY
-from hpcml.data.svmlight_stream import SvmlightStream, is_text
+from hpcml.data.svmlight import BINARY, SvmlightStream, is_text
 from hpcml.errors import ConfigError, HpcmlError
 from hpcml.files.lines import line_limit
 from hpcml.log import joined, plural

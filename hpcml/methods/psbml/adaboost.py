@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi, rng
-from hpcml.data.classes import read_classes
 from hpcml.data.dataset import default_split
-from hpcml.data.labels import tell_unused
+from hpcml.data.labels import read_classes, tell_unused
 from hpcml.data.leaks import warn_of_class_leaks
 from hpcml.data.shard import read_rows
 from hpcml.log import plural, visible

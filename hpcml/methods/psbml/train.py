@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.classes import Classes, read_classes
 from hpcml.data.dataset import DataFile, default_split
-from hpcml.data.labels import tell_unused
+from hpcml.data.labels import Classes, read_classes, tell_unused
 from hpcml.data.leaks import warn_of_class_leaks
 from hpcml.errors import ConfigError
 from hpcml.log import joined, plural

@@ -18,8 +18,7 @@ from support.oracles_svmlight import parse_block
 
 from hpcml import mpi
 from hpcml.data import svmlight
-from hpcml.data.svmlight import PADDING, padded, parse_lines, parse_slowly
-from hpcml.data.svmlight_stream import SvmlightStream
+from hpcml.data.svmlight import PADDING, SvmlightStream, padded, parse_lines, parse_slowly
 from hpcml.errors import DataError
 from hpcml.kernels import text as kernels
 
@@ -278,7 +277,7 @@ def test_named_pipe(tmp_path):
     writer.join()
 
 
-CODE = "from hpcml import mpi; from hpcml.data.svmlight_stream import SvmlightStream\n"
+CODE = "from hpcml import mpi; from hpcml.data.svmlight import SvmlightStream\n"
 CODE += "print([b.labels.tolist() for b in SvmlightStream(mpi.self_comm(), '-', block_bytes=8)])"
 
 

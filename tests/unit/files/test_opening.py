@@ -7,7 +7,7 @@ import pytest
 
 from hpcml.conversion.text import stop_words
 from hpcml.data.dataset import DataFile
-from hpcml.data.svmlight_stream import SvmlightStream
+from hpcml.data.svmlight import SvmlightStream
 from hpcml.errors import DataError
 from hpcml.files import opening
 from hpcml.files.lines import open_plain, plain_size

@@ -10,7 +10,7 @@ from support.judged import predicted
 from support.training import train
 
 from hpcml import mpi
-from hpcml.data.svmlight_stream import is_text
+from hpcml.data.svmlight import is_text
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.log import Log
 from hpcml.model.open import open_model
