@@ -256,8 +256,11 @@ class _LineReader:
             found += more
         return bytes(found)
 
-    def block(self) -> bytearray | None:
-        """The next lines, `padded`; only padding at the end; None if no line has come yet."""
+    def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
+        """Return the next lines in `n` pieces, each `padded`, and the number of lines before each.
+
+        No pieces at the end; None if no line has come yet.
+        """
         chunks, size, end = [self.tail], len(self.tail), 0
         while not end and (chunk := self._read(self.block_bytes)) != b"":
             if chunk is None:
@@ -270,15 +273,9 @@ class _LineReader:
                 raise long_line(self.name, self.n_lines + 1, self.max_line)
         self.tail = chunks[-1][end:] if end else b""
         chunks[-1] = chunks[-1][: end or None]
-        lines = padded(*chunks)
-        if lines.find(b"\n") > self.max_line:  # a later line lies in one chunk
+        block = padded(*chunks)
+        if block.find(b"\n") > self.max_line:  # a later line lies in one chunk
             raise long_line(self.name, self.n_lines + 1, self.max_line)
-        return lines
-
-    def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
-        """The next lines in `n` pieces and lines before; none at the end; None as `block`."""
-        if (block := self.block()) is None:
-            return None
         text, size, bounds, found = np.frombuffer(block, dtype=np.uint8), len(block) - len(PADDING), [0], []
         for target in even_bounds(size, n)[1:].tolist():
             bounds.append(block.find(b"\n", target - 1) + 1 if target > bounds[-1] else bounds[-1])
@@ -323,7 +320,6 @@ class SvmlightStream:
                 "a pipe: <(zcat FILE), or one made with mkfifo"
             )
         self.n_rows = 0  # read so far, on all ranks together
-        self._begin = 0  # rows before this one are dropped
         self._lines: _LineReader | None = None
         with mpi.agreed(comm, f"reading {self.name}"):
             if comm.rank == 0:
@@ -342,10 +338,6 @@ class SvmlightStream:
         if self._lines is not None:
             self._lines.close()
 
-    def skip(self, n_rows: int) -> None:
-        """Drop the next `n_rows` rows. Local; iterating raises DataError if there are fewer."""
-        self._begin = max(self._begin, self.n_rows) + n_rows
-
     def __iter__(self) -> Iterator[TextRows]:
         """Collective over `comm`. The next rows, on all ranks; none if a pipe is slow."""
         for part in self.parts():
@@ -358,34 +350,28 @@ class SvmlightStream:
 
     def parts(self) -> Iterator[TextRows]:
         """Collective over `comm`. This rank's part of the next rows. Raises DataError on all."""
-        while (part := self._next()) is not None:
-            if self.n_rows > self._begin or not part.n_rows:
-                yield part
+        while True:
+            found: list[tuple[np.ndarray, int]] | None = []
+            with mpi.agreed(self.comm, f"reading {self.name}"):
+                if self._lines is not None:
+                    found = self._lines.pieces(self.comm.size)
+            lines_before = self.comm.bcast(None if found is None else [n_lines for _, n_lines in found])
+            if lines_before is None:
+                yield TextRows.empty()._replace(first_row=self.n_rows)
+                continue
+            if not lines_before:
+                break
+            pieces = [piece for piece, _ in found or ()] or [np.empty(0, dtype=np.uint8)] * self.comm.size
+            text, before = mpi.exchange(self.comm, pieces)[0], lines_before[self.comm.rank]
+
+            def where(line: int, before: int = before) -> str:
+                return f"{self.name}: line {before + line + 1}"
+
+            with mpi.agreed(self.comm, f"reading {self.name}"):
+                rows = parse_lines(text, self.zero_based, where)
+            (above,), (count,) = mpi.exclusive_sum(self.comm, [rows.lengths.size])
+            first = self.n_rows + int(above)
+            self.n_rows += int(count)
+            yield TextRows(first, offsets(rows.lengths), rows.indices, rows.data, offsets(rows.label_lengths), rows.labels)
         if self.n_rows == 0:
             raise DataError(f"{self.name}: no rows; expected `label index:value ...`")
-        if self.n_rows < self._begin:
-            raise DataError(f"{self.name}: ends after {self.n_rows} rows, but the first {self._begin} were to be passed over")
-
-    def _next(self) -> TextRows | None:
-        """Collective over `comm`. This rank's part of the next block; None at the end."""
-        found: list[tuple[np.ndarray, int]] | None = []
-        with mpi.agreed(self.comm, f"reading {self.name}"):
-            if self._lines is not None:
-                found = self._lines.pieces(self.comm.size)
-        lines_before = self.comm.bcast(None if found is None else [n_lines for _, n_lines in found])
-        if lines_before is None:
-            return TextRows.empty()._replace(first_row=self.n_rows)
-        if not lines_before:
-            return None
-        pieces = [piece for piece, _ in found or ()] or [np.empty(0, dtype=np.uint8)] * self.comm.size
-        text = mpi.exchange(self.comm, pieces)[0]
-        with mpi.agreed(self.comm, f"reading {self.name}"):
-            before = lines_before[self.comm.rank]
-            rows = parse_lines(text, self.zero_based, lambda line: f"{self.name}: line {before + line + 1}")
-        (above,), (count,) = mpi.exclusive_sum(self.comm, [rows.lengths.size])
-        first = self.n_rows + int(above)
-        self.n_rows += int(count)
-        indptr, y_indptr = offsets(rows.lengths), offsets(rows.label_lengths)
-        part = TextRows(first, indptr, rows.indices, rows.data, y_indptr, rows.labels)
-        part = part.after(min(max(0, self._begin - first), part.n_rows))
-        return part._replace(first_row=max(first, self._begin))
