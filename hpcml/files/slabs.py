@@ -178,6 +178,20 @@ class _Tolerant(io.FileIO):
             return size or 0
 
 
+def _new(raw: _Tolerant) -> h5py.h5f.FileID:
+    """Return an empty HDF5 file whose root does not hold the time, with any HDF5.
+
+    The property lists hold `raw`. They must be gone before the program ends, else HDF5 crashes when it frees them.
+    """
+    access, creation = h5py.h5p.create(h5py.h5p.FILE_ACCESS), h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
+    access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110)
+    access.set_alignment(*_ALIGNED.values())
+    access.set_fileobj_driver(h5py.h5fd.fileobj_driver, raw)
+    creation.set_obj_track_times(False)
+    return h5py.h5f.create(repr(raw).encode("ascii", "replace"), h5py.h5f.ACC_TRUNC, fapl=access, fcpl=creation)
+
+
 def group_in(file: h5py.File, name: str) -> h5py.Group:
     """The group of this name. One that is made here does not hold the time, with any HDF5."""
     if name not in file:
@@ -194,18 +208,7 @@ def editing(path: Path, new: bool = False, target: Path | None = None) -> Iterat
     """An HDF5 file to write, `target` in messages. Raises OSError if any byte was not written."""
     with _Tolerant(path, "w+" if new else "r+") as raw:
         try:
-            if new:  # an empty file whose root does not hold the time, with any HDF5
-                access, creation = h5py.h5p.create(h5py.h5p.FILE_ACCESS), h5py.h5p.create(h5py.h5p.FILE_CREATE)
-                access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
-                access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110)
-                access.set_alignment(*_ALIGNED.values())
-                access.set_fileobj_driver(h5py.h5fd.fileobj_driver, raw)
-                creation.set_obj_track_times(False)
-                name = repr(raw).encode("ascii", "replace")
-                opened = h5py.File(h5py.h5f.create(name, h5py.h5f.ACC_TRUNC, fapl=access, fcpl=creation))
-            else:
-                opened = h5py.File(raw, "r+", libver=("v110", "v110"), **_ALIGNED)
-            with opened as file:
+            with h5py.File(_new(raw)) if new else h5py.File(raw, "r+", libver=("v110", "v110"), **_ALIGNED) as file:
                 yield file
         except Exception:
             if raw.error is None:
