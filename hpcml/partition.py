@@ -55,8 +55,3 @@ def entries_of(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.nda
     sizes = indptr[rows + 1] - indptr[rows]
     ends = offsets(sizes)
     return sizes, np.arange(ends[-1]) + np.repeat(indptr[rows] - ends[:-1], sizes)
-
-
-def owner(label: int, n_ranks: int) -> int:
-    """The rank that owns a label: round robin, so that neighbours have different owners."""
-    return label % n_ranks

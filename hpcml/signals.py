@@ -1,9 +1,13 @@
-"""Signals that ask a run to stop: they set a flag that the loop agrees on at its next step."""
+"""Signals: those that ask a run to stop set a flag; before others end the process, unfinished files are removed."""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
+
+ACTIONS: list[Callable[[], object]] = []  # that remove unfinished files; the newest last
 
 
 class StopSignals:
@@ -36,3 +40,13 @@ class StopSignals:
         """From now on further ones do nothing: the process is about to end."""
         for number in self.SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def undone(action: Callable[[], object]) -> Iterator[None]:
+    """In the body, `action` removes what is unfinished before a signal ends the process."""
+    ACTIONS.append(action)
+    try:
+        yield
+    finally:
+        ACTIONS.remove(action)

@@ -27,8 +27,7 @@ from hpcml.mpi.memory import memory_of_node, room_per_rank
 from hpcml.mpi.runtime import node_name
 from hpcml.run.environment import THREADS
 from hpcml.run.session import Session, Target
-from hpcml.signals import StopSignals
-from hpcml.undo import undone
+from hpcml.signals import StopSignals, undone
 
 _BYTES = 8 << 20  # of each rank's test file, and of a large sum
 _ROWS = 2000

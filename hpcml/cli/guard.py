@@ -20,7 +20,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from hpcml import undo
+from hpcml import signals
 from hpcml.errors import EXIT_RESUMABLE
 from hpcml.signals import StopSignals
 
@@ -125,7 +125,7 @@ class Guard:
             write_exit_code(code)
         if self._is_launched:
             time.sleep(RELAY_SECONDS)
-        for action in reversed(tuple(undo.ACTIONS)):
+        for action in reversed(tuple(signals.ACTIONS)):
             with suppress(Exception):
                 action()
         os._exit(code)

@@ -65,20 +65,26 @@ class Predict(Operation[Path]):
 
     def execute(self, session: Session) -> Path:
         """The output. Collective over the session."""
-        from hpcml.data.svmlight_stream import is_text
+        from hpcml.data.svmlight import is_text
         from hpcml.files.lines import line_limit
         from hpcml.model.open import share_model
         from hpcml.mpi import run_on_root
-        from hpcml.prediction.predict import predict
-        from hpcml.prediction.stream import StreamOptions, predict_stream
-        from hpcml.prediction.texts import BIOASQ, what_of
+        from hpcml.prediction.predict import predict, predict_stream
+        from hpcml.prediction.texts import BIOASQ
         from hpcml.run.session import opened_dataset
 
         comm, log, output = session.comm, session.log, Path(self.output)
         max_line, bioasq = line_limit(self.max_line_mb), self.format == "bioasq"
         if bioasq and output.suffix.lower() != BIOASQ:
             raise ConfigError(f"{output}: BioASQ's format is JSON; the name must end in {BIOASQ}")
-        what = what_of(self.labels or (bioasq and self.top is None and not self.probabilities), self.probabilities)
+        labels = self.labels or (bioasq and self.top is None and not self.probabilities)
+        if labels and self.probabilities:
+            raise ConfigError(
+                "--labels writes the labels of rows and --probabilities a number for every label; give only one of them"
+            )
+        what: Literal["labels", "probabilities", "scores"] = (
+            "labels" if labels else "probabilities" if self.probabilities else "scores"
+        )
         text = run_on_root(comm, f"opening {self.data}", partial(is_text, Path(self.data)))
         self.check_options(TEXT if text else DATASET)
         if self.threshold is not None and what != "labels":
@@ -90,8 +96,8 @@ class Predict(Operation[Path]):
         model = share_model(comm, self.model) if isinstance(self.model, (str, Path)) else self.model
         model = model if self.threshold is None else model.with_threshold(self.threshold)
         if text:
-            of_text = StreamOptions(self.zero_based, self.format, self.top, max_line)
-            predict_stream(comm, model, self.data, output, what, self.force, log, of_text)
+            options = (self.top, self.zero_based, self.format, max_line)
+            predict_stream(comm, model, self.data, output, what, self.force, log, *options)
         else:
             with opened_dataset(session, self.data) as dataset:
                 predict(comm, model, dataset, self.split, output, what, self.force, log, self.top)

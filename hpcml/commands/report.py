@@ -41,7 +41,7 @@ class ReportPage(Operation[Path]):
     def execute(self, session: Session) -> Path:
         """The page. Collective over the session."""
         from hpcml import mpi
-        from hpcml.files.atomic import check_new, write_whole
+        from hpcml.files.atomic import check_output, write_whole
         from hpcml.reporting.gather import gather
         from hpcml.reporting.page import check_packages, page
 
@@ -54,7 +54,7 @@ class ReportPage(Operation[Path]):
 
         def check() -> None:
             check_packages()
-            check_new(output, self.force, [data, titles])
+            check_output(output, self.force, [data, titles])
 
         mpi.run_on_root(comm, f"creating {output}", check)
         reports = [gather(comm, run, data, self.split, log, titles) for run in runs]

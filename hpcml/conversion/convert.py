@@ -206,7 +206,7 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
         if part.text is not None:
             part.text.write(file)
 
-    out.layout_checked(slabs, checked_slabs(slabs), describe)
+    out.layout(slabs, describe, checked_slabs(slabs))
     if (row_ids := part.row_ids) is not None:  # rank 0 writes those of all ranks, in row order
         # HDF5 lays the strings of one call out backwards, so calls are cut at rows that do not depend on the number of ranks.
         chunks = (row_ids[begin : begin + NAME_CHUNK] for begin in range(0, row_ids.lines.size, NAME_CHUNK))

@@ -23,7 +23,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.headings import TAG, has_headings
+from hpcml.data.headings import TAG
 from hpcml.errors import DataError, nearest, repeated
 from hpcml.files.hdf5 import DAMAGE, NAME_CHUNK, Strings, write_strings
 from hpcml.files.slabs import group_in
@@ -150,7 +150,7 @@ class TextSettings:
             group = dataset.file["text"]
             if "idf" in group and (group["idf"].shape != (dataset.n_features,) or group["idf"].dtype.kind != "f"):
                 raise ValueError("idf does not fit")
-            fields, headings = fields_of(dataset), has_headings(dataset)
+            fields, headings = fields_of(dataset), dataset.has_headings
             return cls(
                 vocabulary=read_vocabulary(dataset, fields, headings),
                 pairs=bool(group.attrs["pairs"]),

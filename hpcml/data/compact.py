@@ -20,7 +20,7 @@ from hpcml import mpi, slices
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.kernels import rows as kernels
-from hpcml.partition import offsets
+from hpcml.partition import entries_of, offsets
 
 Room = Callable[[int], tuple[np.ndarray, np.ndarray]]  # (indices, data) for so many values
 
@@ -126,26 +126,52 @@ def compact_rows(
     warm_up(comm, shard)
     features = feature_values(comm, shard, look)
     columns, sizes, squares = _columns(comm, shard, features.counts, look, fold)
-    max_norm, scale = _norms(comm, np.sqrt(squares), shard)
-    n_columns = columns.n_shared + columns.n_folds + bias
-    csr = _copied(comm, columns, sizes, n_columns - 1 if bias else -1, room, look)
+    # The norms of the rows.
+    norms, weights = np.sqrt(squares), shard.weights
+    max_norm = mpi.allreduce_max(comm, float(norms.max(initial=0.0)))
+    weighted, total = (norms, shard.n_global) if weights is None else (norms * weights, float(weights.sum()))
+    bound = mpi.allreduce_max(comm, float(weighted.max(initial=0.0))) * shard.n_global
+    mean = mpi.exact_sum(comm, weighted, bound, shard.n_global) / total
+    if not (np.isfinite(mean * mean) and mean * mean > 0):
+        raise DataError(f"the training rows have no usable features (their mean norm is {mean}); check the data")
+
+    # The rows in columns.
+    n_columns, has_fold = columns.n_shared + columns.n_folds + bias, columns.fold_column >= 0
+    nnz = int(sizes.sum()) + int(has_fold.sum()) + sizes.size * bias
+    place = room(nnz) if room is not None else None
     with mpi.agreed(comm, "making room for the rows"):
-        counts, largest = _counts_and_sizes(features, columns, n_columns)
+        indices, data = place or (np.empty(nnz, np.int32), np.empty(nnz, np.float32))
+        indptr = np.zeros(sizes.size + 1, np.int64)
+        for some, *arrays in row_slices(shard, look):
+            of_rows = columns.of_rows(some, n_columns - 1 if bias else -1)
+            kernels.compact(*arrays, of_rows, indptr[some.start : some.stop + 1], indices, data)
+
+    # Values ≠ 0 of each column on all ranks, and the largest size.
+    with mpi.agreed(comm, "making room for the rows"):
+        counts, largest = np.ones(n_columns, np.int32), np.zeros(n_columns, np.float32)
+        shared = np.flatnonzero(columns.column_of >= 0)
+        places = columns.column_of[shared]
+        counts[places], largest[places] = features.counts[shared], features.largest[shared]
+        largest[columns.fold_column[has_fold]] = columns.fold_norm[has_fold]
     if bias:
         counts[-1], largest[-1] = shard.n_global, 1.0
     mpi.allreduce_maxima(comm, largest)
-    least = min(features.smallest, float(columns.fold_norm[columns.fold_column >= 0].min(initial=np.inf)), 1.0)
+    least = min(features.smallest, float(columns.fold_norm[has_fold].min(initial=np.inf)), 1.0)
+
+    # The rows of each label.
     n_positive = np.zeros(shard.n_labels, np.int64)
     kernels.count_labels(shard.y_indptr, shard.y_indices, shard.rows, n_positive)
-    label_sets = (offsets(n_positive), _rows_by_label(shard))
+    label_sizes, entries = entries_of(shard.y_indptr, shard.rows)
+    labelled = np.repeat(np.arange(shard.n_local), label_sizes)
+    label_rows = labelled[np.argsort(shard.y_indices[entries], kind="stable")]
     rows = CompactRows(
         *(comm, shard.first_local, shard.n_global, shard.n_labels, shard.n_features, n_columns, bias),
-        *(*csr, *label_sets, counts, largest),
+        *(indptr, indices, data, offsets(n_positive), label_rows, counts, largest),
         smallest=-mpi.allreduce_max(comm, -least),
         max_norm=float(np.sqrt(max_norm * max_norm + bias)) * (1 + 1e-6),  # folded values are rounded to float32
-        scale=scale,
+        scale=mean * mean,
         n_positive=mpi.allreduce_sum(comm, n_positive),
-        weights=shard.weights,
+        weights=weights,
     )
     return rows, columns
 
@@ -181,31 +207,6 @@ def _columns(
     return ColumnMap(shard, column_of, fold_column, fold_norm, shared.size, int(total[0])), sizes, squares
 
 
-def _copied(
-    comm: mpi.Comm, columns: ColumnMap, sizes: np.ndarray, bias: int, room: Room | None, look: slices.Look
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Collective over `comm`. The rows as CSR arrays; `sizes`: values in shared columns."""
-    nnz = int(sizes.sum()) + int((columns.fold_column >= 0).sum()) + sizes.size * (bias >= 0)
-    place = room(nnz) if room is not None else None
-    with mpi.agreed(comm, "making room for the rows"):
-        indices, data = place or (np.empty(nnz, np.int32), np.empty(nnz, np.float32))
-        indptr = np.zeros(sizes.size + 1, np.int64)
-        for some, *arrays in row_slices(columns.shard, look):
-            kernels.compact(*arrays, columns.of_rows(some, bias), indptr[some.start : some.stop + 1], indices, data)
-    return indptr, indices, data
-
-
-def _counts_and_sizes(features: FeatureValues, columns: ColumnMap, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values ≠ 0 (int32) on all ranks, and the largest size (float32) on this one, by column."""
-    counts, largest = np.ones(n_columns, np.int32), np.zeros(n_columns, np.float32)
-    shared = np.flatnonzero(columns.column_of >= 0)
-    places = columns.column_of[shared]
-    counts[places], largest[places] = features.counts[shared], features.largest[shared]
-    has_fold = columns.fold_column >= 0
-    largest[columns.fold_column[has_fold]] = columns.fold_norm[has_fold]
-    return counts, largest
-
-
 def row_slices(shard: Shard, look: slices.Look) -> Iterator[tuple[Any, ...]]:
     """The rows slice by slice: which, the slab's CSR arrays, positions. Raises what `look` does."""
     for some in slices.row_slices(shard.n_local, shard.nnz):
@@ -224,23 +225,3 @@ def warm_up(comm: mpi.Comm, shard: Shard) -> None:
         kernels.compact(*arrays, columns, np.zeros(1, np.int64), numbers, values)
         kernels.fold_factors(*arrays, columns, numbers, values)
         kernels.count_labels(shard.y_indptr, shard.y_indices, none, none)
-
-
-def _norms(comm: mpi.Comm, norms: np.ndarray, shard: Shard) -> tuple[float, float]:
-    """Collective over `comm`. The largest norm; X = (mean norm)². DataError if X is of no use."""
-    largest, n_global = mpi.allreduce_max(comm, float(norms.max(initial=0.0))), shard.n_global
-    weighted, total = (norms, n_global) if shard.weights is None else (norms * shard.weights, float(shard.weights.sum()))
-    bound = mpi.allreduce_max(comm, float(weighted.max(initial=0.0))) * n_global
-    mean = mpi.exact_sum(comm, weighted, bound, n_global) / total
-    if not (np.isfinite(mean * mean) and mean * mean > 0):
-        raise DataError(f"the training rows have no usable features (their mean norm is {mean}); check the data")
-    return largest, mean * mean
-
-
-def _rows_by_label(shard: Shard) -> np.ndarray:
-    """The places in `shard.rows` that have each label, label by label."""
-    begins, ends = shard.y_indptr[shard.rows], shard.y_indptr[shard.rows + 1]
-    lengths = ends - begins
-    places = np.repeat(np.arange(shard.n_local), lengths)
-    entries = np.repeat(begins - offsets(lengths)[:-1], lengths) + np.arange(places.size)
-    return places[np.argsort(shard.y_indices[entries], kind="stable")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Collection
 from functools import cached_property
@@ -12,8 +13,8 @@ import h5py
 import numpy as np
 
 from hpcml.errors import ConfigError, DataError, repeated
-from hpcml.files import checksums
 from hpcml.files.hdf5 import NAME_CHUNK, TYPES, changed_in_use, map_dataset, open_stamped, readable
+from hpcml.files.slabs import BLOCK, GROUP, add_checksums
 from hpcml.files.untrusted import read_strings, text_of
 
 UNKNOWN = "unknown_labels"  # the label sets of labels that a dataset made --like another has and that one lacks
@@ -31,6 +32,7 @@ class DataFile:
         self.path = Path(path)
         self.file = open_stamped(path, "dataset", "hpcml convert")
         self._state = self._present_state()
+        self._label_names: list[str] | None = None
         try:
             with readable(path, "hpcml convert", "dataset"):
                 self.n_rows, self.n_features = (int(n) for n in self.file["X"].attrs["shape"])
@@ -38,6 +40,10 @@ class DataFile:
                 self.matrices = {"X": self.n_features, "Y": self.n_labels}  # name -> columns
                 if UNKNOWN in self.file or NAMES_OF[UNKNOWN] in self.file:
                     self.matrices[UNKNOWN] = int(self.file[UNKNOWN].attrs["shape"][1])
+                self.n_unknown = self.matrices.get(UNKNOWN, 0)  # labels that only the --like dataset does not have
+                self.n_unlabelled = int(self.file[UNLABELLED].size) if UNLABELLED in self.file else 0  # rows
+                self.has_groups = "row_groups" in self.file  # of rows, which no split, fold or sample divides
+                self.has_headings = bool(self.file.attrs.get("headings", False))  # are labels of rows also features?
                 self._check_parts()
                 self.nnz = int(self.file["X/indices"].shape[0])
                 self.vocabulary = text_of(self.file, "vocabulary")
@@ -121,55 +127,44 @@ class DataFile:
             return read_strings(self.file[name], begin, end)
 
     def label_names(self) -> list[str]:
-        """The labels' names, or numbers. Raises DataError if two are the same."""
+        """Return the labels' names, or numbers. Raises DataError if two are the same."""
+        if self._label_names is None:
+            names = self.strings("label_names") or [str(label) for label in range(self.n_labels)]
+            if (name := repeated(names)) is not None:
+                raise DataError(f"{self.path}: two labels have the name {name!r}; make the file again with names that differ")
+            self._label_names = names
         return self._label_names
-
-    @cached_property
-    def _label_names(self) -> list[str]:
-        names = self.strings("label_names") or [str(label) for label in range(self.n_labels)]
-        if (name := repeated(names)) is not None:
-            raise DataError(f"{self.path}: two labels have the name {name!r}; make the file again with names that differ")
-        return names
 
     @cached_property
     def fingerprint(self) -> str:
         """A digest of all values, label sets and keys by their checksums, and of the names of features and labels."""
+        digest = hashlib.sha256("\n".join([self.vocabulary, *self.label_names()]).encode("utf-8", "surrogatepass"))
         with readable(self.path, "hpcml convert", "dataset"):
-            return checksums.fingerprint(self.file, "\n".join([self.vocabulary, *self.label_names()]))
+            for name in self.checked_arrays():
+                digest.update(name.encode() + self.file[f"{GROUP}/{name}"][()].tobytes())
+        return digest.hexdigest()
 
     def checked_arrays(self) -> list[str]:
         """The names of the arrays that have checksums."""
-        return checksums.names(self.file)
+        found: list[str] = []
+        if GROUP in self.file:
+            self.file[GROUP].visititems(lambda name, part: found.append(name) if isinstance(part, h5py.Dataset) else None)
+        return found
 
     def verify(self, name: str, begin: int, end: int) -> None:
         """Raise DataError unless entries begin..end of an array are those that were written, if they have checksums. Local.
 
         Whole blocks are read.
         """
-        stored = f"{checksums.GROUP}/{name}"
+        stored = f"{GROUP}/{name}"
         if stored not in self.file or begin >= end:
             return
-        first, last, size = checksums.blocks_of(self.file[name], begin, end)
+        size = BLOCK // (self.file[name].dtype.itemsize // 4)  # entries in a block
+        first, last = begin // size, -(-end // size)
         sums = np.zeros(last - first, np.uint64)
-        if first < last:
-            checksums.add_sums(self.map(name, first * size, min(last * size, self.file[name].shape[0])), first * size, sums)
+        add_checksums(self.map(name, first * size, min(last * size, self.file[name].shape[0])), first * size, sums)
         if not np.array_equal(sums, self.file[stored][first:last]):
             raise self.bad(f"{name} does not have its checksum: the file was changed or damaged")
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether rows have groups, which no split, fold or sample divides."""
-        return "row_groups" in self.file
-
-    @property
-    def n_unlabelled(self) -> int:
-        """The number of rows that nobody labelled."""
-        return int(self.file[UNLABELLED].size) if UNLABELLED in self.file else 0
-
-    @property
-    def n_unknown(self) -> int:
-        """The number of labels that only the --like dataset does not have."""
-        return self.matrices.get(UNKNOWN, 0)
 
     def unknown_names(self) -> list[str]:
         """The names of the unknown labels. Raises DataError where one is taken."""
@@ -191,25 +186,13 @@ class DataFile:
         """The sorted names of the other numbers of rows, such as the year (group `rows`)."""
         return sorted(self.file["rows"].keys()) if "rows" in self.file else []
 
-    def splits_of(self, name: str) -> list[str]:
-        """The splits of `--split`: of that name, or with commas between. Raises ConfigError."""
+    def split(self, name: str) -> np.ndarray:
+        """Return sorted rows (int64, mapped if one) of a split, of several with commas between, or "all". Raises ConfigError."""
         names = [name] if name in self.split_names() else list(dict.fromkeys(part.strip() for part in name.split(",")))
         for each in names:
             if each != "all" and each not in self.split_names():
                 known = ", ".join([*self.split_names(), "all"])
                 raise ConfigError(f"{self.path}: no split named {each!r}; it has: {known} (make one with `hpcml split`)")
-        return names
-
-    def has_split(self, name: str) -> bool:
-        """Whether `split` gives rows."""
-        try:
-            return bool(self.splits_of(name))
-        except ConfigError:
-            return False
-
-    def split(self, name: str) -> np.ndarray:
-        """Sorted rows (int64, mapped if one) of a split, some, or "all". Raises ConfigError."""
-        names = self.splits_of(name)
         if "all" in names:
             return np.arange(self.n_rows, dtype=np.int64)
         parts = [self.map(f"splits/{each}") for each in names]

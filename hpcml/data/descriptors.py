@@ -122,21 +122,17 @@ def _from_xml(path: Path, head: bytes) -> Iterator[tuple[str, str, Descriptor]]:
         with open_plain(path) as file:
             for _, record in etree.iterparse(file, tag=RECORD, **secure):
                 number += 1
-                yield (f"record {number}", *_of_record(record))
+                name = _text(record.findtext("DescriptorName/String"))
+                trees = tuple(_text(place.text) for place in record.iterfind("TreeNumberList/TreeNumber"))
+                terms = [_text(term.text) for term in record.iterfind("ConceptList/Concept/TermList/Term/String")]
+                others = tuple(term for term in dict.fromkeys(terms) if term and term != name)
+                descriptor = Descriptor(name, trees, record.get("DescriptorClass", ""), others)
+                yield f"record {number}", _text(record.findtext("DescriptorUI")), descriptor
                 record.clear()
                 while record.getprevious() is not None:
                     del record.getparent()[0]
     except etree.XMLSyntaxError as error:
         raise DataError(f"{path}: record {number + 1}: damaged XML ({error}); get it again") from None
-
-
-def _of_record(record: Any) -> tuple[str, Descriptor]:
-    """The UI and the descriptor of a DescriptorRecord."""
-    name = _text(record.findtext("DescriptorName/String"))
-    trees = tuple(_text(number.text) for number in record.iterfind("TreeNumberList/TreeNumber"))
-    terms = [_text(term.text) for term in record.iterfind("ConceptList/Concept/TermList/Term/String")]
-    others = tuple(term for term in dict.fromkeys(terms) if term and term != name)
-    return _text(record.findtext("DescriptorUI")), Descriptor(name, trees, record.get("DescriptorClass", ""), others)
 
 
 def _text(found: str | None) -> str:

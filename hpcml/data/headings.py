@@ -8,21 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from hpcml import mpi
 from hpcml.data.dataset import DataFile, numbers_of
-from hpcml.errors import ConfigError, HpcmlError, nearest
-from hpcml.files.hdf5 import DAMAGE
+from hpcml.errors import OptionError, nearest
 
 TAG = "(heading)"
-
-
-def has_headings(dataset: DataFile) -> bool:
-    """Whether the features of a dataset are headings, too. Local."""
-    return bool(dataset.file.attrs.get("headings", False))
 
 
 @dataclass(frozen=True)
@@ -43,12 +35,11 @@ class Headings:
 
 
 def find_headings(dataset: DataFile, exclude: Sequence[str] = ()) -> Headings | None:
-    """The features that are headings; None where none are. Raises ConfigError. Local."""
-    if not has_headings(dataset):
+    """The features that are headings; None where none are. Raises OptionError. Local."""
+    if not dataset.has_headings:
         if exclude:
-            raise ConfigError(
-                f"--exclude {exclude[0]}: the features of {dataset.path} are no headings; convert with --headings-as-features"
-            )
+            why = f"the features of {dataset.path} are no headings; convert with --headings-as-features"
+            raise OptionError("exclude", exclude[0], why)
         return None
     names = dataset.label_names()
     own = numbers_of(dataset, [f"{name} {TAG}" for name in names])
@@ -56,25 +47,6 @@ def find_headings(dataset: DataFile, exclude: Sequence[str] = ()) -> Headings | 
     for name in exclude:
         if place.get(name, -1) < 0:
             known = [each for each, number in place.items() if number >= 0]
-            raise ConfigError(f"--exclude {name}: no such heading among the features of {dataset.path}; {nearest(name, known)}")
+            why = f"no such heading among the features of {dataset.path}; {nearest(name, known)}"
+            raise OptionError("exclude", name, why)
     return Headings(own, np.unique([place[name] for name in exclude]).astype(np.int64))
-
-
-def refuse_headings(comm: mpi.Comm, path: Path | str, method: str, able: Sequence[str]) -> None:
-    """Collective over `comm`. Raise ConfigError if a method would see labels' own headings."""
-    with mpi.agreed(comm, f"looking at {path}"):
-        if comm.rank == 0 and _file_has_headings(path):
-            raise ConfigError(
-                f"{path} has the labels of a row among its features, so {method} would be told the answer; train "
-                f"{', '.join(able)}, or convert without --headings-as-features"
-            )
-
-
-def _file_has_headings(path: Path | str) -> bool:
-    if not Path(path).is_file():
-        return False
-    try:
-        with DataFile(path) as dataset:
-            return has_headings(dataset)
-    except (HpcmlError, *DAMAGE):
-        return False

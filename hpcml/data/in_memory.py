@@ -14,6 +14,7 @@ import numpy as np
 
 from hpcml.errors import MatrixError
 
+BLOCK = 1 << 22  # entries looked at at a time
 LABEL_SETS = (list, tuple, set, frozenset)  # types that hold the names of a row's labels
 
 
@@ -102,9 +103,32 @@ def find_fall(indptr: np.ndarray) -> int:
     return int(np.argmax(falls)) if falls.any() else -1
 
 
+def unordered(indptr: np.ndarray, indices: np.ndarray, first: int = 0) -> int:
+    """The place of the first entry that is not above the one before it in its row, or -1.
+
+    `indices` are entries `first` to `first + indices.size` of the matrix, and none is negative.
+    """
+    for begin in range(0, indices.size, BLOCK):
+        some = indices[begin : begin + BLOCK + 1]
+        starts = np.flatnonzero(some[1:] <= some[:-1]) + first + begin + 1  # only a new row may begin there
+        wrong = indptr[np.searchsorted(indptr, starts)] != starts
+        if wrong.any():
+            return int(starts[np.argmax(wrong)])
+    return -1
+
+
+def row_of(indptr: np.ndarray, place: int) -> int:
+    """The row in which an entry is."""
+    return int(np.searchsorted(indptr, place, side="right")) - 1
+
+
 def _check_compressed(name: str, matrix: Any, line: str, n_lines: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the sound indptr and indices of a CSR or CSC matrix. Raises MatrixError."""
-    indptr, indices = (_whole_numbers(name, part, getattr(matrix, part)) for part in ("indptr", "indices"))
+    indptr, indices = (np.asarray(getattr(matrix, part)) for part in ("indptr", "indices"))
+    for part, array in (("indptr", indptr), ("indices", indices)):
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            kind = f"{name}: {part} has the shape {array.shape} and the type {array.dtype}"
+            raise MatrixError(f"{kind}, but expected whole numbers in a row")
     if indptr.size != n_lines + 1:
         raise MatrixError(f"{name}: indptr has {indptr.size} numbers, but expected {n_lines + 1}")
     if np.ndim(matrix.data) != 1:
@@ -122,13 +146,3 @@ def _check_compressed(name: str, matrix: Any, line: str, n_lines: int, size: int
         number = int(np.searchsorted(indptr, place, side="right"))
         raise MatrixError(f"{name}: {line} {number}: index {indices[place]}, but expected 0 to {size - 1}")
     return indptr, indices
-
-
-def _whole_numbers(name: str, part: str, given: Any) -> np.ndarray:
-    """Return an array of indices. Raises MatrixError for anything else."""
-    array: np.ndarray = np.asarray(given)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise MatrixError(
-            f"{name}: {part} has the shape {array.shape} and the type {array.dtype}, but expected whole numbers in a row"
-        )
-    return array

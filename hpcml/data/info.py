@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -9,15 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import UNKNOWN, DataFile, default_split
-from hpcml.data.headings import has_headings
-from hpcml.data.row_checks import BLOCK, check_contents
+from hpcml.data.dataset import NAMES, UNKNOWN, UNLABELLED, DataFile, default_split
+from hpcml.data.in_memory import BLOCK, find_outside, row_of, unordered
 from hpcml.data.shard import slab_of, split_bounds
 from hpcml.errors import OptionError
-from hpcml.files.hdf5 import readable
+from hpcml.files.hdf5 import NAME_CHUNK, readable
 from hpcml.files.untrusted import attributes, text_of
 from hpcml.log import entitled, joined, named, plural, size
-from hpcml.partition import share_of
+from hpcml.partition import bounds_by_weight, share_of
 
 SHOWN_LABELS = 40
 
@@ -83,7 +83,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
         counts = _label_counts(comm, dataset)
         with mpi.agreed(comm, f"reading {path}"), readable(path, "hpcml convert", "dataset"):
             text = attributes(dataset.file["text"]) if "text" in dataset.file else {}
-            text |= {"headings": True} if has_headings(dataset) else {}
+            text |= {"headings": True} if dataset.has_headings else {}
             found = DatasetInfo(
                 path=Path(path),
                 n_rows=dataset.n_rows,
@@ -108,6 +108,104 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
     return found
 
 
+def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
+    """Collective over `comm`. Raise DataError unless matrices, names and splits are sound."""
+    for name, n_columns in dataset.matrices.items():
+        with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
+            _check_indptr(dataset, name, *share_of(dataset.n_rows, comm.rank, comm.size))
+        with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
+            indptr = dataset.map(f"{name}/indptr")
+            bounds = bounds_by_weight(indptr, comm.size)
+            begin, end = int(bounds[comm.rank]), int(bounds[comm.rank + 1])
+            while begin < end:
+                last = int(np.searchsorted(indptr[begin : end + 1], indptr[begin] + BLOCK, side="right")) - 1 + begin
+                last = min(max(last, begin + 1), begin + BLOCK)
+                _check_rows(dataset, name, n_columns, begin, last)
+                begin = last
+    for name in NAMES:
+        with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
+            if name in dataset.file:
+                begin, end = share_of(dataset.file[name].size, comm.rank, comm.size)
+                for first in range(begin, end, NAME_CHUNK):
+                    dataset.strings(name, first, min(first + NAME_CHUNK, end))
+    with mpi.agreed(comm, f"checking the names of {dataset.path}"):
+        if comm.rank == 0:
+            dataset.label_names()
+            dataset.unknown_names()
+            _check_feature_names(dataset)
+    for name in dataset.split_names():
+        with mpi.agreed(comm, f"checking split {name} of {dataset.path}"):
+            _check_split(dataset, f"splits/{name}", *share_of(dataset.split(name).size, comm.rank, comm.size))
+    with mpi.agreed(comm, f"checking the unlabelled rows of {dataset.path}"):
+        if dataset.n_unlabelled:
+            _check_split(dataset, UNLABELLED, *share_of(dataset.n_unlabelled, comm.rank, comm.size))
+            rows, indptr = dataset.map(UNLABELLED), dataset.map("Y/indptr")
+            rows = rows[(rows >= 0) & (rows < dataset.n_rows)]
+            if (with_labels := indptr[rows + 1] > indptr[rows]).any():
+                raise dataset.bad(f"{UNLABELLED}: row {rows[np.argmax(with_labels)]} has a label", "the file")
+
+
+def _check_feature_names(dataset: DataFile) -> None:
+    """No two features have one name: by 8 bytes of digest, for there may be many."""
+    digests = np.empty(dataset.n_features if "feature_names" in dataset.file else 0, dtype=np.uint64)
+    for first in range(0, digests.size, NAME_CHUNK):
+        names = dataset.strings("feature_names", first, first + NAME_CHUNK) or []
+        codes = b"".join(hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
+        digests[first : first + len(names)] = np.frombuffer(codes, dtype=np.uint64)
+    order = np.argsort(digests, kind="stable")
+    same = np.flatnonzero(digests[order[1:]] == digests[order[:-1]])
+    for number, other in zip(order[same].tolist(), order[same + 1].tolist(), strict=True):
+        (name,), (another,) = (dataset.strings("feature_names", place, place + 1) or [""] for place in (number, other))
+        if name == another:
+            raise dataset.bad(f"feature_names: features {number} and {other} have the name {name!r}", "the file")
+
+
+def _check_indptr(dataset: DataFile, name: str, begin: int, end: int) -> None:
+    """The pointers of rows begin..end do not fall, and go from 0 to the number of entries."""
+    indptr, nnz = dataset.map(f"{name}/indptr"), dataset.file[f"{name}/indices"].shape[0]
+    if begin == 0 and indptr[0] != 0:
+        raise dataset.bad(f"{name}/indptr: begins with {indptr[0]}, but expected 0", "the file")
+    for first in range(begin, end, BLOCK):
+        some = indptr[first : min(first + BLOCK, end) + 1]
+        falls = np.flatnonzero(some[1:] < some[:-1])  # differences may be beyond int64
+        if falls.size:
+            row = first + int(falls[0])
+            raise dataset.bad(f"{name}/indptr: row {row}: falls from {indptr[row]} to {indptr[row + 1]}", "the file")
+    if end == dataset.n_rows and indptr[end] != nnz:
+        raise dataset.bad(f"{name}/indptr: ends with {indptr[end]}, but there are {nnz} entries", "the file")
+
+
+def _check_rows(dataset: DataFile, name: str, n_columns: int, begin: int, end: int) -> None:
+    """Raise DataError unless columns are sorted, unique and in range, and values finite, in rows begin..end."""
+    indptr = np.array(dataset.map(f"{name}/indptr", begin, end + 1))
+    first, last = int(indptr[0]), int(indptr[-1])
+    indices, data = (dataset.map(f"{name}/{part}", first, last) for part in ("indices", "data"))
+    endless = ~np.isfinite(data)
+    for part, values, place, what in (
+        ("indices", indices, find_outside(indices, n_columns), f"is not one of the columns 0 to {n_columns - 1}"),
+        ("indices", indices, unordered(indptr - first, indices), "is not above the one before it"),
+        ("data", data, int(np.argmax(endless)) if endless.any() else -1, "is not a finite number"),
+    ):
+        if place >= 0:
+            row = begin + row_of(indptr, first + place)
+            raise dataset.bad(f"{name}/{part}: row {row}: {values[place]} {what}", "the file")
+
+
+def _check_split(dataset: DataFile, name: str, begin: int, end: int) -> None:
+    """Raise DataError unless entries begin..end of a list of rows are rows, each above the one before."""
+    if begin == end:
+        return
+    some = dataset.map(name)[max(0, begin - 1) : end]
+    before = -1 if begin == 0 else some[0] - 1
+    for bad, what in (
+        ((some < 0) | (some >= dataset.n_rows), f"is not one of the rows 0 to {dataset.n_rows - 1}"),
+        (np.diff(some, prepend=before) <= 0, "is not above the one before it"),
+    ):
+        places = np.flatnonzero(bad)
+        if places.size:
+            raise dataset.bad(f"{name}: row {some[places[0]]} {what}", "the file")
+
+
 def _weigh(dataset: DataFile, n_ranks: int) -> ShardWeight:
     """The smallest and largest of `n_ranks` shards of the training split (all rows without one)."""
     split = default_split(dataset, "train")
@@ -130,7 +228,7 @@ def _label_counts(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
             rows = dataset.split(name)
             begin, end = share_of(rows.size, comm.rank, comm.size)
             while begin < end:
-                last = min(begin + BLOCK // 16, end)
+                last = min(begin + max(1, BLOCK // 16), end)
                 shard = slab_of(dataset, rows, begin, last)
                 chosen = np.zeros(shard.y_indptr.size - 1, dtype=bool)
                 chosen[shard.rows] = True
@@ -166,22 +264,19 @@ def format_info(found: DatasetInfo) -> str:
         on = "on 1 rank: the shard" if weight.n_ranks == 1 else f"on {weight.n_ranks} ranks: a shard"
         nbytes = " to ".join(dict.fromkeys(map(size, weight.nbytes)))
         lines.append(f"  {on} of {weight.split} has {_span(weight.rows)} rows, {_span(weight.nnz)} values, {nbytes}")
-    return joined([*lines, *_label_table(found)])
+    order = np.argsort(-found.counts["all"], kind="stable")[:SHOWN_LABELS].tolist()
+    names = [named(entitled(found.label_names[label], found.label_titles, label)) for label in order]
+    width = max([5, *map(len, names)])
+    lines += ["", f"{'label':<{width}}" + "".join(f" {name:>10}" for name in found.counts)]
+    for label, name in zip(order, names, strict=True):
+        lines.append(f"{name:<{width}}" + "".join(f" {c[label]:>10,}" for c in found.counts.values()))
+    if found.n_labels > len(order):
+        frequent = ", ".join(
+            f"{int((found.counts['all'] >= least).sum()):,} labels have at least {least} rows" for least in (10, 50)
+        )
+        lines.append(f"... and {found.n_labels - len(order):,} more; {frequent}")
+    return joined(lines)
 
 
 def _span(pair: tuple[int, int]) -> str:
     return f"{pair[0]:,}" if pair[0] == pair[1] else f"{pair[0]:,} to {pair[1]:,}"
-
-
-def _label_table(found: DatasetInfo) -> list[str]:
-    order = np.argsort(-found.counts["all"], kind="stable")[:SHOWN_LABELS].tolist()
-    names = [named(entitled(found.label_names[label], found.label_titles, label)) for label in order]
-    width = max([5, *map(len, names)])
-    lines = ["", f"{'label':<{width}}" + "".join(f" {name:>10}" for name in found.counts)]
-    for label, name in zip(order, names, strict=True):
-        lines.append(f"{name:<{width}}" + "".join(f" {c[label]:>10,}" for c in found.counts.values()))
-    if found.n_labels > len(order):
-        total = found.counts["all"]
-        frequent = ", ".join(f"{int((total >= least).sum()):,} labels have at least {least} rows" for least in (10, 50))
-        lines.append(f"... and {found.n_labels - len(order):,} more; {frequent}")
-    return lines

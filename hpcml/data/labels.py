@@ -1,21 +1,21 @@
-"""The labels of a dataset: those that are trained, those that its --like file did not have, and digests of rows and labels."""
+"""The labels of a dataset: those that are trained, those that its --like file did not have, digests, and classes of rows."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from hpcml import mpi, rng, slices
 from hpcml.data.dataset import UNKNOWN, DataFile
 from hpcml.data.shard import Shard, load_shard, matrix_slab
-from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.errors import ConfigError, DataError, OptionError, nearest
 from hpcml.kernels import rows as kernels
 from hpcml.log import Log, plural
 from hpcml.options import parse_part
-from hpcml.partition import entries_of
+from hpcml.partition import entries_of, offsets
 
 N_WORDS = 2  # of 64 bits in a digest
 
@@ -89,7 +89,7 @@ def _choose_labels(dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) ->
     named = set(wanted.label or names)
     if wanted.label and len(named) < len(wanted.label):
         twice = next(name for k, name in enumerate(wanted.label) if name in wanted.label[:k])
-        raise ConfigError(f"--label {twice}: given twice; name each label once")
+        raise OptionError("label", twice, "given twice; name each label once")
     chosen = [k for k, name in enumerate(names) if name in named and n_positive[k] >= wanted.min_positives]
     if not chosen:
         raise ConfigError(f"{dataset.path}: no label has {wanted.min_positives} positive rows; lower --min-positives")
@@ -97,7 +97,7 @@ def _choose_labels(dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) ->
         part, parts = parse_part(wanted_part)
         n_all, chosen = len(chosen), chosen[(part - 1) * len(chosen) // parts : part * len(chosen) // parts]
         if not chosen:
-            raise ConfigError(f"--label-part {wanted_part}: there are only {plural(n_all, 'label')} to train; make fewer parts")
+            raise OptionError("label_part", wanted_part, f"there are only {plural(n_all, 'label')} to train; make fewer parts")
     return np.array(chosen, dtype=np.int64), [names[k] for k in chosen]
 
 
@@ -161,3 +161,57 @@ def load_with_unknown(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
     joined[np.arange(indices.size) + np.repeat(more_indptr[:-1], np.diff(indptr))] = indices
     joined[np.arange(more.size) + np.repeat(indptr[1:], np.diff(more_indptr))] = shard.n_labels + more
     return replace(shard, y_indptr=indptr + more_indptr, y_indices=joined, n_labels=shard.n_labels + dataset.n_unknown)
+
+
+class Classes(NamedTuple):
+    """The classes of a split's rows, on every rank.
+
+    `names` are the labels that a model of them gives: one for two classes (class 1 has it, class 0
+    has not; of two labels the second), else one per class.
+    """
+
+    names: list[str]
+    rows: np.ndarray  # (n,) row numbers of the file, ascending, int64
+    of: np.ndarray  # (n,) the class of each, int32
+    keys: np.ndarray  # (n,) the keys of the rows, uint64
+    groups: np.ndarray | None = None  # (n,) those of their groups, uint64
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return max(2, len(self.names))
+
+
+def read_classes(comm: mpi.Comm, dataset: DataFile, split: str, label: str | None) -> Classes:
+    """Collective over `comm`. The classes of a split, the same on all ranks.
+
+    With `label`, or if the data have one label, "has it not" and "has it"; else every row must have
+    exactly one label. Raises ConfigError if not, or for an unknown label, DataError for one class.
+    """
+    shard = load_shard(comm, dataset, split)
+    with mpi.agreed(comm, f"reading the labels of {dataset.path}"):
+        names = dataset.label_names()
+        if label is not None and label not in names:
+            raise ConfigError(f"{dataset.path}: no label {label!r}; {nearest(label, names, 'hpcml info')}")
+        if label is not None or len(names) == 1:
+            names = [label or names[0]]
+            running = offsets(shard.y_indices == dataset.label_names().index(names[0]))
+            local = (running[shard.y_indptr[shard.rows + 1]] > running[shard.y_indptr[shard.rows]]).astype(np.int32)
+        else:
+            counts = np.diff(shard.y_indptr)[shard.rows]
+            if (counts != 1).any():
+                place = int(np.flatnonzero(counts != 1)[0])
+                raise ConfigError(
+                    f"{dataset.path}: row {shard.first_row + int(shard.rows[place])} has {int(counts[place])} labels, but one "
+                    "classifier of all classes needs exactly one in each row; choose one label with --label"
+                )
+            local = np.asarray(shard.y_indices)[shard.y_indptr[shard.rows]].astype(np.int32)
+            names = names[1:] if len(names) == 2 else names
+    of = np.concatenate(mpi.allgather_arrays(comm, local))
+    rows = np.concatenate(mpi.allgather_arrays(comm, shard.first_row + shard.rows))
+    if np.count_nonzero(np.bincount(of)) < 2:
+        raise DataError(f"{dataset.path}: all {of.size} rows of the split {split} are of one class; expected at least two classes")
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        keys = np.array(dataset.map("row_keys"))[rows]
+        groups = np.array(dataset.map("row_groups"))[rows] if dataset.has_groups else None
+    return Classes(names, rows, of, keys, groups)

@@ -110,10 +110,11 @@ def _suspects(comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarra
         at = np.concatenate([at[rest], *lacking])
         sizes = np.where(common, shard.n_global - n_positive[labels], n_positive[labels])
         is_other = draws < OTHER / shard.n_global
-    taken = draws[at] < POSITIVE / sizes[own]
-    positives = _by_label(comm, own[taken], rows[at[taken]], labels.size)
-    taken = is_other[at]
-    begins, having = _by_label(comm, own[taken], rows[at[taken]], labels.size)
+    of_labels = []  # the sampled rows of all ranks by label: bounds (labels + 1), and the rows
+    for taken in (draws[at] < POSITIVE / sizes[own], is_other[at]):
+        place, sampled = (np.concatenate(mpi.allgather_arrays(comm, part)) for part in (own[taken], rows[at[taken]]))
+        of_labels.append((offsets(np.bincount(place, minlength=labels.size)), sampled[np.argsort(place, kind="stable")]))
+    positives, (begins, having) = of_labels
     others = np.concatenate(mpi.allgather_arrays(comm, rows[is_other]))
     mine = np.arange(comm.rank, labels.size, comm.size)
     with mpi.agreed(comm, f"reading {dataset.path}"):
@@ -134,9 +135,3 @@ def _suspects(comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarra
     of_all = [np.concatenate(mpi.allgather_arrays(comm, part)) for part in pairs]
     order = np.lexsort((of_all[1], of_all[0], -of_all[2]))
     return list(zip(of_all[0][order].tolist(), of_all[1][order].tolist(), strict=True))
-
-
-def _by_label(comm: mpi.Comm, places: np.ndarray, rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of all ranks by the place of their label: (n + 1) bounds, and the rows. Collective over `comm`."""
-    places, rows = (np.concatenate(mpi.allgather_arrays(comm, part)) for part in (places, rows))
-    return offsets(np.bincount(places, minlength=n)), rows[np.argsort(places, kind="stable")]

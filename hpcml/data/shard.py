@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.row_checks import row_of, unordered
+from hpcml.data.in_memory import find_fall, find_outside, row_of, unordered
 from hpcml.errors import DataError
 from hpcml.partition import bounds_by_weight, entries_of, offsets
 
@@ -79,36 +79,28 @@ def split_bounds(dataset: DataFile, rows: np.ndarray, n_parts: int) -> np.ndarra
         raise _damaged(dataset, "a split names rows that do not exist")
     indptr = dataset.map("X/indptr")
     if rows.size and rows[-1] - rows[0] + 1 == rows.size:  # contiguous: a search in the mapped indptr suffices
-        return _checked_bounds(dataset, bounds_by_weight(indptr[rows[0] : rows[-1] + 2], n_parts))
-    _check_ascending(dataset, rows)
-    return _checked_bounds(dataset, bounds_by_weight(offsets(indptr[rows + 1] - indptr[rows]), n_parts))
+        bounds = bounds_by_weight(indptr[rows[0] : rows[-1] + 2], n_parts)
+    elif (rows[1:] > rows[:-1]).all():  # not their differences, which may be beyond int64
+        bounds = bounds_by_weight(offsets(indptr[rows + 1] - indptr[rows]), n_parts)
+    else:
+        raise _damaged(dataset, "the rows of a split are out of order")
+    if find_fall(bounds) >= 0:
+        raise _damaged(dataset, "X/indptr decreases")
+    return bounds
 
 
 def _damaged(dataset: DataFile, what: str) -> DataError:
     return DataError(f"{dataset.path}: damaged dataset: {what}; `hpcml info` says where")
 
 
-def _check_ascending(dataset: DataFile, rows: np.ndarray) -> None:
-    """Raise DataError unless rows ascend; their differences may not fit an int64."""
-    if not (rows[1:] > rows[:-1]).all():
-        raise _damaged(dataset, "the rows of a split are out of order")
-
-
-def _checked_bounds(dataset: DataFile, bounds: np.ndarray) -> np.ndarray:
-    """The boundaries. Raises DataError if they fall, as those of a falling indptr can."""
-    if (bounds[1:] < bounds[:-1]).any():
-        raise _damaged(dataset, "X/indptr decreases")
-    return bounds
-
-
 def matrix_slab(dataset: DataFile, name: str, first: int, last: int) -> tuple[np.ndarray, np.ndarray, int, int]:
     """Rows first..last: indptr from 0, indices, range of values; checked for the kernels."""
     indptr = np.array(dataset.map(f"{name}/indptr", first, last + 1))
     lo, hi = int(indptr[0]), int(indptr[-1])
-    if (indptr[1:] < indptr[:-1]).any():  # not their differences, which may be beyond int64
+    if find_fall(indptr) >= 0:
         raise _damaged(dataset, f"{name}/indptr decreases")
     indices = dataset.map(f"{name}/indices", lo, hi)
-    if indices.size and int(indices.view(f"u{indices.itemsize}").max()) >= dataset.matrices[name]:  # negative ones are huge now
+    if find_outside(indices, dataset.matrices[name]) >= 0:
         raise _damaged(dataset, f"{name}/indices out of range")
     indptr -= lo
     if (place := unordered(indptr, indices)) >= 0:
@@ -123,7 +115,8 @@ def matrix_slab(dataset: DataFile, name: str, first: int, last: int) -> tuple[np
 def slab_of(dataset: DataFile, split_rows: np.ndarray, begin: int, end: int) -> Shard:
     """The shard of entries begin..end of `split_rows`. Raises DataError if they are no rows."""
     rows = np.array(split_rows[begin:end], dtype=np.int64)
-    _check_ascending(dataset, rows)
+    if not (rows[1:] > rows[:-1]).all():
+        raise _damaged(dataset, "the rows of a split are out of order")
     first, last = (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
 
     indptr, indices, lo, hi = matrix_slab(dataset, "X", first, last)

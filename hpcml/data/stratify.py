@@ -16,7 +16,7 @@ import numpy as np
 
 from hpcml import rng
 from hpcml.data.row_keys import groups_of
-from hpcml.errors import ConfigError
+from hpcml.errors import OptionError
 from hpcml.kernels import row_keys as kernels
 from hpcml.log import plural
 from hpcml.partition import offsets
@@ -68,13 +68,12 @@ def assign(
 
 
 def deal(n_labels: int, indptr: np.ndarray, indices: np.ndarray, n_folds: int, keys: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return the fold (int8) of every row: `assign` with equal shares. Raises ConfigError for an empty fold."""
+    """Return the fold (int8) of every row: `assign` with equal shares. Raises OptionError for an empty fold."""
     fold = assign(n_labels, indptr, indices, np.full(n_folds, 1 / n_folds), np.full(n_folds, keys.size), keys, draws)
     if not np.bincount(fold, minlength=n_folds).all():
         n_groups = plural(np.unique(keys).size, "group")
-        raise ConfigError(
-            f"--folds {n_folds}: {n_groups} of rows leave a fold empty (rows with one id or the same content are a group, too)"
-        )
+        why = f"{n_groups} of rows leave a fold empty (rows with one id or the same content are a group, too)"
+        raise OptionError("folds", n_folds, why)
     return fold
 
 

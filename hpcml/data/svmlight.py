@@ -1,19 +1,35 @@
-"""svmlight text: `label idx:value … # comment`, or `l1,l2 idx:value …`; a row may have no label."""
+"""svmlight text: `label idx:value … # comment`, or `l1,l2 idx:value …`; a row may have no label.
+
+As a stream: one rank reads a block of lines at a time, and all ranks parse it. The stream may be
+standard input, a file or a named pipe, plain or compressed, and of any length: no more than a block
+is in memory. The rows do not depend on blocks, nor on the number of ranks.
+"""
 
 from __future__ import annotations
 
+import io
 import math
+import os
 import re
+import select
+import sys
+import time
 from array import array
-from collections.abc import Callable
-from io import BytesIO
-from itertools import islice
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from itertools import islice, pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, NamedTuple, cast
 
+import h5py
 import numpy as np
 
-from hpcml.errors import DataError
+from hpcml import mpi
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.lines import BYTE_ORDER_MARK, DAMAGE, HEAD_BYTES, LINE_MIB, damaged, kind_of, long_line, unpacked
+from hpcml.files.opening import open_stream
 from hpcml.kernels import text as kernels
+from hpcml.partition import even_bounds, offsets
 
 BINARY = ["1"]  # the labels of a file whose rows are each -1 or +1, or each 0 or 1
 MAX_INDEX = 2**31 - 2
@@ -22,6 +38,11 @@ MAX_INDEX_LENGTH = 4000  # so many digits are read as a number; no more can be r
 BEYOND_FLOAT32 = (2 - 2**-24) * 2.0**127  # the smallest double that float32 rounds to infinity
 SHOWN = 100  # bytes of a token that messages show
 PADDING = b"\n" * 8  # behind every text: the kernels read eight bytes at a time
+STANDARD_INPUT = "-"
+BLOCK_BYTES = 1 << 23
+PATIENCE = 1.0  # seconds to wait for a block of a pipe, before what there is of it is taken
+HDF5_MAGIC = b"\x89HDF"
+DATASET_ENDINGS = (".h5", ".hdf5")
 
 
 class Rows(NamedTuple):
@@ -63,14 +84,19 @@ def parse_lines(text: np.ndarray, zero_based: bool, where: Callable[[int], str])
 def parse_slowly(block: bytes, zero_based: bool, where: Callable[[int], str]) -> Rows:
     """Return the rows of whole lines as `parse_lines` does, whatever form their numbers have; at a tenth of its speed."""
     lengths, indices, data, label_lengths, labels, width = array("q"), array("i"), array("f"), array("q"), array("d"), 0
-    for number, line in enumerate(BytesIO(block)):
+    for number, line in enumerate(io.BytesIO(block)):
         before, n_labels = len(data), len(labels)
         tokens = TOKEN.finditer(line.partition(b"#")[0])
         try:
             if (token := next(tokens, None)) is None:
                 continue
             if b":" not in token[0]:
-                labels.extend(sorted(map(_label, token[0].split(b","))))
+                for text in token[0].split(b","):
+                    label = _number(text)
+                    if label is None or not math.isfinite(label):
+                        raise ValueError(f"label {_shown(text)!r}, but expected numbers separated by commas")
+                    labels.append(label)
+                labels[n_labels:] = array("d", sorted(labels[n_labels:]))
                 token = next(tokens, None)
             last = -1 if zero_based else 0
             while token is not None:
@@ -87,14 +113,6 @@ def parse_slowly(block: bytes, zero_based: bool, where: Callable[[int], str]) ->
         label_lengths.append(len(labels) - n_labels)
         width = max(width, last + zero_based)
     return Rows(np.array(lengths), np.array(indices), np.array(data), np.array(label_lengths), np.array(labels), width)
-
-
-def _label(text: bytes) -> float:
-    """Return a label. Raises ValueError with the reason."""
-    label = _number(text)
-    if label is None or not math.isfinite(label):
-        raise ValueError(f"label {_shown(text)!r}, but expected numbers separated by commas")
-    return label
 
 
 def _pair(token: bytes, last: int, zero_based: bool) -> tuple[int, float]:
@@ -135,10 +153,225 @@ def _shown(token: bytes) -> str:
 
 def line_of_row(text: np.ndarray, row: int) -> int:
     """Return the line (from 0) of a row of a sound text; blank lines and comments are no rows."""
-    rows = (number for number, line in enumerate(BytesIO(text.tobytes())) if line.partition(b"#")[0].split())
+    rows = (number for number, line in enumerate(io.BytesIO(text.tobytes())) if line.partition(b"#")[0].split())
     return next(islice(rows, row, None))
 
 
 def label_name(label: float) -> str:
     """The name of a numeric label: "3" for 3.0."""
     return str(int(label)) if label == int(label) and abs(label) < 2**53 else repr(float(label))
+
+
+def is_text(path: Path) -> bool:
+    """Whether `path` is svmlight text: "-", or there and no HDF5 by name or content. OSError."""
+    if str(path) == STANDARD_INPUT:
+        return True
+    if path.suffix.lower() in DATASET_ENDINGS or not path.exists() or path.is_dir():
+        return False
+    return not path.is_file() or not h5py.is_hdf5(path)
+
+
+class TextRows(NamedTuple):
+    """Consecutive rows of a stream, the first of which is row `first_row` (from 0).
+
+    `indptr` (n + 1, int64) from 0, `indices` (int32, from 0), `data` (float32, no zeros); by
+    `y_indptr` (n + 1, int64) the labels of each row, ascending numbers as in the text (float64).
+    """
+
+    first_row: int
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    y_indptr: np.ndarray
+    labels: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return self.indptr.size - 1
+
+    def after(self, n: int) -> TextRows:
+        """The rows without the first `n`."""
+        a, b = self.indptr[n], self.y_indptr[n]
+        return TextRows(
+            self.first_row + n, self.indptr[n:] - a, self.indices[a:], self.data[a:], self.y_indptr[n:] - b, self.labels[b:]
+        )
+
+    @staticmethod
+    def empty() -> TextRows:
+        """No rows."""
+        ends, indices, data = np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+        return TextRows(0, ends, indices, data, ends, np.empty(0))
+
+
+class _Rejoined:
+    """A stream of which the first bytes were read already, for what unpacks it."""
+
+    def __init__(self, head: bytes, rest: io.FileIO) -> None:
+        self.head, self.rest = head, rest
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most `size`; none at the end."""
+        head, self.head = self.head[:size], self.head[size:]
+        return head or self.rest.read(size) or b""
+
+
+class _LineReader:
+    """Whole lines of a stream, a block at a time. Local; raises DataError and OSError."""
+
+    def __init__(self, source: str | Path, block_bytes: int, max_line: int) -> None:
+        self.name, self.block_bytes, self.max_line, self.n_lines = name_of(source), min(block_bytes, max_line), max_line, 0
+        if str(source) != STANDARD_INPUT:
+            self.raw, head = open_stream(source)
+        elif sys.stdin is None or os.isatty(0):
+            what = "closed" if sys.stdin is None else "a terminal"
+            raise DataError(f"{self.name} is {what}; pipe svmlight lines into it, or name a file")
+        else:
+            self.raw, head = open(0, "rb", buffering=0, closefd=False), b""  # noqa: SIM115 - `close` closes it
+        self.poll = select.poll()
+        self.poll.register(self.raw, select.POLLIN)
+        while len(head) < HEAD_BYTES and (more := self.raw.read(HEAD_BYTES - len(head))):
+            head += more
+        if head.startswith(HDF5_MAGIC):
+            raise DataError(f"{self.name}: an HDF5 file, but expected svmlight text, plain or compressed")
+        self.kind = kind_of(head)
+        self.file = unpacked(cast("BinaryIO", _Rejoined(head, self.raw)), self.kind) if self.kind else None
+        self.head = head  # of a plain file
+        self.tail = (self._read(len(BYTE_ORDER_MARK)) or b"").removeprefix(BYTE_ORDER_MARK)  # read, but not given out
+
+    def _read(self, size: int) -> bytes | None:
+        """The next bytes, at most `size`; without compression those that come within PATIENCE, or None."""
+        if self.file is not None:  # what unpacks cannot do with less than it asks for, so it waits
+            try:
+                return self.file.read(size)
+            except DAMAGE as error:
+                raise damaged(self.name, self.kind, error) from None
+        found, deadline = bytearray(self.head[:size]), time.monotonic() + PATIENCE
+        self.head = self.head[size:]
+        while len(found) < size:
+            if not self.poll.poll(1000 * max(0.0, deadline - time.monotonic())):
+                return bytes(found) or None
+            if not (more := self.raw.read(size - len(found))):
+                break
+            found += more
+        return bytes(found)
+
+    def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
+        """Return the next lines in `n` pieces, each `padded`, and the number of lines before each.
+
+        No pieces at the end; None if no line has come yet.
+        """
+        chunks, size, end = [self.tail], len(self.tail), 0
+        while not end and (chunk := self._read(self.block_bytes)) != b"":
+            if chunk is None:
+                self.tail = b"".join(chunks)
+                return None
+            end = chunk.rfind(b"\n") + 1
+            chunks.append(chunk)
+            size += len(chunk)
+            if not end and size > self.max_line:
+                raise long_line(self.name, self.n_lines + 1, self.max_line)
+        self.tail = chunks[-1][end:] if end else b""
+        chunks[-1] = chunks[-1][: end or None]
+        block = padded(*chunks)
+        if block.find(b"\n") > self.max_line:  # a later line lies in one chunk
+            raise long_line(self.name, self.n_lines + 1, self.max_line)
+        text, size, bounds, found = np.frombuffer(block, dtype=np.uint8), len(block) - len(PADDING), [0], []
+        for target in even_bounds(size, n)[1:].tolist():
+            bounds.append(block.find(b"\n", target - 1) + 1 if target > bounds[-1] else bounds[-1])
+        for begin, end in pairwise(bounds if size else []):
+            found.append((text[begin : end + len(PADDING)], self.n_lines))
+            self.n_lines += int(np.count_nonzero(text[begin:end] == kernels.NEWLINE))
+        return found
+
+    def close(self) -> None:
+        self.raw.close()
+
+
+def name_of(source: str | Path) -> str:
+    """The name of a source in messages."""
+    return "standard input" if str(source) == STANDARD_INPUT else str(source)
+
+
+class SvmlightStream:
+    """The rows of an svmlight text: iterate over it once, and close it, or use a `with`.
+
+    Iterating is collective, and gives the same TextRows on all ranks; `parts()` gives each its
+    part.
+    """
+
+    def __init__(
+        self,
+        comm: mpi.Comm,
+        source: str | Path,
+        zero_based: bool = False,
+        max_line: int = LINE_MIB << 20,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        """Collective over `comm`. `source` is a path, or "-": standard input of rank 0.
+
+        Raises DataError for what cannot be read, a terminal or a line of more than `max_line`
+        bytes, ConfigError for standard input under a launcher.
+        """
+        self.comm, self.name, self.zero_based = comm, name_of(source), zero_based
+        if str(source) == STANDARD_INPUT and (launcher := mpi.launcher()[0]):
+            raise ConfigError(
+                f"standard input under mpirun or srun ({launcher}): launchers lose, or repeat, what exceeds 64 KB; name a file, or "
+                "a pipe: <(zcat FILE), or one made with mkfifo"
+            )
+        self.n_rows = 0  # read so far, on all ranks together
+        self._lines: _LineReader | None = None
+        with mpi.agreed(comm, f"reading {self.name}"):
+            if comm.rank == 0:
+                self._lines = _LineReader(source, block_bytes, max_line)
+        with mpi.node_first(comm):  # compile
+            parse_lines(np.frombuffer(padded(b"1 1:1\n"), dtype=np.uint8), zero_based, str)
+
+    def __enter__(self) -> SvmlightStream:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. Local."""
+        if self._lines is not None:
+            self._lines.close()
+
+    def __iter__(self) -> Iterator[TextRows]:
+        """Collective over `comm`. The next rows, on all ranks; none if a pipe is slow."""
+        for part in self.parts():
+            columns = (np.diff(part.indptr), part.indices, part.data, np.diff(part.y_indptr), part.labels)
+            lengths, indices, data, label_lengths, labels = (
+                np.concatenate(mpi.allgather_arrays(self.comm, column)) for column in columns
+            )
+            first = self.comm.bcast(part.first_row)
+            yield TextRows(first, offsets(lengths), indices, data, offsets(label_lengths), labels)
+
+    def parts(self) -> Iterator[TextRows]:
+        """Collective over `comm`. This rank's part of the next rows. Raises DataError on all."""
+        while True:
+            found: list[tuple[np.ndarray, int]] | None = []
+            with mpi.agreed(self.comm, f"reading {self.name}"):
+                if self._lines is not None:
+                    found = self._lines.pieces(self.comm.size)
+            lines_before = self.comm.bcast(None if found is None else [n_lines for _, n_lines in found])
+            if lines_before is None:
+                yield TextRows.empty()._replace(first_row=self.n_rows)
+                continue
+            if not lines_before:
+                break
+            pieces = [piece for piece, _ in found or ()] or [np.empty(0, dtype=np.uint8)] * self.comm.size
+            text, before = mpi.exchange(self.comm, pieces)[0], lines_before[self.comm.rank]
+
+            def where(line: int, before: int = before) -> str:
+                return f"{self.name}: line {before + line + 1}"
+
+            with mpi.agreed(self.comm, f"reading {self.name}"):
+                rows = parse_lines(text, self.zero_based, where)
+            (above,), (count,) = mpi.exclusive_sum(self.comm, [rows.lengths.size])
+            first = self.n_rows + int(above)
+            self.n_rows += int(count)
+            yield TextRows(first, offsets(rows.lengths), rows.indices, rows.data, offsets(rows.label_lengths), rows.labels)
+        if self.n_rows == 0:
+            raise DataError(f"{self.name}: no rows; expected `label index:value ...`")

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml.data.dataset import DataFile
-from hpcml.data.svmlight_stream import is_text
+from hpcml.data.svmlight import is_text
 from hpcml.errors import DataError
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.thresholds import HELD_OUT
@@ -57,7 +57,7 @@ def _say(log: Log, what: str, model: Trained, dataset: DataFile | None) -> None:
     """Log it, if the model gives labels by scores above 0 because nobody has found thresholds."""
     if log.rank != 0 or not isinstance(model, Model) or model.threshold_source:
         return
-    if dataset is not None and dataset.has_split(HELD_OUT):
+    if dataset is not None and HELD_OUT in dataset.split_names():
         how = f"`{shlex.join(['hpcml', 'threshold', str(model.path), str(dataset.path)])} --measure label` finds those that suit F1"
     else:
         data = "DATA"  # or the dataset that the run was trained on, if it is still there

@@ -13,7 +13,7 @@ from pathlib import Path
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, file_error
 from hpcml.files.temporary import claimed, remove, temporary_name
-from hpcml.undo import undone
+from hpcml.signals import undone
 
 JOB_MARKER = "HPCML_OUTPUTS"  # environment variable: a file that the job script makes when the job first starts
 
@@ -29,10 +29,12 @@ def made_by_this_job(path: Path) -> bool:
 
 
 def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()) -> None:
-    """Raise ConfigError if writing `path` would destroy a file, an input or a device."""
+    """Raise ConfigError if writing `path` would destroy a file, an input or a device, DataError if its folder does not exist."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; name a file")
     if not path.exists():
+        if not path.parent.is_dir():
+            raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
         return
     if any(given is not None and given.exists() and path.samefile(given) for given in inputs):
         raise ConfigError(f"{path} is also an input; choose another name for the output")
@@ -40,13 +42,6 @@ def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()
         raise ConfigError(f"{path} is not a plain file; choose another name")
     if not (overwrite or made_by_this_job(path)):
         raise ConfigError(f"{path} exists already; choose another name or use --force")
-
-
-def check_new(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()) -> None:
-    """As `check_output`; raise DataError, too, unless the folder of `path` exists."""
-    check_output(path, overwrite, inputs)
-    if not path.parent.is_dir():
-        raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
 
 
 @contextmanager
@@ -63,7 +58,7 @@ def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, in
         stack.enter_context(undone(partial(remove, temporary)))  # by whichever rank ends the job
         with mpi.agreed(comm, f"creating {path}"):
             if comm.rank == 0:
-                check_new(path, overwrite, inputs)
+                check_output(path, overwrite, inputs)
                 stack.enter_context(claimed(temporary, final))
         try:
             yield temporary

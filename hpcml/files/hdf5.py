@@ -71,25 +71,21 @@ class Strings(Protocol):
 
 
 def write_strings(file: h5py.File, name: str, strings: Strings) -> None:
-    """Variable-length UTF-8 strings, taken slice by slice. Raises as `storable`."""
+    """Write variable-length UTF-8 strings, taken slice by slice. Raises DataError for one that HDF5 cannot hold."""
     data = create_strings(file, name, len(strings))
     for begin in range(0, len(strings), NAME_CHUNK):
-        data[begin : begin + NAME_CHUNK] = storable(name, strings[begin : begin + NAME_CHUNK])
+        some = strings[begin : begin + NAME_CHUNK]
+        text = "".join(some)
+        if "\0" in text or not is_unicode(text):
+            bad = next(string for string in some if "\0" in string or not is_unicode(string))
+            raise DataError(f"{name}: {named(bad)!r} holds a character that cannot be stored; remove it from the name")
+        data[begin : begin + NAME_CHUNK] = np.array(some, dtype=object)
 
 
 def write_label_titles(file: h5py.File, titles: Sequence[str] | None) -> None:
-    """The titles of labels ("": none), if a label has one. Raises as `storable`."""
+    """The titles of labels ("": none), if a label has one. Raises as `write_strings`."""
     if titles is not None and any(titles):
         write_strings(file, "label_titles", titles)
-
-
-def storable(what: str, strings: Sequence[str]) -> np.ndarray:
-    """Strings as h5py writes them. Raises DataError for one that HDF5 cannot hold."""
-    text = "".join(strings)
-    if "\0" in text or not is_unicode(text):
-        bad = next(string for string in strings if "\0" in string or not is_unicode(string))
-        raise DataError(f"{what}: {named(bad)!r} holds a character that cannot be stored; remove it from the name")
-    return np.array(strings, dtype=object)
 
 
 def stamp(file: h5py.File, kind: str) -> None:

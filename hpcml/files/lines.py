@@ -11,13 +11,14 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from hpcml import mpi
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import DataError, OptionError
 from hpcml.files.opening import decoded, open_regular
+from hpcml.files.slabs import write_at
 from hpcml.files.temporary import scratch_folder
 from hpcml.partition import share_of
 
@@ -71,15 +72,11 @@ class _Unpacked(io.RawIOBase):
         return True
 
 
-def _unpacked_xz(file: BinaryIO, _: str) -> BinaryIO:
-    return io.BufferedReader(_Unpacked(file), BUFFER_BYTES)
-
-
 # The first bytes of each kind of compressed file, its usual ending, and what unpacks it.
 MAGIC: dict[bytes, tuple[str, Callable[..., Any]]] = {
     b"\x1f\x8b": (".gz", gzip.open),
     b"BZh": (".bz2", bz2.open),
-    b"\xfd7zXZ\x00": (".xz", _unpacked_xz),
+    b"\xfd7zXZ\x00": (".xz", lambda file, _: io.BufferedReader(_Unpacked(file), BUFFER_BYTES)),
 }
 
 
@@ -150,26 +147,23 @@ def read_lines(path: Path, longest: int, expected: str = "") -> Iterator[tuple[i
 
 
 def line_limit(max_line_mb: int | None) -> int:
-    """The longest line in bytes, by the option `--max-line-mb`. Raises ConfigError."""
+    """Return the longest line in bytes, by the option `max_line_mb`. Raises OptionError."""
     if max_line_mb is not None and not 1 <= max_line_mb <= MAX_LINE_MIB:
-        raise ConfigError(f"--max-line-mb {max_line_mb}: expected a number from 1 to {MAX_LINE_MIB}")
+        raise OptionError("max_line_mb", max_line_mb, f"expected a number from 1 to {MAX_LINE_MIB}")
     return (max_line_mb or LINE_MIB) << 20
 
 
 def long_line(name: object, line: int, max_line: int) -> DataError:
     """The sentence about a line that is too long."""
-    return DataError(f"{name}: line {line}: longer than {max_line / 2**20:g} MiB; mend it, or raise --max-line-mb")
+    return DataError(f"{name}: line {line}: longer than {max_line / 2**20:g} MiB; shorten it, or raise --max-line-mb")
 
 
 def byte_range(comm: mpi.Comm, path: Path) -> tuple[int, int]:
     """Collective over `comm`. The uncompressed bytes where this rank's lines start. DataError."""
-
-    def size() -> int:
-        if (n_bytes := plain_size(path)) == 0:
-            raise DataError(f"{path}: the file is empty; expected at least one line")
-        return n_bytes
-
-    return share_of(mpi.run_on_root(comm, f"reading {path}", size), comm.rank, comm.size)
+    size = mpi.run_on_root(comm, f"reading {path}", lambda: plain_size(path))
+    if size == 0:
+        raise DataError(f"{path}: the file is empty; expected at least one line")
+    return share_of(size, comm.rank, comm.size)
 
 
 def line_blocks(
@@ -182,7 +176,12 @@ def line_blocks(
     if end is not None and begin >= end:
         return
     with open_plain(path) as file:
-        offset = _first_line(file, begin)
+        offset = max(0, begin - 1)  # the line that contains this byte is another range's
+        go_to(file, offset)
+        while begin and (piece := file.readline(BUFFER_BYTES)):
+            offset += len(piece)
+            if piece.endswith(b"\n"):
+                break
         while end is None or offset < end:
             n_bytes = min(block_bytes, max_line)  # so only the last line of a block can be too long
             block = file.read(n_bytes if end is None else min(n_bytes, end - offset))
@@ -197,19 +196,6 @@ def line_blocks(
                 raise long_line(path, lines_before(path, offset + last) + 1, max_line)
             yield offset, block.removeprefix(BYTE_ORDER_MARK) if offset == 0 else block
             offset += len(block)
-
-
-def _first_line(file: BinaryIO, begin: int) -> int:
-    """Go to the first line that starts at byte `begin` or behind it; where that is."""
-    if begin == 0:
-        return 0
-    offset = begin - 1  # the line that contains this byte is another range's
-    go_to(file, offset)
-    while piece := file.readline(BUFFER_BYTES):
-        offset += len(piece)
-        if piece.endswith(b"\n"):
-            break
-    return offset
 
 
 def go_to(file: BinaryIO, offset: int) -> None:
@@ -242,11 +228,17 @@ def unpacked_once(comm: mpi.Comm, paths: Sequence[Path], scratch: Path, max_line
     with ExitStack() as stack:
         for path in paths:
             with mpi.agreed(comm, f"reading {path}"):
-                if comm.rank == 0 and _is_packed(path):
+                packed = False
+                if comm.rank == 0:
+                    with suppress(OSError, DataError), open_regular(path) as raw:  # what cannot be read is for its reader to say
+                        packed = bool(kind_of(raw.read(HEAD_BYTES)))
+                if packed:
                     copy = stack.enter_context(scratch_folder(f"{path.name}.unpacked", scratch)) / "plain"
-                    with copy.open("wb", buffering=0) as out:
+                    with copy.open("wb") as out:
+                        size = 0
                         for _, block in line_blocks(path, 0, None, max_line=max_line):
-                            _write_all(out, block, scratch)
+                            write_at(out.fileno(), memoryview(block), size, scratch)
+                            size += len(block)
                     copies[path] = copy
         copies = comm.bcast(copies)
         COPIES.update(copies)
@@ -255,21 +247,3 @@ def unpacked_once(comm: mpi.Comm, paths: Sequence[Path], scratch: Path, max_line
         finally:
             for path in copies:
                 del COPIES[path]
-
-
-def _is_packed(path: Path) -> bool:
-    """Whether it is a compressed file; what cannot be read is for its reader to say."""
-    try:
-        with open_regular(path) as file:
-            return bool(kind_of(file.read(HEAD_BYTES)))
-    except (OSError, DataError):
-        return False
-
-
-def _write_all(out: io.FileIO, block: bytes, folder: Path) -> None:
-    view = memoryview(block)
-    try:
-        while view:
-            view = view[out.write(view) :]
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(folder)) from None

@@ -17,71 +17,46 @@ WRITER_SECONDS = 60.0  # to wait for somebody to write into a named pipe
 LOOK_SECONDS = 0.05  # between looks
 
 
-def _opened(path: Path) -> int:
-    """A descriptor to read from, opened without waiting. Raises OSError, which names the path."""
+def open_regular(path: Path | str, or_stream: bool = False) -> io.FileIO:
+    """Open a file, unbuffered and without waiting. Raises DataError for a pipe, socket or device unless `or_stream`; OSError."""
+    path = Path(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError as error:
         raise DataError(f"{str(path)!r}: cannot be a name of a file ({error})") from None
-    if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode) or (or_stream and not stat.S_ISDIR(mode)):
+        return io.FileIO(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    return descriptor
-
-
-def _not_regular(path: Path) -> DataError:
-    return DataError(f"{path}: a pipe or a device, but expected a regular file; write it to disk first")
-
-
-def check_regular(path: Path | str) -> None:
-    """Raise DataError for a pipe, socket or device, OSError; nothing if it is not there."""
-    try:
-        mode = Path(path).stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise _not_regular(Path(path))
-
-
-def open_regular(path: Path | str) -> io.FileIO:
-    """A regular file, unbuffered. Raises DataError for a pipe, socket or device; OSError."""
-    path = Path(path)
-    descriptor = _opened(path)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _not_regular(path)
-    return io.FileIO(descriptor, "rb")
+    raise DataError(f"{path}: a pipe or a device, but expected a regular file; write it to disk first")
 
 
 def open_stream(path: Path | str) -> tuple[io.FileIO, bytes]:
-    """A file, named pipe or device, unbuffered, and what had to be read of it already.
+    """Return a file, named pipe or device, unbuffered, and what had to be read of it already.
 
     Raises DataError if no writer opens the pipe within WRITER_SECONDS, and OSError.
     """
-    path = Path(path)
-    descriptor = _opened(path)
+    file, head, end = open_regular(path, or_stream=True), b"", time.monotonic() + WRITER_SECONDS
     try:
-        head = _first_of_pipe(descriptor, path) if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else b""
-        os.set_blocking(descriptor, True)
+        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            poll = select.poll()
+            poll.register(file, select.POLLIN)
+            while not head and not poll.poll(1000 * LOOK_SECONDS):  # else there are bytes, or the writer has left
+                try:
+                    head = os.read(file.fileno(), 1)  # a byte if it came meanwhile
+                except BlockingIOError:  # a writer is there, and silent
+                    break
+                if not head and time.monotonic() > end:
+                    raise DataError(
+                        f"{path}: nobody has opened this pipe to write for {WRITER_SECONDS:g} s; start what writes into it"
+                    )
+        os.set_blocking(file.fileno(), True)
     except BaseException:
-        os.close(descriptor)
+        file.close()
         raise
-    return io.FileIO(descriptor, "rb"), head
-
-
-def _first_of_pipe(descriptor: int, path: Path) -> bytes:
-    """Wait for a writer of the pipe; a byte if it came meanwhile. Raises DataError."""
-    poll, end = select.poll(), time.monotonic() + WRITER_SECONDS
-    poll.register(descriptor, select.POLLIN)
-    while not poll.poll(1000 * LOOK_SECONDS):  # else there are bytes, or the writer has left
-        try:
-            if byte := os.read(descriptor, 1):
-                return byte
-        except BlockingIOError:  # somebody is there, and silent
-            return b""
-        if time.monotonic() > end:
-            raise DataError(f"{path}: nobody has opened this pipe to write for {WRITER_SECONDS:g} s; start what writes into it")
-    return b""
+    return file, head
 
 
 def read_beginning(path: Path | str, limit: int) -> bytes:

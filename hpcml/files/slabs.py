@@ -2,6 +2,10 @@
 
 The layout has contiguous datasets whose space is allocated at once, so a slab is a range of bytes
 that any rank can write with `pwrite`. Until it is complete the file has a temporary name.
+
+Arrays can have checksums, in blocks, which are verified while they are read. The checksum of a block
+is the sum modulo 2^64 of its 32-bit words, each times an odd factor that depends on its place. So
+the change of a single word always shows, and ranks that write parts of a block add their sums.
 """
 
 from __future__ import annotations
@@ -19,12 +23,14 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.files.atomic import temporary_path
-from hpcml.files.checksums import BLOCK, GROUP, add_sums, n_blocks
+from hpcml.kernels import checksums as kernels
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 
+GROUP = "checksums"
+BLOCK = 1 << 16  # 32-bit words that have a checksum in common
 _ALIGNED = {"alignment_threshold": 1, "alignment_interval": 64}  # so that a mapped dataset is an aligned array
 
 
@@ -33,6 +39,13 @@ class Slab(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: str
+
+
+def add_checksums(values: np.ndarray, first: int, sums: np.ndarray) -> None:
+    """Add entries from number `first` of an array to the checksums (uint64), of which the first is that of the block of `first`."""
+    words = np.ascontiguousarray(values).view(np.uint32)
+    if words.size:
+        kernels.add_sums(words, first * (values.itemsize // 4), BLOCK, sums)
 
 
 class SlabFile:
@@ -45,23 +58,32 @@ class SlabFile:
         self.sums: dict[str, np.ndarray] = {}  # of the arrays with checksums, what this rank has written
         self.descriptor = -1
 
-    def layout(self, slabs: dict[str, Slab], describe: Callable[[h5py.File], None] | None = None) -> None:
-        """Collective. Rank 0 creates the file, calls `describe`, allocates `slabs`."""
+    def layout(
+        self, slabs: dict[str, Slab], describe: Callable[[h5py.File], None] | None = None, checked: Iterable[str] = ()
+    ) -> None:
+        """Collective. Rank 0 creates the file, allocates `slabs`, and calls `describe`.
+
+        `write_checksums` writes checksums of the slabs `checked`, which have one dimension.
+        """
+        sizes = {name: -(-slabs[name].shape[0] * (np.dtype(slabs[name].dtype).itemsize // 4) // BLOCK) for name in checked}
+        slabs = slabs | {f"{GROUP}/{name}": Slab((size,), "<u8") for name, size in sizes.items()}
         offsets = {}
         with mpi.agreed(self.comm, f"creating {self.target}"):
             if self.comm.rank == 0:
+                plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)  # of contiguous bytes that exist at once but are not written
+                plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+                plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+                plist.set_obj_track_times(False)  # the bytes of a file depend on its content alone
                 with editing(self.path, new=True, target=self.target) as file:
                     for name, slab in slabs.items():
-                        _allocate(file, name, slab)
+                        group, _, last = name.rpartition("/")
+                        parent, space = group_in(file, group) if group else file, h5py.h5s.create_simple(slab.shape)
+                        dtype = h5py.h5t.py_create(np.dtype(slab.dtype), logical=True)
+                        h5py.h5d.create(parent.id, last.encode(), dtype, space, dcpl=plist)
                     if describe is not None:
                         describe(file)
                     offsets = {name: (file[name].id.get_offset() or 0, slab) for name, slab in slabs.items()}
         self.attach(offsets)
-
-    def layout_checked(self, slabs: dict[str, Slab], checked: Iterable[str], describe: Callable[[h5py.File], None]) -> None:
-        """Collective. As `layout`, with checksums of the slabs `checked` (of one dimension), for `write_checksums`."""
-        sizes = {name: n_blocks(slabs[name].shape[0] * (np.dtype(slabs[name].dtype).itemsize // 4)) for name in checked}
-        self.layout(slabs | {f"{GROUP}/{name}": Slab((size,), "<u8") for name, size in sizes.items()}, describe)
         self.sums = {name: np.zeros(size, np.uint64) for name, size in sizes.items()}
 
     def write_checksums(self) -> None:
@@ -86,7 +108,7 @@ class SlabFile:
         if first < 0 or first * width + values.size > math.prod(slab.shape):
             raise IndexError(f"{name}: rows {first} + {values.size} do not fit {slab.shape}")
         if name in self.sums:
-            add_sums(values, first, self.sums[name][first * (values.itemsize // 4) // BLOCK :])
+            add_checksums(values, first, self.sums[name][first * (values.itemsize // 4) // BLOCK :])
         write_at(self.descriptor, values.reshape(-1).data.cast("B"), offset + first * width * values.itemsize, self.target)
 
     def flush(self) -> None:
@@ -157,7 +179,10 @@ class _Tolerant(io.FileIO):
 
 
 def _new(raw: _Tolerant) -> h5py.h5f.FileID:
-    """An empty HDF5 file whose root does not hold the time, with any HDF5."""
+    """Return an empty HDF5 file whose root does not hold the time, with any HDF5.
+
+    The property lists hold `raw`. They must be gone before the program ends, else HDF5 crashes when it frees them.
+    """
     access, creation = h5py.h5p.create(h5py.h5p.FILE_ACCESS), h5py.h5p.create(h5py.h5p.FILE_CREATE)
     access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
     access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110)
@@ -200,18 +225,6 @@ def write_at(descriptor: int, data: memoryview, offset: int, path: Path) -> None
             data, offset = data[written:], offset + written
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-def _allocate(file: h5py.File, name: str, slab: Slab) -> None:
-    """Create a contiguous dataset whose bytes exist at once but are not written."""
-    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-    plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    plist.set_obj_track_times(False)  # the bytes of a file depend on its content alone
-    space = h5py.h5s.create_simple(slab.shape)
-    group, _, last = name.rpartition("/")
-    parent = group_in(file, group) if group else file
-    h5py.h5d.create(parent.id, last.encode(), h5py.h5t.py_create(np.dtype(slab.dtype), logical=True), space, dcpl=plist)
 
 
 @contextmanager

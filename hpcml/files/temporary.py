@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from hpcml.undo import undone
+from hpcml.signals import undone
 
 NAME_BYTES = 255  # of a name, in all file systems in use
 _RANK_BYTES = 11  # of what ranks append for parts of their own
@@ -31,19 +31,16 @@ def _shortened(name: str, n_bytes: int) -> str:
     return name if len(raw) <= n_bytes else f"{os.fsdecode(raw[: n_bytes - 9])}~{zlib.crc32(raw):08x}"
 
 
-def _owner(pid: str) -> str:
-    return f"{_shortened(socket.gethostname(), _HOST_BYTES)}-{pid}"
-
-
 def _prefix(final: Path) -> str:
-    """The beginning of all temporary names of one destination."""
-    rest = len(os.fsencode(f"..part-{_owner('9' * 10)}")) + _RANK_BYTES
-    return f".{_shortened(final.name, NAME_BYTES - rest)}.part-"
+    """Return the temporary names of one destination on this host, up to the number of the process."""
+    host = _shortened(socket.gethostname(), _HOST_BYTES)
+    rest = len(os.fsencode(f"..part-{host}-{'9' * 10}")) + _RANK_BYTES
+    return f".{_shortened(final.name, NAME_BYTES - rest)}.part-{host}-"
 
 
 def temporary_name(final: Path) -> Path:
-    """The hidden name beside `final` under which this process makes it."""
-    return final.with_name(_prefix(final) + _owner(str(os.getpid())))
+    """Return the hidden name beside `final` under which this process makes it."""
+    return final.with_name(f"{_prefix(final)}{os.getpid()}")
 
 
 def remove(temporary: Path) -> None:
@@ -100,14 +97,11 @@ def scratch_folder(name: str, parent: Path | None = None) -> Iterator[Path]:
 
 def remove_left(final: Path) -> None:
     """Remove what dead processes of this host left of `final`. Local; raises nothing."""
-    begin, ours = _prefix(final), _owner("")
+    begin = _prefix(final)
     with suppress(OSError):
         for path in final.parent.iterdir():
-            name = path.name.removeprefix(begin)
-            pid = name.removeprefix(ours).partition("-")[0]
-            if name == path.name or not name.startswith(ours) or not pid.isdigit():
-                continue
-            if not _alive(final.with_name(begin + ours + pid)):
+            pid = path.name.removeprefix(begin).partition("-")[0]
+            if path.name.startswith(begin) and pid.isdigit() and not _alive(final.with_name(begin + pid)):
                 _remove(path)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Iterator
 from math import prod
 
 import h5py
@@ -37,32 +36,42 @@ def check_parts(file: h5py.File) -> None:
     strings by `read_strings`, and attributes can be read.
     """
     # HDF5 itself can run for ever on a file that was made for that
-    with mpi.time_limit(OPEN_SECONDS, f"{file.filename}: damaged file: HDF5 does not come to an end with it"):
-        _check_parts(file)
-
-
-def _check_parts(file: h5py.File) -> None:
-    if file.userblock_size or file.id.get_create_plist().get_sizes() != (8, 8):
-        raise ValueError("addresses are not those of a file of ours")
-    size, ranges = os.fstat(file.id.get_vfd_handle()).st_size, [(0, 0)]
-    parts = list(_parts(file))
-    for part in parts:
-        if isinstance(part, h5py.Group):
-            continue
-        if part.is_virtual or part.external:
-            raise ValueError(f"{part.name} points to other files")
-        if part.shape is None:
-            raise ValueError(f"{part.name} is empty")
-        if part.dtype.hasobject and h5py.check_string_dtype(part.dtype) is None:
-            raise ValueError(f"{part.name} holds neither numbers nor strings")
-        claimed = _check_size(part, size)
-        if part.id.get_offset() is not None:
-            ranges.append((part.id.get_offset(), part.id.get_offset() + claimed))
-    if size:
-        with _mapped(file) as content:
-            _check_heaps_between(content, sorted(ranges))
-    for part in (file, *parts):
-        attributes(part)  # HDF5 keeps what it has read: who reads them again meets no heap that was not read here
+    with mpi.time_limit(OPEN_SECONDS, f"{file.filename}: damaged file: HDF5 did not finish reading it within {OPEN_SECONDS} s"):
+        if file.userblock_size or file.id.get_create_plist().get_sizes() != (8, 8):
+            raise ValueError("addresses are not those of a file of ours")
+        size = os.fstat(file.id.get_vfd_handle()).st_size
+        parts: list[h5py.Group | h5py.Dataset] = [file]
+        ranges, waiting, seen = [(0, 0)], [(file, 0)], {h5py.h5o.get_info(file.id).addr}
+        while waiting:
+            group, depth = waiting.pop()
+            for name in group:
+                if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                    raise ValueError(f"{group.name.rstrip('/')}/{name} is a link, not a part of the file")
+                part = group[name]
+                address = h5py.h5o.get_info(part.id).addr
+                if address in seen:
+                    raise ValueError(f"{part.name} has two names")
+                seen.add(address)
+                if len(seen) > MAX_PARTS or depth == MAX_DEPTH:
+                    raise ValueError("it has too many parts")
+                if isinstance(part, h5py.Group):
+                    waiting.append((part, depth + 1))
+                elif isinstance(part, h5py.Dataset):
+                    ranges.append(_check_dataset(part, size))
+                else:
+                    continue
+                parts.append(part)
+        if size:  # the heaps of attributes lie between the datasets
+            left = SCANNED
+            with mmap.mmap(file.id.get_vfd_handle(), 0, access=mmap.ACCESS_READ) as content:
+                ranges.sort()
+                for (_, begin), (end, _) in zip(ranges, [*ranges[1:], (size, 0)], strict=True):
+                    end = min(end, begin + left)
+                    left -= max(0, end - begin)
+                    while (begin := content.find(b"GCOL", begin, end)) >= 0:
+                        begin = _check_heap(content, begin) if begin % 8 == 0 else begin + 4
+        for part in parts:
+            attributes(part)  # HDF5 keeps what it has read: who reads them again meets no heap that was not read here
 
 
 def read_strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> list[str]:
@@ -72,13 +81,14 @@ def read_strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> 
     end = data.shape[0] if end is None else min(end, data.shape[0])
     if begin >= end:
         return []
-    if _is_variable(data):
-        with _mapped(data.file) as content:
-            strings = np.frombuffer(content, _STRING, end - begin, data.id.get_offset() + begin * _STRING.itemsize).copy()
-            if int(strings["size"].sum(dtype=np.uint64)) > len(content):
+    strings = h5py.check_string_dtype(data.dtype)
+    if strings is not None and strings.length is None:
+        with mmap.mmap(data.file.id.get_vfd_handle(), 0, access=mmap.ACCESS_READ) as content:
+            stored = np.frombuffer(content, _STRING, end - begin, data.id.get_offset() + begin * _STRING.itemsize).copy()
+            if int(stored["size"].sum(dtype=np.uint64)) > len(content):
                 raise ValueError(f"{data.name} claims longer strings than the file has")
             end_of_last = 0
-            for place in np.unique(strings["heap"]).tolist():
+            for place in np.unique(stored["heap"]).tolist():
                 if 0 < place < end_of_last:  # 0: an empty string
                     raise ValueError("strings lie in one another")
                 end_of_last = _check_heap(content, place) if place else 0
@@ -108,40 +118,16 @@ def text_of(item: h5py.Group, name: str) -> str:
     return value
 
 
-def _is_variable(part: h5py.Dataset) -> bool:
+def _check_dataset(part: h5py.Dataset, size: int) -> tuple[int, int]:
+    """Return the range of a dataset's bytes (0, 0: not in one piece). Raises ValueError if a file of `size` cannot hold them."""
+    if part.is_virtual or part.external:
+        raise ValueError(f"{part.name} points to other files")
+    if part.shape is None:
+        raise ValueError(f"{part.name} is empty")
     strings = h5py.check_string_dtype(part.dtype)
-    return strings is not None and strings.length is None
-
-
-def _mapped(file: h5py.File) -> mmap.mmap:
-    return mmap.mmap(file.id.get_vfd_handle(), 0, access=mmap.ACCESS_READ)
-
-
-def _parts(file: h5py.File) -> Iterator[h5py.Group | h5py.Dataset]:
-    """All groups and datasets in a file. Raises ValueError for links, and for too many."""
-    waiting: list[tuple[h5py.Group, int]] = [(file, 0)]
-    seen = {h5py.h5o.get_info(file.id).addr}
-    while waiting:
-        group, depth = waiting.pop()
-        for name in group:
-            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                raise ValueError(f"{group.name.rstrip('/')}/{name} is a link, not a part of the file")
-            part = group[name]
-            address = h5py.h5o.get_info(part.id).addr
-            if address in seen:
-                raise ValueError(f"{part.name} has two names")
-            seen.add(address)
-            if len(seen) > MAX_PARTS or depth == MAX_DEPTH:
-                raise ValueError("it has too many parts")
-            if isinstance(part, h5py.Group):
-                waiting.append((part, depth + 1))
-            if isinstance(part, (h5py.Group, h5py.Dataset)):
-                yield part
-
-
-def _check_size(part: h5py.Dataset, size: int) -> int:
-    """The bytes that a dataset claims. ValueError if a file of `size` cannot hold them."""
-    variable = _is_variable(part)
+    if part.dtype.hasobject and strings is None:
+        raise ValueError(f"{part.name} holds neither numbers nor strings")
+    variable = strings is not None and strings.length is None
     item = _STRING.itemsize if variable else part.dtype.itemsize
     claimed, offset = prod(map(int, part.shape)) * item, part.id.get_offset()
     if part.chunks is not None:
@@ -158,17 +144,7 @@ def _check_size(part: h5py.Dataset, size: int) -> int:
         fits = not variable and claimed <= size
     if not fits:
         raise ValueError(f"{part.name} claims {claimed} bytes, more than the file has for it")
-    return claimed
-
-
-def _check_heaps_between(content: mmap.mmap, ranges: list[tuple[int, int]]) -> None:
-    """Check the heaps between some ascending ranges of bytes."""
-    left = SCANNED
-    for (_, begin), (end, _) in zip(ranges, [*ranges[1:], (len(content), 0)], strict=True):
-        end = min(end, begin + left)
-        left -= max(0, end - begin)
-        while (begin := content.find(b"GCOL", begin, end)) >= 0:
-            begin = _check_heap(content, begin) if begin % 8 == 0 else begin + 4
+    return (0, 0) if offset is None else (offset, offset + claimed)
 
 
 def _check_heap(content: mmap.mmap, place: int) -> int:

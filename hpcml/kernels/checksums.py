@@ -1,4 +1,4 @@
-"""Compiled sums for `hpcml.files.checksums`."""
+"""Compiled sums for `hpcml.files.slabs`."""
 
 import numpy as np
 

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hpcml.errors import ConfigError
 from hpcml.options import flag_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from hpcml.data.dataset import DataFile
+    from hpcml.mpi import Comm
 
 DATASET = "A dataset made with `hpcml convert`."
 OTHERS = "Others"  # a group of `registry.GROUPS`
@@ -86,3 +90,21 @@ class Method:
         """The object at one of its paths."""
         module, _, name = path.partition(":")
         return getattr(import_module(module), name)
+
+    def open_data(self, comm: Comm, path: Path) -> DataFile:
+        """Open a dataset to train on. Collective over `comm`.
+
+        Raises ConfigError if labels are among its features and the method cannot hide them, DataError.
+        """
+        from hpcml.data.dataset import DataFile
+        from hpcml.mpi import agreed
+
+        with agreed(comm, f"opening {path}"):
+            dataset = DataFile(path)
+            if dataset.has_headings and "headings" not in self.supports:
+                dataset.file.close()
+                raise ConfigError(
+                    f"{path} has the labels of a row among its features, so {self.name} would be told the answer; train "
+                    "bernoulli-nb (or another method of its group), or convert without --headings-as-features"
+                )
+        return dataset

@@ -198,13 +198,9 @@ def supporting(feature: str) -> list[str]:
 def train(name: str, session: Session, data: Path, target: Target, options: Any, **more: Any) -> Any:
     """Collective over the session. Train with the method of that name; `more` is of `tune` and `retrain`.
 
-    Raises ConfigError, the same on all ranks: also if rows have headings and the method cannot hide them.
+    Raises ConfigError, the same on all ranks.
     """
     method = method_named(name)
-    if "headings" not in method.supports:
-        from hpcml.data.headings import refuse_headings
-
-        refuse_headings(session.comm, data, name, supporting("headings"))
     report = method.load(method.train)(method, session, data, target, options, **more)
     from hpcml.run.environment import record_end
     from hpcml.run.folder import ENVIRONMENT

@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 
 from hpcml.data.dataset import DataFile
-from hpcml.data.row_checks import row_of, unordered
+from hpcml.data.in_memory import row_of, unordered
 from hpcml.errors import ConfigError, DataError, NonFiniteError, OptionError, file_error, is_of_the_system
 from hpcml.files.hdf5 import (
     DAMAGE,

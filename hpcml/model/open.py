@@ -10,8 +10,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import FEW, DataError
-from hpcml.files.hdf5 import DAMAGE, MADE_ON, open_hdf5, open_stamped
-from hpcml.files.opening import check_regular
+from hpcml.files.hdf5 import DAMAGE, MADE_ON, open_checked, open_stamped
 from hpcml.files.untrusted import check_parts
 from hpcml.log import joined, plural
 from hpcml.model.classifier import ClassifierModel
@@ -43,12 +42,11 @@ def open_model(path: Path | str) -> Model | ClassifierModel:
 def kind_of(path: Path | str) -> str:
     """The kind of a file of ours, by its stamp; "" if there is none to be read. Local."""
     path = model_file(path)
-    check_regular(path)
     try:
-        with open_hdf5(path) as file:
+        with open_checked(path, "") as file:
             check_parts(file)
             kind = file.attrs.get("hpcml-format")
-    except DAMAGE:
+    except (DataError, *DAMAGE):
         return ""  # whoever opens it says what is wrong
     return kind if isinstance(kind, str) else ""
 

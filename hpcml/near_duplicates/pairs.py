@@ -146,21 +146,16 @@ class PairSearch:
             keys, positions = keys[order], positions[order]
             is_first = np.ones(keys.size, np.uint8)
             is_first[order[1:]] = keys[1:] != keys[:-1]
-            codes = self._windows(keys, positions, window)
-        self.compare(codes)
+            codes = [np.zeros(0, np.int64)]  # of the bucket's pairs at most `window` apart
+            for distance in range(1, min(window, keys.size - 1) + 1):
+                places = np.flatnonzero(keys[distance:] == keys[:-distance])
+                if not places.size:
+                    break
+                codes.append(positions[places] * self.shard.n_global + positions[places + distance])
+            if window > 1:
+                self.n_limited += int(np.count_nonzero(keys[window + 1 :] == keys[: max(0, keys.size - window - 1)]))
+        self.compare(np.concatenate(codes))
         return routing.answer(is_first).astype(bool)
-
-    def _windows(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
-        """Codes of a bucket's pairs at most `window` apart; keys and positions are sorted."""
-        found = [np.zeros(0, np.int64)]
-        for distance in range(1, min(window, keys.size - 1) + 1):
-            places = np.flatnonzero(keys[distance:] == keys[:-distance])
-            if not places.size:
-                break
-            found.append(positions[places] * self.shard.n_global + positions[places + distance])
-        if window > 1:
-            self.n_limited += int(np.count_nonzero(keys[window + 1 :] == keys[: max(0, keys.size - window - 1)]))
-        return np.concatenate(found)
 
     def compare(self, codes: np.ndarray) -> None:
         """Collective over the ranks. Keep similar pairs, compared by their first rows' ranks."""
@@ -174,7 +169,11 @@ class PairSearch:
             wanted, places = np.unique(other, return_inverse=True)
             indptr, indices = self.rows.fetch(wanted, self.shard.indptr, self.shard.indices)
             with mpi.agreed(self.comm, "comparing rows"):
-                similarity = self._similarities(self.rows.local(first), indptr, indices, places)
+                rows, ends = self.rows.local(first), self.shard.indptr
+                common = np.zeros(rows.size, np.int64)
+                kernels.count_common((ends, self.shard.indices), rows, (indptr, indices), places, common)
+                sizes = ends[rows + 1] - ends[rows] + indptr[places + 1] - indptr[places]
+                similarity = common / np.maximum(1, sizes - common)  # the Jaccard index
                 enough = similarity >= self.similarity
                 kept.append(some[enough])
                 similarities.append(similarity[enough])
@@ -183,45 +182,32 @@ class PairSearch:
             order = np.argsort(found, kind="stable")
             self.codes, self.similarities = found[order], np.concatenate(similarities)[order]
 
-    def _similarities(self, rows: np.ndarray, indptr: np.ndarray, indices: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """The Jaccard index of rows of the slab and of other CSR arrays."""
-        common = np.zeros(rows.size, np.int64)
-        kernels.count_common((self.shard.indptr, self.shard.indices), rows, (indptr, indices), others, common)
-        sizes = self.shard.indptr[rows + 1] - self.shard.indptr[rows] + indptr[others + 1] - indptr[others]
-        return common / np.maximum(1, sizes - common)
-
 
 def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: float, bands: Bands, log: Log) -> Pairs:
     """Collective over `comm`. Pairs with a Jaccard index from `similarity` on. Raises DataError."""
-    with mpi.node_first(comm):
-        _warm_up(shard)
+    features = shard.indptr, shard.indices
+    with mpi.node_first(comm):  # compile
+        none, numbers, no_keys = shard.rows[:0], np.zeros(0, np.uint32), np.zeros((1, 0), np.uint64)
+        kernels.set_keys(features, none, np.uint64(0), no_keys[0])
+        kernels.band_keys(features, none, numbers, (numbers, numbers), 1, numbers, 0, no_keys)
+        kernels.count_common(features, none, (shard.indptr, shard.indices[:0].copy()), none, none)
     search = PairSearch(comm, shard, similarity)
-    sizes = shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]
-    present = np.flatnonzero(sizes)
-    keys = np.zeros(present.size, np.uint64)
+
+    # Rows with the same features.
+    present = np.flatnonzero(shard.indptr[shard.rows + 1] > shard.indptr[shard.rows])
+    rows, keys = shard.rows[present], np.zeros(present.size, np.uint64)
     with mpi.agreed(comm, f"reading {dataset.path}"):
-        _hash_sets(dataset, shard, shard.rows[present], keys)
+        (key,) = bits(0, "duplicates: sets", np.zeros(1))
+        bad = kernels.set_keys(features, rows, key, keys)
+        if bad >= 0:
+            row = shard.first_row + int(rows[bad])
+            raise DataError(f"{dataset.path}: damaged dataset: the features of row {row} are out of order; `hpcml info` says more")
         dataset.check_unchanged()
     is_first = search.bucket(keys, shard.first_local + present, window=1)
     n_equal = present.size - int(np.count_nonzero(is_first))
-    _banded(search, present[is_first], bands, log)
-    _, totals = mpi.exclusive_sum(comm, [shard.n_local - present.size, n_equal, search.n_limited])
-    first, other = np.divmod(search.codes, max(1, shard.n_global))
-    return Pairs(first, other, search.similarities, *(int(total) for total in totals))
 
-
-def _hash_sets(dataset: DataFile, shard: Shard, rows: np.ndarray, keys: np.ndarray) -> None:
-    """Hash the features of rows of the slab. Raises DataError if they are out of order."""
-    (key,) = bits(0, "duplicates: sets", np.zeros(1))
-    bad = kernels.set_keys((shard.indptr, shard.indices), rows, key, keys)
-    if bad >= 0:
-        row = shard.first_row + int(rows[bad])
-        raise DataError(f"{dataset.path}: damaged dataset: the features of row {row} are out of order; `hpcml info` says more")
-
-
-def _banded(search: PairSearch, chosen: np.ndarray, bands: Bands, log: Log) -> None:
-    """Collective over the ranks. Compare `chosen` ones of the shard's rows that agree on a band."""
-    comm, shard = search.comm, search.shard
+    # Of the first rows of each group those that agree on a band.
+    chosen = present[is_first]
     with mpi.agreed(comm, "making room for the hashes"):
         hashes, (factors, addends) = feature_hashes(shard.n_features if bands.number else 0), hash_functions(bands)
         rows = shard.rows[chosen]
@@ -231,20 +217,14 @@ def _banded(search: PairSearch, chosen: np.ndarray, bands: Bands, log: Log) -> N
         some = slice(begin, min(begin + BANDS_AT_ONCE, bands.number))
         functions = factors[some].reshape(-1), addends[some].reshape(-1)
         with mpi.agreed(comm, "hashing rows"):
-            keys = np.empty((some.stop - begin, rows.size), np.uint64)
+            keys_of_bands = np.empty((some.stop - begin, rows.size), np.uint64)
             least = np.empty(functions[0].size, np.uint32)
             for each in row_slices(rows.size, n_values * (1 + least.size // 8)):
-                features = shard.indptr, shard.indices
-                kernels.band_keys(features, rows[each], hashes, functions, bands.size, least, each.start, keys)
-        for band, keys_of_band in enumerate(keys, begin):
-            search.bucket(keys_of_band, shard.first_local + chosen, WINDOW)
+                kernels.band_keys(features, rows[each], hashes, functions, bands.size, least, each.start, keys_of_bands)
+        for band, keys in enumerate(keys_of_bands, begin):
+            search.bucket(keys, shard.first_local + chosen, WINDOW)
             progress.update(band + 1)
     progress.close()
-
-
-def _warm_up(shard: Shard) -> None:
-    none, numbers, keys = shard.rows[:0], np.zeros(0, np.uint32), np.zeros((1, 0), np.uint64)
-    features, functions = (shard.indptr, shard.indices), (numbers, numbers)
-    kernels.set_keys(features, none, np.uint64(0), keys[0])
-    kernels.band_keys(features, none, numbers, functions, 1, numbers, 0, keys)
-    kernels.count_common(features, none, (shard.indptr, shard.indices[:0].copy()), none, none)
+    _, totals = mpi.exclusive_sum(comm, [shard.n_local - present.size, n_equal, search.n_limited])
+    first, other = np.divmod(search.codes, max(1, shard.n_global))
+    return Pairs(first, other, search.similarities, *(int(total) for total in totals))

@@ -43,9 +43,9 @@ class Duplicates:
     def __str__(self) -> str:
         return format_duplicates(self)
 
-
-def _base_rates(found: Duplicates) -> np.ndarray:
-    return found.labels.n_rows / max(1, found.n_rows - found.n_unlabelled)
+    def base_rates(self) -> np.ndarray:
+        """Return the share of the labelled rows with each label."""
+        return self.labels.n_rows / max(1, self.n_rows - self.n_unlabelled)
 
 
 def format_duplicates(found: Duplicates, top: int = 10) -> str:
@@ -56,7 +56,13 @@ def format_duplicates(found: Duplicates, top: int = 10) -> str:
         lines.append(f"left out: {plural(d.n_empty, 'row')} without features")
     if d.n_unlabelled:
         lines.append(f"not counted for the labels: pairs of {plural(d.n_unlabelled, 'row')} that nobody labelled")
-    lines.append(f"pairs of a similarity of at least {d.similarity:g}: {d.n_pairs:,}{_steps(d)}")
+    counts = [
+        f"{count:,} of {low:g}{'' if low == 1 else f' to {high:g}'}"
+        for low, high, count in zip(d.steps, [*d.steps[1:], 1.0], d.by_similarity, strict=True)
+        if count
+    ]
+    of_steps = f" ({', '.join(counts)})" if len(d.steps) > 1 and counts else ""
+    lines.append(f"pairs of a similarity of at least {d.similarity:g}: {d.n_pairs:,}{of_steps}")
     lines.append(f"rows with the features of an earlier row: {d.n_equal:,}, each paired with the last of these")
     if d.bands.number:
         lines.append(
@@ -70,7 +76,7 @@ def format_duplicates(found: Duplicates, top: int = 10) -> str:
         )
     if not d.n_pairs or not top:
         return joined(lines)
-    values, (lows, highs), rates = d.labels.values(), d.labels.intervals(), _base_rates(d)
+    values, (lows, highs), rates = d.labels.values(), d.labels.intervals(), d.base_rates()
     if d.n_counted < d.n_pairs:
         lines.append(f"{d.n_counted:,} pairs count for the labels: each row with the earlier one that it is most like")
     rows = [["most frequent labels", "pairs", "consistency %", "95 % from", "to", "base rate %"]]
@@ -83,19 +89,10 @@ def format_duplicates(found: Duplicates, top: int = 10) -> str:
     return joined(lines)
 
 
-def _steps(found: Duplicates) -> str:
-    shown = [
-        f"{count:,} of {low:g}{'' if low == 1 else f' to {high:g}'}"
-        for low, high, count in zip(found.steps, [*found.steps[1:], 1.0], found.by_similarity, strict=True)
-        if count
-    ]
-    return f" ({', '.join(shown)})" if len(found.steps) > 1 and shown else ""
-
-
 def _label_rows(found: Duplicates) -> list[Sequence[object]]:
     """The consistency of every label; None where no pair has it."""
     labels, (lows, highs) = found.labels, found.labels.intervals()
-    columns = [labels.n_rows, _base_rates(found), labels.either, labels.both, labels.values(), lows, highs]
+    columns = [labels.n_rows, found.base_rates(), labels.either, labels.both, labels.values(), lows, highs]
     values = zip(*(column.tolist() for column in columns), strict=True)
     return [
         (number, name, *(or_none(value) if isinstance(value, float) else value for value in row))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -65,14 +65,6 @@ def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: f
     )
 
 
-def _chunks(pairs: Pairs, of_pairs: PairLabels) -> Iterator[list[np.ndarray]]:
-    """The columns of a few pairs at a time: positions, similarity, numbers of labels."""
-    labels = (of_pairs.counted.astype(np.int64), of_pairs.of_first, of_pairs.of_other, of_pairs.common)
-    columns = (pairs.first, pairs.other, pairs.similarity, *labels)
-    for begin in range(0, pairs.first.size, COMPARED):
-        yield [column[begin : begin + COMPARED] for column in columns]
-
-
 def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, of_pairs: PairLabels, output: Path) -> None:
     """Collective over `comm`. Rank 0 writes all ranks' pairs, by first rows. Raises DataError."""
     lines: list[Sequence[object]] = []
@@ -84,18 +76,18 @@ def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, of
 
     with mpi.agreed(comm, f"reading {dataset.path}"):
         rows = dataset.split(split) if comm.rank == 0 else np.zeros(0, np.int64)
-    mpi.stream_to_root(comm, _chunks(pairs, of_pairs), take)
+    labels = (of_pairs.counted.astype(np.int64), of_pairs.of_first, of_pairs.of_other, of_pairs.common)
+    columns = (pairs.first, pairs.other, pairs.similarity, *labels)
+    begins = range(0, pairs.first.size, COMPARED)
+    mpi.stream_to_root(comm, ([column[begin : begin + COMPARED] for column in columns] for begin in begins), take)
     with mpi.agreed(comm, f"writing {output}"):
         if comm.rank == 0:
-            write_table(output, [[*COLUMNS, "group"], *([*line, group] for line, group in zip(lines, _groups(lines), strict=True))])
-
-
-def _groups(pairs: Sequence[Sequence[object]]) -> list[int]:
-    """Return the group of the rows of each pair: rows that pairs connect are a group, named by its first row."""
-    first, other = (np.array([pair[place] for pair in pairs], dtype=np.int64) for place in (0, 1))
-    rows, places = np.unique(np.concatenate([first, other]), return_inverse=True)
-    links = sp.coo_matrix((np.ones(first.size, np.int8), places.reshape(2, -1)), (rows.size, rows.size))
-    _, of_rows = connected_components(links, directed=False)
-    smallest = np.full(rows.size, np.iinfo(np.int64).max)
-    np.minimum.at(smallest, of_rows, rows)
-    return smallest[of_rows[places[: first.size]]].tolist()
+            # Rows that pairs connect are a group, named by its first row.
+            first, other = (np.array([line[place] for line in lines], dtype=np.int64) for place in (0, 1))
+            numbers, places = np.unique(np.concatenate([first, other]), return_inverse=True)
+            links = sp.coo_matrix((np.ones(first.size, np.int8), places.reshape(2, -1)), (numbers.size, numbers.size))
+            _, of_rows = connected_components(links, directed=False)
+            smallest = np.full(numbers.size, np.iinfo(np.int64).max)
+            np.minimum.at(smallest, of_rows, numbers)
+            groups = smallest[of_rows[places[: first.size]]].tolist()
+            write_table(output, [[*COLUMNS, "group"], *([*line, group] for line, group in zip(lines, groups, strict=True))])

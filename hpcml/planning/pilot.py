@@ -34,7 +34,7 @@ from hpcml.mpi.memory import peak_mib
 from hpcml.planning.memory import Cluster, Requirements
 from hpcml.run.session import Session, Target, opened_dataset
 from hpcml.run.stop import NEVER
-from hpcml.undo import undone
+from hpcml.signals import undone
 
 BLOCKS, SKEW = 6, 1.7  # of labels that are trained; this power of their places: more of them frequent, whose times differ most
 PANELS = 3  # of labels whose lanes are refilled, as others of them are done

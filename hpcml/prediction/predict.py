@@ -1,10 +1,14 @@
-"""Scoring rows with a model, to HDF5, CSV or svmlight: streaming, the same bytes on any ranks."""
+"""Scoring rows with a model, to HDF5, CSV or svmlight: streaming, the same bytes on any ranks.
+
+The rows are those of a dataset (`predict`), or of an svmlight text as they come, one block in memory (`predict_stream`).
+"""
 
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,24 +19,29 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, load_shard, without_features
-from hpcml.errors import ConfigError
+from hpcml.data.svmlight import BLOCK_BYTES, STANDARD_INPUT, SvmlightStream
+from hpcml.errors import ConfigError, DataError, OptionError, file_error
 from hpcml.evaluation.hints import hint_at_few_labels
 from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.scoring import WEIGHT_BYTES, BlockWeights, scorer_of
 from hpcml.evaluation.top import InvertedTop, top_of
 from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import NAME_CHUNK, describe_matrix, matrix_slabs, stamp, write_label_titles, write_strings
+from hpcml.files.lines import LINE_MIB
 from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.files.spool import Spool, slices
 from hpcml.files.table import escaped_name
 from hpcml.log import Log, Progress, plural
 from hpcml.model.linear import Trained
+from hpcml.partition import offsets
 from hpcml.prediction import texts
 from hpcml.prediction.texts import ScoredRows, What
 
 CHUNK_BYTES = 1 << 27  # the scores (or flags) of a chunk of rows for all labels
 MAX_ROWS = 1 << 16
 COPY_BYTES = 1 << 24
+STANDARD_OUTPUT = "-"
+MAX_BLOCK_BYTES = 1 << 26  # of a text
 FORMATS = (".h5", *texts.TEXT_FORMATS)  # of scores and labels; and BioASQ's, of labels only
 
 
@@ -52,12 +61,8 @@ class Prediction:
         self.scorer.warm_up(comm)
         self.keeps_weights = self.room_for_weights(model)  # expanded once, and not for every chunk
         self._weights = BlockWeights(self.keeps_weights)
-        self._top: Any = None if top is None else top_of(comm, self.scorer, top, self.keeps_weights)  # finds the best labels
-
-    @property
-    def n_best(self) -> int | None:
-        """How many labels of a row are written, where only the best ones are; else None."""
-        return None if self._top is None else self._top.size
+        self.best: Any = None if top is None else top_of(comm, self.scorer, top, self.keeps_weights)  # finds the best labels
+        self.n_best = None if top is None else self.best.size  # labels of a row that are written, where only the best ones are
 
     @cached_property
     def escaped_names(self) -> list[str]:
@@ -76,11 +81,6 @@ class Prediction:
         combination = getattr(model, "combination", None)
         parts = 1 if combination is None else combination.n_parts
         return 8 * parts * model.n_labels * model.n_features <= WEIGHT_BYTES
-
-    @property
-    def is_cheap(self) -> bool:
-        """Whether scoring a few rows at a time costs no more than many at once."""
-        return self.keeps_weights or isinstance(self._top, InvertedTop)
 
     def hint(self, log: Log, n_rows: int) -> None:
         """Collective. Say if these rows got far fewer labels than training rows have."""
@@ -102,8 +102,8 @@ class Prediction:
             some = shard.rows[begin : begin + step]
             first, rows = shard.first_local + begin, shard.first_row + some
             empty = None if self.empty is None else self.empty[begin : begin + step]
-            if self._top is not None:
-                best = self._top.best(scorer, some)
+            if self.best is not None:
+                best = self.best.best(scorer, some)
                 yield ScoredRows(first, rows, best.scores, best.labels, empty)
                 continue
             values: np.ndarray = np.empty((some.size, self.model.n_labels), dtype=np.bool_ if flags else np.float64)
@@ -250,3 +250,86 @@ def _write_text(prediction: Prediction, ending: str, log: Log, temporary: Path, 
     finally:
         if comm.rank != 0:
             part.unlink(missing_ok=True)
+
+
+def predict_stream(
+    comm: mpi.Comm,
+    model: Trained,
+    source: str | Path,
+    output: Path,
+    what: What,
+    force: bool,
+    log: Log,
+    top: int | None = None,
+    zero_based: bool = False,
+    text_format: str | None = None,
+    max_line: int = LINE_MIB << 20,
+) -> None:
+    """Collective over `comm`. Write the scores, probabilities or labels of rows of svmlight text.
+
+    `source` and `output` are paths, or "-" for standard input and output; then `text_format` is "csv"
+    (by default) or "svm". The lines are those that `predict` writes for the dataset made from the
+    text. The labels in the text are passed over. A text does not name its features: they go by number,
+    from 1 (`zero_based`: 0), whatever the names are that the model was trained by. Larger indices are
+    left out, and counted in the log. A line has at most `max_line` bytes.
+
+    Raises ConfigError for an unknown format, for a model of text with other numbering and for an
+    existing output without `force`; DataError if the text is not svmlight (with the line), or
+    something cannot be read or written.
+    """
+    to_standard = str(output) == STANDARD_OUTPUT
+    name = "standard output" if to_standard else str(output)
+    ending = f".{text_format or 'csv'}" if to_standard else Path(output).suffix.lower()
+    if ending == ".h5":
+        raise ConfigError(f"{name}: a text becomes .csv or .svm only, row by row; for .h5 make a dataset of it (hpcml convert)")
+    if ending not in texts.TEXT_FORMATS:
+        endings = ", ".join(texts.TEXT_FORMATS)
+        raise ConfigError(f"{name}: unknown kind of file {ending!r}; the name must end in one of {endings}")
+    lines = texts.TEXT_FORMATS[ending]
+    if text_format is not None and texts.TEXT_FORMATS.get(f".{text_format}") is not lines:
+        raise OptionError("format", text_format, f"does not fit the ending of {name}; remove it")
+    model.check_numbering(zero_based)
+    texts.check_what(what, top)
+    if what == "probabilities":
+        model.check_probabilities()
+    inputs = [model.path, *([] if str(source) == STANDARD_INPUT else [Path(source)])]
+    with ExitStack() as stack:
+        temporary = None if to_standard else stack.enter_context(temporary_path(comm, output, force, inputs))
+        file: Any = None
+        with mpi.agreed(comm, f"writing {name}"):
+            if comm.rank == 0 and to_standard and sys.stdout is None:
+                raise DataError("standard output is closed; name a file")
+            if comm.rank == 0:
+                target = 1 if to_standard else temporary
+                file = stack.enter_context(open(target, "wb", buffering=0, closefd=not to_standard))
+
+        def write(text: bytes) -> None:
+            rest = memoryview(text)
+            try:
+                while rest:
+                    rest = rest[file.write(rest) :]
+            except OSError as error:
+                raise file_error(name, "write", error) from None
+
+        none = np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
+        prediction = Prediction(comm, model, what, Shard.of_csr(none, model.n_features, model.n_labels), top)
+        is_cheap = prediction.keeps_weights or isinstance(prediction.best, InvertedTop)  # to score a few rows at a time
+        block_bytes = min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if is_cheap else MAX_BLOCK_BYTES
+        stream = stack.enter_context(SvmlightStream(comm, source, zero_based, max_line, block_bytes))
+        log(f"{stream.name}: scoring rows as they come")
+        mpi.stream_to_root(comm, [lines(prediction, None).encode()] if comm.rank == 0 else [], write)
+        n_left_out = 0  # values of features that the model does not have
+        for rows in stream.parts():
+            indptr, indices, data = rows.indptr, rows.indices, rows.data
+            known = indices < model.n_features
+            if not known.all():
+                n_left_out += int(np.count_nonzero(~known))
+                indptr, indices, data = offsets(known)[indptr], indices[known], data[known]
+            shard = Shard.of_csr((indptr, indices, data), model.n_features, model.n_labels, first_row=rows.first_row)
+            pieces = (piece for chunk in prediction.scored(shard) for piece in chunk.pieces())
+            mpi.stream_to_root(comm, (lines(prediction, piece).encode() for piece in pieces), write)
+        _, (dropped,) = mpi.exclusive_sum(comm, [n_left_out])
+    left_out = f"; left out: {plural(int(dropped), 'value')} of features that the model does not have" if dropped else ""
+    n_rows, labels = plural(stream.n_rows, "row"), plural(model.n_labels, "label")
+    log(f"{name}: {texts.what_is_written(what, top, model)} of {n_rows} for {labels}{left_out}")
+    prediction.hint(log, stream.n_rows)

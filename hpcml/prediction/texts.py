@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.files.table import csv_text
 
 if TYPE_CHECKING:
@@ -56,13 +56,6 @@ class ScoredRows:
 What = Literal["scores", "labels", "probabilities"]
 
 
-def what_of(labels: bool, probabilities: bool) -> What:
-    """The kind of prediction that is asked for. Raises ConfigError for both. Local."""
-    if labels and probabilities:
-        raise ConfigError("--labels writes the labels of rows and --probabilities a number for every label; give only one of them")
-    return "labels" if labels else "probabilities" if probabilities else "scores"
-
-
 def check_what(what: str, top: int | None, ending: str = "") -> None:
     """Raise ConfigError unless rows can have this written about them, in a file of this ending. Local."""
     if what not in get_args(What):
@@ -72,7 +65,7 @@ def check_what(what: str, top: int | None, ending: str = "") -> None:
             "--labels writes the labels with a score above their threshold and --top the best ones; give only one of them"
         )
     if top is not None and top < 1:
-        raise ConfigError(f"--top {top}: expected at least 1")
+        raise OptionError("top", top, "expected at least 1")
     if ending == BIOASQ and what == "probabilities":
         raise ConfigError("BioASQ's JSON holds labels without numbers; leave --probabilities out, or write .csv")
     if ending == BIOASQ and what != "labels" and top is None:
@@ -111,10 +104,17 @@ def svmlight_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
     """Lines `LABEL,LABEL l:score l:score ...`, or `LABEL,LABEL 1:1`, from 1. No header."""
     if chunk is None:
         return ""
-    if chunk.best is not None:
-        return "".join(_best_lines(prediction, chunk, chunk.best))
-    lines, thresholds = [], 0.0 if prediction.what == "labels" else prediction.model.thresholds
-    for labels, values in zip(chunk.labels(thresholds), prediction.shown(chunk.values), strict=True):
+    lines, thresholds = [], prediction.model.thresholds
+    if chunk.best is not None:  # the best labels above their thresholds, then all of the best with their scores
+        above, shown = chunk.values > thresholds[chunk.best], prediction.shown(chunk.values, chunk.best)
+        for row in zip(chunk.labels(), shown.tolist(), above.tolist(), strict=True):
+            ascending = sorted(zip(*row, strict=False))  # as readers expect; an empty row has no labels
+            target = ",".join(str(label + 1) for label, _, given in ascending if given)
+            rest = " ".join(f"{label + 1}:{value!r}" for label, value, _ in ascending) or "1:0"  # readers skip blank lines
+            lines.append(f"{target} {rest}\n")
+        return "".join(lines)
+    given_labels = chunk.labels(0.0 if prediction.what == "labels" else thresholds)
+    for labels, values in zip(given_labels, prediction.shown(chunk.values), strict=True):
         target = ",".join(str(label + 1) for label in labels)
         if prediction.what != "labels":
             rest = " ".join(f"{number}:{score!r}" for number, score in enumerate(values.tolist(), 1))
@@ -122,16 +122,6 @@ def svmlight_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
             rest = "1:1"  # readers skip blank lines, so a row without labels must not be one
         lines.append(f"{target} {rest}\n")
     return "".join(lines)
-
-
-def _best_lines(prediction: Prediction, chunk: ScoredRows, best: np.ndarray) -> Iterator[str]:
-    """Of the best labels of each row those above their thresholds, then all with their scores."""
-    above, shown = chunk.values > prediction.model.thresholds[best], prediction.shown(chunk.values, best)
-    for row in zip(chunk.labels(), shown.tolist(), above.tolist(), strict=True):
-        ascending = sorted(zip(*row, strict=False))  # as readers expect; an empty row has no labels
-        target = ",".join(str(label + 1) for label, _, given in ascending if given)
-        rest = " ".join(f"{label + 1}:{value!r}" for label, value, _ in ascending) or "1:0"  # readers skip blank lines
-        yield f"{target} {rest}\n"
 
 
 def bioasq_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:

@@ -83,7 +83,7 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
         others = [*(f"rows/{name}" for name in dataset.row_numbers()), *([UNLABELLED] if dataset.n_unlabelled else [])]
         others += ["row_keys", *(["row_groups"] if dataset.has_groups else [])]
         slabs |= {name: Slab(dataset.file[name].shape, dataset.file[name].dtype.str) for name in others}
-        out.layout_checked(slabs, checked_slabs(slabs), lambda file: _describe(file, dataset, features, int(nnz), n_of, ones))
+        out.layout(slabs, lambda file: _describe(file, dataset, features, int(nnz), n_of, ones), checked_slabs(slabs))
         with mpi.agreed(comm, f"writing {output}"):
             begin = min(comm.rank, 1)  # entry 0 of indptr is rank 0's
             for (name, (indptr, indices)), entry in zip(sets.items(), first_entries, strict=True):

@@ -22,7 +22,7 @@ from hpcml.options import flag_of
 from hpcml.run.environment import environment, record
 from hpcml.run.lock import FolderLock
 from hpcml.run.session import Target
-from hpcml.undo import undone
+from hpcml.signals import undone
 
 CONFIG = "config.toml"
 MEASURES = "measures.json"  # what `hpcml evaluate --json` may leave there; `hpcml merge` reads it

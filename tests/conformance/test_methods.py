@@ -276,7 +276,7 @@ REFUSED = {  # what a method may not be able to do: a command that asks for it, 
     "headings": (
         TRAINING,
         data_with_headings,
-        f"so METHOD would be told the answer; train {', '.join(supporting('headings'))}, or ",
+        "so METHOD would be told the answer; train bernoulli-nb (or another method of its group), or convert ",
     ),
     "streams": (TRAINING, stream, "rows.svm: not an HDF5 file (or damaged); expected one made with `hpcml convert`"),
     "tune": (("tune", "-o", "RUN", "--method", "METHOD"), small, "--method METHOD: expected one of "),

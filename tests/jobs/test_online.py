@@ -88,10 +88,10 @@ def test_files_on_three_ranks(standing, files, tmp_path, name):
 
 PROGRAM = """
 import os, signal
-import hpcml.data.svmlight_stream, hpcml.methods.online.source
+import hpcml.data.svmlight, hpcml.methods.online.source
 from hpcml.methods.online.run import Pass
 hpcml.methods.online.source.PIECE_NNZ = 100
-hpcml.data.svmlight_stream.SvmlightStream.__init__.__defaults__ = (False, 2000)
+hpcml.data.svmlight.SvmlightStream.__init__.__defaults__ = (False, 2000)
 count, whole = 0, Pass._take
 def take(*args):
     global count

@@ -8,7 +8,7 @@ from support.training import train
 
 import hpcml.methods.online.source as source_module
 import hpcml.methods.online.train as train_module
-from hpcml.data import svmlight_stream as text_stream
+from hpcml.data import svmlight as text_stream
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
 
 pytestmark = pytest.mark.mpi

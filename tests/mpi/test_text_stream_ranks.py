@@ -7,13 +7,13 @@ import pytest
 from support import make
 from support.oracles_svmlight import parse_block
 
-from hpcml.data.svmlight_stream import SvmlightStream, TextRows
+from hpcml.data.svmlight import SvmlightStream, TextRows
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.mpi import self_comm
-from hpcml.prediction import stream as module
-from hpcml.prediction.stream import predict_stream
+from hpcml.prediction import predict as module
+from hpcml.prediction.predict import predict_stream
 
 pytestmark = pytest.mark.mpi
 
@@ -60,31 +60,13 @@ def test_all_ranks_get_all_rows(comm, source, block_bytes):
 @pytest.mark.parametrize("block_bytes", [1, 90, 1 << 24])
 def test_parts_are_the_rows_in_rank_order(comm, source, block_bytes):
     with SvmlightStream(comm, source, block_bytes=block_bytes) as stream:
-        stream.skip(7)
         mine = list(stream.parts())
     by_rank = comm.allgather(mine)
     parts = [TextRows(*by_rank[rank][block]) for block in range(len(mine)) for rank in range(comm.size)]
     parts = [part for part in parts if part.n_rows]
-    assert [part.first_row for part in parts] == [7, *(part.first_row + part.n_rows for part in parts)][: len(parts)]
+    assert [part.first_row for part in parts] == [0, *(part.first_row + part.n_rows for part in parts)][: len(parts)]
     with SvmlightStream(self_comm(), source) as stream:
-        stream.skip(7)
         assert joined(parts) == joined(list(stream))
-
-
-@pytest.mark.parametrize("n", [0, 1, 30, N_ROWS - 1, N_ROWS])
-def test_skipping(comm, source, n):
-    for block_bytes in (1, 200, 1 << 24):
-        with SvmlightStream(comm, source, block_bytes=block_bytes) as stream:
-            stream.skip(n)
-            blocks = list(stream)
-        assert sum(block.n_rows for block in blocks) == N_ROWS - n
-        assert not blocks or blocks[0].first_row == n
-    with (
-        SvmlightStream(comm, source) as stream,
-        pytest.raises(DataError, match=f"ends after {N_ROWS} rows, but the first {N_ROWS + 1} were to be passed over"),
-    ):
-        stream.skip(N_ROWS + 1)
-        list(stream)
 
 
 @pytest.mark.parametrize("block_bytes", [1, 300, 1 << 24])

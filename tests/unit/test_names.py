@@ -120,7 +120,7 @@ def prediction(names, what):
     """A prediction of `names` for rows that are called so, too."""
     made = Prediction.__new__(Prediction)
     made.model, made.what, made.has_ids = SimpleNamespace(label_names=names), what, True
-    made._top = made._sigmoids = None
+    made.n_best = made._sigmoids = None
     made.ids = lambda rows: [names[row] for row in rows]
     return made
 
@@ -133,7 +133,7 @@ def predicted(path, names, what):
 
 def predicted_top(path, names):
     some, k = prediction(names, "scores"), len(names)
-    some._top = SimpleNamespace(size=k)
+    some.n_best = k
     chunk = ScoredRows(0, np.arange(k), np.full((k, k), 0.5), np.tile(np.arange(k), (k, 1)))
     path.write_bytes((csv_lines(some, None) + csv_lines(some, chunk)).encode())
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcml.partition import bounds_by_weight, bounds_in_items, even_bounds, owner
+from hpcml.partition import bounds_by_weight, bounds_in_items, even_bounds
 
 PARTS = st.integers(1, 40)
 
@@ -35,12 +35,6 @@ def test_bounds_by_weight(weights, start, n_parts):
 @given(n=st.integers(0, 50), n_parts=PARTS)
 def test_items_without_weight_are_shared_by_count(n, n_parts):
     np.testing.assert_array_equal(bounds_by_weight(np.full(n + 1, 7), n_parts), even_bounds(n, n_parts))
-
-
-@given(n_ranks=st.integers(1, 20), blocks=st.integers(1, 5))
-def test_owners_are_balanced_in_any_stretch_of_labels(n_ranks, blocks):
-    owners = [owner(label, n_ranks) for label in range(3, 3 + blocks * n_ranks)]
-    assert sorted(owners) == sorted(list(range(n_ranks)) * blocks)
 
 
 @given(st.lists(st.integers(0, 50), max_size=6), st.integers(1, 7))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
 from hpcml.log import plural
 from hpcml.methods.linear.layout import lanes_that_fit, plan_streaming
 from hpcml.methods.linear.load import LabelProblem, load
@@ -48,8 +47,7 @@ def train(
     """
     options.validate()
     comm, log = session.comm, session.log
-    with mpi.agreed(comm, f"opening {data}"):
-        dataset = DataFile(data)
+    dataset = method.open_data(comm, data)
     with dataset, ExitStack() as stack:
         problem, columns = load(stack, method.name, method.load(method.linear), session, dataset, options)
         folder, origin = stack.enter_context(RunFolder(comm, target.output, log)), problem.origin()

@@ -11,8 +11,7 @@ from hpcml import mpi, rng, slices
 from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import choose_labels
 from hpcml.data.shard import Shard, slab_of, split_bounds, verify
-from hpcml.data.svmlight import BINARY, label_name
-from hpcml.data.svmlight_stream import SvmlightStream, TextRows
+from hpcml.data.svmlight import BINARY, SvmlightStream, TextRows, label_name
 from hpcml.errors import DataError, OptionError
 from hpcml.kernels import rows as kernels
 from hpcml.methods.online.options import OnlineOptions

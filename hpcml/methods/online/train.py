@@ -9,11 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
 from hpcml.data.labels import tell_unused
 from hpcml.data.leaks import warn_of_class_leaks
-from hpcml.data.svmlight import BINARY
-from hpcml.data.svmlight_stream import SvmlightStream, is_text
+from hpcml.data.svmlight import BINARY, SvmlightStream, is_text
 from hpcml.errors import HpcmlError, OptionError
 from hpcml.files.lines import line_limit
 from hpcml.log import joined, plural
@@ -97,9 +95,7 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
             stream = SvmlightStream(comm, data, options.zero_based, line_limit(options.max_line_mb))
             source = TextSource(comm, stack.enter_context(stream), str(data), wanted)
         else:
-            with mpi.agreed(comm, f"opening {data}"):
-                dataset = DataFile(data)
-            source = DatasetSource(comm, stack.enter_context(dataset), wanted)
+            source = DatasetSource(comm, stack.enter_context(method.open_data(comm, data)), wanted)
             for name, given in (("max_line_mb", options.max_line_mb is not None), ("zero_based", options.zero_based)):
                 if given:
                     why = f"has no effect on a dataset ({source.name}), it is for svmlight text; remove it"

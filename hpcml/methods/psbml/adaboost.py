@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi, rng
-from hpcml.data.classes import read_classes
-from hpcml.data.dataset import DataFile, default_split
-from hpcml.data.labels import tell_unused
+from hpcml.data.dataset import default_split
+from hpcml.data.labels import read_classes, tell_unused
 from hpcml.data.leaks import warn_of_class_leaks
 from hpcml.data.shard import read_rows
 from hpcml.log import plural, visible
@@ -55,8 +54,7 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
     options.validate()
     learner = learners.parse_learner(options.base)
     comm, log = session.comm, session.log
-    with mpi.agreed(comm, f"opening {data}"):
-        dataset = DataFile(data)
+    dataset = method.open_data(comm, data)
     with dataset, RunFolder(comm, target.output, log) as folder:
         split, booster = options.split or default_split(dataset, "train"), boosted(learner, options.rounds)
         tell_unused(comm, dataset, split, log)

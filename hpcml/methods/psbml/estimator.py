@@ -14,8 +14,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hpcml import mpi
-from hpcml.data.classes import Classes
 from hpcml.data.in_memory import sound_csr
+from hpcml.data.labels import Classes
 from hpcml.data.row_keys import content_keys, feature_keys
 from hpcml.data.shard import Rows
 from hpcml.errors import DataError, HpcmlError

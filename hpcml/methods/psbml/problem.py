@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi, rng
-from hpcml.data.classes import Classes
+from hpcml.data.labels import Classes
 from hpcml.data.shard import Rows, read_rows
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.torus import Torus

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import rng
-from hpcml.data.classes import Classes
+from hpcml.data.labels import Classes
 from hpcml.data.stratify import divide
 from hpcml.partition import offsets
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.classes import Classes, read_classes
 from hpcml.data.dataset import DataFile, default_split
-from hpcml.data.labels import tell_unused
+from hpcml.data.labels import Classes, read_classes, tell_unused
 from hpcml.data.leaks import warn_of_class_leaks
 from hpcml.errors import OptionError
 from hpcml.log import joined, plural
@@ -69,8 +68,7 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
     learner, comm, log = learner_of(options), session.comm, session.log
     if options.slow_rank is not None and options.slow_rank >= comm.size:
         raise OptionError("slow_rank", options.slow_rank, f"there are ranks 0 to {comm.size - 1}")
-    with mpi.agreed(comm, f"opening {data}"):
-        dataset = DataFile(data)
+    dataset = method.open_data(comm, data)
     with dataset:
         problem = make_problem(comm, dataset, learner, options)
         tell_unused(comm, dataset, problem.split, log)

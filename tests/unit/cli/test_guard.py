@@ -12,7 +12,7 @@ import contextlib, os, signal, sys, threading, time
 from pathlib import Path
 import hpcml.cli.guard
 from hpcml.cli.guard import Guard
-from hpcml.undo import undone
+from hpcml.signals import undone
 from hpcml.signals import StopSignals
 guard = Guard(StopSignals().__enter__()).start()
 with undone(lambda: Path({left!r}).unlink()):

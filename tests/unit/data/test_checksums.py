@@ -14,7 +14,7 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import DataError, Interrupted
-from hpcml.files.checksums import BLOCK, add_sums, n_blocks
+from hpcml.files.slabs import BLOCK, add_checksums
 
 
 def made(path, m=4000, seed=0, **more):
@@ -28,17 +28,17 @@ def made(path, m=4000, seed=0, **more):
 def test_parts_add_up(n_parts, seed, dtype):
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 2**31, 3 * BLOCK // 2).astype(dtype)
-    size = n_blocks(values.size * (values.itemsize // 4))
+    size = -(-values.size * (values.itemsize // 4) // BLOCK)
     whole, parts = np.zeros(size, np.uint64), np.zeros(size, np.uint64)
-    add_sums(values, 0, whole)
+    add_checksums(values, 0, whole)
     bounds = np.sort(np.concatenate([[0, values.size], rng.integers(0, values.size + 1, n_parts)]))
     for begin, end in pairwise(bounds.tolist()):
-        add_sums(values[begin:end], begin, parts[begin * (values.itemsize // 4) // BLOCK :])
+        add_checksums(values[begin:end], begin, parts[begin * (values.itemsize // 4) // BLOCK :])
     assert np.array_equal(whole, parts)
     changed = values.copy()
     changed[rng.integers(values.size)] += 1
     other = np.zeros(size, np.uint64)
-    add_sums(changed, 0, other)
+    add_checksums(changed, 0, other)
     assert np.count_nonzero(other != whole) == 1 or np.array_equal(changed, values)
 
 

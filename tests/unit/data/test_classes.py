@@ -5,8 +5,8 @@ import pytest
 from support.make import class_data, dataset, random_data
 
 from hpcml import mpi
-from hpcml.data.classes import read_classes
 from hpcml.data.dataset import DataFile
+from hpcml.data.labels import read_classes
 from hpcml.errors import ConfigError, DataError
 
 

@@ -7,7 +7,8 @@ from support.edits import attributes, entry, remove, replace
 from support.make import dataset, random_data
 
 from hpcml import mpi
-from hpcml.data import row_checks as check
+from hpcml.data import in_memory
+from hpcml.data import info as module
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
 
@@ -110,7 +111,8 @@ DAMAGE = {
 @pytest.mark.parametrize("block", [1, 7, 1 << 22])
 @pytest.mark.parametrize("kind", sorted(DAMAGE))
 def test_damage_is_found(path, monkeypatch, kind, block):
-    monkeypatch.setattr(check, "BLOCK", block)
+    monkeypatch.setattr(module, "BLOCK", block)
+    monkeypatch.setattr(in_memory, "BLOCK", block)
     assert info(mpi.self_comm(), path, [1]).checked
     damage, message = DAMAGE[kind]
     with h5py.File(path, "r+") as file:

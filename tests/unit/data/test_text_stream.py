@@ -8,7 +8,6 @@ import pty
 import subprocess
 import sys
 import threading
-from itertools import chain
 
 import numpy as np
 import pytest
@@ -18,8 +17,7 @@ from support.oracles_svmlight import parse_block
 
 from hpcml import mpi
 from hpcml.data import svmlight
-from hpcml.data.svmlight import PADDING, padded, parse_lines, parse_slowly
-from hpcml.data.svmlight_stream import SvmlightStream
+from hpcml.data.svmlight import PADDING, SvmlightStream, padded, parse_lines, parse_slowly
 from hpcml.errors import DataError
 from hpcml.kernels import text as kernels
 
@@ -194,28 +192,6 @@ def test_blocks_of_any_size_give_the_same_rows(tmp_path, kind, ending):
         assert joined(blocks) == tuple(column.tobytes() for column in expected[:-1])
 
 
-def test_skipping(tmp_path):
-    path, labels = tmp_path / "rows", [[1], [1, 2], [], *([i % 3] for i in range(40))]
-    path.write_bytes(CONTENT)
-    for n in (0, 1, 5, 42, 43):
-        for block_bytes in (1, 100, 1 << 20):
-            with SvmlightStream(mpi.self_comm(), path, block_bytes=block_bytes) as stream:
-                stream.skip(n)
-                blocks = list(stream)
-            if n < 43:
-                assert blocks[0].first_row == n
-                assert np.concatenate([block.labels for block in blocks]).tolist() == [*chain(*labels[n:])]
-            assert sum(block.n_rows for block in blocks) == 43 - n
-    with SvmlightStream(mpi.self_comm(), path, block_bytes=20) as stream:
-        rows = iter(stream)
-        read_before = next(rows).n_rows
-        stream.skip(10)
-        assert next(rows).first_row == read_before + 10
-        stream.skip(100)
-        with pytest.raises(DataError, match=r"rows: ends after 43 rows, but the first \d+ were to be passed over"):
-            list(rows)
-
-
 @pytest.mark.parametrize("block_bytes", [1, 20, 1 << 20])
 @pytest.mark.parametrize(
     ("line", "problem"),
@@ -278,7 +254,7 @@ def test_named_pipe(tmp_path):
     writer.join()
 
 
-CODE = "from hpcml import mpi; from hpcml.data.svmlight_stream import SvmlightStream\n"
+CODE = "from hpcml import mpi; from hpcml.data.svmlight import SvmlightStream\n"
 CODE += "print([b.labels.tolist() for b in SvmlightStream(mpi.self_comm(), '-', block_bytes=8)])"
 
 

@@ -17,7 +17,7 @@ from hpcml.evaluation.thresholds import calibrate
 from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.model.open import format_model, open_model
-from hpcml.prediction.stream import predict_stream
+from hpcml.prediction.predict import predict_stream
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 

@@ -22,8 +22,7 @@ from hpcml.files.hdf5 import open_stamped
 from hpcml.log import Log
 from hpcml.model.open import open_model
 from hpcml.prediction import predict as module
-from hpcml.prediction.predict import FORMATS
-from hpcml.prediction.stream import StreamOptions, predict_stream
+from hpcml.prediction.predict import FORMATS, predict_stream
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 NAMES = ["plain", 'quo"te, comma', "ünï;code", "back\\slash", "co:lon", "f", "g"]
@@ -122,7 +121,7 @@ def test_of_a_text_it_is_the_same(tmp_path, files, small_chunks):
         (tmp_path / "in.svm").write_text("".join(make.svmlight_lines(read_elem(file["X"]), ["0"] * 40)))
     for ending in (".csv", ".svm"):
         output = tmp_path / f"text{ending}"
-        predict_stream(SELF, open_model(files[1]), tmp_path / "in.svm", output, "scores", False, QUIET, StreamOptions(top=3))
+        predict_stream(SELF, open_model(files[1]), tmp_path / "in.svm", output, "scores", False, QUIET, top=3)
         expected = run(files, tmp_path / f"data{ending}", 3, split="all").read_text().splitlines()
         found = output.read_text().splitlines()
         if ending == ".csv":  # without ids
@@ -146,7 +145,7 @@ def test_what_is_wrong_is_said(files, tmp_path):
         with pytest.raises(ConfigError, match=sentence):
             run(files, tmp_path / "out.csv", top, what=what)
         with pytest.raises(ConfigError, match=sentence):
-            predict_stream(SELF, open_model(files[1]), "-", tmp_path / "out.csv", what, False, QUIET, StreamOptions(top=top))
+            predict_stream(SELF, open_model(files[1]), "-", tmp_path / "out.csv", what, False, QUIET, top=top)
     assert not (tmp_path / "out.csv").exists()
 
 

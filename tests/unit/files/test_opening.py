@@ -7,11 +7,11 @@ import pytest
 
 from hpcml.conversion.text import stop_words
 from hpcml.data.dataset import DataFile
-from hpcml.data.svmlight_stream import SvmlightStream
+from hpcml.data.svmlight import SvmlightStream
 from hpcml.errors import DataError
 from hpcml.files import opening
 from hpcml.files.lines import open_plain, plain_size
-from hpcml.files.opening import check_regular, open_regular, open_stream, read_small
+from hpcml.files.opening import open_regular, open_stream, read_small
 from hpcml.model.open import open_model
 from hpcml.mpi import self_comm
 from hpcml.reduce.select import _listed
@@ -24,7 +24,7 @@ def pipe(tmp_path):
     return tmp_path / "pipe"
 
 
-OPENERS = [open_regular, check_regular, read_small, stop_words, plain_size, DataFile, open_model, lambda path: _listed(path)]
+OPENERS = [open_regular, read_small, stop_words, plain_size, DataFile, open_model, lambda path: _listed(path)]
 
 
 @pytest.mark.parametrize("opener", OPENERS, ids=lambda opener: opener.__name__)
@@ -47,8 +47,6 @@ def test_devices_and_folders(tmp_path):
         assert caught.value.filename == str(tmp_path)
     with pytest.raises(DataError, match="Is a directory"):
         read_small(tmp_path)
-    check_regular(tmp_path)
-    check_regular(tmp_path / "none")
 
 
 def test_a_stream_waits_for_a_writer_with_a_limit(pipe, monkeypatch):

@@ -10,13 +10,12 @@ from support.judged import predicted
 from support.training import train
 
 from hpcml import mpi
-from hpcml.data.svmlight_stream import is_text
+from hpcml.data.svmlight import is_text
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.log import Log
 from hpcml.model.open import open_model
-from hpcml.prediction import predict as predict_module
-from hpcml.prediction import stream as module
-from hpcml.prediction.stream import StreamOptions, predict_stream
+from hpcml.prediction import predict as module
+from hpcml.prediction.predict import predict_stream
 
 N_FEATURES = 9
 
@@ -49,7 +48,7 @@ def files(request, tmp_path):
 
 
 def run(source, model, output, what="scores", force=False, log=None, **options):
-    predict_stream(mpi.self_comm(), open_model(model), source, output, what, force, log or Log(1), StreamOptions(**options))
+    predict_stream(mpi.self_comm(), open_model(model), source, output, what, force, log or Log(1), **options)
     return output.read_bytes()
 
 
@@ -62,8 +61,8 @@ def test_the_same_bytes_as_from_the_dataset(files, tmp_path, monkeypatch, what, 
     if small:
         monkeypatch.setattr(module, "BLOCK_BYTES", 50)
         monkeypatch.setattr(module, "MAX_BLOCK_BYTES", 60)
-        monkeypatch.setattr(predict_module, "WEIGHT_BYTES", 0)
-        monkeypatch.setattr(predict_module, "CHUNK_BYTES", 100)
+        monkeypatch.setattr(module, "WEIGHT_BYTES", 0)
+        monkeypatch.setattr(module, "CHUNK_BYTES", 100)
         monkeypatch.setattr("hpcml.prediction.texts.TEXT_VALUES", 6)
     assert run(source, model, tmp_path / f"out{ending}", what) == reference.read_bytes()
     (tmp_path / "data.gz").write_bytes(gzip.compress(source.read_bytes()))
@@ -105,8 +104,9 @@ def test_standard_output(files, tmp_path, capfdbinary):
     source, _, model = files
     for text_format, ending in ((None, ".csv"), ("csv", ".csv"), ("svm", ".svm")):
         expected = run(source, model, tmp_path / f"{text_format}{ending}")
-        options = StreamOptions(text_format=text_format)
-        predict_stream(mpi.self_comm(), open_model(model), source, module.Path("-"), "scores", False, Log(0), options)
+        predict_stream(
+            mpi.self_comm(), open_model(model), source, module.Path("-"), "scores", False, Log(0), text_format=text_format
+        )
         said = capfdbinary.readouterr()
         assert said.out == expected
         assert b"standard output: scores of 31 rows" in said.err
@@ -120,7 +120,7 @@ def test_what_is_refused(files, tmp_path):
         ("out.h5", {}, r"out\.h5: a text becomes \.csv or \.svm only"),
         ("out.txt", {}, r"out\.txt: unknown kind of file '\.txt'"),
         (module.Path("-"), {"text_format": "xml"}, r"standard output: unknown kind of file '\.xml'"),
-        ("out.svm", {"text_format": "csv"}, "its ending and the format 'csv' are not one"),
+        ("out.svm", {"text_format": "csv"}, r"--format csv: does not fit the ending of .*out\.svm; remove it"),
         ("out.svm", {"what": "ranks"}, "cannot predict 'ranks'"),
         (source, {"force": True}, r"data\.svm is also an input"),
         ("there.svm", {}, r"there\.svm exists already"),

@@ -19,7 +19,7 @@ from support.training import asked
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.row_checks import check_contents
+from hpcml.data.info import check_contents
 from hpcml.data.shard import load_shard, read_rows, slab_of
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from hpcml.data.classes import Classes
+from hpcml.data.labels import Classes
 from hpcml.methods.psbml.selection import Population, finite_range, population, replace, selection_weights, spread
 
 RNG = np.random.default_rng(5)
