@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, function
 from hpcml.errors import ConfigError, OptionError
 from hpcml.options import Flag, Only, Range
 
 DATASET, TEXT = "a dataset", "svmlight text"
+
+if TYPE_CHECKING:
+    from hpcml.prediction.texts import What
 
 
 @dataclass(frozen=True)
