@@ -14,7 +14,7 @@ from hpcml.options import Flag, Only, Range
 DATASET, TEXT = "a dataset", "svmlight text"
 
 if TYPE_CHECKING:
-    from hpcml.prediction.texts import What
+    pass
 
 
 @dataclass(frozen=True)
