@@ -129,7 +129,8 @@ class Tuner:
         finally:
             for file in self.files:
                 file.close()
-            self.folds.clear()
+            self.folds.clear()  # the final training needs the memory
+            self.rounds.clear()
         used, places = np.unique(which, return_inverse=True)
         own = [concrete(axes, settings[number], problem.rows, self.options) for number in used]
         judged, n = problem.trainable, which.size
@@ -190,6 +191,7 @@ class Tuner:
             mine = labels_of_group(waiting, problem.n_positive, comm.rank, comm.size).tolist()
             driver.run(this.solve(mine, driver), this, log)
             this.save()
+            this.folds = []  # and what trained outside of them
         scores = np.full((problem.labels.size, len(settings)), np.nan)
         numbers = np.flatnonzero(trainable)
         scores[numbers] = mpi.run_on_root(

@@ -405,7 +405,7 @@ def test_psbml_loses_patience_when_the_command_does(tmp_path, monkeypatch):
 def test_psbml_says_if_there_is_no_device(monkeypatch):
     monkeypatch.setattr(device, "count", lambda: 0)
     X, y, _ = rows()
-    with pytest.raises(ValueError, match=r"^device=gpu: there is no CUDA device or driver on a node; leave it out to use the CPU$"):
+    with pytest.raises(ValueError, match=r"^device=gpu: there is no CUDA device or driver on a node; remove it to use the CPU$"):
         PsbmlClassifier("kernel-nb", device="gpu").fit(X, y)
 
 
@@ -420,7 +420,7 @@ def test_psbml_refuses_what_it_cannot_train_on():
         ({"patience": 0}, y, "patience=0: expected"),
         ({"patience": 1.5}, y, "patience=1.5: expected a whole number or None"),
         ({"device": "tpu"}, y, "device=tpu: expected cpu or gpu"),
-        ({"device": "gpu"}, y, "device=gpu: tree has nothing for a GPU, only gaussian-nb and kernel-nb have; leave it out"),
+        ({"device": "gpu"}, y, "device=gpu: tree has nothing for a GPU, only gaussian-nb and kernel-nb have; remove it"),
         ({"base": 3}, y, "base=3: expected a string or a tuple of strings"),
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
