@@ -88,7 +88,7 @@ def test_no_row_moves_when_others_are_inserted_before_it(tmp_path, source, with_
 def test_a_row_with_an_id_has_the_same_key_in_every_format(tmp_path):
     documents = [document(n, id=f"d{n}") for n in range(10)]
     converted("jsonl", write_jsonl(tmp_path / "a.jsonl", documents), tmp_path / "a.h5")
-    converted("csv", documents.write_csv(tmp_path / "a.csv"), tmp_path / "b.h5", text=["text"], labels=["label"], id="id")
+    converted("csv", write_csv(tmp_path / "a.csv", documents), tmp_path / "b.h5", text=["text"], labels=["label"], id="id")
     with DataFile(tmp_path / "a.h5") as a, DataFile(tmp_path / "b.h5") as b:
         assert np.array_equal(a.map("row_keys"), b.map("row_keys"))
 
