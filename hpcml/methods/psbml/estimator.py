@@ -31,6 +31,7 @@ from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import grid_for
 from hpcml.methods.psbml.train import learner_of, make_problem
 from hpcml.model import learner as learners
+from hpcml.model.classifier import check_savable
 from hpcml.model.learner import on_cpu
 
 
@@ -207,7 +208,10 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         # The keys are those that a dataset of the rows without ids would have.
         keys = content_keys(np.diff(X.indptr), X.indices, X.data, feature_keys(None))
         classes = Classes(names, np.arange(X.shape[0]), of.astype(np.int32), keys)
-        problem = make_problem(comm, RowsInMemory(X), learner_of(options), options, classes)
+        learner = learner_of(options)
+        problem = make_problem(comm, RowsInMemory(X), learner, options, classes)
+        with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
+            check_savable(learner, classes.n_classes, problem.dense, save=False)
         run = TorusRun(problem, on_step=None if self._on_cycle is None else self._report_cycle)
         run.train()
         pocket = run.pocket

@@ -73,6 +73,8 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
         problem = make_problem(comm, dataset, learner, options)
         tell_unused(comm, dataset, problem.split, log)
         warn_of_class_leaks(comm, dataset, problem.split, problem.classes.names, log)
+        with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
+            check_savable(learner, problem.classes.n_classes, problem.dense, save=comm.rank == 0)
         with RunFolder(comm, target.output, log) as folder:
             state = folder.prepare(RunConfig(method.name, dataset.path.resolve(), options), target)
             if state == FINISHED:
@@ -107,7 +109,7 @@ def make_problem(
 ) -> TorusProblem:
     """Collective over `comm`. Spread the rows over the torus. Raises ConfigError, DataError.
 
-    `classes` are given with rows in memory, whose classifiers are not saved.
+    `classes` are given with rows in memory.
     """
     split, (width, height) = "", parse_grid(options.grid)
     if isinstance(dataset, DataFile):
@@ -136,8 +138,6 @@ def make_problem(
         from hpcml.model.gpu_bayes import choose_device
 
         choose_device(comm)
-    with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
-        check_savable(learner, classes.n_classes, dense, save=comm.rank == 0 and isinstance(dataset, DataFile))
     torus = Torus(width, height, options.neighbourhood, comm.size, comm.rank)
     return TorusProblem(comm, dataset, split, classes, start, torus, learner, dense, options)
 
