@@ -89,7 +89,7 @@ def check_rules(options: Any, *inputs: str) -> None:
             check_rules(value)
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, int) and abs(each) >= LARGEST:
-                raise OptionError(name, f"of {each.bit_length()} bits", "expected a whole number below 2**63")
+                raise OptionError(name, f"({each.bit_length()} bits)", "expected a whole number below 2**63")
         for rule in getattr(hints[name], "__metadata__", ()):
             if isinstance(rule, Range) and value is not None and not rule.low <= value <= rule.high:
                 bound = f"least {rule.low:g}" if not value >= rule.low else f"most {rule.high:g}"
