@@ -134,6 +134,7 @@ def compact_rows(
     mean = mpi.exact_sum(comm, weighted, bound, shard.n_global) / total
     if not (np.isfinite(mean * mean) and mean * mean > 0):
         raise DataError(f"the training rows have no usable features (their mean norm is {mean}); check the data")
+    del norms, weighted, squares
 
     # The rows in columns.
     n_columns, has_fold = columns.n_shared + columns.n_folds + bias, columns.fold_column >= 0

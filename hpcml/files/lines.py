@@ -234,7 +234,7 @@ def unpacked_once(comm: mpi.Comm, paths: Sequence[Path], scratch: Path, max_line
                         packed = bool(kind_of(raw.read(HEAD_BYTES)))
                 if packed:
                     copy = stack.enter_context(scratch_folder(f"{path.name}.unpacked", scratch)) / "plain"
-                    with copy.open("wb") as out:
+                    with copy.open("wb", buffering=0) as out:
                         size = 0
                         for _, block in line_blocks(path, 0, None, max_line=max_line):
                             write_at(out.fileno(), memoryview(block), size, scratch)
