@@ -76,20 +76,13 @@ class NotWith(Only):
 
 
 def check_rules(options: Any, *inputs: str) -> None:
-    """Raise OptionError for an option that breaks a rule of its annotation; `inputs`: kinds of the inputs, if known.
-
-    Options that are a dataclass themselves are checked, too.
-    """
+    """Raise OptionError for an option that breaks a rule of its annotation; `inputs`: kinds of the inputs, if known."""
+    check_sizes(options)
     values = {option.name: getattr(options, option.name) for option in fields(options)}
     hints = get_type_hints(type(options), include_extras=True)
     defaults = {option.name: default_of(option) for option in fields(options)}
     given = {name for name, value in values.items() if defaults[name] is not MISSING and value != defaults[name]}
     for name, value in values.items():
-        if is_dataclass(value):
-            check_rules(value)
-        for each in value if isinstance(value, tuple) else (value,):
-            if isinstance(each, int) and abs(each) >= LARGEST:
-                raise OptionError(name, f"({each.bit_length()} bits)", "expected a whole number below 2**63")
         for rule in getattr(hints[name], "__metadata__", ()):
             if isinstance(rule, Range) and value is not None and not rule.low <= value <= rule.high:
                 bound = f"least {rule.low:g}" if not value >= rule.low else f"most {rule.high:g}"
@@ -105,6 +98,17 @@ def check_rules(options: Any, *inputs: str) -> None:
                 raise OptionError(name, value, "has no effect without", *rule.names)
             if inputs:
                 raise OptionError(name, value, f"applies only to {' and '.join(rule.names)}; remove it")
+
+
+def check_sizes(options: Any) -> None:
+    """Raise OptionError for a whole number that is larger than any option takes, also in options that are a dataclass."""
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if is_dataclass(value):
+            check_sizes(value)
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, int) and abs(each) >= LARGEST:
+                raise OptionError(option.name, f"({each.bit_length()} bits)", "expected a whole number below 2**63")
 
 
 def check_range(options: object, name: str, low: int, high: int) -> None:

@@ -20,7 +20,7 @@ from hpcml.log import plural, size
 from hpcml.methods.registry import Method
 from hpcml.mpi.limits import bytes_of_process
 from hpcml.mpi.memory import OWN_BYTES, memory_of_node
-from hpcml.options import check_above_0, default_of, flag_of
+from hpcml.options import check_above_0, check_rules, default_of, flag_of
 from hpcml.planning.memory import Cluster, Requirements, requirements_of
 from hpcml.planning.options import PlanOptions
 from hpcml.planning.pilot import Measured, run_pilot
@@ -161,6 +161,7 @@ def plan(session: Session, method: Method, data: Path | None, wanted: PlanOption
     comm, none = session.comm, np.zeros(1, np.int64)
     count_labels(none, none[:0].astype(np.int32), none[:0], none)  # numba's own start
     start = mpi.allreduce_max(comm, time.process_time())
+    check_rules(wanted)
     cluster = cluster_of(comm, wanted)
     options.validate()
     of_classes = not (method.linear or method.pilot)

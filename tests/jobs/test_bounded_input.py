@@ -96,6 +96,6 @@ def test_longer_lines_on_demand(tmp_path):
 def test_options_that_lines_do_not_have(standing, tmp_path):
     for args, sentence in (
         (("convert", "docstrings", "--max-line-mb", "3"), "Unknown option: --max-line-mb"),
-        (("convert", "svmlight", tmp_path, "--max-line-mb", "0"), "--max-line-mb 0: expected a number from 1 to 65536"),
+        (("convert", "svmlight", tmp_path, "--max-line-mb", "0"), "--max-line-mb 0: expected at least 1"),
     ):
         refused(standing(1, *args, "-o", tmp_path / "out.h5"), sentence)

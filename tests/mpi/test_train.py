@@ -13,7 +13,6 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.methods.linear import run as linear_run
-from hpcml.mpi import memory
 
 pytestmark = pytest.mark.mpi
 
@@ -65,7 +64,7 @@ def test_a_large_model_is_told_of(comm, mpi_tmp_path, monkeypatch, capfd):
 
 def test_memory_too_short_to_load_the_rows_is_told_before(comm, mpi_tmp_path, monkeypatch):
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
-    monkeypatch.setattr(memory, "OWN_BYTES", 1 << 60)
+    monkeypatch.setattr("hpcml.methods.linear.layout.OWN_BYTES", 1 << 60)
     monkeypatch.setattr("hpcml.methods.linear.load.own_rows", None)  # nothing is loaded
     with pytest.raises(ConfigError, match="memory is too short"):
         train("probe", comm, data, mpi_tmp_path / "run")

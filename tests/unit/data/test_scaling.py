@@ -186,7 +186,7 @@ def test_cross_validation(tmp_path):
     dual, svm = (np.nanmean(hpcml.cross_validate([name], [data], scale="max-abs").f1[0]) for name in ("dual", "svm"))
     assert min(dual, svm) > 90 > 60 > np.nanmean(hpcml.cross_validate(["dual"], [data]).f1[0])
     for name in ("bernoulli-nb", "perceptron", "tree", "multinomial-nb"):
-        with pytest.raises(ConfigError, match=f"scale max-abs has no effect on {name}"):
+        with pytest.raises(ConfigError, match=f"scale=max-abs: has no effect on {name}"):
             hpcml.cross_validate(["dual", name], [data], scale="max-abs")
 
 
