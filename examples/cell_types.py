@@ -70,7 +70,7 @@ markers = {TYPES[number]: programs[number] for number in range(len(TYPES))}
 for label in found.labels:
     name = found.model.label_names[label.label]
     own = {f"gene{number}" for number in markers[name]}
-    listed = [found.name(feature) for feature, weight in zip(label.features, label.weights, strict=True) if weight > 0]
+    listed = [found.names[feature] for feature, weight in zip(label.features, label.weights, strict=True) if weight > 0]
     print(
         f"{name:5} {len(own & set(listed))} of {N_OWN} own genes listed; {label.n_weights} weights; first: {', '.join(listed[:3])}"
     )

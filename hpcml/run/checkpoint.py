@@ -1,7 +1,7 @@
 """Checkpoints: complete or absent, two generations, readable on any number of ranks.
 
 A checkpoint is an HDF5 file in which every array row has a CRC-32, so that a damaged one is noticed
-and the older one is used.
+and the older one is used. `Pace` decides when a checkpoint is due.
 """
 
 from __future__ import annotations

@@ -251,7 +251,7 @@ def _run_case(rng, kind, sound, folder):
     resume = ["train", RUNS[name], str(sound / "data.h5"), "-o", str(target), "--resume"]
     how = [*resume, *OF_RUNS.get(name, ["--split", "all"])]
     if rng.random() < 0.3 and config.exists():
-        how = [*resume, "--config", str(config)]
+        how = [*resume, "--config", str(config), "--time-limit", "60"]  # that of the file is as short as the first run's
     return Case(f"{name}: {'; '.join(done)}", [how, ["evaluate", str(target / "model.h5"), str(sound / "data.h5")]])
 
 

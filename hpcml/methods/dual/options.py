@@ -1,4 +1,4 @@
-"""The options of `hpcml train dual`."""
+"""The options of `hpcml train dual` that other linear methods lack; those of all are in `methods.linear.options`."""
 
 import math
 from dataclasses import dataclass
