@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hpcml import mpi
 from hpcml.data.row_keys import ID, content_keys, feature_keys, string_keys
 from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_label_titles, write_strings
-from hpcml.files.slabs import new_file
+from hpcml.files.slabs import group_in, new_file
 from hpcml.model import skops_file
 from hpcml.model.classifier import MarginData, Origin, fitted_attributes, is_own, write_classifier
 from hpcml.model.learner import fit, parse_learner
@@ -87,7 +87,7 @@ def dataset(
                 write_strings(file, name, strings)
         write_label_titles(file, label_titles)
         for name, rows in (splits or {}).items():
-            file[f"splits/{name}"] = np.asarray(rows, dtype=np.int64)
+            group_in(file, "splits")[name] = np.asarray(rows, dtype=np.int64)  # which holds no time
         rows = matrices["X"][0]
         keys = content_keys(np.diff(rows.indptr), rows.indices, rows.data, feature_keys(feature_names))
         file["row_keys"] = keys if row_ids is None else string_keys(ID, row_ids)
