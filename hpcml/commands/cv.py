@@ -40,8 +40,8 @@ class CrossValidate(CvOptions, Operation["CrossValidation"]):
     """Methods and data, in any order. Methods: probe, dual, elastic-net, bernoulli-nb (with small
     weights, too: all-bernoulli-nb), boosted-bayes, staged-bayes, staged-svm, pw, bw, mbw,
     perceptron, pa, romma, their voted forms v-NAME, psbml, svm, multinomial-nb, a base learner
-    of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels is told
-    from all others, or FILE:LABEL.
+    of psbml, or the path of a scikit-learn classifier. Data: FILE, whose labels are
+    classified one against the rest, or FILE:LABEL.
     """
     data: Annotated[Paths, HIDDEN] = ()
     """Data that are not named among the methods."""

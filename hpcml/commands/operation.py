@@ -87,7 +87,7 @@ class Operation(Generic[R]):
     """Receives the messages. Default: the logger `hpcml`."""
 
     on_command_line: ClassVar[Mapping[str, object]] = {}  # values of hidden fields there
-    ends_itself: ClassVar[bool] = False  # the work looks at signals and ends in time
+    ends_itself: ClassVar[bool] = False  # the work checks for signals and ends in time
 
     @classmethod
     def options_for(cls, given: Mapping[str, Any]) -> tuple[type, str]:
@@ -95,7 +95,7 @@ class Operation(Generic[R]):
         return get_type_hints(cls, include_extras=True)["options"], cls.__module__.rpartition(".")[2]
 
     def can_resume(self) -> bool:
-        """Whether the work looks at signals, and a run folder `output` can be resumed."""
+        """Whether the work checks for signals, and a run folder `output` can be resumed."""
         return False
 
     def execute(self, session: Session) -> R:

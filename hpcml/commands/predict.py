@@ -60,8 +60,8 @@ class Predict(Operation[Path]):
     max_line_mb: Annotated[int | None, Only(TEXT)] = None
     """The longest line of the text that is read, in MiB. Default: 16."""
     format: Literal["csv", "svm", "bioasq"] | None = None
-    """What to write to standard output; default: csv. bioasq: the labels of a dataset's rows, to
-    .json, as BioASQ takes them.
+    """Format of standard output; default: csv. bioasq: the labels of a dataset's rows, to .json, in the
+    format of BioASQ.
     """
     force: Flag = False
     """Replace the output if it exists."""

@@ -26,7 +26,7 @@ class Select(Operation[str]):
     output: Annotated[PathLike, OUTPUT]
     """The dataset or model to make; a list of its features goes beside it."""
     options: SelectOptions
-    """What to keep."""
+    """Options of the selection."""
     force: Flag = False
     """Replace the output and the list if they exist."""
 

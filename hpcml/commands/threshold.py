@@ -45,8 +45,8 @@ class Threshold(Operation["ThresholdReport"]):
     valid.
     """
     min_positives: Annotated[int | None, Range(1)] = None
-    """Search, half: so many of these rows a label needs for a threshold of its own; others share
-    that of micro F1. Default: 1.
+    """Search, half: minimum number of these rows per label for a threshold of its own; other labels
+    share that of micro F1. Default: 1.
     """
     chance: Annotated[float | None, Range(0, 1)] = None
     """Search, half: a label has a threshold of its own only if rows in random order would give so

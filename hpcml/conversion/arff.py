@@ -110,7 +110,7 @@ def read_arff(task: Conversion) -> Part:
             columns: dict[str, Any] = {}
             for number, attribute in enumerate(attributes):
                 if attribute.name in {*roles.labels, *numbers, roles.id, roles.split, roles.group}:
-                    # What a sparse row leaves out is 0, or the first of nominal values.
+                    # A value that a sparse row leaves out is 0, or the first of nominal values.
                     is_zero = attribute.values is None and attribute.is_number
                     left_out = 0.0 if is_zero else (attribute.values or [""])[0]
                     column = [row.get(number, left_out) for row in values]
