@@ -57,5 +57,5 @@ class Check(Operation["tuple[Findings, Digests]"]):
         findings, digests = result
         write_files(session, digests, (self.json, write))
         if session.comm.bcast(findings.n_bad):
-            advice = "results marked BAD differ from those of other processors" if self.bits else "correct the lines marked BAD first"
+            advice = "results marked BAD differ from those of other processors" if self.bits else "correct what is marked BAD"
             raise ConfigError(f"check failed: {advice}")
