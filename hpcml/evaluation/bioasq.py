@@ -32,7 +32,7 @@ from hpcml.files.report import ReportedResult, cell
 from hpcml.files.table import table
 from hpcml.log import Log, Progress, plural
 from hpcml.measures import f1, precision, recall
-from hpcml.model.linear import Trained
+from hpcml.model.trained import Trained
 
 FLAT = ("MiF", "EBP", "EBR", "EBF", "MaP", "MaR", "MaF", "MiP", "MiR", "Acc")  # in the order of BioASQ's tables
 OF_ROWS = ("EBP", "EBR", "EBF", "Acc")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpcml.kernels import elementary
-from hpcml.model.linear import Trained
+from hpcml.model.trained import Trained
 
 BY_SCORE, BY_PROBABILITY = "score", "probability"
 _LARGEST = float(np.finfo(np.float64).max)

@@ -32,7 +32,8 @@ from hpcml.files.report import ReportedResult, cell, or_none, plain
 from hpcml.files.table import table, write_table
 from hpcml.log import Log, Progress, entitled, plural
 from hpcml.measures import COUNTS, MEASURES, LabelMeasures, f1, propensities
-from hpcml.model.linear import IN_FOLDS, Trained
+from hpcml.model.linear import IN_FOLDS
+from hpcml.model.trained import Trained
 
 HEADINGS = {name: name for name in MEASURES}
 HEADINGS |= {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1", "brier": "Brier", "ece": "ECE"}

@@ -25,7 +25,8 @@ from hpcml.files.hdf5 import NAME_CHUNK, readable
 from hpcml.files.report import ReportedResult, cell, plain
 from hpcml.files.table import table
 from hpcml.log import entitled, named, plural
-from hpcml.model.linear import Model, Trained
+from hpcml.model.linear import Model
+from hpcml.model.trained import Trained
 from hpcml.partition import even_bounds, offsets
 
 SHOWN = 5  # labels, where none are named

@@ -27,7 +27,7 @@ from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.scoring import ClassifierScorer, Scorer, block_scores, scorer_of
 from hpcml.kernels.scores import count_sorted
 from hpcml.measures import Ranking
-from hpcml.model.linear import Trained
+from hpcml.model.trained import Trained
 from hpcml.partition import offsets
 
 NOT_JUDGED, NOT_KNOWN = -1, -2  # in place of a label's place among those judged: left out on purpose; not known to the model

@@ -14,7 +14,8 @@ from hpcml.kernels import scores as kernels
 from hpcml.kernels.rows import count_labels, transpose
 from hpcml.kernels.top import keep_best, sort_best
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model, SparseRows, Trained
+from hpcml.model.linear import Model, SparseRows
+from hpcml.model.trained import Trained
 from hpcml.partition import offsets
 
 WEIGHT_BYTES = 1 << 28  # the weights of a block of labels (d × B doubles, expanded), unless one label alone needs more

@@ -9,7 +9,7 @@ from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import log_unlabelled
 from hpcml.files.hdf5 import readable
 from hpcml.log import Log, plural
-from hpcml.model.linear import Trained
+from hpcml.model.trained import Trained
 
 
 class SeenRows(NamedTuple):

@@ -46,7 +46,8 @@ from hpcml.kernels import elementary
 from hpcml.log import Log, Progress, plural
 from hpcml.measures import Ranking, best_f1, f1
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import CALIBRATION, LOG_ODDS, SIGMOID, THRESHOLDS, Model, Trained
+from hpcml.model.linear import Model
+from hpcml.model.trained import CALIBRATION, LOG_ODDS, SIGMOID, THRESHOLDS, Trained
 
 Columns: TypeAlias = dict[str, np.ndarray]  # numbers of the labels of a model file
 HELD_OUT = "valid"  # the split that thresholds are found on if nobody names another

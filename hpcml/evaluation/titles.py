@@ -13,7 +13,7 @@ from hpcml.data.dataset import DataFile, names_of
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import readable
 from hpcml.files.lines import LINE_MIB, open_plain
-from hpcml.model.linear import Trained
+from hpcml.model.trained import Trained
 
 LONGEST = 120  # letters of a text that stands for a title
 

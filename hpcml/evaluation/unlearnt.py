@@ -18,7 +18,7 @@ from hpcml.evaluation.titles import read_names
 from hpcml.files.report import ReportedResult, cell
 from hpcml.files.table import table
 from hpcml.log import Log, named, plural
-from hpcml.model.linear import Trained
+from hpcml.model.trained import Trained
 
 LEVEL = 0.05  # of random orders so many do better than what counts as chance
 DRAWS = 499  # random orders for each number of positives

@@ -25,7 +25,7 @@ from hpcml.files.report import ReportedResult
 from hpcml.files.table import table
 from hpcml.log import Log, named, plural
 from hpcml.measures import Ranking
-from hpcml.model.linear import Trained
+from hpcml.model.trained import Trained
 
 NOBODY = -1  # the number of no row
 KINDS = ("missed", "given")  # true labels at or below their threshold, false ones above

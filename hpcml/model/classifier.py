@@ -24,7 +24,7 @@ from hpcml.files.slabs import editing, group_in
 from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model import skops_file
 from hpcml.model.learner import OWN, Constant, Learner, confidence, fit, one_line, own_class, scores
-from hpcml.model.linear import THRESHOLDS, Trained
+from hpcml.model.trained import THRESHOLDS, Trained
 from hpcml.model.training_keys import TrainingKeys, write_training_keys
 
 

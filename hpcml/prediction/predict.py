@@ -32,7 +32,7 @@ from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.files.spool import Spool, slices
 from hpcml.files.table import escaped_name
 from hpcml.log import Log, Progress, plural
-from hpcml.model.linear import Trained
+from hpcml.model.trained import Trained
 from hpcml.partition import offsets
 from hpcml.prediction import texts
 from hpcml.prediction.texts import ScoredRows, What

@@ -14,7 +14,7 @@ from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.files.table import csv_text
 
 if TYPE_CHECKING:
-    from hpcml.model.linear import Trained
+    from hpcml.model.trained import Trained
     from hpcml.prediction.predict import Prediction
 
 BIOASQ, BIOASQ_BEGIN, BIOASQ_END = ".json", '{"documents": [', "\n]}\n"  # the ending of a file, and its first and last line

@@ -18,8 +18,9 @@ from hpcml.files.report import ReportedResult, cell
 from hpcml.files.slabs import new_file
 from hpcml.files.table import table
 from hpcml.log import Log, plural
-from hpcml.model.linear import Model, Trained, emptied_warning
+from hpcml.model.linear import Model, emptied_warning
 from hpcml.model.rewrite import slabs_like, write_labels
+from hpcml.model.trained import Trained
 from hpcml.options import check_magnitude
 from hpcml.partition import even_bounds
 

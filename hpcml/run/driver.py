@@ -34,7 +34,7 @@ from hpcml.run.checkpoint import Pace
 from hpcml.run.stop import Stop
 from hpcml.signals import StopSignals
 
-SIGNAL, DUE, TIME_UP, FAILED, MEET, FINISHED, DONE, SHARE = range(8)  # what a pulse carries
+SIGNAL, DUE, TIME_UP, FAILED, MEET, IDLE, DONE, SHARE = range(8)  # what a pulse carries
 N_FLAGS = 8
 WANTS, READY, HEARD = range(3)  # what the ranks of a group tell one another
 IDLE_SECONDS = 0.002  # between looks of a rank that has nothing to do whether the others are done
@@ -156,7 +156,7 @@ class Driver(Stop):
                             if self._failure is not None:
                                 raise self._failure
                     stop = "a signal arrived" if seen[SIGNAL] else "the time limit is reached" if seen[TIME_UP] else ""
-                    if seen[FINISHED] == self.comm.size and not seen[MEET]:
+                    if seen[IDLE] == self.comm.size and not seen[MEET]:
                         return
                     if stop or seen[DUE]:
                         with self.pace.saving():

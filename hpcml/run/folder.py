@@ -90,8 +90,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     def __exit__(self, *_: object) -> None:
         self.lock.release()
 
-    def finished(self, method: str, hint: str, options_of: Callable[[dict[str, Any]], Any] = dict) -> tuple[Any, Path]:
-        """The options (by `options_of`) and the data's path of a finished run. Local.
+    def read_finished(self, method: str, hint: str, options_of: Callable[[dict[str, Any]], Any] = dict) -> tuple[Any, Path]:
+        """Return the options (by `options_of`) and the data's path of a finished run. Local.
 
         `hint` ends the sentence about another method. Raises ConfigError, DataError for damage.
         """

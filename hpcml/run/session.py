@@ -14,7 +14,7 @@ from hpcml.log import Log
 from hpcml.signals import StopSignals
 
 if TYPE_CHECKING:
-    from hpcml.model.linear import Trained
+    from hpcml.model.trained import Trained
 
 
 @dataclass

@@ -15,8 +15,8 @@ from hpcml.files.atomic import check_output
 from hpcml.files.opening import read_small
 from hpcml.files.table import joined_names, table, write_table
 from hpcml.log import joined
-from hpcml.model.linear import Trained
 from hpcml.model.open import open_model
+from hpcml.model.trained import Trained
 from hpcml.run.folder import CONFIG, MEASURES, read_config
 
 

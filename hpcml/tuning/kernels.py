@@ -3,7 +3,7 @@
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.lanes.rows import dot_rows
+from hpcml.kernels.lanes.products import dot_rows
 
 TILE = 64
 

@@ -57,7 +57,7 @@ def test_sums_of_a_certificate_are_numpy_s(lanes, precision):
     is_positive = (positive[:, None] >> np.arange(lanes)) & 1 == 1
     C, sign = np.where(is_positive, costs[0], costs[1]), np.where(is_positive, 1.0, -1.0)
     sums, z, near = np.zeros((certify.N_SUMS, lanes)), np.empty(u.size), np.zeros_like(positive)
-    kernels.scores(*csr, w.ravel(), z, lanes, False)
+    kernels.certificate_scores(*csr, w.ravel(), z, lanes, False)
     nothing, norms = np.zeros(lanes), rng.random((n, 2)).astype(dtype)
     C = C * norms[:, 1:]
     tables = nothing.astype(w.dtype), costs.ravel(), nothing

@@ -8,7 +8,7 @@ from numba import types
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.elementary import sigmoid
 from hpcml.kernels.lanes.epoch import HINGE, LOGISTIC
-from hpcml.kernels.lanes.rows import add_lines
+from hpcml.kernels.lanes.products import add_lines
 from hpcml.kernels.lanes.write import I64, by_width
 
 TILE = 64  # rows

@@ -30,7 +30,7 @@ from numba.core import cgutils
 
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.elementary import sigmoid
-from hpcml.kernels.lanes.rows import ask, ask_row, score, use_values
+from hpcml.kernels.lanes.products import ask, ask_row, score, use_values
 from hpcml.kernels.lanes.write import I64, Array, Lanes, by_width
 
 HINGE, LOGISTIC = range(2)  # both hinges have the same instructions: their rules differ

@@ -7,7 +7,7 @@ from __future__ import annotations
 from numba import types
 
 from hpcml.kernels import njit
-from hpcml.kernels.lanes.rows import score
+from hpcml.kernels.lanes.products import score
 from hpcml.kernels.lanes.write import I64, by_width
 
 

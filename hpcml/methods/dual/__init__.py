@@ -7,5 +7,5 @@
 
 What comes in are the compact rows of a rank group, labels and `DualOptions`. 16 labels go through a
 round together, first all, then in later rounds those that need longer. Begin with `dual`, which
-says what is done, then `lanes`; `train` serves `hpcml tune`, too, and the loops over rows are in `hpcml.kernels.lanes`.
+says what is done, then `panel`; `train` serves `hpcml tune`, too, and the loops over rows are in `hpcml.kernels.lanes`.
 """

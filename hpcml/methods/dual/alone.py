@@ -29,7 +29,7 @@ from hpcml.data.shared_rows import shared_array
 from hpcml.kernels.lanes import WIDTHS, certify, look
 from hpcml.kernels.rows import FREQUENT, transpose
 from hpcml.methods.dual import alone_kernels as kernels
-from hpcml.methods.dual.lanes import LEAST_ROWS, DualPanel, Training, in_rounds
+from hpcml.methods.dual.panel import LEAST_ROWS, DualPanel, Training, in_rounds
 from hpcml.methods.linear.objective import aligned, panel_widths
 from hpcml.methods.linear.solver import Finished, SparseWeightsOf, Turns
 from hpcml.run.stop import Stop

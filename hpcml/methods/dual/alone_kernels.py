@@ -10,7 +10,7 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.epoch import HIGHEST, LOWEST, hinge_epoch
-from hpcml.kernels.lanes.rows import ask, ask_row
+from hpcml.kernels.lanes.products import ask, ask_row
 from hpcml.kernels.rows import first_at_least
 from hpcml.methods.dual.kernels import draw
 

@@ -32,9 +32,9 @@ from hpcml import mpi
 from hpcml.kernels.lanes import certify, combine
 from hpcml.methods.dual import kernels
 from hpcml.methods.dual.alone import VALUES_PER_POSITIVE, Alone
-from hpcml.methods.dual.lanes import CACHE_BYTES, CLOSE, HALF, LEAST_ROWS, NO_POSITIVES, DualPanel, State, Training, in_rounds
 from hpcml.methods.dual.newton import improve, is_over
 from hpcml.methods.dual.options import DualOptions
+from hpcml.methods.dual.panel import CACHE_BYTES, CLOSE, HALF, LEAST_ROWS, NO_POSITIVES, DualPanel, State, Training, in_rounds
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Turns
 from hpcml.run.stop import NEVER, Stop
@@ -207,7 +207,9 @@ class DualSolver(DualPanel, Solver):
                 combine.keep(v, half, self.w, width, first, both := np.zeros(2 * half))
                 squares[:, first : first + half] = both.reshape(2, half)
             for part, csr in stop.slices(self.rows.slices()):
-                kernels.scores(*csr, self.w, scores[part.start * width : part.stop * width], width, self.w.nbytes > CACHE_BYTES)
+                kernels.certificate_scores(
+                    *csr, self.w, scores[part.start * width : part.stop * width], width, self.w.nbytes > CACHE_BYTES
+                )
             # Slopes of the objectives at `MOVES` bracket the intercepts' minimum, in which they are taken as linear.
             own = self.w.reshape(-1, width)[-1].astype(np.float64) if rows.bias else np.zeros(width)
             costs = self.costs.reshape(-1)

@@ -7,7 +7,7 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.combine import TILE
-from hpcml.kernels.lanes.rows import dot_rows
+from hpcml.kernels.lanes.products import dot_rows
 
 
 @njit
@@ -71,7 +71,7 @@ def pack(indptr, indices, data, kept, to_indptr, to_indices, to_data):
 
 
 @njit
-def scores(indptr, indices, data, w, out, lanes, ahead):
+def certificate_scores(indptr, indices, data, w, out, lanes, ahead):
     """out[i lanes + l] = x_i · w_l, summed in float64, of all rows; `ahead` as in an epoch."""
     n, rows = indptr.size - 1, np.arange(TILE)
     for tile in range(0, n, TILE):

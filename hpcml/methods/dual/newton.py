@@ -26,7 +26,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.methods.dual import newton_kernels as kernels
-from hpcml.methods.dual.lanes import CLOSE, DualPanel, Training
+from hpcml.methods.dual.panel import CLOSE, DualPanel, Training
 
 MOST_COLUMNS = 1024  # 8 MB of second derivatives
 PASSES_PER_ITERATION = 5  # of --max-steps, for each Newton iteration

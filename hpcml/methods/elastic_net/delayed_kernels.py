@@ -19,7 +19,7 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.elementary import expm1, log1p
-from hpcml.kernels.lanes.rows import add_line, ask, dot_row, shrink
+from hpcml.kernels.lanes.products import add_line, ask, dot_row, shrink
 from hpcml.methods.elastic_net.judge_kernels import loss_at
 
 LANES = 16

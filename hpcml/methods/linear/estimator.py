@@ -27,7 +27,7 @@ from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.solver import STEP_LIMIT, Finished, SparseWeightsOf, warm_up
-from hpcml.model.linear import LOG_ODDS
+from hpcml.model.trained import LOG_ODDS
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.driver import Driver, Job
 from hpcml.run.profile import Profile

@@ -19,7 +19,7 @@ import numpy as np
 
 from hpcml.kernels import by_constant, njit
 from hpcml.kernels.lanes import LINE
-from hpcml.kernels.lanes.rows import add_lines, dot_rows
+from hpcml.kernels.lanes.products import add_lines, dot_rows
 from hpcml.losses import FIRST_ORDER, load_loss
 
 TILE, CHUNK = 32, 1024

@@ -22,7 +22,7 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.lanes import LINE
-from hpcml.kernels.lanes.rows import add_scaled, ask
+from hpcml.kernels.lanes.products import add_scaled, ask
 
 PW, BW, MBW, PERCEPTRON, PA, ROMMA = range(6)
 POSITIVES, FALSE_POSITIVES, FALSE_NEGATIVES, UPDATES = range(4)

@@ -18,7 +18,7 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.kernels import njit
-from hpcml.kernels.lanes.rows import add_line, dot_row, shrink
+from hpcml.kernels.lanes.products import add_line, dot_row, shrink
 from hpcml.methods.elastic_net import delayed_kernels as kernels
 from hpcml.methods.elastic_net.delayed import DelayedPanel, DelayedSolver
 from hpcml.methods.elastic_net.delayed_kernels import INTERCEPT, LANES, DelayedLanes, SharedRates, Shrinkage

@@ -6,7 +6,7 @@ from scipy.special import expit
 
 from hpcml.kernels import njit
 from hpcml.kernels.lanes import WIDTHS, elementary
-from hpcml.kernels.lanes.rows import add_lines, dot_rows
+from hpcml.kernels.lanes.products import add_lines, dot_rows
 from hpcml.kernels.lanes.write import by_width
 from hpcml.losses import logistic
 
