@@ -8,5 +8,6 @@
     sure = confidence(classifier, X)
 
 A `Model` has a weight vector for each label, or several with a rule (`combination`). Nothing is
-unpickled: classifiers of scikit-learn are checked by `skops_file`. Begin with `open`, `linear` and `classifier`.
+unpickled: classifiers of scikit-learn are checked by `skops_file`. Begin with `open`, `trained`, `linear` and
+`classifier`.
 """

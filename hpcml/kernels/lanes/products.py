@@ -1,6 +1,4 @@
-"""Rows of a CSR matrix and arrays with one line of lanes for each column: products, sums, and
-what brings them into the cache.
-"""
+"""Products of CSR rows with the weights of a panel, sums of rows into them, and requests for what comes next into the cache."""
 
 from __future__ import annotations
 

@@ -207,9 +207,8 @@ class DualSolver(DualPanel, Solver):
                 combine.keep(v, half, self.w, width, first, both := np.zeros(2 * half))
                 squares[:, first : first + half] = both.reshape(2, half)
             for part, csr in stop.slices(self.rows.slices()):
-                kernels.certificate_scores(
-                    *csr, self.w, scores[part.start * width : part.stop * width], width, self.w.nbytes > CACHE_BYTES
-                )
+                z = scores[part.start * width : part.stop * width]
+                kernels.certificate_scores(*csr, self.w, z, width, self.w.nbytes > CACHE_BYTES)
             # Slopes of the objectives at `MOVES` bracket the intercepts' minimum, in which they are taken as linear.
             own = self.w.reshape(-1, width)[-1].astype(np.float64) if rows.bias else np.zeros(width)
             costs = self.costs.reshape(-1)
