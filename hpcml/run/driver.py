@@ -50,6 +50,7 @@ class Job:
     total: int | None = None  # units of all ranks; None: not known
     saved = "checkpoint written"  # in the sentence about an interruption
     share_done = math.nan  # the share of all ranks' work that this one has done; NaN: as `n_done` says
+    needs_support = needs_scores = False  # what `keep` takes of a label besides its weights: see `linear.solver.Finished`
 
     @property
     def n_done(self) -> float:

@@ -19,13 +19,13 @@ from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation.decision import OWN_PLACES, PLACE, Summary, even_places, summarise
 from hpcml.files.hdf5 import DAMAGE, open_hdf5, open_stamped, stamp
 from hpcml.files.slabs import Slab, SlabFile
+from hpcml.kernels.lanes.products import score_rows
 from hpcml.measures import auc, average_precision, best_f1
 from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.settings import Setting
 from hpcml.run.checkpoint import CheckpointWriter
 from hpcml.run.driver import Job
 from hpcml.run.stop import Stop
-from hpcml.tuning import kernels
 from hpcml.tuning.folds import Fold
 
 TOGETHER = 16  # labels that go through the folds together, at most
@@ -109,7 +109,7 @@ class Round(Job):
         self.n_done, self.share_done = float(done.sum()), float(shares[done].sum())
         fold, fitter = folds[0]
         fitter.warm_up()
-        kernels.score(fold.held_out[0][:1], *fold.held_out[1:], np.zeros(0, np.float32), 1, np.zeros((1, 0), np.float32))
+        score_rows(fold.held_out[0][:1], *fold.held_out[1:], np.zeros(0, np.float32), 1, np.zeros((1, 0), np.float32))
         summarise(np.arange(3.0, dtype=np.float32), np.array([2]))
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Generator[list[tuple[int, np.ndarray]], None, None]:
@@ -127,7 +127,7 @@ class Round(Job):
                 begin = rows.stop
                 for fitted in fitter.fit(self.labels[places], stop):
                     out = np.empty((fitted.width, fold.held_out[0].size - 1), np.float32)
-                    kernels.score(*fold.held_out, fitted.w, fitted.width, out)
+                    score_rows(*fold.held_out, fitted.w, fitted.width, out)
                     for lane, (place, setting) in enumerate(zip(fitted.places.tolist(), fitted.settings.tolist(), strict=True)):
                         if setting >= 0:
                             np.add(out[lane], np.float32(fitted.intercepts[lane]), out=scores[place, setting, rows])

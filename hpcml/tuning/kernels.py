@@ -1,11 +1,6 @@
-"""The compiled pieces of choosing: copying rows, scores of held-out rows."""
-
-import numpy as np
+"""The compiled piece of choosing: copies of rows."""
 
 from hpcml.kernels import njit
-from hpcml.kernels.lanes.products import dot_rows
-
-TILE = 64
 
 
 @njit
@@ -15,16 +10,3 @@ def copy_rows(indptr, indices, data, rows, out_indptr, out_indices, out_data):
         begin, at = indptr[rows[r]], out_indptr[r]
         for k in range(indptr[rows[r] + 1] - begin):
             out_indices[at + k], out_data[at + k] = indices[begin + k], data[begin + k]
-
-
-@njit
-def score(indptr, indices, data, w, lanes, out):
-    """out[l, i] = x_i · w_l for CSR rows and `lanes` labels; w (d lanes) flat, out (lanes, n)."""
-    n = indptr.size - 1
-    z, some = np.empty(TILE * lanes), np.arange(TILE)
-    for tile in range(0, n, TILE):
-        here = min(TILE, n - tile)
-        dot_rows(indptr, indices, data, tile, some[:here], w, z, lanes)
-        for r in range(here):
-            for lane in range(out.shape[0]):
-                out[lane, tile + r] = z[r * lanes + lane]

@@ -32,7 +32,7 @@ from support.oracles_dual import CLOSE, order, shuffled
 from support.training import merge, train
 
 from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.methods.dual import dual, kernels, lanes, newton
+from hpcml.methods.dual import dual, kernels, newton, panel
 from hpcml.methods.dual.options import BALANCED
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
 from hpcml.model.linear import STATUS, Model
@@ -114,7 +114,7 @@ def test_every_row_is_as_often_at_every_place():
 def test_order_of_a_pass_is_of_chunks(monkeypatch):
     options = asked(precision="double", seed=9)
     risk = risk_of(*DATA["random"](), options)
-    monkeypatch.setattr(lanes, "CHUNK_VALUES", 100)
+    monkeypatch.setattr(panel, "CHUNK_VALUES", 100)
     solver = dual.DualSolver(risk, trainable(risk), 16, options)
     bounds = solver.rows.bounds.tolist()
     assert len(bounds) > 3
@@ -123,7 +123,7 @@ def test_order_of_a_pass_is_of_chunks(monkeypatch):
     found = {(number, sweep): solver.order(number, sweep).tolist() for number in range(3) for sweep in range(3)}
     assert found == {key: order(60, 9, *key, bounds) for key in found}
     assert len(set(map(tuple, found.values()))) == 9
-    monkeypatch.setattr(lanes, "ORDER_BYTES", 1)
+    monkeypatch.setattr(panel, "ORDER_BYTES", 1)
     forgetful = dual.DualSolver(risk, trainable(risk), 16, options)
     assert {key: forgetful.order(*key).tolist() for key in found} == found
     assert not forgetful.orders

@@ -8,10 +8,8 @@ from numba import types
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.elementary import sigmoid
 from hpcml.kernels.lanes.epoch import HINGE, LOGISTIC
-from hpcml.kernels.lanes.products import add_lines
+from hpcml.kernels.lanes.products import TILE, add_lines
 from hpcml.kernels.lanes.write import I64, by_width
-
-TILE = 64  # rows
 
 
 @by_width(types.int64, widths=(1, 2, 4, 8))

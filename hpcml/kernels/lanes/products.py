@@ -12,6 +12,7 @@ from hpcml.kernels.lanes import LINE
 from hpcml.kernels.lanes.write import I64, Array, Lanes, by_width
 
 FIRST_VALUES = 48  # of a row, that are asked for together
+TILE = 64  # rows
 
 
 def use_values(
@@ -147,6 +148,19 @@ def dot_rows(indptr, indices, data, first, rows, w, z, lanes, ahead=False):
             for k in range(end, indptr[first + i + 2]):
                 ask(w, np.int64(indices[k]) * lanes, 2)
         dot_row((indices, data), (begin, end), w, z, i * lanes, lanes)
+
+
+@njit
+def score_rows(indptr, indices, data, w, lanes, out):
+    """out[l, i] = x_i · w_l for CSR rows and `lanes` labels; w (d lanes) flat, out (lanes, n)."""
+    n = indptr.size - 1
+    z, some = np.empty(TILE * lanes), np.arange(TILE)
+    for tile in range(0, n, TILE):
+        here = min(TILE, n - tile)
+        dot_rows(indptr, indices, data, tile, some[:here], w, z, lanes)
+        for r in range(here):
+            for lane in range(out.shape[0]):
+                out[lane, tile + r] = z[r * lanes + lane]
 
 
 @njit

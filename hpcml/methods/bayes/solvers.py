@@ -47,6 +47,7 @@ class BayesRisk(Risk):
     """The rows (a feature is present where it is not 0), the smoothing, the least weight."""
 
     shares_columns = False  # every feature is counted for itself
+    has_linear_scores = False  # features are present or absent; parts may be combined, headings hidden
 
     def __init__(self, rows: CompactRows, options: BernoulliNBOptions, profile: Profile) -> None:
         """Raises ConfigError if the parts are too wide for a model."""

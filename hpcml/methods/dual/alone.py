@@ -29,9 +29,9 @@ from hpcml.data.shared_rows import shared_array
 from hpcml.kernels.lanes import WIDTHS, certify, look
 from hpcml.kernels.rows import FREQUENT, transpose
 from hpcml.methods.dual import alone_kernels as kernels
-from hpcml.methods.dual.panel import LEAST_ROWS, DualPanel, Training, in_rounds
+from hpcml.methods.dual.panel import LEAST_ROWS, DualPanel, Training, in_rounds, support_of
 from hpcml.methods.linear.objective import aligned, panel_widths
-from hpcml.methods.linear.solver import Finished, SparseWeightsOf, Turns
+from hpcml.methods.linear.solver import Finished, SparseWeightsOf, Support, Turns
 from hpcml.run.stop import Stop
 
 # Measured on rows made by `convert synthetic text`: 490,000 (41 million values) and 35,000 (3.6 million), labels of 2 to 70 rows.
@@ -233,7 +233,12 @@ class Alone:
         verdict = float(primal), float(bound), float(sums[certify.MOST, 0] - sums[certify.LEAST, 0])
         is_at_precision = (label.exact and not label.moved) or self.inner * label.tolerance < PRECISE
         weights = label.columns, label.weights
-        one = self.conclude(label, costs[:, 0], verdict, is_at_precision, self.enough, lambda copy: weights)
+
+        def support() -> Support:
+            n = seen.alpha != 0
+            return support_of(seen.rows[n], seen.alpha[n], seen.positive[n] != 0, seen.norms[n, 1])
+
+        one = self.conclude(label, costs[:, 0], verdict, is_at_precision, self.enough, lambda copy: weights, support)
         if one is not None:
             return one._replace(w=self._sparse(one.w))
         lacks, most = np.flatnonzero((near != 0) & (seen.alpha == 0)), self._room_for(label, turn)

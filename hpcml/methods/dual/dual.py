@@ -36,7 +36,7 @@ from hpcml.methods.dual.newton import improve, is_over
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.panel import CACHE_BYTES, CLOSE, HALF, LEAST_ROWS, NO_POSITIVES, DualPanel, State, Training, in_rounds
 from hpcml.methods.linear.objective import Risk
-from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Turns
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Support, Turns
 from hpcml.run.stop import NEVER, Stop
 
 Passes = Generator[list[Finished], None, None]
@@ -61,6 +61,7 @@ SUPPORT_PASSES_SQUARED = (1, 1, 2, 2, 3)  # the same for the squared hinge
 SWEEPS = 10  # half as many as in the second round; every further one has twice as many as the one before
 PRECISE = 4.0  # logistic: times the root of a unit in the last place; a gradient that rounding errors may hold up
 VIOLATION = 5  # of a step's numbers in the history
+NO_SUPPORT = Support(np.zeros(0, np.int64), np.zeros(0))  # of weights that are all 0
 # Moves of an intercept that are tried; not 0, where hinges have their kinks.
 MOVES = np.sort(np.outer([-1, 1], np.ldexp(0.001, np.arange(7))), axis=None)
 
@@ -74,6 +75,8 @@ def most_alone(risk: Risk, options: DualOptions) -> int:
 
 class DualSolver(DualPanel, Solver):
     """The labels of a rank group, panel by panel; a panel that is not done begins anew when a run is resumed."""
+
+    has_duals = True
 
     def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError, NonFiniteError."""
@@ -254,7 +257,8 @@ class DualSolver(DualPanel, Solver):
                 seen = min(verdict[2], label.history[-1][VIOLATION])  # the weights of a pass have rounding errors that add up
                 small = seen <= PRECISE * math.sqrt(np.finfo(self.w.dtype).eps)
                 is_at_precision = (label.ready and not label.moved) or (small and gap_of(*verdict[:2]) > label.gap / 2)
-            one = self.conclude(label, self.costs[:, lane], verdict, is_at_precision, self.max_gap, partial(weights, lane))
+            support = partial(self.support_of_lane, lane)
+            one = self.conclude(label, self.costs[:, lane], verdict, is_at_precision, self.max_gap, partial(weights, lane), support)
             if one is not None:
                 finished.append(one)
                 continue
@@ -264,14 +268,22 @@ class DualSolver(DualPanel, Solver):
         return finished, others
 
     def conclude(
-        self, label: Training, costs: np.ndarray, verdict: Verdict, is_at_precision: bool, max_gap: float, weights: Callable
+        self,
+        label: Training,
+        costs: np.ndarray,
+        verdict: Verdict,
+        is_at_precision: bool,
+        max_gap: float,
+        weights: Callable[[bool], Any],
+        support: Callable[[], Support],
     ) -> Finished | None:
         """Collective. Return the label if it is done, or given up at its best weights; None if it needs another round.
 
         `costs` (2) are C of positive and negative rows. `verdict` is of weights(copy), by all rows: the primal and the dual
-        objective, divided by λ, and the range of the projected gradients. `is_at_precision`: what is left is beyond the precision
-        of the numbers. Raises NonFiniteError.
+        objective, divided by λ, and the range of the projected gradients; support() is theirs. `is_at_precision`: what is left is
+        beyond the precision of the numbers. Raises NonFiniteError.
         """
+        support_if_needed: Callable[[], Support | None] = support if self.needs_support else lambda: None
         risk, rows, (primal, bound, violation) = self.risk, self.risk.rows, verdict
         f, gap = risk.lam * primal, gap_of(primal, bound)
         risk.check_finite(np.array([f]), "objective", np.array([label.number]))
@@ -280,8 +292,8 @@ class DualSolver(DualPanel, Solver):
         if not done:
             positive = rows.weight_of(label.number)
             none = float(costs[0] * positive + costs[1] * (rows.total_weight - positive))
-            label.keep_best(self.loss.VALUE_AT_ZERO * none, 0.0, lambda: (np.zeros(0, np.int32), np.zeros(0)))
-            label.keep_best(primal, bound, lambda: weights(True))
+            label.keep_best(self.loss.VALUE_AT_ZERO * none, 0.0, lambda: ((np.zeros(0, np.int32), np.zeros(0)), NO_SUPPORT))
+            label.keep_best(primal, bound, lambda: (weights(True), support_if_needed()))
         if not (done or over or is_at_precision):
             if converged and self.is_logistic:  # gaps go with the squares of the gradients
                 label.tolerance *= min(0.5, 0.7 * math.sqrt(self.max_gap / gap))
@@ -291,15 +303,16 @@ class DualSolver(DualPanel, Solver):
             label.ready = label.resting = label.moved = False
             return None
         if done:
-            w = weights(False)
+            w, label.best_support = weights(False), support_if_needed()
         else:
             label.best_weights = as_dense(label.best_weights, rows.n_columns, risk.weight_type)
-            if over and improve(self, label, costs):
+            if over and improve(self, label, costs, self.needs_support):
                 done, violation = True, math.nan
             w, f, gap = label.best_weights, risk.lam * label.best_primal, label.best_gap
         last, share = label.history[-1], label.visited / (label.steps * rows.n_global)
         label.history[-1] = (label.steps, f, *last[2:5], violation, *last[6:])
-        return Finished(label.label, w, f, CONVERGED if done else STEP_LIMIT, label.steps, share, label.history, gap)
+        status, found = CONVERGED if done else STEP_LIMIT, label.best_support if self.needs_support else None
+        return Finished(label.label, w, f, status, label.steps, share, label.history, gap, found)
 
 
 def gap_of(primal: float, bound: float) -> float:

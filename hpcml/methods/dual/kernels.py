@@ -6,8 +6,7 @@ What has a vector register for the labels of a panel ("lanes") is in `hpcml.kern
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.lanes.combine import TILE
-from hpcml.kernels.lanes.products import dot_rows
+from hpcml.kernels.lanes.products import TILE, dot_rows
 
 
 @njit

@@ -21,12 +21,14 @@ Conjugate gradients in place of H would admit more columns, but take hundreds of
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.methods.dual import newton_kernels as kernels
 from hpcml.methods.dual.panel import CLOSE, DualPanel, Training
+from hpcml.methods.linear.solver import Support
 
 MOST_COLUMNS = 1024  # 8 MB of second derivatives
 PASSES_PER_ITERATION = 5  # of --max-steps, for each Newton iteration
@@ -41,7 +43,7 @@ LOSSES = {"squared-hinge": kernels.SQUARED, "hinge": kernels.HINGE, "logistic": 
 class Newton:
     """Newton's method for one label: its rows' costs, and their scores."""
 
-    def __init__(self, panel: DualPanel, label: int, costs: np.ndarray) -> None:
+    def __init__(self, panel: DualPanel, label: int, costs: np.ndarray, needs_support: bool) -> None:
         """`costs`: C of positive and of negative rows (2). Raises MemoryError."""
         rows, weights = panel.risk.rows, panel.norms[:, 1].astype(np.float64)
         self.panel, self.loss, positives = panel, LOSSES[panel.options.loss], rows.rows_of(label)
@@ -49,6 +51,7 @@ class Newton:
         self.costs[positives] = float(costs[0]) * weights[positives]
         self.z, self.along = np.zeros((2, rows.n_local))
         self.bound, self.n_iterations = 0.0, 0
+        self.duals = np.zeros(rows.n_local) if needs_support else None  # of the bound, signed and times the weights of the rows
 
     def _write_scores(self, w: np.ndarray, z: np.ndarray) -> None:
         for part, csr in self.panel.stop.slices(self.panel.rows.slices()):
@@ -75,12 +78,16 @@ class Newton:
             for sums in (gradient, second, totals):
                 mpi.allreduce_sum(self.panel.risk.comm, sums)
             gained, taken, square = float(totals[0]), float(totals[1]), float((gradient * gradient).sum())  # of the duals; ‖v‖²
-            bound = gained - 0.5 * square
+            bound, t = gained - 0.5 * square, 1.0
             if self.loss != kernels.LOGISTIC:
                 t = gained / max(square + 2.0 * taken, 1e-300)
                 t = min(t, 1.0) if self.loss == kernels.HINGE else t
                 bound = t * gained - 0.5 * t * t * (square + 2.0 * taken)
-            self.bound = max(self.bound, bound * (1.0 - ROUNDING))
+            if bound * (1.0 - ROUNDING) > self.bound:
+                self.bound = bound * (1.0 - ROUNDING)
+                if self.duals is not None:
+                    kernels.signed_duals(self.z, self.costs, self.loss, width, self.duals)
+                    self.duals *= t
             gradient += w
             second[np.arange(d), np.arange(d)] += 1.0
             direction = -gradient
@@ -107,6 +114,13 @@ class Newton:
         self._write_scores(w, self.z)
         return self._objective(w, 0.0, 0.0)
 
+    def with_support(self, w: np.ndarray) -> tuple[np.ndarray, Support | None]:
+        """Return weights with the support of the bound, if that is needed. Local."""
+        if self.duals is None:
+            return w, None
+        rows = np.flatnonzero(self.duals)
+        return w, Support(rows, self.duals[rows])
+
 
 def is_over(panel: DualPanel, label: Training) -> bool:
     """Return whether coordinate descent gives a label up."""
@@ -116,7 +130,7 @@ def is_over(panel: DualPanel, label: Training) -> bool:
     return label.spent >= most * rows.n_global
 
 
-def improve(panel: DualPanel, label: Training, costs: np.ndarray) -> bool:
+def improve(panel: DualPanel, label: Training, costs: np.ndarray, needs_support: bool) -> bool:
     """Go on from the best weights (d) of a label that coordinate descent has given up, if there are few columns.
 
     Return whether its gap is then small enough for a label that is done. Collective; raises Stopped, MemoryError.
@@ -124,13 +138,13 @@ def improve(panel: DualPanel, label: Training, costs: np.ndarray) -> bool:
     options, most = panel.options, panel.options.step_limit // PASSES_PER_ITERATION
     if panel.risk.rows.n_columns > MOST_COLUMNS or not most:
         return False
-    newton = Newton(panel, label.number, costs)
+    newton = Newton(panel, label.number, costs, needs_support)
     max_gap = math.inf if options.max_gap is None else options.max_gap
     w, enough = label.best_weights.astype(np.float64), min(CLOSE * options.dual_tol, max_gap)
     for width in WIDTHS if options.loss == "hinge" else (0.0,):
         w = newton.minimise(w, width, most)
         rounded = w.astype(panel.risk.weight_type)
-        label.keep_best(newton.primal(rounded.astype(np.float64)), newton.bound, rounded.copy)
+        label.keep_best(newton.primal(rounded.astype(np.float64)), newton.bound, partial(newton.with_support, rounded))
         if label.best_gap <= enough:
             break
     return label.best_gap <= enough

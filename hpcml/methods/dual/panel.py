@@ -16,12 +16,14 @@ import numpy as np
 
 from hpcml import mpi, rng, slices
 from hpcml.errors import NonFiniteError
+from hpcml.kernels import elementwise
 from hpcml.kernels.lanes import certify, duals, epoch
 from hpcml.losses import load_loss
 from hpcml.methods.dual import kernels
 from hpcml.methods.dual.chunks import CHUNK_VALUES, Chunk, RowChunks, Wanted
 from hpcml.methods.dual.options import BALANCED, DualOptions, parse_weight
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
+from hpcml.methods.linear.solver import Support
 from hpcml.run.stop import NEVER, Stop
 
 LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
@@ -73,14 +75,15 @@ class Training:
     state: State | None = None  # between two rounds
     best_primal: float = math.inf  # the least objective so far, divided by λ
     best_weights: Any = None  # its weights
+    best_support: Support | None = None  # if the sink needs it
     best_bound: float = 0.0  # the largest dual objective so far
     history: list[tuple[float, ...]] = field(default_factory=list)
 
-    def keep_best(self, primal: float, bound: float, copy_weights: Callable[[], Any]) -> None:
-        """Keep the weights if their objective is the least so far, and the bound if it is the largest."""
+    def keep_best(self, primal: float, bound: float, copy: Callable[[], tuple[Any, Support | None]]) -> None:
+        """Keep the weights and their support if their objective is the least so far, and the bound if it is the largest."""
         self.best_bound = max(self.best_bound, bound)
         if primal < self.best_primal:
-            self.best_primal, self.best_weights = primal, copy_weights()
+            self.best_primal, (self.best_weights, self.best_support) = primal, copy()
 
     @property
     def best_gap(self) -> float:
@@ -95,6 +98,11 @@ class Training:
         self.moved |= bool(moved)
         self.history.append((self.steps, math.nan, math.nan, 0, math.nan, float(violation), active, moved, seconds))
         return float(violation)
+
+
+def support_of(rows: np.ndarray, alpha: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> Support:
+    """Return the support with the duals `alpha` of `rows`, which have the label where `positive`, and their weights."""
+    return Support(rows, np.where(positive, 1.0, -1.0) * weights.astype(np.float64) * alpha)
 
 
 Label = TypeVar("Label", bound=Training)
@@ -299,6 +307,15 @@ class DualPanel:
         else:
             duals.support(self.alpha[own.start * self.width : own.stop * self.width], self.width, len(self.lanes), bits)
         return bits
+
+    def support_of_lane(self, lane: int) -> Support:
+        """Return the support of the label in a lane. Local."""
+        alpha, bit = self.alpha.reshape(-1, self.width)[:, lane], np.uint16(1 << lane)
+        rows = np.arange(alpha.size) if self.is_logistic else np.flatnonzero(alpha)
+        alpha, positive = alpha[rows].astype(np.float64), (self.positive[rows] & bit) != 0
+        if self.is_logistic:
+            alpha = elementwise.sigmoid(alpha) * np.where(positive, *self.costs[:, lane])
+        return support_of(rows, alpha, positive, self.norms[rows, 1])
 
     def visit(self, number: int, full: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Collective. Make one pass over the active rows, in the order with this number; after a `full` one, others will be active.

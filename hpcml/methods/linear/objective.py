@@ -79,6 +79,7 @@ class Risk:
     dormant = False  # may rows be skipped?
     shares_columns = True  # may features that one row has share a column?
     n_parts = 1  # weight vectors of a label
+    has_linear_scores = True  # is the score of a row x · w, with the intercept?
 
     def __init__(self, rows: CompactRows, options: LinearOptions, profile: Profile) -> None:
         """Raises ConfigError for a bad λ. The same on all ranks of `rows.comm`."""
@@ -98,6 +99,15 @@ class Risk:
         other.headings = self.headings
         other.chunk_values, other.kept_values = self.chunk_values, self.kept_values
         return other
+
+    def read_ahead(self, parts: list[slice]) -> Iterator[slice]:
+        """Yield these parts of this rank's rows; mapped rows are asked for one part ahead."""
+        rows = self.rows
+        for part, after in zip(parts, [*parts[1:], slice(0, 0)], strict=True):
+            if rows.mapped:
+                values = slice(rows.indptr[after.start], rows.indptr[after.stop])
+                ask_for(rows.indices[values], rows.data[values])
+            yield part
 
     def row_width(self, n_columns: int) -> int:
         """How many numbers a label has in a sparse model: one for each column, or more."""
@@ -155,7 +165,7 @@ class Objective(Risk):
                     panel.wait_for_weights()
                 with self.profile("compute"):
                     panel.clear()
-                    for some in stop.slices(self._read_ahead(self._slices(stop))):
+                    for some in stop.slices(self.read_ahead(self._slices(stop))):
                         panel.run(some.start, some.stop)
                 with self.profile("communicate"):
                     panel.requests = [mpi.begin_reduce_scatter(self.comm, panel.g, panel.g_own, panel.counts)]
@@ -166,7 +176,7 @@ class Objective(Risk):
             together = max(1, slices.SLICE_VALUES // (ROWS_BYTES // 8))
             ranges = [self.row_ranges[begin : begin + together] for begin in range(0, len(self.row_ranges), together)]
             parts = [slice(some[0][0], some[-1][1]) for some in ranges]
-            for group, _ in stop.slices(zip(ranges, self._read_ahead(parts), strict=True)):
+            for group, _ in stop.slices(zip(ranges, self.read_ahead(parts), strict=True)):
                 for first, last in group:  # in the caches for all panels
                     for panel in panels:
                         panel.run(first, last)
@@ -175,15 +185,6 @@ class Objective(Risk):
         """This rank's rows in slices; one slice if none is looked for."""
         n_rows = self.rows.n_local
         return list(slices.row_slices(n_rows, self.rows.data.size)) if stop.long else [slice(0, n_rows)]
-
-    def _read_ahead(self, parts: list[slice]) -> Iterator[slice]:
-        """These parts of this rank's rows; mapped rows are asked for one part ahead."""
-        rows = self.rows
-        for some, after in zip(parts, [*parts[1:], slice(0, 0)], strict=True):
-            if rows.mapped:
-                values = slice(rows.indptr[after.start], rows.indptr[after.stop])
-                ask_for(rows.indices[values], rows.data[values])
-            yield some
 
     def loss_shifts(self, w_sq: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The losses' two grids (2, L), from ℓ(z) ≤ ℓ(0) + SLOPE_BOUND ‖w‖ max ‖x‖."""
@@ -200,7 +201,7 @@ class Objective(Risk):
         state = np.full(rows.n_local, kernels.ACTIVE)
         state[rows.rows_of(label)] |= kernels.POSITIVE
         sums, shifts = np.zeros((4, 1)), self.loss_shifts(w_sq, one)
-        for some in stop.slices(self._read_ahead(self._slices(stop))):
+        for some in stop.slices(self.read_ahead(self._slices(stop))):
             indptr = rows.indptr[some.start : some.stop + 1]
             self.loss_pass(indptr, rows.indices, rows.data, w, state[some], shifts, sums)
         mpi.allreduce_sum(self.comm, sums)

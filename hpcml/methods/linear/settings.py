@@ -13,7 +13,8 @@ from hpcml.data.compact import CompactRows
 from hpcml.kernels.lanes import WIDTHS
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.solver import SparseWeightsOf, Turns, warm_up
+from hpcml.methods.linear.solver import Turns, lanes_of, turns_of, warm_up
+from hpcml.run.driver import Job
 from hpcml.run.stop import Stop
 
 Setting = dict[str, float]  # the value of each option that may differ
@@ -80,15 +81,9 @@ class OneByOne:
             for finished in self.method.solver(risk, labels, self.n_lanes, options).solve(some, stop):
                 for first in range(0, len(finished), WIDTHS[-1]):
                     done = finished[first : first + WIDTHS[-1]]
-                    width = min(each for each in WIDTHS if each >= len(done))
-                    w, intercepts = np.zeros((risk.rows.n_columns, width), np.float32), np.zeros(len(done))
-                    for lane, label in enumerate(done):
-                        if isinstance(label.w, SparseWeightsOf):
-                            w[label.w.columns, lane], intercepts[lane] = label.w.values, label.w.intercept
-                        else:
-                            w[:, lane] = label.w
+                    w, width, intercepts = lanes_of(done, risk.rows.n_columns)
                     places = np.array([label.label for label in done])
-                    yield Fitted(places, np.full(len(done), number), w.reshape(-1), width, intercepts)
+                    yield Fitted(places, np.full(len(done), number), w.astype(np.float32, copy=False), width, intercepts)
 
 
 def solve_by_setting(
@@ -100,9 +95,11 @@ def solve_by_setting(
     chosen: Chosen,
     places: Sequence[int],
     stop: Stop,
+    sink: Job,
 ) -> Turns:
     """Collective over the group; see `Solver.solve`. Train the labels at `places`, setting by setting."""
     for number, setting in enumerate(chosen.settings):
         if here := [place for place in places if chosen.which[place] == number]:
             at = at_setting(options, setting)
-            yield from method.solver(risk.at(at), labels, n_lanes, at).solve(here, stop)
+            solver = method.solver(risk.at(at), labels, n_lanes, at)
+            yield from turns_of(solver, risk, here, stop, sink)

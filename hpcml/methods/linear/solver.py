@@ -8,6 +8,7 @@ for finished in solver.solve(range(labels.size), NEVER):  # turn after turn
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,9 +16,13 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.files.table import csv_text
+from hpcml.kernels.lanes import WIDTHS
+from hpcml.kernels.lanes.products import score_rows
 from hpcml.methods.linear.objective import Risk
+from hpcml.run.driver import Job
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER, Stop
+from hpcml.slices import row_slices
 
 CONVERGED, DEGENERATE, STEP_LIMIT = range(3)  # of STATUS
 CYCLES = ("normal", "test", "retest")  # of PROBE: what kind of cycle a step belongs to
@@ -52,6 +57,17 @@ class SparseWeightsOf(NamedTuple):
     intercept: float
 
 
+class Support(NamedTuple):
+    """The rows of this rank whose dual is not 0 (ascending), and β_i = s_i α_i y_i of each, s_i the weight of the row.
+
+    Over all ranks Σ β_i x_i = w, up to rounding; or up to the gap, where Newton's method has solved the label. An intercept may
+    differ: it is moved to the minimum afterwards.
+    """
+
+    rows: np.ndarray
+    duals: np.ndarray  # β, float64
+
+
 class Finished(NamedTuple):
     """A label that has left: its weights (n_columns, or sparse), f over all rows, how it went."""
 
@@ -63,6 +79,8 @@ class Finished(NamedTuple):
     visited: float  # mean share of the rows visited per step
     history: list[tuple[float, ...]]
     gap: float | None = None  # (f − bound) / f, where a bound on min f is certified
+    support: Support | None = None  # if the sink needs it
+    scores: np.ndarray | None = None  # (n_local) x_i · w with the intercept, float64, if the sink needs them
 
 
 Turns = Generator[list[Finished], None, None]
@@ -87,6 +105,8 @@ class Solver:
 
     packs = False  # can a checkpoint hold labels in training? Else these begin anew
     one_by_one = False  # does it train one label after the other, whatever share a pass?
+    has_duals = False  # can it give the support of a label?
+    needs_support = False  # does its sink need that? See `turns_of`
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Collective over the group. Train labels (places in the run); each turn yields those done.
@@ -107,11 +127,60 @@ class Solver:
         raise NotImplementedError
 
 
-def warm_up(make: Callable[..., Solver], risk: Risk, options: Any) -> None:
+def turns_of(solver: Solver, risk: Risk, labels: Sequence[int], stop: Stop, sink: Job | type[Job] = Job) -> Turns:
+    """Return the turns of `solver.solve`, whose labels have the support and the scores if `sink` needs them.
+
+    Raises NotImplementedError for what the method does not have.
+    """
+    if sink.needs_support and not solver.has_duals:
+        raise NotImplementedError(f"{type(solver).__name__} has no duals, so its labels have no support")
+    if sink.needs_scores and not risk.has_linear_scores:
+        raise NotImplementedError(f"{type(solver).__name__} trains labels whose scores are not x · w")
+    solver.needs_support = sink.needs_support
+    turns = solver.solve(labels, stop)
+    return _with_scores(turns, risk, stop) if sink.needs_scores else turns
+
+
+def _with_scores(turns: Turns, risk: Risk, stop: Stop) -> Turns:
+    with closing(turns):
+        for finished in turns:
+            scored = []
+            for first in range(0, len(finished), WIDTHS[-1]):
+                labels = finished[first : first + WIDTHS[-1]]
+                scored += [label._replace(scores=row) for label, row in zip(labels, _scores_of(risk, labels, stop), strict=True)]
+            yield scored
+
+
+def _scores_of(risk: Risk, finished: Sequence[Finished], stop: Stop) -> np.ndarray:
+    """Collective. Return the scores (k, n_local) of this rank's rows for at most 16 labels. Raises Stopped."""
+    rows, (w, width, intercepts) = risk.rows, lanes_of(finished, risk.rows.n_columns)
+    scores = np.empty((intercepts.size, rows.n_local))
+    with risk.profile("finish"):
+        for part in stop.slices(risk.read_ahead(list(row_slices(rows.n_local, rows.data.size)))):
+            out = np.empty((intercepts.size, part.stop - part.start))
+            score_rows(rows.indptr[part.start : part.stop + 1], rows.indices, rows.data, w, width, out)
+            scores[:, part] = out + intercepts[:, None]
+    return scores
+
+
+def lanes_of(finished: Sequence[Finished], n_columns: int) -> tuple[np.ndarray, int, np.ndarray]:
+    """Return the weights (n_columns width, flat) of at most 16 labels, the width, and the intercepts that are no column."""
+    width = min(each for each in WIDTHS if each >= len(finished))
+    dtype = np.result_type(np.float32, *(done.w.values if isinstance(done.w, SparseWeightsOf) else done.w for done in finished))
+    w, intercepts = np.zeros((n_columns, width), dtype), np.zeros(len(finished))
+    for lane, done in enumerate(finished):
+        if isinstance(done.w, SparseWeightsOf):
+            w[done.w.columns, lane], intercepts[lane] = done.w.values, done.w.intercept
+        else:
+            w[:, lane] = done.w
+    return w.reshape(-1), width, intercepts
+
+
+def warm_up(make: Callable[..., Solver], risk: Risk, options: Any, sink: Job | type[Job] = Job) -> None:
     """Compile, or load, the kernels that `make`'s solver needs for `risk` and options, before the ranks of a node train. Local."""
     small, options = small_problem(risk, options)
     solver = make(small, np.arange(2), 2, options)
-    for _ in solver.solve([0, 1], NEVER):
+    for _ in turns_of(solver, small, [0, 1], NEVER, sink):
         pass
     solver.compile_rest(risk)
 
