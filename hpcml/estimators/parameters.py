@@ -40,6 +40,7 @@ Kind = TypeVar("Kind", bound=type)
 
 # Parameters that are called as scikit-learn calls them, and the options that they are.
 OPTION_OF = {"fit_intercept": "bias", "random_state": "seed", "max_iter": "max_steps", "tol": "dual_tol"}
+PARAMETER_OF = {option: parameter for parameter, option in OPTION_OF.items()}
 Seed = int | np.random.RandomState | None
 
 # The attributes that several classifiers have after `fit`: type, and text.
@@ -83,27 +84,19 @@ ALLOWED: dict[Any, Parameter] = {
 }
 
 
-_FLAG = re.compile(r"--(?!help\b)(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s:;,]+)(?=:))?")
-
-
-def about_parameters(text: str) -> str:
-    """Return the help of an option with its flags as parameters: `--max-steps 0: …` as `max_iter=0: …`."""
-    parameter_of = {flag_of(option): parameter for parameter, option in OPTION_OF.items()} | {"lambda": "lam"}
-
-    def parameter(found: re.Match[str]) -> str:
-        without, flag, value = found.groups()
-        name = parameter_of.get(flag, flag.replace("-", "_"))
-        return f"{name}=False" if without else f"{name}={value}" if value else name
-
-    return _FLAG.sub(parameter, text)
+def about_parameters(text: str, kinds: Iterable[type]) -> str:
+    """Return the help of an option with the flags of options of these kinds as parameters: `--no-bias` as `fit_intercept=False`."""
+    for option in sorted({field.name for kind in kinds for field in fields(kind)}, key=len, reverse=True):
+        flag, name = flag_of(option), PARAMETER_OF.get(option, option)
+        text = text.replace(f"--no-{flag}", f"{name}=False").replace(f"--{flag}", name)
+    return text
 
 
 def error_text(error: HpcmlError) -> str:
     """Return the sentence of an error about an option as one about the parameter."""
     if isinstance(error, OptionError):
-        name = next((parameter for parameter, option in OPTION_OF.items() if option == error.name), error.name)
-        return error.with_name(name, in_python=True)
-    return about_parameters(str(error))  # of options whose errors do not carry their name yet
+        return error.with_name(PARAMETER_OF.get(error.name, error.name), in_python=True)
+    return str(error)
 
 
 @dataclass_transform()
@@ -153,7 +146,7 @@ def _kind_with(name: str, kinds: tuple[type, ...]) -> Any:
 def _described(cls: type, kinds: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:
     own = texts_behind(cls)
     for name, parameter in inspect.signature(cls).parameters.items():
-        text = own[name] if name in own else about_parameters(help_of(_kind_with(name, kinds))[OPTION_OF.get(name, name)])
+        text = own[name] if name in own else about_parameters(help_of(_kind_with(name, kinds))[OPTION_OF.get(name, name)], kinds)
         if name == "random_state" and hasattr(cls, "comm"):
             text += " Rank 0's counts."
         hint = parameter.annotation if isinstance(parameter.annotation, str) else inspect.formatannotation(parameter.annotation)

@@ -183,7 +183,7 @@ class DualPanel:
         if not (1 / limit <= costs.min() and costs.max() * self.largest <= limit):
             raise NonFiniteError(
                 f"the cost of a row, its weight / (λ m), is {costs.min():.3g} or {costs.max():.3g}, "
-                f"beyond {self.options.precision} precision; scale the data, or choose another --lambda or --positive-weight"
+                f"beyond {self.options.precision} precision; scale the data, or choose another λ or weight of positive rows"
             )
         return costs
 

@@ -65,7 +65,7 @@ class ElasticRisk(Risk):
         super().__init__(rows, options, profile)
         self.l1 = parse_l1(options.l1, math.sqrt(rows.scale), rows.n_global)
         if self.l1 == self.lam == 0:
-            raise ConfigError("--l1 0 --lambda 0: one of them must be above 0, else there may be no minimum")
+            raise ConfigError("λ₁ and λ are both 0; one of them must be above 0, else there may be no minimum")
         squared, scale = options.loss == "squared", rows.scale
         if squared:
             scale = rows.max_norm * rows.max_norm  # the squared loss must suit the longest row

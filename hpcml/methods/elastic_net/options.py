@@ -101,7 +101,7 @@ class ElasticNetOptions(ScaleOptions):
         without = ("max_steps", "max_gap", "path", "initial_model") if self.solver != "newton" else ("rate", "eta", "passes")
         for option in fields(self):
             if option.name in without and getattr(self, option.name) != option.default:
-                raise OptionError(option.name, getattr(self, option.name), f"has no effect on --solver {self.solver}; remove it")
+                raise OptionError(option.name, getattr(self, option.name), f"has no effect with solver {self.solver}; remove it")
 
 
 def parse_l1(text: str, norm: float, n_rows: int, name: str = "l1") -> float:

@@ -12,7 +12,7 @@ new weights by Allgather.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any, Self
 
@@ -100,9 +100,10 @@ class Risk:
         other.chunk_values, other.kept_values = self.chunk_values, self.kept_values
         return other
 
-    def read_ahead(self, parts: list[slice]) -> Iterator[slice]:
-        """Yield these parts of this rank's rows; mapped rows are asked for one part ahead."""
+    def slices(self, parts: Iterable[slice] | None = None) -> Iterator[slice]:
+        """Yield this rank's rows slice by slice, or in these parts; mapped rows are asked for one part ahead."""
         rows = self.rows
+        parts = list(slices.row_slices(rows.n_local, rows.data.size) if parts is None else parts)
         for part, after in zip(parts, [*parts[1:], slice(0, 0)], strict=True):
             if rows.mapped:
                 values = slice(rows.indptr[after.start], rows.indptr[after.stop])
@@ -131,7 +132,7 @@ class Risk:
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
             label = int(labels[bad[0]])
-            raise NonFiniteError(f"the {what} of label number {label} is not finite; scale the data or choose another --lambda")
+            raise NonFiniteError(f"the {what} of label number {label} is not finite; scale the data or choose another λ")
 
 
 class Objective(Risk):
@@ -165,7 +166,7 @@ class Objective(Risk):
                     panel.wait_for_weights()
                 with self.profile("compute"):
                     panel.clear()
-                    for some in stop.slices(self.read_ahead(self._slices(stop))):
+                    for some in stop.slices(self.slices()):
                         panel.run(some.start, some.stop)
                 with self.profile("communicate"):
                     panel.requests = [mpi.begin_reduce_scatter(self.comm, panel.g, panel.g_own, panel.counts)]
@@ -176,15 +177,10 @@ class Objective(Risk):
             together = max(1, slices.SLICE_VALUES // (ROWS_BYTES // 8))
             ranges = [self.row_ranges[begin : begin + together] for begin in range(0, len(self.row_ranges), together)]
             parts = [slice(some[0][0], some[-1][1]) for some in ranges]
-            for group, _ in stop.slices(zip(ranges, self.read_ahead(parts), strict=True)):
+            for group, _ in stop.slices(zip(ranges, self.slices(parts), strict=True)):
                 for first, last in group:  # in the caches for all panels
                     for panel in panels:
                         panel.run(first, last)
-
-    def _slices(self, stop: Stop) -> list[slice]:
-        """This rank's rows in slices; one slice if none is looked for."""
-        n_rows = self.rows.n_local
-        return list(slices.row_slices(n_rows, self.rows.data.size)) if stop.long else [slice(0, n_rows)]
 
     def loss_shifts(self, w_sq: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The losses' two grids (2, L), from ℓ(z) ≤ ℓ(0) + SLOPE_BOUND ‖w‖ max ‖x‖."""
@@ -201,7 +197,7 @@ class Objective(Risk):
         state = np.full(rows.n_local, kernels.ACTIVE)
         state[rows.rows_of(label)] |= kernels.POSITIVE
         sums, shifts = np.zeros((4, 1)), self.loss_shifts(w_sq, one)
-        for some in stop.slices(self.read_ahead(self._slices(stop))):
+        for some in stop.slices(self.slices()):
             indptr = rows.indptr[some.start : some.stop + 1]
             self.loss_pass(indptr, rows.indices, rows.data, w, state[some], shifts, sums)
         mpi.allreduce_sum(self.comm, sums)

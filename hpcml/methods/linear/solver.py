@@ -22,7 +22,6 @@ from hpcml.methods.linear.objective import Risk
 from hpcml.run.driver import Job
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER, Stop
-from hpcml.slices import row_slices
 
 CONVERGED, DEGENERATE, STEP_LIMIT = range(3)  # of STATUS
 CYCLES = ("normal", "test", "retest")  # of PROBE: what kind of cycle a step belongs to
@@ -156,7 +155,7 @@ def _scores_of(risk: Risk, finished: Sequence[Finished], stop: Stop) -> np.ndarr
     rows, (w, width, intercepts) = risk.rows, lanes_of(finished, risk.rows.n_columns)
     scores = np.empty((intercepts.size, rows.n_local))
     with risk.profile("finish"):
-        for part in stop.slices(risk.read_ahead(list(row_slices(rows.n_local, rows.data.size)))):
+        for part in stop.slices(risk.slices()):
             out = np.empty((intercepts.size, part.stop - part.start))
             score_rows(rows.indptr[part.start : part.stop + 1], rows.indices, rows.data, w, width, out)
             scores[:, part] = out + intercepts[:, None]
