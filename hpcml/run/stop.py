@@ -14,8 +14,6 @@ class Stop:
     Its methods are collective over the ranks that share the work.
     """
 
-    long = False  # whether a pass is long enough to be left
-
     @property
     def seconds(self) -> float:
         """Seconds of work so far, for the history."""

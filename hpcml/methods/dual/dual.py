@@ -31,10 +31,10 @@ import numpy as np
 from hpcml import mpi
 from hpcml.kernels.lanes import certify, combine
 from hpcml.methods.dual import kernels
-from hpcml.methods.dual.alone import VALUES_PER_POSITIVE, Alone
 from hpcml.methods.dual.newton import improve, is_over
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.panel import CACHE_BYTES, CLOSE, HALF, LEAST_ROWS, NO_POSITIVES, DualPanel, State, Training, in_rounds
+from hpcml.methods.dual.rare import VALUES_PER_POSITIVE, RareLabelSolver
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Support, Turns
 from hpcml.run.stop import NEVER, Stop
@@ -66,8 +66,8 @@ NO_SUPPORT = Support(np.zeros(0, np.int64), np.zeros(0))  # of weights that are 
 MOVES = np.sort(np.outer([-1, 1], np.ldexp(0.001, np.arange(7))), axis=None)
 
 
-def most_alone(risk: Risk, options: DualOptions) -> int:
-    """Return how many rows a label may have that is trained alone; 0: none is."""
+def rare_limit(risk: Risk, options: DualOptions) -> int:
+    """Return the largest number of rows of a rare label; 0: no label is rare."""
     if risk.comm.size > 1 or options.loss == "logistic" or options.precision != "single":
         return 0
     return risk.rows.data.size // VALUES_PER_POSITIVE
@@ -82,24 +82,22 @@ class DualSolver(DualPanel, Solver):
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError, NonFiniteError."""
         super().__init__(risk, labels, n_lanes, options)
         self.max_gap = math.inf if options.max_gap is None else options.max_gap
-        self.most_alone = most_alone(risk, options)
+        self.rare_limit = rare_limit(risk, options)
         self.start: State | None = None  # the solution for a label without positive rows
-        self.alone: Alone | None = None  # made when it is needed
+        self.rare_labels: RareLabelSolver | None = None  # made when it is needed
 
     def compile_rest(self, risk: Risk) -> None:
         """Train a label as a rare one, if `risk` may have such. Local."""
-        self.most_alone = min(1, most_alone(risk, self.options))
-        if self.most_alone:
+        self.rare_limit = min(1, rare_limit(risk, self.options))
+        if self.rare_limit:
             for _ in self.solve([1], NEVER):
                 pass
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group. A turn is one pass over the active rows of a panel, or one look at all rows for labels that
-        are trained alone.
-        """
+        """Collective over the group. A turn is a pass over the active rows of a panel, or a scan of all rows for rare labels."""
         self.stop, passes = stop, self._logistic_passes if self.is_logistic else self._hinge_passes
-        rare = [self.risk.rows.n_positive[self.labels[label]] <= self.most_alone for label in labels]
-        in_panels = [label for label, alone in zip(labels, rare, strict=True) if not alone]
+        rare = [self.risk.rows.n_positive[self.labels[label]] <= self.rare_limit for label in labels]
+        in_panels = [label for label, is_rare in zip(labels, rare, strict=True) if not is_rare]
         tolerance = self.options.dual_tol
         if in_panels and self.start is None:
             costs = self.costs_of(NO_POSITIVES)
@@ -118,10 +116,10 @@ class DualSolver(DualPanel, Solver):
             unfinished += others
             yield done
         if any(rare):
-            self.alone = self.alone or Alone(self, self.conclude, self.max_gap)
+            self.rare_labels = self.rare_labels or RareLabelSolver(self, self.conclude, self.max_gap)
             yield []
-            alone = [label for label, alone in zip(labels, rare, strict=True) if alone]
-            yield from self.alone.solve(alone, self.labels, self.n_lanes, stop)
+            alone = [label for label, is_rare in zip(labels, rare, strict=True) if is_rare]
+            yield from self.rare_labels.solve(alone, self.labels, self.n_lanes, stop)
 
     def _hinge_passes(self) -> Passes:
         """Collective. Make the passes of a round, with a turn's end between two of them.

@@ -17,12 +17,12 @@ from dataclasses import replace
 import numpy as np
 
 from hpcml.kernels.lanes import duals
-from hpcml.methods.dual.alone import VALUES_PER_POSITIVE
 from hpcml.methods.dual.chunks import CHUNK_VALUES
 from hpcml.methods.dual.dual import DualSolver
 from hpcml.methods.dual.newton import MOST_COLUMNS
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.panel import HALF, NO_POSITIVES, State, Training
+from hpcml.methods.dual.rare import VALUES_PER_POSITIVE
 from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk, parse_lambda

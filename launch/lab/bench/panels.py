@@ -44,7 +44,7 @@ def run(scratch: Path, data: Path, panels: tuple[str, ...] = PANELS) -> Iterator
         warm_up(DualSolver, solver.risk, options)
         begin, done = 0.0, []
         for finished in solver.solve(range(labels.size), NEVER):
-            shared = solver.start is not None or solver.alone is not None  # the label without rows, or the index
+            shared = solver.start is not None or solver.rare_labels is not None  # the label without rows, or the index
             begin = begin or (time.thread_time() if shared else 0.0)
             done += finished
         seconds, gaps = time.thread_time() - begin, np.array([each.gap for each in done]) * 100

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from support.dual_problems import DATA, HINGES, WEIGHTS, asked, f_of, finish, minimum, of_label, risk_of, trainable
 
 from hpcml.kernels.rows import FREQUENT
-from hpcml.methods.dual import alone, dual
+from hpcml.methods.dual import dual, rare
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, SparseWeightsOf
 
 
@@ -15,7 +15,7 @@ def all_alone(monkeypatch):
     """Every label is trained alone, and turns add few rows."""
     monkeypatch.setattr(dual, "VALUES_PER_POSITIVE", 1e-9)
     for name, value in {"FIRST": 4, "MORE": 6, "EACH": 1}.items():
-        monkeypatch.setattr(alone, name, value)
+        monkeypatch.setattr(rare, name, value)
 
 
 def weights_of(done, risk):
@@ -68,7 +68,7 @@ def test_rows_in_more_columns_than_are_frequent(loss, signed):
     for label, done in finish(risk, options).items():
         f = f_of(risk, options, label, weights_of(done, risk))
         least, _ = minimum(risk, options, label)
-        assert done.f == pytest.approx(f, rel=1e-6) and done.gap <= alone.ENOUGH * options.dual_tol
+        assert done.f == pytest.approx(f, rel=1e-6) and done.gap <= rare.ENOUGH * options.dual_tol
         assert f * (1 - done.gap) <= least * (1 + 1e-6)
 
 
@@ -157,6 +157,6 @@ def test_visited_rows_count_and_no_gap_is_beyond_what_is_said(loss, lam):
         assert done.f == pytest.approx(f, rel=1e-6)
         assert done.steps * done.visited <= options.max_steps + 1
         if done.status == CONVERGED:
-            assert done.gap <= alone.ENOUGH * options.dual_tol
+            assert done.gap <= rare.ENOUGH * options.dual_tol
         least, _ = minimum(risk, options, label)
         assert f * (1 - done.gap) <= least * (1 + 1e-6)

@@ -28,7 +28,7 @@ from hpcml import mpi, rng
 from hpcml.data.shared_rows import shared_array
 from hpcml.kernels.lanes import WIDTHS, certify, look
 from hpcml.kernels.rows import FREQUENT, transpose
-from hpcml.methods.dual import alone_kernels as kernels
+from hpcml.methods.dual import rare_kernels as kernels
 from hpcml.methods.dual.panel import LEAST_ROWS, DualPanel, Training, in_rounds, support_of
 from hpcml.methods.linear.objective import aligned, panel_widths
 from hpcml.methods.linear.solver import Finished, SparseWeightsOf, Support, Turns
@@ -73,7 +73,7 @@ def at_least_highest(values: np.ndarray, n: int) -> np.ndarray:
     return values >= np.partition(values, values.size - n)[values.size - n]
 
 
-class Alone:
+class RareLabelSolver:
     """Trains rare labels of hinge or squared hinge on rows that one rank has, in single precision. Local throughout."""
 
     def __init__(self, panel: DualPanel, conclude: Callable[..., Finished | None], max_gap: float) -> None:
