@@ -21,7 +21,7 @@ import numpy as np
 from hpcml import mpi, slices
 from hpcml.data.compact import CompactRows
 from hpcml.data.shared_rows import shared_array
-from hpcml.errors import ConfigError, OptionError
+from hpcml.errors import OptionError
 from hpcml.kernels import elementary
 from hpcml.kernels.rows import transpose
 from hpcml.log import named
@@ -65,7 +65,7 @@ class ElasticRisk(Risk):
         super().__init__(rows, options, profile)
         self.l1 = parse_l1(options.l1, math.sqrt(rows.scale), rows.n_global)
         if self.l1 == self.lam == 0:
-            raise ConfigError("λ₁ and λ are both 0; one of them must be above 0, else there may be no minimum")
+            raise OptionError("l1", options.l1, "expected a number above 0 if λ is 0, else there may be no minimum")
         squared, scale = options.loss == "squared", rows.scale
         if squared:
             scale = rows.max_norm * rows.max_norm  # the squared loss must suit the longest row
