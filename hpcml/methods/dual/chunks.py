@@ -42,7 +42,7 @@ class RowChunks:
         self.rows, self.is_streamed = rows, kept_values is not None
         cuts = np.searchsorted(rows.indptr, np.arange(0, rows.data.size + 1, chunk_values)[1:])
         self.bounds = np.unique(np.concatenate([[0], cuts, [rows.n_local]]))
-        self.parts = list(slices.row_slices(rows.n_local, rows.data.size))
+        self.parts, self.all_rows = list(slices.row_slices(rows.n_local, rows.data.size)), slice(0, rows.n_local)
         if kept_values is not None:
             sizes = int(np.diff(rows.indptr[self.bounds]).max(initial=0)), min(kept_values, rows.data.size)
             types = rows.indices.dtype, rows.data.dtype
@@ -62,7 +62,7 @@ class RowChunks:
         """
         rows, place = self.rows, 0
         if not self.is_streamed:
-            yield Chunk(slice(0, rows.n_local), (rows.indptr, rows.indices, rows.data)), order
+            yield Chunk(self.all_rows, (rows.indptr, rows.indices, rows.data)), order
             return
         while place < order.size:
             number = int(np.searchsorted(self.bounds, order[place], "right")) - 1

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -90,42 +91,39 @@ class DualFitter:
         """The weights of the labels (their numbers in the data) at all settings. Raises Stopped."""
         solver, self.solver.stop = self.solver, stop
         for chain in self.chains[len(self.starts) :]:  # the solution for a label without positive rows
-            costs = solver.costs_of(NO_POSITIVES, 1.0, chain[0])
-            solver.begin([Training(NO_POSITIVES, NO_POSITIVES, 0.0)], [costs])
+            costs_of_start = solver.costs_of(NO_POSITIVES, 1.0, chain[0])
+            solver.begin([Training(NO_POSITIVES, NO_POSITIVES, 0.0)], [costs_of_start])
             for sweep in range(START_SWEEPS):
                 solver.visit(sweep)
                 solver.set_aside()
-            self.starts.append(State(solver.w, solver.alpha, cost=float(costs[1])))
-        lanes = [(place, weight) for place in range(labels.size) for weight in self.weights]
-        for first in range(0, len(lanes), solver.n_lanes):
-            for start, chain in zip(self.starts, self.chains, strict=True):
-                yield from self._panel(labels, lanes[first : first + solver.n_lanes], chain, start)
-
-    def _panel(self, labels: np.ndarray, lanes: list[tuple[int, float]], lambdas: list[float], start: State) -> Iterator[Fitted]:
-        """Yield the lanes (place among the labels, weight) of one panel at falling λ, from the common start of the first."""
-        solver, training = self.solver, [Training(place, int(labels[place]), 0.0) for place, _ in lanes]
-        costs = [[solver.costs_of(NO_POSITIVES, weight, lam) for _, weight in lanes] for lam in lambdas]
-        solver.begin(training, costs[0], start)
-        places, rounds = np.array([place for place, _ in lanes]), max(ROUNDS, -(-VISITS // max(1, self.risk.rows.n_local)))
-        for number, lam in enumerate(lambdas):
-            going = solver.all_lanes
-            if solver.is_logistic and number > 0:
-                duals.divide(solver.alpha, lambdas[number - 1] / lam)  # the same α at the higher C
-            solver.set_costs(costs[number])
-            if number == 0:
-                going = self._sweep(going, FIRST_SWEEPS)
-            for round_ in range(rounds):
-                if not going:
-                    break
-                solver.support(slice(0, solver.active.size), solver.active)
-                solver.active &= going
-                for sweep in range(min(SWEEPS << round_ // LONGER, MOST_SWEEPS)):
-                    solver.visit(sweep)  # the same orders for all λ
-                    solver.set_aside()
-                solver.set_aside(False)
-                going = self._sweep(going, 1)
-            settings = np.array([self.place.get((lam, weight), -1) for _, weight in lanes])
-            yield Fitted(places, settings, solver.w, solver.width, np.zeros(len(lanes)))
+            self.starts.append(State(solver.w, solver.alpha, cost=float(costs_of_start[1])))
+        # Panels of lanes (place among the labels, weight), at falling λ from the common start of the first one.
+        pairs = [(place, weight) for place in range(labels.size) for weight in self.weights]
+        panels = [pairs[first : first + solver.n_lanes] for first in range(0, len(pairs), solver.n_lanes)]
+        for lanes, (start, lambdas) in product(panels, list(zip(self.starts, self.chains, strict=True))):
+            training = [Training(place, int(labels[place]), 0.0) for place, _ in lanes]
+            costs = [[solver.costs_of(NO_POSITIVES, weight, lam) for _, weight in lanes] for lam in lambdas]
+            solver.begin(training, costs[0], start)
+            places, rounds = np.array([place for place, _ in lanes]), max(ROUNDS, -(-VISITS // max(1, self.risk.rows.n_local)))
+            for number, lam in enumerate(lambdas):
+                going = solver.all_lanes
+                if solver.is_logistic and number > 0:
+                    duals.divide(solver.alpha, lambdas[number - 1] / lam)  # the same α at the higher C
+                solver.set_costs(costs[number])
+                if number == 0:
+                    going = self._sweep(going, FIRST_SWEEPS)
+                for round_ in range(rounds):
+                    if not going:
+                        break
+                    solver.support(slice(0, solver.active.size), solver.active)
+                    solver.active &= going
+                    for sweep in range(min(SWEEPS << round_ // LONGER, MOST_SWEEPS)):
+                        solver.visit(sweep)  # the same orders for all λ
+                        solver.set_aside()
+                    solver.set_aside(False)
+                    going = self._sweep(going, 1)
+                settings = np.array([self.place.get((lam, weight), -1) for _, weight in lanes])
+                yield Fitted(places, settings, solver.w, solver.width, np.zeros(len(lanes)))
 
     def _sweep(self, going: np.uint16, n: int) -> np.uint16:
         """Make at most n sweeps over all rows for the lanes `going` (bits), each of which ends by itself, whatever is beside it.
