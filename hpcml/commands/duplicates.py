@@ -40,7 +40,7 @@ class FindDuplicates(Operation["Duplicates"]):
     json: PathLike | None = None
     """Write everything but the pairs to this file."""
     top: Annotated[int, Range(0)] = 10
-    """How many of the most frequent labels to show."""
+    """Number of the most frequent labels to show."""
     force: Annotated[Flag, Only("output", "csv", "json")] = False
     """Replace the files if they exist."""
 

@@ -60,7 +60,7 @@ class Evaluate(Operation["Evaluation"]):
     json: PathLike | None = None
     """Write everything to this file."""
     best: Annotated[int, Range(1), NotWith("measures")] = 5
-    """How many of the best and worst labels to show; of many, none with fewer than 3 positive
+    """Number of the best and worst labels to show; of many, none with fewer than 3 positive
     rows.
     """
     measures: Literal["bioasq"] | None = None

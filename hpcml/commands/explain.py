@@ -71,7 +71,7 @@ class Explain(Operation[Answer]):
     it.
     """
     top: Annotated[int | None, Range(1), NotWith("wrong", "unlearnt")] = None
-    """How many features of a label, or of a row, to show. Default: 10."""
+    """Number of features of a label, or of a row, to show. Default: 10."""
     titles: Annotated[PathLike | None, Only("wrong")] = None
     """JSON lines with the titles of the rows for --wrong, as those that the data were made of."""
     json: PathLike | None = None

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from hpcml.commands.operation import OUTPUT, Operation, PathLike, Session
 from hpcml.options import Flag
-from hpcml.reduce.options import SelectOptions
+from hpcml.reduce.select_options import SelectOptions
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ bits on any number of ranks.
     print(found, found.macro("average_precision"))
 
 What comes in are a model and a dataset. Scores are made block by block of rows and labels
-(`scoring`) and become counts, which are summed over the ranks; every measure follows from counts.
+(`hpcml.model.scoring`) and become counts, which are summed over the ranks; every measure follows from counts.
 Begin with `evaluate`, then `judged` and `hpcml.measures`; thresholds and probabilities are found by
 `thresholds` and `decision`.
 """

@@ -121,7 +121,7 @@ class Curves(ScoreObserver):
                 self._probable[0] += self._binned(label, column)
 
     def _binned(self, label: int, ascending: np.ndarray) -> np.ndarray:
-        """How many scores have a probability in each of the FINE parts."""
+        """Number of scores with a probability in each of the FINE parts."""
         edges = self._scores_of(int(self._labels[label]), np.arange(1, FINE) / FINE)
         counts: np.ndarray = np.diff(np.searchsorted(ascending, edges), prepend=0, append=ascending.size)
         return counts

@@ -144,7 +144,7 @@ class Tally:
 
 
 def even_places(n_labels: int) -> int:
-    """How many places at equal distances each of so many labels has: 48, fewer of very many."""
+    """Number of equidistant grid points of each of `n` labels: 48, fewer for very many labels."""
     return max(FEWEST, min(EVEN_PLACES, ALL_EVEN // max(1, n_labels)))
 
 

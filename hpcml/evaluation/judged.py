@@ -24,10 +24,10 @@ from hpcml.data.labels import all_label_names, load_with_unknown
 from hpcml.data.shard import Shard, without_features
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.scoring import ClassifierScorer, Scorer, block_scores, scorer_of
 from hpcml.kernels.scores import count_sorted
 from hpcml.measures import Ranking
 from hpcml.model.linear import Trained
+from hpcml.model.scoring import ClassifierScorer, Scorer, make_scorer, score_block
 from hpcml.partition import offsets
 
 NOT_JUDGED, NOT_KNOWN = -1, -2  # in place of a label's place among those judged: left out on purpose; not known to the model
@@ -37,7 +37,7 @@ UNSCORED = -np.inf  # the score of every label for a row of text without a known
 
 
 class Counts:
-    """How many scores lie above and at each distinct score of some positives. One of −∞ (`UNSCORED`) is never retrieved."""
+    """Number of scores above and at each distinct score of positives. One of −∞ (`UNSCORED`) is never retrieved."""
 
     def __init__(self, positives: np.ndarray, threshold: float = 0.0) -> None:
         """`positives`: the scores of all positives on all ranks; predicted above `threshold`."""
@@ -167,7 +167,7 @@ class JudgedRows:
 
     def scores(self, begin: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
         """(first, scores (n × B)) of rows first, ..., labels begin..end. Raises NonFiniteError."""
-        for first, scores in block_scores(self.scorer, begin, end):
+        for first, scores in score_block(self.scorer, begin, end):
             scores[self.empty[first : first + scores.shape[0]]] = UNSCORED
             yield first, self.comparable.values(scores, slice(begin, end)) if self.compared else scores
         self.dataset.check_unchanged()
@@ -243,11 +243,11 @@ def judge(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, labels:
         not_in_data = [model.label_names[label] for label in wanted if model.label_names[label] not in number]
     shard = load_with_unknown(comm, dataset, split)
     missed = count_missed(comm, shard, place)
-    scorer = scorer_of(model, shard, numbers)
+    scorer = make_scorer(model, shard, numbers)
     scorer.warm_up(comm)
     with mpi.agreed(comm, "scoring the positive rows"):
         rows, places = positive_pairs(shard, place)
-        positives = scorer.pairs_scores(rows, numbers[places])
+        positives = scorer.score_pairs(rows, numbers[places])
         scorer.check_numbers(positives, numbers[places])
         empty, rows = without_features(dataset, shard), np.searchsorted(shard.rows, rows)
         positives[empty[rows]] = UNSCORED

@@ -60,7 +60,7 @@ CHANCE = 0.01  # the largest probability that a label's best F1 in a random orde
 
 @dataclass(frozen=True)
 class ThresholdSearch:
-    """What thresholds are to maximise, and how they are found; None is the default."""
+    """Measure that thresholds maximise, and the search for them; None is the default."""
 
     measure: str
     method: str | None = None  # shrink for labels; search else, and where one of these is named

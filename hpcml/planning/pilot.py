@@ -46,7 +46,7 @@ WRITE = "write the model"
 
 @dataclass(frozen=True)
 class Measured:
-    """What a pilot has measured, on the slowest rank, or the one with most."""
+    """Measurements of a pilot, on the slowest rank, or the one with most."""
 
     seconds: dict[str, float]  # of the whole training, by phase
     sample: str  # what was trained

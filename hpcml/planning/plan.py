@@ -34,7 +34,7 @@ NO_TIME = "only a pilot measures it: give DATA, without --no-pilot (`hpcml conve
 
 @dataclass(frozen=True)
 class Plan(ReportedResult):
-    """What a training would take."""
+    """Time, memory and disk that a training would take."""
 
     method: str
     data: Path | None

@@ -23,7 +23,6 @@ from hpcml.data.svmlight import BLOCK_BYTES, STANDARD_INPUT, SvmlightStream
 from hpcml.errors import ConfigError, DataError, OptionError, file_error
 from hpcml.evaluation.hints import hint_at_few_labels
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.evaluation.scoring import WEIGHT_BYTES, BlockWeights, scorer_of
 from hpcml.evaluation.top import InvertedTop, top_of
 from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import NAME_CHUNK, describe_matrix, matrix_slabs, stamp, write_label_titles, write_strings
@@ -33,6 +32,7 @@ from hpcml.files.spool import Spool, slices
 from hpcml.files.table import escaped_name
 from hpcml.log import Log, Progress, plural
 from hpcml.model.linear import Trained
+from hpcml.model.scoring import WEIGHT_BYTES, BlockWeights, make_scorer
 from hpcml.partition import offsets
 from hpcml.prediction import texts
 from hpcml.prediction.texts import ScoredRows, What
@@ -57,7 +57,7 @@ class Prediction:
         self.n_given = 0  # labels that this rank's rows have got, where labels are asked for
         self.empty = None if dataset is None else without_features(dataset, shard)  # flags of this rank's rows, which get no labels
         self._sigmoids = model.check_probabilities() if what == "probabilities" else None  # make probabilities of the scores
-        self.scorer = scorer_of(model, shard, np.arange(model.n_labels))
+        self.scorer = make_scorer(model, shard, np.arange(model.n_labels))
         self.scorer.warm_up(comm)
         self.keeps_weights = self.room_for_weights(model)  # expanded once, and not for every chunk
         self._weights = BlockWeights(self.keeps_weights)
@@ -94,7 +94,7 @@ class Prediction:
 
     def scored(self, shard: Shard) -> Iterator[ScoredRows]:
         """Score a shard's rows for all labels, or find the best. Local. Raises NonFiniteError."""
-        scorer: Any = scorer_of(self.model, shard, self.scorer.labels)
+        scorer: Any = make_scorer(self.model, shard, self.scorer.labels)
         flags, thresholds = self.what == "labels", self.model.thresholds
         width = (1 if flags else 8) * self.model.n_labels if self.n_best is None else 12 * self.n_best
         step = max(1, min(MAX_ROWS, CHUNK_BYTES // max(1, width)))

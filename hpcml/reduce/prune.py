@@ -18,8 +18,8 @@ from hpcml.files.report import ReportedResult, cell
 from hpcml.files.slabs import new_file
 from hpcml.files.table import table
 from hpcml.log import Log, plural
+from hpcml.model.copy_labels import copy_labels, create_slabs
 from hpcml.model.linear import Model, Trained, emptied_warning
-from hpcml.model.rewrite import slabs_like, write_labels
 from hpcml.options import check_magnitude
 from hpcml.partition import even_bounds
 
@@ -93,7 +93,7 @@ def prune(
     with new_file(comm, output, force, [model.path, dataset.path]) as out:  # the name is tried before the work
         found = _judge(comm, model, dataset, split, below, log)
         few = model.pruned(below[-1])
-        write_labels(comm, out, [lambda: few], [model.n_labels], True, model.label_names, model.label_titles)
+        copy_labels(comm, out, [lambda: few], [model.n_labels], True, model.label_names, model.label_titles)
     log(f"{output}: {plural(found.lines[-1].n_weights, 'weight')} of {plural(model.n_labels, 'label')}")
     return found
 
@@ -113,7 +113,7 @@ def _judge(comm: mpi.Comm, model: Model, dataset: DataFile, split: str, below: S
         n_weights = int(counts.sum()) if number else model.n_weights
         stored = n_weights if number or model.sparse else None
         n_bytes = sum(
-            math.prod(slab.shape) * np.dtype(slab.dtype).itemsize for slab in slabs_like(model, stored, model.n_labels).values()
+            math.prod(slab.shape) * np.dtype(slab.dtype).itemsize for slab in create_slabs(model, stored, model.n_labels).values()
         )
         log(f"judging the model with {plural(n_weights, 'weight')}")
         judged = evaluate(comm, few if number else model, dataset, split, log)

@@ -24,8 +24,8 @@ from hpcml.methods.online.options import OnlineOptions
 from hpcml.model.open import kind_of, model_file
 from hpcml.reduce.dataset import reduce_dataset, remakes_text
 from hpcml.reduce.model import SeenFeatures, reduce_model
-from hpcml.reduce.options import DATASET, EFS, MODEL, NAMES, P, SelectOptions
 from hpcml.reduce.scores import SCORES, feature_scores
+from hpcml.reduce.select_options import DATASET, EFS, MODEL, NAMES, P, SelectOptions
 
 COLUMNS = ("rank", "feature", "name", "score", "end")
 SHOWN = 10  # names in the report

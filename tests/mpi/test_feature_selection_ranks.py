@@ -11,9 +11,9 @@ from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.reduce.dataset import reduce_dataset
-from hpcml.reduce.options import OVER, SelectOptions
 from hpcml.reduce.scores import SCORES, feature_scores
 from hpcml.reduce.select import select
+from hpcml.reduce.select_options import OVER, SelectOptions
 
 pytestmark = pytest.mark.mpi
 

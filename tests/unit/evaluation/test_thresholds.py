@@ -17,9 +17,10 @@ import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.evaluation import instance_search, scoring
+from hpcml.evaluation import instance_search
 from hpcml.evaluation.thresholds import ThresholdSearch, between, find_thresholds, threshold
 from hpcml.log import Log
+from hpcml.model import scoring
 from hpcml.model.linear import Model
 from hpcml.model.open import format_model, open_model
 from hpcml.reduce.prune import prune

@@ -28,7 +28,7 @@ class SelectOptions:
     weights of mbw, trained for it in one pass). Of a model: efs.
     """
     features: Annotated[int | None, NotWith(LIKE), Range(1)] = None
-    """How many features to keep."""
+    """Number of features to keep."""
     share: Annotated[float | None, NotWith(LIKE), Range(0, 1), Only(EFS)] = None
     """efs: this share of them are the most important ones, the others the least important ones.
     Default: 0.9.
