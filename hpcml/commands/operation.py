@@ -35,7 +35,6 @@ from typing import (
     Any,
     ClassVar,
     Generic,
-    Literal,
     ParamSpec,
     TypeVar,
     get_args,
@@ -47,7 +46,7 @@ from cyclopts import Parameter
 
 from hpcml import loading
 from hpcml.errors import ConfigError, OptionError, nearest
-from hpcml.options import check_rules, default_of, help_of
+from hpcml.options import check_rules, default_of, help_of, iterate_types
 
 if TYPE_CHECKING:
     from hpcml.log import Log
@@ -263,7 +262,7 @@ def make_options(kind: type[Any], command: str, given: Mapping[str, Any]) -> Any
         if name not in known:
             near = nearest(str(name), known, f"hpcml {command} --help")
             raise ConfigError(f"{command.rpartition(' ')[2]} has no option {name!r}; {near}")
-        leaves = set(_leaves(hints[name]))
+        leaves = set(iterate_types(hints[name]))
         if value is None or Any in leaves:
             found[name] = value
         elif not any(get_origin(part) is tuple for part in (hints[name], *get_args(hints[name]))):
@@ -274,18 +273,8 @@ def make_options(kind: type[Any], command: str, given: Mapping[str, Any]) -> Any
     return kind(**found)
 
 
-def _leaves(hint: Any) -> Iterator[Any]:
-    """Yield the types that a value may have, or each of several values."""
-    inner = () if get_origin(hint) is Literal else get_args(hint)
-    for each in inner or (hint,):
-        yield from _leaves(each) if inner else (each,)
-
-
 def _converted(name: str, value: Any, leaves: set[Any]) -> Any:
     """Return a value for an option of these types. Raises ConfigError for one of another type."""
-    choices = [choice for leaf in leaves if get_origin(leaf) is Literal for choice in get_args(leaf)]
-    if choices and value not in choices:
-        raise ConfigError(f"{name}={value!r}: expected one of {', '.join(choices)}")
     if Path in leaves:
         return Path(value) if isinstance(value, str) else value
     if str in leaves:

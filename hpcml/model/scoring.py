@@ -53,7 +53,8 @@ def mark_nonzeros(data: np.ndarray) -> np.ndarray:
     """1 for each value that is not 0, else 0; without memory of its own, if none is 0."""
     if all(np.all(data[begin : begin + PRESENT]) for begin in range(0, data.size, PRESENT)):
         return np.broadcast_to(np.float32(1), data.shape)
-    return (data != 0).astype(np.float32)
+    ones: np.ndarray = (data != 0).astype(np.float32)
+    return ones
 
 
 def warm_up_counts() -> None:

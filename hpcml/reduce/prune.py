@@ -20,7 +20,6 @@ from hpcml.files.table import table
 from hpcml.log import Log, plural
 from hpcml.model.copy_labels import copy_labels, create_slabs
 from hpcml.model.linear import Model, Trained, emptied_warning
-from hpcml.options import check_magnitude
 from hpcml.partition import even_bounds
 
 
@@ -86,8 +85,6 @@ def prune(
         raise ConfigError(f"{model.path}: its labels have several weights for a feature; prune takes models with one")
     if not below:
         raise ConfigError("--below: name at least one magnitude")
-    for value in below:
-        check_magnitude("below", value)
     if output is None:
         return _judge(comm, model, dataset, split, below, log)
     with new_file(comm, output, force, [model.path, dataset.path]) as out:  # the name is tried before the work
