@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, Operation, PathLike, Session, check_files, function, path_of, write_files
+from hpcml.commands.operation import OUTPUT, Operation, PathLike, Session, check_files, function, path_of
+from hpcml.log import joined
 from hpcml.options import Flag, Only, Range
 
 if TYPE_CHECKING:
@@ -55,15 +56,7 @@ class FindDuplicates(Operation["Duplicates"]):
 
     def format_result(self, result: Duplicates) -> str:
         """Return the table."""
-        from hpcml.near_duplicates.report import format_duplicates
-
-        return format_duplicates(result, self.top)
-
-    def finish(self, session: Session, result: Duplicates) -> None:
-        """Write the CSV and the JSON file. Collective over the session."""
-        from hpcml.near_duplicates.report import write_csv, write_json
-
-        write_files(session, result, (self.csv, write_csv), (self.json, write_json))
+        return joined(result.describe(self.top))
 
 
 duplicates = function(FindDuplicates)

@@ -15,7 +15,6 @@ from hpcml.commands.operation import (
     check_files,
     function,
     path_of,
-    write_files,
 )
 from hpcml.log import joined
 from hpcml.options import Flag, NotWith, Only, Range
@@ -96,11 +95,6 @@ class Evaluate(Operation["Evaluation"]):
     def format_result(self, result: Evaluation) -> str:
         """Return the tables."""
         return str(result) if self.measures is not None else joined(result.describe(self.best))
-
-    def finish(self, session: Session, result: Evaluation) -> None:
-        """Write the CSV and the JSON file. Collective over the session."""
-        csv, json = (self.csv, lambda path, found: found.write_csv(path)), (self.json, lambda path, found: found.write_json(path))
-        write_files(session, result, csv, json)
 
 
 evaluate = function(Evaluate)

@@ -28,6 +28,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import partial
 from numbers import Real
+from operator import methodcaller
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -106,7 +107,12 @@ class Operation(Generic[R]):
         return "" if result is None or isinstance(result, Path) else str(result)
 
     def finish(self, session: Session, result: R) -> None:
-        """Write the files that are asked for besides the result. Collective over the session."""
+        """Write rank 0's result to the files of the options `csv` and `json`. Raise its error on all ranks."""
+        from hpcml.mpi import run_on_root
+
+        for kind in ("csv", "json"):
+            if (path := getattr(self, kind, None)) is not None:
+                run_on_root(session.comm, f"writing {path}", partial(methodcaller(f"write_{kind}", path), result))
 
     def check_options(self, *inputs: str) -> None:
         """Raise OptionError for an option out of its range or without effect; `inputs`: kinds of the inputs, if known."""
@@ -304,15 +310,6 @@ def check_files(session: Session, force: bool, inputs: Iterable[object], **outpu
                 check_output(Path(output), force, paths)
 
     run_on_root(session.comm, "checking the output", check)
-
-
-def write_files(session: Session, result: Any, *files: tuple[PathLike | None, Callable[[Path, Any], None]]) -> None:
-    """Write rank 0's result to those of the files that are not None. Raises its error on all ranks."""
-    from hpcml.mpi import run_on_root
-
-    for path, write in files:
-        if path is not None:
-            run_on_root(session.comm, f"writing {path}", partial(write, Path(path), result))
 
 
 def path_of(path: PathLike | None) -> Path | None:

@@ -49,28 +49,12 @@ def score_block(scorer: Scorer | ClassifierScorer, begin: int, end: int) -> Iter
         yield first, scores
 
 
-def mark_nonzeros(data: np.ndarray) -> np.ndarray:
-    """1 for each value that is not 0, else 0; without memory of its own, if none is 0."""
-    if all(np.all(data[begin : begin + PRESENT]) for begin in range(0, data.size, PRESENT)):
-        return np.broadcast_to(np.float32(1), data.shape)
-    ones: np.ndarray = (data != 0).astype(np.float32)
-    return ones
-
-
 def warm_up_counts() -> None:
     """Compile the kernels that look at scores. Local."""
     none, nothing, sigmoids = np.empty(0, dtype=np.int64), np.empty((0, 1)), (np.empty(0), np.empty(0))
     kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), none)
     keep_best(nothing, 0, *sigmoids, nothing, np.empty((0, 1), dtype=np.int32))
     sort_best(*sigmoids, nothing, np.empty((0, 1), dtype=np.int32))
-
-
-def read_sparse_rows(model: Model, labels: np.ndarray) -> SparseRows:
-    """The weights of some labels that are not 0, label after label."""
-    found = [model.row(label) for label in labels.tolist()]
-    columns = np.concatenate([np.zeros(0, "<i4"), *(columns for columns, _ in found)])
-    weights = np.concatenate([np.zeros(0, model.precision), *(weights for _, weights in found)])
-    return SparseRows(offsets([columns.size for columns, _ in found]), columns, weights)
 
 
 def transpose_weights(W: SparseRows, labels: np.ndarray, n_columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -95,7 +79,10 @@ class Scorer:
     def __init__(self, model: Model, shard: Shard, labels: np.ndarray) -> None:
         """`labels` (n, int64, ascending) are label numbers of the model."""
         self.model, self.labels, self.rows = model, labels, shard.rows
-        data = mark_nonzeros(shard.data) if model.binary else shard.data
+        data = shard.data
+        if model.binary:  # 1 for each value that is not 0, without memory of its own if none is 0
+            has_zeros = not all(np.all(data[begin : begin + PRESENT]) for begin in range(0, data.size, PRESENT))
+            data = (data != 0).astype(np.float32) if has_zeros else np.broadcast_to(np.float32(1), data.shape)
         self.csr, self._first_row = (shard.indptr, shard.indices, data), shard.first_row
         self.tables, self._is_dense = (model.columns, model.factors), not (model.sparse or model.below)
         self.n_parts = 0 if model.combination is None else model.combination.n_parts  # 0: one weight vector, and no rule
@@ -112,8 +99,13 @@ class Scorer:
         """
         labels, model = self.labels[begin:end], self.model
         if self._by_column:
-            W, lanes = (read_sparse_rows(model, labels), np.arange(labels.size)) if model.below else (model.W, labels)
-            assert isinstance(W, SparseRows)
+            assert isinstance(model.W, SparseRows)
+            W, lanes = model.W, labels
+            if model.below:  # only the weights that are not below it, label after label
+                columns, weights = zip(*map(model.row, labels.tolist()), strict=True) if labels.size else ((), ())
+                starts = offsets([each.size for each in columns])
+                parts = (np.concatenate([np.zeros(0, "<i4"), *columns]), np.concatenate([np.zeros(0, model.precision), *weights]))
+                W, lanes = SparseRows(starts, *parts), np.arange(labels.size)
             return transpose_weights(W, lanes, model.n_columns), model.bias[labels]
         Wt = np.empty((max(1, self.n_parts), model.n_features, labels.size))
         for part, out in enumerate(Wt):
