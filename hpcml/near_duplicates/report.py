@@ -62,8 +62,8 @@ class Duplicates(ReportedResult):
         lines.append(f"rows with the features of an earlier row: {d.n_equal:,}, each paired with the last of these")
         if d.bands.number:
             lines.append(
-                f"expected to find {100 * d.bands.recall(d.similarity):.2f} % of the pairs of similarity {d.similarity:g}, and more "
-                f"of those more alike ({d.bands.number} bands of {d.bands.size} hashes)"
+                f"expected to find {100 * d.bands.recall(d.similarity):.2f} % of the pairs of similarity {d.similarity:g}, and "
+                f"more of those more alike ({d.bands.number} bands of {d.bands.size} hashes)"
             )
         if d.n_pairs:
             lines.append(
