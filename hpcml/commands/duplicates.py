@@ -29,7 +29,7 @@ class FindDuplicates(Operation["Duplicates"]):
     """A dataset made with `hpcml convert`."""
     _: KW_ONLY
     split: str = "all"
-    """Rows to look at: a split of the file, or all."""
+    """Rows to compare: a split of the file, or all."""
     similarity: float = 0.8
     """Pairs of rows are alike if this share of the features that one or the other has are features
     of both (Jaccard), 0.1 to 1.

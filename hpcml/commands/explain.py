@@ -50,7 +50,7 @@ class Explain(Operation[Answer]):
     """
     _: KW_ONLY
     label: Annotated[Strings, Several, NotWith("unlearnt")] = ()
-    """Look at these labels. Default: the 5 labels of the most training rows (the JSON file has all
+    """Labels to explain. Default: the 5 labels of the most training rows (the JSON file has all
     labels); with --row those of the row, those that it is given, and the best 3; with --wrong all
     labels together.
     """

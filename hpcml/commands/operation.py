@@ -91,7 +91,7 @@ class Operation(Generic[R]):
 
     @classmethod
     def options_for(cls, given: Mapping[str, Any]) -> tuple[type, str]:
-        """Return the class of the field `options`, beside the other fields, and the command that lists them."""
+        """Return the class of the field `options`, and the command that lists its options."""
         return get_type_hints(cls, include_extras=True)["options"], cls.__module__.rpartition(".")[2]
 
     def can_resume(self) -> bool:

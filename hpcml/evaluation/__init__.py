@@ -1,4 +1,4 @@
-"""Measures of a model on a split, thresholds, probabilities, and what a model looks at; the same
+"""Measures of a model on a split, thresholds, probabilities, and explanations; the same
 bits on any number of ranks.
 
     with DataFile("docs.h5") as dataset:

@@ -91,7 +91,7 @@ class Explanation(ReportedResult):
             yield from table(cells)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, of all labels that were looked at, for JSON."""
+        """Return everything, of all labels, for JSON."""
         model, by_tag, labels = self.model, {field.tag: field.name for field in self.fields}, []
         for each in self.labels:
             features = []
@@ -186,7 +186,7 @@ def explain(
 ) -> Explanation | None:
     """Collective over `comm`. The `top` features of the labels `wanted`; on rank 0, None elsewhere.
 
-    Without names these are the labels of most training rows; with `every` all labels are looked at,
+    Without names these are the labels of most training rows; with `every` all labels are explained,
     or those with the numbers that it is, though people are shown a few. `dataset` is one with the
     model's features, for their names. Raises ConfigError for a label that the model does not have
     or a classifier; DataError for other features; NonFiniteError for weights that

@@ -251,7 +251,7 @@ def _store(
 ) -> tuple[Any, ...]:
     """Write what `find` finds on a split (results, columns of labels, attributes) into the model, or into `output`.
 
-    The file is copied beside its destination, the copy is edited and renamed. `stored`: what the
+    The file is copied into the folder of its destination, the copy is edited and renamed. `stored`: what the
     model has already. Returns the values of a report. Raises ConfigError for a split that is not
     there, or what may not be replaced. Collective over `comm`.
     """

@@ -140,7 +140,7 @@ class InvertedTop:
     """
 
     def __init__(self, model: Model, size: int, W: SparseRows, n_columns: int, indexed: bool) -> None:
-        """`W` is the model's, with so many columns; `indexed`: with an index for `size` labels."""
+        """`W` is the model's, with `n_columns` columns; `indexed`: with an index for `size` labels."""
         self.model, self.size, self.comparable = model, size, Comparable(model, np.arange(model.n_labels))
         self._inverted, self._by_label = transpose_weights(W, np.arange(W.indptr.size - 1), n_columns), tuple(W)
         self._index = bound_index(model, self.comparable, W, n_columns, size) if indexed else None

@@ -50,7 +50,7 @@ def score_block(scorer: Scorer | ClassifierScorer, begin: int, end: int) -> Iter
 
 
 def warm_up_counts() -> None:
-    """Compile the kernels that look at scores. Local."""
+    """Compile the kernels that count and rank scores. Local."""
     none, nothing, sigmoids = np.empty(0, dtype=np.int64), np.empty((0, 1)), (np.empty(0), np.empty(0))
     kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), none)
     keep_best(nothing, 0, *sigmoids, nothing, np.empty((0, 1), dtype=np.int32))

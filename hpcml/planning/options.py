@@ -1,4 +1,4 @@
-"""The options of `hpcml plan`, beside those of the method."""
+"""The options of `hpcml plan`, without those of the method."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def predict(
 ) -> None:
     """Collective over `comm`. Write scores, probabilities or labels of a split's rows to `output`.
 
-    With `top`, only the scores of so many labels of each row, the best ones (of equal scores those
+    With `top`, only the scores of the `top` best labels of each row (of equal scores those
     with the lower numbers). Raises ConfigError for an ending of `output` that is not known, for an
     existing output without `force` and for an unknown split; DataError if model and data do not fit
     or a file cannot be read or written.
@@ -270,7 +270,7 @@ def predict_stream(
     `source` and `output` are paths, or "-" for standard input and output; then `text_format` is "csv"
     (by default) or "svm". The lines are those that `predict` writes for the dataset made from the
     text. The labels in the text are passed over. A text does not name its features: they go by number,
-    from 1 (`zero_based`: 0), whatever the names are that the model was trained by. Larger indices are
+    from 1 (`zero_based`: 0), not by the names of the model's features. Larger indices are
     left out, and counted in the log. A line has at most `max_line` bytes.
 
     Raises ConfigError for an unknown format, for a model of text with other numbering and for an
