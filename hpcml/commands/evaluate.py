@@ -86,8 +86,7 @@ class Evaluate(Operation["Evaluation"]):
             check_files(session, self.force, [self.model, self.data], csv=self.csv, json=self.json)
             split = split_to_judge(comm, dataset, self.split, log)
             if self.measures is not None:
-                of_bioasq: Evaluation = evaluate_bioasq(comm, model, dataset, split, path_of(self.descriptors), log)  # type: ignore[assignment]
-                return of_bioasq
+                return evaluate_bioasq(comm, model, dataset, split, path_of(self.descriptors), log)  # type: ignore[return-value]
             result = evaluate(comm, model, dataset, split, log, None if self.labels is None else list(self.labels))
             hint_at_low_recall(log, result, model, dataset)
             return result

@@ -199,8 +199,7 @@ def command_of(kind: Any, texts: Mapping[str, str] | None = None, **given: Any) 
     def command(*args: Any, **kwargs: Any) -> Operation[Any]:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        operation: Operation[Any] = kind(**fixed, **bound.arguments)
-        return operation
+        return kind(**fixed, **bound.arguments)
 
     made: Any = command
     made.__signature__, made.__doc__ = signature, help_text(kind)

@@ -70,8 +70,7 @@ class Summary:
     def centres(self, kind: str) -> np.ndarray:
         """The mean scores (K) of the "positive" or "negative" rows of each place."""
         values = self.places["value"]
-        centres: np.ndarray = values + self.places[f"{kind}_offset"] * np.append(np.diff(values), 0.0)
-        return centres
+        return values + self.places[f"{kind}_offset"] * np.append(np.diff(values), 0.0)
 
     def ranking(self, threshold: float = 0.0) -> Ranking:
         """The ranking: exact for up to 64 different scores of positives, else places are tied."""

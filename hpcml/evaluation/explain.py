@@ -241,8 +241,7 @@ class Why:
     @property
     def contributions(self) -> np.ndarray:
         """Value × weight (k)."""
-        product: np.ndarray = self.values * self.weights
-        return product
+        return self.values * self.weights
 
     @property
     def total(self) -> float:

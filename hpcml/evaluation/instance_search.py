@@ -133,8 +133,7 @@ class InstanceSearch:
 
     def _rounded(self, hits: np.ndarray, others: np.ndarray) -> np.ndarray:
         """F1 in units of 2^−k (int64), `others` being given and true ones together; 0 where it is 0/0."""
-        values: np.ndarray = np.rint(np.ldexp(np.nan_to_num(f1(hits, others, 0)), self.bits)).astype(np.int64)
-        return values
+        return np.rint(np.ldexp(np.nan_to_num(f1(hits, others, 0)), self.bits)).astype(np.int64)
 
     def _f1(self, state: GivenLabels) -> tuple[int, int]:
         """This rank's sum of F1, and the rows where it is defined."""
