@@ -23,7 +23,7 @@ class HpcmlError(Exception):
     exit_code = EXIT_USER
 
     def __str__(self) -> str:
-        """One line, whatever the names in it hold."""
+        """Return one line, even if names in it hold line breaks."""
         return visible(super().__str__())
 
 
@@ -92,7 +92,7 @@ class Interrupted(HpcmlError):
 
 
 class Stopped(Interrupted):
-    """Work was left where it stands; whoever drives it saves what there is."""
+    """Work was left where it stands; its driver saves what there is."""
 
 
 def flag_of(field_name: str) -> str:
@@ -113,7 +113,7 @@ def reason_and_hint(error: OSError) -> tuple[str, str]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: Python, the system, the loader, HDF5 and MPI say so differently."""
+    """Return whether memory ran out: Python, the system, the loader, HDF5 and MPI report it differently."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.ENOMEM
     if isinstance(error, (OSError, ImportError, RuntimeError)):

@@ -51,7 +51,7 @@ def is_unicode(text: str) -> bool:
 
 
 def joined(lines: Iterable[str]) -> str:
-    """Lines for people, one below the other; each is one line, whatever the names in it hold."""
+    """Return lines for people, one below the other; each stays one line, even if names in it hold line breaks."""
     return "\n".join(map(visible, lines))
 
 

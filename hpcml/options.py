@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cyclopts import Parameter
 
@@ -58,10 +58,34 @@ def default_of(option: Field) -> object:
 
 
 class Range:
-    """Rule of an option: its least and its largest value, unless it is None."""
+    """Rule of an option: its least and its largest value, both allowed. An option that is a tuple has it for each value."""
 
     def __init__(self, low: float, high: float = math.inf) -> None:
         self.low, self.high = low, high
+
+    def find_fault(self, value: float) -> str:
+        """Return what was expected instead of this value; "" if it is allowed."""
+        if self.low <= value <= self.high and value < math.inf:
+            return ""
+        if not math.isfinite(value):
+            return "expected a finite number" + (f" of at least {self.low:g}" if math.isfinite(self.low) else "")
+        return f"expected at least {self.low:g}" if value < self.low else f"expected at most {self.high:g}"
+
+
+class Between(Range):
+    """Rule of an option: bounds of its value that are not allowed themselves."""
+
+    def find_fault(self, value: float) -> str:
+        """Return what was expected instead of this value; "" if it is allowed."""
+        if self.low < value < self.high:
+            return ""
+        high = f" and {self.high:g}" if math.isfinite(self.high) else ""
+        return f"expected a number {'between' if high else 'above'} {self.low:g}{high}"
+
+
+Seed = Annotated[int, Range(0, 2**32 - 1)]
+Count = Annotated[int | None, Range(1, 2**31 - 1)]
+Seconds = Annotated[float | None, Between(0)]
 
 
 class Only:
@@ -75,6 +99,13 @@ class NotWith(Only):
     """Rule of an option: it has no effect if one of these options is given."""
 
 
+def iterate_types(hint: Any) -> Iterator[Any]:
+    """Yield the types that a value may have, or each of several values."""
+    inner = () if get_origin(hint) is Literal else get_args(hint)
+    for each in inner or (hint,):
+        yield from iterate_types(each) if inner else (each,)
+
+
 def check_rules(options: Any, *inputs: str) -> None:
     """Raise OptionError for an option that breaks a rule of its annotation; `inputs`: kinds of the inputs, if known."""
     check_sizes(options)
@@ -83,10 +114,15 @@ def check_rules(options: Any, *inputs: str) -> None:
     defaults = {option.name: default_of(option) for option in fields(options)}
     given = {name for name, value in values.items() if defaults[name] is not MISSING and value != defaults[name]}
     for name, value in values.items():
+        parts = value if isinstance(value, tuple) else (value,)
+        choices = [each for kind in iterate_types(hints[name]) if get_origin(kind) is Literal for each in get_args(kind)]
+        if choices and value is not None and value not in choices:
+            expected = [", ".join(choices[:-1])] * (len(choices) > 1) + choices[-1:]
+            raise OptionError(name, value, f"expected {' or '.join(expected)}")
         for rule in getattr(hints[name], "__metadata__", ()):
-            if isinstance(rule, Range) and value is not None and not rule.low <= value <= rule.high:
-                bound = f"least {rule.low:g}" if not value >= rule.low else f"most {rule.high:g}"
-                raise OptionError(name, value, f"expected at {bound}")
+            for part in parts if isinstance(rule, Range) else ():
+                if part is not None and (fault := rule.find_fault(part)):
+                    raise OptionError(name, part, fault)
             if not isinstance(rule, Only) or name not in given:
                 continue
             there = [other for other in rule.names if other in given or other in inputs]
@@ -109,40 +145,6 @@ def check_sizes(options: Any) -> None:
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, int) and abs(each) >= LARGEST:
                 raise OptionError(option.name, f"({each.bit_length()} bits)", "expected a whole number below 2**63")
-
-
-def check_range(options: object, name: str, low: int, high: int) -> None:
-    """Raise ConfigError unless an option is None or a number from `low` to `high`."""
-    value = getattr(options, name)
-    if value is not None and not low <= value <= high:
-        expected = f"at least {low}" if value < low else f"at most {high}"
-        raise OptionError(name, value, f"expected {expected}")
-
-
-def check_above_0(options: object, name: str) -> None:
-    """Raise ConfigError unless an option is None or a finite number above 0."""
-    value = getattr(options, name)
-    if value is not None and not 0 < value < math.inf:
-        raise OptionError(name, value, "expected a number above 0")
-
-
-def check_magnitude(name: str, value: float) -> None:
-    """Raise ConfigError unless a number is finite and not negative."""
-    if not 0 <= value < math.inf:
-        raise OptionError(name, value, "expected a finite number of at least 0")
-
-
-def check_scale(scale: str | None) -> None:
-    """Raise ConfigError for a scale that does not exist. Local."""
-    if scale not in (None, "standard", "max-abs", "none"):
-        raise OptionError("scale", scale, "expected standard, max-abs or none")
-
-
-def check_times(options: Any) -> None:
-    """Raise ConfigError unless the times are above 0."""
-    for name, seconds in (("checkpoint_every", options.checkpoint_every), ("time_limit", options.time_limit)):
-        if seconds is not None and not seconds > 0:
-            raise OptionError(name, seconds, "expected seconds above 0")
 
 
 def parse_part(text: str) -> tuple[int, int]:

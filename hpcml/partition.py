@@ -46,8 +46,7 @@ def bounds_by_weight(cumulative: np.ndarray, n_parts: int) -> np.ndarray:
 def bounds_in_items(sizes: Sequence[int], n_parts: int) -> list[list[int]]:
     """Return, for each of consecutive items of these sizes, the bounds (n_parts + 1) in it of an even division of all."""
     bounds, begins = even_bounds(sum(sizes), n_parts), offsets(sizes)[:-1]
-    found: list[list[int]] = np.clip(bounds - begins[:, None], 0, np.reshape(sizes, (-1, 1))).tolist()
-    return found
+    return np.clip(bounds - begins[:, None], 0, np.reshape(sizes, (-1, 1))).tolist()
 
 
 def entries_of(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from types import UnionType
-from typing import Union, get_args, get_origin, get_type_hints
+from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 import cyclopts
 
@@ -77,7 +77,7 @@ def kinds_of(options: type) -> dict[str, type]:
     for name, hint in get_type_hints(options).items():
         if get_origin(hint) in (Union, UnionType):
             (hint,) = (each for each in get_args(hint) if each is not type(None))
-        kinds[name] = get_origin(hint) or hint
+        kinds[name] = str if get_origin(hint) is Literal else get_origin(hint) or hint
     return {flag_of(field.name): kinds[field.name] for field in fields(options)}
 
 

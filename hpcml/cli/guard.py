@@ -4,7 +4,7 @@ sentence and an exit code.
 A handler of Python's runs only between two steps of the main thread, which may be inside a library
 for long; and what it raises may be swallowed there, or printed. So handlers only note the signal
 (`StopSignals`). A thread that the signal wakes ends the process: at once, or, where a training run
-looks at what was noted, if the run has not come to its checkpoint in time.
+checks what was noted, if the run has not come to its checkpoint in time.
 
 The main thread may be looking for a module on a disk that does not answer. It then has the lock of
 all imports, so the thread must import nothing, nor name an encoding that is not loaded yet.
@@ -49,10 +49,9 @@ def _begun(run: Path) -> list[Path]:
 
 
 class Guard:
-    """The end of this process at a signal, by a thread; `run`: the output of what looks at
-    `signals`.
+    """End this process at a signal, by a thread; `run`: the output of a command that checks `signals`.
 
-    With `waits` the command looks at `signals`, too, and ends by itself, if it is not too late.
+    With `waits` the command checks `signals`, too, and ends by itself, if it is not too late.
     """
 
     def __init__(self, signals: StopSignals) -> None:

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hpcml.commands.operation import Operation, PathLike, Session, Strings, check_files, write_files
+from hpcml.commands.operation import Operation, PathLike, Session, Strings, check_files
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Only, Several
 
@@ -53,9 +53,11 @@ class Check(Operation["tuple[Findings, Digests]"]):
     def finish(self, session: Session, result: Any) -> None:
         """Write the digests. Raise ConfigError if something is BAD. Collective over the session."""
         from hpcml.check.bits import write
+        from hpcml.mpi import run_on_root
 
         findings, digests = result
-        write_files(session, digests, (self.json, write))
+        if self.json is not None:
+            run_on_root(session.comm, f"writing {self.json}", lambda: write(Path(self.json), digests))
         if session.comm.bcast(findings.n_bad):
             advice = "results marked BAD differ from those of other processors" if self.bits else "correct what is marked BAD"
             raise ConfigError(f"check failed: {advice}")

@@ -16,7 +16,6 @@ from hpcml.commands.operation import (
     check_files,
     function,
     paths_of,
-    write_files,
 )
 from hpcml.crossval.options import CvOptions
 from hpcml.options import Flag, Only
@@ -63,10 +62,11 @@ class CrossValidate(CvOptions, Operation["CrossValidation"]):
         return cross_validate(session.comm, methods, data, session.log, self)
 
     def finish(self, session: Session, result: CrossValidation) -> None:
-        """Write the table."""
-        from hpcml.crossval.table import write_csv
+        """Write the table. Collective over the session."""
+        from hpcml.mpi import run_on_root
 
-        write_files(session, result, (self.output, write_csv))
+        if self.output is not None:
+            run_on_root(session.comm, f"writing {self.output}", lambda: result.write_csv(self.output))
 
 
 cross_validate = function(CrossValidate, "cross_validate")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, Operation, PathLike, Session, check_files, function, path_of, write_files
+from hpcml.commands.operation import OUTPUT, Operation, PathLike, Session, check_files, function, path_of
+from hpcml.log import joined
 from hpcml.options import Flag, Only, Range
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class FindDuplicates(Operation["Duplicates"]):
     """A dataset made with `hpcml convert`."""
     _: KW_ONLY
     split: str = "all"
-    """Rows to look at: a split of the file, or all."""
+    """Rows to compare: a split of the file, or all."""
     similarity: float = 0.8
     """Pairs of rows are alike if this share of the features that one or the other has are features
     of both (Jaccard), 0.1 to 1.
@@ -40,7 +41,7 @@ class FindDuplicates(Operation["Duplicates"]):
     json: PathLike | None = None
     """Write everything but the pairs to this file."""
     top: Annotated[int, Range(0)] = 10
-    """How many of the most frequent labels to show."""
+    """Number of the most frequent labels to show."""
     force: Annotated[Flag, Only("output", "csv", "json")] = False
     """Replace the files if they exist."""
 
@@ -55,15 +56,7 @@ class FindDuplicates(Operation["Duplicates"]):
 
     def format_result(self, result: Duplicates) -> str:
         """Return the table."""
-        from hpcml.near_duplicates.report import format_duplicates
-
-        return format_duplicates(result, self.top)
-
-    def finish(self, session: Session, result: Duplicates) -> None:
-        """Write the CSV and the JSON file. Collective over the session."""
-        from hpcml.near_duplicates.report import write_csv, write_json
-
-        write_files(session, result, (self.csv, write_csv), (self.json, write_json))
+        return joined(result.describe(self.top))
 
 
 duplicates = function(FindDuplicates)

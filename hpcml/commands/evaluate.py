@@ -15,7 +15,6 @@ from hpcml.commands.operation import (
     check_files,
     function,
     path_of,
-    write_files,
 )
 from hpcml.log import joined
 from hpcml.options import Flag, NotWith, Only, Range
@@ -60,7 +59,7 @@ class Evaluate(Operation["Evaluation"]):
     json: PathLike | None = None
     """Write everything to this file."""
     best: Annotated[int, Range(1), NotWith("measures")] = 5
-    """How many of the best and worst labels to show; of many, none with fewer than 3 positive
+    """Number of the best and worst labels to show; of many, none with fewer than 3 positive
     rows.
     """
     measures: Literal["bioasq"] | None = None
@@ -87,8 +86,7 @@ class Evaluate(Operation["Evaluation"]):
             check_files(session, self.force, [self.model, self.data], csv=self.csv, json=self.json)
             split = split_to_judge(comm, dataset, self.split, log)
             if self.measures is not None:
-                of_bioasq: Evaluation = evaluate_bioasq(comm, model, dataset, split, path_of(self.descriptors), log)  # type: ignore[assignment]
-                return of_bioasq
+                return evaluate_bioasq(comm, model, dataset, split, path_of(self.descriptors), log)  # type: ignore[return-value]
             result = evaluate(comm, model, dataset, split, log, None if self.labels is None else list(self.labels))
             hint_at_low_recall(log, result, model, dataset)
             return result
@@ -96,11 +94,6 @@ class Evaluate(Operation["Evaluation"]):
     def format_result(self, result: Evaluation) -> str:
         """Return the tables."""
         return str(result) if self.measures is not None else joined(result.describe(self.best))
-
-    def finish(self, session: Session, result: Evaluation) -> None:
-        """Write the CSV and the JSON file. Collective over the session."""
-        csv, json = (self.csv, lambda path, found: found.write_csv(path)), (self.json, lambda path, found: found.write_json(path))
-        write_files(session, result, csv, json)
 
 
 evaluate = function(Evaluate)

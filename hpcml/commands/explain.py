@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, Union
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias, Union
 
 from hpcml.commands.operation import (
     HIDDEN,
@@ -17,7 +16,6 @@ from hpcml.commands.operation import (
     check_files,
     function,
     path_of,
-    write_files,
 )
 from hpcml.errors import OptionError
 from hpcml.options import Flag, NotWith, Only, Range, Several
@@ -52,7 +50,7 @@ class Explain(Operation[Answer]):
     """
     _: KW_ONLY
     label: Annotated[Strings, Several, NotWith("unlearnt")] = ()
-    """Look at these labels. Default: the 5 labels of the most training rows (the JSON file has all
+    """Labels to explain. Default: the 5 labels of the most training rows (the JSON file has all
     labels); with --row those of the row, those that it is given, and the best 3; with --wrong all
     labels together.
     """
@@ -71,7 +69,7 @@ class Explain(Operation[Answer]):
     it.
     """
     top: Annotated[int | None, Range(1), NotWith("wrong", "unlearnt")] = None
-    """How many features of a label, or of a row, to show. Default: 10."""
+    """Number of features of a label, or of a row, to show. Default: 10."""
     titles: Annotated[PathLike | None, Only("wrong")] = None
     """JSON lines with the titles of the rows for --wrong, as those that the data were made of."""
     json: PathLike | None = None
@@ -106,7 +104,7 @@ class Explain(Operation[Answer]):
         from hpcml.run.session import opened_dataset
 
         comm, log, top = session.comm, session.log, self.top or 10
-        model = share_model(comm, self.model) if isinstance(self.model, (str, Path)) else self.model
+        model = share_model(comm, self.model)
         check_files(session, self.force, [self.model, self.data, self.titles], json=self.json)
         with nullcontext() if self.data is None else opened_dataset(session, self.data) as dataset:
             if self.row:
@@ -117,12 +115,6 @@ class Explain(Operation[Answer]):
             if self.wrong is not None:
                 return most_wrong(comm, model, dataset, split, self.label, self.wrong, log, path_of(self.titles))
             return find_unlearnt(comm, model, dataset, split, log)
-
-    def finish(self, session: Session, result: Any) -> None:
-        """Write the JSON file. Collective over the session."""
-        from hpcml.files.atomic import write_json
-
-        write_files(session, result, (self.json, lambda path, found: write_json(path, found.as_dict())))
 
 
 explain = function(Explain)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from hpcml.commands.operation import Integers, Operation, PathLike, Session
-from hpcml.options import Several
+from hpcml.options import Range, Several
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Info(Operation[str]):
     file: PathLike
     """A dataset made with `hpcml convert`, or a model: the model.h5 of a run, or its folder."""
     _: KW_ONLY
-    ranks: Annotated[Integers, Several] = (1, 2, 4)
+    ranks: Annotated[Integers, Several, Range(1)] = (1, 2, 4)
     """Numbers of ranks for which to print the size of a shard."""
     check: bool = True
     """Read and check the whole file."""

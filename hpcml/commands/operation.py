@@ -28,6 +28,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import partial
 from numbers import Real
+from operator import methodcaller
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -35,7 +36,6 @@ from typing import (
     Any,
     ClassVar,
     Generic,
-    Literal,
     ParamSpec,
     TypeVar,
     get_args,
@@ -47,7 +47,7 @@ from cyclopts import Parameter
 
 from hpcml import loading
 from hpcml.errors import ConfigError, OptionError, nearest
-from hpcml.options import check_rules, default_of, help_of
+from hpcml.options import check_rules, default_of, help_of, iterate_types
 
 if TYPE_CHECKING:
     from hpcml.log import Log
@@ -91,7 +91,7 @@ class Operation(Generic[R]):
 
     @classmethod
     def options_for(cls, given: Mapping[str, Any]) -> tuple[type, str]:
-        """Return the class of the field `options`, beside the other fields, and the command that lists them."""
+        """Return the class of the field `options`, and the command that lists its options."""
         return get_type_hints(cls, include_extras=True)["options"], cls.__module__.rpartition(".")[2]
 
     def can_resume(self) -> bool:
@@ -107,7 +107,12 @@ class Operation(Generic[R]):
         return "" if result is None or isinstance(result, Path) else str(result)
 
     def finish(self, session: Session, result: R) -> None:
-        """Write the files that are asked for besides the result. Collective over the session."""
+        """Write rank 0's result to the files of the options `csv` and `json`. Raise its error on all ranks."""
+        from hpcml.mpi import run_on_root
+
+        for kind in ("csv", "json"):
+            if (path := getattr(self, kind, None)) is not None:
+                run_on_root(session.comm, f"writing {path}", partial(methodcaller(f"write_{kind}", path), result))
 
     def check_options(self, *inputs: str) -> None:
         """Raise OptionError for an option out of its range or without effect; `inputs`: kinds of the inputs, if known."""
@@ -194,8 +199,7 @@ def command_of(kind: Any, texts: Mapping[str, str] | None = None, **given: Any) 
     def command(*args: Any, **kwargs: Any) -> Operation[Any]:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        operation: Operation[Any] = kind(**fixed, **bound.arguments)
-        return operation
+        return kind(**fixed, **bound.arguments)
 
     made: Any = command
     made.__signature__, made.__doc__ = signature, help_text(kind)
@@ -263,7 +267,7 @@ def make_options(kind: type[Any], command: str, given: Mapping[str, Any]) -> Any
         if name not in known:
             near = nearest(str(name), known, f"hpcml {command} --help")
             raise ConfigError(f"{command.rpartition(' ')[2]} has no option {name!r}; {near}")
-        leaves = set(_leaves(hints[name]))
+        leaves = set(iterate_types(hints[name]))
         if value is None or Any in leaves:
             found[name] = value
         elif not any(get_origin(part) is tuple for part in (hints[name], *get_args(hints[name]))):
@@ -274,18 +278,8 @@ def make_options(kind: type[Any], command: str, given: Mapping[str, Any]) -> Any
     return kind(**found)
 
 
-def _leaves(hint: Any) -> Iterator[Any]:
-    """Yield the types that a value may have, or each of several values."""
-    inner = () if get_origin(hint) is Literal else get_args(hint)
-    for each in inner or (hint,):
-        yield from _leaves(each) if inner else (each,)
-
-
 def _converted(name: str, value: Any, leaves: set[Any]) -> Any:
     """Return a value for an option of these types. Raises ConfigError for one of another type."""
-    choices = [choice for leaf in leaves if get_origin(leaf) is Literal for choice in get_args(leaf)]
-    if choices and value not in choices:
-        raise ConfigError(f"{name}={value!r}: expected one of {', '.join(choices)}")
     if Path in leaves:
         return Path(value) if isinstance(value, str) else value
     if str in leaves:
@@ -315,15 +309,6 @@ def check_files(session: Session, force: bool, inputs: Iterable[object], **outpu
                 check_output(Path(output), force, paths)
 
     run_on_root(session.comm, "checking the output", check)
-
-
-def write_files(session: Session, result: Any, *files: tuple[PathLike | None, Callable[[Path, Any], None]]) -> None:
-    """Write rank 0's result to those of the files that are not None. Raises its error on all ranks."""
-    from hpcml.mpi import run_on_root
-
-    for path, write in files:
-        if path is not None:
-            run_on_root(session.comm, f"writing {path}", partial(write, Path(path), result))
 
 
 def path_of(path: PathLike | None) -> Path | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hpcml.commands.operation import Operation, PathLike, Session, check_files, path_of, write_files
+from hpcml.commands.operation import Operation, PathLike, Session, check_files, path_of
 from hpcml.options import Flag, Only
 from hpcml.planning.options import PlanOptions
 
@@ -40,7 +40,3 @@ class PlanTraining(Operation["Plan"]):
 
         check_files(session, self.force, [self.data], json=self.json)
         return plan(session, method_named(self.method), path_of(self.data), self.wanted, self.options)
-
-    def finish(self, session: Session, result: Plan) -> None:
-        """Write the JSON file. Collective over the session."""
-        write_files(session, result, (self.json, lambda path, plan: plan.write_json(path)))

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, function
 from hpcml.errors import ConfigError, OptionError
 from hpcml.options import Flag, Only, Range
 
 DATASET, TEXT = "a dataset", "svmlight text"
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ class Predict(Operation[Path]):
             raise OptionError("format", self.format, "svmlight text has no ids of its rows; make a dataset (hpcml convert)")
         if not text and self.format in ("csv", "svm"):
             raise OptionError("format", self.format, f"applies only to {TEXT}; remove it")
-        model = share_model(comm, self.model) if isinstance(self.model, (str, Path)) else self.model
+        model = share_model(comm, self.model)
         model = model if self.threshold is None else model.with_threshold(self.threshold)
         if text:
             options = (self.top, self.zero_based, self.format, max_line)

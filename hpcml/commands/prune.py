@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from hpcml.commands.operation import OUTPUT, AnyModel, Floats, Operation, PathLike, Session, path_of
-from hpcml.options import Flag, Only, Several
+from hpcml.options import Flag, Only, Range, Several
 
 if TYPE_CHECKING:
     from hpcml.reduce.prune import Pruning
@@ -24,7 +24,7 @@ class Prune(Operation["Pruning"]):
     data: PathLike
     """A dataset with the model's features and labels, to judge on."""
     _: KW_ONLY
-    below: Annotated[Floats, Several]
+    below: Annotated[Floats, Several, Range(0)]
     """Leave out weights of smaller magnitude than this. Several give a line of the table each."""
     output: Annotated[PathLike | None, OUTPUT] = None
     """The model to make, of the last magnitude. Default: only the table."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from hpcml.commands.operation import OUTPUT, Operation, PathLike, Session
 from hpcml.options import Flag
-from hpcml.reduce.options import SelectOptions
+from hpcml.reduce.select_options import SelectOptions
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Select(Operation[str]):
     """A dataset made with `hpcml convert`, or a run folder of bw or mbw, or its model.h5."""
     _: KW_ONLY
     output: Annotated[PathLike, OUTPUT]
-    """The dataset or model to make; a list of its features goes beside it."""
+    """The dataset or model to make; a list of its features goes into the same folder."""
     options: SelectOptions
     """Options of the selection."""
     force: Flag = False

@@ -73,8 +73,7 @@ class Train(TrainingOperation["Report"]):
         from hpcml.run.session import Target
 
         target = Target(Path(self.output), self.force, self.resume)
-        report: Report = train(self.method, session, Path(self.data), target, self.options)
-        return report
+        return train(self.method, session, Path(self.data), target, self.options)
 
 
 train = function(Train)

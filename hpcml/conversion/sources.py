@@ -113,8 +113,6 @@ def check_options(known: Collection[str], is_text: bool | None, options: Convert
         raise OptionError("test_share", options.test_share, "expected a number between 0 and 1")
     if options.label_separator == "":
         raise OptionError("label_separator", "", 'empty, but expected what stands between labels, such as ";"')
-    if options.empty_labels not in (None, "none"):
-        raise OptionError("empty_labels", options.empty_labels, "expected none")
     delimiter = options.delimiter
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\n\r' or not delimiter.isascii()):
         raise OptionError("delimiter", repr(delimiter), "expected one ASCII character that stands between columns")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from hpcml.options import Flag, Range, Several
+from hpcml.options import Flag, Range, Seed, Several
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class CvOptions:
     """Only this label of the files that are named without one."""
     split: str = "all"
     """Rows that take part: a split of the files, or all."""
-    seed: int = 0
+    seed: Seed = 0
     """Random seed for the folds and for the order of training rows."""
     baseline: str | None = None
     """The method that the others are compared with. Default: the first."""

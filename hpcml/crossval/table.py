@@ -107,6 +107,20 @@ class CrossValidation(ReportedResult):
                 yield f"{named(name)}: mean over {plural(len(problem.labels), 'label')}{left_out}"
         yield from ["", *format_table(self.names(), self.methods, self.scores())]
 
+    def write_csv(self, path: Path | str) -> None:
+        """Write a line for each problem and method; what is not defined is an empty cell."""
+        sizes = ["data", "label", "n_labels", "n_rows", "n_features", "n_positive"]
+        values = ["method", "f1", "standard_error", "p", "mark", "rank", "seconds"]
+        rows: list[list[object]] = [[*sizes, *values, *(f"f1_{fold + 1}" for fold in range(self.folds))]]
+        for number, (problem, scores) in enumerate(zip(self.problems, self.scores(), strict=True)):
+            about = [problem.path, problem.label or "", len(problem.labels), problem.n_rows, problem.n_features]
+            about.append(problem.n_positive.sum())
+            seconds = self.seconds[number].sum(axis=(0, 1)).tolist()
+            for place, (method, score) in enumerate(zip(self.methods, scores, strict=True)):
+                found = [method, score.f1, score.error, or_none(score.p), score.mark, score.rank, round(seconds[place], 4)]
+                rows.append([*about, *found, *self.by_fold(number)[place].tolist()])
+        tables.write_table(path, rows)
+
 
 def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[Sequence[Score]]) -> list[str]:
     """A row a problem, a column a method; below them median F1 and average rank."""
@@ -116,18 +130,3 @@ def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[
     rows = [[name, *map(str, row)] for name, row in zip(names, scores, strict=True)]
     lines = [line.rstrip() for line in tables.table([["", *methods], *rows, ["median F1", *medians], ["average rank", *ranks]])]
     return [*lines[:-2], "", *lines[-2:]]
-
-
-def write_csv(path: Path, result: CrossValidation) -> None:
-    """Write a line for each problem and method; what is not defined is an empty cell."""
-    sizes = ["data", "label", "n_labels", "n_rows", "n_features", "n_positive"]
-    values = ["method", "f1", "standard_error", "p", "mark", "rank", "seconds"]
-    rows: list[list[object]] = [[*sizes, *values, *(f"f1_{fold + 1}" for fold in range(result.folds))]]
-    for number, (problem, scores) in enumerate(zip(result.problems, result.scores(), strict=True)):
-        about = [problem.path, problem.label or "", len(problem.labels), problem.n_rows, problem.n_features]
-        about.append(problem.n_positive.sum())
-        seconds = result.seconds[number].sum(axis=(0, 1)).tolist()
-        for place, (method, score) in enumerate(zip(result.methods, scores, strict=True)):
-            found = [method, score.f1, score.error, or_none(score.p), score.mark, score.rank, round(seconds[place], 4)]
-            rows.append([*about, *found, *result.by_fold(number)[place].tolist()])
-    tables.write_table(path, rows)

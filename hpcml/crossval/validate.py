@@ -46,11 +46,7 @@ def cross_validate(
         if options.scale != "none" and (unable := [method.name for method in chosen if not method.scalable]):
             raise OptionError("scale", options.scale, f"has no effect on {unable[0]}; remove one of them")
     refusing = [method.name for method in chosen if method.non_negative]
-
-    def read_problems() -> list[CvProblem]:
-        return [read_problem(path, label, options, refusing) for path, label in data]
-
-    problems = mpi.run_on_root(comm, "reading the labels", read_problems)
+    problems = mpi.run_on_root(comm, "reading the labels", lambda: [read_problem(*each, options, refusing) for each in data])
     for problem in problems:
         check_room(comm, problem, chosen)
         left_out = f"; {problem.n_left_out} with too few rows of a class are left out" if problem.n_left_out else ""

@@ -106,7 +106,7 @@ class ColumnMap:
 
 
 class FeatureValues(NamedTuple):
-    """What the features of a split hold, on all ranks."""
+    """Statistics of the features of a split, over all ranks."""
 
     largest: np.ndarray  # (n_features) float32: the largest size of a value
     counts: np.ndarray  # (n_features) int32: values ≠ 0

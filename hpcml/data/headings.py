@@ -1,7 +1,7 @@
 """Labels that are features, too: the headings of a row (`hpcml convert --headings-as-features`).
 
 The feature of the heading "Humans" is named "Humans (heading)". No word ends so, and no field may
-have this tag. A method must not look at a label's own heading, for it is the answer.
+have this tag. A method must not use a label's own heading, for it is the answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Headings:
         return Headings(own, column_of[self.excluded])
 
     def hides(self, label: int, columns: np.ndarray) -> np.ndarray:
-        """Which of some columns must not be looked at for a label."""
+        """Return a mask of the columns that must not be used for a label."""
         return np.asarray((columns == self.own[label]) | np.isin(columns, self.excluded))
 
 

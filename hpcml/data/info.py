@@ -13,7 +13,6 @@ from hpcml import mpi
 from hpcml.data.dataset import NAMES, UNKNOWN, UNLABELLED, DataFile, default_split
 from hpcml.data.in_memory import BLOCK, find_outside, row_of, unordered
 from hpcml.data.shard import slab_of, split_bounds
-from hpcml.errors import OptionError
 from hpcml.files.hdf5 import NAME_CHUNK, readable
 from hpcml.files.untrusted import attributes, text_of
 from hpcml.log import entitled, joined, named, plural, size
@@ -66,11 +65,8 @@ class DatasetInfo:
 def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> DatasetInfo:
     """Collective over `comm`. Describe a dataset; with `check` every rank checks some rows.
 
-    Raises ConfigError for a number of ranks below 1, DataError that names what is wrong.
+    Raises DataError that names what is wrong.
     """
-    for number in ranks:
-        if number < 1:
-            raise OptionError("ranks", number, "expected at least 1")
     dataset = None
     with mpi.agreed(comm, f"reading {path}"):
         dataset = DataFile(path)
@@ -112,9 +108,19 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
     """Collective over `comm`. Raise DataError unless matrices, names and splits are sound."""
     for name, n_columns in dataset.matrices.items():
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
-            _check_indptr(dataset, name, *share_of(dataset.n_rows, comm.rank, comm.size))
+            begin, end = share_of(dataset.n_rows, comm.rank, comm.size)
+            indptr, nnz = dataset.map(f"{name}/indptr"), dataset.file[f"{name}/indices"].shape[0]
+            if begin == 0 and indptr[0] != 0:
+                raise dataset.bad(f"{name}/indptr: begins with {indptr[0]}, but expected 0", "the file")
+            for first in range(begin, end, BLOCK):
+                some = indptr[first : min(first + BLOCK, end) + 1]
+                falls = np.flatnonzero(some[1:] < some[:-1])  # differences may be beyond int64
+                if falls.size:
+                    row = first + int(falls[0])
+                    raise dataset.bad(f"{name}/indptr: row {row}: falls from {indptr[row]} to {indptr[row + 1]}", "the file")
+            if end == dataset.n_rows and indptr[end] != nnz:
+                raise dataset.bad(f"{name}/indptr: ends with {indptr[end]}, but there are {nnz} entries", "the file")
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
-            indptr = dataset.map(f"{name}/indptr")
             bounds = bounds_by_weight(indptr, comm.size)
             begin, end = int(bounds[comm.rank]), int(bounds[comm.rank + 1])
             while begin < end:
@@ -132,7 +138,18 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
         if comm.rank == 0:
             dataset.label_names()
             dataset.unknown_names()
-            _check_feature_names(dataset)
+            # no two features have one name: by 8 bytes of digest, for there may be many
+            digests = np.empty(dataset.n_features if "feature_names" in dataset.file else 0, dtype=np.uint64)
+            for first in range(0, digests.size, NAME_CHUNK):
+                names = dataset.strings("feature_names", first, first + NAME_CHUNK) or []
+                codes = b"".join(hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
+                digests[first : first + len(names)] = np.frombuffer(codes, dtype=np.uint64)
+            order = np.argsort(digests, kind="stable")
+            same = np.flatnonzero(digests[order[1:]] == digests[order[:-1]])
+            for number, other in zip(order[same].tolist(), order[same + 1].tolist(), strict=True):
+                (name,), (another,) = (dataset.strings("feature_names", place, place + 1) or [""] for place in (number, other))
+                if name == another:
+                    raise dataset.bad(f"feature_names: features {number} and {other} have the name {name!r}", "the file")
     for name in dataset.split_names():
         with mpi.agreed(comm, f"checking split {name} of {dataset.path}"):
             _check_split(dataset, f"splits/{name}", *share_of(dataset.split(name).size, comm.rank, comm.size))
@@ -143,36 +160,6 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
             rows = rows[(rows >= 0) & (rows < dataset.n_rows)]
             if (with_labels := indptr[rows + 1] > indptr[rows]).any():
                 raise dataset.bad(f"{UNLABELLED}: row {rows[np.argmax(with_labels)]} has a label", "the file")
-
-
-def _check_feature_names(dataset: DataFile) -> None:
-    """No two features have one name: by 8 bytes of digest, for there may be many."""
-    digests = np.empty(dataset.n_features if "feature_names" in dataset.file else 0, dtype=np.uint64)
-    for first in range(0, digests.size, NAME_CHUNK):
-        names = dataset.strings("feature_names", first, first + NAME_CHUNK) or []
-        codes = b"".join(hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
-        digests[first : first + len(names)] = np.frombuffer(codes, dtype=np.uint64)
-    order = np.argsort(digests, kind="stable")
-    same = np.flatnonzero(digests[order[1:]] == digests[order[:-1]])
-    for number, other in zip(order[same].tolist(), order[same + 1].tolist(), strict=True):
-        (name,), (another,) = (dataset.strings("feature_names", place, place + 1) or [""] for place in (number, other))
-        if name == another:
-            raise dataset.bad(f"feature_names: features {number} and {other} have the name {name!r}", "the file")
-
-
-def _check_indptr(dataset: DataFile, name: str, begin: int, end: int) -> None:
-    """The pointers of rows begin..end do not fall, and go from 0 to the number of entries."""
-    indptr, nnz = dataset.map(f"{name}/indptr"), dataset.file[f"{name}/indices"].shape[0]
-    if begin == 0 and indptr[0] != 0:
-        raise dataset.bad(f"{name}/indptr: begins with {indptr[0]}, but expected 0", "the file")
-    for first in range(begin, end, BLOCK):
-        some = indptr[first : min(first + BLOCK, end) + 1]
-        falls = np.flatnonzero(some[1:] < some[:-1])  # differences may be beyond int64
-        if falls.size:
-            row = first + int(falls[0])
-            raise dataset.bad(f"{name}/indptr: row {row}: falls from {indptr[row]} to {indptr[row + 1]}", "the file")
-    if end == dataset.n_rows and indptr[end] != nnz:
-        raise dataset.bad(f"{name}/indptr: ends with {indptr[end]}, but there are {nnz} entries", "the file")
 
 
 def _check_rows(dataset: DataFile, name: str, n_columns: int, begin: int, end: int) -> None:

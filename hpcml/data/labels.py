@@ -29,7 +29,7 @@ class Wanted(Protocol):
 
     @property
     def min_positives(self) -> int:
-        """Only labels with at least so many positive rows."""
+        """Only labels with at least this many positive rows."""
 
 
 def count_unused(dataset: DataFile) -> tuple[int, int]:
@@ -185,7 +185,7 @@ class Classes(NamedTuple):
 def read_classes(comm: mpi.Comm, dataset: DataFile, split: str, label: str | None) -> Classes:
     """Collective over `comm`. The classes of a split, the same on all ranks.
 
-    With `label`, or if the data have one label, "has it not" and "has it"; else every row must have
+    With `label`, or if the data have one label, class 0 lacks it and class 1 has it; else every row must have
     exactly one label. Raises ConfigError if not, or for an unknown label, DataError for one class.
     """
     shard = load_shard(comm, dataset, split)

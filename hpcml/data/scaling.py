@@ -26,7 +26,7 @@ COMMON_ROWS = 10
 
 
 def feature_factors(comm: mpi.Comm, shard: Shard, scale: str, look: slices.Look = slices.never_stop) -> np.ndarray:
-    """Return the factor (n_features float32) that scales each feature; 1 for a feature that no row has.
+    """Return the factor (n_features float32) that scales each feature; 1 for an unused feature.
 
     The sums are exact, so the result does not depend on the number of ranks. Raises what `look` does. Collective over `comm`.
     """

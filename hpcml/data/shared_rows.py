@@ -90,7 +90,7 @@ def own_rows(
 ) -> tuple[CompactRows, ColumnMap]:
     """Collective over `comm`, which divides the rows. In files if they would take much memory:
 
-    Half of a rank's, or what is left beside the `needed` bytes. Raises DataError, too, if there is
+    Half of a rank's, or what the `needed` bytes leave. Raises DataError, too, if there is
     nothing to train on or no room on the disk, and what `look` does.
     """
     mine = shard.nnz + bias * shard.n_local

@@ -82,7 +82,7 @@ def parse_lines(text: np.ndarray, zero_based: bool, where: Callable[[int], str])
 
 
 def parse_slowly(block: bytes, zero_based: bool, where: Callable[[int], str]) -> Rows:
-    """Return the rows of whole lines as `parse_lines` does, whatever form their numbers have; at a tenth of its speed."""
+    """Return the rows of whole lines as `parse_lines` does, with any form of numbers; at a tenth of its speed."""
     lengths, indices, data, label_lengths, labels, width = array("q"), array("i"), array("f"), array("q"), array("d"), 0
     for number, line in enumerate(io.BytesIO(block)):
         before, n_labels = len(data), len(labels)

@@ -1,4 +1,4 @@
-"""Measures of a model on a split, thresholds, probabilities, and what a model looks at; the same
+"""Measures of a model on a split, thresholds, probabilities, and explanations; the same
 bits on any number of ranks.
 
     with DataFile("docs.h5") as dataset:
@@ -6,7 +6,7 @@ bits on any number of ranks.
     print(found, found.macro("average_precision"))
 
 What comes in are a model and a dataset. Scores are made block by block of rows and labels
-(`scoring`) and become counts, which are summed over the ranks; every measure follows from counts.
+(`hpcml.model.scoring`) and become counts, which are summed over the ranks; every measure follows from counts.
 Begin with `evaluate`, then `judged` and `hpcml.measures`; thresholds and probabilities are found by
 `thresholds` and `decision`.
 """

@@ -26,12 +26,12 @@ from hpcml.errors import OptionError
 from hpcml.evaluation.hierarchy import Hierarchy
 from hpcml.evaluation.judged import positive_pairs
 from hpcml.evaluation.rows import mean_over_rows
-from hpcml.evaluation.scoring import block_scores, scorer_of
 from hpcml.evaluation.seen import SeenRows, count_seen, seen_note
 from hpcml.files.report import ReportedResult, cell
 from hpcml.files.table import table
 from hpcml.log import Log, Progress, plural
 from hpcml.measures import f1, precision, recall
+from hpcml.model.scoring import make_scorer, score_block
 from hpcml.model.trained import Trained
 
 FLAT = ("MiF", "EBP", "EBR", "EBF", "MaP", "MaR", "MaF", "MiP", "MiR", "Acc")  # in the order of BioASQ's tables
@@ -94,7 +94,7 @@ def evaluate_bioasq(
                 "descriptors", descriptors, "it has no tree numbers; give NLM's descriptors (desc2026.xml) or remove it"
             )
     shard, thresholds = load_with_unknown(comm, dataset, split), model.thresholds
-    scorer = scorer_of(model, shard, np.arange(model.n_labels))
+    scorer = make_scorer(model, shard, np.arange(model.n_labels))
     scorer.warm_up(comm)
     with mpi.agreed(comm, "scoring rows"):
         # this rank's pairs of a row and a label that are true, and that are given, as matrices; labels are those of the data,
@@ -107,7 +107,7 @@ def evaluate_bioasq(
         pairs = [np.zeros((2, 0), dtype=np.int64)]
         with closing(Progress(log, "scoring labels", model.n_labels)) as progress:
             for begin, end in scorer.blocks:
-                for first, scores in block_scores(scorer, begin, end):
+                for first, scores in score_block(scorer, begin, end):
                     has_features = ~empty[first : first + scores.shape[0], None]
                     where, labels = np.nonzero((scores > thresholds[begin:end]) & has_features)
                     pairs.append(np.stack([first + where, columns[begin + labels]]))

@@ -81,5 +81,4 @@ def _rank(number: float) -> int:
 
 def _number(rank: np.ndarray) -> np.ndarray:
     """The float64 (n) in these places."""
-    found: np.ndarray = np.copysign(np.abs(rank).view(np.float64), np.where(rank < 0, -1.0, 1.0))
-    return found
+    return np.copysign(np.abs(rank).view(np.float64), np.where(rank < 0, -1.0, 1.0))

@@ -37,20 +37,17 @@ class Curve:
     @property
     def precision(self) -> np.ndarray:
         """The share of hits among what is given (n)."""
-        values: np.ndarray = precision(self.n_hits, self.n_given)
-        return values
+        return precision(self.n_hits, self.n_given)
 
     @property
     def recall(self) -> np.ndarray:
         """The share of hits among the true pairs (n)."""
-        values: np.ndarray = recall(self.n_hits, self.n_positive)
-        return values
+        return recall(self.n_hits, self.n_positive)
 
     @property
     def f1(self) -> np.ndarray:
         """F1 (n)."""
-        values: np.ndarray = f1(self.n_hits, self.n_given, self.n_positive)
-        return values
+        return f1(self.n_hits, self.n_given, self.n_positive)
 
     def thinned(self, n: int) -> Curve:
         """About n of the points, evenly by recall, the last and the best among them."""
@@ -121,10 +118,9 @@ class Curves(ScoreObserver):
                 self._probable[0] += self._binned(label, column)
 
     def _binned(self, label: int, ascending: np.ndarray) -> np.ndarray:
-        """How many scores have a probability in each of the FINE parts."""
+        """Number of scores with a probability in each of the FINE parts."""
         edges = self._scores_of(int(self._labels[label]), np.arange(1, FINE) / FINE)
-        counts: np.ndarray = np.diff(np.searchsorted(ascending, edges), prepend=0, append=ascending.size)
-        return counts
+        return np.diff(np.searchsorted(ascending, edges), prepend=0, append=ascending.size)
 
     def end(self, pool: Counts, ranking: Ranking) -> None:
         """Collective. Sum over the ranks."""

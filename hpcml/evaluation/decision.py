@@ -3,7 +3,7 @@
 A label's scores become a `Summary` of at most 4,032 bytes: how many positives and negatives lie
 from each of some places to the next. The places are the positives' scores, up to 64 of them, and 48
 at equal distances; of more than 83,333 labels fewer, so that all together have 4,000,000. `decide`
-looks at the summaries of all labels, since a rare label alone says too little:
+uses the summaries of all labels, since a rare label alone says too little:
 
 - The threshold is (P t + τ t₀) / (P + τ): t is the best cut for F1 on the label's own scores, P its
   positives. t₀ is the threshold where the labels with about as many positives have the largest mean
@@ -70,8 +70,7 @@ class Summary:
     def centres(self, kind: str) -> np.ndarray:
         """The mean scores (K) of the "positive" or "negative" rows of each place."""
         values = self.places["value"]
-        centres: np.ndarray = values + self.places[f"{kind}_offset"] * np.append(np.diff(values), 0.0)
-        return centres
+        return values + self.places[f"{kind}_offset"] * np.append(np.diff(values), 0.0)
 
     def ranking(self, threshold: float = 0.0) -> Ranking:
         """The ranking: exact for up to 64 different scores of positives, else places are tied."""
@@ -144,7 +143,7 @@ class Tally:
 
 
 def even_places(n_labels: int) -> int:
-    """How many places at equal distances each of so many labels has: 48, fewer of very many."""
+    """Number of equidistant grid points of each of `n` labels: 48, fewer for very many labels."""
     return max(FEWEST, min(EVEN_PLACES, ALL_EVEN // max(1, n_labels)))
 
 
@@ -178,7 +177,7 @@ def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA)
     """
     n_positive = np.array([summary.places["positive"].sum(dtype=np.int64) for summary in summaries])
     if not n_positive.any():
-        raise DataError("no row has any of the labels; choose rows that have some")
+        raise DataError("the rows have none of the labels; choose rows that have some")
     around, scores = _Neighbours(n_positive), _Scores(summaries)
     plain = _Frame(scores, around, np.zeros(scores.n_labels), np.ones(scores.n_labels))
     standardised = _Frame(scores, around, scores.mean, scores.deviation)  # to mean 0 and deviation 1

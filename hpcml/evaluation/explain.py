@@ -1,4 +1,4 @@
-"""What linear models look at: a label's features by squared weight; what a row's features add to its score.
+"""Features of linear models: a label's by squared weight, and a row's by their share of its score.
 
 C. Elkan, *Extreme multilabel learning* (2015), has the mass of the features that are not shown.
 """
@@ -19,13 +19,13 @@ from hpcml.conversion.vocabulary import PLAIN, Field, fields_of
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of, verify, without_features
 from hpcml.errors import ConfigError, NonFiniteError, nearest
-from hpcml.evaluation.scoring import Scorer
 from hpcml.evaluation.titles import read_names
 from hpcml.files.hdf5 import NAME_CHUNK, readable
 from hpcml.files.report import ReportedResult, cell, plain
 from hpcml.files.table import table
 from hpcml.log import entitled, named, plural
 from hpcml.model.linear import Model
+from hpcml.model.scoring import Scorer
 from hpcml.model.trained import Trained
 from hpcml.partition import even_bounds, offsets
 
@@ -92,7 +92,7 @@ class Explanation(ReportedResult):
             yield from table(cells)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, of all labels that were looked at, for JSON."""
+        """Return everything, of all labels, for JSON."""
         model, by_tag, labels = self.model, {field.tag: field.name for field in self.fields}, []
         for each in self.labels:
             features = []
@@ -187,7 +187,7 @@ def explain(
 ) -> Explanation | None:
     """Collective over `comm`. The `top` features of the labels `wanted`; on rank 0, None elsewhere.
 
-    Without names these are the labels of most training rows; with `every` all labels are looked at,
+    Without names these are the labels of most training rows; with `every` all labels are explained,
     or those with the numbers that it is, though people are shown a few. `dataset` is one with the
     model's features, for their names. Raises ConfigError for a label that the model does not have
     or a classifier; DataError for other features; NonFiniteError for weights that
@@ -242,8 +242,7 @@ class Why:
     @property
     def contributions(self) -> np.ndarray:
         """Value × weight (k)."""
-        product: np.ndarray = self.values * self.weights
-        return product
+        return self.values * self.weights
 
     @property
     def total(self) -> float:
@@ -337,7 +336,7 @@ def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], 
     scores = np.zeros((scorer.rows.size, scorer.labels.size))
     with mpi.agreed(comm, "scoring rows"):
         for block in scorer.blocks[comm.rank :: comm.size]:
-            scores[:, slice(*block)] = scorer.rows_scores(scorer.rows, *scorer.weights(*block))
+            scores[:, slice(*block)] = scorer.score_rows(scorer.rows, *scorer.weights(*block))
     mpi.allreduce_sum(comm, scores.reshape(-1))
     if not np.isfinite(scores).all():  # the same on all ranks
         raise NonFiniteError(f"{model.path}: a score is not a finite number; train it again")
@@ -368,7 +367,7 @@ def taken_apart(scorer: Scorer, features: Features, place: int, row: int, label:
     begin, end = indptr[place : place + 2].tolist()
     own, values = indices[begin:end].astype(np.int64), data[begin:end].astype(np.float64)
     with_weight, weights = features.weights(label)
-    divisor = float(scorer.divisors(np.array([place]))[0])
+    divisor = float(scorer.compute_divisors(np.array([place]))[0])
     has = np.isin(own, with_weight)
     own, values = own[has], values[has]
     weights = weights[np.searchsorted(with_weight, own)] / divisor

@@ -1,4 +1,4 @@
-"""Whether labels of a model without thresholds are far too few, and the command that mends it.
+"""Hints that a model without thresholds gives far too few labels, with the command that finds thresholds.
 
 Without thresholds a row has the labels whose scores are above 0. That suits accuracy. Of a rare
 label often no row reaches 0, however well its rows are ranked, so that recall is far below
@@ -46,7 +46,7 @@ def hint_at_low_recall(log: Log, evaluation: Evaluation, model: Trained, dataset
 
 
 def hint_at_few_labels(log: Log, n_given: int, n_rows: int, model: Trained, dataset: DataFile | None = None) -> None:
-    """The same of rows that got so many labels together, beside those of training rows. Local."""
+    """Do the same for rows that got `n_given` labels together, compared with training rows. Local."""
     n_trained, counts = int(model.attrs.get("n_rows", 0)), model.labels.get("n_positive", np.zeros(0))
     usual = float(counts.sum()) / max(1, n_trained)
     if n_given < FAR_BELOW * usual * n_rows and usual * n_rows >= FEWEST:

@@ -5,7 +5,7 @@ those of true labels. So these are the candidates, and branch and bound finds th
 the scores counts, for each row, the labels that are given at EDGES of the candidates. Between two
 of these a row can have no more hits than at the lower one and, beside them, no fewer labels than at
 the upper one, which bounds the mean there. Where it could still be larger than the best one that
-was found, another pass takes the scores in between into memory, if they are few, else looks at
+was found, another pass takes the scores in between into memory, if they are few, else counts
 EDGES candidates there.
 
 F1 of a row is rounded to a multiple of 2^−k, with k = 52 for up to 1,023 rows and one less for each
@@ -88,7 +88,7 @@ class InstanceSearch:
         return mean.total / mean.n / 2.0**self.bits if mean.n else 0.0
 
     def _narrow(self, gap: Gap) -> list[Gap]:
-        """Collective. Look at candidates of a gap; what is left, the most promising last."""
+        """Collective. Judge candidates of a gap; return the gaps that are left, the most promising last."""
         spread = np.linspace(gap.above, gap.below, EDGES + 2)[1:-1].round().astype(np.int64)
         if gap.below == self.cuts.size:  # where all true labels are given
             spread = np.append(spread, gap.below - 1)
@@ -133,8 +133,7 @@ class InstanceSearch:
 
     def _rounded(self, hits: np.ndarray, others: np.ndarray) -> np.ndarray:
         """F1 in units of 2^−k (int64), `others` being given and true ones together; 0 where it is 0/0."""
-        values: np.ndarray = np.rint(np.ldexp(np.nan_to_num(f1(hits, others, 0)), self.bits)).astype(np.int64)
-        return values
+        return np.rint(np.ldexp(np.nan_to_num(f1(hits, others, 0)), self.bits)).astype(np.int64)
 
     def _f1(self, state: GivenLabels) -> tuple[int, int]:
         """This rank's sum of F1, and the rows where it is defined."""

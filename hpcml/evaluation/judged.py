@@ -6,7 +6,7 @@ Labels that judged rows have and the model does not know: each pair with a row c
 (`Missed`). The pair has no score. It is a positive that is never retrieved: in recall, F1, average
 precision, break-even and AUC of all pairs together, in F1 and nDCG of its row, in BioASQ's
 measures, and in the search for thresholds that one of these is to judge. Labels that data keep
-beside their own (`data.unknown_labels`) and labels of the data that the model lacks are the same
+apart from their own (`data.unknown_labels`) and labels of the data that the model lacks are the same
 here. Measures of single labels and their means (macro) are of labels that the model knows.
 """
 
@@ -24,9 +24,9 @@ from hpcml.data.labels import all_label_names, load_with_unknown
 from hpcml.data.shard import Shard, without_features
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.scoring import ClassifierScorer, Scorer, block_scores, scorer_of
 from hpcml.kernels.scores import count_sorted
 from hpcml.measures import Ranking
+from hpcml.model.scoring import ClassifierScorer, Scorer, make_scorer, score_block
 from hpcml.model.trained import Trained
 from hpcml.partition import offsets
 
@@ -37,7 +37,7 @@ UNSCORED = -np.inf  # the score of every label for a row of text without a known
 
 
 class Counts:
-    """How many scores lie above and at each distinct score of some positives. One of −∞ (`UNSCORED`) is never retrieved."""
+    """Number of scores above and at each distinct score of positives. One of −∞ (`UNSCORED`) is never retrieved."""
 
     def __init__(self, positives: np.ndarray, threshold: float = 0.0) -> None:
         """`positives`: the scores of all positives on all ranks; predicted above `threshold`."""
@@ -167,7 +167,7 @@ class JudgedRows:
 
     def scores(self, begin: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
         """(first, scores (n × B)) of rows first, ..., labels begin..end. Raises NonFiniteError."""
-        for first, scores in block_scores(self.scorer, begin, end):
+        for first, scores in score_block(self.scorer, begin, end):
             scores[self.empty[first : first + scores.shape[0]]] = UNSCORED
             yield first, self.comparable.values(scores, slice(begin, end)) if self.compared else scores
         self.dataset.check_unchanged()
@@ -243,11 +243,11 @@ def judge(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, labels:
         not_in_data = [model.label_names[label] for label in wanted if model.label_names[label] not in number]
     shard = load_with_unknown(comm, dataset, split)
     missed = count_missed(comm, shard, place)
-    scorer = scorer_of(model, shard, numbers)
+    scorer = make_scorer(model, shard, numbers)
     scorer.warm_up(comm)
     with mpi.agreed(comm, "scoring the positive rows"):
         rows, places = positive_pairs(shard, place)
-        positives = scorer.pairs_scores(rows, numbers[places])
+        positives = scorer.score_pairs(rows, numbers[places])
         scorer.check_numbers(positives, numbers[places])
         empty, rows = without_features(dataset, shard), np.searchsorted(shard.rows, rows)
         positives[empty[rows]] = UNSCORED

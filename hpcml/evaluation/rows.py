@@ -18,7 +18,7 @@ PERCENT = (100, 30, 10, 3, 1)  # of the labels, the most frequent ones
 
 @dataclass(frozen=True)
 class FrequentLabels:
-    """F1 over so many percent of the labels, the most frequent ones, and nothing but them."""
+    """F1 over the `percent` % of the labels that are most frequent, without all others."""
 
     percent: int
     n_labels: int

@@ -13,7 +13,7 @@ from hpcml.model.trained import Trained
 
 
 class SeenRows(NamedTuple):
-    """How many of the judged rows are training rows of the model, and whether that is an estimate."""
+    """Number of the judged rows that are training rows of the model, and whether it is an estimate."""
 
     n_rows: int = 0
     is_estimate: bool = False

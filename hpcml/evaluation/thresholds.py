@@ -61,7 +61,7 @@ CHANCE = 0.01  # the largest probability that a label's best F1 in a random orde
 
 @dataclass(frozen=True)
 class ThresholdSearch:
-    """What thresholds are to maximise, and how they are found; None is the default."""
+    """Measure that thresholds maximise, and the search for them; None is the default."""
 
     measure: str
     method: str | None = None  # shrink for labels; search else, and where one of these is named
@@ -252,7 +252,7 @@ def _store(
 ) -> tuple[Any, ...]:
     """Write what `find` finds on a split (results, columns of labels, attributes) into the model, or into `output`.
 
-    The file is copied beside its destination, the copy is edited and renamed. `stored`: what the
+    The file is copied into the folder of its destination, the copy is edited and renamed. `stored`: what the
     model has already. Returns the values of a report. Raises ConfigError for a split that is not
     there, or what may not be replaced. Collective over `comm`.
     """

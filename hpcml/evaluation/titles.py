@@ -1,4 +1,4 @@
-"""What rows, features and labels are called: names and titles in a dataset; titles of rows in its source, JSON lines."""
+"""Names and titles of rows, features and labels: in a dataset, and titles of rows in its source, JSON lines."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.scoring import BlockWeights, ClassifierScorer, Scorer, weights_by_column
 from hpcml.kernels import bounds
 from hpcml.kernels import top as kernels
 from hpcml.kernels.pruned import LARGEST, Index, best_pruned
 from hpcml.kernels.rows import transpose
 from hpcml.kernels.scores import score_rows_by_column
 from hpcml.model.linear import Model, SparseRows
+from hpcml.model.scoring import BlockWeights, ClassifierScorer, Scorer, transpose_weights
 from hpcml.model.trained import Trained
 
 # All scores take a third of the time with 12,738 labels, and 2.8 times as long with 72,374.
@@ -119,7 +119,7 @@ def bound_index(model: Model, comparable: Comparable, W: SparseRows, n_columns: 
     blocks[1] = np.maximum(blocks[1], 0.0)
     light = base[~heavy]
     usual = (float(light.mean()), max(float(slopes.mean()), 1e-30)) if light.size else (0.0, 1.0)
-    heavy_weights = weights_by_column(W, labels, n_columns)
+    heavy_weights = transpose_weights(W, labels, n_columns)
     return Index(in_table, scales, table, rare, labels, heavy_weights, (blocks[0], blocks[1]), (base, slopes), usual)
 
 
@@ -141,9 +141,9 @@ class InvertedTop:
     """
 
     def __init__(self, model: Model, size: int, W: SparseRows, n_columns: int, indexed: bool) -> None:
-        """`W` is the model's, with so many columns; `indexed`: with an index for `size` labels."""
+        """`W` is the model's, with `n_columns` columns; `indexed`: with an index for `size` labels."""
         self.model, self.size, self.comparable = model, size, Comparable(model, np.arange(model.n_labels))
-        self._inverted, self._by_label = weights_by_column(W, np.arange(W.indptr.size - 1), n_columns), tuple(W)
+        self._inverted, self._by_label = transpose_weights(W, np.arange(W.indptr.size - 1), n_columns), tuple(W)
         self._index = bound_index(model, self.comparable, W, n_columns, size) if indexed else None
 
     def best(self, scorer: Scorer, rows: np.ndarray, size: int | None = None) -> Best:
@@ -151,7 +151,7 @@ class InvertedTop:
         number.
         """
         size = self.size if size is None else size
-        out, sums = Best(rows.size, size, self.comparable), scorer.divisors(rows)
+        out, sums = Best(rows.size, size, self.comparable), scorer.compute_divisors(rows)
         model = (self._inverted, *scorer.tables, self.model.bias)
         best = (sums, out.sigmoids, out.scores, out.labels)
         if self._index is None or LEAST_A_BEST * size > self.model.n_labels:
@@ -165,7 +165,7 @@ class InvertedTop:
     def all_scores(self, scorer: Scorer, rows: np.ndarray) -> np.ndarray:
         """The scores (n × L) of all labels. Raises NonFiniteError if one is not a number."""
         out, model = np.empty((rows.size, self.model.n_labels)), (self._inverted, *scorer.tables, self.model.bias)
-        bad = score_rows_by_column(scorer.csr, rows, model, scorer.divisors(rows), out)
+        bad = score_rows_by_column(scorer.csr, rows, model, scorer.compute_divisors(rows), out)
         if bad >= 0:
             scorer.check_numbers(np.array([np.nan]), np.array([bad]))
         return out

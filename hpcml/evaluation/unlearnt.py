@@ -111,8 +111,7 @@ def chance_of(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
         drawn = [np.sort(rng.choice(n_rows, size, replace=False, shuffle=False)) + 1 for _ in range(DRAWS)]
         values = np.array([(ranks / some).mean() for some in drawn])
         ratios[place] = np.quantile(values, 1 - LEVEL) / (size / n_rows)
-    chance: np.ndarray = np.minimum(1.0, ratios[at] * n_positive / n_rows)
-    return chance
+    return np.minimum(1.0, ratios[at] * n_positive / n_rows)
 
 
 def find_unlearnt(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, log: Log) -> Learnability:

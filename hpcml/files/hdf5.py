@@ -2,7 +2,7 @@
 
 An hpcml dataset is an HDF5 file with the attributes `hpcml-format = "dataset"` and `hpcml-version`.
 Groups `X` (m × d float32) and `Y` (m × L, the label sets) use AnnData's encoding of a CSR matrix.
-Beside them may stand `feature_names`, `label_names`, `label_titles` (what people call the labels,
+Optional parts are `feature_names`, `label_names`, `label_titles` (what people call the labels,
 "" for none), `row_ids` (variable-length UTF-8), `splits/NAME` (sorted row numbers, int64),
 `rows/NAME` (another number of each row, such as the year) and `text` (how words became features).
 `row_keys`, and `row_groups` if rows have groups, identify them (uint64; `hpcml.data.row_keys`).
@@ -112,7 +112,7 @@ def vocabulary_digest(names: Strings | None, n_features: int) -> str:
 def open_hdf5(path: Path | str) -> h5py.File:
     """Open an HDF5 file read-only, without a lock, which not all have. Raises OSError.
 
-    HDF5 opens a file twice in a process only with the same rules of locking: those of whoever has
+    HDF5 opens a file twice in a process only with the same rules of locking: those of the code that has
     it open here, such as a notebook, whose changes are then seen, too. And to ask for a lock tells
     of a program that is writing the file.
     """
@@ -173,7 +173,7 @@ def open_stamped(path: Path | str, kind: str | tuple[str, ...], made_by: str) ->
 
 @contextmanager
 def readable(path: Path | str, made_by: str, what: str = "file") -> Iterator[None]:
-    """Turn whatever h5py raises for a damaged file into a DataError; `made_by` ("": another program) makes such files."""
+    """Turn any exception of h5py for a damaged file into a DataError; `made_by` ("": another program) makes such files."""
     try:
         yield
     except DAMAGE as error:
@@ -194,7 +194,7 @@ def changed_in_use(path: Path | str) -> DataError:
 def map_dataset(path: Path, data: h5py.Dataset, begin: int = 0, end: int | None = None) -> np.ndarray:
     """Rows begin..end of a numeric dataset, read-only: mapped if contiguous, else read.
 
-    A constant if never written. Raises DataError if there are not so many rows, or their bytes are
+    A constant if never written. Raises DataError if there are fewer rows, or their bytes are
     not in the file.
     """
     end = data.shape[0] if end is None else end

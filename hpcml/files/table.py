@@ -33,7 +33,7 @@ def table(rows: list[list[str]]) -> list[str]:
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    """The lines of a CSV file; a cell that is None is empty."""
+    """Return the lines of a CSV file; None is an empty cell."""
     lines: list[str] = []
     # csv quotes only the characters of its own line end; "\r\n" makes it quote both
     csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(rows)

@@ -26,7 +26,7 @@ _HOST_BYTES = 32
 
 
 def _shortened(name: str, n_bytes: int) -> str:
-    """The name, if it has at most so many bytes; else its beginning and a checksum of it all."""
+    """Return the name, if it has at most `n_bytes` bytes; else its beginning and a checksum of it all."""
     raw = os.fsencode(name)
     return name if len(raw) <= n_bytes else f"{os.fsdecode(raw[: n_bytes - 9])}~{zlib.crc32(raw):08x}"
 
@@ -39,7 +39,7 @@ def _prefix(final: Path) -> str:
 
 
 def temporary_name(final: Path) -> Path:
-    """Return the hidden name beside `final` under which this process makes it."""
+    """Return the hidden name in the folder of `final` under which this process makes it."""
     return final.with_name(f"{_prefix(final)}{os.getpid()}")
 
 

@@ -1,6 +1,6 @@
 """Checks of files from strangers: claims are compared with bytes, before anything is read.
 
-HDF5 itself does not do all of it: a damaged heap of strings makes it run for ever, and links can
+HDF5 itself does not do all of it: a damaged heap of strings makes it run forever, and links can
 lead it to other files.
 """
 

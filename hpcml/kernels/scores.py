@@ -2,7 +2,7 @@
 
 A model stores the weight of feature j for label l as W[l, columns[j]] · factors[j]. `score_rows`
 takes the weights of a block of labels as `expand_weights` makes them, `score_rows_by_column` those
-that are not 0 as `evaluation.scoring.weights_by_column` makes them, and `score_pairs` makes each one where it needs it. But
+that are not 0 as `model.scoring.transpose_weights` makes them, and `score_pairs` makes each one where it needs it. But
 for adding 0, all do the same double-precision operations in the same order for a (row, label) pair,
 so they give the same bits, whatever the block of labels or the rows around it. No index is checked
 here: `hpcml.model.linear` has.

@@ -1,4 +1,4 @@
-"""Model files, what is in them, how any is opened, and the classifiers that one of them may hold.
+"""Model files, the classifiers that one of them may hold, and the scores of rows (`scoring`).
 
     model = open_model("runs/docs")  # or a file: a `Model`, or a `ClassifierModel`
     weights = model.weights()

@@ -5,7 +5,7 @@ A learner is named on the command line (`tree max_depth=5`, `sklearn.linear_mode
 C=0.5`). Its classifiers are asked for two things: how sure they are of a row (`confidence`), and a
 score per label as our linear models have one (`scores`, positive for "has the label"). Classes are
 the numbers 0 .. n_classes−1; a classifier may have seen only some of them. Trees, naive Bayes and
-linear classifiers give a row the same bits whatever the rows around it.
+linear classifiers give a row the same bits with any rows around it.
 """
 
 from __future__ import annotations

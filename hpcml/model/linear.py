@@ -190,7 +190,7 @@ class Model(Trained):
                 raise self.not_finite(row_of(W.indptr, begin + int(np.argmin(fit))))
 
     def pruned(self, below: float) -> Model:
-        """The same model without weights below a magnitude. Look at its W by `rows`."""
+        """Return the same model without weights below a magnitude. Read its W by `rows`."""
         out = copy.copy(self)
         out.below = max(self.below, below)
         return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from hpcml.files.hdf5 import DAMAGE, MADE_ON, open_checked, open_stamped
 from hpcml.files.untrusted import check_parts
 from hpcml.log import joined, plural
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import CHOSEN, Model
+from hpcml.model.linear import CHOSEN, Model, Trained
 
 FILE, CONFIG = "model.h5", "config.toml"  # of a run folder
 
@@ -51,13 +52,14 @@ def kind_of(path: Path | str) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def share_model(comm: mpi.Comm, path: Path | str) -> Model | ClassifierModel:
-    """Collective over `comm`. The model in a file; one rank reads classifiers. DataError."""
+def share_model(comm: mpi.Comm, path: Path | str | Trained) -> Any:
+    """Collective over `comm`. Open the model in a file; one rank reads classifiers. An open model is returned. DataError."""
+    if isinstance(path, Trained):
+        return path
     with mpi.agreed(comm, f"opening {path}"):
         model = open_model(path) if comm.rank == 0 else None
     if comm.bcast(isinstance(model, ClassifierModel)):
-        shared: ClassifierModel = comm.bcast(model)
-        return shared
+        return comm.bcast(model)
     with mpi.agreed(comm, f"opening {path}"):
         return model or Model(model_file(path))
 

@@ -6,7 +6,7 @@
         total = mpi.exact_sum(comm, losses, bound, n_global)  # the same bits on any number of ranks
 
 Begin with `collectives`, then `exact`. `start` begins and ends the program on all ranks,
-`neighbours` has messages between a few of them, `memory` says how much a rank may plan with.
+`messages` exchanges arrays between a few of them, `memory` says how much a rank may plan with.
 """
 
 # ruff: noqa: F401  # these names are what the other rooms use
@@ -36,7 +36,7 @@ from hpcml.mpi.collectives import (
     stream_to_root,
 )
 from hpcml.mpi.exact import SHIFT_OF_LEVEL, exact_sum, grid, grid_levels, lies_on_grid
-from hpcml.mpi.neighbours import Arrays, Mailbox, exchange, exchange_with
+from hpcml.mpi.messages import Arrays, Mailbox, exchange, exchange_with
 from hpcml.mpi.start import (
     Comm,
     abi,

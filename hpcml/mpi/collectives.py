@@ -187,7 +187,7 @@ def stream_to_root(comm: MPI.Comm, chunks: Iterable[Any], consume: Callable[[Any
     """Collective over `comm`. Rank 0 calls `consume` on every rank's chunks, one at a time.
 
     An error in `consume`, or in making the chunks, is raised on all ranks after all senders have
-    been drained, so that nobody waits for ever.
+    been drained, so that no rank waits forever.
     """
     error: Exception | None = None
 

@@ -20,7 +20,7 @@ OWN_BYTES = 120 * 10**6  # of a rank: Python, libraries and compiled kernels
 
 
 def memory_of_node() -> Limit:
-    """Bytes of memory for this process and those beside it: the tightest limit."""
+    """Return the bytes of memory of this node for its processes: the tightest limit."""
     return min(limits())
 
 

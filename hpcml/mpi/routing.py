@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hpcml.mpi.neighbours import exchange
+from hpcml.mpi.messages import exchange
 from hpcml.mpi.start import Comm
 from hpcml.partition import offsets
 

@@ -93,7 +93,7 @@ def _abort(code: int) -> NoReturn:
 
 
 def _end(sentence: str, code: int = EXIT_USER) -> NoReturn:
-    """Say what the user can mend and end all ranks at once, wherever they are."""
+    """Print the reason and end all ranks at once, wherever they are."""
     print(f"hpcml: {sentence}", file=sys.stderr, flush=True)
     sys.stdout.flush()
     if MPI.COMM_WORLD.size == 1:
@@ -116,7 +116,7 @@ def meet() -> None:
 
 
 def rested(request: MPI.Request, seconds: float = math.inf) -> bool:
-    """Whether a request is complete within so many seconds; sleeps, so others have the core."""
+    """Return whether a request is complete within `seconds`; sleeps, so others have the core."""
     end, pause = time.monotonic() + seconds, 1e-5
     while not request.Test():
         if time.monotonic() > end:

@@ -97,7 +97,7 @@ def _linear_requirements(method: LinearMethod, sizes: Sizes, cluster: Cluster, o
     needed = cluster.ranks_per_node * sum(own.values())
     if needed + cluster.ranks_per_node * PROGRAM_BYTES + shared > cluster.node_bytes:  # every pass would read rows from the disk
         raise ConfigError(
-            f"{cluster.ranks_per_node} ranks need {size(needed)} beside {size(shared)} of rows, but a node has "
+            f"{cluster.ranks_per_node} ranks need {size(needed)} in addition to {size(shared)} of rows, but a node has "
             f"{size(cluster.node_bytes)}: there is no model of too little memory; plan with more nodes, fewer ranks on each, "
             "or a smaller --labels-per-pass"
         )

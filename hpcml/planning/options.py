@@ -1,4 +1,4 @@
-"""The options of `hpcml plan`, beside those of the method."""
+"""The options of `hpcml plan`, without those of the method."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hpcml.options import Range
+from hpcml.options import Between, Range
 
 MOST = 10**12  # rows, features or labels
 
@@ -29,7 +29,7 @@ class PlanOptions:
     """Nodes to run on."""
     ranks_per_node: Annotated[int | None, Range(1, 10**6)] = None
     """Ranks on each node. Default: as many as run this command; 1 without mpirun."""
-    memory: float | None = None
+    memory: Annotated[float | None, Between(0)] = None
     """Memory of a node, in GB. Default: what this one has."""
     pilot: Annotated[bool, Parameter(negative="--no-pilot")] = True
     """Measure the time: train some of the labels, rows or cycles of DATA. --no-pilot plans memory,

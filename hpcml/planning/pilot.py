@@ -46,7 +46,7 @@ WRITE = "write the model"
 
 @dataclass(frozen=True)
 class Measured:
-    """What a pilot has measured, on the slowest rank, or the one with most."""
+    """Measurements of a pilot, on the slowest rank, or the one with most."""
 
     seconds: dict[str, float]  # of the whole training, by phase
     sample: str  # what was trained
@@ -169,7 +169,7 @@ def _blocks(labels: np.ndarray, n_lanes: int, refilled: bool) -> Iterator[np.nda
 
 
 def _interpolated(points: list[tuple[float, float, float]], n_positive: np.ndarray) -> np.ndarray:
-    """The seconds and weights (2, labels) of labels with so many rows."""
+    """Return the seconds and weights (2, labels) of labels with `n_positive` rows."""
     x, *values = np.array(sorted(points)).T if points else np.ones((3, 1))
     return np.stack([np.interp(np.log(n_positive), np.log(x), y) for y in values])
 
@@ -226,7 +226,7 @@ def _train_shortened(session: Session, method: Method, data: Path, options: Any)
 
 
 def _seconds_to_write(comm: mpi.Comm, nbytes: int) -> dict[str, float]:
-    """Collective over `comm`. Seconds to write a file of so many bytes, by a smaller one in the current folder."""
+    """Collective over `comm`. Return the seconds to write `nbytes` bytes, by a smaller file in the current folder."""
 
     def write() -> dict[str, float]:
         block, count = np.random.default_rng(0).bytes(1 << 22), max(1, min(nbytes, DISK_BYTES) >> 22)

@@ -16,11 +16,11 @@ from hpcml.errors import ConfigError, OptionError
 from hpcml.files.report import ReportedResult
 from hpcml.kernels.processor import processor_name
 from hpcml.kernels.rows import count_labels
-from hpcml.log import plural, size
+from hpcml.log import duration, plural, size
 from hpcml.methods.registry import Method
 from hpcml.mpi.limits import bytes_of_process
 from hpcml.mpi.memory import OWN_BYTES, memory_of_node
-from hpcml.options import check_above_0, check_rules, default_of, flag_of
+from hpcml.options import check_rules, default_of, flag_of
 from hpcml.planning.memory import Cluster, Requirements, requirements_of
 from hpcml.planning.options import PlanOptions
 from hpcml.planning.pilot import Measured, run_pilot
@@ -34,7 +34,7 @@ NO_TIME = "only a pilot measures it: give DATA, without --no-pilot (`hpcml conve
 
 @dataclass(frozen=True)
 class Plan(ReportedResult):
-    """What a training would take."""
+    """Time, memory and disk that a training would take."""
 
     method: str
     data: Path | None
@@ -137,17 +137,8 @@ class Plan(ReportedResult):
         }
 
 
-def duration(seconds: float) -> str:
-    """Seconds for people."""
-    for unit, factor in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
-        if seconds >= 2 * factor:
-            return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds:.3g} s"
-
-
 def cluster_of(comm: mpi.Comm, wanted: PlanOptions) -> Cluster:
     """Collective over `comm`. Nodes as the user says, else as those that this runs on. Raises OptionError."""
-    check_above_0(wanted, "memory")
     here = int(mpi.allreduce_max(comm, mpi.ranks_on_node(comm)))
     if wanted.memory is None:
         node_bytes = int(-mpi.allreduce_max(comm, -float(memory_of_node())))

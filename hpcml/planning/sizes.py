@@ -117,7 +117,7 @@ def sizes_from(n_rows: int, n_features: int, n_labels: int, values_per_row: floa
 
 
 class Words(NamedTuple):
-    """How many words rows have: `used` by any, and columns if a single row's words share one."""
+    """Numbers of words in rows: `used` by any, and columns if a single row's words share one."""
 
     used: float
     columns: float

@@ -1,4 +1,4 @@
-"""Writes the scores of rows to files, the same bytes on any number of ranks; `evaluation.scoring` computes them.
+"""Writes the scores of rows to files, the same bytes on any number of ranks; `model.scoring` computes them.
 
     predict(comm, model, dataset, "test", Path("answers.csv"), "labels", False, log)
 

@@ -23,7 +23,6 @@ from hpcml.data.svmlight import BLOCK_BYTES, STANDARD_INPUT, SvmlightStream
 from hpcml.errors import ConfigError, DataError, OptionError, file_error
 from hpcml.evaluation.hints import hint_at_few_labels
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.evaluation.scoring import WEIGHT_BYTES, BlockWeights, scorer_of
 from hpcml.evaluation.top import InvertedTop, top_of
 from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import NAME_CHUNK, describe_matrix, matrix_slabs, stamp, write_label_titles, write_strings
@@ -32,6 +31,7 @@ from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.files.spool import Spool, slices
 from hpcml.files.table import escaped_name
 from hpcml.log import Log, Progress, plural
+from hpcml.model.scoring import WEIGHT_BYTES, BlockWeights, make_scorer
 from hpcml.model.trained import Trained
 from hpcml.partition import offsets
 from hpcml.prediction import texts
@@ -57,7 +57,7 @@ class Prediction:
         self.n_given = 0  # labels that this rank's rows have got, where labels are asked for
         self.empty = None if dataset is None else without_features(dataset, shard)  # flags of this rank's rows, which get no labels
         self._sigmoids = model.check_probabilities() if what == "probabilities" else None  # make probabilities of the scores
-        self.scorer = scorer_of(model, shard, np.arange(model.n_labels))
+        self.scorer = make_scorer(model, shard, np.arange(model.n_labels))
         self.scorer.warm_up(comm)
         self.keeps_weights = self.room_for_weights(model)  # expanded once, and not for every chunk
         self._weights = BlockWeights(self.keeps_weights)
@@ -94,7 +94,7 @@ class Prediction:
 
     def scored(self, shard: Shard) -> Iterator[ScoredRows]:
         """Score a shard's rows for all labels, or find the best. Local. Raises NonFiniteError."""
-        scorer: Any = scorer_of(self.model, shard, self.scorer.labels)
+        scorer: Any = make_scorer(self.model, shard, self.scorer.labels)
         flags, thresholds = self.what == "labels", self.model.thresholds
         width = (1 if flags else 8) * self.model.n_labels if self.n_best is None else 12 * self.n_best
         step = max(1, min(MAX_ROWS, CHUNK_BYTES // max(1, width)))
@@ -139,7 +139,7 @@ def predict(
 ) -> None:
     """Collective over `comm`. Write scores, probabilities or labels of a split's rows to `output`.
 
-    With `top`, only the scores of so many labels of each row, the best ones (of equal scores those
+    With `top`, only the scores of the `top` best labels of each row (of equal scores those
     with the lower numbers). Raises ConfigError for an ending of `output` that is not known, for an
     existing output without `force` and for an unknown split; DataError if model and data do not fit
     or a file cannot be read or written.
@@ -270,7 +270,7 @@ def predict_stream(
     `source` and `output` are paths, or "-" for standard input and output; then `text_format` is "csv"
     (by default) or "svm". The lines are those that `predict` writes for the dataset made from the
     text. The labels in the text are passed over. A text does not name its features: they go by number,
-    from 1 (`zero_based`: 0), whatever the names are that the model was trained by. Larger indices are
+    from 1 (`zero_based`: 0), not by the names of the model's features. Larger indices are
     left out, and counted in the log. A line has at most `max_line` bytes.
 
     Raises ConfigError for an unknown format, for a model of text with other numbering and for an

@@ -69,7 +69,9 @@ def check_what(what: str, top: int | None, ending: str = "") -> None:
     if ending == BIOASQ and what == "probabilities":
         raise ConfigError("BioASQ's JSON holds labels without numbers; leave --probabilities out, or write .csv")
     if ending == BIOASQ and what != "labels" and top is None:
-        raise ConfigError("BioASQ's JSON holds labels; give --labels (those above their thresholds) or --top (so many of each row)")
+        raise ConfigError(
+            "BioASQ's JSON holds labels; give --labels (those above their thresholds) or --top (the best of each row)"
+        )
 
 
 def what_is_written(what: str, top: int | None, model: Trained) -> str:

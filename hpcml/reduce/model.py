@@ -24,7 +24,7 @@ COPIED = 1 << 24  # numbers that are copied at a time
 
 @dataclass
 class SeenFeatures:
-    """What selection needs of a model: the features that it has seen (k, ascending), its shape."""
+    """A model's input to selection: the features that it has seen (k, ascending), and their weights."""
 
     model: Model
     features: np.ndarray

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +19,9 @@ from hpcml.files.report import ReportedResult, cell
 from hpcml.files.slabs import new_file
 from hpcml.files.table import table
 from hpcml.log import Log, plural
+from hpcml.model.copy_labels import copy_labels, create_slabs
 from hpcml.model.linear import Model, emptied_warning
-from hpcml.model.rewrite import slabs_like, write_labels
 from hpcml.model.trained import Trained
-from hpcml.options import check_magnitude
 from hpcml.partition import even_bounds
 
 
@@ -87,38 +87,30 @@ def prune(
         raise ConfigError(f"{model.path}: its labels have several weights for a feature; prune takes models with one")
     if not below:
         raise ConfigError("--below: name at least one magnitude")
-    for value in below:
-        check_magnitude("below", value)
-    if output is None:
-        return _judge(comm, model, dataset, split, below, log)
-    with new_file(comm, output, force, [model.path, dataset.path]) as out:  # the name is tried before the work
-        found = _judge(comm, model, dataset, split, below, log)
-        few = model.pruned(below[-1])
-        write_labels(comm, out, [lambda: few], [model.n_labels], True, model.label_names, model.label_titles)
-    log(f"{output}: {plural(found.lines[-1].n_weights, 'weight')} of {plural(model.n_labels, 'label')}")
-    return found
-
-
-def _judge(comm: mpi.Comm, model: Model, dataset: DataFile, split: str, below: Sequence[float], log: Log) -> Pruning:
-    """Collective. A line for the model as it is and for each magnitude."""
-    lines: list[Line] = []
-    had = None  # a weight, each label
-    for number, value in enumerate((0.0, *below)):
-        few = model.pruned(value)
-        counts = np.zeros(model.n_labels, dtype=np.int64)  # of the weights that each label keeps
-        with mpi.agreed(comm, f"reading {few.path}"):
-            for label in range(*even_bounds(model.n_labels, comm.size)[comm.rank : comm.rank + 2].tolist()):
-                counts[label] = few.row(label)[1].size
-        mpi.allreduce_sum(comm, counts)
-        had = counts > 0 if had is None else had
-        n_weights = int(counts.sum()) if number else model.n_weights
-        stored = n_weights if number or model.sparse else None
-        n_bytes = sum(
-            math.prod(slab.shape) * np.dtype(slab.dtype).itemsize for slab in slabs_like(model, stored, model.n_labels).values()
-        )
-        log(f"judging the model with {plural(n_weights, 'weight')}")
-        judged = evaluate(comm, few if number else model, dataset, split, log)
-        n_all = model.n_labels * model.n_columns
-        n_emptied = int(np.count_nonzero(had & (counts == 0)))
-        lines.append(Line(value, n_weights, n_all, n_emptied, n_bytes, judged.macro("average_precision"), judged.precision_at))
+    with nullcontext() if output is None else new_file(comm, output, force, [model.path, dataset.path]) as out:
+        lines: list[Line] = []
+        had = None  # a weight, each label
+        for number, value in enumerate((0.0, *below)):
+            few = model.pruned(value)
+            counts = np.zeros(model.n_labels, dtype=np.int64)  # of the weights that each label keeps
+            with mpi.agreed(comm, f"reading {few.path}"):
+                for label in range(*even_bounds(model.n_labels, comm.size)[comm.rank : comm.rank + 2].tolist()):
+                    counts[label] = few.row(label)[1].size
+            mpi.allreduce_sum(comm, counts)
+            had = counts > 0 if had is None else had
+            n_weights = int(counts.sum()) if number else model.n_weights
+            stored = n_weights if number or model.sparse else None
+            n_bytes = sum(
+                math.prod(slab.shape) * np.dtype(slab.dtype).itemsize
+                for slab in create_slabs(model, stored, model.n_labels).values()
+            )
+            log(f"judging the model with {plural(n_weights, 'weight')}")
+            judged = evaluate(comm, few if number else model, dataset, split, log)
+            n_all = model.n_labels * model.n_columns
+            n_emptied = int(np.count_nonzero(had & (counts == 0)))
+            lines.append(Line(value, n_weights, n_all, n_emptied, n_bytes, judged.macro("average_precision"), judged.precision_at))
+        if out is not None:
+            copy_labels(comm, out, [lambda: few], [model.n_labels], True, model.label_names, model.label_titles)
+    if output is not None:
+        log(f"{output}: {plural(n_weights, 'weight')} of {plural(model.n_labels, 'label')}")
     return Pruning(model.path, dataset.path, split, lines, model.n_labels, judged.n_rows, judged.seen)

@@ -24,8 +24,8 @@ from hpcml.methods.online.options import OnlineOptions
 from hpcml.model.open import kind_of, model_file
 from hpcml.reduce.dataset import reduce_dataset, remakes_text
 from hpcml.reduce.model import SeenFeatures, reduce_model
-from hpcml.reduce.options import DATASET, EFS, MODEL, NAMES, P, SelectOptions
 from hpcml.reduce.scores import SCORES, feature_scores
+from hpcml.reduce.select_options import DATASET, EFS, MODEL, NAMES, P, SelectOptions
 
 COLUMNS = ("rank", "feature", "name", "score", "end")
 SHOWN = 10  # names in the report
@@ -81,10 +81,23 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
     options.validate(MODEL if of_model else DATASET)
     if of_model:
         selected = _select_of_model(comm, path, output, options, force)
-    elif options.like is not None:
-        return _select_alike(comm, path, output, options.like, force, log)
     else:
-        selected = _select_of_dataset(comm, path, output, options, force, log)
+        with mpi.agreed(comm, f"reading {path}"):
+            dataset = DataFile(path)
+        with dataset:
+            if options.like is not None:
+                features = mpi.run_on_root(comm, f"reading {options.like}", lambda: _features_like(dataset, options.like))
+            else:
+                selected = _choose_of_dataset(comm, dataset, options)
+                features = selected.features
+            reduce_dataset(comm, dataset, features, output, force)
+            if "text" in dataset.file and not remakes_text(dataset):
+                log(
+                    f"note: rows have unit length with all words of {path}, so `hpcml convert` cannot make rows --like {output}; "
+                    f"convert other text --like {path}, then `hpcml select` it --like {output}"
+                )
+        if options.like is not None:
+            return visible(f"{output}: {features.size:,} of {plural(dataset.n_features, 'feature')}, those of {options.like}")
     selected.output, selected.listed = output, listed
     mpi.run_on_root(comm, f"writing {listed}", lambda: write_list(listed, selected))
     return str(selected)
@@ -123,53 +136,30 @@ def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOp
     return selected
 
 
-def _select_of_dataset(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool, log: Log) -> Selected:
-    """Collective over `comm`. Reduce a dataset to its best features."""
+def _choose_of_dataset(comm: mpi.Comm, dataset: DataFile, options: SelectOptions) -> Selected:
+    """Collective over `comm`. Choose the best features of a dataset."""
+    path = dataset.path
     if options.by is None:
         raise ConfigError(f"--by is missing: choose {', '.join(NAMES[:-1])} or {NAMES[-1]}")
-    with mpi.agreed(comm, f"reading {path}"):
-        dataset = DataFile(path)
-    with dataset:
-        none = np.zeros(dataset.n_labels, np.int64)
-        labels, _ = choose_labels(comm, dataset, OnlineOptions(label=options.label, min_positives=0), none)
-        split = options.split or default_split(dataset, "train")
-        if options.by == EFS:
-            if options.over == "mean":
-                raise OptionError("over", "mean", "efs of a dataset takes the largest importance over the labels; remove it")
-            from hpcml.methods.online.run import importance_of
+    none = np.zeros(dataset.n_labels, np.int64)
+    labels, _ = choose_labels(comm, dataset, OnlineOptions(label=options.label, min_positives=0), none)
+    split = options.split or default_split(dataset, "train")
+    if options.by == EFS:
+        if options.over == "mean":
+            raise OptionError("over", "mean", "efs of a dataset takes the largest importance over the labels; remove it")
+        from hpcml.methods.online.run import importance_of
 
-            scores, available = importance_of(comm, dataset, split, labels, options.shuffle, options.seed or 0)
-        else:
-            shard = load_shard(comm, dataset, split)
-            scores, present = feature_scores(comm, shard, labels, SCORES[options.by], options.over or "max")
-            available = present > 0
-            if not scores.any():
-                raise ConfigError(f"{path}: no feature of the rows of the split {split} tells the labels apart: every score is 0")
-        selected = choose(options.by, scores, available, options, f"the rows of the split {split} of {path} have")
-        with mpi.agreed(comm, f"reading {path}"):
-            selected.names = names_of(dataset, selected.features)
-        _reduce(comm, dataset, selected.features, output, force, log)
+        scores, available = importance_of(comm, dataset, split, labels, options.shuffle, options.seed or 0)
+    else:
+        shard = load_shard(comm, dataset, split)
+        scores, present = feature_scores(comm, shard, labels, SCORES[options.by], options.over or "max")
+        available = present > 0
+        if not scores.any():
+            raise ConfigError(f"{path}: no feature of the rows of the split {split} tells the labels apart: every score is 0")
+    selected = choose(options.by, scores, available, options, f"the rows of the split {split} of {path} have")
+    with mpi.agreed(comm, f"reading {path}"):
+        selected.names = names_of(dataset, selected.features)
     return selected
-
-
-def _reduce(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, output: Path, force: bool, log: Log) -> None:
-    """Collective over `comm`. `reduce_dataset`, and a note if other text cannot get the same values."""
-    reduce_dataset(comm, dataset, features, output, force)
-    if "text" in dataset.file and not remakes_text(dataset):
-        log(
-            f"note: rows have unit length with all words of {dataset.path}, so `hpcml convert` cannot make rows --like {output}; "
-            f"convert other text --like {dataset.path}, then `hpcml select` it --like {output}"
-        )
-
-
-def _select_alike(comm: mpi.Comm, path: Path, output: Path, like: Path, force: bool, log: Log) -> str:
-    """Collective over `comm`. Reduce a dataset to the features of another, or of a list."""
-    with mpi.agreed(comm, f"reading {path}"):
-        dataset = DataFile(path)
-    with dataset:
-        features = mpi.run_on_root(comm, f"reading {like}", lambda: _features_like(dataset, like))
-        _reduce(comm, dataset, features, output, force, log)
-    return visible(f"{output}: {features.size:,} of {plural(dataset.n_features, 'feature')}, those of {like}")
 
 
 def _features_like(dataset: DataFile, like: Path) -> np.ndarray:

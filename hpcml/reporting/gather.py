@@ -77,8 +77,7 @@ def probability_of(model: Model | ClassifierModel) -> ScoresOf | None:
 
 def most_frequent(counts: np.ndarray, most: int) -> np.ndarray:
     """The places (ascending) of the `most` largest counts; of equal ones the first."""
-    places: np.ndarray = np.sort(np.argsort(-counts, kind="stable")[:most])
-    return places
+    return np.sort(np.argsort(-counts, kind="stable")[:most])
 
 
 def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log: Log, titles: Path | None) -> RunReport | None:

@@ -17,8 +17,8 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.slabs import new_file
 from hpcml.log import plural, visible
+from hpcml.model.copy_labels import copy_labels
 from hpcml.model.linear import Model, about_of
-from hpcml.model.rewrite import write_labels
 from hpcml.options import parse_part
 from hpcml.run.folder import CONFIG, RunFolder, read_config
 from hpcml.run.session import Session, Target
@@ -73,7 +73,7 @@ def merge_models(session: Session, runs: list[Path], target: Target, free: Calla
         names, titles = (list(chain.from_iterable(each)) for each in ([p.names for p in parts], [p.titles for p in parts]))
         with folder.replaced(config, target.force) as fresh:
             with new_file(comm, fresh / "model.h5") as out:
-                write_labels(comm, out, [partial(Model, run / "model.h5") for run in found], sizes, sparse, names, titles)
+                copy_labels(comm, out, [partial(Model, run / "model.h5") for run in found], sizes, sparse, names, titles)
             for name in ("history.csv", "choice.csv"):
                 sources = [run / name for run in found]
                 mpi.run_on_root(comm, f"writing {fresh / name}", partial(_join_tables, sources, fresh / name))

@@ -60,7 +60,7 @@ def opened_both(
     """Collective over the session. A model (or its path) with a threshold, and a dataset."""
     from hpcml.model.open import share_model
 
-    found = share_model(session.comm, model) if isinstance(model, (str, Path)) else model
+    found = share_model(session.comm, model)
     found = found if threshold is None else found.with_threshold(threshold)
     with opened_dataset(session, data) as dataset:
         yield found, dataset

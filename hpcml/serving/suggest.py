@@ -16,11 +16,11 @@ from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError
 from hpcml.evaluation.explain import Features, taken_apart
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.evaluation.scoring import ClassifierScorer, Scorer, blocks_of, scorer_of
 from hpcml.evaluation.titles import titles_of_labels
 from hpcml.evaluation.top import top_of
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
+from hpcml.model.scoring import ClassifierScorer, Scorer, divide_rows, make_scorer
 from hpcml.prediction.predict import Prediction
 
 
@@ -68,7 +68,7 @@ class Suggester:
         titles = titles_of_labels(model, dataset) or model.label_names
         self.titles = [title or name for title, name in zip(titles, model.label_names, strict=True)]
         self.labels = np.arange(model.n_labels)
-        scorer = scorer_of(model, self.rows_of([]), self.labels)
+        scorer = make_scorer(model, self.rows_of([]), self.labels)
         scorer.warm_up(comm)
         self.top: Any = top_of(comm, scorer, 1, Prediction.room_for_weights(model), by_pairs=True)
         self.features = Features(model) if isinstance(model, Model) and model.combination is None else None
@@ -87,8 +87,8 @@ class Suggester:
         return [found if size else None for found, size in zip(self._scored(shard, questions), sizes, strict=True)]
 
     def _scored(self, shard: Shard, questions: Sequence[Question]) -> list[list[Suggestion]]:
-        scorer, thresholds, out = scorer_of(self.model, shard, self.labels), self.model.thresholds, []
-        for begin, rows in blocks_of(shard.rows, self.model.n_labels):
+        scorer, thresholds, out = make_scorer(self.model, shard, self.labels), self.model.thresholds, []
+        for begin, rows in divide_rows(shard.rows, self.model.n_labels):
             some = questions[begin : begin + rows.size]
             only_given = np.array([question.only_given for question in some], dtype=bool)
             size = max((min(question.limit, self.model.n_labels) for question in some if not question.only_given), default=1)

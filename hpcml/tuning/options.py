@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from cyclopts import Parameter
 
 from hpcml.errors import OptionError
 from hpcml.methods.linear.options import ScaleOptions
 from hpcml.methods.registry import method_named, supporting
-from hpcml.options import Flag, Several, check_range
-
-MEASURES = ("map", "f1", "auc")
-THRESHOLDS = ("label", "micro")
+from hpcml.options import Between, Flag, Range, Seed, Several
 
 
 @Parameter(name="*")
@@ -28,13 +24,13 @@ class TuneOptions(ScaleOptions):
     """What to train: dual, probe, elastic-net, or another method that the table of methods says
     can be tuned.
     """
-    folds: int = 5
+    folds: Annotated[int, Range(3, 100)] = 5
     """Parts of the training rows, at least 3; each is scored by models of the others."""
-    by: str = "map"
+    by: Literal["map", "f1", "auc"] = "map"
     """What the choice is made by: map (average precision), f1 (F1 at its best threshold) or auc,
     of the scores of all folds.
     """
-    thresholds: str = "label"
+    thresholds: Literal["label", "micro"] = "label"
     """Above which a row has a label: label (each label's F1 is to be large, rare ones drawn to
     those as frequent), or micro (the probability, the same for all labels, at which the F1 of all
     pairs of a row and a label is largest in the folds).
@@ -43,11 +39,11 @@ class TuneOptions(ScaleOptions):
     """Choose the same for all labels. Default: for each label, drawn to what is best for all,
     the more the rarer it is.
     """
-    lambdas: Annotated[tuple[float, ...], Several] = ()
+    lambdas: Annotated[tuple[float, ...], Several, Between(0)] = ()
     """Try these multiples of --lambda (of elastic-net: of --l1). Default: 0.1, 0.316, 1, 3.16 and
     10, and more where the best lies at the end.
     """
-    weights: Annotated[tuple[float, ...], Several] = ()
+    weights: Annotated[tuple[float, ...], Several, Between(0)] = ()
     """Of dual: try these weights of positive rows. Default: 1 and 4, and more where the best
     lies at the end.
     """
@@ -61,20 +57,18 @@ class TuneOptions(ScaleOptions):
     """What --lambdas are multiples of, as in hpcml train METHOD. Default: the method's."""
     l1: str | None = None
     """Of elastic-net: what --lambdas are multiples of. Default: the method's."""
-    seed: int = 0
+    seed: Seed = 0
     """Random seed for dealing rows to folds and for the order of training rows."""
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local."""
-        for name, known in (("method", supporting("tune")), ("by", MEASURES), ("thresholds", THRESHOLDS)):
-            if getattr(self, name) not in known:
-                raise OptionError(name, getattr(self, name), f"expected one of {', '.join(known)}")
+        if self.method not in (known := supporting("tune")):
+            raise OptionError("method", self.method, f"expected one of {', '.join(known)}")
         super().validate()
-        check_range(self, "folds", 3, 100)
         for name in ("lambdas", "weights"):
             values = getattr(self, name)
-            if any(not 0 < value < math.inf for value in values) or len(set(values)) < len(values):
-                raise OptionError(name, values, "expected different numbers above 0")
+            if len(set(values)) < len(values):
+                raise OptionError(name, values, "expected different numbers")
         options = method_named(self.method).option_names
         for name, value, option in (
             ("weights", self.weights, "positive_weight"),

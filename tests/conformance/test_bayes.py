@@ -265,7 +265,7 @@ def test_what_headings_refuse(documents, tmp_path):
 def test_options_that_make_no_sense():
     for method, options, sentence in (
         ("bernoulli-nb", {"smoothing": 0.0}, "--smoothing 0.0: expected a number above 0"),
-        ("bernoulli-nb", {"min_weight": -1.0}, "--min-weight -1.0: expected a finite number of at least 0"),
+        ("bernoulli-nb", {"min_weight": -1.0}, "--min-weight -1.0: expected at least 0"),
         ("boosted-bayes", {"rounds": 0}, "--rounds 0: expected at least 1"),
         ("boosted-bayes", {"trim": 1.0}, "--trim 1.0: expected a share"),
         ("staged-bayes", {"stages": 1}, "--stages 1: expected at least 2"),

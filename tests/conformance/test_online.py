@@ -22,13 +22,13 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation.evaluate import evaluate
-from hpcml.evaluation.scoring import Scorer
 from hpcml.log import Log
 from hpcml.methods.online import kernels
 from hpcml.methods.online.kernels import NORM2, POSITIVES, UPDATES
 from hpcml.methods.online.options import LEARNERS
 from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
+from hpcml.model.scoring import Scorer
 from hpcml.prediction.predict import predict
 
 KINDS = [
@@ -353,8 +353,8 @@ def test_model_scores_as_the_learner_does(files, tmp_path, method, options):
     assert not state.seen[60:].any() and model.labels["n_positive"].tolist() == state.counters[POSITIVES].tolist()
 
     scorer, labels = Scorer(model, test, np.arange(4)), np.arange(4)
-    scores = scorer.rows_scores(test.rows, *scorer.weights(0, 4))
-    pairs = scorer.pairs_scores(np.repeat(test.rows, 4), np.tile(labels, 60)).reshape(60, 4)
+    scores = scorer.score_rows(test.rows, *scorer.weights(0, 4))
+    pairs = scorer.score_pairs(np.repeat(test.rows, 4), np.tile(labels, 60)).reshape(60, 4)
     assert scores.tobytes() == pairs.tobytes()
     X, Y = matrices(files)
     rows, seen = rows_of(X[160:]), rows_of(X[:160])

@@ -131,7 +131,7 @@ REFUSED = {
     ("good", "--cycles", "0"): r"--cycles 0: expected at least 1",
     ("good", "--validation-share", "1"): r"--validation-share 1\.0: expected",
     ("good", "--validation-share", "0.001"): r"no row of 20 is left to validate",
-    ("good", "--checkpoint-every", "0"): r"--checkpoint-every 0\.0: expected seconds above 0",
+    ("good", "--checkpoint-every", "0"): r"--checkpoint-every 0\.0: expected a number above 0",
     ("many",): r"many\.h5: row \d+ has \d labels, .* choose one label with --label",
     ("good", "--label", "lable1"): r"no label 'lable1'; did you mean 'label1'",
     ("good", "--split", "tset"): r"tset",

@@ -1,7 +1,7 @@
 """A method that is in no room of hpcml: steps of PROBE under another name, with an option of its own. One file, one entry."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
@@ -11,7 +11,7 @@ from hpcml.methods.linear.estimator import LinearClassifier
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.method import USUAL, Method
 from hpcml.methods.probe.probe import METHOD
-from hpcml.options import check_above_0
+from hpcml.options import Between
 
 
 @Parameter(name="*")
@@ -21,13 +21,8 @@ class ToyOptions(LinearOptions):
 
     steps: ClassVar[int] = 30
 
-    zeal: float = 1.0
+    zeal: Annotated[float, Between(0)] = 1.0
     """How eagerly it plays."""
-
-    def validate(self) -> None:
-        """Raise ConfigError for values that make no sense."""
-        super().validate()
-        check_above_0(self, "zeal")
 
 
 @classifier_of(ToyOptions)

@@ -38,7 +38,6 @@ from hpcml.methods.online.train import OnlineReport
 from hpcml.methods.psbml.train import PsbmlReport
 from hpcml.model.linear import Model
 from hpcml.model.open import format_model
-from hpcml.near_duplicates import report as duplicates_report
 from hpcml.near_duplicates.consistency import Consistency, PairLabels
 from hpcml.near_duplicates.pairs import Bands, Pairs
 from hpcml.near_duplicates.search import Duplicates, _write_pairs
@@ -157,7 +156,7 @@ def joined_histories(path, names):
 
 
 def cross_validated(path, names):
-    crossval.write_csv(path, cross_validation(names))
+    cross_validation(names).write_csv(path)
 
 
 def column(number):
@@ -197,7 +196,7 @@ FILES = {
     "merge, lists": (lambda path, names: write_csv(path, sweep(names)), lambda rows: [split_names(row[2])[1] for row in rows[1:]]),
     "cv": (cross_validated, lambda rows: column(1)(rows)[::2]),
     "duplicates": (pairs_of_names, column(2)),
-    "duplicates --csv": (lambda path, names: duplicates_report.write_csv(path, duplicates(names)), column(1)),
+    "duplicates --csv": (lambda path, names: duplicates(names).write_csv(path), column(1)),
     "select": (lambda path, names: select.write_list(path, selected(names)), in_order),
 }  # fmt: skip
 
@@ -283,7 +282,7 @@ def logged(names):
 PRUNED = PruneLine(0.1, 1, 2, 0, 3, 0.5, {1: 0.5})
 # Every text of a command for people that has names in it.
 TEXTS = {
-    "duplicates": lambda names: duplicates_report.format_duplicates(duplicates(names)),
+    "duplicates": lambda names: str(duplicates(names)),
     "explain": lambda names: str(explanation(names)),
     "evaluate": lambda names: str(evaluation(names)),
     "merge, runs": lambda names: str(sweep(names)),

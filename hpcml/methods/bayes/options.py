@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from hpcml.errors import OptionError
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.options import Range, Several, check_above_0, check_magnitude, check_rules
+from hpcml.options import Between, Range, Several
 
 LOG_19 = 2.9444389791664403
 MOST_PARTS = 1000  # rounds or stages that a model file may have
@@ -31,11 +31,11 @@ class BernoulliNBOptions(LinearOptions):
     max_steps: ClassVar[int | None] = None
     free: ClassVar[frozenset[str]] = LinearOptions.free - {"ranks_per_group", "labels_per_pass"}
 
-    smoothing: float = 0.5
+    smoothing: Annotated[float, Between(0)] = 0.5
     """What is added to each of the four counts of a feature and a label: rows with and without
     the one and the other.
     """
-    min_weight: float = 1.5
+    min_weight: Annotated[float, Range(0)] = 1.5
     """Leave out features whose weight is of smaller magnitude than this. 0 keeps all that a row
     with the label has.
     """
@@ -43,13 +43,6 @@ class BernoulliNBOptions(LinearOptions):
     """Of data with headings as features: leave these headings out for every label. A label's own
     heading always is.
     """
-
-    def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local, before the first collective."""
-        super().validate()
-        check_rules(self)
-        check_above_0(self, "smoothing")
-        check_magnitude("min_weight", self.min_weight)
 
 
 @Parameter(name="*")
@@ -78,18 +71,10 @@ class StagedOptions(BernoulliNBOptions):
 
     stages: ClassVar[int] = 2
 
-    cut: float = LOG_19
+    cut: Annotated[float, Range(-math.inf)] = LOG_19
     """Rows with a higher score go on to the next stage. Default: log 19, by which 95 of 100 rows
     are positive.
     """
-
-    def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local, before the first collective."""
-        super().validate()
-        for name in ("cut", "factor"):
-            value = getattr(self, name)
-            if not math.isfinite(value):
-                raise OptionError(name, value, "expected a finite number")
 
 
 @Parameter(name="*")
@@ -101,7 +86,7 @@ class StagedBayesOptions(StagedOptions):
     """How many times naive Bayes is trained, each time on the negative rows that those before
     gave a score from the cut on.
     """
-    factor: float = 3.0
+    factor: Annotated[float, Range(-math.inf)] = 3.0
     """What the scores of the stages behind the first one are multiplied by before they are added
     to it.
     """
@@ -112,20 +97,13 @@ class StagedBayesOptions(StagedOptions):
 class StagedSvmOptions(StagedOptions):
     """Options of `hpcml train staged-svm`."""
 
-    factor: float = 10.0
+    factor: Annotated[float, Range(-math.inf)] = 10.0
     """What the score of the SVM is multiplied by before it is added to that of naive Bayes."""
-    svm_c: float = 0.1
+    svm_c: Annotated[float, Between(0)] = 0.1
     """C of the SVM."""
-    svm_tol: float = 0.01
+    svm_tol: Annotated[float, Between(0)] = 0.01
     """How far the conditions of its optimum may be violated."""
-    chi_square: float = 3.84
+    chi_square: Annotated[float, Range(0)] = 3.84
     """The SVM gets the features whose chi-square with the label is above this, among the rows
     that it is trained on.
     """
-
-    def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local, before the first collective."""
-        super().validate()
-        check_above_0(self, "svm_c")
-        check_above_0(self, "svm_tol")
-        check_magnitude("chi_square", self.chi_square)

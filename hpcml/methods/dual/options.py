@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
 from hpcml.errors import OptionError
 from hpcml.methods.linear.options import InterceptOptions
-from hpcml.options import Flag, check_above_0
+from hpcml.options import Between, Count, Flag, Seed
 
 BALANCED = "balanced"
 
@@ -25,21 +25,21 @@ class DualOptions(InterceptOptions):
 
     loss: str = "squared-hinge"
     """Convex loss ℓ: squared-hinge, hinge or logistic."""
-    dual_tol: float = 0.1
+    dual_tol: Annotated[float, Between(0)] = 0.1
     """Stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows."""
-    max_gap: float | None = None
+    max_gap: Annotated[float | None, Between(0)] = None
     """Also require a certified duality gap, divided by the objective, of at most this value."""
     show_gaps: Flag = False
     """Show the objective and the certified duality gap of every label."""
     positive_weight: str = "1"
     """Weight of positive rows: a number, or balanced (the number of negative rows divided by that of positive rows)."""
-    seed: int = 0
+    seed: Seed = 0
     """Random seed for the order of rows."""
-    ranks_per_group: int | None = None
+    ranks_per_group: Count = None
     """Number of ranks that divide the rows; the labels are divided among such rank groups. Default: 1. Other numbers give the same
     model within the tolerance only.
     """
-    max_steps: int | None = None
+    max_steps: Count = None
     """Maximum number of passes over all rows per label; a pass over a part of the rows counts as that part. A label that reaches it
     is reported as not converged, and gets the best weights that were found. Default: 1000.
     """
@@ -47,8 +47,6 @@ class DualOptions(InterceptOptions):
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
-        check_above_0(self, "dual_tol")
-        check_above_0(self, "max_gap")
         if self.positive_weight != BALANCED:
             parse_weight(self.positive_weight)
 

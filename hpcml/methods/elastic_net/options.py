@@ -3,15 +3,13 @@
 import math
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from cyclopts import Parameter
 
 from hpcml.errors import OptionError
 from hpcml.methods.linear.options import ScaleOptions
-from hpcml.options import Flag, NotWith, Range, Several, check_above_0, check_rules
-
-SOLVERS, RATES = ("newton", "fobos", "sgd"), ("decaying", "constant", "adagrad")
+from hpcml.options import Between, Count, Flag, NotWith, Range, Seed, Several
 
 
 @Parameter(name="*")
@@ -46,35 +44,35 @@ class ElasticNetOptions(ScaleOptions):
     """Of newton: begin with the weights of this model, which was trained on the same rows. It saves
     time and changes only what the gap allows.
     """
-    solver: str = "newton"
+    solver: Literal["newton", "fobos", "sgd"] = "newton"
     """newton: exact. fobos or sgd: stochastic gradient descent with delayed regularisation, by
     forward-backward splitting or by truncated gradients.
     """
-    rate: str = "decaying"
+    rate: Literal["decaying", "constant", "adagrad"] = "decaying"
     """Of fobos and sgd, the learning rate: decaying (η (1 − t)², where t goes from 0 to 1 over all
     passes), constant, or adagrad (η / √(1 + the sum of the feature's squared gradients)).
     """
-    eta: float | None = None
+    eta: Annotated[float | None, Between(0)] = None
     """Of fobos and sgd: η. Default with decaying: 12/X for the logistic loss, 1.5 / (the largest
     squared norm of a row) for the squared loss; with constant a sixth of that; with adagrad 1.
     """
     passes: Annotated[int, Range(1, 2**31 - 1)] = 40
     """Of fobos and sgd: passes over the rows."""
-    seed: int = 0
+    seed: Seed = 0
     """Another seed takes the rows in another order. For newton, which passes over all rows only for
     labels with many features, it changes no more than the gap allows.
     """
-    drop: float | None = 0.0
+    drop: Annotated[float | None, Range(0)] = 0.0
     """Leave out of the model weights of smaller magnitude than this; zeros always are. hpcml
     prune shows what that costs.
     """
-    max_gap: float | None = None
+    max_gap: Annotated[float | None, Between(0)] = None
     """Of newton: train a label until its certified duality gap, divided by the objective, is at
     most this. Default: 1e-5.
     """
     show_gaps: Flag = False
     """Show the objective and the certified duality gap of every label."""
-    max_steps: int | None = None
+    max_steps: Count = None
     """Of newton: give a label up after so many rounds of choosing features and say so. Default:
     100.
     """
@@ -87,17 +85,11 @@ class ElasticNetOptions(ScaleOptions):
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
-        check_above_0(self, "max_gap")
-        check_above_0(self, "eta")
-        check_rules(self)
         parse_l1(self.l1, 1.0, 1)
         for l1 in self.path:
             parse_l1(l1, 1.0, 1, "path")
         if len(set(self.path)) < len(self.path):
             raise OptionError("path", self.path, "a value is there twice")
-        for name, known in (("solver", SOLVERS), ("rate", RATES)):
-            if getattr(self, name) not in known:
-                raise OptionError(name, getattr(self, name), f"expected {', '.join(known)}")
         without = ("max_steps", "max_gap", "path", "initial_model") if self.solver != "newton" else ("rate", "eta", "passes")
         for option in fields(self):
             if option.name in without and getattr(self, option.name) != option.default:

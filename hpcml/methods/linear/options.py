@@ -1,12 +1,12 @@
 """The options that methods with a weight vector for each label share; each method adds its own."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from cyclopts import Parameter
 
 from hpcml.errors import OptionError
-from hpcml.options import FREE, Flag, Several, check_magnitude, check_range, check_scale, check_times, flag_of, parse_part
+from hpcml.options import FREE, Count, Flag, Range, Seconds, Several, check_rules, flag_of, parse_part
 
 SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
 
@@ -42,21 +42,21 @@ class LinearOptions:
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
     label: Annotated[tuple[str, ...], Several] = field(default=())
     """Train only these labels."""
-    min_positives: int = 1
+    min_positives: Annotated[int, Range(0)] = 1
     """Train only labels with at least so many positive rows."""
     label_part: str | None = None
     """Train only the K-th of N equal ranges of the labels, given as K/N; `hpcml merge` joins the models."""
-    precision: str = "single"
+    precision: Literal["single", "double"] = "single"
     """Of weights and margins: single (float32, like the data) or double. Sums are exact in both."""
-    drop: float | None = None
+    drop: Annotated[float | None, Range(0)] = None
     """Leave out weights of smaller magnitude than this; the model is stored sparse. hpcml prune shows what that costs."""
-    labels_per_pass: int | None = None
+    labels_per_pass: Count = None
     """Labels that share a pass over the rows, in each rank group. Default: 16. Does not change the result."""
-    max_steps: int | None = None
+    max_steps: Count = None
     """Maximum number of steps per label; a label that reaches it is reported as not converged."""
-    checkpoint_every: float | None = None
+    checkpoint_every: Seconds = None
     """Seconds between checkpoints. Default: chosen so that checkpoints take at most 2 % of the time (5 to 600 s)."""
-    time_limit: float | None = None
+    time_limit: Seconds = None
     """Seconds of training (without loading) after which to write a checkpoint and stop with exit code 75."""
     profile: Flag = False
     """Show the seconds that each rank computed, communicated and waited."""
@@ -75,17 +75,9 @@ class LinearOptions:
         """Raise ConfigError for values that make no sense. Local, before the first collective."""
         if self.losses and self.loss not in self.losses:
             raise OptionError("loss", self.loss, f"expected {' or '.join(sorted(self.losses))}")
-        if self.precision not in ("single", "double"):
-            raise OptionError("precision", self.precision, "expected single or double")
-        if self.drop is not None:
-            check_magnitude("drop", self.drop)
-        check_range(self, "seed", 0, 2**32 - 1)
-        check_range(self, "max_steps", 1, 2**31 - 1)
-        for name, low in (("min_positives", 0), ("labels_per_pass", 1), ("ranks_per_group", 1)):
-            check_range(self, name, low, 2**63)
+        check_rules(self)
         if self.label_part is not None:
             parse_part(self.label_part)
-        check_times(self)
 
 
 @Parameter(name="*")
@@ -93,16 +85,11 @@ class LinearOptions:
 class ScaleOptions(LinearOptions):
     """Options of methods whose result depends on the scale of the features."""
 
-    scale: str | None = None
+    scale: Literal["standard", "max-abs", "none"] | None = None
     """Divide each feature by its standard deviation (standard, without centring) or by its largest magnitude (max-abs) over the
     training rows, or by nothing (none). The model stores the factors, so rows to predict stay as they are. Default: none; hpcml
     train warns if the scales differ by more than 100.
     """
-
-    def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local, before the first collective."""
-        super().validate()
-        check_scale(self.scale)
 
 
 @Parameter(name="*")

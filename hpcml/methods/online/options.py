@@ -1,14 +1,12 @@
 """The table of the single-pass learners, and their options."""
 
-import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from cyclopts import Parameter
 
-from hpcml.errors import OptionError
-from hpcml.options import FREE, Flag, Only, Range, Several, check_magnitude, check_rules, check_times
+from hpcml.options import FREE, Between, Flag, Only, Range, Seconds, Several, check_rules
 
 
 @dataclass(frozen=True)
@@ -79,10 +77,10 @@ class OnlineOptions:
     """Stream: indices start at 0, not at 1."""
     max_line_mb: int | None = None
     """Stream: the longest line that is read, in MiB. Default: 16."""
-    checkpoint_every: float | None = None
+    checkpoint_every: Seconds = None
     """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5
     to 600."""
-    time_limit: float | None = None
+    time_limit: Seconds = None
     """Seconds of training after which to write a checkpoint and stop with exit code 75."""
     profile: Flag = False
     """Show the seconds that rank 0 read, learned and wrote."""
@@ -90,13 +88,6 @@ class OnlineOptions:
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local."""
         check_rules(self)
-        check_times(self)
-        if not 1 < self.alpha < math.inf:
-            raise OptionError("alpha", self.alpha, "expected a number above 1")
-        if not 0 < self.beta < 1:
-            raise OptionError("beta", self.beta, "expected a number between 0 and 1")
-        for name in ("theta", "margin", "epsilon", "gamma"):
-            check_magnitude(name, getattr(self, name))
 
 
 def with_bias(options: OnlineOptions, bias: bool) -> OnlineOptions:
@@ -110,12 +101,12 @@ def with_bias(options: OnlineOptions, bias: bool) -> OnlineOptions:
 class WinnowOptions(OnlineOptions):
     """Options of `hpcml train pw`."""
 
-    alpha: float = 1.5
+    alpha: Annotated[float, Between(1)] = 1.5
     """Promotion: weights of the features of a positive row that was missed are multiplied by
     this."""
-    beta: float = 0.5
+    beta: Annotated[float, Between(0, 1)] = 0.5
     """Demotion: the same for a negative row."""
-    theta: float = 1.0
+    theta: Annotated[float, Range(0)] = 1.0
     """Threshold of the score."""
 
 
@@ -137,7 +128,7 @@ class BalancedOptions(WinnowOptions):
 class MbwOptions(BalancedOptions):
     """Options of `hpcml train mbw`."""
 
-    margin: float = 1.0
+    margin: Annotated[float, Range(0)] = 1.0
     """A score whose distance from the threshold is not above this counts as a mistake."""
 
 
@@ -155,7 +146,7 @@ class AdditiveOptions(OnlineOptions):
 class PaOptions(AdditiveOptions):
     """Options of `hpcml train pa`."""
 
-    epsilon: float = 1.0
+    epsilon: Annotated[float, Range(0)] = 1.0
     """A row whose score is at least so far on the right side changes nothing."""
-    gamma: float = 0.1
+    gamma: Annotated[float, Range(0)] = 0.1
     """Relaxation; larger takes smaller steps."""

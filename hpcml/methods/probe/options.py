@@ -8,6 +8,7 @@ from cyclopts import Parameter
 from hpcml.errors import OptionError
 from hpcml.losses import FIRST_ORDER
 from hpcml.methods.linear.options import InterceptOptions, ScaleOptions
+from hpcml.options import Count, Seed
 
 
 @Parameter(name="*")
@@ -26,13 +27,13 @@ class ProbeOptions(InterceptOptions):
     """
     dormant: Annotated[bool, Parameter(negative="--no-dormant")] = True
     """Skip rows that have not violated the margin for 10 steps, for 5 to 15 steps at a time. --no-dormant visits all."""
-    seed: int = 0
+    seed: Seed = 0
     """Random seed for the numbers of steps for which rows are dormant."""
-    ranks_per_group: int | None = None
+    ranks_per_group: Count = None
     """Number of ranks that divide the rows; the labels are divided among such rank groups. Default: by memory and labels. Does not
     change the result.
     """
-    max_steps: int | None = None
+    max_steps: Count = None
     """Maximum number of steps per label; a label that reaches it is reported as not converged. Default: 5000."""
 
     def validate(self) -> None:
@@ -49,9 +50,9 @@ class PegasosOptions(ScaleOptions):
 
     steps: ClassVar[int] = 500
 
-    ranks_per_group: int | None = None
+    ranks_per_group: Count = None
     """Number of ranks that divide the rows; the labels are divided among such rank groups. Default: by memory and labels. Does not
     change the result.
     """
-    max_steps: int | None = None
+    max_steps: Count = None
     """Number of steps; there is no stopping rule. Default: 500."""

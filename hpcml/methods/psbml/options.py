@@ -1,12 +1,12 @@
 """The options of `hpcml train psbml` and `hpcml train adaboost`."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from cyclopts import Parameter
 
 from hpcml.errors import OptionError
-from hpcml.options import FREE, Flag, Only, Range, Several, check_rules, check_times
+from hpcml.options import FREE, Between, Count, Flag, Only, Range, Seconds, Seed, Several, check_rules
 
 
 @Parameter(name="*")
@@ -29,30 +29,30 @@ class PsbmlOptions:
     """Probability that a row of a node is replaced in a cycle."""
     cycles: Annotated[int, Range(1, 2**31 - 1)] = 20
     """Cycles of every node (asynchronous: of those of the fastest rank)."""
-    validation_share: float = 0.1
+    validation_share: Annotated[float, Between(0, 1)] = 0.1
     """Share of the training rows, of each class, that judges the cycles."""
-    judge: str = "error"
+    judge: Literal["error", "auc"] = "error"
     """By what the validation set finds the best cycle: error, or auc (area under the ROC curve; two
     classes only). With auc the same rows then choose the threshold, too."""
-    patience: Annotated[int | None, Range(1, 2**31 - 1)] = None
+    patience: Count = None
     """Stop after so many cycles that are no better than the best one before them. Default: do all
     --cycles."""
     asynchronous: Flag = False
     """Let no node wait for its neighbours. Faster where ranks differ in speed; then no two runs are
     the same."""
-    device: str = "cpu"
+    device: Literal["cpu", "gpu"] = "cpu"
     """Where rows are scored: cpu, or gpu (naive Bayes only; not the same bits)."""
     split: str | None = None
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
     label: str | None = None
     """Train for this label against all other rows. Default: the only label, or each label a
     class."""
-    seed: Annotated[int, Range(0, 2**32 - 1)] = 0
+    seed: Seed = 0
     """Another seed spreads and draws the rows otherwise."""
-    checkpoint_every: float | None = None
+    checkpoint_every: Seconds = None
     """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5
     to 600."""
-    time_limit: float | None = None
+    time_limit: Seconds = None
     """Seconds of training after which to write a checkpoint and stop with exit code 75."""
     profile: Flag = False
     """Show the seconds that each rank trained, tested, exchanged and assessed."""
@@ -66,18 +66,11 @@ class PsbmlOptions:
         from hpcml.methods.psbml.torus import NEIGHBOURHOODS, parse_grid
 
         check_rules(self)
-        check_times(self)
         parse_grid(self.grid)
         if self.neighbourhood not in NEIGHBOURHOODS:
             raise OptionError("neighbourhood", self.neighbourhood, f"expected one of {', '.join(NEIGHBOURHOODS)}")
-        if self.judge not in ("error", "auc"):
-            raise OptionError("judge", self.judge, "expected error or auc")
-        if self.device not in ("cpu", "gpu"):
-            raise OptionError("device", self.device, "expected cpu or gpu")
         if not 0 < self.replace <= 1:
             raise OptionError("replace", self.replace, "expected a probability above 0 and at most 1")
-        if not 0 < self.validation_share < 1:
-            raise OptionError("validation_share", self.validation_share, "expected a number between 0 and 1")
         if self.patience is not None and self.patience >= self.cycles:
             raise OptionError("patience", self.patience, f"has no effect on {self.cycles} cycles; lower it, or raise the cycles")
 
@@ -98,7 +91,7 @@ class AdaboostOptions:
     label: str | None = None
     """Train for this label against all other rows. Default: the only label, or each label a
     class."""
-    seed: Annotated[int, Range(0, 2**32 - 1)] = 0
+    seed: Seed = 0
     """Of what is random in the base learner."""
 
     def validate(self) -> None:

@@ -1,12 +1,12 @@
 """The options of `hpcml train svmperf`."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
 from hpcml.methods.linear.options import InterceptOptions
-from hpcml.options import check_above_0
+from hpcml.options import Between, Count
 
 
 @Parameter(name="*")
@@ -16,16 +16,11 @@ class SvmperfOptions(InterceptOptions):
 
     steps: ClassVar[int] = 5000
 
-    svmperf_epsilon: float = 0.1
+    svmperf_epsilon: Annotated[float, Between(0)] = 0.1
     """Stop when the bound on f(w) − min f falls to this, in percent: 0.1 means 0.001."""
-    ranks_per_group: int | None = None
+    ranks_per_group: Count = None
     """Ranks that divide the rows among themselves; the labels are divided among such rank groups.
     Default: by memory and labels. Does not change the result.
     """
-    max_steps: int | None = None
+    max_steps: Count = None
     """Give a label up after so many cutting planes and say so. Default: 5000."""
-
-    def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local, before the first collective."""
-        super().validate()
-        check_above_0(self, "svmperf_epsilon")

@@ -55,8 +55,8 @@ from hpcml.__main__ import main as hpcml_main
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of
 from hpcml.errors import DataError
-from hpcml.evaluation.scoring import scorer_of, warm_up_counts
 from hpcml.model.open import open_model
+from hpcml.model.scoring import make_scorer, warm_up_counts
 from launch.lab.core.bench import Failed
 
 SECONDS = 120  # for a command; they take less than one on a quiet machine
@@ -200,9 +200,9 @@ def load_kernels(folder: Path) -> None:
             shard = slab_of(dataset, rows, 0, rows.size)
         for model in sorted(folder.glob("*.h5")):
             with suppress(DataError):  # no model
-                scorer = scorer_of(open_model(model), shard, rows[:3])
-                scorer.rows_scores(rows, *scorer.weights(0, 3))
-                scorer.pairs_scores(rows[:3], rows[:3])
+                scorer = make_scorer(open_model(model), shard, rows[:3])
+                scorer.score_rows(rows, *scorer.weights(0, 3))
+                scorer.score_pairs(rows[:3], rows[:3])
 
 
 def run(

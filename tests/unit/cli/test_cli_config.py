@@ -88,6 +88,7 @@ def test_any_value_for_any_key_gives_a_sentence_or_nothing(tmp_path_factory, dat
         ("bias = [true]", "bias = list: expected true or false"),
         ("label = [[1]]", "label = list: expected a list of texts"),
         ("loss = true", "loss = true: expected a text"),
+        ("precision = true", "precision = true: expected a text"),
         ('output = "a\\u0000b"', "holds the character NUL"),
         ('"odd key" = 1', "unknown key 'odd key'"),
         (f'"{"k" * 5000}" = 1', "unknown key 'kkkk"),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import math
+import re
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,7 +19,7 @@ from hpcml.cli import app as cli
 from hpcml.cli.families import ABOUT
 from hpcml.commands.operation import OUTPUT, Operation, PathLike, Strings, command_of, function
 from hpcml.errors import ConfigError, OptionError
-from hpcml.options import Flag, NotWith, Only, Range, Several
+from hpcml.options import Between, Flag, NotWith, Only, Range, Several, check_rules
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ def test_an_option_without_effect_is_refused(given, flags, parameters):
 def test_python_says_what_is_wrong_with_a_call():
     with pytest.raises(ConfigError, match="toy has no option 'zeel'; did you mean 'zeal'"):
         toy("a", "b", zeel=3)
-    with pytest.raises(ConfigError, match="how='later': expected one of fast, slow"):
+    with pytest.raises(ConfigError, match="how=later: expected fast or slow"):
         toy("a", "b", how="later")
     with pytest.raises(ConfigError, match="zeal='3': expected a number"):
         toy("a", "b", zeal="3")
@@ -132,3 +135,35 @@ def test_only_the_command_that_is_asked_for_is_made(name):
         assert [each for each in cli.build(name, member)[name] if not each.startswith("-")] == [member] and len(
             list(app[name])
         ) > 15
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Options with bounds."""
+
+    share: Annotated[float | None, Between(0, 1)] = None
+    size: Annotated[float, Range(0)] = 1.0
+    offset: Annotated[float, Range(-math.inf)] = 0.0
+    several: Annotated[tuple[float, ...], Between(2)] = ()
+    kind: Annotated[Literal["a", "b", "c"] | None, NotWith("size")] = None
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"share": 0.0}, "--share 0.0: expected a number between 0 and 1"),
+        ({"share": 1.0}, "--share 1.0: expected a number between 0 and 1"),
+        ({"share": math.nan}, "--share nan: expected a number between 0 and 1"),
+        ({"share": 1e-9, "size": 0, "several": (2.1, 3.0)}, ""),
+        ({"size": -1}, "--size -1: expected at least 0"),
+        ({"size": math.inf}, "--size inf: expected a finite number of at least 0"),
+        ({"offset": math.nan}, "--offset nan: expected a finite number"),
+        ({"offset": -1e300}, ""),
+        ({"several": (3.0, 2.0)}, "--several 2.0: expected a number above 2"),
+        ({"kind": "d"}, "--kind d: expected a, b or c"),
+        ({"kind": "c"}, ""),
+    ],
+)
+def test_bounds_and_choices(given, text):
+    with pytest.raises(OptionError, match=f"^{re.escape(text)}$") if text else nullcontext():
+        check_rules(Bounds(**given))

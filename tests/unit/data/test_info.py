@@ -7,6 +7,7 @@ from support.edits import attributes, entry, remove, replace
 from support.make import dataset, random_data
 
 from hpcml import mpi
+from hpcml.commands.info import Info
 from hpcml.data import in_memory
 from hpcml.data import info as module
 from hpcml.data.info import format_info, info
@@ -123,4 +124,4 @@ def test_damage_is_found(path, monkeypatch, kind, block):
 
 def test_bad_rank_count(path):
     with pytest.raises(ConfigError, match="--ranks 0: expected at least 1"):
-        info(mpi.self_comm(), path, [1, 0])
+        Info(path, ranks=(1, 0)).check_options()

@@ -13,11 +13,11 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.evaluation import top
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.scoring import scorer_of
 from hpcml.evaluation.top import InvertedTop, top_of
 from hpcml.kernels import bounds as kernels
 from hpcml.kernels.lanes.levels import add_levels
 from hpcml.model.linear import Model
+from hpcml.model.scoring import make_scorer
 
 SELF = mpi.self_comm()
 N_FEATURES, N_COLUMNS, N_ROWS = 60, 40, 12
@@ -55,7 +55,7 @@ def files(folder, seed, n_labels=700, precision="<f4", below=0.1, sigmoids=False
 def opened(data, path):
     model = Model(path)
     with DataFile(data) as dataset:
-        return model, scorer_of(model, load_shard(SELF, dataset, "all"), np.arange(model.n_labels))
+        return model, make_scorer(model, load_shard(SELF, dataset, "all"), np.arange(model.n_labels))
 
 
 def expected(model, scorer, size):

@@ -223,7 +223,7 @@ def test_of_very_many_labels_fewer_places_decide_nearly_as_well():
 
 
 def test_what_cannot_be_decided_is_refused():
-    with pytest.raises(DataError, match="no row has any of the labels"):
+    with pytest.raises(DataError, match="the rows have none of the labels"):
         decide(sums([(drawn(1)[0], np.zeros(300, dtype=bool))]))
     for bad in (np.nan, np.inf):
         scores, truth = drawn(1)

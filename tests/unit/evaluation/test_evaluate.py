@@ -14,8 +14,9 @@ from support.judged import judged
 from support.tables import table
 
 from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.evaluation import MEASURES, scoring
+from hpcml.evaluation import MEASURES
 from hpcml.log import joined
+from hpcml.model import scoring
 
 
 def run(tmp_path, X, Y, W, bias=None, split="all", labels=None, model_labels=None, **data):

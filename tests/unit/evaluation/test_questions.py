@@ -11,12 +11,12 @@ from support.judged import judged
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
-from hpcml.evaluation import scoring
 from hpcml.evaluation.curves import FINE, Curves, group_names
 from hpcml.evaluation.explain import check_weights, why
 from hpcml.evaluation.unlearnt import LEVEL, chance_of, find_unlearnt
 from hpcml.evaluation.wrong import WrongRows, most_wrong
 from hpcml.log import Log
+from hpcml.model import scoring
 from hpcml.model.linear import Model
 
 SELF, QUIET = mpi.self_comm(), Log(1)

@@ -13,10 +13,10 @@ from support.judged import judged
 
 from hpcml import mpi
 from hpcml.errors import ConfigError
-from hpcml.evaluation import scoring
 from hpcml.evaluation.rows import PERCENT
 from hpcml.log import Log
 from hpcml.measures import propensities
+from hpcml.model import scoring
 from hpcml.model.linear import Model
 
 SELF, QUIET = mpi.self_comm(), Log(1)

@@ -8,10 +8,10 @@ from support import make
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
-from hpcml.evaluation import scoring
-from hpcml.evaluation.scoring import MAX_LANES, WEIGHT_BYTES, blocks_of, label_blocks
 from hpcml.kernels.scores import count_sorted, expand_weights, score_pairs, score_rows, score_rows_by_column
+from hpcml.model import scoring
 from hpcml.model.linear import Model, SparseRows
+from hpcml.model.scoring import MAX_LANES, WEIGHT_BYTES, divide_labels, divide_rows
 
 
 def csr(seed, n_rows, n_features, index, ones):
@@ -87,7 +87,7 @@ def test_weights_by_column_give_the_bits_of_all_weights(labels, index, precision
     W = np.where(np.random.default_rng(7).random(W.shape) < 0.8, 0, W)
     W[5], W[:, 3] = 0, 0
     stored_rows, labels, bias = sp.csr_matrix(W), np.array(labels, dtype=np.int64), np.random.default_rng(8).standard_normal(6)
-    inverted = scoring.weights_by_column(SparseRows(stored_rows.indptr, stored_rows.indices, stored_rows.data), labels, 20)
+    inverted = scoring.transpose_weights(SparseRows(stored_rows.indptr, stored_rows.indices, stored_rows.data), labels, 20)
     by_column = sp.csr_matrix((inverted[2], inverted[1], inverted[0]), (20, labels.size)).toarray()
     assert np.array_equal(by_column.T, W[labels])
     rows = np.array([3, 0, 24, 3])
@@ -105,10 +105,10 @@ def test_a_model_of_few_weights_gives_the_scores_of_a_dense_one(tmp_path, labels
     monkeypatch.setattr(scoring, "FEW", 0.2)
     for sparse in (False, True):
         model = Model(make.model(tmp_path / f"{sparse}.h5", W, np.arange(4.0), sparse=sparse))
-        scorer = scoring.scorer_of(model, load_shard(mpi.self_comm(), data, "all"), np.array(labels))
+        scorer = scoring.make_scorer(model, load_shard(mpi.self_comm(), data, "all"), np.array(labels))
         weights = scorer.weights(1, len(labels))
         assert isinstance(weights[0], tuple) == sparse
-        found[sparse] = scorer.rows_scores(np.arange(20), *weights)
+        found[sparse] = scorer.score_rows(np.arange(20), *weights)
     assert found[True].tobytes() == found[False].tobytes()
     assert found[True].any()
 
@@ -124,11 +124,11 @@ def test_a_pruned_model_is_scored_by_column_with_the_bits_of_a_dense_one(tmp_pat
     assert 0 < np.count_nonzero(left) < np.count_nonzero(W)
     pruned = Model(make.model(tmp_path / "sparse.h5", W, np.arange(4.0), sparse=True)).pruned(0.7)
     for model in (pruned, Model(make.model(tmp_path / "dense.h5", left, np.arange(4.0)))):
-        scorer = scoring.scorer_of(model, shard, np.array([0, 1, 3]))
+        scorer = scoring.make_scorer(model, shard, np.array([0, 1, 3]))
         assert scorer.weights(0, 0)[1].size == 0
         weights = scorer.weights(0, 3)
         assert isinstance(weights[0], tuple) == (model is pruned)
-        found.append(scorer.rows_scores(np.arange(20), *weights))
+        found.append(scorer.score_rows(np.arange(20), *weights))
     assert found[0].tobytes() == found[1].tobytes()
 
 
@@ -169,12 +169,12 @@ def test_expanding_without_features():
 
 def test_blocks_cover_everything_within_their_limits(monkeypatch):
     for n_features in (0, 1, 10**6, 10**9):
-        blocks = label_blocks(100, n_features)
+        blocks = divide_labels(100, n_features)
         assert [label for begin, end in blocks for label in range(begin, end)] == list(range(100))
         assert all(end - begin <= MAX_LANES for begin, end in blocks)
         assert all(end - begin == 1 or 8 * n_features * (end - begin) <= WEIGHT_BYTES for begin, end in blocks)
     rows = np.arange(10, 33)
     monkeypatch.setattr(scoring, "SCORE_BYTES", 5 * 4 * 8)
-    parts = list(blocks_of(rows, 4))
+    parts = list(divide_rows(rows, 4))
     assert np.array_equal(np.concatenate([part for _, part in parts]), rows)
     assert [begin for begin, _ in parts] == [0, 5, 10, 15, 20]

@@ -17,9 +17,10 @@ import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.evaluation import instance_search, scoring
+from hpcml.evaluation import instance_search
 from hpcml.evaluation.thresholds import ThresholdSearch, between, find_thresholds, threshold
 from hpcml.log import Log
+from hpcml.model import scoring
 from hpcml.model.linear import Model
 from hpcml.model.open import format_model, open_model
 from hpcml.reduce.prune import prune
@@ -275,8 +276,8 @@ def test_what_does_not_fit_is_refused(tmp_path):
         with pytest.raises(ConfigError, match=sentence):
             stored(case, **options)
     for options, sentence in (
-        ({"measure": "macro"}, "measure='macro': expected one of"),
-        ({"method": "best"}, "method='best': expected one of"),
+        ({"measure": "macro"}, "measure=macro: expected label, micro or instance"),
+        ({"method": "best"}, "method=best: expected shrink, search or half"),
         ({"min_positives": 0}, "min_positives=0: expected at least 1"),
         ({"chance": 2.0}, "chance=2.0: expected at most 1"),
     ):

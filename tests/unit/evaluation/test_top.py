@@ -16,10 +16,10 @@ from support.judged import judged, predicted
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, NonFiniteError
-from hpcml.evaluation import scoring as scoring_module
 from hpcml.evaluation.top import Best, are_true
 from hpcml.files.hdf5 import open_stamped
 from hpcml.log import Log
+from hpcml.model import scoring as scoring_module
 from hpcml.model.open import open_model
 from hpcml.prediction import predict as module
 from hpcml.prediction.predict import FORMATS, predict_stream

@@ -20,13 +20,12 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
-from hpcml.evaluation import scoring
-from hpcml.evaluation.scoring import scorer_of
-from hpcml.model import skops_file
+from hpcml.model import scoring, skops_file
 from hpcml.model.classifier import ClassifierModel, check_savable, is_own
 from hpcml.model.learner import LEARNERS, LOWEST, Constant, fit, parse_learner, scores
 from hpcml.model.linear import Model
 from hpcml.model.open import open_model
+from hpcml.model.scoring import make_scorer
 
 SAVED = [
     *LEARNERS,
@@ -208,7 +207,7 @@ def test_blocks_of_rows_change_no_bit(tmp_path, monkeypatch, base, dense):
         predicted(path, data, tmp_path / "out.csv", split="test", force=True)
         with DataFile(data) as dataset:
             shard = load_shard(mpi.self_comm(), dataset, "test")
-            pairs = scorer_of(open_model(path), shard, np.arange(3)).pairs_scores(
+            pairs = make_scorer(open_model(path), shard, np.arange(3)).score_pairs(
                 np.repeat(shard.rows, 3), np.tile(np.arange(3), 75)
             )
         values = [value.tobytes() for value in result.values.values()]

@@ -11,9 +11,9 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation import MEASURES, evaluate
-from hpcml.evaluation.scoring import Scorer
 from hpcml.log import Log
 from hpcml.model.linear import Model, model_slabs
+from hpcml.model.scoring import Scorer
 from hpcml.prediction.predict import predict
 
 N_LABELS, N_FEATURES, N_COLUMNS = 5, 30, 12
@@ -77,8 +77,8 @@ def test_compact_and_dense_weights_give_the_same_bits(tmp_path, tables, precisio
         shard = load_shard(mpi.self_comm(), dataset, "all")
         for path in paths:
             scorer = Scorer(Model(path), shard, np.arange(N_LABELS))
-            scores = scorer.rows_scores(shard.rows, *scorer.weights(0, N_LABELS))
-            pairs = scorer.pairs_scores(np.repeat(shard.rows, N_LABELS), np.tile(np.arange(N_LABELS), shard.rows.size))
+            scores = scorer.score_rows(shard.rows, *scorer.weights(0, N_LABELS))
+            pairs = scorer.score_pairs(np.repeat(shard.rows, N_LABELS), np.tile(np.arange(N_LABELS), shard.rows.size))
             assert pairs.tobytes() == scores.tobytes()
             result = evaluate(mpi.self_comm(), Model(path), dataset, "all", Log(1))
             predict(mpi.self_comm(), Model(path), dataset, "all", path.with_suffix(".csv"), "scores", False, Log(1))

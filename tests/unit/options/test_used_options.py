@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 from itertools import chain
-from typing import get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 from unittest.mock import Mock
 
 import numpy as np
@@ -18,7 +18,7 @@ from hpcml.conversion.sources import check_options
 from hpcml.errors import ConfigError
 from hpcml.methods.psbml.options import AdaboostOptions, PsbmlOptions
 from hpcml.methods.registry import METHODS, users_of
-from hpcml.options import default_of, flag_of
+from hpcml.options import default_of, flag_of, iterate_types
 
 # The options that some method does not have.
 NAMES = sorted({name for method in METHODS.values() for name in method.option_names})
@@ -37,6 +37,9 @@ def tokens_of(name):
     hint, default = get_type_hints(kind)[name], next(default_of(option) for option in fields(kind) if option.name == name)
     if hint is bool or bool in getattr(hint, "__args__", ()):
         return [f"--no-{flag_of(name)}" if default is not False else f"--{flag_of(name)}"]
+    choices = [each for kind in iterate_types(hint) if get_origin(kind) is Literal for each in get_args(kind)]
+    if choices:
+        return [f"--{flag_of(name)}", choices[-1]]
     kinds = getattr(hint, "__args__", (hint,))
     return [f"--{flag_of(name)}", "3" if int in kinds else "0.5" if float in kinds else "x"]
 

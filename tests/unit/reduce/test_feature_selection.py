@@ -28,9 +28,9 @@ from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
 from hpcml.reduce import dataset as reduction
 from hpcml.reduce import scores as counting
-from hpcml.reduce.options import SelectOptions
 from hpcml.reduce.scores import SCORES, feature_scores
 from hpcml.reduce.select import select
+from hpcml.reduce.select_options import SelectOptions
 
 
 def run(path, output, force=False, **options):

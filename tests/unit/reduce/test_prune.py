@@ -1,5 +1,7 @@
 """Pruning: the table against models that were thinned by hand, and the file that is written."""
 
+import math
+
 import h5py
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import scipy.sparse as sp
 from support import make
 
 from hpcml import mpi
+from hpcml.commands.prune import Prune
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluation import evaluate
@@ -93,9 +96,14 @@ def test_pruning_what_is_pruned_gives_the_same_file(files, tmp_path):
 
 
 def test_what_is_wrong_is_said(files, tmp_path):
-    for below in ([-0.1], [0.1, float("nan")], [float("inf")]):
-        with pytest.raises(ConfigError, match=r"--below .*: expected a finite number of at least 0"):
-            run(files, below, tmp_path / "out.h5")
+    finite = "expected a finite number of at least 0"
+    for below, expected in (
+        ((-0.1,), "-0.1: expected at least 0"),
+        ((0.1, math.nan), f"nan: {finite}"),
+        ((math.inf,), f"inf: {finite}"),
+    ):
+        with pytest.raises(ConfigError, match=f"^--below {expected}$"):
+            Prune(files[1], files[0], below=below).check_options()
     with pytest.raises(ConfigError, match="at least one magnitude"):
         run(files, [])
     with pytest.raises(ConfigError, match="also an input"):

@@ -12,11 +12,11 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import DataError
 from hpcml.evaluation import MEASURES, evaluate
-from hpcml.evaluation.scoring import Scorer
 from hpcml.log import Log
 from hpcml.methods.online.options import MbwOptions
 from hpcml.methods.online.saved import Initial
 from hpcml.model.linear import Model, kept
+from hpcml.model.scoring import Scorer
 from hpcml.prediction.predict import predict
 from hpcml.reduce.model import SeenFeatures
 
@@ -93,10 +93,10 @@ def test_scores_have_the_bits_of_a_dense_model(tmp_path, tables, precision, norm
             shard = load_shard(SELF, dataset, "all")
             scorer = Scorer(model, shard, np.array([0, 2, 3, 5]))
             scorer.blocks = [(0, 3), (3, 4)]
-            scores = np.hstack([scorer.rows_scores(shard.rows, *scorer.weights(*block)) for block in scorer.blocks])
+            scores = np.hstack([scorer.score_rows(shard.rows, *scorer.weights(*block)) for block in scorer.blocks])
             order = np.random.default_rng(4).permutation(scores.size)
             rows, places = np.repeat(shard.rows, 4)[order], np.tile(np.arange(4), shard.n_local)[order]
-            assert np.array_equal(scorer.pairs_scores(rows, scorer.labels[places]), scores[rows, places])
+            assert np.array_equal(scorer.score_pairs(rows, scorer.labels[places]), scores[rows, places])
             result = evaluate(SELF, model, dataset, "all", QUIET)
             output = tmp_path / f"{number}.csv"
             predict(SELF, model, dataset, "all", output, "scores", False, QUIET)

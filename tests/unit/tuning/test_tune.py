@@ -88,7 +88,7 @@ def test_micro_thresholds_are_one_probability(data, tmp_path):
     at = 1.0 / (1.0 + np.exp(-slope * micro.thresholds - offset))[:5]
     assert at == pytest.approx(at[0]) and 0.1 < at[0] < 0.6
     assert f"measure micro, method probability above {at[0]:.4g}" in micro.threshold_source
-    with pytest.raises(ConfigError, match="thresholds=macro: expected one of label, micro"):
+    with pytest.raises(ConfigError, match="thresholds=macro: expected label or micro"):
         hpcml.tune(data, tmp_path / "no", thresholds="macro")
 
 

@@ -1,5 +1,7 @@
 """Training sparse models: the weights that pruning would leave, every method, parts of the labels."""
 
+import math
+
 import numpy as np
 import pytest
 from support import make
@@ -68,7 +70,7 @@ def test_sparse_parts_are_merged(data, tmp_path):
         merge(SELF, [parts[0], tmp_path / "other", parts[2]], tmp_path / "no", log=QUIET)
 
 
-@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
-def test_nonsense_is_no_magnitude(value):
-    with pytest.raises(ConfigError, match=r"--drop .*: expected a finite number of at least 0"):
+@pytest.mark.parametrize(("value", "expected"), [(-1.0, ""), (math.nan, "a finite number of "), (math.inf, "a finite number of ")])
+def test_nonsense_is_no_magnitude(value, expected):
+    with pytest.raises(ConfigError, match=f"--drop .*: expected {expected}at least 0$"):
         asked("probe", drop=value).validate()

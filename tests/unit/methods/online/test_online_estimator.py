@@ -18,9 +18,9 @@ from support.make import dataset
 from hpcml import Model, OnlineClassifier, train
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of
-from hpcml.evaluation.scoring import Scorer
 from hpcml.methods.online.options import LEARNERS
 from hpcml.methods.registry import METHODS
+from hpcml.model.scoring import Scorer
 
 KINDS = [(method, voted) for method in LEARNERS for voted in (False, True)]
 MORE = [OnlineClassifier(method="mbw", shuffle=True), OnlineClassifier(method="romma", fit_intercept=True)]
@@ -66,7 +66,7 @@ def test_the_bits_and_scores_of_training_from_a_file(tmp_path, method, voted, bi
     opened = DataFile(data)
     shard = slab_of(opened, opened.split("test"), 0, 50)
     scorer = Scorer(model, shard, np.arange(3))
-    scores = scorer.rows_scores(shard.rows, *scorer.weights(0, 3))
+    scores = scorer.score_rows(shard.rows, *scorer.weights(0, 3))
     for target in (Y, sp.csr_matrix(Y)):
         found = OnlineClassifier(method, voted, fit_intercept=bias, **parameters).fit(X[:100], target[:100])
         assert found.coef_[:, :-1].tobytes() == model.weights()[:, :-1].tobytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -13,7 +13,6 @@ from hpcml.options import Flag, NotWith, Only, Range, Several, check_rules
 
 EFS = "efs"
 NAMES = ("chi2", EFS, "ig")  # what --by may say
-OVER = ("max", "mean")  # how the scores for several labels become one
 LIKE, DATASET, MODEL = "like", "a dataset", "a model"
 P = 0.9  # the best share, says the paper
 
@@ -28,12 +27,12 @@ class SelectOptions:
     weights of mbw, trained for it in one pass). Of a model: efs.
     """
     features: Annotated[int | None, NotWith(LIKE), Range(1)] = None
-    """How many features to keep."""
+    """Number of features to keep."""
     share: Annotated[float | None, NotWith(LIKE), Range(0, 1), Only(EFS)] = None
     """efs: this share of them are the most important ones, the others the least important ones.
     Default: 0.9.
     """
-    over: Annotated[str | None, NotWith(LIKE)] = None
+    over: Annotated[Literal["max", "mean"] | None, NotWith(LIKE)] = None
     """How the scores of a feature for several labels become one: max, or mean (weighted by the
     labels' rows). Default: max.
     """
@@ -66,5 +65,3 @@ class SelectOptions:
             raise OptionError("by", self.by, f"no such score; {nearest(self.by, NAMES)}")
         if self.features is None:
             raise ConfigError("--features is missing: say how many to keep, or --like a file that is reduced already")
-        if self.over not in (None, *OVER):
-            raise OptionError("over", self.over, "expected max or mean")

@@ -1,4 +1,4 @@
-"""Writing a model file of the labels of other model files, which have the same features: `hpcml merge`, `hpcml prune`."""
+"""Copy labels of model files with the same features into a new model file: `hpcml merge`, `hpcml prune`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hpcml.partition import even_bounds, offsets
 _WEIGHTS = 1 << 24  # of a dense model, that are copied at a time
 
 
-def slabs_like(model: Model, n_weights: int | None, n_labels: int) -> dict[str, Slab]:
+def create_slabs(model: Model, n_weights: int | None, n_labels: int) -> dict[str, Slab]:
     """Return the datasets of a file with the features of a model, sparse with `n_weights` weights or dense."""
     certified = "gap" in model.labels
     return model_slabs(n_labels, model.n_features, model.n_columns, model.precision, certified, n_weights, model.labels)
 
 
-def write_labels(
+def copy_labels(
     comm: mpi.Comm,
     out: SlabFile,
     sources: Sequence[Callable[[], Model]],
@@ -57,7 +57,7 @@ def write_labels(
     with mpi.agreed(comm, "reading models"):
         if comm.rank == 0:
             model = sources[0]()
-            slabs = slabs_like(model, int(indptr[-1]) if sparse else None, n_labels)
+            slabs = create_slabs(model, int(indptr[-1]) if sparse else None, n_labels)
 
     def describe(file: h5py.File) -> None:
         assert model is not None

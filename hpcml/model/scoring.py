@@ -28,52 +28,37 @@ PRESENT = 1 << 22  # values that are looked at together
 _NONZERO_BYTES = 32  # of a CSR row in memory while it is made
 
 
-def label_blocks(n_labels: int, n_features: int, most: int = MAX_LANES) -> list[tuple[int, int]]:
+def divide_labels(n_labels: int, n_features: int, most: int = MAX_LANES) -> list[tuple[int, int]]:
     """Ranges (begin, end) of labels whose weights fit WEIGHT_BYTES, at most `most` wide."""
     width = max(1, min(most, WEIGHT_BYTES // (8 * max(1, n_features))))
     return [(begin, min(begin + width, n_labels)) for begin in range(0, n_labels, width)]
 
 
-def blocks_of(rows: np.ndarray, n_columns: int) -> Iterator[tuple[int, np.ndarray]]:
+def divide_rows(rows: np.ndarray, n_columns: int) -> Iterator[tuple[int, np.ndarray]]:
     """(begin, rows[begin:end]) for ranges whose rows × n_columns doubles fit SCORE_BYTES."""
     step = max(1, SCORE_BYTES // (8 * max(1, n_columns)))
     for begin in range(0, rows.size, step):
         yield begin, rows[begin : begin + step]
 
 
-def block_scores(scorer: Scorer | ClassifierScorer, begin: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
+def score_block(scorer: Scorer | ClassifierScorer, begin: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
     """(first, scores (n × B)) of rows first, ..., labels begin..end. Raises NonFiniteError."""
     weights = scorer.weights(begin, end)
-    for first, rows in blocks_of(scorer.rows, end - begin):
-        scores = scorer.rows_scores(rows, *weights)
+    for first, rows in divide_rows(scorer.rows, end - begin):
+        scores = scorer.score_rows(rows, *weights)
         scorer.check_numbers(scores.max(axis=0), scorer.labels[begin:end])
         yield first, scores
 
 
-def presence(data: np.ndarray) -> np.ndarray:
-    """1 for each value that is not 0, else 0; without memory of its own, if none is 0."""
-    if all(np.all(data[begin : begin + PRESENT]) for begin in range(0, data.size, PRESENT)):
-        return np.broadcast_to(np.float32(1), data.shape)
-    return (data != 0).astype(np.float32)
-
-
 def warm_up_counts() -> None:
-    """Compile the kernels that look at scores. Local."""
+    """Compile the kernels that count and rank scores. Local."""
     none, nothing, sigmoids = np.empty(0, dtype=np.int64), np.empty((0, 1)), (np.empty(0), np.empty(0))
     kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), none)
     keep_best(nothing, 0, *sigmoids, nothing, np.empty((0, 1), dtype=np.int32))
     sort_best(*sigmoids, nothing, np.empty((0, 1), dtype=np.int32))
 
 
-def sparse_rows(model: Model, labels: np.ndarray) -> SparseRows:
-    """The weights of some labels that are not 0, label after label."""
-    found = [model.row(label) for label in labels.tolist()]
-    columns = np.concatenate([np.zeros(0, "<i4"), *(columns for columns, _ in found)])
-    weights = np.concatenate([np.zeros(0, model.precision), *(weights for _, weights in found)])
-    return SparseRows(offsets([columns.size for columns, _ in found]), columns, weights)
-
-
-def weights_by_column(W: SparseRows, labels: np.ndarray, n_columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def transpose_weights(W: SparseRows, labels: np.ndarray, n_columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the rows `labels` of W column by column, as (begins, lanes, weights).
 
     begins[c] ≤ p < begins[c + 1] are the entries of column c; lanes[p], ascending, are places in `labels`.
@@ -95,26 +80,34 @@ class Scorer:
     def __init__(self, model: Model, shard: Shard, labels: np.ndarray) -> None:
         """`labels` (n, int64, ascending) are label numbers of the model."""
         self.model, self.labels, self.rows = model, labels, shard.rows
-        data = presence(shard.data) if model.binary else shard.data
+        data = shard.data
+        if model.binary:  # 1 for each value that is not 0, without memory of its own if none is 0
+            has_zeros = not all(np.all(data[begin : begin + PRESENT]) for begin in range(0, data.size, PRESENT))
+            data = (data != 0).astype(np.float32) if has_zeros else np.broadcast_to(np.float32(1), data.shape)
         self.csr, self._first_row = (shard.indptr, shard.indices, data), shard.first_row
         self.tables, self._is_dense = (model.columns, model.factors), not (model.sparse or model.below)
         self.n_parts = 0 if model.combination is None else model.combination.n_parts  # 0: one weight vector, and no rule
         few = isinstance(model.W, SparseRows) and model.n_weights <= FEW * model.n_labels * model.n_columns
         self._by_column = few and not self.n_parts
         most = MANY_LANES if self._by_column else MAX_LANES
-        self.blocks = label_blocks(labels.size, max(1, self.n_parts) * model.n_features, most)
+        self.blocks = divide_labels(labels.size, max(1, self.n_parts) * model.n_features, most)
 
     def weights(self, begin: int, end: int) -> tuple[Any, Any]:
-        """The weights of labels[begin:end] as `rows_scores` takes them, and their bias (B).
+        """The weights of labels[begin:end] as `score_rows` takes them, and their bias (B).
 
-        They are Wt (d, B), those of every feature; or, where few are not 0, what `weights_by_column` makes of these; or a
+        They are Wt (d, B), those of every feature; or, where few are not 0, what `transpose_weights` makes of these; or a
         Wt of each part, and the rules for the bias. Raises NonFiniteError if one is not a finite number.
         """
         labels, model = self.labels[begin:end], self.model
         if self._by_column:
-            W, lanes = (sparse_rows(model, labels), np.arange(labels.size)) if model.below else (model.W, labels)
-            assert isinstance(W, SparseRows)
-            return weights_by_column(W, lanes, model.n_columns), model.bias[labels]
+            assert isinstance(model.W, SparseRows)
+            W, lanes = model.W, labels
+            if model.below:  # only the weights that are not below it, label after label
+                columns, weights = zip(*map(model.row, labels.tolist()), strict=True) if labels.size else ((), ())
+                starts = offsets([each.size for each in columns])
+                parts = (np.concatenate([np.zeros(0, "<i4"), *columns]), np.concatenate([np.zeros(0, model.precision), *weights]))
+                W, lanes = SparseRows(starts, *parts), np.arange(labels.size)
+            return transpose_weights(W, lanes, model.n_columns), model.bias[labels]
         Wt = np.empty((max(1, self.n_parts), model.n_features, labels.size))
         for part, out in enumerate(Wt):
             W, places, bias = self._rows_of(labels, part)
@@ -133,11 +126,11 @@ class Scorer:
             return self.model.W, labels, self.model.bias
         return self.model.rows(labels), np.arange(labels.size), self.model.bias[labels]
 
-    def rows_scores(self, rows: np.ndarray, weights: Any, bias: Any) -> np.ndarray:
+    def score_rows(self, rows: np.ndarray, weights: Any, bias: Any) -> np.ndarray:
         """The scores (n, B) of `rows` for a block's weights."""
         out = np.empty((rows.size, len(bias)))
         if self._by_column:
-            kernels.score_rows_by_column(self.csr, rows, (weights, *self.tables, bias), self.divisors(rows), out)
+            kernels.score_rows_by_column(self.csr, rows, (weights, *self.tables, bias), self.compute_divisors(rows), out)
             return out
         if self.n_parts:
             of_parts = np.empty((self.n_parts, *out.shape))
@@ -148,10 +141,10 @@ class Scorer:
         else:
             kernels.score_rows(*self.csr, rows, weights, bias, out)
         if self.model.normalised:
-            out /= self.divisors(rows)[:, None]
+            out /= self.compute_divisors(rows)[:, None]
         return out
 
-    def divisors(self, rows: np.ndarray) -> np.ndarray:
+    def compute_divisors(self, rows: np.ndarray) -> np.ndarray:
         """The divisors of the scores of rows (n): 1, or of a normalised model bias and values.
 
         Raises DataError for a row with a negative value.
@@ -165,8 +158,8 @@ class Scorer:
             raise DataError(f"row {row} (from 0) has a negative value, which {self.model.path}, of the Winnow family, cannot score")
         return sums
 
-    def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The scores of row rows[p] for the model's label labels[p]: `rows_scores`' bits."""
+    def score_pairs(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The scores of row rows[p] for the model's label labels[p]: `score_rows`' bits."""
         out, order = np.empty(rows.size), np.argsort(labels, kind="stable")
         # all labels at once of a dense W, else only some rows of W are expanded at a time
         for begin, end in [(0, self.labels.size)] if self._is_dense and not self.n_parts else self.blocks:
@@ -184,7 +177,7 @@ class Scorer:
             for lane, label in enumerate(own.tolist() if self.n_parts else ()):
                 mine = lanes == lane
                 out[some[mine]] = self.model.rule(label)(of_parts[:, mine])
-        return out / self.divisors(rows) if self.model.normalised else out
+        return out / self.compute_divisors(rows) if self.model.normalised else out
 
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
         """Raise NonFiniteError if scores[i], of label labels[i], is not a finite number."""
@@ -195,7 +188,7 @@ class Scorer:
         """Collective over `comm`. Compile the kernels for these types, one rank a node first."""
         none = np.empty(0, dtype=np.int64)
         with mpi.node_first(comm):
-            self.rows_scores(none, *self.weights(0, 0))
+            self.score_rows(none, *self.weights(0, 0))
             W, _, bias = self._rows_of(none)
             kernels.score_pairs(*self.csr, none, none, W, self.tables, bias, np.empty(0))
             warm_up_counts()
@@ -212,10 +205,10 @@ class ClassifierScorer:
         self.blocks = [(0, labels.size)]
 
     def weights(self, begin: int, end: int) -> tuple[np.ndarray]:
-        """The numbers of labels[begin:end]: all that `rows_scores` needs of a block."""
+        """The numbers of labels[begin:end]: all that `score_rows` needs of a block."""
         return (self.labels[begin:end],)
 
-    def rows_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    def score_rows(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The scores (n, B) of `rows` for a block's labels. Raises NonFiniteError."""
         (indptr, _, _), model, out = self._csr, self.model, np.empty((rows.size, labels.size))
         sizes = 8 * model.n_classes + _NONZERO_BYTES * (indptr[rows + 1] - indptr[rows]) + 4 * model.n_features * model.dense
@@ -227,24 +220,24 @@ class ClassifierScorer:
             begin = end
         return out
 
-    def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    def score_pairs(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The scores (n_pairs) of row rows[p] for label labels[p] of the model.
 
-        The same bits as `rows_scores` gives for all rows of the shard, even of a learner whose bits
+        The same bits as `score_rows` gives for all rows of the shard, even of a learner whose bits
         depend on the rows around: the classifier is given the same rows at once.
         """
         out, places = np.empty(rows.size), np.searchsorted(self.rows, rows)
         order = np.argsort(places, kind="stable")
         columns = np.searchsorted(self.labels, labels)
-        for begin, some in blocks_of(self.rows, self.labels.size):
+        for begin, some in divide_rows(self.rows, self.labels.size):
             first, last = np.searchsorted(places[order], [begin, begin + some.size])
             if first < last:
                 mine = order[first:last]
-                out[mine] = self.rows_scores(some, self.labels)[places[mine] - begin, columns[mine]]
+                out[mine] = self.score_rows(some, self.labels)[places[mine] - begin, columns[mine]]
         return out
 
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
-        """Nothing: `rows_scores` has raised NonFiniteError if a score is not a number."""
+        """Nothing: `score_rows` has raised NonFiniteError if a score is not a number."""
 
     def warm_up(self, comm: mpi.Comm) -> None:
         """Collective over `comm`. Compile, the classifier too, by a row, one rank a node first."""
@@ -255,7 +248,7 @@ class ClassifierScorer:
             warm_up_counts()
 
 
-def scorer_of(model: Trained, shard: Shard, labels: np.ndarray) -> Scorer | ClassifierScorer:
+def make_scorer(model: Trained, shard: Shard, labels: np.ndarray) -> Scorer | ClassifierScorer:
     """The scorer of `labels` (n, int64, ascending numbers) of a model of any kind on a shard."""
     if isinstance(model, ClassifierModel):
         return ClassifierScorer(model, shard, labels)
@@ -287,11 +280,11 @@ class BlockWeights:
             few = n_values < scorer.model.n_features and 8 * rows.size * scorer.labels.size <= SCORE_BYTES
         if few:
             labels = np.tile(scorer.labels, rows.size)
-            scores = scorer.pairs_scores(np.repeat(rows, scorer.labels.size), labels).reshape(rows.size, -1)
+            scores = scorer.score_pairs(np.repeat(rows, scorer.labels.size), labels).reshape(rows.size, -1)
             scorer.check_numbers(scores.max(axis=0), scorer.labels)
             yield slice(0, scorer.labels.size), scores
             return
         for number, block in enumerate(scorer.blocks):
-            scores = scorer.rows_scores(rows, *(self._kept[number] if self._kept else scorer.weights(*block)))
+            scores = scorer.score_rows(rows, *(self._kept[number] if self._kept else scorer.weights(*block)))
             scorer.check_numbers(scores.max(axis=0), scorer.labels[slice(*block)])
             yield slice(*block), scores
