@@ -143,28 +143,23 @@ class Ascent:
 
     def go(self, label: Label) -> None:
         """Some passes over the rows, and the label's weights after them. Raises Stopped."""
-        duals, (l1, l2) = self.duals, self.strengths
+        duals, (l1, l2), rows, stop = self.duals, self.strengths, self.judge.risk.rows, self.judge.stop
+        n = rows.n_local
         if not self.rounds:
             duals.signs[:] = -1.0
             duals.signs[label.touched[: label.losses.n_positive]] = 1.0
             duals.values[:], duals.logits[:], self.v[:], self.b = 0.0, -math.inf, 0.0, label.b
         for number in range(PASSES * self.rounds, PASSES * (self.rounds + 1)):
-            self._pass(number)
+            keys = rng.bits(self.judge.risk.seed, f"runs of rows, pass {number}", np.arange(-(-n // RUN)))
+            order = (RUN * np.argsort(keys, kind="stable")[:, None] + np.arange(RUN)).ravel()
+            order = order[order < n]
+            for some in stop.slices(slices.row_slices(n, rows.data.size)):
+                self.visit(order[some])
+            self.b += float(duals.values.sum()) / PROXIMAL
         self.rounds += 1
         columns = np.flatnonzero(np.abs(self.v) > l1)
         w = (self.v[columns] - np.clip(self.v[columns], -l1, l1)) / l2
         self.judge.take_weights(label, self.judge.gather(label, columns), columns, w, self.b)
-
-    def _pass(self, number: int) -> None:
-        """Visit all rows. Raises Stopped."""
-        rows, stop = self.judge.risk.rows, self.judge.stop
-        n = rows.n_local
-        keys = rng.bits(self.judge.risk.seed, f"runs of rows, pass {number}", np.arange(-(-n // RUN)))
-        order = (RUN * np.argsort(keys, kind="stable")[:, None] + np.arange(RUN)).ravel()
-        order = order[order < n]
-        for some in stop.slices(slices.row_slices(n, rows.data.size)):
-            self.visit(order[some])
-        self.b += float(self.duals.values.sum()) / PROXIMAL
 
     def visit(self, order: np.ndarray) -> None:
         """Visit these rows in this order. Local."""

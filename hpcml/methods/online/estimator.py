@@ -19,22 +19,10 @@ from hpcml.estimators.labels import CLASSES, NAMES, LabelScores, LabelSets, agre
 from hpcml.estimators.parameters import OPTION, Seed, classifier_of, error_text, option_values
 from hpcml.estimators.sklearn_types import BaseEstimator
 from hpcml.methods.online.kernels import UPDATES
-from hpcml.methods.online.options import (
-    LEARNERS,
-    AdditiveOptions,
-    BalancedOptions,
-    MbwOptions,
-    OnlineOptions,
-    PaOptions,
-    WinnowOptions,
-)
+from hpcml.methods.online.options import LEARNERS, MbwOptions, OnlineOptions, PaOptions
 from hpcml.methods.online.order import AVERAGE, AVERAGES, RowOrder, weights_at_bound
 from hpcml.methods.online.state import LearnerState
-
-_OPTIONS: dict[str, type[OnlineOptions]] = {
-    **{"pw": WinnowOptions, "bw": BalancedOptions, "mbw": MbwOptions},
-    **{"perceptron": AdditiveOptions, "pa": PaOptions, "romma": AdditiveOptions},
-}
+from hpcml.methods.registry import METHODS
 
 
 @classifier_of(MbwOptions, PaOptions)
@@ -133,7 +121,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     def _options(self) -> OnlineOptions:
         if self.method not in LEARNERS:
             raise ValueError(f"method={self.method!r}: expected one of {', '.join(LEARNERS)}")
-        kind = _OPTIONS[self.method]
+        kind = METHODS[self.method].options
         known = {option.name for option in fields(kind)} - {"shuffle"}  # which is of `fit` alone
         if "bias" not in known and not self.fit_intercept:
             raise ValueError(f"fit_intercept={self.fit_intercept!r}: method={self.method!r} always has an intercept; expected True")

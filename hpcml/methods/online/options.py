@@ -99,10 +99,12 @@ class OnlineOptions:
             check_magnitude(name, getattr(self, name))
 
 
-def with_bias(options: OnlineOptions, bias: bool) -> OnlineOptions:
-    """The options of a learner that can do with or without an intercept, with that choice."""
-    given: dict[str, Any] = {"bias": bias}
-    return replace(options, **given)
+def with_bias(options: OnlineOptions, method: str, bias: bool = True) -> OnlineOptions:
+    """Return the options with this choice of an intercept, if there is one to make: a Winnow always has an intercept."""
+    if options.bias is not None or LEARNERS[method].winnow:
+        return options
+    choice: dict[str, Any] = {"bias": bias}
+    return replace(options, **choice)
 
 
 @Parameter(name="*")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpcml import mpi
-from hpcml.methods.online.options import LEARNERS, OnlineOptions, with_bias
+from hpcml.methods.online.options import OnlineOptions, with_bias
 from hpcml.methods.online.order import RowOrder
 from hpcml.methods.online.source import DatasetSource, labels_of
 from hpcml.methods.online.state import LearnerState
@@ -50,8 +50,7 @@ class Learnt(NamedTuple):
 def learn_some_rows(session: Session, name: str, data: Path, options: OnlineOptions, n_ranks: int) -> Learnt:
     """Collective over the session. Learn from the first rows; every rank has as many labels as the first one of `n_ranks`."""
     comm, began, n_done = session.comm, time.process_time(), 0
-    if options.bias is None and not LEARNERS[name].winnow:
-        options = with_bias(options, True)
+    options = with_bias(options, name)
     with opened_dataset(session, data) as dataset:
         source = DatasetSource(comm, dataset, options)
         mine = labels_of(source.names, 0, n_ranks)

@@ -109,9 +109,8 @@ class Initial:
         if self.model.sparse:
             raise DataError(f"--initial-model {path}: a sparse model cannot be continued; take the one that it was made of")
         found = self.model.attrs
-        if options.bias is None and not LEARNERS[method].winnow:
-            options = with_bias(options, bool(found.get("bias")))
-        self.options, wanted = options, {"method": method} | learning(options)
+        self.options = with_bias(options, method, bool(found.get("bias")))
+        wanted = {"method": method} | learning(self.options)
         if LEARNERS[method].winnow:  # which always has an intercept
             del wanted["bias"]
         for name, value in wanted.items():

@@ -17,7 +17,7 @@ from hpcml.files.lines import line_limit
 from hpcml.log import joined, plural
 from hpcml.methods.method import Method
 from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
-from hpcml.methods.online.options import LEARNERS, OnlineOptions, with_bias
+from hpcml.methods.online.options import OnlineOptions, with_bias
 from hpcml.methods.online.order import AVERAGE, AVERAGES, weights_at_bound
 from hpcml.methods.online.run import Pass
 from hpcml.methods.online.saved import Initial, write_model
@@ -77,9 +77,7 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
                 if ours.exists() and ours.samefile(model_file(path)):
                     raise OptionError("initial_model", path, "it is the model of --output; choose another --output")
                 initial = Initial(path, method.name, options)
-        options = options if initial is None else initial.options
-        if options.bias is None and not LEARNERS[method.name].winnow:  # a Winnow always has an intercept
-            options = with_bias(options, True)
+        options = with_bias(options if initial is None else initial.options, method.name)
         wanted = options  # of the source
         if initial is not None and options.label and sorted(set(options.label)) != sorted(initial.names):
             why = f"it has other labels ({', '.join(initial.names[:5])} …); remove --label"
