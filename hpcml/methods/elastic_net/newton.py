@@ -1,12 +1,12 @@
 """The exact solver: an active set of features, and proximal Newton steps on the rows touched.
 
 A round chooses features whose gradient is beyond Λ₁, finds the weights of all that are in use by
-Newton steps (coordinate descent on the quadratic model, a line search), and looks at all features
-again (`judge`): this gives the certified gap and the features of the next round. Rows that hold
+Newton steps (coordinate descent on the quadratic model, a line search), and computes the gradient of
+all features (`judge`): this gives the certified gap and the features of the next round. Rows that hold
 none of these features, and not the label, add curvature to the intercept alone. Which rows hold a
 feature is read from the columns of all rows, of which the ranks of a node share one copy.
 
-Where a round wants so many features that all rows count, passes of dual coordinate ascent take its
+Where a round needs features that cover most of the rows, passes of dual coordinate ascent take its
 place (`Ascent`), and Newton steps go on from there if these do not suffice.
 
 A label's path depends on the label and the rows only: the bits are the same on any number of ranks.
@@ -111,7 +111,7 @@ class Curvature:
 
 
 class Ascent:
-    """Dual coordinate ascent for one label after the other: for labels with so many features that all rows count.
+    """Dual coordinate ascent for one label after the other, for labels whose features cover most of the rows.
 
     Where Λ₂ > 0, the minimum has w = soft(v, Λ₁) / Λ₂ with v = Σ α x, and the α = −ℓ′ of the rows are
     the maximum of a smooth dual (Shalev-Shwartz & Zhang 2014, proximal SDCA). A visit of a row finds

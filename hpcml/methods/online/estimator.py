@@ -19,10 +19,22 @@ from hpcml.estimators.labels import CLASSES, NAMES, LabelScores, LabelSets, agre
 from hpcml.estimators.parameters import OPTION, Seed, classifier_of, error_text, option_values
 from hpcml.estimators.sklearn_types import BaseEstimator
 from hpcml.methods.online.kernels import UPDATES
-from hpcml.methods.online.options import LEARNERS, MbwOptions, OnlineOptions, PaOptions
+from hpcml.methods.online.options import (
+    LEARNERS,
+    AdditiveOptions,
+    BalancedOptions,
+    MbwOptions,
+    OnlineOptions,
+    PaOptions,
+    WinnowOptions,
+)
 from hpcml.methods.online.order import AVERAGE, AVERAGES, RowOrder, weights_at_bound
 from hpcml.methods.online.state import LearnerState
-from hpcml.methods.registry import METHODS
+
+_OPTIONS: dict[str, type[OnlineOptions]] = {
+    **{"pw": WinnowOptions, "bw": BalancedOptions, "mbw": MbwOptions},
+    **{"perceptron": AdditiveOptions, "pa": PaOptions, "romma": AdditiveOptions},
+}
 
 
 @classifier_of(MbwOptions, PaOptions)
@@ -75,7 +87,6 @@ class OnlineClassifier(LabelScores, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.positive_only = self.method in LEARNERS and LEARNERS[self.method].winnow
         tags.classifier_tags.multi_label = True
         tags.classifier_tags.poor_score = self.method not in ("perceptron", "pa")  # after a single pass over few dense rows
@@ -121,7 +132,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     def _options(self) -> OnlineOptions:
         if self.method not in LEARNERS:
             raise ValueError(f"method={self.method!r}: expected one of {', '.join(LEARNERS)}")
-        kind = METHODS[self.method].options
+        kind = _OPTIONS[self.method]
         known = {option.name for option in fields(kind)} - {"shuffle"}  # which is of `fit` alone
         if "bias" not in known and not self.fit_intercept:
             raise ValueError(f"fit_intercept={self.fit_intercept!r}: method={self.method!r} always has an intercept; expected True")

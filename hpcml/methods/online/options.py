@@ -63,7 +63,7 @@ class OnlineOptions:
     label: Annotated[tuple[str, ...], Several] = field(default=())
     """Train only these labels. A stream of rows that are not all -1 or +1 needs it."""
     min_positives: Annotated[int, Range(0, 2**63)] = 1
-    """Train only labels with at least so many positive rows (not on a stream)."""
+    """Minimum number of positive rows of the labels to train (not on a stream)."""
     shuffle: Flag = False
     """Take the rows in random order, not in the file's (not on a stream). What these learners learn
     depends on the order."""
@@ -127,7 +127,7 @@ class BalancedOptions(WinnowOptions):
     """Options of `hpcml train bw`."""
 
     live_features: Annotated[int | None, Range(1, 2**31 - 2)] = None
-    """Never hold more than so many features: the least important ones make room for new ones
+    """Maximum number of features in memory: the least important ones make room for new ones
     (extremal selection). Memory is fixed from the start."""
     share: Annotated[float, Range(0, 1), Only("live_features")] = 0.9
     """With --live-features: of the features that stay, the share with the largest weights; the

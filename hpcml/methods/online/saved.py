@@ -94,9 +94,7 @@ def write_model(
                     out.write(f"labels/{key}", place, np.array([value]))
                 for key, values in state.arrays_of(lane, rows).items() if not state.options.final else ():
                     out.write(f"state/{key}", place, values[None])
-    with mpi.agreed(comm, f"finishing {folder.model}"):
-        if comm.rank == 0:
-            folder.drop_checkpoints()
+    mpi.run_on_root(comm, f"finishing {folder.model}", folder.drop_checkpoints)
 
 
 class Initial:

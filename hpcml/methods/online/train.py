@@ -135,12 +135,12 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
 
 def _report(run: Pass, seconds: float = 0.0, warning: str = "", bound_warning: str = "") -> OnlineReport:
     """Collective. The report of a finished pass, from the model's attributes."""
-    told = None
-    with mpi.agreed(run.comm, f"reading {run.folder.model}"):
-        if run.comm.rank == 0:
-            model = Model(run.folder.model)
-            shares = (float(model.attrs[name]) for name in ("progressive_error", "update_share"))
-            told = int(model.attrs["n_rows"]), model.n_labels, int(np.count_nonzero(model.factors)), *shares
+
+    def read() -> tuple[int, int, int, float, float]:
+        model = Model(run.folder.model)
+        error, updates = (float(model.attrs[name]) for name in ("progressive_error", "update_share"))
+        return int(model.attrs["n_rows"]), model.n_labels, int(np.count_nonzero(model.factors)), error, updates
+
+    facts = mpi.run_on_root(run.comm, f"reading {run.folder.model}", read)
     profile = run.profile.seconds if run.options.profile else {}
-    n_rows, n_labels, n_features, error, updates = run.comm.bcast(told)
-    return OnlineReport(run.folder.model, n_rows, n_labels, n_features, error, updates, seconds, profile, warning, bound_warning)
+    return OnlineReport(run.folder.model, *facts, seconds, profile, warning, bound_warning)

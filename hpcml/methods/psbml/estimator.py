@@ -9,7 +9,6 @@ from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -129,11 +128,6 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     device: str = OPTION
     random_state: Seed = OPTION
     comm: mpi.Comm | None = None
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def _options(self) -> PsbmlOptions:
         options = super()._options()
