@@ -210,3 +210,15 @@ def calibration_error(differences: np.ndarray, n_items: int) -> Any:
     Naeini, Cooper & Hauskrecht, "Obtaining Well Calibrated Probabilities Using Bayesian Binning", 2015.
     """
     return np.abs(differences).sum(axis=-1) / max(1, n_items)
+
+
+def chi_square(both: np.ndarray, present: np.ndarray, positive: np.ndarray, n_rows: int) -> np.ndarray:
+    """Return χ² = N (AD − CB)² / ((A + C)(B + D)(A + B)(C + D)) of features and labels; 0 if undefined (Yang & Pedersen 1997).
+
+    A, B: rows with the feature, and with the label or not; C, D: rows without it. `both` is A, `present` A + B,
+    `positive` A + C, of fitting shapes. AD − CB = A N − (A + B)(A + C).
+    """
+    with_feature, with_label = present.astype(np.float64), positive.astype(np.float64)
+    difference = both.astype(np.float64) * n_rows - with_feature * with_label
+    expected = with_feature * with_label * (n_rows - with_feature) * (n_rows - with_label)
+    return np.divide(n_rows * np.square(difference), expected, out=np.zeros(both.shape), where=expected > 0)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import Tags, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from hpcml import mpi
@@ -37,6 +37,11 @@ class LabelScores(ClassifierMixin):
     _kind: int
     classes_: np.ndarray
     _scores: Callable[[Any], np.ndarray]  # (n, n_labels), by the classifier
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores: (n,) of the last of one or two classes; else (n, n_labels)."""

@@ -8,10 +8,9 @@ say the rest.
         loss: str = OPTION
         lam: str | float = OPTION
         comm: mpi.Comm | None = None
-        \"\"\"The ranks that give the rows; None: this process alone.\"\"\"
 
-The attributes that its class names in `_learnt` are described here (ATTRIBUTES); a docstring describes
-only those that are its own.
+The parameter `comm` (COMM) and the attributes that its class names in `_learnt` (ATTRIBUTES) are described
+here; a docstring describes only those that are its own.
 
 `OPTION` is the default of the option of that name (`OPTION_OF` has the names that scikit-learn
 uses), the annotation says what is allowed, and the text of the option is the parameter's
@@ -59,6 +58,13 @@ ATTRIBUTES = {
     "n_features_in_": ("int", "Number of features."),
     "feature_names_in_": ("ndarray (n_features,)", "Their names, if X is a data frame with string names."),
 }
+COMM = (
+    "The ranks that give the rows and share the work; None: this process alone. With `comm`, `fit` is collective: each rank gives "
+    "its own rows as X and y (possibly none), which follow one another in rank order. All ranks end with the same model, whose "
+    "bits depend neither on the number of ranks nor on how the rows are spread over them. Only `fit` communicates: `predict`, "
+    "`score` and the others use the rows that they are given. Copies and pickles have `comm=None`, clones keep it. Choose "
+    "parameters with GridSearchCV on one rank (`comm=None`): ranks that score different rows would choose differently."
+)
 
 
 class Parameter(NamedTuple):
@@ -144,7 +150,7 @@ def _kind_with(name: str, kinds: tuple[type, ...]) -> Any:
 
 
 def _described(cls: type, kinds: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:
-    own = texts_behind(cls)
+    own = {"comm": COMM} | texts_behind(cls)
     for name, parameter in inspect.signature(cls).parameters.items():
         text = own[name] if name in own else about_parameters(help_of(_kind_with(name, kinds))[OPTION_OF.get(name, name)], kinds)
         if name == "random_state" and hasattr(cls, "comm"):

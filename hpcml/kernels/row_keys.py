@@ -10,7 +10,7 @@ FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 @njit
-def _mix(x):
+def mix(x):
     """The finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
     x = (x ^ (x >> np.uint64(30))) * FIRST
     x = (x ^ (x >> np.uint64(27))) * SECOND
@@ -31,9 +31,9 @@ def hash_rows(lengths, indices, values, features, out):
             if values[k] << np.uint32(1) == np.uint32(0):
                 continue
             key = np.uint64(indices[k]) if features.size == 0 else features[indices[k]]
-            total += _mix(_mix(key + GOLDEN) ^ (np.uint64(values[k]) * GOLDEN + np.uint64(1)))
+            total += mix(mix(key + GOLDEN) ^ (np.uint64(values[k]) * GOLDEN + np.uint64(1)))
         at += lengths[i]
-        out[i] = _mix(total + GOLDEN)
+        out[i] = mix(total + GOLDEN)
 
 
 @njit

@@ -47,8 +47,8 @@ class Method:
 
     `train(method, session, data, target, options)` trains into a run folder and returns a report, a
     text with the path `model`. The options are a frozen dataclass with `validate` and `free`
-    (`hpcml.run.folder.Options`); if they have `losses`, the method minimises these, and takes part
-    in comparisons of such methods.
+    (`hpcml.run.folder.Options`); if they have `losses`, the method minimises these, and is compared
+    with such methods by the objective.
     """
 
     name: str

@@ -167,7 +167,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="adaboost",
-            about="AdaBoostM1 (scikit-learn's), on one rank: beside psbml",
+            about="AdaBoostM1 (scikit-learn's), on one rank: to compare with psbml",
             group=COMPARED,
             options=AdaboostOptions,
             train="hpcml.methods.psbml.adaboost:train",

@@ -64,8 +64,8 @@ class KernelNB(JointNaiveBayes, KernelDensities):
     are looked up in tables of at most 3 √n_c + 140 cells of 80 bytes for each class. P's relative
     error is below 1e-6 where it is above 1e-13, and below 0.4 next to 1e-75. Training takes time in
     proportion to the rows, times their logarithm where values are counted; the time to predict a
-    row does not depend on their number. The prediction for a row has the same bits whatever the
-    other rows given; that for a sparse matrix and for the same one dense may differ by rounding.
+    row does not depend on their number. The prediction for a row has the same bits with any
+    other rows; that for a sparse matrix and for the same one dense may differ by rounding.
 
     Attributes
     ----------
@@ -114,14 +114,8 @@ class GaussianNB(JointNaiveBayes, GaussianDensities):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X had them in `fit`.
-    class_log_prior_ : ndarray of shape (n_classes,)
-        Logarithms of the classes' prior probabilities.
+    classes_, n_features_in_, feature_names_in_, class_log_prior_
+        As in `KernelNB`.
     precision_ : ndarray of shape (n_features_in_,)
         δ_j.
     mean_, deviation_ : ndarray of shape (n_features_in_, n_classes)

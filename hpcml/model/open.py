@@ -15,7 +15,8 @@ from hpcml.files.hdf5 import DAMAGE, MADE_ON, open_checked, open_stamped
 from hpcml.files.untrusted import check_parts
 from hpcml.log import joined, plural
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import CHOSEN, Model, Trained
+from hpcml.model.linear import CHOSEN, Model
+from hpcml.model.trained import Trained
 
 FILE, CONFIG = "model.h5", "config.toml"  # of a run folder
 

@@ -65,7 +65,7 @@ def consistency_of(comm: mpi.Comm, shard: Shard, pairs: Pairs, unlabelled: np.nd
     """Collective over `comm`. The labels' consistency over all pairs; labels of this rank's pairs.
 
     Of the pairs of a row with earlier ones, one counts: that with the row that it is most like, of
-    equal ones the last. So many rows that are all alike do not count more than there are of them.
+    equal ones the last. So a group of equal rows counts once for each of its rows.
     No pair of an `unlabelled` row (by its place in the split) counts.
     """
     rows, n_labels = SharedRows(comm, shard), shard.n_labels
@@ -102,6 +102,6 @@ def _most_alike(rows: SharedRows, pairs: Pairs, usable: np.ndarray) -> np.ndarra
 
 
 def _entries(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many labels each row has, and place · n_labels + label of each label of each."""
+    """Return the number of labels of each row, and place · n_labels + label of each of them."""
     sizes, places = entries_of(indptr, rows)
     return sizes, np.repeat(np.arange(rows.size), sizes) * n_labels + indices[places]

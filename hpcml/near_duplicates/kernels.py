@@ -3,18 +3,9 @@
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.row_keys import mix
 
-_M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_27, _30, _31 = (np.uint64(n) for n in (27, 30, 31))
 _LARGEST = np.uint32(2**32 - 1)
-
-
-@njit
-def _mix(x):
-    """The finaliser of SplitMix64, as in hpcml.rng."""
-    x = (x ^ (x >> _30)) * _M1
-    x = (x ^ (x >> _27)) * _M2
-    return x ^ (x >> _31)
 
 
 @njit
@@ -30,9 +21,9 @@ def set_keys(features, rows, key, keys):
             j = np.int64(indices[k])
             if j <= last:
                 return i
-            total += _mix(_mix(np.uint64(j) ^ key) + key)
+            total += mix(mix(np.uint64(j) ^ key) + key)
             last = j
-        keys[i] = _mix(total)
+        keys[i] = mix(total)
     return -1
 
 
@@ -58,7 +49,7 @@ def band_keys(features, rows, hashes, functions, size, least, begin, keys):
         for b in range(keys.shape[0]):
             key = np.uint64(0)
             for h in range(b * size, (b + 1) * size):
-                key = _mix(key + np.uint64(least[h]))
+                key = mix(key + np.uint64(least[h]))
             keys[b, begin + i] = key
 
 

@@ -3,7 +3,7 @@
 Rows with the same features are a group: each is paired with the next one of its group, and only the
 first goes on. Rows that agree on a band of least hashes lie in one bucket, which one
 rank gets from all others, and are compared. In a bucket of many rows each is compared with the next
-WINDOW only, so the work grows as the number of rows, whatever they hold.
+WINDOW only, so the work is proportional to the number of rows, for any data.
 
 Two rows of similarity s (the Jaccard index of their features) agree on one least hash with
 probability s, on all of a band of r with s^r, and on at least one of b bands with 1 − (1 − s^r)^b:

@@ -14,6 +14,7 @@ from hpcml import mpi, slices
 from hpcml.data.shard import Shard
 from hpcml.kernels import elementwise
 from hpcml.kernels.rows import count_features, count_labels, transpose
+from hpcml.measures import chi_square
 from hpcml.partition import even_bounds, offsets
 
 Score = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
@@ -37,18 +38,6 @@ def information_gain(both: np.ndarray, present: np.ndarray, positive: np.ndarray
         ratio = np.divide(count.astype(np.float64) * n_rows, expected, out=np.ones(both.shape), where=expected > 0)
         total += count * elementwise.log(np.where(count > 0, ratio, 1.0))
     return np.maximum(total / max(1, n_rows), 0.0)
-
-
-def chi_square(both: np.ndarray, present: np.ndarray, positive: np.ndarray, n_rows: int) -> np.ndarray:
-    """χ² = N (AD − CB)² / ((A + C)(B + D)(A + B)(C + D)) of the same counts; 0 if undefined.
-
-    A, B: rows with the feature and with the label or not; C, D: without it. AD − CB = A N − (A +
-    B)(A + C).
-    """
-    with_feature, with_label = present.astype(np.float64), positive.astype(np.float64)
-    difference = both.astype(np.float64) * n_rows - with_feature * with_label
-    expected = with_feature * with_label * (n_rows - with_feature) * (n_rows - with_label)
-    return np.divide(n_rows * np.square(difference), expected, out=np.zeros(both.shape), where=expected > 0)
 
 
 SCORES: dict[str, Score] = {"ig": information_gain, "chi2": chi_square}

@@ -54,7 +54,7 @@ class TuneOptions(ScaleOptions):
     elastic-net always has one.
     """
     lam: Annotated[str | None, Parameter(name="--lambda")] = None
-    """What --lambdas are multiples of, as in hpcml train METHOD. Default: the method's."""
+    """The λ that --lambdas are multiples of, as in hpcml train METHOD. Default: the method's."""
     l1: str | None = None
     """Of elastic-net: what --lambdas are multiples of. Default: the method's."""
     seed: Seed = 0

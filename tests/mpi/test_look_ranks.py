@@ -14,7 +14,6 @@ from hpcml.files import atomic
 from hpcml.log import Log
 from hpcml.model.open import share_model
 from hpcml.near_duplicates import consistency, pairs, search
-from hpcml.near_duplicates.report import format_duplicates, write_csv, write_json
 from hpcml.near_duplicates.search import find_duplicates
 
 pytestmark = pytest.mark.mpi
@@ -45,11 +44,11 @@ def test_the_same_pairs_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatch, 
             with DataFile(path) as dataset:
                 found = find_duplicates(ranks, dataset, split, 0.7, mpi_tmp_path / f"{name}-{split}.csv", QUIET)
             found.seconds = 0.0
-            texts = ranks.allgather(format_duplicates(found, 3))
+            texts = ranks.allgather("\n".join(found.describe(3)))
             assert len(set(texts)) == 1
             if ranks.rank == 0:
-                write_csv(mpi_tmp_path / f"{name}-{split}-labels.csv", found)
-                write_json(mpi_tmp_path / f"{name}-{split}.json", found)
+                found.write_csv(mpi_tmp_path / f"{name}-{split}-labels.csv")
+                found.write_json(mpi_tmp_path / f"{name}-{split}.json")
                 (mpi_tmp_path / f"{name}-{split}.txt").write_text(texts[0])
 
         on_ranks_and_alone(comm, work)

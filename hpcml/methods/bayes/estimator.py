@@ -62,9 +62,7 @@ class BernoulliNBClassifier(BayesClassifier):
     label, and in the others. Features that no row with the label has get no weight. The score of a
     row is the log-odds of the label, by the features with a weight.
 
-    With `comm`, each rank gives some of the rows to `fit`; copies of all go to every rank, and the
-    labels are scattered over the ranks. All ranks end with the same model, whose bits depend
-    neither on how the rows are spread nor on the number of ranks.
+    Every rank of `comm` gets a copy of all rows, and the labels are divided among the ranks.
 
     Attributes
     ----------
@@ -84,15 +82,13 @@ class BernoulliNBClassifier(BayesClassifier):
     smoothing: float = OPTION
     min_weight: float = OPTION
     comm: mpi.Comm | None = None
-    """The ranks that give the rows; None: this process alone."""
 
 
 @classifier_of(BoostedBayesOptions)
 class BoostedBayesClassifier(BayesClassifier):
     """AdaBoost with naive Bayes, whose scores are made probabilities by isotonic regression.
 
-    The score of a row is its share of the votes, less one half. With `comm` as
-    `BernoulliNBClassifier`.
+    The score of a row is its share of the votes, less one half.
 
     Attributes
     ----------
@@ -111,7 +107,6 @@ class BoostedBayesClassifier(BayesClassifier):
     smoothing: float = OPTION
     min_weight: float = OPTION
     comm: mpi.Comm | None = None
-    """The ranks that give the rows; None: this process alone."""
 
 
 @classifier_of(StagedBayesOptions)
@@ -119,7 +114,7 @@ class StagedBayesClassifier(BayesClassifier):
     """Naive Bayes, trained again on the rows with the label and the others that look like them.
 
     Rows that a stage scores above the cut are ranked above all others, by the first score plus
-    `factor` times the later ones. With `comm` as `BernoulliNBClassifier`.
+    `factor` times the later ones.
 
     Attributes
     ----------
@@ -139,7 +134,6 @@ class StagedBayesClassifier(BayesClassifier):
     smoothing: float = OPTION
     min_weight: float = OPTION
     comm: mpi.Comm | None = None
-    """The ranks that give the rows; None: this process alone."""
 
 
 @classifier_of(StagedSvmOptions)
@@ -147,7 +141,7 @@ class StagedSvmClassifier(BayesClassifier):
     """Naive Bayes, then a linear SVM on the rows with the label and others that look like them.
 
     Rows that naive Bayes scores above the cut are ranked above all others, by its score plus
-    `factor` times that of the machine. With `comm` as `BernoulliNBClassifier`.
+    `factor` times that of the machine.
 
     Attributes
     ----------
@@ -169,4 +163,3 @@ class StagedSvmClassifier(BayesClassifier):
     smoothing: float = OPTION
     min_weight: float = OPTION
     comm: mpi.Comm | None = None
-    """The ranks that give the rows; None: this process alone."""

@@ -26,6 +26,7 @@ from hpcml import slices
 from hpcml.data.compact import CompactRows
 from hpcml.errors import ConfigError
 from hpcml.kernels import elementary, elementwise
+from hpcml.measures import chi_square
 from hpcml.methods.bayes import kernels
 from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.linear.layout import Sharding
@@ -100,7 +101,7 @@ class BayesSolver(Solver):
     one_by_one = True
 
     def __init__(self, risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: Any) -> None:
-        """See `Solver`; labels are trained one by one, whatever `n_lanes`. Raises MemoryError."""
+        """See `Solver`; `n_lanes` has no effect, labels are trained one by one. Raises MemoryError."""
         self.risk, self.rows, self.labels, self.options = risk, risk.rows, labels, options
         self.stop: Stop = NEVER  # of the labels that are being trained
         self._mean_values = risk.rows.data.size / max(1, risk.rows.n_local)
@@ -127,7 +128,7 @@ class BayesSolver(Solver):
         yield finished
 
     def cost(self, positives: np.ndarray) -> float:
-        """About how many values training a label looks at."""
+        """Return the approximate number of values that training a label reads."""
         return (positives.size + 1) * (self._mean_values + slices.ROW_VALUES)
 
     def trained(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:
@@ -336,7 +337,7 @@ class StagedSvmSolver(StagedSolver):
         of_rows, together = self.count(rows)
         of_label = np.zeros(of_rows.size, np.int64)
         of_label[np.searchsorted(of_rows, columns)] = counts
-        chosen = of_rows[chi_square(of_label, together - of_label, positives.size, hard.size) > self.options.chi_square]
+        chosen = of_rows[chi_square(of_label, together, np.array(positives.size), rows.size) > self.options.chi_square]
         chosen = chosen[~self.risk.is_left_out(number, chosen)]
         if not chosen.size:
             return NONE
@@ -347,14 +348,6 @@ class StagedSvmSolver(StagedSolver):
         svm.fit(X, np.arange(rows.size) < positives.size)
         w = svm.coef_.toarray()[0]
         return Weights(chosen[w != 0], w[w != 0], float(svm.intercept_[0]))
-
-
-def chi_square(positive: np.ndarray, negative: np.ndarray, n_positive: int, n_negative: int) -> np.ndarray:
-    """n (ad − bc)² over the margins' product, of features (k) in so many rows of each kind."""
-    a, b = positive.astype(np.float64), negative.astype(np.float64)
-    c, d, n = n_positive - a, n_negative - b, float(n_positive + n_negative)
-    margins = (a + b) * (c + d) * n_positive * n_negative
-    return np.divide(n * np.square(a * d - b * c), margins, out=np.zeros_like(a), where=margins > 0)
 
 
 def history_line(step: Line) -> str:

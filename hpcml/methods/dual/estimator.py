@@ -33,13 +33,7 @@ class DualClassifier(LinearClassifier):
     LIBLINEAR's C is 1 / (λ m). Rows are taken as float32, as in `hpcml train dual`, which gives the
     same bits.
 
-    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which
-    follow one another in rank order. The rows are gathered on every rank, and the labels are
-    scattered over the ranks. All ranks end with the same model, whose bits depend neither on how
-    the rows are spread nor on the number of ranks. Only `fit` communicates: `predict`, `score` and
-    the others are about the rows that they are given. Copies and pickles have `comm=None`, clones
-    keep it. Choose parameters with GridSearchCV on one rank (`comm=None`): ranks that score
-    different rows would choose differently.
+    Every rank of `comm` gets a copy of all rows, and the labels are divided among the ranks.
 
     Notes
     -----
@@ -74,7 +68,6 @@ class DualClassifier(LinearClassifier):
     max_iter: int = OPTION
     labels_per_pass: int = LANES
     comm: mpi.Comm | None = None
-    """The ranks that give the rows; None: this process alone."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and

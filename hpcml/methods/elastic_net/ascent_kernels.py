@@ -8,6 +8,7 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.losses import logistic
+from hpcml.methods.elastic_net.judge_kernels import soft_threshold
 
 NEWTON = 8  # iterations for the dual of a row at most; one or two are the rule
 REMAINDER = 1e-3  # of the row's violation that they may leave
@@ -37,25 +38,19 @@ def squares_of(rows, squares):
 
 
 @njit
-def _shrunk(v, l1):
-    """The number moved towards 0 by l1, and not beyond; without a branch."""
-    return v - min(max(v, -l1), l1)
-
-
-@njit
 def _score(indices, values, v, l1):
     """x · soft(v), and Σ x² where that is not 0: how the score follows v; in two sums each."""
     a = b = p = q = 0.0
     whole = indices.size // 2 * 2
     for k in range(0, whole, 2):
-        s = _shrunk(v[np.uint32(indices[k])], l1)
-        t = _shrunk(v[np.uint32(indices[k + 1])], l1)
+        s = soft_threshold(v[np.uint32(indices[k])], l1)
+        t = soft_threshold(v[np.uint32(indices[k + 1])], l1)
         a += values[k] * s
         b += values[k + 1] * t
         p += values[k] * values[k] * (s != 0.0)
         q += values[k + 1] * values[k + 1] * (t != 0.0)
     for k in range(whole, indices.size):
-        s = _shrunk(v[np.uint32(indices[k])], l1)
+        s = soft_threshold(v[np.uint32(indices[k])], l1)
         a += values[k] * s
         p += values[k] * values[k] * (s != 0.0)
     return a + b, p + q

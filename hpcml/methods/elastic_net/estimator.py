@@ -18,11 +18,7 @@ class ElasticNetClassifier(LinearClassifier):
     not regularised. Rows are taken as float32, as in `hpcml train elastic-net`, which gives the
     same bits.
 
-    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which
-    follow one another in rank order. The rows are gathered on every rank, and the labels are
-    scattered over the ranks. All ranks end with the same model, whose bits depend neither on how
-    the rows are spread nor on the number of ranks. Copies and pickles have `comm=None`, clones keep
-    it.
+    Every rank of `comm` gets a copy of all rows, and the labels are divided among the ranks.
 
     References
     ----------
@@ -46,4 +42,3 @@ class ElasticNetClassifier(LinearClassifier):
     precision: str = OPTION
     max_iter: int | None = OPTION
     comm: mpi.Comm | None = None
-    """The ranks that give the rows; None: this process alone."""

@@ -161,7 +161,7 @@ class Local(NamedTuple):
 
 
 def local_matrix(n_columns: int, size: int) -> Vectors:
-    """Room for a local matrix with so many values."""
+    """Allocate a local matrix with `size` values."""
     return Vectors(np.zeros(n_columns + 1, np.int64), np.empty(size, np.int32), np.empty(size, np.float32))
 
 
@@ -176,7 +176,7 @@ class View(NamedTuple):
 
 
 class Judge:
-    """Looks at one label after the other. Making one is local; raises MemoryError."""
+    """Objective, gap and gradient of one label after the other. Making one is local; raises MemoryError."""
 
     def __init__(self, risk: ElasticRisk, options: ElasticNetOptions) -> None:
         rows = risk.rows

@@ -39,6 +39,12 @@ class Strengths(NamedTuple):
     l2: float
 
 
+@njit
+def soft_threshold(x, by):
+    """Move x towards 0 by so much, and not beyond; without a branch."""
+    return x - min(max(x, -by), by)
+
+
 @njit(forceinline=True)
 def loss_at(z, y, is_squared):
     """ℓ, ℓ′ and ℓ″ at a score z, with y = ±1, of the squared or the logistic loss."""

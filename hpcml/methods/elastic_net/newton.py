@@ -1,12 +1,12 @@
 """The exact solver: an active set of features, and proximal Newton steps on the rows touched.
 
 A round chooses features whose gradient is beyond Λ₁, finds the weights of all that are in use by
-Newton steps (coordinate descent on the quadratic model, a line search), and looks at all features
-again (`judge`): this gives the certified gap and the features of the next round. Rows that hold
+Newton steps (coordinate descent on the quadratic model, a line search), and computes the gradient of
+all features (`judge`): this gives the certified gap and the features of the next round. Rows that hold
 none of these features, and not the label, add curvature to the intercept alone. Which rows hold a
 feature is read from the columns of all rows, of which the ranks of a node share one copy.
 
-Where a round wants so many features that all rows count, passes of dual coordinate ascent take its
+Where a round needs features that cover most of the rows, passes of dual coordinate ascent take its
 place (`Ascent`), and Newton steps go on from there if these do not suffice.
 
 A label's path depends on the label and the rows only: the bits are the same on any number of ranks.
@@ -111,7 +111,7 @@ class Curvature:
 
 
 class Ascent:
-    """Dual coordinate ascent for one label after the other: for labels with so many features that all rows count.
+    """Dual coordinate ascent for one label after the other, for labels whose features cover most of the rows.
 
     Where Λ₂ > 0, the minimum has w = soft(v, Λ₁) / Λ₂ with v = Σ α x, and the α = −ℓ′ of the rows are
     the maximum of a smooth dual (Shalev-Shwartz & Zhang 2014, proximal SDCA). A visit of a row finds
@@ -143,28 +143,23 @@ class Ascent:
 
     def go(self, label: Label) -> None:
         """Some passes over the rows, and the label's weights after them. Raises Stopped."""
-        duals, (l1, l2) = self.duals, self.strengths
+        duals, (l1, l2), rows, stop = self.duals, self.strengths, self.judge.risk.rows, self.judge.stop
+        n = rows.n_local
         if not self.rounds:
             duals.signs[:] = -1.0
             duals.signs[label.touched[: label.losses.n_positive]] = 1.0
             duals.values[:], duals.logits[:], self.v[:], self.b = 0.0, -math.inf, 0.0, label.b
         for number in range(PASSES * self.rounds, PASSES * (self.rounds + 1)):
-            self._pass(number)
+            keys = rng.bits(self.judge.risk.seed, f"runs of rows, pass {number}", np.arange(-(-n // RUN)))
+            order = (RUN * np.argsort(keys, kind="stable")[:, None] + np.arange(RUN)).ravel()
+            order = order[order < n]
+            for some in stop.slices(slices.row_slices(n, rows.data.size)):
+                self.visit(order[some])
+            self.b += float(duals.values.sum()) / PROXIMAL
         self.rounds += 1
         columns = np.flatnonzero(np.abs(self.v) > l1)
         w = (self.v[columns] - np.clip(self.v[columns], -l1, l1)) / l2
         self.judge.take_weights(label, self.judge.gather(label, columns), columns, w, self.b)
-
-    def _pass(self, number: int) -> None:
-        """Visit all rows. Raises Stopped."""
-        rows, stop = self.judge.risk.rows, self.judge.stop
-        n = rows.n_local
-        keys = rng.bits(self.judge.risk.seed, f"runs of rows, pass {number}", np.arange(-(-n // RUN)))
-        order = (RUN * np.argsort(keys, kind="stable")[:, None] + np.arange(RUN)).ravel()
-        order = order[order < n]
-        for some in stop.slices(slices.row_slices(n, rows.data.size)):
-            self.visit(order[some])
-        self.b += float(self.duals.values.sum()) / PROXIMAL
 
     def visit(self, order: np.ndarray) -> None:
         """Visit these rows in this order. Local."""

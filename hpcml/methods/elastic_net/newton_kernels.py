@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.methods.elastic_net.judge_kernels import loss_at, margins, slopes_at, values_at
+from hpcml.methods.elastic_net.judge_kernels import loss_at, margins, slopes_at, soft_threshold, values_at
 
 SIGMA, SHRINK = 0.01, 0.5  # of the line search (Armijo)
 TINY = 1e-12  # curvature that every coordinate has at least, so that a step exists
@@ -81,16 +81,6 @@ def gram(rows, curves, others, l2, first, H):
 
 
 @njit
-def soft(point, by):
-    """The number moved towards 0 by so much, and not beyond."""
-    if point > by:
-        return point - by
-    if point < -by:
-        return point + by
-    return 0.0
-
-
-@njit
 def solve_dense(H, gradient, w, strengths, tolerance, sweeps, d):
     """Coordinate descent for the step d: min g·d + ½ dᵀHd + Λ₁‖w + d‖₁ + Λ₂ w·d.
 
@@ -109,7 +99,7 @@ def solve_dense(H, gradient, w, strengths, tolerance, sweeps, d):
                 if not whole and w[p] + old == 0.0:
                     continue
                 g = gradient[p] + l2 * w[p] + Hd[p]
-                new = soft(w[p] + old - g / H[p, p], l1 / H[p, p]) - w[p]
+                new = soft_threshold(w[p] + old - g / H[p, p], l1 / H[p, p]) - w[p]
             else:
                 new = old - (gradient[n] + Hd[n]) / H[n, n]
             if new != old:
@@ -125,26 +115,6 @@ def solve_dense(H, gradient, w, strengths, tolerance, sweeps, d):
         else:
             whole = False
     return False
-
-
-@njit
-def _slope(local, p, curves, weighted, of_intercept, g):
-    """g + the slope of the quadratic model by the p-th column, at the products `weighted`."""
-    for k in range(local.indptr[p], local.indptr[p + 1]):
-        s = local.indices[k]
-        g += local.values[k] * (weighted[s] + curves[s] * of_intercept)
-    return g
-
-
-@njit
-def _move(local, p, curves, change, weighted, summed):
-    """Change the p-th number of the step: `weighted` follows. `summed`, the sum of those."""
-    for k in range(local.indptr[p], local.indptr[p + 1]):
-        s = local.indices[k]
-        v = change * curves[s] * local.values[k]
-        weighted[s] += v
-        summed += v
-    return summed
 
 
 @njit
@@ -164,11 +134,18 @@ def solve_sparse(local, curves, others, gradient, w, strengths, tolerance, sweep
             old = d[p]
             if not whole and w[p] + old == 0.0:
                 continue
-            g = _slope(local, p, curves, weighted, d[n], gradient[p] + l2 * (w[p] + old) + TINY * old)
-            new = soft(w[p] + old - g / diagonal[p], l1 / diagonal[p]) - w[p]
+            g = gradient[p] + l2 * (w[p] + old) + TINY * old  # the slope of the quadratic model by this column
+            for k in range(local.indptr[p], local.indptr[p + 1]):
+                s = local.indices[k]
+                g += local.values[k] * (weighted[s] + curves[s] * d[n])
+            new = soft_threshold(w[p] + old - g / diagonal[p], l1 / diagonal[p]) - w[p]
             if new != old:
                 d[p] = new
-                summed = _move(local, p, curves, new - old, weighted, summed)
+                for k in range(local.indptr[p], local.indptr[p + 1]):
+                    s = local.indices[k]
+                    v = (new - old) * curves[s] * local.values[k]
+                    weighted[s] += v
+                    summed += v
                 worst = max(worst, abs(new - old) * diagonal[p])
         change = -(gradient[n] + summed + total * d[n]) / total
         d[n] += change

@@ -46,7 +46,7 @@ def solver(risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: Elastic
 
 
 def costs(n_positive: np.ndarray, options: ElasticNetOptions) -> np.ndarray:
-    """The time that labels with so many positive rows take, in any unit; see `LinearMethod`."""
+    """Return the relative time of labels by their numbers of positive rows; see `LinearMethod`."""
     if options.solver != "newton":
         return np.ones(n_positive.size)  # passes over all rows
     return elementwise.power(n_positive + FEW, GROWTH)
@@ -85,7 +85,5 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
         seconds = f"{report.seconds:.2f}"
         lines.append((folder.name, l1, features, f"{report.kept:.3g}", f, f"{report.max_gap:.3g}", seconds))
         session.log(f"λ₁ = {l1}: {features} features a label, mean f {f}, {seconds} s; {report.model}")
-    with mpi.agreed(session.comm, f"writing {target.output}"):
-        if session.comm.rank == 0:
-            write_table(target.output / "path.csv", lines)
+    mpi.run_on_root(session.comm, f"writing {target.output}", lambda: write_table(target.output / "path.csv", lines))
     return report

@@ -87,7 +87,6 @@ class OnlineClassifier(LabelScores, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.positive_only = self.method in LEARNERS and LEARNERS[self.method].winnow
         tags.classifier_tags.multi_label = True
         tags.classifier_tags.poor_score = self.method not in ("perceptron", "pa")  # after a single pass over few dense rows

@@ -39,7 +39,7 @@ PRECISE, EPSILON = 1e-13, 2.0**-53  # ROMMA: ‖w‖² is summed anew when its r
 
 @njit
 def _room(n):
-    """How many numbers `_axpy` sums for n: n up to 2, then the next multiple of 4."""
+    """Return the size of sums of `_axpy` for n numbers: n up to 2, then the next multiple of 4."""
     return n if n <= 2 else (n + 3) // 4 * 4
 
 

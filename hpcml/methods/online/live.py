@@ -17,7 +17,7 @@ STAY = 0.75  # of the live features that stay when there is no room for a new on
 
 
 def n_from_the_top(keep: int, share: float) -> int:
-    """How many of `keep` features come from the top: `share` of them; halves, even inexact, up."""
+    """Return the number of features from the top: `share` of `keep`, rounded, halves (also inexact ones) up."""
     return min(keep, int(share * keep + 0.5 + 1e-9))
 
 

@@ -61,7 +61,7 @@ class OnlineOptions:
     label: Annotated[tuple[str, ...], Several] = field(default=())
     """Train only these labels. A stream of rows that are not all -1 or +1 needs it."""
     min_positives: Annotated[int, Range(0, 2**63)] = 1
-    """Train only labels with at least so many positive rows (not on a stream)."""
+    """Minimum number of positive rows of the labels to train (not on a stream)."""
     shuffle: Flag = False
     """Take the rows in random order, not in the file's (not on a stream). What these learners learn
     depends on the order."""
@@ -90,10 +90,12 @@ class OnlineOptions:
         check_rules(self)
 
 
-def with_bias(options: OnlineOptions, bias: bool) -> OnlineOptions:
-    """The options of a learner that can do with or without an intercept, with that choice."""
-    given: dict[str, Any] = {"bias": bias}
-    return replace(options, **given)
+def with_bias(options: OnlineOptions, method: str, bias: bool = True) -> OnlineOptions:
+    """Return the options with this choice of an intercept, if there is one to make: a Winnow always has an intercept."""
+    if options.bias is not None or LEARNERS[method].winnow:
+        return options
+    choice: dict[str, Any] = {"bias": bias}
+    return replace(options, **choice)
 
 
 @Parameter(name="*")
@@ -116,7 +118,7 @@ class BalancedOptions(WinnowOptions):
     """Options of `hpcml train bw`."""
 
     live_features: Annotated[int | None, Range(1, 2**31 - 2)] = None
-    """Never hold more than so many features: the least important ones make room for new ones
+    """Maximum number of features in memory: the least important ones make room for new ones
     (extremal selection). Memory is fixed from the start."""
     share: Annotated[float, Range(0, 1), Only("live_features")] = 0.9
     """With --live-features: of the features that stay, the share with the largest weights; the

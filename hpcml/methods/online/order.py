@@ -37,7 +37,7 @@ class RowOrder:
         self.last = np.full(n_lanes, -2, dtype=np.int64)
 
     def add(self, shard: Shard, rows: np.ndarray) -> None:
-        """Look at `rows` (positions in the shard), in this order."""
+        """Count the runs of `rows` (positions in the shard), in this order."""
         labels = frozen(shard.y_indptr, shard.y_indices)
         count_runs(rows, *labels, self.lane_of, self.n_rows, self.last, self.runs, self.positives)
         self.n_rows += rows.size

@@ -1,4 +1,4 @@
-"""What `hpcml plan` asks of the single-pass learners: bytes by formulas, and the time of some rows."""
+"""Costs of the single-pass learners for `hpcml plan`: bytes by formulas, and the time of some rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpcml import mpi
-from hpcml.methods.online.options import LEARNERS, OnlineOptions, with_bias
+from hpcml.methods.online.options import OnlineOptions, with_bias
 from hpcml.methods.online.order import RowOrder
 from hpcml.methods.online.source import DatasetSource, labels_of
 from hpcml.methods.online.state import LearnerState
@@ -26,7 +26,7 @@ class LearnerBytes(NamedTuple):
 
 
 def bytes_needed(name: str, options: OnlineOptions, n_labels: int, n_features: int, n_used: int, n_ranks: int) -> LearnerBytes:
-    """Return the bytes for so many labels, and features, of which some row has `n_used`."""
+    """Return the bytes for `n_labels` labels and `n_features` features, `n_used` of which occur in a row."""
     n_mine, n_live = labels_of(range(n_labels), 0, n_ranks).size, options.live_features
     state = LearnerState(options, name, max(1, n_mine), 0)  # without room for features: how wide is a line of weights?
     n_vectors, n_kept = len(state.array_names), min(n_used, n_live or n_used)
@@ -50,8 +50,7 @@ class Learnt(NamedTuple):
 def learn_some_rows(session: Session, name: str, data: Path, options: OnlineOptions, n_ranks: int) -> Learnt:
     """Collective over the session. Learn from the first rows; every rank has as many labels as the first one of `n_ranks`."""
     comm, began, n_done = session.comm, time.process_time(), 0
-    if options.bias is None and not LEARNERS[name].winnow:
-        options = with_bias(options, True)
+    options = with_bias(options, name)
     with opened_dataset(session, data) as dataset:
         source = DatasetSource(comm, dataset, options)
         mine = labels_of(source.names, 0, n_ranks)

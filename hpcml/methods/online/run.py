@@ -188,9 +188,8 @@ class Pass(Job):
                     yield name, rows, positives, false_positives, false_negatives, updates, wrong / max(1, rows), recent
                     rows_before, wrong_before = rows, wrong
 
-        with mpi.agreed(self.comm, f"writing {self.folder.history}"):
-            if self.comm.rank == 0:
-                write_table(self.folder.history, lines(points.reshape(len(self.source.names), -1, 5).tolist()))
+        table = lines(points.reshape(len(self.source.names), -1, 5).tolist())  # made as it is written
+        mpi.run_on_root(self.comm, f"writing {self.folder.history}", lambda: write_table(self.folder.history, table))
 
 
 def importance_of(

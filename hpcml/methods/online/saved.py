@@ -94,9 +94,7 @@ def write_model(
                     out.write(f"labels/{key}", place, np.array([value]))
                 for key, values in state.arrays_of(lane, rows).items() if not state.options.final else ():
                     out.write(f"state/{key}", place, values[None])
-    with mpi.agreed(comm, f"finishing {folder.model}"):
-        if comm.rank == 0:
-            folder.drop_checkpoints()
+    mpi.run_on_root(comm, f"finishing {folder.model}", folder.drop_checkpoints)
 
 
 class Initial:
@@ -109,9 +107,8 @@ class Initial:
         if self.model.sparse:
             raise DataError(f"--initial-model {path}: a sparse model cannot be continued; take the one that it was made of")
         found = self.model.attrs
-        if options.bias is None and not LEARNERS[method].winnow:
-            options = with_bias(options, bool(found.get("bias")))
-        self.options, wanted = options, {"method": method} | learning(options)
+        self.options = with_bias(options, method, bool(found.get("bias")))
+        wanted = {"method": method} | learning(self.options)
         if LEARNERS[method].winnow:  # which always has an intercept
             del wanted["bias"]
         for name, value in wanted.items():

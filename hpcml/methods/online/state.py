@@ -21,9 +21,9 @@ class LearnerState:
     """Learners of B labels. Local; knows no MPI.
 
     `weights` (room + 1, a multiple of B) has those of the bias and of each feature (or slot, see
-    LiveFeatures) and for voted learners what averages need, `lanes` (5, B) and `counters` (4, B)
-    what a label has beside, all as `kernels.online` says; `n_features` is what the data say,
-    `n_rows` how many rows there have been.
+    LiveFeatures) and for voted learners the sums of averages; `lanes` (5, B) and `counters` (4, B) are
+    the other numbers of each label, as `kernels` describes them; `n_features` is the width of the data,
+    `n_rows` the number of rows so far.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class LearnerState:
         return W, bias
 
     def arrays_of(self, lane: int, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """What a label's pass goes on from: arrays at these rows of `weights`, lane, counters."""
+        """Return the state of a label's pass: arrays at these rows of `weights`, lane, counters."""
         found = {name: part[rows] for name, part in self._parts(lane).items()}
         return found | {LANES: self.lanes[:, lane], COUNTERS: self.counters[:, lane]}
 

@@ -17,7 +17,7 @@ from hpcml.files.lines import line_limit
 from hpcml.log import joined, plural
 from hpcml.methods.method import Method
 from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
-from hpcml.methods.online.options import LEARNERS, OnlineOptions, with_bias
+from hpcml.methods.online.options import OnlineOptions, with_bias
 from hpcml.methods.online.order import AVERAGE, AVERAGES, weights_at_bound
 from hpcml.methods.online.run import Pass
 from hpcml.methods.online.saved import Initial, write_model
@@ -77,9 +77,7 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
                 if ours.exists() and ours.samefile(model_file(path)):
                     raise OptionError("initial_model", path, "it is the model of --output; choose another --output")
                 initial = Initial(path, method.name, options)
-        options = options if initial is None else initial.options
-        if options.bias is None and not LEARNERS[method.name].winnow:  # a Winnow always has an intercept
-            options = with_bias(options, True)
+        options = with_bias(options if initial is None else initial.options, method.name)
         wanted = options  # of the source
         if initial is not None and options.label and sorted(set(options.label)) != sorted(initial.names):
             why = f"it has other labels ({', '.join(initial.names[:5])} …); remove --label"
@@ -137,12 +135,12 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
 
 def _report(run: Pass, seconds: float = 0.0, warning: str = "", bound_warning: str = "") -> OnlineReport:
     """Collective. The report of a finished pass, from the model's attributes."""
-    told = None
-    with mpi.agreed(run.comm, f"reading {run.folder.model}"):
-        if run.comm.rank == 0:
-            model = Model(run.folder.model)
-            shares = (float(model.attrs[name]) for name in ("progressive_error", "update_share"))
-            told = int(model.attrs["n_rows"]), model.n_labels, int(np.count_nonzero(model.factors)), *shares
+
+    def read() -> tuple[int, int, int, float, float]:
+        model = Model(run.folder.model)
+        error, updates = (float(model.attrs[name]) for name in ("progressive_error", "update_share"))
+        return int(model.attrs["n_rows"]), model.n_labels, int(np.count_nonzero(model.factors)), error, updates
+
+    facts = mpi.run_on_root(run.comm, f"reading {run.folder.model}", read)
     profile = run.profile.seconds if run.options.profile else {}
-    n_rows, n_labels, n_features, error, updates = run.comm.bcast(told)
-    return OnlineReport(run.folder.model, n_rows, n_labels, n_features, error, updates, seconds, profile, warning, bound_warning)
+    return OnlineReport(run.folder.model, *facts, seconds, profile, warning, bound_warning)

@@ -18,12 +18,7 @@ class ProbeClassifier(LinearClassifier):
     against all others (more classes, or a multilabel indicator). Rows are taken as float32, as in
     `hpcml train probe`, which gives the same bits.
 
-    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which
-    follow one another in rank order. All ranks end with the same model, whose bits do not depend on
-    how the rows are spread. Only `fit` communicates: `predict`, `score` and the others are about
-    the rows that they are given. Copies and pickles have `comm=None`, clones keep it. Choose
-    parameters with GridSearchCV on one rank (`comm=None`): ranks that score different rows would
-    choose differently.
+    The ranks of `comm` keep their own rows and share each pass over them.
 
     References
     ----------
@@ -43,4 +38,3 @@ class ProbeClassifier(LinearClassifier):
     max_iter: int = OPTION
     labels_per_pass: int = LANES
     comm: mpi.Comm | None = None
-    """The ranks that share the rows; None: this process alone."""

@@ -1,4 +1,4 @@
-"""scikit-learn's AdaBoostM1 (Freund & Schapire 1996), beside PSBML: `hpcml train adaboost`."""
+"""scikit-learn's AdaBoostM1 (Freund & Schapire 1996), to compare with PSBML: `hpcml train adaboost`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AdaboostReport:
 
 
 def boosted(learner: learners.Learner, n_rounds: int) -> learners.Learner:
-    """The learner that boosts so many classifiers of `learner`."""
+    """Return the learner that boosts `n_rounds` classifiers of `learner`."""
     boosting = (("estimator", learner.make(0)), ("n_estimators", n_rounds))
     return learners.Learner(learner.name, ADABOOST, boosting, learner.prefers_dense)
 

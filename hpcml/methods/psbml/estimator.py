@@ -9,7 +9,6 @@ from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -82,11 +81,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     each cycle a classifier of all distinct rows is judged by rows set aside, and the best is kept:
     the one that `hpcml train psbml` keeps of the same rows. Rows are taken as float32.
 
-    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which
-    follow one another in rank order. The rows are gathered on every rank, and the nodes are divided
-    among the ranks. All ranks end with the same classifier, on any number of ranks. Only `fit`
-    communicates. Copies and pickles have `comm=None`, clones keep it. Choose parameters with
-    GridSearchCV on one rank (`comm=None`).
+    Every rank of `comm` gets a copy of all rows, and the nodes are divided among the ranks.
 
     Attributes
     ----------
@@ -110,8 +105,8 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
 
     Notes
     -----
-    Every rank holds all rows while it trains, 8 bytes for each value other than 0, beside those of
-    its nodes and what the base learner makes of them.
+    Every rank holds all rows while it trains, 8 bytes for each value other than 0, and the rows of
+    its nodes as the base learner takes them.
 
     References
     ----------
@@ -133,12 +128,6 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     device: str = OPTION
     random_state: Seed = OPTION
     comm: mpi.Comm | None = None
-    """The ranks that give the rows and share the work; None: this process alone."""
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def _options(self) -> PsbmlOptions:
         options = super()._options()

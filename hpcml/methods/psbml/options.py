@@ -59,7 +59,7 @@ class PsbmlOptions:
     slow_rank: Annotated[int | None, Range(0)] = None
     """For experiments: let this rank be slow."""
     slow_factor: Annotated[float, Range(1, 1e6), Only("slow_rank")] = 2.0
-    """For experiments: so many times slower."""
+    """For experiments: the factor by which it is slower."""
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local."""

@@ -75,7 +75,7 @@ class TorusRun(Job):
 
     @property
     def n_taken(self) -> int:
-        """How many cycles have been taken, but for cycle 0."""
+        """The number of cycles that have been taken, without cycle 0."""
         return len(self.history) + len(self.taken) - 1
 
     @property
@@ -217,14 +217,12 @@ class TorusRun(Job):
             self.log(f"stopping early: no improvement in {plural(self.options.patience or 0, 'cycle')}")
         if self.folder is None:
             return
-        with mpi.agreed(comm, f"writing {self.folder.history}"):
-            if comm.rank == 0:
-                whole = {"cycle", "distinct_rows", "bytes_sent"}
-                lines = [
-                    [int(value) if name in whole else repr(float(value)) for name, value in zip(HISTORY, line, strict=True)]
-                    for line in self.history
-                ]
-                write_table(self.folder.history, [HISTORY, *lines])
+        history, whole = self.folder.history, {"cycle", "distinct_rows", "bytes_sent"}
+        lines = [
+            [int(value) if name in whole else repr(float(value)) for name, value in zip(HISTORY, line, strict=True)]
+            for line in self.history
+        ]
+        mpi.run_on_root(comm, f"writing {history}", lambda: write_table(history, [HISTORY, *lines]))
 
     def _judge(self, cycle: int, entries: np.ndarray) -> Pocket:
         """Train on the unique rows of a cycle and judge by the validation set. Local; raises Stopped."""

@@ -77,7 +77,7 @@ def replace(
 
 
 def validation_sizes(sizes: np.ndarray, validation_share: float) -> np.ndarray:
-    """How many rows of each class validate: `validation_share` of their number, rounded."""
+    """Return the number of validation rows of each class: `validation_share` of its rows, rounded."""
     return np.floor(validation_share * sizes + 0.5).astype(np.int64)
 
 

@@ -172,12 +172,11 @@ def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> Non
 
 
 def _report(comm: mpi.Comm, folder: RunFolder, judge: str, seconds: float, profile: list[dict[str, float]]) -> PsbmlReport:
-    """Collective over `comm`. Read what the finished model says."""
-    told = None
-    with mpi.agreed(comm, f"reading {folder.model}"):
-        if comm.rank == 0:
-            model = ClassifierModel(folder.model)
-            names = ("validation_error", "validation_auc", "base_error", "base_auc")
-            told = model.cycle, [float(model.attrs[name]) for name in names], model.margin_rows.size
-    cycle, (error, auc, base_error, base_auc), n_rows = comm.bcast(told)
+    """Collective over `comm`. Return the report of a finished run, from the attributes of its model."""
+
+    def read() -> tuple[int, list[float], int]:
+        model, names = ClassifierModel(folder.model), ("validation_error", "validation_auc", "base_error", "base_auc")
+        return model.cycle, [float(model.attrs[name]) for name in names], model.margin_rows.size
+
+    cycle, (error, auc, base_error, base_auc), n_rows = mpi.run_on_root(comm, f"reading {folder.model}", read)
     return PsbmlReport(folder.model, cycle, error, auc, base_error, base_auc, judge, n_rows, seconds, profile)

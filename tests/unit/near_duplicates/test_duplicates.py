@@ -19,7 +19,6 @@ from hpcml.near_duplicates import kernels
 from hpcml.near_duplicates import pairs as pairs_module
 from hpcml.near_duplicates.consistency import Consistency
 from hpcml.near_duplicates.pairs import MISSED, MOST_HASHES, Bands, choose_bands, feature_hashes, find_pairs, hash_functions
-from hpcml.near_duplicates.report import format_duplicates, write_csv, write_json
 from hpcml.near_duplicates.search import find_duplicates
 
 SELF, QUIET = mpi.self_comm(), Log(1)
@@ -147,8 +146,8 @@ def test_labels_of_pairs(tmp_path, split):
     for label in range(5):
         assert (found.labels.of_rows[label], found.labels.both[label]) == slow_consistency(expected, label_sets, label)
         assert found.labels.n_rows[label] == sum(label in each for each in label_sets)
-    write_json(tmp_path / "all.json", found)
-    write_csv(tmp_path / "labels.csv", found)
+    found.write_json(tmp_path / "all.json")
+    found.write_csv(tmp_path / "labels.csv")
     content = json.loads((tmp_path / "all.json").read_text())
     with (tmp_path / "labels.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -156,7 +155,7 @@ def test_labels_of_pairs(tmp_path, split):
     for row, in_json, value in zip(rows, content["labels"], found.labels.values(), strict=True):
         assert float(row["consistency"]) == in_json["consistency"] == value
         assert in_json["low"] <= value <= in_json["high"]
-    assert f"{len(expected):,}" in format_duplicates(found)
+    assert f"{len(expected):,}" in str(found)
 
 
 def test_intervals_are_wilsons():
@@ -182,5 +181,5 @@ def test_rows_out_of_order_and_without_features(tmp_path):
     with DataFile(empty) as dataset:
         found = find_duplicates(SELF, dataset, "all", 0.8, tmp_path / "none.csv", QUIET)
     assert (found.n_pairs, found.n_empty) == (0, 3)
-    assert "left out: 3 rows without features" in format_duplicates(found)
+    assert "left out: 3 rows without features" in str(found)
     assert (tmp_path / "none.csv").read_text().count("\n") == 1
