@@ -38,12 +38,12 @@ def choose_device(comm: mpi.Comm) -> None:
         n_devices = device.count()
         if n_devices == 0:
             raise OptionError("device", "gpu", "there is no CUDA device or driver on a node; remove it to use the CPU")
-        with _told():
+        with _device_errors():
             device.select(place % n_devices)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _device_errors() -> Iterator[None]:
     """Turn refusals of the device into a DataError."""
     from hpcml.kernels import device
 
@@ -57,7 +57,7 @@ def _told() -> Iterator[None]:
 class _OnGpu(JointBayes):
     """The base of both: rows go to the device in blocks, and their results come back."""
 
-    def _sent(self) -> tuple[Any, ...]:
+    def _send_arrays(self) -> tuple[Any, ...]:
         """Kernels for dense and CSR rows, arrays on the device, zeros (d, K) log P'(0 | c)."""
         raise NotImplementedError
 
@@ -66,7 +66,7 @@ class _OnGpu(JointBayes):
         from hpcml.kernels import device
 
         if self not in _TRAINED:
-            _TRAINED[self] = self._sent()
+            _TRAINED[self] = self._send_arrays()
         dense, sparse, arrays, zeros = _TRAINED[self]
         n_classes, n_rows = self.classes_.size, X.shape[0]
         is_sparse = sp.issparse(X)
@@ -93,7 +93,7 @@ class _OnGpu(JointBayes):
         """log prior + Σ_j log P'(x_j | c) (n_samples × n_classes). DataError: no memory."""
         X = self._rows(X)
         out = np.empty((X.shape[0], self.classes_.size))
-        with _told():
+        with _device_errors():
             for block, joint in self._joint_on_device(X):
                 joint.copy_to_host(out[block])
         return out
@@ -104,7 +104,7 @@ class _OnGpu(JointBayes):
 
         X = self._rows(X)
         out = np.empty(X.shape[0])
-        with _told():
+        with _device_errors():
             for block, joint in self._joint_on_device(X):
                 gaps = device.empty(joint.shape[0])
                 device.launched(device.gaps, joint.shape[0], joint, gaps)
@@ -119,7 +119,7 @@ class _OnGpu(JointBayes):
 class KernelDensitiesOnGpu(_OnGpu, KernelDensities):
     """`KernelDensities` that scores on a GPU."""
 
-    def _sent(self) -> tuple[Any, ...]:
+    def _send_arrays(self) -> tuple[Any, ...]:
         from hpcml.kernels import device
 
         ratios = self.precision_[:, None] / np.where(self.bandwidth_ > 0, self.bandwidth_, 1.0)
@@ -134,7 +134,7 @@ class KernelDensitiesOnGpu(_OnGpu, KernelDensities):
 class GaussianDensitiesOnGpu(_OnGpu, GaussianDensities):
     """`GaussianDensities` that scores on a GPU."""
 
-    def _sent(self) -> tuple[Any, ...]:
+    def _send_arrays(self) -> tuple[Any, ...]:
         from hpcml.kernels import device
 
         arrays = tuple(map(device.sent, (self.precision_, self.mean_, self.deviation_)))
