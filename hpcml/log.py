@@ -31,7 +31,7 @@ def named(name: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1 - half]}…{text[-half:]}"
 
 
-def entitled(name: str, titles: Sequence[str] | None, place: int) -> str:
+def label_with_title(name: str, titles: Sequence[str] | None, place: int) -> str:
     """A label's name for people, with its title if `place` has one: "D006801 Humans"."""
     return f"{name} {titles[place]}" if titles and titles[place] else name
 

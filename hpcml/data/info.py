@@ -15,7 +15,7 @@ from hpcml.data.in_memory import BLOCK, find_outside, row_of, unordered
 from hpcml.data.shard import slab_of, split_bounds
 from hpcml.files.hdf5 import NAME_CHUNK, readable
 from hpcml.files.untrusted import attributes, text_of
-from hpcml.log import entitled, joined, named, plural, size
+from hpcml.log import joined, label_with_title, named, plural, size
 from hpcml.partition import bounds_by_weight, share_of
 
 SHOWN_LABELS = 40
@@ -252,7 +252,7 @@ def format_info(found: DatasetInfo) -> str:
         nbytes = " to ".join(dict.fromkeys(map(size, weight.nbytes)))
         lines.append(f"  {on} of {weight.split} has {_span(weight.rows)} rows, {_span(weight.nnz)} values, {nbytes}")
     order = np.argsort(-found.counts["all"], kind="stable")[:SHOWN_LABELS].tolist()
-    names = [named(entitled(found.label_names[label], found.label_titles, label)) for label in order]
+    names = [named(label_with_title(found.label_names[label], found.label_titles, label)) for label in order]
     width = max([5, *map(len, names)])
     lines += ["", f"{'label':<{width}}" + "".join(f" {name:>10}" for name in found.counts)]
     for label, name in zip(order, names, strict=True):

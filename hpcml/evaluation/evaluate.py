@@ -30,7 +30,7 @@ from hpcml.evaluation.titles import titles_of_labels
 from hpcml.files.atomic import ListInParts
 from hpcml.files.report import ReportedResult, cell, or_none, plain
 from hpcml.files.table import table, write_table
-from hpcml.log import Log, Progress, entitled, plural
+from hpcml.log import Log, Progress, label_with_title, plural
 from hpcml.measures import COUNTS, MEASURES, LabelMeasures, f1, propensities
 from hpcml.model.linear import IN_FOLDS
 from hpcml.model.trained import Trained
@@ -151,7 +151,7 @@ class Evaluation(LabelMeasures, ReportedResult):
         for title, chosen in shown.items() if frequent.size > 2 * best else [(f"labels{of} by average precision", frequent)]:
             cells = [[title, "positives", "iterations", *(HEADINGS[m] for m in measures)]]
             for label in chosen.tolist():
-                name = entitled(self.label_names[label], self.label_titles, label)
+                name = label_with_title(self.label_names[label], self.label_titles, label)
                 numbers = (cell(self.values[m][label], forms[m]) for m in measures)
                 cells.append(["  " + name, str(self.n_positive[label]), str(self.steps[label]), *numbers])
             yield from ["", *table(cells)] if chosen.size else []

@@ -23,7 +23,7 @@ from hpcml.evaluation.titles import read_names
 from hpcml.files.hdf5 import NAME_CHUNK, readable
 from hpcml.files.report import ReportedResult, cell, plain
 from hpcml.files.table import table
-from hpcml.log import entitled, named, plural
+from hpcml.log import label_with_title, named, plural
 from hpcml.model.linear import Model
 from hpcml.model.scoring import Scorer
 from hpcml.model.trained import Trained
@@ -79,7 +79,7 @@ class Explanation(ReportedResult):
             yield "behind a feature stands its field: " + ", ".join(kinds)
         for label in self.shown.tolist():
             each, rows = by_label[label], plural(int(model.labels["n_positive"][label]), "training row")
-            name = named(entitled(model.label_names[label], model.label_titles, label))
+            name = named(label_with_title(model.label_names[label], model.label_titles, label))
             yield from ["", f"{name}: {rows}, {plural(each.n_weights, 'feature')}, intercept {model.bias[label]:.4g}"]
             if not each.n_weights:
                 yield "  no weights: every row has the same score"
@@ -354,15 +354,17 @@ def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], 
                 shown = order[some[order]]
             for label in shown.tolist():
                 score = float(scores[place, np.searchsorted(scorer.labels, label)])
-                apart = taken_apart(scorer, features, int(shard.rows[place]), row, label, score, true if row in labelled else None)
+                apart = explain_score(
+                    scorer, features, int(shard.rows[place]), row, label, score, true if row in labelled else None
+                )
                 found.append(replace(apart, has_features=not empty[place]))
         ids = read_names(dataset, places.tolist(), "row")
         names = read_names(dataset, (feature for each in found for feature in each.features.tolist()))
     return WhyRows(model, str(dataset.path), found, top, ids, names)
 
 
-def taken_apart(scorer: Scorer, features: Features, place: int, row: int, label: int, score: float, true: set[str] | None) -> Why:
-    """The score of one label for one row of the scorer's shard (with these `true` labels), taken apart. Local."""
+def explain_score(scorer: Scorer, features: Features, place: int, row: int, label: int, score: float, true: set[str] | None) -> Why:
+    """Explain the score of one label for one row of the scorer's shard (with these `true` labels). Local."""
     model, (indptr, indices, data) = scorer.model, scorer.csr
     begin, end = indptr[place : place + 2].tolist()
     own, values = indices[begin:end].astype(np.int64), data[begin:end].astype(np.float64)

@@ -57,7 +57,7 @@ def _device_errors() -> Iterator[None]:
 class _OnGpu(JointBayes):
     """The base of both: rows go to the device in blocks, and their results come back."""
 
-    def _sent(self) -> tuple[Any, ...]:
+    def _send_arrays(self) -> tuple[Any, ...]:
         """Kernels for dense and CSR rows, arrays on the device, zeros (d, K) log P'(0 | c)."""
         raise NotImplementedError
 
@@ -66,7 +66,7 @@ class _OnGpu(JointBayes):
         from hpcml.kernels import device
 
         if self not in _TRAINED:
-            _TRAINED[self] = self._sent()
+            _TRAINED[self] = self._send_arrays()
         dense, sparse, arrays, zeros = _TRAINED[self]
         n_classes, n_rows = self.classes_.size, X.shape[0]
         is_sparse = sp.issparse(X)
@@ -119,7 +119,7 @@ class _OnGpu(JointBayes):
 class KernelDensitiesOnGpu(_OnGpu, KernelDensities):
     """`KernelDensities` that scores on a GPU."""
 
-    def _sent(self) -> tuple[Any, ...]:
+    def _send_arrays(self) -> tuple[Any, ...]:
         from hpcml.kernels import device
 
         ratios = self.precision_[:, None] / np.where(self.bandwidth_ > 0, self.bandwidth_, 1.0)
@@ -134,7 +134,7 @@ class KernelDensitiesOnGpu(_OnGpu, KernelDensities):
 class GaussianDensitiesOnGpu(_OnGpu, GaussianDensities):
     """`GaussianDensities` that scores on a GPU."""
 
-    def _sent(self) -> tuple[Any, ...]:
+    def _send_arrays(self) -> tuple[Any, ...]:
         from hpcml.kernels import device
 
         arrays = tuple(map(device.sent, (self.precision_, self.mean_, self.deviation_)))

@@ -94,8 +94,8 @@ def describe_model(
     write_training_keys(file, keys)
 
 
-def kept(w: np.ndarray, below: float) -> np.ndarray:
-    """Which weights stay if smaller ones than `below`, of their type, go: not 0, but NaN."""
+def mask_kept_weights(w: np.ndarray, below: float) -> np.ndarray:
+    """Return a mask of the weights to keep: not 0, and not smaller than `below` in magnitude (NaN is kept)."""
     with np.errstate(over="ignore"):
         below = w.dtype.type(below)
     return np.asarray((w != 0) & ~(np.abs(w) < below))
@@ -198,7 +198,7 @@ class Model(Trained):
     def row(self, label: int) -> tuple[np.ndarray, np.ndarray]:
         """The columns (ascending) of a label's weights that are not 0, and these as stored."""
         indices, w = self.W.row(label) if isinstance(self.W, SparseRows) else (None, self.W[label])
-        places = np.flatnonzero(kept(w, self.below))
+        places = np.flatnonzero(mask_kept_weights(w, self.below))
         return (places if indices is None else indices[places]), w[places]
 
     def rows(self, labels: np.ndarray, part: int = 0) -> np.ndarray:

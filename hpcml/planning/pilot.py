@@ -29,7 +29,7 @@ from hpcml.methods.linear.load import load
 from hpcml.methods.linear.panels import PanelSolver
 from hpcml.methods.linear.solver import History, SparseWeightsOf, Turns, warm_up
 from hpcml.methods.registry import Method, train
-from hpcml.model.linear import kept
+from hpcml.model.linear import mask_kept_weights
 from hpcml.mpi.memory import peak_mib
 from hpcml.planning.memory import Cluster, Requirements
 from hpcml.run.session import Session, Target, opened_dataset
@@ -79,7 +79,7 @@ class _LabelBlock:
                 self.turns += 1
                 for label in finished:
                     w = label.w.values if isinstance(label.w, SparseWeightsOf) else np.ascontiguousarray(label.w)
-                    self.n_kept += w.size if drop is None else int(np.count_nonzero(kept(w, drop)))
+                    self.n_kept += w.size if drop is None else int(np.count_nonzero(mask_kept_weights(w, drop)))
                     self.steps.append(label.steps)
                     for step in label.history:
                         history.line(step)
@@ -135,7 +135,7 @@ def _train_some_labels(
                 (float(n_positive[block[: done.n_done]].mean()), mpi.allreduce_max(comm, each), done.n_kept / done.n_done)
             )
         tail, shared = mpi.allreduce_max(comm, tail), shards / needs.shards
-        of_labels, weights = _interpolated(points, n_positive[labels])
+        of_labels, weights = _interpolate(points, n_positive[labels])
         dealt = np.zeros(-(-labels.size // needs.n_groups) * needs.n_groups)
         dealt[: labels.size] = of_labels  # in turn, the most frequent first
         busy = float(dealt.reshape(-1, needs.n_groups).sum(axis=0).max()) if labels.size else 0.0
@@ -168,7 +168,7 @@ def _blocks(labels: np.ndarray, n_lanes: int, refilled: bool) -> Iterator[np.nda
         yield from (labels[first : first + n_lanes] for first in np.maximum(places, np.arange(BLOCKS) * n_lanes).tolist())
 
 
-def _interpolated(points: list[tuple[float, float, float]], n_positive: np.ndarray) -> np.ndarray:
+def _interpolate(points: list[tuple[float, float, float]], n_positive: np.ndarray) -> np.ndarray:
     """Return the seconds and weights (2, labels) of labels with `n_positive` rows."""
     x, *values = np.array(sorted(points)).T if points else np.ones((3, 1))
     return np.stack([np.interp(np.log(n_positive), np.log(x), y) for y in values])

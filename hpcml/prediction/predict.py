@@ -46,7 +46,7 @@ FORMATS = (".h5", *texts.TEXT_FORMATS)  # of scores and labels; and BioASQ's, of
 
 
 class Prediction:
-    """Predictions for rows, chunk by chunk: scores, which `shown` makes probabilities, or flags."""
+    """Predictions for rows, chunk by chunk: scores, which `convert_scores` makes probabilities, or flags."""
 
     def __init__(
         self, comm: mpi.Comm, model: Trained, what: What, shard: Shard, top: int | None = None, dataset: DataFile | None = None
@@ -88,7 +88,7 @@ class Prediction:
             _, (n_given,) = mpi.exclusive_sum(self.comm, [self.n_given])
             hint_at_few_labels(log, int(n_given), n_rows, self.model, self.dataset)
 
-    def shown(self, scores: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
+    def convert_scores(self, scores: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
         """The scores (n × L, or n × k of such labels), or their probabilities, as written."""
         return scores if self._sigmoids is None else probabilities(scores, *self._sigmoids, labels)
 
@@ -221,7 +221,7 @@ def _write_h5(prediction: Prediction, split: str, log: Log, out: SlabFile) -> No
                 out.write("Y/indices", int(first) + some.start, given[some])
             return
         for chunk in prediction.chunks(log):
-            shown, best = prediction.shown(chunk.values, chunk.best), chunk.best
+            shown, best = prediction.convert_scores(chunk.values, chunk.best), chunk.best
             if best is not None and chunk.empty is not None:
                 best, shown = np.where(chunk.empty[:, None], -1, best), np.where(chunk.empty[:, None], np.nan, shown)
             for name, values in zip(slabs, [shown] if best is None else [best, shown], strict=True):

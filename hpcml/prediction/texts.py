@@ -92,11 +92,11 @@ def csv_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
     ids: list[list[str]] = [[name] for name in prediction.ids(chunk.rows)] if prediction.has_ids else [[]] * chunk.rows.size
     cells: Iterator[list[object]]
     if scores_of_all:
-        cells = (values.tolist() for values in prediction.shown(chunk.values))
+        cells = (values.tolist() for values in prediction.convert_scores(chunk.values))
     elif chunk.best is None:
         cells = ([";".join(prediction.escaped_names[label] for label in labels)] for labels in chunk.labels())
     else:
-        names, shown = prediction.escaped_names, prediction.shown(chunk.values, chunk.best).tolist()
+        names, shown = prediction.escaped_names, prediction.convert_scores(chunk.values, chunk.best).tolist()
         pairs = (zip(*row, strict=False) for row in zip(chunk.labels(), shown, strict=True))  # no labels for an empty row
         cells = ([";".join(f"{names[label]}:{value!r}" for label, value in row)] for row in pairs)
     return csv_text([row, *name, *cell] for row, name, cell in zip(chunk.rows, ids, cells, strict=True))
@@ -108,7 +108,7 @@ def svmlight_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
         return ""
     lines, thresholds = [], prediction.model.thresholds
     if chunk.best is not None:  # the best labels above their thresholds, then all of the best with their scores
-        above, shown = chunk.values > thresholds[chunk.best], prediction.shown(chunk.values, chunk.best)
+        above, shown = chunk.values > thresholds[chunk.best], prediction.convert_scores(chunk.values, chunk.best)
         for row in zip(chunk.labels(), shown.tolist(), above.tolist(), strict=True):
             ascending = sorted(zip(*row, strict=False))  # as readers expect; an empty row has no labels
             target = ",".join(str(label + 1) for label, _, given in ascending if given)
@@ -116,7 +116,7 @@ def svmlight_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
             lines.append(f"{target} {rest}\n")
         return "".join(lines)
     given_labels = chunk.labels(0.0 if prediction.what == "labels" else thresholds)
-    for labels, values in zip(given_labels, prediction.shown(chunk.values), strict=True):
+    for labels, values in zip(given_labels, prediction.convert_scores(chunk.values), strict=True):
         target = ",".join(str(label + 1) for label in labels)
         if prediction.what != "labels":
             rest = " ".join(f"{number}:{score!r}" for number, score in enumerate(values.tolist(), 1))

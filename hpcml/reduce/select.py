@@ -165,7 +165,7 @@ def _choose_of_dataset(comm: mpi.Comm, dataset: DataFile, options: SelectOptions
 def _features_like(dataset: DataFile, like: Path) -> np.ndarray:
     """The numbers of the features of a reduced dataset, in its order, or of a list, ascending. Raises DataError."""
     if like.suffix.lower() == ".csv":
-        numbers, names = _listed(like)
+        numbers, names = _read_list(like)
         if not any(names) or "feature_names" not in dataset.file:
             if numbers.max() >= dataset.n_features:
                 raise DataError(
@@ -199,7 +199,7 @@ def write_list(path: Path, selected: Selected) -> None:
     write_table(path, rows)
 
 
-def _listed(path: Path) -> tuple[np.ndarray, list[str]]:
+def _read_list(path: Path) -> tuple[np.ndarray, list[str]]:
     """The numbers (ascending) and names of the features of a list. Raises DataError."""
     try:
         rows = read_csv(path)

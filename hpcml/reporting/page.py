@@ -25,7 +25,7 @@ from hpcml.errors import ConfigError
 from hpcml.evaluation.comparable import BY_SCORE
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.wrong import UNITS, WrongRow, with_names
-from hpcml.log import entitled, named
+from hpcml.log import label_with_title, named
 from hpcml.reporting import draw
 from hpcml.reporting.gather import RunReport
 from hpcml.reporting.statistics import Interval, common_labels, differences, learning_curve, measures_of, row_measures_of
@@ -122,7 +122,7 @@ def run_context(report: RunReport, place: int) -> dict[str, Any]:
 
     def wrong_line(each: WrongRow) -> dict[str, Any]:
         line = with_names(each, e.label_names, report.row_ids, report.titles)
-        return line | {"label": entitled(line["label"], e.label_titles, each.label)}
+        return line | {"label": label_with_title(line["label"], e.label_titles, each.label)}
 
     # JSON that can stand in a script element, whatever it says
     table = {"kinds": [kind for _, kind in columns], "rows": rows, "order": 1}
@@ -189,7 +189,7 @@ def label_table(report: RunReport) -> tuple[list[tuple[str, str]], list[list[Any
     e, listed = report.evaluation, report.listed
     names = {"AP": "average_precision", "F1": "f1", "AUC": "auc", "precision": "precision", "recall": "recall"}
     columns: dict[tuple[str, str], Any] = {
-        ("label", "text"): [shown(entitled(e.label_names[place], e.label_titles, place)) for place in listed.tolist()],
+        ("label", "text"): [shown(label_with_title(e.label_names[place], e.label_titles, place)) for place in listed.tolist()],
         ("training rows", "count"): None if report.n_trained_on is None else report.n_trained_on[listed],
         ("judged rows", "count"): e.n_positive[listed],
         **{(short, "measure"): e.values[name][listed] for short, name in names.items()},

@@ -20,7 +20,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import DataError
 from hpcml.files.slabs import SlabFile
-from hpcml.model.linear import kept
+from hpcml.model.linear import mask_kept_weights
 from hpcml.partition import bounds_by_weight, offsets
 from hpcml.run.folder import RESULTS
 
@@ -97,7 +97,8 @@ class Results:
     def add(self, label: int, numbers: np.ndarray, columns: np.ndarray | None, w: np.ndarray, text: bytes) -> None:
         """Append a finished label: its weights in some ascending columns (None: in all). Local; raises OSError."""
         w = np.ascontiguousarray(w, dtype=self.weight_type)
-        left = np.flatnonzero(w.view(f"u{w.itemsize}") if self.drop is None else kept(w, self.drop))  # −0 of a dense model stays
+        # −0 of a dense model stays
+        left = np.flatnonzero(w.view(f"u{w.itemsize}") if self.drop is None else mask_kept_weights(w, self.drop))
         if self.drop is None and columns is None and 2 * left.size >= w.size:
             columns = np.zeros(0, _COLUMN)
         else:

@@ -14,7 +14,7 @@ from hpcml.conversion.vocabulary import Field, TextSettings
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError
-from hpcml.evaluation.explain import Features, taken_apart
+from hpcml.evaluation.explain import Features, explain_score
 from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.titles import titles_of_labels
 from hpcml.evaluation.top import top_of
@@ -117,7 +117,7 @@ class Suggester:
         """The `n` features of a row that add most to a label's log-odds, or take most."""
         if n == 0 or self.features is None or not isinstance(scorer, Scorer):
             return []
-        why = taken_apart(scorer, self.features, row, row, label, score, set())
+        why = explain_score(scorer, self.features, row, row, label, score, set())
         slope = float(self.sigmoids[0][label])
         added = (slope * why.contributions[:n]).tolist()
         names = [self.settings.vocabulary[feature : feature + 1][0] for feature in why.features[:n].tolist()]

@@ -14,7 +14,7 @@ from hpcml.files.lines import open_plain, plain_size
 from hpcml.files.opening import open_regular, open_stream, read_small
 from hpcml.model.open import open_model
 from hpcml.mpi import self_comm
-from hpcml.reduce.select import _listed
+from hpcml.reduce.select import _read_list
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def pipe(tmp_path):
     return tmp_path / "pipe"
 
 
-OPENERS = [open_regular, read_small, stop_words, plain_size, DataFile, open_model, lambda path: _listed(path)]
+OPENERS = [open_regular, read_small, stop_words, plain_size, DataFile, open_model, lambda path: _read_list(path)]
 
 
 @pytest.mark.parametrize("opener", OPENERS, ids=lambda opener: opener.__name__)

@@ -128,7 +128,7 @@ def test_a_pilot_trains_all_labels_if_they_are_few_and_else_panels_of_every_freq
 
 
 def test_seconds_are_interpolated_by_the_logarithm_of_the_frequency():
-    found = pilot._interpolated([(100.0, 3.0, 50.0), (1.0, 1.0, 10.0)], np.array([1000, 100, 10, 1]))
+    found = pilot._interpolate([(100.0, 3.0, 50.0), (1.0, 1.0, 10.0)], np.array([1000, 100, 10, 1]))
     assert found == pytest.approx(np.array([[3, 3, 2, 1], [50, 50, 30, 10]]))
 
 

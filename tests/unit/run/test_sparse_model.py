@@ -15,7 +15,7 @@ from hpcml.evaluation import MEASURES, evaluate
 from hpcml.log import Log
 from hpcml.methods.online.options import MbwOptions
 from hpcml.methods.online.saved import Initial
-from hpcml.model.linear import Model, kept
+from hpcml.model.linear import Model, mask_kept_weights
 from hpcml.model.scoring import Scorer
 from hpcml.prediction.predict import predict
 from hpcml.reduce.model import SeenFeatures
@@ -70,9 +70,9 @@ def test_it_gives_back_what_a_dense_one_gives(tmp_path, tables, precision):
 
 def test_a_magnitude_is_of_the_weights_own_type():
     w = np.array([0, -0.0, 0.1, -0.1, 0.3, -0.05, np.nan, np.inf], dtype=np.float32)
-    assert kept(w, 0.1).tolist() == [False, False, True, True, True, False, True, True]
-    assert kept(w, 0.0).tolist() == [False, False, True, True, True, True, True, True]
-    assert kept(w, 1e300).tolist() == [False] * 6 + [True, True]
+    assert mask_kept_weights(w, 0.1).tolist() == [False, False, True, True, True, False, True, True]
+    assert mask_kept_weights(w, 0.0).tolist() == [False, False, True, True, True, True, True, True]
+    assert mask_kept_weights(w, 1e300).tolist() == [False] * 6 + [True, True]
 
 
 @pytest.mark.parametrize("normalised", [False, True])
