@@ -3,9 +3,10 @@
 As the threshold falls, F1 of a row changes with every score that it passes, but it rises only at
 those of true labels. So these are the candidates, and branch and bound finds the best. A pass over
 the scores counts, for each row, the labels that are given at EDGES of the candidates. Between two
-of these a row has at most the hits of the lower one, and at least the other labels of the upper one,
-which bounds the mean there. Where it could still be larger than the best mean so far, another pass
-takes the scores in between into memory if they are few; if not, it counts at EDGES candidates there.
+of these a row can have no more hits than at the lower one and, beside them, no fewer labels than at
+the upper one, which bounds the mean there. Where it could still be larger than the best one that
+was found, another pass takes the scores in between into memory, if they are few, else looks at
+EDGES candidates there.
 
 F1 of a row is rounded to a multiple of 2^−k, with k = 52 for up to 1,023 rows and one less for each
 doubling, so that sums are whole numbers: the same on any number of ranks. Means are compared
@@ -87,7 +88,7 @@ class InstanceSearch:
         return mean.total / mean.n / 2.0**self.bits if mean.n else 0.0
 
     def _narrow(self, gap: Gap) -> list[Gap]:
-        """Collective. Evaluate candidates of a gap. Return the gaps that remain, the most promising last."""
+        """Collective. Look at candidates of a gap; what is left, the most promising last."""
         spread = np.linspace(gap.above, gap.below, EDGES + 2)[1:-1].round().astype(np.int64)
         if gap.below == self.cuts.size:  # where all true labels are given
             spread = np.append(spread, gap.below - 1)

@@ -27,7 +27,7 @@ class DecisionTree:
     Every column is sorted once for the tree (Shafer, Agrawal & Mehta, "SPRINT", VLDB 1996), so
     training takes time in proportion to rows × features × levels and 8 bytes for each value.
 
-    Attributes, with `classes_` (ascending) and `n_features_in_`: of each node, the root first,
+    Attributes, beside `classes_` (ascending) and `n_features_in_`: of each node, the root first,
     `feature_` (int32) of its split, −1 of a leaf; `threshold_` (float32); `child_` (int32), the
     node of rows at most the threshold, before that of the others; `count_` (n_classes, int32), its
     rows.

@@ -38,13 +38,13 @@ def choose_device(comm: mpi.Comm) -> None:
         n_devices = device.count()
         if n_devices == 0:
             raise OptionError("device", "gpu", "there is no CUDA device or driver on a node; remove it to use the CPU")
-        with _device_errors():
+        with _told():
             device.select(place % n_devices)
 
 
 @contextmanager
-def _device_errors() -> Iterator[None]:
-    """Turn errors of the device into a DataError."""
+def _told() -> Iterator[None]:
+    """Turn refusals of the device into a DataError."""
     from hpcml.kernels import device
 
     try:
@@ -93,7 +93,7 @@ class _OnGpu(JointBayes):
         """log prior + Σ_j log P'(x_j | c) (n_samples × n_classes). DataError: no memory."""
         X = self._rows(X)
         out = np.empty((X.shape[0], self.classes_.size))
-        with _device_errors():
+        with _told():
             for block, joint in self._joint_on_device(X):
                 joint.copy_to_host(out[block])
         return out
@@ -104,7 +104,7 @@ class _OnGpu(JointBayes):
 
         X = self._rows(X)
         out = np.empty(X.shape[0])
-        with _device_errors():
+        with _told():
             for block, joint in self._joint_on_device(X):
                 gaps = device.empty(joint.shape[0])
                 device.launched(device.gaps, joint.shape[0], joint, gaps)

@@ -1,10 +1,11 @@
-"""Base learners: scikit-learn classifiers that a method trains many times.
+"""Base learners: scikit-learn classifiers that a method trains many times, and what it asks of
+them.
 
 A learner is named on the command line (`tree max_depth=5`, `sklearn.linear_model.LogisticRegression
-C=0.5`). Methods use the confidence of its classifiers in a row (`confidence`), and a score per label
-like that of our linear models (`scores`, positive for "has the label"). Classes are the numbers
-0 .. n_classes−1; a classifier may have seen only some of them. The scores by trees, naive Bayes and linear
-classifiers have the same bits with any other rows.
+C=0.5`). Its classifiers are asked for two things: how sure they are of a row (`confidence`), and a
+score per label as our linear models have one (`scores`, positive for "has the label"). Classes are
+the numbers 0 .. n_classes−1; a classifier may have seen only some of them. Trees, naive Bayes and
+linear classifiers give a row the same bits whatever the rows around it.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Duplicates:
 
 
 def format_duplicates(found: Duplicates, top: int = 10) -> str:
-    """Return the number of pairs, and the consistency of the `top` most frequent labels, as text."""
+    """How many pairs there are, and the consistency of the `top` most frequent labels."""
     d = found
     lines = [f"{d.data}, split {d.split}: {plural(d.n_rows, 'row')}, in {d.seconds:.1f} s"]
     if d.n_empty:

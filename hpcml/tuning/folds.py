@@ -27,7 +27,7 @@ Csr = tuple[np.ndarray, np.ndarray, np.ndarray]  # indptr, indices, data
 
 @dataclass
 class TrainingRows(CompactRows):
-    """The rows outside a fold: row i is (i + start) mod n of the order by folds; `label_rows` of all."""
+    """Those outside a fold: i is (i + start) mod n of the order by folds; `label_rows` of all."""
 
     place: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # (n) of each row in the order by folds
     start: int = 0
