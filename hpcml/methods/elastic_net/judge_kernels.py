@@ -41,7 +41,7 @@ class Strengths(NamedTuple):
 
 @njit
 def soft_threshold(x, by):
-    """Move x towards 0 by so much, and not beyond; without a branch."""
+    """Return x moved towards 0 by `by`, and not beyond; without a branch."""
     return x - min(max(x, -by), by)
 
 
