@@ -9,6 +9,7 @@ Importing this module imports numba.cuda; it takes no device until one is asked 
 the package numba-cuda: the older one that numba still contains fails to compile these kernels.
 """
 
+# ruff: noqa: E402 - numba.cuda is imported when numba-cuda may stand in its place
 import importlib
 import math
 from contextlib import suppress

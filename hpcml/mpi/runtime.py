@@ -21,7 +21,7 @@ from typing import NoReturn
 import mpi4py
 
 from hpcml import loading
-from hpcml.errors import EXIT_USER, ConfigError
+from hpcml.errors import EXIT_USER, ConfigError, is_out_of_memory
 from hpcml.launcher import has_connection, has_launcher, launcher
 
 _THREAD_MULTIPLE = 3  # in MPICH, its relatives and Open MPI
@@ -36,11 +36,19 @@ _RELAY_SECONDS = 0.2  # for a launcher to end the other ranks
 
 def begin() -> None:
     """Start MPI for mpi4py, unless that has been done, or is to be done otherwise. Raises ConfigError if it cannot start."""
-    found = importlib.util.find_spec("mpi4py.MPI")
     unwanted = not mpi4py.rc.initialize or os.environ.get("MPI4PY_RC_INITIALIZE") == "0"  # which mpi4py itself reads later
-    if "mpi4py.MPI" in sys.modules or unwanted or found is None or "mpiabi" in str(found.origin):
-        return
-    library, provided = ctypes.CDLL(found.origin, mode=ctypes.RTLD_GLOBAL), ctypes.c_int()
+    try:
+        found = importlib.util.find_spec("mpi4py.MPI")
+        if "mpi4py.MPI" in sys.modules or unwanted or found is None or "mpiabi" in str(found.origin):
+            return
+        library, provided = ctypes.CDLL(found.origin, mode=ctypes.RTLD_GLOBAL), ctypes.c_int()
+    except (RuntimeError, OSError) as error:
+        if is_out_of_memory(error):
+            raise
+        why = str(error).splitlines()[-1]
+        raise ConfigError(
+            f"mpi4py finds no MPI library ({why}); load the cluster's MPI module, or pip install 'hpcml[mpi]'"
+        ) from None
     name = ctypes.create_string_buffer(8192)
     library.MPI_Get_library_version(name, ctypes.byref(provided))
     is_connected = has_connection()

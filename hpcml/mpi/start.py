@@ -192,9 +192,9 @@ def start() -> MPI.Comm:
     if promised and MPI.COMM_WORLD.size == 1 and not has_connection():  # N copies of "rank 0 of 1"
         name, size = next(iter(promised.items()))
         raise ConfigError(
-            f"the launcher started {size} ranks ({name}={size}) but MPI sees only one: mpirun or srun belongs to another MPI than "
-            f"mpi4py's ({library()}), or it started the shell around this command; give each command the mpirun of this "
-            f"environment, reinstall mpi4py against the cluster's MPI, or `unset {' '.join(promised)}` to run one process"
+            f"the launcher started {size} ranks ({name}={os.environ[name]}) but MPI sees only one: mpirun or srun belongs to "
+            f"another MPI than mpi4py's ({library()}), or started the shell around this command; start each command with this "
+            f"environment's mpirun, reinstall mpi4py against the cluster's MPI, or `unset {' '.join(promised)}` to run one process"
         )
     return MPI.COMM_WORLD.Dup()
 
