@@ -16,7 +16,7 @@ from hpcml.errors import ConfigError
 from hpcml.kernels import device
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.model import gpu_bayes
-from hpcml.model.learner import LEARNERS, ON_GPU, parse_learner
+from hpcml.model.learner import LEARNERS, ON_GPU, _numbers, parse_learner
 
 SCRIPT = Path(__file__).parents[2] / "support" / "gpu_on_simulator.py"
 
@@ -104,6 +104,7 @@ def test_ranks_share_the_devices_in_turn(monkeypatch, place, chosen):
 
     numbers = []
     monkeypatch.setattr(device, "count", lambda: 2)
+    monkeypatch.setattr(device, "has_package", lambda: True)
     monkeypatch.setattr(device, "select", numbers.append)
     monkeypatch.setattr(mpi, "on_node", lambda _: Node())
     gpu_bayes.choose_device(mpi.self_comm())
@@ -115,6 +116,7 @@ def test_what_the_device_refuses_is_one_sentence(monkeypatch):
         raise device.ERRORS[1]("out of\nmemory")
 
     monkeypatch.setattr(device, "count", lambda: 1)
+    monkeypatch.setattr(device, "has_package", lambda: True)
     monkeypatch.setattr(device, "select", refuse)
     with pytest.raises(gpu_bayes.DataError, match=r"^--device gpu: the device refuses: out of memory; use fewer ranks"):
         gpu_bayes.choose_device(mpi.self_comm())
@@ -125,12 +127,14 @@ def test_numba_without_its_package_is_one_sentence(monkeypatch):
     monkeypatch.setattr(device, "count", lambda: 1)
     monkeypatch.setattr(device.config, "ENABLE_CUDASIM", 0)
     monkeypatch.setattr(device.cuda, "__file__", "/site-packages/numba/cuda/__init__.py")
-    with pytest.raises(ConfigError, match=r"^--device gpu: the package numba-cuda is not in use; pip install 'hpcml\[gpu\]', or remove"):
+    with pytest.raises(
+        ConfigError, match=r"^--device gpu: the package numba-cuda is not in use; pip install 'hpcml\[gpu\]', or remove"
+    ):
         gpu_bayes.choose_device(mpi.self_comm())
 
 
 PACKAGE = {
-    "_numba_cuda_redirector.py": "import sys, importlib.util\nimport numba\nnumba.__path__.insert(0, {folder!r} + '/numba_cuda/numba')\n",
+    "_numba_cuda_redirector.py": "import numba\nnumba.__path__.insert(0, {folder!r} + '/numba_cuda/numba')\n",
     "numba_cuda/__init__.py": "__version__ = '0.30.4'\n",
     "numba_cuda/numba/cuda/__init__.py": "gpus = ()\nis_available = bool\n"
     "def jit(function=None, **_):\n    return function or (lambda function: function)\n",
@@ -146,7 +150,9 @@ def test_package_that_python_has_not_put_in_place_is_used(tmp_path, is_installed
     for name, text in PACKAGE.items() if is_installed else ():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text.format(folder=str(tmp_path)))
-    code = "import sys; sys.path.append(sys.argv[1])\nfrom hpcml.kernels import device as d; print(d.NAME, d.has_package(), d.count())"
+    code = (
+        "import sys; sys.path.append(sys.argv[1])\nfrom hpcml.kernels import device as d; print(d.NAME, d.has_package(), d.count())"
+    )
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "0"}
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment, capture_output=True, text=True, timeout=100)
     expected = "numba-cuda 0.30.4 True 0" if is_installed else "numba False 0"
@@ -173,12 +179,12 @@ def test_what_cannot_be_compiled_is_one_sentence(monkeypatch):
     X, y = np.random.default_rng(0).normal(size=(30, 3)), np.arange(30) % 2
     classifier = gpu_bayes.GaussianDensitiesOnGpu().fit(X, y)
     expected = (
-        "GPU scoring failed: numba-cuda 0.30.4 could not compile the kernel (Signature mismatch: 2 argument types given, but function "
-        "takes 1 arguments); install hpcml[gpu] or use --device cpu"
+        "GPU scoring failed: numba-cuda 0.30.4 could not compile the kernel (Signature mismatch: 2 argument types given, "
+        "but function takes 1 arguments); install hpcml[gpu] or use --device cpu"
     )
     for method in ("confidence", "predict_joint_log_proba"):
         with pytest.raises(gpu_bayes.DataError, match=f"^{re.escape(expected)}$"):
-            scores(classifier, method, X)
+            _numbers(classifier, method, X)
 
 
 @pytest.mark.parametrize("name", sorted(LEARNERS))
