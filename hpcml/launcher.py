@@ -20,21 +20,29 @@ _SLURM = (("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"), ("SLURM_NTASKS", "SLURM_PROC
 _PROGRAMS = re.compile(r"mpirun|mpiexec|hydra_|pmi_proxy|orted|prte|srun|slurmstepd|palsd|jsmd|flux-")
 
 
+def number_in(name: str) -> int:
+    """Return the whole number that is the value of a variable, or 0."""
+    value = os.environ.get(name, "")
+    return int(value) if value.isdecimal() else 0
+
+
 def promised_ranks() -> dict[str, tuple[int, int]]:
     """Return the number of ranks and the rank by each variable that has a number, the most reliable first."""
     pairs = [_PMI] if has_connection() else [_OPEN_MPI, _PMI, *_OTHERS]
     if "SLURM_STEP_ID" in os.environ or "SLURM_STEPID" in os.environ:  # inside srun, not merely inside an allocation
         # an interactive step has one task, but the number of tasks of its allocation, too
         pairs.append(_SLURM[0] if _SLURM[0][0] in os.environ else _SLURM[1])
-    found = {size: (int(os.environ[size]), _number(rank)) for size, rank in pairs if os.environ.get(size, "").isdecimal()}
-    if not found and os.environ.get("PMIX_RANK", "").isdecimal():  # of launchers that set no size
-        found["PMIX_RANK"] = (_number("PMIX_RANK") + 1, _number("PMIX_RANK"))
+    found = {size: (number, number_in(rank)) for size, rank in pairs if (number := number_in(size))}
+    if not found and "PMIX_RANK" in os.environ:  # of launchers that set no size
+        found["PMIX_RANK"] = (number_in("PMIX_RANK") + 1, number_in("PMIX_RANK"))
     return found
 
 
 def launcher() -> tuple[str, int]:
-    """Return the variable of the launcher and the number of ranks that it promises; ("", 1) without one."""
-    return next(((name, size) for name, (size, _) in promised_ranks().items()), ("", 1))
+    """Return the variable of the launcher and the number of ranks that it promises; ("", 1) if none started this process."""
+    promised = {name: size for name, (size, _) in promised_ranks().items()}
+    # MPICH's would have left a connection, and srun may have started the shell alone
+    return next(((name, size) for name, size in promised.items() if size > 1 or name in _OPEN_MPI or has_connection()), ("", 1))
 
 
 def launched_rank() -> int:
@@ -69,8 +77,3 @@ def has_launcher() -> bool:
             return True
         process = int(rest.split()[1])
     return False
-
-
-def _number(name: str) -> int:
-    value = os.environ.get(name, "")
-    return int(value) if value.isdecimal() else 0

@@ -55,9 +55,7 @@ def _device_errors() -> Iterator[None]:
     except device.CompilationError as error:
         raise DataError(f"GPU scoring failed: {one_line(error)}; install hpcml[gpu] or use --device cpu") from None
     except device.ERRORS as error:
-        raise DataError(
-            f"--device gpu: the device refuses: {one_line(error)}; use fewer ranks for each device, or the CPU"
-        ) from None
+        raise DataError(f"--device gpu: the device refuses: {one_line(error)}; use fewer ranks a device, or the CPU") from None
 
 
 class _OnGpu(JointBayes):

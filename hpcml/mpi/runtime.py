@@ -22,7 +22,7 @@ import mpi4py
 
 from hpcml import loading
 from hpcml.errors import EXIT_USER, ConfigError, is_out_of_memory
-from hpcml.launcher import has_connection, has_launcher, launcher
+from hpcml.launcher import has_connection, has_launcher, launcher, number_in
 
 _THREAD_MULTIPLE = 3  # in MPICH, its relatives and Open MPI
 SHARED_MEMORY = Path("/dev/shm")
@@ -46,32 +46,28 @@ def begin() -> None:
         if is_out_of_memory(error):
             raise
         why = str(error).splitlines()[-1]
-        raise ConfigError(
-            f"mpi4py finds no MPI library ({why}); load the cluster's MPI module, or pip install 'hpcml[mpi]'"
-        ) from None
+        raise ConfigError(f"mpi4py finds no MPI library ({why}); load your MPI module, or pip install 'hpcml[mpi]'") from None
     name = ctypes.create_string_buffer(8192)
     library.MPI_Get_library_version(name, ctypes.byref(provided))
-    is_connected = has_connection()
-    if not is_connected:  # a worker of joblib, a later command of a script: they have the variable, but no socket
+    is_mpich, is_connected = name.value.startswith(b"MPICH"), has_connection()
+    if not is_connected:  # a worker of joblib, or a script's second command: it has the variable, but no socket
         os.environ.pop("PMI_FD", None)
-    if name.value.startswith(b"MPICH"):
-        if not has_launcher():
-            os.environ.pop("PMI_PORT", None)
-        here = os.environ.get("MPI_LOCALNRANKS", "")
+    if is_mpich and not has_launcher():
+        os.environ.pop("PMI_PORT", None)
+    if is_mpich:
         try:
-            fit_shared_memory(int(here) if here.isdecimal() else launcher()[1])
+            fit_shared_memory(number_in("MPI_LOCALNRANKS") or launcher()[1])
         except ConfigError as error:
-            if loading.in_program and is_connected and launcher()[1] > 1:  # ranks on other nodes would wait for this one
+            if loading.in_program and is_connected:  # ranks on other nodes would wait for this one
                 _end_job(str(error))
             raise
-    # Of srun --mpi=pmix, say. MPICH without PMIx would not start with them, but their ranks count (`mpi.start`).
-    is_strange = name.value.startswith(b"MPICH") and not hasattr(library, "PMIx_Init")
-    strange = {key: os.environ.pop(key) for key in list(os.environ) if is_strange and key.startswith("PMIX_")}
+    # MPICH without PMIx does not start if it sees these, of srun --mpi=pmix, say. `mpi.start` looks at them afterwards.
+    has_pmix = not is_mpich or hasattr(library, "PMIx_Init")
+    hidden = {key: os.environ.pop(key) for key in list(os.environ) if key.startswith("PMIX_") and not has_pmix}
     _initialize(library, provided)
-    os.environ.update(strange)
-    if is_connected:
-        with suppress(OSError):
-            os.set_inheritable(int(os.environ["PMI_FD"]), False)  # a command that this process starts is no rank
+    os.environ.update(hidden)
+    if is_connected:  # a command that this process starts is no rank
+        os.set_inheritable(int(os.environ["PMI_FD"]), False)
     with suppress(ValueError):  # in another thread than the main one
         signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGHUP))  # UCX has taken it, to switch its messages on
     mpi4py.rc.finalize = True  # what mpi4py did not start it would leave to others
@@ -80,7 +76,7 @@ def begin() -> None:
 def fit_shared_memory(n_ranks: int) -> None:
     """Let MPICH take less shared memory where there is little. Raises ConfigError where there is none.
 
-    The ranks of a node must agree: they go by the size of the file system, as what is free changes while they start.
+    The ranks of a node must choose alike, and what is free changes while they start: they go by the size.
     """
     with suppress(OSError):  # a killed process with this number may have left it, and MPICH would trust its content
         (SHARED_MEMORY / f"mpich_shm_{os.getpid():x}_0").unlink()
@@ -140,8 +136,7 @@ def _initialize(library: ctypes.CDLL, provided: ctypes.c_int) -> None:
 
 def _end_job(sentence: str) -> NoReturn:
     """Print why MPI cannot start, once a node, and end all ranks with exit code 2."""
-    place = os.environ.get("MPI_LOCALRANKID", "")
-    time.sleep(min(int(place), 10) * _RELAY_SECONDS if place.isdecimal() else 0.0)
+    time.sleep(_RELAY_SECONDS * min(number_in("MPI_LOCALRANKID"), 10))
     os.write(2, f"hpcml: {sentence}\n".encode())
     if has_connection():  # what MPI_Abort would send
         os.write(int(os.environ["PMI_FD"]), f"cmd=abort exitcode={EXIT_USER}\n".encode())

@@ -32,11 +32,13 @@ def set_all(monkeypatch, variables):
         ({"PMI_SIZE": "x", "MPI_LOCALNRANKS": "2"}, ("MPI_LOCALNRANKS", 2)),
         ({"OMPI_COMM_WORLD_SIZE": "3", "PMI_SIZE": "2"}, ("OMPI_COMM_WORLD_SIZE", 3)),
         ({"PMIX_NAMESPACE": "slurm.pmix.1.0"}, ("", 1)),
-        ({"PMIX_NAMESPACE": "slurm.pmix.1.0", "PMIX_RANK": "0"}, ("PMIX_RANK", 1)),
+        ({"PMIX_NAMESPACE": "slurm.pmix.1.0", "PMIX_RANK": "0"}, ("", 1)),
+        ({"PMI_SIZE": "1", "PMI_RANK": "0", "PMI_FD": "77777"}, ("", 1)),
+        ({"OMPI_COMM_WORLD_SIZE": "1"}, ("OMPI_COMM_WORLD_SIZE", 1)),
         ({"PMIX_NAMESPACE": "prterun-1", "PMIX_RANK": "2"}, ("PMIX_RANK", 3)),  # at least so many
         ({"SLURM_NTASKS": "4"}, ("", 1)),  # an allocation
         ({"SLURM_NTASKS": "4", "SLURM_STEP_ID": "0"}, ("SLURM_NTASKS", 4)),
-        ({"SLURM_NTASKS": "4", "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"}, ("SLURM_STEP_NUM_TASKS", 1)),
+        ({"SLURM_NTASKS": "4", "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"}, ("", 1)),
         ({"PMIX_RANK": "3", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}, ("SLURM_STEP_NUM_TASKS", 4)),
     ],
 )
