@@ -154,7 +154,7 @@ def is_of_the_system(error: Exception) -> TypeGuard[OSError]:
 
 def is_in_use(error: OSError) -> bool:
     """Whether HDF5 refused a file that another program has open to write, or locked."""
-    return any(words in str(error) for words in ("already open for", "unable to lock file"))
+    return "already open for" in str(error) or f"unable to lock file, errno = {errno.EAGAIN}," in str(error)
 
 
 def file_error(path: object, doing: str, error: OSError) -> DataError:

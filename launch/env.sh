@@ -30,4 +30,5 @@ if [[ ! ${hpcml_ranks:-1} =~ ^[1-9][0-9]*$ ]]; then
 fi
 share_threads "${hpcml_ranks:-1}"
 unset hpcml_slurm hpcml_ranks
+command -v srun >/dev/null || unset HYDRA_LAUNCHER HYDRA_BOOTSTRAP  # of an outer job: MPICH's mpirun would wait for srun for ever
 export HDF5_USE_FILE_LOCKING=${HDF5_USE_FILE_LOCKING:-FALSE}  # NFS and Lustre often cannot lock; readers need no lock

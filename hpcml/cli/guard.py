@@ -22,6 +22,7 @@ from pathlib import Path
 
 from hpcml import signals
 from hpcml.errors import EXIT_RESUMABLE
+from hpcml.launcher import launched_rank, promised_ranks
 from hpcml.signals import StopSignals
 
 PATIENCE = 3.3  # seconds that a training run has for its checkpoint after SIGTERM or SIGINT
@@ -29,7 +30,6 @@ TURN = 0.6  # seconds that the other ranks wait for rank 0 to speak, and a tenth
 LAST = 1.0  # seconds after which a rank that had begun to end by itself is ended
 RELAY_SECONDS = 0.2  # for the launcher to pass on what was said
 LOOK_SECONDS = 0.5  # between looks at whether the launcher lives
-RANK_NAMES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
 def write_exit_code(code: int) -> None:
@@ -58,9 +58,8 @@ class Guard:
         self.signals = signals
         self.run: Path | None = None
         self.waits = self.connected = False
-        ranks = [int(rank) for name in RANK_NAMES if (rank := os.environ.get(name, "")).isdigit()]  # as the launcher tells
-        self.rank, self._is_launched = ranks[0] if ranks else 0, bool(ranks)
-        self._parent = os.getppid() if ranks else None  # the launcher
+        self.rank, self._is_launched = launched_rank(), bool(promised_ranks())
+        self._parent = os.getppid() if self._is_launched else None  # the launcher
         self._ends = threading.Lock()  # whoever has it says how the process ends
         self._code = 0
 

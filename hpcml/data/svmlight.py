@@ -29,6 +29,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, DAMAGE, HEAD_BYTES, LINE_MIB, damaged, kind_of, long_line, unpacked
 from hpcml.files.opening import open_stream
 from hpcml.kernels import text as kernels
+from hpcml.launcher import launcher
 from hpcml.partition import even_bounds, offsets
 
 BINARY = ["1"]  # the labels of a file whose rows are each -1 or +1, or each 0 or 1
@@ -314,9 +315,9 @@ class SvmlightStream:
         bytes, ConfigError for standard input under a launcher.
         """
         self.comm, self.name, self.zero_based = comm, name_of(source), zero_based
-        if str(source) == STANDARD_INPUT and (launcher := mpi.launcher()[0]):
+        if str(source) == STANDARD_INPUT and (name := launcher()[0]):
             raise ConfigError(
-                f"standard input under mpirun or srun ({launcher}): launchers lose, or repeat, what exceeds 64 KB; name a file, or "
+                f"standard input under mpirun or srun ({name}): launchers lose, or repeat, what exceeds 64 KB; name a file, or "
                 "a pipe: <(zcat FILE), or one made with mkfifo"
             )
         self.n_rows = 0  # read so far, on all ranks together

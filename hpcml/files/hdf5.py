@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,6 +148,9 @@ def open_checked(path: Path, expected: str) -> h5py.File:
             raise DataError(f"{path}: cannot read: {error.strerror}; check the name and its permissions") from None
         if is_in_use(error):
             raise DataError(f"{path}: another program has it open to write; wait until it closes the file") from None
+        if refusal := re.search(r"unable to lock file.*error message = '([^']*)'", str(error)):
+            why = f"the file system has no locks ({refusal[1]}), but HDF5_USE_FILE_LOCKING asks for one"
+            raise DataError(f"{path}: {why}; set HDF5_USE_FILE_LOCKING=FALSE") from None
         raise DataError(f"{path}: truncated or damaged HDF5 file; {expected}") from None
 
 

@@ -25,6 +25,9 @@ with in_time():
     import numba.extending
     import scipy.linalg.cython_blas  # noqa: F401 - which numba loads with the first kernel
 
+if numba.config.DISABLE_JIT:
+    raise ConfigError("NUMBA_DISABLE_JIT is set, but hpcml's kernels work only if numba compiles them; unset it")
+
 from hpcml.kernels.cache import CompiledOnce, choose_cache
 
 choose_cache()

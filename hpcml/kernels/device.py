@@ -5,22 +5,36 @@ A thread has a row and a class and adds up the features in the order that the CP
 thread for each row. The last bits are not the CPU's, whose sums may be fused otherwise and whose
 exp, log and erf are others.
 
-Importing this module imports numba.cuda; it takes no device until one is asked for.
+Importing this module imports numba.cuda; it takes no device until one is asked for. numba.cuda must be that of
+the package numba-cuda: the older one that numba still contains fails to compile these kernels.
 """
 
+# ruff: noqa: E402 - numba.cuda is imported when numba-cuda may stand in its place
+import importlib
 import math
+from contextlib import suppress
 from types import FunctionType
 
 import numpy as np
-from numba import cuda
-from numba.cuda.cudadrv import driver, error
 
 from hpcml.kernels import density, gaussian
 from hpcml.kernels.density import PER_BANDWIDTH, PRODUCT
 from hpcml.kernels.rows import first_at_least
 
+NAME = "numba"  # of the compiler
+with suppress(ImportError):
+    # It puts numba-cuda in the place of numba.cuda. Python loads it at its start, but not from folders added by a .pth file.
+    importlib.import_module("_numba_cuda_redirector")
+    NAME = f"numba-cuda {importlib.import_module('numba_cuda').__version__}"
+from numba import config, cuda
+from numba.cuda.cudadrv import driver, error
+
 THREADS = 128  # of a block
 ERRORS = (driver.CudaAPIError, error.CudaSupportError)
+
+
+class CompilationError(Exception):
+    """numba-cuda could not compile a kernel."""
 
 
 def _of_cpu(kernel):
@@ -32,6 +46,11 @@ def _of_cpu(kernel):
 _cell_mass, _mass_in_table, _first_at_least, _below = map(
     _of_cpu, (density.cell_mass, density.mass_in_table, first_at_least, gaussian.below)
 )
+
+
+def has_package() -> bool:
+    """Return whether numba.cuda is that of numba-cuda, or the simulator."""
+    return bool(config.ENABLE_CUDASIM) or "numba_cuda" in cuda.__file__
 
 
 def count() -> int:
@@ -49,7 +68,7 @@ def free_bytes() -> float:
     return float(cuda.current_context().get_memory_info()[0])
 
 
-def sent(array: np.ndarray):
+def to_device(array: np.ndarray):
     """An array on the device; of size 1 if it is empty, for nothing is ever read from it then."""
     return cuda.to_device(np.ascontiguousarray(array) if array.size else np.zeros((1,) * array.ndim, array.dtype))
 
@@ -59,10 +78,15 @@ def empty(*shape: int):
     return cuda.device_array(shape, np.float64)
 
 
-def launched(kernel, n_threads: int, *arguments) -> None:
-    """Run a kernel with at least so many threads."""
-    if n_threads:
-        kernel[-(-n_threads // THREADS), THREADS](*arguments)
+def launch(kernel, n_threads: int, *arguments) -> None:
+    """Run a kernel with at least so many threads. Raises one of ERRORS, or CompilationError: it is compiled for new types."""
+    try:
+        if n_threads:
+            kernel[-(-n_threads // THREADS), THREADS](*arguments)
+    except ERRORS:
+        raise
+    except Exception as error:  # numba raises its own, and TypeError, ValueError, AssertionError
+        raise CompilationError(f"{NAME} could not compile the kernel ({error})") from error
 
 
 @cuda.jit(device=True)

@@ -20,6 +20,7 @@ from hpcml.data.in_memory import canonical
 from hpcml.errors import DataError, OptionError
 from hpcml.kernels.density import reach
 from hpcml.model.densities import FLOOR, GaussianDensities, JointBayes, KernelDensities
+from hpcml.model.learner import one_line
 
 _SHARE = 0.25  # of a device's free memory that a block of rows may take: the ranks of a node may share it
 _MOST_ROWS = 1 << 22  # of a block
@@ -38,26 +39,29 @@ def choose_device(comm: mpi.Comm) -> None:
         n_devices = device.count()
         if n_devices == 0:
             raise OptionError("device", "gpu", "there is no CUDA device or driver on a node; remove it to use the CPU")
+        if not device.has_package():
+            raise OptionError("device", "gpu", "the package numba-cuda is not in use; pip install 'hpcml[gpu]', or remove it")
         with _device_errors():
             device.select(place % n_devices)
 
 
 @contextmanager
 def _device_errors() -> Iterator[None]:
-    """Turn errors of the device into a DataError."""
+    """Turn errors of the device and of its compiler into a DataError."""
     from hpcml.kernels import device
 
     try:
         yield
+    except device.CompilationError as error:
+        raise DataError(f"GPU scoring failed: {one_line(error)}; install hpcml[gpu] or use --device cpu") from None
     except device.ERRORS as error:
-        text = " ".join(str(error).split())
-        raise DataError(f"--device gpu: the device refuses: {text}; use fewer ranks for each device, or the CPU") from None
+        raise DataError(f"--device gpu: the device refuses: {one_line(error)}; use fewer ranks a device, or the CPU") from None
 
 
 class _OnGpu(JointBayes):
     """The base of both: rows go to the device in blocks, and their results come back."""
 
-    def _send_arrays(self) -> tuple[Any, ...]:
+    def _arrays_on_device(self) -> tuple[Any, ...]:
         """Kernels for dense and CSR rows, arrays on the device, zeros (d, K) log P'(0 | c)."""
         raise NotImplementedError
 
@@ -66,13 +70,13 @@ class _OnGpu(JointBayes):
         from hpcml.kernels import device
 
         if self not in _TRAINED:
-            _TRAINED[self] = self._send_arrays()
+            _TRAINED[self] = self._arrays_on_device()
         dense, sparse, arrays, zeros = _TRAINED[self]
         n_classes, n_rows = self.classes_.size, X.shape[0]
         is_sparse = sp.issparse(X)
-        priors = device.sent(self.class_log_prior_ + zeros.sum(axis=0) if is_sparse else self.class_log_prior_)
+        priors = device.to_device(self.class_log_prior_ + zeros.sum(axis=0) if is_sparse else self.class_log_prior_)
         if is_sparse:
-            zeros = device.sent(zeros)
+            zeros = device.to_device(zeros)
             row_bytes = X.nnz * (X.data.itemsize + X.indices.itemsize) // max(n_rows, 1) + 8
         else:
             row_bytes = X.itemsize * X.shape[1]
@@ -83,10 +87,10 @@ class _OnGpu(JointBayes):
             joint = device.empty(n, n_classes)
             if is_sparse:
                 part = X[block]
-                rows = (device.sent(array) for array in (part.indptr, part.indices, part.data))
-                device.launched(sparse, n * n_classes, arrays, priors, zeros, *rows, joint)
+                rows = (device.to_device(array) for array in (part.indptr, part.indices, part.data))
+                device.launch(sparse, n * n_classes, arrays, priors, zeros, *rows, joint)
             else:
-                device.launched(dense, n * n_classes, arrays, priors, device.sent(X[block]), joint)
+                device.launch(dense, n * n_classes, arrays, priors, device.to_device(X[block]), joint)
             yield block, joint
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
@@ -107,7 +111,7 @@ class _OnGpu(JointBayes):
         with _device_errors():
             for block, joint in self._joint_on_device(X):
                 gaps = device.empty(joint.shape[0])
-                device.launched(device.gaps, joint.shape[0], joint, gaps)
+                device.launch(device.gaps, joint.shape[0], joint, gaps)
                 gaps.copy_to_host(out[block])
         return out
 
@@ -119,7 +123,7 @@ class _OnGpu(JointBayes):
 class KernelDensitiesOnGpu(_OnGpu, KernelDensities):
     """`KernelDensities` that scores on a GPU."""
 
-    def _send_arrays(self) -> tuple[Any, ...]:
+    def _arrays_on_device(self) -> tuple[Any, ...]:
         from hpcml.kernels import device
 
         ratios = self.precision_[:, None] / np.where(self.bandwidth_ > 0, self.bandwidth_, 1.0)
@@ -128,14 +132,14 @@ class KernelDensitiesOnGpu(_OnGpu, KernelDensities):
             *(self.value_count_, self.precision_, self.bandwidth_, self.low_, self.value_start_, self.value_),
             *(self.value_mass_, self.value_log_, self.table_start_, self.table_, np.array(shifts).reshape(ratios.shape)),
         )
-        return device.density_dense, device.density_sparse, (*map(device.sent, arrays), FLOOR), self.zero_log_
+        return device.density_dense, device.density_sparse, (*map(device.to_device, arrays), FLOOR), self.zero_log_
 
 
 class GaussianDensitiesOnGpu(_OnGpu, GaussianDensities):
     """`GaussianDensities` that scores on a GPU."""
 
-    def _send_arrays(self) -> tuple[Any, ...]:
+    def _arrays_on_device(self) -> tuple[Any, ...]:
         from hpcml.kernels import device
 
-        arrays = tuple(map(device.sent, (self.precision_, self.mean_, self.deviation_)))
+        arrays = tuple(map(device.to_device, (self.precision_, self.mean_, self.deviation_)))
         return device.gaussian_dense, device.gaussian_sparse, (*arrays, FLOOR), self._zero_log()

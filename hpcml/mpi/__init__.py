@@ -43,7 +43,6 @@ from hpcml.mpi.start import (
     divided,
     duplicated,
     finish,
-    launcher,
     leave,
     library,
     meet,
@@ -53,8 +52,6 @@ from hpcml.mpi.start import (
     self_comm,
     start,
     time_limit,
-    unname_shared_memory,
 )
 
-if not launcher()[0]:
-    unname_shared_memory()
+runtime.unname_shared_memory()  # also of an MPI that somebody else has started

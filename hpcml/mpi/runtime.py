@@ -1,40 +1,147 @@
-"""MPI's beginning and end without Python's lock, in which a waiting rank could not be ended."""
+"""MPI's beginning and end without Python's lock, in which a waiting rank could not be ended.
+
+MPICH ends the process if it cannot start. So what keeps it from starting is looked for before: variables of another
+launcher, and too little shared memory. Whatever else goes wrong in `MPI_Init` ends with exit code 2, too.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import importlib.util
 import os
+import re
 import signal
 import socket
-import stat
 import sys
+import time
 from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
 
 import mpi4py
 
+from hpcml import loading
+from hpcml.errors import EXIT_USER, ConfigError, is_out_of_memory
+from hpcml.launcher import has_connection, has_launcher, launcher, number_in
+
 _THREAD_MULTIPLE = 3  # in MPICH, its relatives and Open MPI
+SHARED_MEMORY = Path("/dev/shm")
+CELLS = "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_NUM_CELLS"
+# Bytes of shared memory that MPICH 5.0 takes: of each rank, and of each cell of its queue of messages. Messages take no longer
+# with 4 cells than with 64 (8 bytes to 16 MiB, on 2 ranks).
+_RANK_BYTES, _CELL_BYTES, _FEW_CELLS, _MOST_CELLS = 12_500, 16_400, 4, 64
+_ENLARGE = "enlarge it (docker run --shm-size=1g; Kubernetes: an emptyDir with medium: Memory on /dev/shm)"
+_RELAY_SECONDS = 0.2  # for a launcher to end the other ranks
 
 
 def begin() -> None:
-    """Start MPI for mpi4py, unless that has been done, or is to be done otherwise."""
-    found = importlib.util.find_spec("mpi4py.MPI")
+    """Start MPI for mpi4py, unless that has been done, or is to be done otherwise. Raises ConfigError if it cannot start."""
     unwanted = not mpi4py.rc.initialize or os.environ.get("MPI4PY_RC_INITIALIZE") == "0"  # which mpi4py itself reads later
-    if "mpi4py.MPI" in sys.modules or unwanted or found is None or "mpiabi" in str(found.origin):
-        return
-    # A worker process of joblib (n_jobs=2) under mpirun inherits the variable of the launcher's socket, but not the socket: MPI
-    # would end it. Without the variable it starts alone.
-    number = os.environ.get("PMI_FD", "")
     try:
-        if number.isdigit() and not stat.S_ISSOCK(os.fstat(int(number)).st_mode):
-            del os.environ["PMI_FD"]
-    except OSError:  # not open
-        del os.environ["PMI_FD"]
-    library, provided = ctypes.CDLL(found.origin, mode=ctypes.RTLD_GLOBAL), ctypes.c_int()
-    library.MPI_Init_thread(None, None, _THREAD_MULTIPLE, ctypes.byref(provided))
+        found = importlib.util.find_spec("mpi4py.MPI")
+        if "mpi4py.MPI" in sys.modules or unwanted or found is None or "mpiabi" in str(found.origin):
+            return
+        library, provided = ctypes.CDLL(found.origin, mode=ctypes.RTLD_GLOBAL), ctypes.c_int()
+    except (RuntimeError, OSError) as error:
+        if is_out_of_memory(error):
+            raise
+        why = str(error).splitlines()[-1]
+        raise ConfigError(f"mpi4py finds no MPI library ({why}); load your MPI module, or pip install 'hpcml[mpi]'") from None
+    name = ctypes.create_string_buffer(8192)
+    library.MPI_Get_library_version(name, ctypes.byref(provided))
+    is_mpich, is_connected = name.value.startswith(b"MPICH"), has_connection()
+    if not is_connected:  # a worker of joblib, or a script's second command: it has the variable, but no socket
+        os.environ.pop("PMI_FD", None)
+    if is_mpich and not has_launcher():
+        os.environ.pop("PMI_PORT", None)
+    if is_mpich:
+        try:
+            fit_shared_memory(number_in("MPI_LOCALNRANKS") or launcher()[1])
+        except ConfigError as error:
+            if loading.in_program and is_connected:  # ranks on other nodes would wait for this one
+                _end_job(str(error))
+            raise
+    # MPICH without PMIx does not start if it sees these, of srun --mpi=pmix, say. `mpi.start` looks at them afterwards.
+    has_pmix = not is_mpich or hasattr(library, "PMIx_Init")
+    hidden = {key: os.environ.pop(key) for key in list(os.environ) if key.startswith("PMIX_") and not has_pmix}
+    _initialize(library, provided)
+    os.environ.update(hidden)
+    if is_connected:  # a command that this process starts is no rank
+        os.set_inheritable(int(os.environ["PMI_FD"]), False)
     with suppress(ValueError):  # in another thread than the main one
         signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGHUP))  # UCX has taken it, to switch its messages on
     mpi4py.rc.finalize = True  # what mpi4py did not start it would leave to others
+
+
+def fit_shared_memory(n_ranks: int) -> None:
+    """Let MPICH take less shared memory where there is little. Raises ConfigError where there is none.
+
+    The ranks of a node must choose alike, and what is free changes while they start: they go by the size.
+    """
+    with suppress(OSError):  # a killed process with this number may have left it, and MPICH would trust its content
+        (SHARED_MEMORY / f"mpich_shm_{os.getpid():x}_0").unlink()
+    try:
+        system, is_writable = os.statvfs(SHARED_MEMORY), os.access(SHARED_MEMORY, os.W_OK | os.X_OK)
+    except OSError:
+        is_writable = False
+    if not is_writable:
+        why = "cannot be written" if SHARED_MEMORY.is_dir() else "does not exist"
+        raise ConfigError(f"{SHARED_MEMORY} {why}, but MPICH needs it; mount it writable (docker run --tmpfs {SHARED_MEMORY})")
+    room = (system.f_bavail if n_ranks == 1 else system.f_blocks) * system.f_frsize
+    if system.f_blocks == 0:  # no limit
+        return
+    if room < (needed := n_ranks * (_RANK_BYTES + _CELL_BYTES)):
+        kind = "free" if n_ranks == 1 else "in all"
+        raise ConfigError(f"{SHARED_MEMORY} has {room // 1000} kB {kind}, but MPICH needs {needed // 1000 + 1} kB; {_ENLARGE}")
+    small, large = ((room // share // n_ranks - _RANK_BYTES) // _CELL_BYTES for share in (2, 64))
+    cells = max(1, min(small, _FEW_CELLS), large)
+    if cells < _MOST_CELLS:
+        os.environ.setdefault(CELLS, str(cells))
+
+
+def unname_shared_memory() -> None:
+    """Unlink MPICH's memory, which all ranks of the node have mapped when MPI has started: it would stay in /dev/shm."""
+    with suppress(OSError):  # elsewhere it is not known
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+        for name in set(re.findall(rf"{SHARED_MEMORY}/mpich_shm_\S+", maps)):
+            with suppress(OSError):  # another rank was quicker
+                Path(name).unlink()
+
+
+def _initialize(library: ctypes.CDLL, provided: ctypes.c_int) -> None:
+    """Call MPI_Init_thread. If it ends the process, or uses shared memory that is full, end the job with a sentence."""
+    is_running = False
+
+    def on_exit(_: object) -> None:
+        if not is_running:
+            _end_job("MPI could not start, for the reason above; if it names PMI, unset the variables of an outer mpirun or srun")
+
+    def on_bus_error(_: int) -> None:
+        unname_shared_memory()
+        _end_job(f"{SHARED_MEMORY} is full, so MPI could not start; remove files that nobody uses, or {_ENLARGE}")
+
+    system = ctypes.CDLL(None)
+    callbacks = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(on_exit), ctypes.CFUNCTYPE(None, ctypes.c_int)(on_bus_error)
+    system.signal.restype = ctypes.c_void_p
+    earlier = system.signal(signal.SIGBUS, callbacks[1])
+    owner = ctypes.cast(callbacks[0], ctypes.c_void_p)
+    if is_glibc := hasattr(system, "gnu_get_libc_version"):  # others cannot take a function back that is called at exit
+        system.__cxa_atexit(callbacks[0], None, owner)
+    library.MPI_Init_thread(None, None, _THREAD_MULTIPLE, ctypes.byref(provided))
+    is_running = True
+    if is_glibc:
+        system.__cxa_finalize(owner)
+    system.signal(signal.SIGBUS, ctypes.c_void_p(earlier))
+
+
+def _end_job(sentence: str) -> NoReturn:
+    """Print why MPI cannot start, once a node, and end all ranks with exit code 2."""
+    time.sleep(_RELAY_SECONDS * min(number_in("MPI_LOCALRANKID"), 10))
+    os.write(2, f"hpcml: {sentence}\n".encode())
+    if has_connection():  # what MPI_Abort would send
+        os.write(int(os.environ["PMI_FD"]), f"cmd=abort exitcode={EXIT_USER}\n".encode())
+        time.sleep(_RELAY_SECONDS)
+    os._exit(EXIT_USER)
 
 
 def end() -> None:

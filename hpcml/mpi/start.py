@@ -7,7 +7,6 @@ import fcntl
 import math
 import mmap
 import os
-import re
 import signal
 import sys
 import threading
@@ -23,6 +22,7 @@ import mpi4py
 from mpi4py import MPI
 
 from hpcml.errors import EXIT_USER, ConfigError, HpcmlError, is_out_of_memory, out_of_memory
+from hpcml.launcher import has_connection, promised_ranks
 from hpcml.mpi import runtime
 
 Comm = MPI.Comm
@@ -31,18 +31,6 @@ RELAY_SECONDS = 0.2  # for the launcher to pass on what was printed: at an abort
 LEAVE_SECONDS = 5.0  # that ranks may be apart when they end by the same error
 MEET_SECONDS = 120.0  # and when they have done their work: rank 0 may still print
 FINISH_SECONDS = 20.0  # that MPI may take to end when all ranks are at it
-_PROMISES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MPI_LOCALNRANKS")
-
-
-def launcher() -> tuple[str, int]:
-    """Return the environment variable of the launcher (mpirun, srun) and the number of ranks it promised; ("", 1) without one."""
-    names = [*_PROMISES]
-    if "SLURM_STEP_ID" in os.environ or "SLURM_STEPID" in os.environ:  # inside srun, not merely inside an allocation
-        names.append("SLURM_NTASKS")
-    for name in names:
-        if os.environ.get(name, "").isdigit():
-            return name, int(os.environ[name])
-    return "", 1
 
 
 def library() -> str:
@@ -196,28 +184,18 @@ def time_limit(seconds: int, sentence: str) -> Iterator[None]:
         signal.alarm(0)
 
 
-def unname_shared_memory() -> None:
-    """Unlink MPICH's memory, mapped by all of a node: a kill would leave it in /dev/shm."""
-    if MPI.Is_initialized() and MPI.get_vendor()[0] == "MPICH":
-        with suppress(OSError):  # elsewhere it is not known
-            maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
-            for name in set(re.findall(r"/dev/shm/mpich_shm_\S+", maps)):
-                with suppress(OSError):  # another rank was quicker
-                    Path(name).unlink()
-
-
 def start() -> MPI.Comm:
     """COMM_WORLD duplicated, with the abort hook set. Raises ConfigError if the launcher is that of another MPI."""
     sys.excepthook = _abort_hook
     ctypes.CDLL(None).signal(signal.SIGBUS, _ON_BUS_ERROR)  # Python's own handlers would only run after the faulting step
-    name, promised = launcher()
-    if promised > 1 and MPI.COMM_WORLD.size == 1:  # N copies of "rank 0 of 1"
+    promised = {name: size for name, (size, _) in promised_ranks().items() if size > 1}
+    if promised and MPI.COMM_WORLD.size == 1 and not has_connection():  # N copies of "rank 0 of 1"
+        name, size = next(iter(promised.items()))
         raise ConfigError(
-            f"the launcher started {promised} ranks ({name}={promised}) but MPI sees only one: mpirun or srun belongs to another "
-            f"MPI than mpi4py's ({library()}); use the mpirun of this environment, or reinstall mpi4py against the cluster's MPI"
+            f"the launcher started {size} ranks ({name}={os.environ[name]}) but MPI sees only one: mpirun or srun belongs to "
+            f"another MPI than mpi4py's ({library()}), or started the shell around this command; start each command with this "
+            f"environment's mpirun, reinstall mpi4py against the cluster's MPI, or `unset {' '.join(promised)}` to run one process"
         )
-    MPI.COMM_WORLD.Barrier()
-    unname_shared_memory()
     return MPI.COMM_WORLD.Dup()
 
 

@@ -108,7 +108,7 @@ def test_wrong_launcher_and_wrong_options_are_not_tried_again(slurm, data, tmp_p
     job = slurm.submit(script, "train", "probe", data, "-o", tmp_path / "run")
     wrong = slurm.submit("slurm/run.sbatch", "train", "probe", data, "-o", tmp_path / "run", "--loss", "hing")
     assert slurm.end_of(job) == [2]
-    assert "the launcher started 4 ranks (SLURM_NTASKS=4) but MPI sees only one" in slurm.printed(job)
+    assert "the launcher started 4 ranks (SLURM_STEP_NUM_TASKS=4) but MPI sees only one" in slurm.printed(job)
     assert "not queued again" in slurm.printed(job)
     assert slurm.end_of(wrong) == [2]
     assert "--loss hing: expected hinge or" in slurm.printed(wrong)

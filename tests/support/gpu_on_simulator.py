@@ -119,8 +119,8 @@ def run(*tokens):
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     launches = []
-    real = device.launched
-    device.launched = lambda kernel, n, *given: (launches.append(kernel.fn.__name__), real(kernel, n, *given))
+    real = device.launch
+    device.launch = lambda kernel, n, *given: (launches.append(kernel.fn.__name__), real(kernel, n, *given))
     found = {"differences": differences(folder), "runs": runs(folder), "launches": sorted(set(launches))}
     del launches[:]
     found["estimators"] = estimators(folder)

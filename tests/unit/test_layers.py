@@ -12,7 +12,7 @@ import hpcml
 TOP = Path(hpcml.__file__).parent
 # From the ground up: a room imports only from its own layer and from lower ones.
 ORDER = [
-    {"errors", "log", "rng", "partition", "slices", "options", "signals", "deferred", "loading"},
+    {"errors", "log", "rng", "partition", "slices", "options", "signals", "deferred", "loading", "launcher"},
     {"files", "mpi", "kernels"},
     {"data", "losses", "measures"},
     {"model"},

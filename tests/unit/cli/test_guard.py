@@ -83,7 +83,7 @@ def test_rank_without_its_launcher_ends(tmp_path):
         f"import subprocess, sys, os, signal\np = subprocess.Popen([sys.executable, '-c', {inner!r}], stdout=subprocess.PIPE)\n"
         "p.stdout.readline()\nprint(p.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
     )
-    command, env = [sys.executable, "-c", launcher], os.environ | {"PMI_RANK": "0"}
+    command, env = [sys.executable, "-c", launcher], os.environ | {"PMI_RANK": "0", "PMI_SIZE": "2"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     # it returns when the rank, too, has closed its stderr
     assert "hpcml: interrupted by SIGTERM" in done.stderr
@@ -97,9 +97,10 @@ def test_a_signal_to_one_rank_reaches_the_one_beside_it():
         "Guard(StopSignals().__enter__()).start()\nprint('ready', flush=True)\ntime.sleep(60)\n"
     )
     launcher = (
-        "import os, signal, subprocess, sys\n"
+        "import ctypes, os, signal, subprocess, sys\n"
+        "ctypes.CDLL(None).prctl(15, b'mpirun')\n"  # the name of this process
         f"command = [sys.executable, '-c', {rank!r}]\n"
-        "start = lambda n: subprocess.Popen(command, stdout=-1, env=os.environ | {'PMI_RANK': str(n)})\n"
+        "start = lambda n: subprocess.Popen(command, stdout=-1, env=os.environ | {'PMI_RANK': str(n), 'PMI_SIZE': '2'})\n"
         "ranks = [start(0), start(1)]\n"
         "for each in ranks:\n    each.stdout.readline()\n"
         "ranks[1].send_signal(signal.SIGTERM)\n"

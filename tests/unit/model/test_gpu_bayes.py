@@ -1,11 +1,14 @@
 """Naive Bayes on a GPU: on numba's simulator the CPU's numbers; without a device one sentence."""
 
+import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hpcml import mpi
@@ -13,7 +16,7 @@ from hpcml.errors import ConfigError
 from hpcml.kernels import device
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.model import gpu_bayes
-from hpcml.model.learner import LEARNERS, ON_GPU, parse_learner
+from hpcml.model.learner import LEARNERS, ON_GPU, _numbers, parse_learner
 
 SCRIPT = Path(__file__).parents[2] / "support" / "gpu_on_simulator.py"
 
@@ -101,6 +104,7 @@ def test_ranks_share_the_devices_in_turn(monkeypatch, place, chosen):
 
     numbers = []
     monkeypatch.setattr(device, "count", lambda: 2)
+    monkeypatch.setattr(device, "has_package", lambda: True)
     monkeypatch.setattr(device, "select", numbers.append)
     monkeypatch.setattr(mpi, "on_node", lambda _: Node())
     gpu_bayes.choose_device(mpi.self_comm())
@@ -112,9 +116,75 @@ def test_what_the_device_refuses_is_one_sentence(monkeypatch):
         raise device.ERRORS[1]("out of\nmemory")
 
     monkeypatch.setattr(device, "count", lambda: 1)
+    monkeypatch.setattr(device, "has_package", lambda: True)
     monkeypatch.setattr(device, "select", refuse)
     with pytest.raises(gpu_bayes.DataError, match=r"^--device gpu: the device refuses: out of memory; use fewer ranks"):
         gpu_bayes.choose_device(mpi.self_comm())
+
+
+def test_numba_without_its_package_is_one_sentence(monkeypatch):
+    """The numba.cuda that numba still contains has a device, but fails to compile."""
+    monkeypatch.setattr(device, "count", lambda: 1)
+    monkeypatch.setattr(device.config, "ENABLE_CUDASIM", 0)
+    monkeypatch.setattr(device.cuda, "__file__", "/site-packages/numba/cuda/__init__.py")
+    with pytest.raises(
+        ConfigError, match=r"^--device gpu: the package numba-cuda is not in use; pip install 'hpcml\[gpu\]', or remove"
+    ):
+        gpu_bayes.choose_device(mpi.self_comm())
+
+
+PACKAGE = {
+    "_numba_cuda_redirector.py": "import numba\nnumba.__path__.insert(0, {folder!r} + '/numba_cuda/numba')\n",
+    "numba_cuda/__init__.py": "__version__ = '0.30.4'\n",
+    "numba_cuda/numba/cuda/__init__.py": "gpus = ()\nis_available = bool\n"
+    "def jit(function=None, **_):\n    return function or (lambda function: function)\n",
+    "numba_cuda/numba/cuda/cudadrv/__init__.py": "",
+    "numba_cuda/numba/cuda/cudadrv/driver.py": "class CudaAPIError(Exception): ...\n",
+    "numba_cuda/numba/cuda/cudadrv/error.py": "class CudaSupportError(ImportError): ...\n",
+}
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_package_that_python_has_not_put_in_place_is_used(tmp_path, is_installed):
+    """Of a site-packages that a .pth file adds, Python does not process the .pth file of numba-cuda."""
+    for name, text in PACKAGE.items() if is_installed else ():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text.format(folder=str(tmp_path)))
+    code = (
+        "import sys; sys.path.append(sys.argv[1])\nfrom hpcml.kernels import device as d; print(d.NAME, d.has_package(), d.count())"
+    )
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "0"}
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment, capture_output=True, text=True, timeout=100)
+    expected = "numba-cuda 0.30.4 True 0" if is_installed else "numba False 0"
+    if not is_installed and importlib.util.find_spec("numba_cuda"):
+        pytest.skip("numba-cuda is installed")
+    assert done.stdout.strip() == expected, done.stderr
+
+
+def test_what_cannot_be_compiled_is_one_sentence(monkeypatch):
+    class Kernel:
+        """Numba's answer to the first call with new types."""
+
+        def __getitem__(self, _):
+            return self
+
+        def __call__(self, *_):
+            raise TypeError("Signature mismatch: 2 argument types given,\nbut function takes 1 arguments")
+
+    monkeypatch.setattr(device, "NAME", "numba-cuda 0.30.4")
+    monkeypatch.setattr(device, "gaussian_dense", Kernel())
+    monkeypatch.setattr(device, "to_device", lambda array: array)
+    monkeypatch.setattr(device, "empty", lambda *shape: np.empty(shape))
+    monkeypatch.setattr(device, "free_bytes", lambda: 1e9)
+    X, y = np.random.default_rng(0).normal(size=(30, 3)), np.arange(30) % 2
+    classifier = gpu_bayes.GaussianDensitiesOnGpu().fit(X, y)
+    expected = (
+        "GPU scoring failed: numba-cuda 0.30.4 could not compile the kernel (Signature mismatch: 2 argument types given, "
+        "but function takes 1 arguments); install hpcml[gpu] or use --device cpu"
+    )
+    for method in ("confidence", "predict_joint_log_proba"):
+        with pytest.raises(gpu_bayes.DataError, match=f"^{re.escape(expected)}$"):
+            _numbers(classifier, method, X)
 
 
 @pytest.mark.parametrize("name", sorted(LEARNERS))

@@ -1,0 +1,79 @@
+"""The launcher of this process (mpirun, srun), by the environment variables that it sets.
+
+A shell inside a job step hands its variables on to commands that no launcher started. So a variable
+alone proves nothing: a rank has a launcher among its ancestors, and a rank of MPICH also has an open
+socket to it. Importing this module starts no MPI.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import stat
+from pathlib import Path
+
+# The number of ranks, and the rank, in the order in which they are believed.
+_OPEN_MPI, _PMI = ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK")
+_OTHERS = (("PMIX_SIZE", "PMIX_RANK"), ("MPI_LOCALNRANKS", "MPI_LOCALRANKID"))
+_SLURM = (("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"), ("SLURM_NTASKS", "SLURM_PROCID"))
+_PROGRAMS = re.compile(r"mpirun|mpiexec|hydra_|pmi_proxy|orted|prte|srun|slurmstepd|palsd|jsmd|flux-")
+
+
+def number_in(name: str) -> int:
+    """Return the whole number that is the value of a variable, or 0."""
+    value = os.environ.get(name, "")
+    return int(value) if value.isdecimal() else 0
+
+
+def promised_ranks() -> dict[str, tuple[int, int]]:
+    """Return the number of ranks and the rank by each variable that has a number, the most reliable first."""
+    pairs = [_PMI] if has_connection() else [_OPEN_MPI, _PMI, *_OTHERS]
+    if "SLURM_STEP_ID" in os.environ or "SLURM_STEPID" in os.environ:  # inside srun, not merely inside an allocation
+        # an interactive step has one task, but the number of tasks of its allocation, too
+        pairs.append(_SLURM[0] if _SLURM[0][0] in os.environ else _SLURM[1])
+    found = {size: (number, number_in(rank)) for size, rank in pairs if (number := number_in(size))}
+    if not found and "PMIX_RANK" in os.environ:  # of launchers that set no size
+        found["PMIX_RANK"] = (number_in("PMIX_RANK") + 1, number_in("PMIX_RANK"))
+    return found
+
+
+def launcher() -> tuple[str, int]:
+    """Return the variable of the launcher and the number of ranks that it promises; ("", 1) if none started this process."""
+    promised = {name: size for name, (size, _) in promised_ranks().items()}
+    # MPICH's would have left a connection, and srun may have started the shell alone
+    return next(((name, size) for name, size in promised.items() if size > 1 or name in _OPEN_MPI or has_connection()), ("", 1))
+
+
+def launched_rank() -> int:
+    """Return the rank that the launcher gave this process; 0 if it did not start it, or only the shell around it."""
+    size, rank = next(iter(promised_ranks().values()), (1, 0))
+    return rank if size > 1 and has_launcher() and not os.isatty(0) else 0
+
+
+def has_connection() -> bool:
+    """Return whether PMI_FD, of MPICH's and Slurm's launchers, is a socket whose other end is open."""
+    try:
+        number = int(os.environ.get("PMI_FD", ""))
+        if not stat.S_ISSOCK(os.fstat(number).st_mode):
+            return False
+    except (ValueError, OSError, OverflowError):
+        return False
+    poll = select.poll()
+    poll.register(number, 0)  # hang-ups and errors are always reported
+    return not poll.poll(0)
+
+
+def has_launcher() -> bool:
+    """Return whether an ancestor of this process is a launcher."""
+    process = os.getppid()
+    while process > 0:
+        try:
+            status = Path(f"/proc/{process}/stat").read_bytes().decode("ascii", "replace")
+        except OSError:
+            return False
+        name, _, rest = status.partition("(")[2].rpartition(")")
+        if _PROGRAMS.match(name):
+            return True
+        process = int(rest.split()[1])
+    return False

@@ -1,0 +1,212 @@
+"""Programs in the environments that launchers, containers and clusters leave them in."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from support.jobs import done, refused
+from support.make import dataset, random_data
+
+SCHEDULER = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_ID": "4294967290",
+    "SLURM_NTASKS": "4",
+    "SLURM_STEP_NUM_TASKS": "1",
+    "SLURM_PROCID": "0",
+}
+PMIX = {"PMIX_NAMESPACE": "slurm.pmix.7.0", "PMIX_RANK": "0", "PMIX_SERVER_URI2": "x", "PMIX_SECURITY_MODE": "munge"}
+LEFT_OVER = {
+    "PMIx, the variable alone": {"PMIX_NAMESPACE": "slurm.pmix.7.0"},
+    "srun --pty bash with MpiDefault=pmix": PMIX | SCHEDULER | {"SLURM_STEP_ID": "0"},
+    "the interactive step of salloc": SCHEDULER,
+    "mpirun -n 1 of MPICH": {"PMI_FD": "77", "PMI_RANK": "0", "PMI_SIZE": "1", "MPI_LOCALNRANKS": "1", "HYDI_CONTROL_FD": "78"},
+    "a rank, but no size": {"PMI_RANK": "1"},
+    "a port of another launcher": {"PMI_PORT": "localhost:1", "PMI_ID": "1"},
+    "mpirun -n 1 of Open MPI": {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"} | PMIX,
+    "a launcher of Hydra": {"HYDRA_LAUNCHER": "fork", "HYDRA_BOOTSTRAP": "slurm"},
+}
+ESTIMATOR = """
+import numpy as np, hpcml
+X, y = np.eye(3)[np.arange(30) % 3], np.arange(30) % 3
+print(hpcml.DualClassifier().fit(X, y).score(X, y))
+"""
+
+
+@pytest.mark.parametrize("name", LEFT_OVER)
+def test_variables_of_an_ended_launcher(mpirun, tmp_path, name):
+    """A command runs alone, with mpirun on two ranks, and in an estimator's process, whatever an outer shell has left."""
+    data = dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
+    for n in (0, 2):
+        assert "3 rows" in done(mpirun(n, "info", data, env=LEFT_OVER[name])).stdout
+    if {"PMIX_NAMESPACE", "PMI_FD"} & set(LEFT_OVER[name]):  # with which MPICH would end the interpreter
+        assert done(mpirun(0, program=("-c", ESTIMATOR), env=LEFT_OVER[name])).stdout == "1.0\n"
+
+
+OF_MANY = {
+    "PMI_SIZE": {"PMI_SIZE": "4", "PMI_RANK": "1", "PMI_FD": "77"},
+    "PMIX_RANK": {"PMIX_NAMESPACE": "prterun-host-5@1", "PMIX_RANK": "2"},
+    "OMPI_COMM_WORLD_SIZE": {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "2"},
+    "MPI_LOCALNRANKS": {"MPI_LOCALNRANKS": "3"},
+    "SLURM_STEP_NUM_TASKS": {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4", "SLURM_PROCID": "1"},
+}
+
+
+@pytest.mark.parametrize("name", OF_MANY)
+def test_variables_of_many_ranks_are_refused_with_what_to_unset(mpirun, name):
+    """Each may be a rank of another MPI's launcher, so that all would write the same files."""
+    said = refused(mpirun(0, "info", "no-such-file.h5", env=OF_MANY[name]), f"({name}={OF_MANY[name][name]}) but MPI sees only one")
+    assert f"or `unset {name}` to run one process" in said
+    # what comes before MPI is said, too
+    refused(mpirun(0, "info", "--no-such-option", env=OF_MANY[name]), "no-such-option")
+    assert "Usage" in done(mpirun(0, "--help", env=OF_MANY[name])).stdout
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2])
+def test_second_command_of_a_script_under_mpirun(tmp_path, n_ranks):
+    """The first has ended the connection with the launcher."""
+    data = dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
+    command = f"'{sys.executable}' -m hpcml info '{data}'"
+    call = ["mpirun", "-n", str(n_ranks), "bash", "-c", f"{command} && {command}"]
+    result = subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, check=False)
+    assert result.stdout.count("data.h5: 3 rows") == (2 if n_ranks == 1 else 1)
+    if n_ranks == 2:
+        assert result.returncode == 2 and "(PMI_SIZE=2) but MPI sees only one" in result.stderr
+        assert "Abort" not in result.stderr
+
+
+def test_commands_that_a_rank_starts_are_no_ranks():
+    program = "import os, sys, hpcml.mpi\nprint(os.system(f'{sys.executable} -m hpcml info no-such-file.h5') >> 8)"
+    call = ["mpirun", "-n", "1", sys.executable, "-c", program]
+    result = subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, check=False)
+    assert done(result).stdout == "2\n"
+    assert result.stderr.startswith("hpcml: no-such-file.h5: ") and result.stderr.count("\n") == 1
+
+
+SHARED_MEMORY = """
+mount -t tmpfs -o "$1" tmpfs /dev/shm || exit 99
+[[ -z $2 ]] || head -c "$2" /dev/zero >/dev/shm/other
+timeout 60 "${@:3}" </dev/null
+code=$?
+ls /dev/shm >&2
+exit $code
+"""
+
+
+@pytest.fixture
+def with_shared_memory():
+    """Runs a command with a /dev/shm of its own; `other` bytes of it are taken."""
+
+    def run(options, *command, other=""):
+        call = ["unshare", "--mount", "bash", "-c", SHARED_MEMORY, "bash", options, str(other), *map(str, command)]
+        result = subprocess.run(call, capture_output=True, text=True, timeout=100, check=False)
+        if "unshare failed" in result.stderr or result.returncode == 99:
+            pytest.skip(f"needs the right to mount a file system: {result.stderr.strip()}")
+        return result
+
+    return run
+
+
+def ranks(n):
+    return (*(("mpirun", "-n", str(n)) if n else ()), sys.executable)
+
+
+@pytest.mark.parametrize("size", ["128k", "1m", "2m", "3m", "64m"])
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_small_shared_memory(with_shared_memory, tmp_path, n, size):
+    data = dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
+    result = with_shared_memory(f"size={size}", *ranks(n), "-m", "hpcml", "info", data)
+    assert "3 rows" in done(result).stdout
+    assert result.stderr == ""  # neither messages nor files
+
+
+def test_training_on_little_shared_memory(with_shared_memory, tmp_path):
+    data = dataset(tmp_path / "data.h5", *random_data(7, 3000, 400, 40, density=0.05))
+    models = []
+    for n, size in ((0, "1g"), (3, "128k")):
+        train = ("-m", "hpcml", "train", "dual", data, "-o", tmp_path / size)
+        assert "shm" not in done(with_shared_memory(f"size={size}", *ranks(n), *train)).stderr
+        models.append((tmp_path / size / "model.h5").read_bytes())
+    assert models[0] == models[1]
+
+
+NONE = {
+    "read-only": ("ro", "", "/dev/shm cannot be written, but MPICH needs it; mount it writable (docker run --tmpfs /dev/shm)"),
+    "too small": ("size=16k", "", "but MPICH needs "),
+    "full": ("size=8m", 8 << 20, "enlarge it (docker run --shm-size=1g; "),
+}
+
+
+@pytest.mark.parametrize("how", NONE)
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_no_shared_memory_is_one_sentence(with_shared_memory, how, n):
+    options, other, words = NONE[how]
+    result = with_shared_memory(options, *ranks(n), "-m", "hpcml", "info", "no-such-file.h5", other=other)
+    said, _, left = result.stderr.partition("\n")
+    assert (result.returncode, left) == (2, "other\n" if other else "")
+    assert said.startswith("hpcml: /dev/shm ") and words in said
+
+
+def test_estimator_raises_where_there_is_no_shared_memory(with_shared_memory):
+    program = "import hpcml\ntry:\n    hpcml.DualClassifier\nexcept hpcml.errors.ConfigError as error:\n    print(error)"
+    result = with_shared_memory("ro", sys.executable, "-c", program)
+    assert done(result).stdout.startswith("/dev/shm cannot be written, but MPICH needs it")
+
+
+@pytest.mark.parametrize("n", [0, 2])
+def test_estimators_leave_no_shared_memory(with_shared_memory, n):
+    program = (
+        ESTIMATOR + "from sklearn.model_selection import cross_val_score as c\nc(hpcml.DualClassifier(), X, y, cv=2, n_jobs=2)"
+    )
+    result = with_shared_memory("size=64m", *ranks(n), "-c", program)
+    assert done(result).stdout.split() == ["1.0"] * max(n, 1)
+    assert result.stderr == ""
+
+
+def test_killed_estimator_leaves_no_shared_memory(with_shared_memory):
+    program = ESTIMATOR + "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
+    result = with_shared_memory("size=64m", *ranks(2), "-c", program)
+    assert result.returncode not in (0, 2)
+    assert "mpich_shm" not in result.stderr
+
+
+@pytest.mark.parametrize("n", [0, 2])
+def test_kernels_that_are_not_compiled_are_refused(mpirun, tmp_path, n):
+    data = dataset(tmp_path / "data.h5", *random_data(1, 40, 12, 2, 0.4))
+    result = mpirun(n, "train", "dual", data, "-o", tmp_path / "run", env={"NUMBA_DISABLE_JIT": "1"})
+    refused(result, "NUMBA_DISABLE_JIT is set, but hpcml's kernels work only if numba compiles them; unset it", alone=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_failure_inside_mpi_has_exit_code_2(mpirun):
+    """Of what nobody has thought of before MPI starts."""
+    result = mpirun(0, "info", "no-such-file.h5", env={"MPIR_CVAR_PMI_VERSION": "2"})
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].startswith("hpcml: ")
+
+
+def test_no_mpi_library_is_one_sentence(mpirun, tmp_path):
+    """As where mpi4py is installed, but the cluster's module is not loaded."""
+    environment = {"MPI4PY_LIBMPI": str(tmp_path / "libmpi.so")}
+    for arguments in (("info", "no-such-file.h5"), ("--version",)):
+        refused(mpirun(0, *arguments, env=environment), "mpi4py finds no MPI library (", alone=True)
+
+
+def test_no_locks_is_said(tmp_path):
+    """A library in the place of the system's `flock` stands for a file system without locks."""
+    data = dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
+    source, library = tmp_path / "none.c", tmp_path / "none.so"
+    source.write_text("#include <errno.h>\nint flock(int file, int how) { errno = ENOSYS; return -1; }\n")
+    try:
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True, capture_output=True, timeout=60)
+    except OSError as error:
+        pytest.skip(f"needs a C compiler: {error}")
+    command = [sys.executable, "-m", "hpcml", "info", str(data)]
+    for setting, code in (("TRUE", 2), ("BEST_EFFORT", 0), ("FALSE", 0), ("", 0)):
+        environment = os.environ | {"LD_PRELOAD": str(library), "HDF5_USE_FILE_LOCKING": setting}
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert result.returncode == code, (setting, result.stderr)
+        if code:
+            expected = "the file system has no locks (Function not implemented), but HDF5_USE_FILE_LOCKING asks for one; set "
+            assert f"hpcml: {data}: {expected}HDF5_USE_FILE_LOCKING=FALSE" in result.stderr

@@ -1,0 +1,99 @@
+"""What the launcher's environment variables are worth, and which of them are left over."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from hpcml import launcher
+
+NAMES = ("PMI", "OMPI", "MPI_LOCAL", "SLURM")
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    for name in [name for name in os.environ if name.startswith(NAMES)]:
+        monkeypatch.delenv(name)
+
+
+def set_all(monkeypatch, variables):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, ("", 1)),
+        ({"PMI_RANK": "1"}, ("", 1)),
+        ({"PMI_SIZE": "4", "PMI_RANK": "1"}, ("PMI_SIZE", 4)),
+        ({"PMI_SIZE": "x", "MPI_LOCALNRANKS": "2"}, ("MPI_LOCALNRANKS", 2)),
+        ({"OMPI_COMM_WORLD_SIZE": "3", "PMI_SIZE": "2"}, ("OMPI_COMM_WORLD_SIZE", 3)),
+        ({"PMIX_NAMESPACE": "slurm.pmix.1.0"}, ("", 1)),
+        ({"PMIX_NAMESPACE": "slurm.pmix.1.0", "PMIX_RANK": "0"}, ("", 1)),
+        ({"PMI_SIZE": "1", "PMI_RANK": "0", "PMI_FD": "77777"}, ("", 1)),
+        ({"OMPI_COMM_WORLD_SIZE": "1"}, ("OMPI_COMM_WORLD_SIZE", 1)),
+        ({"PMIX_NAMESPACE": "prterun-1", "PMIX_RANK": "2"}, ("PMIX_RANK", 3)),  # at least so many
+        ({"SLURM_NTASKS": "4"}, ("", 1)),  # an allocation
+        ({"SLURM_NTASKS": "4", "SLURM_STEP_ID": "0"}, ("SLURM_NTASKS", 4)),
+        ({"SLURM_NTASKS": "4", "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"}, ("", 1)),
+        ({"PMIX_RANK": "3", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}, ("SLURM_STEP_NUM_TASKS", 4)),
+    ],
+)
+def test_number_of_ranks(monkeypatch, variables, expected):
+    set_all(monkeypatch, variables)
+    assert launcher.launcher() == expected
+
+
+def test_connection_is_an_open_socket_with_an_open_other_end(monkeypatch):
+    ours, other = socket.socketpair()
+    reading, writing = os.pipe()
+    try:
+        for value, expected in (
+            (ours.fileno(), True),
+            (reading, False),
+            (10**6, False),
+            (10**30, False),
+            ("x", False),
+            ("", False),
+        ):
+            monkeypatch.setenv("PMI_FD", str(value))
+            assert launcher.has_connection() == expected, value
+        monkeypatch.setenv("PMI_FD", str(ours.fileno()))
+        # Another MPI's launcher around mpirun does not count.
+        set_all(monkeypatch, {"PMI_SIZE": "2", "PMI_RANK": "1", "OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "2"})
+        assert list(launcher.promised_ranks().items()) == [("PMI_SIZE", (2, 1))]
+        other.close()
+        assert not launcher.has_connection()
+    finally:
+        for each in (ours, other):
+            each.close()
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "rank"),
+    [
+        ("mpirun", {"PMI_SIZE": "3", "PMI_RANK": "2"}, 2),
+        ("slurmstepd", {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3"}, 3),
+        ("orted", {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "PMI_RANK": "0", "PMI_SIZE": "1"}, 1),
+        ("mpirun", {"PMI_RANK": "2"}, 0),
+        ("slurmstepd", {"SLURM_NTASKS": "4", "SLURM_PROCID": "3"}, 0),
+        ("python", {"PMI_SIZE": "3", "PMI_RANK": "2"}, 0),
+    ],
+)
+def test_rank_counts_below_a_launcher_only(name, variables, rank):
+    """Between launcher and rank there may be a shell; a rank that is none would keep its errors to itself."""
+    inner = "from hpcml.launcher import launched_rank; print(launched_rank())"
+    outer = (
+        f"import ctypes, subprocess, sys\nctypes.CDLL(None).prctl(15, {name.encode()!r})\n"
+        f"subprocess.run(['sh', '-c', '\"$0\" -c \"$1\"; true', sys.executable, {inner!r}], stdin=subprocess.DEVNULL, check=True)"
+    )
+    above = launcher.has_launcher()  # whoever started these tests
+    done = subprocess.run(
+        [sys.executable, "-c", outer], env=os.environ | variables, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert int(done.stdout) == (2 if above and name == "python" else rank)
