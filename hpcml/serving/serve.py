@@ -67,7 +67,7 @@ class Server:
             lifespan="off",
             interface="asgi3",
             log_config=None,
-            log_level="warning",  # of requests that do not reach the application: not HTTP, or too many connections
+            log_level="critical",  # the application logs what happens
             access_log=False,
             proxy_headers=False,
             server_header=False,
