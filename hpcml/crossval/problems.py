@@ -13,7 +13,7 @@ from hpcml.crossval.options import CvOptions
 from hpcml.data.dataset import DataFile
 from hpcml.data.headings import find_headings
 from hpcml.data.row_keys import draw_keys, groups_of
-from hpcml.data.shard import Shard, read_rows, rows_of, slab_of
+from hpcml.data.shard import Shard, are_empty, read_rows, rows_of, slab_of, without_features
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.hdf5 import changed_in_use
 
@@ -35,6 +35,7 @@ class CvProblem:
     n_features: int
     nnz: int
     n_unlabelled: int = 0  # rows of the split that are left out
+    n_empty: int = 0  # rows of text without a known feature: they get no labels
 
 
 class Loaded:
@@ -46,6 +47,7 @@ class Loaded:
             self.source = problem.path, problem.split
             self.rows = np.array(dataset.labelled_split(problem.split))
             self.X = read_rows(dataset, self.rows, dense=False)
+            self.empty = are_empty(dataset, np.diff(self.X.indptr))  # flags of the rows that get no labels
             self.Y = _label_sets(slab_of(dataset, self.rows, 0, self.rows.size)).tocsc()
             self.headings = find_headings(dataset)
             self.keys, self.row_keys = draw_keys(dataset, self.rows), np.array(dataset.map("row_keys"))[self.rows]
@@ -120,4 +122,5 @@ def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Se
         n_left_out = 0 if asked else dataset.n_labels - numbers.size
         of_labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
         n_unlabelled = dataset.split(options.split).size - rows.size
-        return CvProblem(path, options.split, label, *of_labels, rows.size, dataset.n_features, nnz, n_unlabelled)
+        n_empty = int(np.count_nonzero(without_features(dataset, slab)))
+        return CvProblem(path, options.split, label, *of_labels, rows.size, dataset.n_features, nnz, n_unlabelled, n_empty)

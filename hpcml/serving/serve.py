@@ -103,7 +103,7 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self._uvicorn.should_exit = True
-        self._thread.join(END_SECONDS + 1.0)
+        self._thread.join(END_SECONDS + 2.0)
         self.app.worker.end()
 
 
