@@ -189,7 +189,6 @@ class Tuner:
                 log(IDF)
                 if n_empty := np.count_nonzero(this.empty):
                     log(f"note: {plural(n_empty, 'row')} without any known feature, judged as rows that get no labels")
-                    )
             with mpi.node_first(comm):
                 this.prepare(fitters, shares, wanted.by, room)
             mine = labels_of_group(waiting, problem.n_positive, comm.rank, comm.size).tolist()
