@@ -173,7 +173,8 @@ def without_features(dataset: DataFile, shard: Shard) -> np.ndarray:
 
 def are_empty(dataset: DataFile, sizes: np.ndarray) -> np.ndarray:
     """Return the same flags of rows with `sizes` (n) features. No command gives such a row a label, whatever its scores. Local."""
-    return (sizes == 0) & ("text" in dataset.file)
+    empty: np.ndarray = (sizes == 0) & ("text" in dataset.file)
+    return empty
 
 
 def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_features: int, dense: bool) -> Rows:

@@ -187,7 +187,7 @@ class Tuner:
             log(f"choosing among {plural(len(settings), 'setting')} for {of_all} {where}")
             if len(self.rounds) == 1 and "text" in problem.dataset.file:
                 log(IDF)
-                if n_empty := np.count_nonzero(this.empty):
+                if n_empty := int(np.count_nonzero(this.empty)):
                     log(f"note: {plural(n_empty, 'row')} without any known feature, judged as rows that get no labels")
             with mpi.node_first(comm):
                 this.prepare(fitters, shares, wanted.by, room)
