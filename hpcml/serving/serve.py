@@ -27,8 +27,8 @@ from hpcml.serving.suggest import Suggester
 from hpcml.signals import StopSignals
 
 LOOK_SECONDS = 0.1  # between looks at whether a signal has come
-CONNECTIONS = 200  # at a time; the requests of others get 503
-END_SECONDS = 3  # for requests in progress at a signal; the others get 503
+CONNECTIONS = 200  # at a time; requests of further ones get 503
+END_SECONDS = 3  # for requests in progress at a signal; then they get 503
 START_SECONDS = 30.0
 KEEP_SECONDS = 10  # that a client may stay silent between two requests
 
