@@ -9,13 +9,17 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from hpcml import mpi
 from hpcml.crossval.options import CvOptions
+from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.headings import find_headings
 from hpcml.data.row_keys import draw_keys, groups_of
+from hpcml.data.scaling import warn_of_scales
 from hpcml.data.shard import Shard, are_empty, read_rows, rows_of, slab_of, without_features
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.hdf5 import changed_in_use
+from hpcml.log import Log
 
 BLOCK_ROWS = 1 << 16  # that are read at a time to look for what methods refuse
 
@@ -77,12 +81,13 @@ def _label_sets(slab: Shard) -> sp.csr_matrix:
     return rows_of((slab.y_indptr, slab.y_indices, ones), slab.rows, slab.n_labels, dense=False)
 
 
-def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Sequence[str]) -> CvProblem:
+def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Sequence[str], log: Log | None) -> CvProblem:
     """A file's labels (`label`, those of the options, or all) and sizes, before its rows are read.
 
     Labels that have too few rows, or groups, for the folds are left out unless they were asked for. Local.
     Raises ConfigError for an unknown label or one with too few rows, and for a negative value if
     some methods (`refusing`) take none; DataError for a damaged file.
+    A `log` gets a warning if features are of very different scale.
     """
     with DataFile(path) as dataset:
         rows, names = dataset.labelled_split(options.split), dataset.label_names()
@@ -119,6 +124,8 @@ def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Se
                 row = int(rows[begin + np.searchsorted(X.indptr, below[0], "right") - 1])
                 found = f"row {row} (from 0) has the value {X.data[below[0]]:g}, but negative values are refused by"
                 raise ConfigError(f"{path}: {found} {', '.join(refusing)}; remove these methods, or shift the feature")
+        if log is not None:
+            warn_of_scales(mpi.self_comm(), dataset, *compact_rows(mpi.self_comm(), slab, True), log)
         n_left_out = 0 if asked else dataset.n_labels - numbers.size
         of_labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
         n_unlabelled = dataset.split(options.split).size - rows.size

@@ -101,7 +101,7 @@ class CvTasks(Job):
                 judged = folds_of(seed, loaded.keys, y, self.options.folds) == task.part
                 train = order[~judged[order]]
                 X, X_judged = loaded.rows_for(number, train), loaded.rows_for(number, judged)
-                if self.options.scale != "none":
+                if self.options.scale not in (None, "none"):
                     scale_matrices(self.options.scale, X, X_judged)
                 parts, before = (X, y[train], X_judged, y[judged], loaded.empty[judged]), task[:3]
             seed_of_task = int(bits(seed, "cross-validation", np.array(task.part))) >> 32

@@ -43,12 +43,13 @@ def cross_validate(
         twice = repeated(names) or repeated(str(path) if label is None else f"{path}:{label}" for path, label in data)
         if twice is not None:
             raise ConfigError(f"{twice} is named twice")
-        if options.scale != "none" and (unable := [method.name for method in chosen if not method.scalable]):
+        if options.scale not in (None, "none") and (unable := [method.name for method in chosen if not method.scalable]):
             raise OptionError("scale", options.scale, f"has no effect on {unable[0]}; remove one of them")
     refusing = [method.name for method in chosen if method.non_negative]
 
     def read_problems() -> list[CvProblem]:
-        return [read_problem(path, label, options, refusing) for path, label in data]
+        own = options.scale is None and any(method.scalable and method.name in methods() for method in chosen)
+        return [read_problem(path, label, options, refusing, log if own else None) for path, label in data]
 
     problems = mpi.run_on_root(comm, "reading the labels", read_problems)
     for problem in problems:
