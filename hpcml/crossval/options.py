@@ -26,9 +26,9 @@ class CvOptions:
     """The method that the others are compared with. Default: the first."""
     in_order: Flag = False
     """Train on rows in the order of the file."""
-    scale: Literal["none", "standard", "max-abs"] = "none"
+    scale: Literal["none", "standard", "max-abs"] | None = None
     """Divide each feature by its standard deviation (standard, without centring) or by its largest magnitude (max-abs) over the
-    rows that a fold trains on. Default: none.
+    rows that a fold trains on. Default: none, with a warning if the scales differ by more than 100.
     """
     bias: Annotated[bool, Parameter(negative="--no-bias")] = True
     """With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no

@@ -9,13 +9,17 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from hpcml import mpi
 from hpcml.crossval.options import CvOptions
+from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.headings import find_headings
 from hpcml.data.row_keys import draw_keys, groups_of
-from hpcml.data.shard import Shard, read_rows, rows_of, slab_of
+from hpcml.data.scaling import warn_of_scales
+from hpcml.data.shard import Shard, are_empty, read_rows, rows_of, slab_of, without_features
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.hdf5 import changed_in_use
+from hpcml.log import Log
 
 BLOCK_ROWS = 1 << 16  # that are read at a time to look for what methods refuse
 
@@ -35,6 +39,7 @@ class CvProblem:
     n_features: int
     nnz: int
     n_unlabelled: int = 0  # rows of the split that are left out
+    n_empty: int = 0  # rows of text without a known feature: they get no labels
 
 
 class Loaded:
@@ -46,6 +51,7 @@ class Loaded:
             self.source = problem.path, problem.split
             self.rows = np.array(dataset.labelled_split(problem.split))
             self.X = read_rows(dataset, self.rows, dense=False)
+            self.empty = are_empty(dataset, np.diff(self.X.indptr))  # flags of the rows that get no labels
             self.Y = _label_sets(slab_of(dataset, self.rows, 0, self.rows.size)).tocsc()
             self.headings = find_headings(dataset)
             self.keys, self.row_keys = draw_keys(dataset, self.rows), np.array(dataset.map("row_keys"))[self.rows]
@@ -75,12 +81,13 @@ def _label_sets(slab: Shard) -> sp.csr_matrix:
     return rows_of((slab.y_indptr, slab.y_indices, ones), slab.rows, slab.n_labels, dense=False)
 
 
-def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Sequence[str]) -> CvProblem:
+def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Sequence[str], log: Log | None) -> CvProblem:
     """A file's labels (`label`, those of the options, or all) and sizes, before its rows are read.
 
     Labels that have too few rows, or groups, for the folds are left out unless they were asked for. Local.
     Raises ConfigError for an unknown label or one with too few rows, and for a negative value if
     some methods (`refusing`) take none; DataError for a damaged file.
+    A `log` gets a warning if features are of very different scale.
     """
     with DataFile(path) as dataset:
         rows, names = dataset.labelled_split(options.split), dataset.label_names()
@@ -117,7 +124,10 @@ def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Se
                 row = int(rows[begin + np.searchsorted(X.indptr, below[0], "right") - 1])
                 found = f"row {row} (from 0) has the value {X.data[below[0]]:g}, but negative values are refused by"
                 raise ConfigError(f"{path}: {found} {', '.join(refusing)}; remove these methods, or shift the feature")
+        if log is not None:
+            warn_of_scales(mpi.self_comm(), dataset, *compact_rows(mpi.self_comm(), slab, True), log)
         n_left_out = 0 if asked else dataset.n_labels - numbers.size
         of_labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
         n_unlabelled = dataset.split(options.split).size - rows.size
-        return CvProblem(path, options.split, label, *of_labels, rows.size, dataset.n_features, nnz, n_unlabelled)
+        n_empty = int(np.count_nonzero(without_features(dataset, slab)))
+        return CvProblem(path, options.split, label, *of_labels, rows.size, dataset.n_features, nnz, n_unlabelled, n_empty)

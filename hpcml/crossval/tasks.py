@@ -30,7 +30,7 @@ from hpcml.partition import bounds_by_weight
 from hpcml.rng import bits
 from hpcml.run.driver import Driver, Job
 
-Parts = tuple[sp.csr_matrix, np.ndarray, sp.csr_matrix, np.ndarray]  # X and y to train on, X and y to judge on
+Parts = tuple[sp.csr_matrix, np.ndarray, sp.csr_matrix, np.ndarray, np.ndarray]  # X and y to train on, X, y and `empty` to judge on
 
 
 class Task(NamedTuple):
@@ -101,9 +101,9 @@ class CvTasks(Job):
                 judged = folds_of(seed, loaded.keys, y, self.options.folds) == task.part
                 train = order[~judged[order]]
                 X, X_judged = loaded.rows_for(number, train), loaded.rows_for(number, judged)
-                if self.options.scale != "none":
+                if self.options.scale not in (None, "none"):
                     scale_matrices(self.options.scale, X, X_judged)
-                parts, before = (X, y[train], X_judged, y[judged]), task[:3]
+                parts, before = (X, y[train], X_judged, y[judged], loaded.empty[judged]), task[:3]
             seed_of_task = int(bits(seed, "cross-validation", np.array(task.part))) >> 32
             try:
                 result = fit_and_judge(method, parts, seed_of_task, self.dense[task.problem][task.method])
@@ -132,7 +132,7 @@ def fit_and_judge(method: CvMethod, parts: Parts, seed: int, dense: bool) -> tup
     """F1 in per cent on the test rows (0 where it is undefined: Carvalho & Cohen 2006, 4.2), and the
     seconds of training. Local; raises HpcmlError.
     """
-    X, y, X_test, y_test = parts
+    X, y, X_test, y_test, empty = parts
     if dense:
         X, X_test = X.toarray(), X_test.toarray()
     begin = time.perf_counter()
@@ -141,7 +141,7 @@ def fit_and_judge(method: CvMethod, parts: Parts, seed: int, dense: bool) -> tup
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            given, true = np.asarray(classifier.predict(X_test)) == 1, y_test == 1
+            given, true = (np.asarray(classifier.predict(X_test)) == 1) & ~empty, y_test == 1
         except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
             raise ConfigError(f"it cannot judge these rows: {learners.one_line(error)}") from None
     return float(np.nan_to_num(f1(100 * np.count_nonzero(given & true), np.count_nonzero(given), np.count_nonzero(true)))), seconds

@@ -43,16 +43,22 @@ def cross_validate(
         twice = repeated(names) or repeated(str(path) if label is None else f"{path}:{label}" for path, label in data)
         if twice is not None:
             raise ConfigError(f"{twice} is named twice")
-        if options.scale != "none" and (unable := [method.name for method in chosen if not method.scalable]):
+        if options.scale not in (None, "none") and (unable := [method.name for method in chosen if not method.scalable]):
             raise OptionError("scale", options.scale, f"has no effect on {unable[0]}; remove one of them")
     refusing = [method.name for method in chosen if method.non_negative]
-    problems = mpi.run_on_root(comm, "reading the labels", lambda: [read_problem(*each, options, refusing) for each in data])
+
+    def read_problems() -> list[CvProblem]:
+        own = options.scale is None and any(method.scalable and method.name in methods() for method in chosen)
+        return [read_problem(path, label, options, refusing, log if own else None) for path, label in data]
+
+    problems = mpi.run_on_root(comm, "reading the labels", read_problems)
     for problem in problems:
         check_room(comm, problem, chosen)
         left_out = f"; {problem.n_left_out} with too few rows of a class are left out" if problem.n_left_out else ""
         sizes = f"{problem.n_rows:,} rows × {problem.n_features:,} features, {len(problem.labels)} label(s)"
         unlabelled = f"; {plural(problem.n_unlabelled, 'unlabelled row')} left out" if problem.n_unlabelled else ""
-        log(f"{problem.path}: {sizes}{left_out}{unlabelled}")
+        empty = f"; {plural(problem.n_empty, 'row')} without any known feature get no labels" if problem.n_empty else ""
+        log(f"{problem.path}: {sizes}{left_out}{unlabelled}{empty}")
     f1, seconds = CvTasks(comm, problems, chosen, options).run(log)
     each = np.sum([of_problem.sum(axis=(0, 1)) for of_problem in seconds], axis=0).tolist()
     times = ", ".join(f"{method} {value:.3g} s" for method, value in zip(names, each, strict=True))

@@ -168,8 +168,13 @@ def load_shard(comm: mpi.Comm, dataset: DataFile, split: str, unlabelled: bool =
 
 def without_features(dataset: DataFile, shard: Shard) -> np.ndarray:
     """Return flags (n_local) of the rows of text that have no known feature; other data have no such rows. Local."""
-    empty: np.ndarray = shard.indptr[shard.rows + 1] == shard.indptr[shard.rows]
-    return empty & ("text" in dataset.file)
+    return are_empty(dataset, shard.indptr[shard.rows + 1] - shard.indptr[shard.rows])
+
+
+def are_empty(dataset: DataFile, sizes: np.ndarray) -> np.ndarray:
+    """Return the same flags of rows with `sizes` (n) features. No command gives such a row a label, whatever its scores. Local."""
+    empty: np.ndarray = (sizes == 0) & ("text" in dataset.file)
+    return empty
 
 
 def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_features: int, dense: bool) -> Rows:

@@ -109,6 +109,8 @@ class App:
         except Gone:
             self._note(scope, begin, 499, 0, 0, "the client left")
             return
+        except asyncio.CancelledError:  # uvicorn cancels requests that are in progress when the server has no more time
+            answer = as_problem(503, "the server is shutting down; try again later", connection="close", **{"retry-after": "5"})
         headers = {**ALWAYS, **answer.headers, "content-type": answer.kind, "content-length": str(len(answer.content))}
         pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._note(scope, begin, answer.status, answer.n_texts, len(answer.content), answer.problem)

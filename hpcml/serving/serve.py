@@ -6,7 +6,6 @@ uvicorn has a thread of its own, while the first thread waits for a signal.
 from __future__ import annotations
 
 import errno
-import logging
 import socket
 import sys
 import threading
@@ -28,8 +27,8 @@ from hpcml.serving.suggest import Suggester
 from hpcml.signals import StopSignals
 
 LOOK_SECONDS = 0.1  # between looks at whether a signal has come
-CONNECTIONS = 200  # at a time; others are told 503
-END_SECONDS = 0.6  # for requests that are being answered when the server ends
+CONNECTIONS = 200  # at a time; requests of further ones get 503
+END_SECONDS = 3  # for requests in progress at a signal; then they get 503
 START_SECONDS = 30.0
 KEEP_SECONDS = 10  # that a client may stay silent between two requests
 
@@ -60,23 +59,22 @@ class Server:
         from uvicorn import Config
         from uvicorn import Server as Uvicorn
 
-        for name in ("uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
-            logging.getLogger(name).disabled = True  # the application says what happens
         config = Config(
             app,
             loop="asyncio",
-            http="h11",
+            http="h11",  # which limits the head of a request to 64 KiB; httptools does not
             ws="none",
             lifespan="off",
             interface="asgi3",
             log_config=None,
+            log_level="critical",  # the application logs what happens
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=CONNECTIONS,
+            limit_concurrency=CONNECTIONS + 1,  # the first number that is too large
             timeout_keep_alive=KEEP_SECONDS,
+            timeout_graceful_shutdown=END_SECONDS,
         )
-        config.timeout_graceful_shutdown = END_SECONDS  # type: ignore[assignment]  # which may be a fraction of a second
         host, port, *_ = listening.getsockname()
         self.app, self.url = app, f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
         self._listening, self._uvicorn = listening, Uvicorn(config)
@@ -105,7 +103,7 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self._uvicorn.should_exit = True
-        self._thread.join(END_SECONDS + 1.0)
+        self._thread.join(END_SECONDS + 2.0)
         self.app.worker.end()
 
 
@@ -157,4 +155,4 @@ def serve(
                 time.sleep(LOOK_SECONDS)
             if not server.lives:
                 raise RuntimeError("the server has ended by itself")
-            log("ending: requests that are being answered have a moment")
+            log(f"ending: requests in progress have {END_SECONDS} s")

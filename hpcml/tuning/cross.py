@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import h5py
 import numpy as np
 
 from hpcml import mpi
+from hpcml.data.shard import are_empty
 from hpcml.errors import DataError, NonFiniteError
-from hpcml.evaluation.decision import OWN_PLACES, PLACE, Summary, even_places, summarise
+from hpcml.evaluation.decision import OWN_PLACES, PLACE, even_places, summarise
 from hpcml.files.hdf5 import DAMAGE, open_hdf5, open_stamped, stamp
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.kernels.lanes.products import score_rows
-from hpcml.measures import auc, average_precision, best_f1
+from hpcml.measures import Ranking, auc, average_precision, best_f1
 from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.settings import Setting
 from hpcml.run.checkpoint import CheckpointWriter
@@ -32,10 +34,10 @@ TOGETHER = 16  # labels that go through the folds together, at most
 UNTRAINED = -1.0  # the score of every row, for a label that no row outside the fold has
 
 
-MEASURE: dict[str, Callable[[Summary], float]] = {
-    "map": lambda summary: average_precision(summary.ranking()),
-    "auc": lambda summary: auc(summary.ranking()),
-    "f1": lambda summary: best_f1(summary.ranking())[1],
+MEASURE: dict[str, Callable[[Ranking], float]] = {
+    "map": average_precision,
+    "auc": auc,
+    "f1": lambda ranking: best_f1(ranking)[1],
 }
 
 
@@ -61,6 +63,7 @@ class Round(Job):
             [("score", "<f8"), ("n", "<i4"), ("places", PLACE, OWN_PLACES + even_places(self.labels.size) + 2)]  # for any summary
         )
         self.total = n_labels = self.labels.size
+        self.empty = are_empty(problem.dataset, np.diff(self.rows.indptr) - self.rows.bias)  # flags of the rows that get no labels
         slabs = {"records": Slab((n_labels, len(settings) * self.record.itemsize), "|u1"), "crc/records": Slab((n_labels,), "<i8")}
         about = {name: str(value) for name, value in origin.items()} | {"settings": json.dumps(settings)}
 
@@ -103,8 +106,10 @@ class Round(Job):
         self.folds, self.shares, self.measure = folds, shares, MEASURE[measure]
         self.together = max(1, min(TOGETHER, int(room / (4 * self.n_settings * self.rows.n_global))))
         numbers = [fold.numbers for fold, _ in folds]
-        self.place = np.empty(self.rows.n_global, np.int64)  # of each row among the scores
-        self.place[np.concatenate(numbers)] = np.arange(self.rows.n_global)
+        order = np.concatenate(numbers)
+        self.judged = ~self.empty[order]  # flags of the scores
+        self.place = np.full(self.rows.n_global, -1)  # of each row among the judged scores
+        self.place[order[self.judged]] = np.arange(np.count_nonzero(self.judged))
         done = self.known & (self.comm.rank == 0)
         self.n_done, self.share_done = float(done.sum()), float(shares[done].sum())
         fold, fitter = folds[0]
@@ -143,10 +148,12 @@ class Round(Job):
                         f"the scores of label number {number} are not finite; scale the data or choose another --lambda"
                     )
                 positives, size = self.place[self.rows.rows_of(number)], even_places(self.labels.size)
-                records = np.zeros(self.n_settings, self.record)
+                n_positive, positives = positives.size, positives[positives >= 0]
+                n_missed, records = n_positive - positives.size, np.zeros(self.n_settings, self.record)
                 for record, of_setting in zip(records, scores, strict=True):
-                    summary = summarise(of_setting, positives, size)
-                    record["score"], record["n"] = self.measure(summary), summary.places.size
+                    summary = summarise(of_setting[self.judged] if self.empty.any() else of_setting, positives, size)
+                    ranking = replace(summary.ranking(), n_items=of_setting.size - n_missed, n_missed=n_missed)
+                    record["score"], record["n"] = self.measure(ranking), summary.places.size
                     record["places"][: summary.places.size] = summary.places
                 CheckpointWriter(self.file).write_row("records", place, records.view(np.uint8))
                 self.n_done += 1

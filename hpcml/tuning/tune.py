@@ -34,6 +34,7 @@ from hpcml.methods.linear.run import shares_of
 from hpcml.methods.linear.settings import Chosen, Setting
 from hpcml.model.linear import IN_FOLDS
 from hpcml.mpi.memory import room_per_rank
+from hpcml.partition import offsets
 from hpcml.run.driver import Driver
 from hpcml.run.folder import RunFolder
 from hpcml.run.session import Session, Target
@@ -186,6 +187,8 @@ class Tuner:
             log(f"choosing among {plural(len(settings), 'setting')} for {of_all} {where}")
             if len(self.rounds) == 1 and "text" in problem.dataset.file:
                 log(IDF)
+                if n_empty := int(np.count_nonzero(this.empty)):
+                    log(f"note: {plural(n_empty, 'row')} without any known feature, judged as rows that get no labels")
             with mpi.node_first(comm):
                 this.prepare(fitters, shares, wanted.by, room)
             mine = labels_of_group(waiting, problem.n_positive, comm.rank, comm.size).tolist()
@@ -205,7 +208,9 @@ class Tuner:
         rows = load_with_unknown(comm, problem.dataset, problem.split)
         place = np.full(rows.n_labels, NOT_KNOWN, dtype=np.int64)
         place[problem.labels] = NOT_JUDGED
-        missed = count_missed(comm, rows, place)
+        missed, empty = count_missed(comm, rows, place), self.rounds[0].empty
+        bounds = offsets(empty[problem.rows.label_rows])[problem.rows.label_indptr]  # positives that get no labels
+        n_missed = missed.n_pairs + int(np.diff(bounds)[problem.labels[judged]].sum())
 
         def decide_on_root() -> tuple[Decision, float | None]:
             first, summaries = 0, dict[int, Summary]()
@@ -218,7 +223,7 @@ class Tuner:
             ordered = [summaries[label] for label in judged.tolist()]
             decision, shared = decide(ordered), None
             if self.wanted.thresholds == "micro":
-                shared, decision = decide_together(ordered, decision, missed.n_pairs)
+                shared, decision = decide_together(ordered, decision, n_missed)
             return decision, shared
 
         return mpi.run_on_root(comm, "deciding", decide_on_root)

@@ -114,13 +114,13 @@ def test_seeds_differ():
     assert (training_order(0, rows) != training_order(1, rows)).any()
 
 
-@given(pairs=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=30))
-def test_f1_is_that_of_scikit_learn(pairs):
-    predicted, true = np.array(pairs).T
+@given(flags=st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=30))
+def test_f1_is_that_of_scikit_learn(flags):
+    predicted, true, empty = np.array(flags).T
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tasks.learners, "fit", lambda *_: SimpleNamespace(predict=lambda _: predicted))
-        found, _ = tasks.fit_and_judge(SimpleNamespace(learner=None), (None, None, None, true.astype(int)), 0, False)
-    assert found == pytest.approx(100 * sklearn_f1(true, predicted, zero_division=0))
+        found, _ = tasks.fit_and_judge(SimpleNamespace(learner=None), (None, None, None, true.astype(int), empty), 0, False)
+    assert found == pytest.approx(100 * sklearn_f1(true, predicted & ~empty, zero_division=0))  # empty rows get no label
 
 
 @pytest.fixture

@@ -181,8 +181,18 @@ def test_tune(tmp_path, capsys, method):
     np.testing.assert_allclose(model.factors, 1 / np.abs(X[~test]).max(axis=0), rtol=1e-6)
 
 
-def test_cross_validation(tmp_path):
+def test_cross_validation(tmp_path, capsys):
     data, *_ = classes(tmp_path / "data.h5", load_wine)
+    for name, scale, warns in (
+        ("dual", None, 1),
+        ("dual", "none", 0),
+        ("dual", "max-abs", 0),
+        ("svm", None, 1),
+        ("pa", None, 0),
+        ("tree", None, 0),
+    ):
+        hpcml.cross_validate([name], [data], scale=scale, folds=2, log=Log(0))
+        assert capsys.readouterr().err.count(WARNING) == warns
     dual, svm = (np.nanmean(hpcml.cross_validate([name], [data], scale="max-abs").f1[0]) for name in ("dual", "svm"))
     assert min(dual, svm) > 90 > 60 > np.nanmean(hpcml.cross_validate(["dual"], [data]).f1[0])
     for name in ("bernoulli-nb", "perceptron", "tree", "multinomial-nb"):

@@ -1,4 +1,4 @@
-"""Texts without any known feature: `predict` gives them no labels, as `serve` does, and `evaluate` judges them so."""
+"""Texts without any known feature: `predict` gives them no labels, as `serve` does; `evaluate`, `tune` and `cv` judge them so."""
 
 import csv
 import json
@@ -12,7 +12,9 @@ from support.edits import edit, replace
 
 import hpcml
 from hpcml import mpi
+from hpcml.crossval.tasks import folds_of
 from hpcml.data.dataset import DataFile
+from hpcml.data.row_keys import draw_keys
 from hpcml.evaluation.bioasq import evaluate_bioasq
 from hpcml.log import Log
 from hpcml.serving.suggest import Question, Suggester
@@ -205,3 +207,47 @@ def test_bioasq(data, tmp_path):
     assert found.n_rows_without_features == 5 and "5 rows without any known feature" in str(found)
     assert found.measures["MiF"] == pytest.approx(hpcml.evaluate(model, data[1]).micro["f1"])
     assert found.measures["EBF"] == pytest.approx(hpcml.evaluate(model, data[1]).instance_f1)
+
+
+@pytest.fixture(scope="module")
+def clear(tmp_path_factory):
+    """Training rows whose labels follow from a word, and their labels; every ninth has no word, and nearly all its labels."""
+    folder, lines = tmp_path_factory.mktemp("clear"), []
+    for number in range(180):
+        labels = [name for name, every in (("sea", 2), ("farm", 3)) if number % every == 0]
+        words = [word for name in labels for word in WORDS[name].split()]
+        text = "" if number % 9 == 0 else " ".join(["the", "of", *words])
+        lines.append({"id": str(number), "text": text, "labels": labels + ["lost"] * (number % 18 == 0)})
+    return made(folder, "jsonl", lines, "clear")[1], lines
+
+
+@pytest.mark.parametrize("by", ["map", "f1"])
+def test_tune_judges_what_predict_gives(clear, tmp_path, by, capsys):
+    """The words tell each label, so that the rows with words are ranked perfectly and the others are never retrieved."""
+    data, lines = clear
+    hpcml.tune(data, tmp_path / "run", by=by, lambdas=(1.0,), weights=(1.0,), thresholds="micro", log=Log(0))
+    assert "note: 20 rows without any known feature, judged as rows that get no labels" in capsys.readouterr().err
+    with (tmp_path / "run" / "choice.csv").open() as file:
+        found = {line["label"]: float(line[by]) for line in csv.DictReader(file)}
+    for name in ("sea", "farm", "lost"):
+        n = sum(name in line["labels"] for line in lines)
+        hits = sum(name in line["labels"] and bool(line["text"]) for line in lines)
+        assert found[name] == pytest.approx(hits / n if by == "map" else 2 * hits / (hits + n), abs=1e-5)
+    given = label_sets(hpcml.predict(tmp_path / "run", data, tmp_path / "x.h5", labels=True))
+    assert [set(some) for some in given] == [set(line["labels"]) if line["text"] else set() for line in lines]
+
+
+def test_cv_judges_what_predict_gives(clear, capsys):
+    data, lines = clear
+    table = hpcml.cross_validate(["dual"], [data], label=["farm"], folds=3, log=Log(0))
+    assert "20 rows without any known feature get no labels" in capsys.readouterr().err
+    with DataFile(data) as dataset:
+        keys = draw_keys(dataset, np.arange(len(lines)))
+    true = np.array(["farm" in line["labels"] for line in lines])
+    fold, values = folds_of(0, keys, true.astype(np.int64), 3), []
+    for part in range(3):
+        n = np.count_nonzero(true & (fold == part))
+        hits = np.count_nonzero(true & (fold == part) & [bool(line["text"]) for line in lines])
+        values.append(100 * 2 * hits / (hits + n))
+    assert table.f1[0][0, :, 0] == pytest.approx(values)
+    assert min(values) < 90
