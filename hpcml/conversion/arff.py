@@ -106,15 +106,14 @@ def read_arff(task: Conversion) -> Part:
         while some := list(islice(decoded_rows, BATCH)):
             places, values = [place for place, _ in some], [row for _, row in some]
             expansion.add(rows, values, places, task.options)
-            numbers = {*roles.indicators, *search.names}
             columns: dict[str, Any] = {}
             for number, attribute in enumerate(attributes):
-                if attribute.name in {*roles.labels, *numbers, roles.id, roles.split, roles.group}:
+                if attribute.name in {*roles.labels, *roles.indicators, *search.names, roles.id, roles.split, roles.group}:
                     # A value that a sparse row leaves out is 0, or the first of nominal values.
                     is_zero = attribute.values is None and attribute.is_number
                     left_out = 0.0 if is_zero else (attribute.values or [""])[0]
                     column = [row.get(number, left_out) for row in values]
-                    is_number = attribute.name in numbers
+                    is_number = attribute.name in search.names
                     columns[attribute.name] = np.array([_as_number(value) for value in column]) if is_number else column
             batch = Batch(len(values), columns, places.__getitem__)
             describe_rows(rows, batch, roles, task.options)
