@@ -93,7 +93,8 @@ def read_arff(task: Conversion) -> Part:
     attributes, header_end = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: read_header(path, task.max_line))
     size = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: plain_size(path))
     begin, end = (header_end + place for place in task.share(size - header_end))
-    roles, names = Roles.of(task.options), [attribute.name for attribute in attributes]
+    names = [attribute.name for attribute in attributes]
+    roles = Roles.of(task.options, names)
     with mpi.agreed(task.comm, f"reading {task.what}"):
         roles.check(str(path), names)
         if not roles.labels and not roles.indicators and task.like is None:

@@ -100,7 +100,7 @@ def read_h5ad(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError with the row."""
     (path,) = task.inputs
     n_rows, names, obs, index_name = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _describe(path))
-    roles = Roles.of(task.options)
+    roles = Roles.of(task.options, obs)
     begin, end = task.share(n_rows)
 
     def wrong(row: int, column: int, value: float) -> str:
