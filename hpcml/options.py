@@ -49,23 +49,21 @@ def quoted_name(name: str) -> str:
     return name if is_bare else '"' + name.replace('"', '""') + '"'
 
 
-def _names(_kind: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
-    return tuple(name for token in tokens for name in split_record(token.value))
-
-
-def _fields(_kind: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
-    return tuple(name for token in tokens for name in split_record(token.value, strip=True))
-
-
-def _name(_kind: Any, tokens: Sequence[Token]) -> str:
-    text: str = tokens[0].value
+def one_name(text: str) -> str:
+    """Return a name that may stand in quotes."""
     names = split_record(text)
     return names[0] if len(names) == 1 and text.lstrip().startswith('"') else text
 
 
-# Names of columns and of fields, which records of CSV give: a name in quotes may hold commas, and blanks around it.
-Name, Names = Parameter(converter=_name), Parameter(consume_multiple=True, negative="", converter=_names)
-FieldNames = Parameter(consume_multiple=True, negative="", converter=_fields)
+def _names(strip: bool) -> Parameter:
+    def read(_kind: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
+        return tuple(name for token in tokens for name in split_record(token.value, strip))
+
+    return Parameter(consume_multiple=True, negative="", converter=read)
+
+
+# Names of columns and of fields are given by records of CSV: a name in quotes may hold commas, and blanks around it.
+Name, Names, FieldNames = Parameter(converter=lambda _kind, tokens: one_name(tokens[0].value)), _names(False), _names(True)
 
 
 @cache

@@ -203,7 +203,7 @@ def test_rows_in_a_value_are_reported(tmp_path, capsys, text, warns):
     (tmp_path / "in").write_text(text, newline="")
     make(tmp_path, "csv", tmp_path / "in", text=("t",), labels=("l",), told=True)
     said = capsys.readouterr().err
-    assert ("in: line 2: a value in quotation marks spans lines that look like rows" in said) == warns
+    assert ("in: line 2: a value in quotation marks has lines like rows" in said) == warns
 
 
 def test_rows_in_a_value_are_named_in_errors(tmp_path):
