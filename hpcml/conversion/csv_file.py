@@ -306,10 +306,10 @@ def _csv_batch(
             wrong = next(number for number, value in enumerate(values) if not _is_number(value))
             row, column = divmod(wrong, len(numbers))
             shown = values[wrong][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-            raise DataError(
-                f"{place(row)}: column {columns[0][column]!r}: {shown!r}, but expected a number; name columns with --features, "
-                "--labels, --id or --text"
-            ) from None
+            hint = "name columns with --features, --labels, --id or --text"
+            if len(shown) > 1 and shown[0] == '"' == shown[-1]:
+                hint = "values in quotation marks need --quotes (csv: no --no-quotes)"
+            raise DataError(f"{place(row)}: column {columns[0][column]!r}: {shown!r}, but expected a number; {hint}") from None
         found = dict(zip(columns[0], table.reshape(len(rows), len(numbers)).T, strict=True))
     for name, column in zip(columns[1], others, strict=True):
         texts = [row[column] for row in rows]
