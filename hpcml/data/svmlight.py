@@ -242,12 +242,12 @@ class _LineReader:
         if head.startswith(HDF5_MAGIC):
             raise DataError(f"{self.name}: an HDF5 file, but expected svmlight text, plain or compressed")
         self.kind = kind_of(head)
-        source: Any = _Rejoined(head, self.raw)
+        packed: Any = _Rejoined(head, self.raw)
         if self.kind and self.raw.seekable():
-            source = self.raw
-            source.seek(0)
+            packed = self.raw
+            packed.seek(0)
         try:
-            self.file = unpacked(source, self.kind) if self.kind else None
+            self.file = unpacked(packed, self.kind) if self.kind else None
         except DAMAGE as error:
             raise damaged(self.name, self.kind, error) from None
         self.head = head  # of a plain file

@@ -38,9 +38,8 @@ def table(rows: list[list[str]]) -> list[str]:
 
 def escaped_formula(cell: object) -> object:
     """A cell with `'` before a text that a spreadsheet would compute; numbers stay as they are."""
-    if isinstance(cell, str) and cell[:1] in _FIRST and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
-        return f"'{cell}"
-    return cell
+    text = str(cell) if isinstance(cell, str | Path) else ""
+    return f"'{text}" if text[:1] in _FIRST and _FORMULA.match(text) and not _NUMBER.fullmatch(text) else cell
 
 
 def unescaped_formulas(cells: Iterable[str]) -> list[str]:

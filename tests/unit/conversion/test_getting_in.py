@@ -25,7 +25,12 @@ REFUSED = {
     "semicolons": ("csv", TABLE.replace(",", ";"), {"text": ("text",)}, "one column, 'text;labels;split'; .*use --delimiter ';'"),
     "tabs": ("csv", TABLE.replace(",", "\t"), {"text": ("text",)}, "use convert tsv"),
     "commas": ("tsv", TABLE, {"text": ("text",)}, "use convert csv"),
-    "a workbook": ("csv", zipped({"[Content_Types].xml": b"x", "xl/workbook.xml": b"x"}), {}, "Excel workbook; save .* as CSV in UTF-8"),
+    "a workbook": (
+        "csv",
+        zipped({"[Content_Types].xml": b"x", "xl/workbook.xml": b"x"}),
+        {},
+        "Excel workbook; save .* as CSV in UTF-8",
+    ),
     "no labels": ("csv", TABLE, {"text": ("text",)}, "no label in any row; .*name the columns of labels with --labels"),
     "label": ("jsonl", json.dumps({"text": "a ship", "label": "sea"}), {}, "line 1: it has a key label, but labels stand under"),
 }
