@@ -91,7 +91,7 @@ class BadRecords:
         if count == 1 > self.most:
             raise DataError(listed[0])
         if count > self.most:
-            found = f"{what}: {f'at least {count}' if count >= self.enough else count} bad records"
+            found = f"{what}: {f'at least {self.enough}' if count >= self.enough else count} bad records"
             hint = "correct them, or use --skip-bad" if self.can_skip else "correct them"
             hint = f"--skip-bad {self.most} skips no more than {self.most}" if self.most else hint
             raise BadRecordsError(f"{found}; {hint}", *listed)
