@@ -125,7 +125,8 @@ def read_arff(task: Conversion) -> Part:
         lines = lines_of(task, path, begin, end, BLOCK)
         while some := list(islice(lines, BATCH)):
             for batch in task.bad.divided(some, add):
-                search.add(batch)
+                if batch.n_rows:  # not only comments
+                    search.add(batch)
     leave_out_columns(task, rows, search, reasons)
     task.log(f"{path}: read")
     return finish(task, rows)

@@ -135,7 +135,7 @@ CASES = {
     ),
     "arff": Case(
         "arff",
-        [f"{n % 7 / 4},{'uv'[n % 2]},{'xy'[n % 3 % 2]}" for n in range(SOUND)],
+        [f"{n % 7 / 4},{'uv'[n % 2]},{'xy'[n % 3 % 2]}" if 20 < n < 50 else "% a comment" for n in range(SOUND)],
         {
             "1,w,x": "attribute 'b': 'w', but expected one of u, v",
             "1,u": "'1,u', but expected 3 values with commas between",

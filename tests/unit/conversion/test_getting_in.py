@@ -1,22 +1,12 @@
 """What people bring, and the sentence that names the option to use."""
 
-import io
 import json
-import zipfile
 
 import pytest
+from support.compressed import archive
 from support.converted import made
 
 from hpcml.errors import HpcmlError
-
-
-def zipped(members):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return file.getvalue()
-
 
 TABLE = "text,labels,split\nships and ports,sea; trade,train\nfields of corn,farm,train\n"
 
@@ -27,7 +17,7 @@ REFUSED = {
     "commas": ("tsv", TABLE, {"text": ("text",)}, "use convert csv"),
     "a workbook": (
         "csv",
-        zipped({"[Content_Types].xml": b"x", "xl/workbook.xml": b"x"}),
+        archive(("[Content_Types].xml", b"x"), ("xl/workbook.xml", b"x")),
         {},
         "Excel workbook; save .* as CSV in UTF-8",
     ),

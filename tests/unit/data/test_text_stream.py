@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.compressed import zipped, zstd
 from support.oracles_svmlight import parse_block
 
 from hpcml import mpi
@@ -21,7 +22,7 @@ from hpcml.data.svmlight import PADDING, SvmlightStream, padded, parse_lines, pa
 from hpcml.errors import DataError
 from hpcml.kernels import text as kernels
 
-COMPRESS = {"plain": bytes, "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+COMPRESS = {"plain": bytes, "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstd, "zip": zipped}
 
 
 def text_of(lines):

@@ -2,13 +2,13 @@
 
 import bz2
 import gzip
-import io
 import lzma
 import subprocess
 import sys
 import zipfile
 
 import pytest
+from support.compressed import archive, zipped, zstd
 
 from hpcml import mpi
 from hpcml.errors import DataError
@@ -18,34 +18,13 @@ from hpcml.files.lines import COPIES, line_blocks, lines_before, plain_name, pla
 CONTENT = b"".join(b"line %d\n" % n for n in range(500))
 
 
-def zstd(content, **options):
-    """The content as a zst file; the test is skipped, with a reason, where Python has no zstd."""
-    module = pytest.importorskip("backports.zstd" if sys.version_info < (3, 14) else "compression.zstd")
-    options = {getattr(module.CompressionParameter, name): value for name, value in options.items()}
-    return (stream := module.ZstdCompressor(options=options)).compress(content) + stream.flush()
-
-
-def zipped(*members, method=zipfile.ZIP_DEFLATED):
-    """An archive of (name, content)."""
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", method) as archive:
-        for name, content in members:
-            archive.writestr(name, content)
-    return file.getvalue()
-
-
-def one(content):
-    """An archive as macOS makes it: a folder, a file, and what macOS adds."""
-    return zipped(("data/", b""), ("data/lines.jsonl", content), ("__MACOSX/data/._lines.jsonl", b"Mac"))
-
-
 def skippable(content):
     """A frame that holds no data, as pzstd writes it, before and between frames of data."""
     frame = b"\x52\x2a\x4d\x18\3\0\0\0abc"
     return frame + zstd(content[:1000]) + frame + zstd(b"") + zstd(content[1000:])
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstd, skippable, one])
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstd, skippable, zipped])
 def test_a_copy_is_read_in_place_of_the_file(tmp_path, pack, monkeypatch):
     path, plain = tmp_path / "lines", tmp_path / "plain"
     path.write_bytes(pack(CONTENT))
@@ -90,7 +69,7 @@ def test_a_file_is_read_from_any_byte(tmp_path, method):
     """Without a copy too, as by a rank that reads it from beginning to end; larger than all buffers."""
     content = CONTENT * 700
     path = tmp_path / "data.jsonl"
-    path.write_bytes(zstd(content) if method is None else zipped(("a", content), method=method))
+    path.write_bytes(zstd(content) if method is None else archive(("a", content), method=method))
     assert plain_size(path) == len(content) == 3_073_000
     for begin in (0, 1, 100, 3_000_000, len(content) - 1):
         found = b"".join(block for _, block in line_blocks(path, begin, len(content), 1 << 16))
@@ -98,21 +77,21 @@ def test_a_file_is_read_from_any_byte(tmp_path, method):
 
 
 REFUSED = {
-    "two": (zipped(("a.csv", b"1"), ("b.csv", b"2")), r"a ZIP archive of 2 files \(a.csv, b.csv\), but expected one; unpack it"),
-    "five": (zipped(*((f"{n}\n", b"") for n in range(5))), r"a ZIP archive of 5 files \(0\\n, 1\\n, 2\\n, \.\.\.\), but"),
-    "none": (zipped(), r"a ZIP archive of 0 files, but expected one"),
-    "folders": (zipped(("a/", b"")), r"a ZIP archive of 0 files, but expected one"),
-    "cut": (one(CONTENT)[:-5], r"truncated or damaged .zip file \("),
+    "two": (archive(("a.csv", b"1"), ("b.csv", b"2")), r"a ZIP archive of 2 files \(a.csv, b.csv\), but expected one; unpack it"),
+    "five": (archive(*((f"{n}\n", b"") for n in range(5))), r"a ZIP archive of 5 files \(0\\n, 1\\n, 2\\n, \.\.\.\), but"),
+    "none": (archive(), r"a ZIP archive of 0 files, but expected one"),
+    "folders": (archive(("a/", b"")), r"a ZIP archive of 0 files, but expected one"),
+    "cut": (zipped(CONTENT)[:-5], r"truncated or damaged .zip file \("),
     "changed": (
-        zipped(("a", CONTENT), method=STORED).replace(b"line 4", b"line 5"),
+        archive(("a", CONTENT), method=STORED).replace(b"line 4", b"line 5"),
         r"truncated or damaged .zip file \(Bad CRC-32",
     ),
     "method": (
-        one(CONTENT).replace(b"\x14\0\0\0\x08\0", b"\x14\0\0\0\x09\0"),
+        zipped(CONTENT).replace(b"\x14\0\0\0\x08\0", b"\x14\0\0\0\x09\0"),
         r"a ZIP archive that Python cannot read \(.*\); unpack it",
     ),
     "encrypted": (
-        zipped(("a", b"x")).replace(b"\x14\0\0\0\x08\0", b"\x14\0\1\0\x08\0"),
+        archive(("a", b"x")).replace(b"\x14\0\0\0\x08\0", b"\x14\0\1\0\x08\0"),
         "the file 'a' in the ZIP archive is encrypt",
     ),
 }
@@ -171,5 +150,5 @@ def test_without_zstd_the_error_names_the_extra(tmp_path, monkeypatch):
     ],
 )
 def test_names_without_the_ending_of_a_compressed_file(tmp_path, name, expected):
-    (tmp_path / name).write_bytes(one(CONTENT) if name == "a.zip" else b"no archive")
+    (tmp_path / name).write_bytes(zipped(CONTENT) if name == "a.zip" else b"no archive")
     assert plain_name(tmp_path / name) == expected
