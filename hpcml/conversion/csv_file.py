@@ -86,8 +86,9 @@ class _CsvReader:
         for raw in self.raw:
             self.at += len(raw)
             if self.at - self.row_begin > self.max_line:
-                limit = f"{self.max_line / 2**20:g} MiB"
-                raise DataError(f"{self.path}: line {self.line}: a row longer than {limit}; shorten it, or raise --max-line-mb")
+                limit, spans = f"{self.max_line / 2**20:g} MiB", self.lines + self.rows.line_num > self.line
+                why = f"a row longer than {limit}{self.advice if spans else ''}; shorten it, or raise --max-line-mb"
+                raise DataError(f"{self.path}: line {self.line}: {why}")
             if b'"' in raw and self.dialect[:2] == UNQUOTED_TSV:
                 self.n_quoted += len(QUOTED.findall(raw))
             yield raw.decode("utf-8", "surrogateescape")
