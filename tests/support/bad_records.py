@@ -81,7 +81,7 @@ CASES = {
         {
             "x,y": "2 values, but the header names 4 columns",
             'x,"ships"y,sea,train': (
-                "text behind the quotation mark that closes a value; double the quotation marks inside of values"
+                "text behind the quotation mark that closes a value; double quotation marks that are text, or give --no-quotes"
             ),
             b"x,ships,s\xff,train": "column 'labels': 's\\\\xff' is not UTF-8; save the file as UTF-8",
             "x,ships,sea,a/b": "column 'split': split 'a/b' cannot be used; choose another name, without / and comma and not all",
@@ -99,7 +99,7 @@ CASES = {
             "1\t\tsea\t0": (
                 "column 'b': no number, but every row needs one; fill it in, or take what is missing for 0 (--missing-as-zero)"
             ),
-            "1\t1\tsea\t2": "column 'i': 2, but expected 0 or 1 (--indicators)",
+            "1\t1\tsea\t2": "column 'i': 2, but expected 1, 0, True or False (--indicators)",
             "1\t1e99\tsea\t1": "column 'b': 1e+99, but expected a finite number that float32 can hold",
             "1\t1\tsea": "3 values, but the header names 4 columns",
         },
