@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
@@ -12,19 +13,57 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from hpcml.errors import OptionError
 from hpcml.errors import flag_of as flag_of
 
 Several = Parameter(consume_multiple=True, negative="")  # an option with several values: --name A B, or --name A --name B
 Flag = Annotated[bool, Parameter(negative="")]
+PIECE = re.compile(r'\s*"((?:[^"]|"")*)"\s*,|([^,]*),')  # of a record of CSV: a name in quotes, or another
 Value = str | float | Path | Sequence[str] | Sequence[float] | None  # of an option, as a function for Python is given it
 
 LARGEST = 2**63  # whole numbers are below it
 
 # Options that may differ between a run and its continuation, because they never change the result.
 FREE = frozenset({"checkpoint_every", "time_limit", "profile"})
+
+
+def split_record(text: str, strip: bool = False) -> list[str]:
+    """Return the names in a record of CSV, such as `a,"b, c"`.
+
+    Names without quotes keep their blanks, and empty ones are left out. With `strip` it is the other way round.
+    """
+    names = []
+    for found in PIECE.finditer(f"{text},"):
+        if found[1] is not None:
+            names.append(found[1].replace('""', '"'))
+        elif strip or found[2].strip():
+            names.append(found[2].strip() if strip else found[2])
+    return names
+
+
+def quoted_name(name: str) -> str:
+    """Return a name as `split_record` reads it."""
+    is_bare = name and "," not in name and name[0] != '"' and name == name.strip()
+    return name if is_bare else '"' + name.replace('"', '""') + '"'
+
+
+def one_name(text: str) -> str:
+    """Return a name that may stand in quotes."""
+    names = split_record(text)
+    return names[0] if len(names) == 1 and text.lstrip().startswith('"') else text
+
+
+def _names(strip: bool) -> Parameter:
+    def read(_kind: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
+        return tuple(name for token in tokens for name in split_record(token.value, strip))
+
+    return Parameter(consume_multiple=True, negative="", converter=read)
+
+
+# Names of columns and of fields are given by records of CSV: a name in quotes may hold commas, and blanks around it.
+Name, Names, FieldNames = Parameter(converter=lambda _kind, tokens: one_name(tokens[0].value)), _names(False), _names(True)
 
 
 @cache

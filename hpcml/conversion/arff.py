@@ -7,7 +7,7 @@ number.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, Place, lines_of, placed
+from hpcml.conversion.conversion import Conversion, Place, lines_of, placed, reading
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, find_unfit, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
@@ -93,8 +93,9 @@ def read_arff(task: Conversion) -> Part:
     attributes, header_end = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: read_header(path, task.max_line))
     size = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: plain_size(path))
     begin, end = (header_end + place for place in task.share(size - header_end))
-    roles, names = Roles.of(task.options), [attribute.name for attribute in attributes]
-    with mpi.agreed(task.comm, f"reading {task.what}"):
+    names = [attribute.name for attribute in attributes]
+    roles = Roles.of(task.options, names)
+    with reading(task):
         roles.check(str(path), names)
         if not roles.labels and not roles.indicators and task.like is None:
             raise ConfigError(f"{path}: name the attributes that are labels, with --labels (classes) or --indicators (each 0 or 1)")
@@ -102,23 +103,30 @@ def read_arff(task: Conversion) -> Part:
         expansion = _Expansion(path, attributes, features, () if task.like is None else task.like.feature_names or ())
         rows = NumberRows(task, expansion.names, len(expansion.names), with_ids=roles.id is not None, others=names)
         search = RowNumberSearch(task, roles, [name for name in features if name in expansion.names_of_numbers])
-        decoded_rows = _decode(task, path, begin, end, attributes)
-        while some := list(islice(decoded_rows, BATCH)):
+
+        def add(lines: Sequence[tuple[Place, bytes]]) -> Batch:
+            some = list(_decode(lines, attributes))
             places, values = [place for place, _ in some], [row for _, row in some]
-            expansion.add(rows, values, places, task.options)
-            numbers = {*roles.indicators, *search.names}
+            block = expansion.rows_of(values, places, task.options)
             columns: dict[str, Any] = {}
             for number, attribute in enumerate(attributes):
-                if attribute.name in {*roles.labels, *numbers, roles.id, roles.split, roles.group}:
+                if attribute.name in {*roles.labels, *roles.indicators, *search.names, roles.id, roles.split, roles.group}:
                     # A value that a sparse row leaves out is 0, or the first of nominal values.
                     is_zero = attribute.values is None and attribute.is_number
                     left_out = 0.0 if is_zero else (attribute.values or [""])[0]
                     column = [row.get(number, left_out) for row in values]
-                    is_number = attribute.name in numbers
+                    is_number = attribute.name in search.names
                     columns[attribute.name] = np.array([_as_number(value) for value in column]) if is_number else column
             batch = Batch(len(values), columns, places.__getitem__)
             describe_rows(rows, batch, roles, task.options)
-            search.add(batch)
+            rows.add(block)
+            return batch
+
+        lines = lines_of(task, path, begin, end, BLOCK)
+        while some := list(islice(lines, BATCH)):
+            for batch in task.bad.divided(some, add):
+                if batch.n_rows:  # not only comments
+                    search.add(batch)
     leave_out_columns(task, rows, search, reasons)
     task.log(f"{path}: read")
     return finish(task, rows)
@@ -127,13 +135,13 @@ def read_arff(task: Conversion) -> Part:
 Row = dict[int, Any]  # values by attribute; those that a sparse row leaves out are missing
 
 
-def _decode(task: Conversion, path: Path, begin: int, end: int, attributes: Sequence[Attribute]) -> Iterator[tuple[Place, Row]]:
-    """Yield the rows whose lines start in bytes begin..end. Raises DataError that names the line, OSError."""
+def _decode(lines: Iterable[tuple[Place, bytes]], attributes: Sequence[Attribute]) -> Iterator[tuple[Place, Row]]:
+    """Yield the rows of lines. Raises DataError that names the line."""
     import arff
 
     convert = [str] * len(attributes)  # liac-arff splits a line into values, None for a missing one
     kinds = [(None if each.values is None else set(each.values), each.is_number) for each in attributes]
-    for place, line in lines_of(task, path, begin, end, BLOCK):
+    for place, line in lines:
         with placed(place):
             text = decoded(line).strip()
         if not text or text.startswith("%"):
@@ -208,8 +216,8 @@ class _Expansion:
                     "others with --features"
                 )
 
-    def add(self, rows: NumberRows, decoded_rows: Sequence[Row], places: Sequence[Place], options: ConvertOptions) -> None:
-        """Append X of rows. Raises DataError that names the line, OSError."""
+    def rows_of(self, decoded_rows: Sequence[Row], places: Sequence[Place], options: ConvertOptions) -> NumberSlice:
+        """Return X of rows. Raises DataError that names the line."""
         indices: list[int] = []
         data: list[float] = []
         lengths: list[int] = []
@@ -234,4 +242,4 @@ class _Expansion:
         if (wrong := find_unfit(array)) >= 0:
             row = int(np.searchsorted(offsets(lengths), wrong, side="right")) - 1
             raise DataError(f"{places[row]}: feature {self.names[indices[wrong]]!r}: {unfit(float(array[wrong]))}")
-        rows.add(NumberSlice.of_csr(offsets(lengths), np.array(indices, dtype=np.int64), array))
+        return NumberSlice.of_csr(offsets(lengths), np.array(indices, dtype=np.int64), array)

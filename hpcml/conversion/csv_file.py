@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -15,17 +17,21 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
+from hpcml.conversion.records import BadRecords
 from hpcml.conversion.table import Batch, Roles, read_table, wanted
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, go_to, open_plain, plain_size
-from hpcml.log import is_unicode
+from hpcml.files.table import unescaped_formulas
+from hpcml.log import is_unicode, plural
 from hpcml.partition import bounds_in_items
 
 CSV_BLOCK = 1 << 20  # bytes of rows that become one batch
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+QUOTED = re.compile(rb'(?<![^\t])"[^\t\r\n]*"(?![^\t\r\n])')  # a value of TSV
+UNQUOTED_TSV = ("\t", "")  # delimiter and quote
 REASONS = {  # what csv.Error says -> what this program says
     "unexpected end of data": "a quotation mark opens a value that nothing closes",
-    "expected after": "text behind the quotation mark that closes a value; double the quotation marks inside of values",
+    "expected after": "text behind the quotation mark that closes a value",
     "new-line character": "a carriage return without a line feed; save the file with the line ends of Unix or Windows",
 }
 
@@ -35,6 +41,7 @@ class Dialect(NamedTuple):
 
     delimiter: str = ","
     quote: str = '"'
+    advice: str = "; double quotation marks that are text"  # where they are perhaps misread
 
 
 class Segment(NamedTuple):
@@ -55,6 +62,15 @@ class Table(NamedTuple):
     lines: int
 
 
+@dataclass
+class Misreadings:
+    """Counts of what is probably meant otherwise on one rank."""
+
+    rows: int = 0  # that probably hold other rows in a value
+    first: str = ""  # where the first of them is
+    values: int = 0  # that begin and end with a quotation mark, where it is an ordinary character
+
+
 class _CsvReader:
     """Rows of raw lines; `at` is the byte behind the last row."""
 
@@ -64,25 +80,39 @@ class _CsvReader:
         csv.field_size_limit(1 << 40)
         quotes: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
         self.rows = csv.reader(self._text(), delimiter=dialect.delimiter, strict=True, **quotes)
+        self.dialect, self.n_quoted = dialect, 0  # values of TSV in quotation marks that are ordinary characters
 
     def _text(self) -> Iterator[str]:
         for raw in self.raw:
             self.at += len(raw)
             if self.at - self.row_begin > self.max_line:
-                limit = f"{self.max_line / 2**20:g} MiB"
-                raise DataError(f"{self.path}: line {self.line}: a row longer than {limit}; shorten it, or raise --max-line-mb")
+                limit, spans = f"{self.max_line / 2**20:g} MiB", self.lines + self.rows.line_num > self.line
+                why = f"a row longer than {limit}{self.advice if spans else ''}; shorten it, or raise --max-line-mb"
+                raise DataError(f"{self.path}: line {self.line}: {why}")
+            if b'"' in raw and self.dialect[:2] == UNQUOTED_TSV:
+                self.n_quoted += len(QUOTED.findall(raw))
             yield raw.decode("utf-8", "surrogateescape")
 
-    def next_row(self) -> list[str] | None:
-        """Return the values of the next row, [] for an empty line, None at the end. Raises DataError."""
+    @property
+    def advice(self) -> str:
+        """What to do if quotation marks are the reason why the last row is wrong."""
+        last = self.lines + self.rows.line_num
+        spans = f"; a quotation mark makes the row go on to line {last}" if last > self.line else ""
+        return f"{spans}{self.dialect.advice}"
+
+    def next_row(self) -> list[str] | DataError | None:
+        """Return the values of the next row, [] for an empty line, the error of a bad row, None at the end. Raises DataError."""
         self.row_begin, self.line = self.at, self.lines_read + 1
         try:
-            values = next(self.rows, None)
-            self.lines_read = self.lines + self.rows.line_num
-            return values
+            return next(self.rows, None)
         except csv.Error as error:
             reason = next((ours for theirs, ours in REASONS.items() if theirs in str(error)), str(error))
-            raise DataError(f"{self.path}: line {self.line}: {reason}") from None
+            bad = DataError(f"{self.path}: line {self.line}: {reason}{self.advice if 'quotation mark' in reason else ''}")
+            if "unexpected end of data" in str(error):  # the rest of the file is one row
+                raise bad from None
+            return bad
+        finally:
+            self.lines_read = self.lines + self.rows.line_num
 
 
 def _lines(file: Any, max_line: int) -> Iterator[bytes]:
@@ -96,13 +126,13 @@ def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
         first = file.readline(max_line + 1)
         if not first:
             raise DataError(f"{path}: the file is empty; expected a line with the names of the columns")
-        if first.startswith(b"PK\3\4"):
-            raise DataError(f"{path}: an Excel workbook, or another ZIP archive; save the sheet as CSV in UTF-8")
         if first.startswith(UTF_16):
             raise DataError(f"{path}: UTF-16, but expected UTF-8; save the file as UTF-8")
         text = first.removeprefix(BYTE_ORDER_MARK)
         rows = _CsvReader(path, chain([text], _lines(file, max_line)), len(first) - len(text), 0, dialect, max_line)
         names = rows.next_row()
+    if isinstance(names, DataError):
+        raise names
     if not names or not any(names):
         raise DataError(f"{path}: line 1: no names of columns; expected a line with them")
     if not is_unicode("".join(names)):
@@ -115,8 +145,8 @@ def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
 def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int) -> list[Segment]:
     """Return the rows that begin between each two bounds: ascending bytes behind the header, the last one the end.
 
-    Reads the file up to the last bound before the end. Raises DataError for rows that cannot be told apart, and as
-    `open_plain`.
+    Reads the file up to the last bound before the end, or up to an error, which is in the segment of the rank that will
+    raise it. Raises as `open_plain`.
     """
     found: list[tuple[int, int]] = []
     wanted = [table.begin + bound for bound in bounds if bound < bounds[-1]]
@@ -135,8 +165,11 @@ def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int)
             if quote and quote in block:
                 raw, end = chain(io.BytesIO(block), _lines(file, max_line)), at + len(block)
                 rows = _CsvReader(table.path, raw, at, lines, dialect, max_line)
-                while rows.at < end and rows.next_row() is not None:
-                    take(rows.at, rows.lines_read)
+                try:
+                    while rows.at < end and rows.next_row() is not None:
+                        take(rows.at, rows.lines_read)
+                except DataError:
+                    break
                 at, lines = rows.at, rows.lines_read
                 continue
             while len(found) < len(wanted) and wanted[len(found)] <= at + len(block):
@@ -147,10 +180,28 @@ def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int)
     return [Segment(table.path, begin, end, line) for (begin, line), (end, _) in pairwise(found)]
 
 
-def read_rows(segment: Segment, names: Sequence[str], dialect: Dialect, max_line: int) -> Iterator[tuple[int, int, list[str]]]:
+def may_hold_rows(values: Sequence[str], delimiter: str) -> bool:
+    """Return whether a value has the lines of the end of a row, of whole rows, and of the beginning of one.
+
+    So it is where a quotation mark that is text opens a value. A delimiter before a blank or the end of a line is taken
+    for a comma of a sentence.
+    """
+    last = len(values) - 1
+    for column, value in enumerate(values):
+        if "\n" in value and last and not any(delimiter + each in value for each in (" ", "\n", "\r")):
+            first, *middle, end = (line.count(delimiter) for line in value.split("\n"))
+            if first == last - column and end == column and all(count == last for count in middle):
+                return True
+    return False
+
+
+def read_rows(
+    segment: Segment, names: Sequence[str], dialect: Dialect, max_line: int, found: Misreadings | None = None
+) -> Iterator[tuple[int, int, list[str] | DataError]]:
     """Yield (byte behind it, line, values) of each row that is no empty line; bytes that are not UTF-8 are surrogates.
 
-    Raises DataError that names the line, also for other values than one for each of `names`; and as `open_plain`.
+    A bad row has an error that names the line, also for other values than one for each of `names`. Raises DataError
+    where the rest of the file cannot be divided into rows, and as `open_plain`.
     """
     path, begin, end, lines = segment
     if begin >= end:
@@ -161,16 +212,37 @@ def read_rows(segment: Segment, names: Sequence[str], dialect: Dialect, max_line
         while rows.at < end:
             if (values := rows.next_row()) is None:
                 raise DataError(f"{path}: ends too early; it must not change while it is read")
-            if len(values) == len(names):
+            if isinstance(values, DataError):
+                yield rows.at, rows.line, values
+            elif len(values) == len(names):
+                if rows.lines_read > rows.line and found is not None and may_hold_rows(values, dialect.delimiter):
+                    found.rows, found.first = found.rows + 1, found.first or f"{path}: line {rows.line}"
                 yield rows.at, rows.line, values
             elif values:
-                raise DataError(f"{path}: line {rows.line}: {len(values)} values, but the header names {len(names)} columns")
+                by_quotes = rows.lines_read > rows.line or (not dialect.quote and any('"' in value for value in values))
+                numbers = f"{len(values)} values, but the header names {len(names)} columns"
+                yield rows.at, rows.line, DataError(f"{path}: line {rows.line}: {numbers}{rows.advice if by_quotes else ''}")
+        if found is not None:
+            found.values += rows.n_quoted
 
 
-def read_csv(task: Conversion, delimiter: str = "") -> Part:
+def read_csv(task: Conversion) -> Part:
     """Collective. Read this rank's rows of CSV files. Raises DataError with the line."""
-    what = task.what
-    dialect = Dialect(delimiter or task.options.delimiter or ",", "" if task.options.no_quotes else '"')
+    quote, advice = ("", "") if task.options.no_quotes else ('"', f"{Dialect().advice}, or give --no-quotes")
+    return _read(task, Dialect(task.options.delimiter or ",", quote, advice))
+
+
+def read_tsv(task: Conversion) -> Part:
+    """Collective. As `read_csv`, with tabs between the columns."""
+    quoted = Dialect("\t", '"', f"{Dialect().advice}, or remove --quotes")
+    return _read(
+        task, quoted if task.options.quotes else Dialect(*UNQUOTED_TSV, "; if values are in quotation marks, give --quotes")
+    )
+
+
+def _read(task: Conversion, dialect: Dialect) -> Part:
+    """Read this rank's rows. Collective. Raises DataError."""
+    what, misread = task.what, Misreadings()
 
     def divide_files() -> tuple[list[list[str]], list[list[Segment]]]:
         tables = [read_header(path, dialect, task.max_line) for path in task.inputs]
@@ -179,7 +251,7 @@ def read_csv(task: Conversion, delimiter: str = "") -> Part:
             if len(names) == 1 and other in names[0] and other != dialect.delimiter:
                 between = f"what stands between columns seems to be {other!r}: use {way}"
                 raise ConfigError(f"{what}: line 1: one column, {names[0][:60]!r}; {between}")
-        Roles.of(task.options).check(str(what), names)
+        Roles.of(task.options, names).check(str(what), names)
         bounds = bounds_in_items([plain_size(table.path) - table.begin for table in tables], task.comm.size)
         divided = [divide(table, of_table, dialect, task.max_line) for table, of_table in zip(tables, bounds, strict=True)]
         return [table.names for table in tables], divided
@@ -189,32 +261,60 @@ def read_csv(task: Conversion, delimiter: str = "") -> Part:
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
         columns = wanted(roles, features)
         for file, names in enumerate(of_file):
-            for batch in _csv_batches(segments[file][task.comm.rank], names, dialect, columns, task.max_line):
+            segment = segments[file][task.comm.rank]
+            found = read_rows(segment, names, dialect, task.max_line, misread)
+            for batch in _csv_batches(segment, found, names, columns, task.bad):
                 yield batch._replace(file=file)
 
-    return read_table(task, of_file, batches)
-
-
-def read_tsv(task: Conversion) -> Part:
-    """Collective. As `read_csv`, with tabs between the columns."""
-    return read_csv(task, "\t")
+    part = read_table(task, of_file, batches)
+    everywhere = task.comm.allgather(misread)
+    if n_rows := sum(each.rows for each in everywhere):
+        first = next(each.first for each in everywhere if each.rows)
+        count = f"({plural(n_rows, 'such value')} in all)"
+        task.log(f"warning: {first}: a value in quotation marks has lines like rows of the table {count}{dialect.advice}")
+    if n_values := sum(each.values for each in everywhere):
+        begin = plural(n_values, "value begins and ends", "values begin and end")
+        task.log(f"warning: {what}: {begin} with a quotation mark, which is read as text{dialect.advice}")
+    return part
 
 
 def _csv_batches(
-    segment: Segment, names: list[str], dialect: Dialect, columns: tuple[list[str], list[str]], max_line: int
+    segment: Segment,
+    found: Iterator[tuple[int, int, list[str] | DataError]],
+    names: list[str],
+    columns: tuple[list[str], list[str]],
+    bad: BadRecords,
 ) -> Iterator[Batch]:
-    """Yield the rows of a segment. Raises DataError, OSError."""
+    """Yield the rows `found` in a segment, without bad ones. Raises DataError, OSError."""
     rows: list[list[str]] = []
     lines: list[int] = []
+
+    def batch_of(some: Sequence[int]) -> Batch:
+        places = slice(some[0], some[-1] + 1)
+        return _csv_batch(segment.path, rows[places], lines[places], names, columns)
+
+    def waiting() -> Iterator[Batch]:
+        if rows:
+            yield from bad.divided(range(len(rows)), batch_of)
+        rows.clear()
+        lines.clear()
+
     begin = segment.begin
-    for end, line, values in read_rows(segment, names, dialect, max_line):
-        rows.append(values)
-        lines.append(line)
-        if end - begin >= CSV_BLOCK:
-            yield _csv_batch(segment.path, rows, lines, names, columns)
-            rows, lines, begin = [], [], end
-    if rows:
-        yield _csv_batch(segment.path, rows, lines, names, columns)
+    try:
+        for end, line, values in found:
+            if isinstance(values, DataError):  # behind the rows before it
+                yield from waiting()
+                bad.add(values)
+                continue
+            rows.append(values)
+            lines.append(line)
+            if end - begin >= CSV_BLOCK:
+                yield from waiting()
+                begin = end
+    except DataError:  # behind the rows before it, too
+        yield from waiting()
+        raise
+    yield from waiting()
 
 
 def _csv_batch(
@@ -242,18 +342,18 @@ def _csv_batch(
             wrong = next(number for number, value in enumerate(values) if not _is_number(value))
             row, column = divmod(wrong, len(numbers))
             shown = values[wrong][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-            raise DataError(
-                f"{place(row)}: column {columns[0][column]!r}: {shown!r}, but expected a number; name columns with --features, "
-                "--labels, --id or --text"
-            ) from None
+            hint = "name columns with --features, --labels, --id or --text"
+            if len(shown) > 1 and shown[0] == '"' == shown[-1]:
+                hint = "values in quotation marks need --quotes (csv: no --no-quotes)"
+            raise DataError(f"{place(row)}: column {columns[0][column]!r}: {shown!r}, but expected a number; {hint}") from None
         found = dict(zip(columns[0], table.reshape(len(rows), len(numbers)).T, strict=True))
     for name, column in zip(columns[1], others, strict=True):
         texts = [row[column] for row in rows]
-        if not is_unicode("".join(texts)):
+        if not is_unicode(together := "".join(texts)):
             row = next(row for row, text in enumerate(texts) if not is_unicode(text))
             shown = texts[row][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             raise DataError(f"{place(row)}: column {name!r}: {shown!r} is not UTF-8; save the file as UTF-8")
-        found[name] = texts
+        found[name] = unescaped_formulas(texts) if "'" in together else texts
     return Batch(len(rows), found, place)
 
 

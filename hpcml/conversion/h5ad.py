@@ -100,7 +100,7 @@ def read_h5ad(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError with the row."""
     (path,) = task.inputs
     n_rows, names, obs, index_name = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _describe(path))
-    roles = Roles.of(task.options)
+    roles = Roles.of(task.options, obs)
     begin, end = task.share(n_rows)
 
     def wrong(row: int, column: int, value: float) -> str:
@@ -127,8 +127,6 @@ def read_h5ad(task: Conversion) -> Part:
             used = {*roles.labels, *roles.indicators, roles.id, roles.split, roles.group} - {None}
             for low in range(begin, end, ROWS):
                 columns: dict[str, Any] = {name: _column(file["obs"], name, low, min(low + ROWS, end), n_rows) for name in used}
-                for name in roles.indicators:
-                    columns[name] = np.array([np.nan if value is None else value for value in columns[name]], dtype=np.float64)
                 batch = Batch(min(ROWS, end - low), columns, numbered(path, low))
                 describe_rows(rows, batch, roles, task.options)
     task.log(f"{path}: read")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,19 +19,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, reading
+from hpcml.conversion.labels import LabelValues, check_no_list, indicator_values
 from hpcml.conversion.number_rows import FINITE, NumberRows, dense_blocks, finish
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.part import Part
+from hpcml.conversion.part import LabelledRows, Part
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.conversion.vocabulary import PLAIN, Field
 from hpcml.data.in_memory import is_missing
 from hpcml.data.svmlight import label_name
-from hpcml.errors import ConfigError, DataError, OptionError, nearest, repeated
+from hpcml.errors import ConfigError, DataError, OptionError, nearest_name, repeated
 from hpcml.files.spool import Spool
+from hpcml.files.table import split_names
 from hpcml.log import is_unicode, named
 from hpcml.mpi.routing import Routing
+from hpcml.options import quoted_name
 
 PANDAS_INDEX = re.compile(r"(Unnamed: 0(\.\d+)?|__index_level_\d+__)?")
 ID_NAMES = ("id", "index")
@@ -53,11 +57,15 @@ class Roles:
     features: tuple[str, ...] | None = None  # the columns of numbers; None: all that nothing else names
 
     @classmethod
-    def of(cls, options: ConvertOptions, fields: tuple[Field, ...] = PLAIN) -> Roles:
-        """Those that the options name; `fields` are the ones of the corpus."""
-        given = (options.text, options.labels, options.indicators, options.features)
+    def of(cls, options: ConvertOptions, names: Collection[str], fields: tuple[Field, ...] = PLAIN) -> Roles:
+        """The roles that the options give to columns of these names; `fields` are those of the corpus.
+
+        A name with blanks around it is that of a column with these blanks or, if there is none, without.
+        """
+        lists = (options.text, options.labels, options.indicators, options.features)
+        known = set(names)
         text, labels, indicators, features = (
-            tuple(name.strip() for value in of_option for name in value.split(",") if name.strip()) for of_option in given
+            tuple(name if name in known else name.strip() for name in of_option) for of_option in lists
         )
         return cls(text, fields, labels, indicators, options.id, options.split_column, options.group, features or None)
 
@@ -80,7 +88,16 @@ class Roles:
         known = set(names)
         for option, name in self.named():
             if name not in known:
-                hint = nearest(name, names) or f"it has {len(names)} columns"
+                near = next((each for each in names if name in map(str.strip, each.split(","))), None)
+                near = nearest_name(name, names) if near is None else near
+                if f'"{name}"' in known:
+                    hint = "names of columns stand in quotation marks; give --quotes"
+                elif near is not None:
+                    form = "" if near == quoted_name(near) else f" Give it as {option} {shlex.quote(quoted_name(near))}"
+                    hint = f"did you mean {near!r}?{form}"
+                else:
+                    every = ", ".join(map(quoted_name, sorted(names)))
+                    hint = f"known: {every}" if len(names) <= FEW else f"it has {len(names)} columns"
                 raise ConfigError(f"{where}: {option} {name}: no such column; {hint}")
             if name in seen and {option, seen[name]} not in ({"--id", "--features"}, {"--id", "--group"}):
                 also = "is named twice" if seen[name] == option else f"is named by {seen[name]}, too"
@@ -91,14 +108,21 @@ class Roles:
 class Batch(NamedTuple):
     """Some rows: the values of each column with a role, and how messages name a row.
 
-    Columns of features, and of indicators, are float64 arrays with NaN for what is missing; others
-    are lists of strings, numbers, booleans, lists of them, and None.
+    Columns of features are float64 arrays with NaN for what is missing, and columns of indicators
+    may be; others are lists of strings, numbers, booleans, lists of them, and None.
     """
 
     n_rows: int
     columns: dict[str, Any]
     place: Callable[[int], object]
     file: int = 0  # which of the input files the rows are in, from 0
+
+    def part(self, begin: int, end: int) -> Batch:
+        """Return rows begin..end."""
+        if end - begin == self.n_rows:
+            return self
+        columns = {name: values[begin:end] for name, values in self.columns.items()}
+        return Batch(end - begin, columns, lambda row: self.place(begin + row), self.file)
 
 
 def numbered(what: object, first: int) -> Callable[[int], str]:
@@ -107,8 +131,8 @@ def numbered(what: object, first: int) -> Callable[[int], str]:
 
 
 def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The columns that are read: those of numbers, and the others."""
-    numbers = dict.fromkeys([*features, *roles.indicators])
+    """The columns that are read: those of features, and the others."""
+    numbers = dict.fromkeys(features)
     return list(numbers), list(dict.fromkeys(name for _, name in roles.named() if name not in numbers))
 
 
@@ -221,7 +245,7 @@ def read_table(
     file calls an index.
     """
     what, names, options, like = str(task.what), columns[0], task.options, task.like
-    corpus, roles, text_like = None, Roles.of(options), None if like is None else like.text
+    corpus, roles, text_like = None, Roles.of(options, names), None if like is None else like.text
     if options.text or options.fields or text_like is not None:
         for name in ("missing_as_zero", "missing_columns_as_zero"):
             if getattr(options, name):
@@ -234,8 +258,8 @@ def read_table(
             fields = ", ".join(field.name for field in text_like.fields)
             raise ConfigError(f"--text does not go with --like {like.path}, which tells the columns {fields} apart; remove it")
         corpus = Corpus(task)
-        roles = Roles.of(options, corpus.fields)
-    with mpi.agreed(task.comm, f"reading {task.what}"):
+        roles = Roles.of(options, names, corpus.fields)
+    with reading(task):
         for path, of_file in zip(task.inputs or [Path(what)], columns, strict=True):
             if (twice := repeated(of_file)) is not None:
                 raise DataError(f"{path}: two columns have the name {twice!r}; give each a name of its own")
@@ -251,12 +275,18 @@ def read_table(
             raise ConfigError(f"{what}: no column is left for features; name columns of texts (--text) or of numbers (--features)")
         search = RowNumberSearch(task, roles, features)
         for batch in batches(roles, features):
-            if corpus is not None:
-                _add_texts(corpus, batch, roles, options)
-            else:
-                _add_numbers(rows, batch, features, options)
-                describe_rows(rows, batch, roles, options)
-                search.add(batch)
+
+            def add(some: Sequence[int], batch: Batch = batch) -> Batch:
+                part = batch.part(some[0], some[-1] + 1)
+                if corpus is not None:
+                    _add_texts(corpus, part, roles, options)
+                else:
+                    _add_numbers(rows, part, features, roles, options)
+                return part
+
+            for part in task.bad.divided(range(batch.n_rows), add):
+                if rows is not None:
+                    search.add(part)
     if rows is not None:
         leave_out_columns(task, rows, search, reasons)
     task.log(f"{what}: read; making rows")
@@ -264,20 +294,22 @@ def read_table(
 
 
 def _add_texts(corpus: Corpus, batch: Batch, roles: Roles, options: ConvertOptions) -> None:
-    """Append rows that are made from texts. Raises DataError that names the row, OSError."""
+    """Append rows that are made from texts, or none. Raises DataError that names the row, OSError."""
     told_apart = not roles.text
-    labels, ids, splits, groups = _described(batch, roles, options)
+    labels, ids, splits, groups = _described(corpus, batch, roles, options)
+    of_rows: list[list[list[str]]] = []
     for row in range(batch.n_rows):
         values = [_checked(batch, row, name, batch.columns[name][row], _texts) for name in roles.texts]
         for field, texts in zip(roles.fields if told_apart else (), values, strict=False):
             if field.whole and any("\0" in text for text in texts):
                 raise DataError(f"{batch.place(row)}: column {field.name!r}: a value with a NUL, which cannot be stored; remove it")
-        of_fields = values if told_apart else [[], [text for texts in values for text in texts]]
+        of_rows.append(values if told_apart else [[], [text for texts in values for text in texts]])
+    for row, of_fields in enumerate(of_rows):
         corpus.add(ids[row], of_fields, labels[row], splits[row], group=groups[row])
 
 
-def _add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], options: ConvertOptions) -> None:
-    """Append X of rows. Raises DataError that names the row, OSError."""
+def _add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], roles: Roles, options: ConvertOptions) -> None:
+    """Append rows of numbers, or none. Raises DataError that names the row, OSError."""
 
     def take(begin: int, end: int) -> np.ndarray:
         return np.stack([batch.columns[name][begin:end] for name in features], axis=1)
@@ -285,39 +317,43 @@ def _add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], option
     def wrong(row: int, column: int, value: float) -> str:
         return f"{batch.place(row)}: column {features[column]!r}: {unfit(value)}"
 
-    for some in dense_blocks(take, (0, batch.n_rows), len(features), options.missing_as_zero, wrong):
+    blocks = list(dense_blocks(take, (0, batch.n_rows), len(features), options.missing_as_zero, wrong))
+    describe_rows(rows, batch, roles, options)
+    for some in blocks:
         rows.add(some)
 
 
 def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions, by_number: bool = False) -> None:
-    """Append labels (not those added `by_number`), ids and splits of rows. Raises DataError that names the row, OSError."""
-    labels, ids, splits, groups = _described(batch, roles, options)
+    """Append labels (not those `by_number`), ids and splits of rows, or nothing. Raises DataError that names the row, OSError."""
+    labels, ids, splits, groups = _described(rows, batch, roles, options)
     splits, groups = splits if roles.split is not None else [], groups if roles.group is not None else []
     rows.describe(None if by_number else labels, ids, splits, groups=groups)
 
 
 def _described(
-    batch: Batch, roles: Roles, options: ConvertOptions
+    rows: LabelledRows, batch: Batch, roles: Roles, options: ConvertOptions
 ) -> tuple[list[list[str] | None], list[str], list[str], list[str]]:
-    """Return the labels of each row (None: nobody labelled it), its name, its split and its group, "" for none. Raises DataError.
+    """Return the labels of each row by key (None: nobody labelled it), its name, split and group, "" for none. Raises DataError.
 
     A row is labelled if one of its cells of --labels is not empty, and none of its indicators is. With --empty-labels none each is.
     """
-    found = [_labels(batch, row, roles.labels, options.label_separator) for row in range(batch.n_rows)]
+    if options.unique_ids:
+        rows.places.append((len(rows.id_keys), batch.place))
+    found = [_labels(batch, row, roles.labels, options.label_separator, rows.label_values) for row in range(batch.n_rows)]
     labels = [of_row or [] for of_row in found]
     unlabelled = np.array([of_row is None for of_row in found], dtype=bool) & bool(roles.labels or not roles.indicators)
     for name in roles.indicators:
-        values = batch.columns[name]
+        values = indicator_values(batch.columns[name])
         empty = np.isnan(values)
         unlabelled |= empty
         values = np.where(empty, 0.0, values)
         wrong = np.flatnonzero((values != 0) & (values != 1))
         if wrong.size:
             row = int(wrong[0])
-            found_there = f"{values[row]:g}" if math.isfinite(values[row]) else "no number"
-            raise DataError(f"{batch.place(row)}: column {name!r}: {found_there}, but expected 0 or 1 (--indicators)")
+            shown = named(str(batch.columns[name][row]))
+            raise DataError(f"{batch.place(row)}: column {name!r}: {shown}, but expected 1, 0, True or False (--indicators)")
         for row in np.flatnonzero(values).tolist():
-            labels[row].append(name)
+            labels[row].append(name.strip())
     ids, splits = _names(batch, roles.id), _names(batch, roles.split)
     if roles.split is not None:
         for row, split in enumerate(splits):
@@ -328,17 +364,20 @@ def _described(
     return labels, ids, splits, groups
 
 
-def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None) -> list[str] | None:
-    """Return the labels in the cells of some columns; None if all cells are empty, which an empty list is not."""
+def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None, values: LabelValues) -> list[str] | None:
+    """Return the keys of the labels in the cells of some columns; None if all cells are empty, which an empty list is not."""
     found: list[str] = []
     has_list = False
     for name in columns:
-        value = batch.columns[name][row]
+        value, keys = batch.columns[name][row], values.keys[name]
         has_list |= isinstance(value, (list, tuple, np.ndarray)) and len(value) == 0
         for each in value if isinstance(value, (list, tuple, np.ndarray)) else [value]:
-            text = _checked(batch, row, name, each, _label)
-            parts = [text] if separator is None else text.split(separator)
-            found += [part.strip() for part in parts if part.strip()]
+            if separator is None and type(each) is str and (key := keys.get(each)):
+                found.append(key)
+                continue
+            text = _checked(batch, row, name, each, _as_written if values.as_text else _label)
+            parts = [text.strip()] if separator is None else split_names(text, separator)
+            found += [keys.get(part) or values.add(name, part, batch.place(row)) for part in parts if part]
     return found if found or has_list else None
 
 
@@ -346,7 +385,7 @@ def _names(batch: Batch, column: str | None) -> list[str]:
     """Return the values of a column that names rows, or splits; "" for none."""
     if column is None:
         return [""] * batch.n_rows
-    return [_checked(batch, row, column, value, _label) for row, value in enumerate(batch.columns[column])]
+    return [_checked(batch, row, column, value, _name) for row, value in enumerate(batch.columns[column])]
 
 
 def unfit(value: float) -> str:
@@ -364,23 +403,34 @@ def _checked(batch: Batch, row: int, column: str, value: object, check: Callable
         raise DataError(f"{batch.place(row)}: column {column!r}: {error}") from None
 
 
+def _name(value: object) -> str:
+    """A value as the name of a row, a split or a group; "" for a missing one. Raises ValueError."""
+    if isinstance(value, (float, np.floating)) and math.isfinite(value):
+        if value != math.floor(value):
+            raise ValueError(f"{value:g}, but expected a name or a whole number")
+        return label_name(float(value))
+    return _as_written(value)
+
+
 def _label(value: object) -> str:
-    """A value as the name of a label, a row or a split; "" for a missing one. Raises ValueError."""
+    """A value of a column of labels as text; "" for a missing one. Raises ValueError, also for a list that is written as text."""
+    if isinstance(value, (float, np.floating)) and math.isfinite(value) and value == math.floor(value):
+        return label_name(float(value))
+    return check_no_list(_as_written(value))
+
+
+def _as_written(value: object) -> str:
+    """The text of a value, as pandas writes it to a CSV file; "" for a missing one. Raises ValueError."""
     if isinstance(value, str):
         if "\0" in value or not is_unicode(value):
             raise ValueError(f"{named(value)!r} holds a character that cannot be stored; remove it")
         return value
     if is_missing(value):
         return ""
-    if isinstance(value, (bool, np.bool_)):
-        return "true" if value else "false"
-    if isinstance(value, (int, np.integer)):
-        return str(int(value))
-    if isinstance(value, (float, np.floating)):
-        if math.isfinite(value) and value == math.floor(value):
-            return label_name(float(value))
-        raise ValueError(f"{value:g}, but expected a name or a whole number (divide quantities into classes first)")
-    raise ValueError(f"{type(value).__name__}, but expected a string or a whole number")
+    if isinstance(value, (bool, np.bool_, int, np.integer)) or (isinstance(value, (float, np.floating)) and math.isfinite(value)):
+        return str(value)
+    shown = f"{value:g}" if isinstance(value, (float, np.floating)) else type(value).__name__
+    raise ValueError(f"{shown}, but expected a string or a whole number")
 
 
 def _texts(value: object) -> list[str]:

@@ -15,7 +15,7 @@ import hpcml
 from hpcml.conversion import csv_file, parquet
 from hpcml.errors import ConfigError, DataError, HpcmlError
 
-TEXT = {"text": ("title,text",), "labels": ("topics",), "label_separator": ";", "id": "id", "split_column": "split"}
+TEXT = {"text": ("title", "text"), "labels": ("topics",), "label_separator": ";", "id": "id", "split_column": "split"}
 
 
 def make(folder, source, *inputs, name="out.h5", **options):
@@ -52,7 +52,7 @@ def test_texts_in_tables_are_those_of_json_lines(tmp_path, kind, monkeypatch):
     elif kind == "semicolons":
         found = make(tmp_path, "csv", as_csv(path, data, ";"), delimiter=";", **options)
     elif kind == "tsv":
-        found = make(tmp_path, "tsv", as_csv(path, data, "\t"), **options)
+        found = make(tmp_path, "tsv", as_csv(path, data, "\t"), quotes=True, **options)
     else:
         if kind == "one row a block":
             monkeypatch.setattr(csv_file, "CSV_BLOCK", 5)
@@ -65,7 +65,7 @@ def test_texts_in_tables_are_those_of_json_lines(tmp_path, kind, monkeypatch):
 
 def test_fields_of_tables_are_those_of_json_lines(tmp_path):
     data = frame(2, 40)
-    options = {"fields": ("title=T,text",), "whole_fields": ("title",)}
+    options = {"fields": ("title=T", "text"), "whole_fields": ("title",)}
     expected = make(tmp_path, "jsonl", as_jsonl(tmp_path / "in.jsonl", data), name="expected.h5", **options)
     columns = {name: value for name, value in TEXT.items() if name != "text"}
     found = make(tmp_path, "csv", as_csv(tmp_path / "in.csv", data), **columns, **options)
@@ -97,7 +97,7 @@ def test_numbers_in_tables(tmp_path, kind):
     else:
         data.to_parquet(path)
         data = pd.read_parquet(path)
-    found = make(tmp_path, kind, path, features=("long,a", "b"), labels=("topics",), label_separator=";", indicators=("toxic",))
+    found = make(tmp_path, kind, path, features=("long", "a", "b"), labels=("topics",), label_separator=";", indicators=("toxic",))
     assert np.array_equal(matrix(found), data[["long", "a", "b"]].to_numpy(np.float32))
     assert strings(found, "feature_names") == ["long", "a", "b"]
     topics = [
@@ -130,18 +130,18 @@ def test_lists_categories_and_whole_numbers_of_parquet_are_labels(tmp_path):
     data["c"] = pd.Categorical(["u", None, "v"])
     data["f"], data["k"], data["t"] = np.float32([1, np.nan, 2]), [True, False, True], [["one two", "three"], None, []]
     data.to_parquet(tmp_path / "in")
-    found = make(tmp_path, "parquet", tmp_path / "in", features=("x",), labels=("l,n,c,f,k",))
-    assert label_sets(found) == [["1", "3", "a", "b", "true", "u"], ["false"], ["1", "2", "a", "true", "v"]]
+    found = make(tmp_path, "parquet", tmp_path / "in", features=("x",), labels=("l", "n", "c", "f", "k"))
+    assert label_sets(found) == [["1", "3", "True", "a", "b", "u"], ["False"], ["1", "2", "True", "a", "v"]]
     texts = make(tmp_path, "parquet", tmp_path / "in", text=("t",), labels=("c",), binary=True, pairs=True)
     assert strings(texts, "feature_names") == ["one", "one two", "three", "two"]
-    with pytest.raises(DataError, match=r"in: row 2: column 'x': 2.5, but expected a name or a whole number"):
+    with pytest.raises(DataError, match=r"in: row 2: column 'x': 2.5, but labels are names or whole numbers"):
         data.assign(x=[1, 2.5, 3]).to_parquet(tmp_path / "in")
         make(tmp_path, "parquet", tmp_path / "in", features=("k",), labels=("x",))
 
 
 def test_numbers_like(tmp_path):
     data = frame(6, 30)
-    train = make(tmp_path, "csv", as_csv(tmp_path / "in", data), name="train.h5", features=("a,b,long",), labels=("topics",))
+    train = make(tmp_path, "csv", as_csv(tmp_path / "in", data), name="train.h5", features=("a", "b", "long"), labels=("topics",))
     path = as_csv(tmp_path / "new", data.rename(columns={"a": "other"})[["long", "other", "b", "topics"]])
     with pytest.raises(DataError, match=r"new: column 'a' is missing, a feature of --like .*train\.h5; add it"):
         make(tmp_path, "csv", path, like=train, labels=("topics",))
@@ -162,8 +162,69 @@ def test_missing_numbers(tmp_path):
 def test_quotes_can_be_letters(tmp_path):
     path = tmp_path / "in.tsv"
     path.write_text('t\tl\n"one\tx\ntwo"\ty\n')
-    found = make(tmp_path, "tsv", path, text=("t",), labels=("l",), no_quotes=True)
+    found = make(tmp_path, "tsv", path, text=("t",), labels=("l",))
     assert label_sets(found) == [["x"], ["y"]]
+
+
+def test_a_single_quotation_mark_swallows_no_rows_of_tsv(tmp_path, capsys):
+    rows = ['"' * (row == 20) + f"text {row}\t{'yx'[row % 2]}" for row in range(50)]
+    (tmp_path / "in.tsv").write_text("\n".join(["t\tl", *rows]) + "\n")
+    found = make(tmp_path, "tsv", tmp_path / "in.tsv", text=("t",), labels=("l",), told=True)
+    assert label_sets(found) == [["x"] if row % 2 else ["y"] for row in range(50)]
+    assert "quotation mark" not in capsys.readouterr().err
+
+
+def test_quoted_values_of_tsv_are_counted(tmp_path, capsys):
+    path = tmp_path / "in.tsv"
+    path.write_text('t\tu\tl\n"one"\t"\tx\n"two ""2"""\t""\ty\nthree"\t\t"z"')
+    make(tmp_path, "tsv", path, text=("t",), labels=("l",), told=True)
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert "in.tsv: 4 values begin and end with a quotation mark, which is read as text" in said and "give --quotes" in said
+    path.write_text('"t"\t"l"\n"one\ntwo"\t"x"\n')
+    with pytest.raises(ConfigError, match="--text t: no such column; names of columns stand in quotation marks; give --quotes"):
+        make(tmp_path, "tsv", path, text=("t",), labels=("l",))
+    assert label_sets(make(tmp_path, "tsv", path, text=("t",), labels=("l",), quotes=True)) == [["x"]]
+    path.write_text('t\tl\n"1"\t"x"\n')
+    with pytest.raises(DataError, match=r"line 2: column 't': .* but expected a number; values in quotation marks need --quotes"):
+        make(tmp_path, "tsv", path, labels=("l",))
+    path.write_text('t\tl\n"one\ntwo"\t"x"\n')
+    with pytest.raises(DataError, match=r"line 2: 1 values, but the header names 2 columns; if .* marks, give --quotes"):
+        make(tmp_path, "tsv", path, text=("t",), labels=("l",))
+
+
+@pytest.mark.parametrize(
+    ("text", "warns"),
+    [
+        ('a,t,l\n1,"one,x\n2,two three,y\n3,four",z\n', True),
+        ('a,t,l\n1,"one,x\r\n3,four",z\n', True),
+        ('t,l\n"one,x\nfour",z\n', True),
+        ('t,l\n"a text,\nof two lines, fine",z\n"one\nmore",y\n', False),
+        ('t,l\n"Dear all,\nwe are",z\n', False),
+    ],
+)
+def test_rows_in_a_value_are_reported(tmp_path, capsys, text, warns):
+    (tmp_path / "in").write_text(text, newline="")
+    make(tmp_path, "csv", tmp_path / "in", text=("t",), labels=("l",), told=True)
+    said = capsys.readouterr().err
+    assert ("in: line 2: a value in quotation marks has lines like rows" in said) == warns
+
+
+def test_rows_in_a_value_are_named_in_errors(tmp_path):
+    path = tmp_path / "in"
+    path.write_text('a,t,l\n1,"one,x\n' + "2,two,y\n" * (1 << 18))
+    with pytest.raises(
+        DataError, match=r"line 2: a row longer than 1 MiB; a quotation mark makes the row go on .*--no-quotes; shorten"
+    ):
+        make(tmp_path, "csv", path, text=("t",), labels=("l",), max_line_mb=1)
+    for text, message in {
+        'a,t,l\n1,"one,x\n2,two,y\n3,four,z"\n': "line 2: 2 values, but the header names 3 columns; .* line 4; .*--no-quotes",
+        'a,t,l\n1,"one,x\n2,5" disk,y\n': "line 2: text behind the quotation mark that closes a value; .* line 3; .*--no-quotes",
+        'a,t,l\n1,"one,x\n2,two,y\n': "line 2: a quotation mark opens a value that nothing closes; .* line 3; .*--no-quotes",
+        "a,t,l\n1,one\n": "line 2: 2 values, but the header names 3 columns$",
+    }.items():
+        path.write_text(text)
+        with pytest.raises(DataError, match=message):
+            make(tmp_path, "csv", path, text=("t",), labels=("l",))
 
 
 def test_folder(tmp_path):
@@ -258,7 +319,7 @@ def test_h5ad(tmp_path, form):
         obs,
         [f"gene {k}" for k in range(X.shape[1])],
     )
-    found = make(tmp_path, "h5ad", path, labels=("kind,tissue",), indicators=("dead",), label_separator=";", split_column="part")
+    found = make(tmp_path, "h5ad", path, labels=("kind", "tissue"), indicators=("dead",), label_separator=";", split_column="part")
     data = anndata.read_h5ad(path)  # another reading of the same file
     assert np.array_equal(matrix(found), np.asarray(data.X.todense() if form == "csr" else data.X, dtype=np.float32))
     assert strings(found, "row_ids") == data.obs_names.tolist()
@@ -289,7 +350,7 @@ def test_xmc(tmp_path):
 def test_arff(tmp_path):
     from scipy.io import arff
 
-    path, options = as_arff(tmp_path / "in.arff", False), {"labels": ("class",), "indicators": ("sea,farm",)}
+    path, options = as_arff(tmp_path / "in.arff", False), {"labels": ("class",), "indicators": ("sea", "farm")}
     found = make(tmp_path, "arff", path, **options)
     plain = tmp_path / "plain.arff"
     plain.write_text(path.read_text().replace("'dark green'", "dark_green"))  # scipy does not find values in quotes

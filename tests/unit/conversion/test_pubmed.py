@@ -21,6 +21,7 @@ from hpcml import mpi
 from hpcml.conversion import pubmed
 from hpcml.conversion.pubmed import CHECK_TAGS
 from hpcml.conversion.pubmed_xml import entries
+from hpcml.conversion.records import BadRecords
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 
@@ -50,7 +51,7 @@ def flat(text):
 def read_here(path):
     """The records of a file, by the code under test, as `read_apart` gives them."""
     found = []
-    for each in entries(path, 1 << 24):
+    for each in entries(path, 1 << 24, BadRecords()):
         found.append(
             {
                 "pmid": str(each.key.pmid),
@@ -105,7 +106,11 @@ def check_rows(path, expected):
         assert (year, indexing) == (each["year"], ["", "Curated", "Automated", "Guessed"].index(each["indexing"]))
 
 
-WHOLE = {"fields": ("title=T,abstract=A,journal=J,year=Y",), "whole_fields": ("title,abstract,journal,year",), "binary": True}
+WHOLE = {
+    "fields": ("title=T", "abstract=A", "journal=J", "year=Y"),
+    "whole_fields": ("title", "abstract", "journal", "year"),
+    "binary": True,
+}
 
 
 def test_there_are_enough_awkward_records():
@@ -232,7 +237,7 @@ def test_test_years_and_share(tmp_path):
         ({"test_years": ("2010-2005",)}, "--test-years 2010-2005: expected"),
         ({"test_years": ("1950",)}, "--test-years 1950: no citation"),
         ({"test_years": ("2010",), "test_share": 0.5}, "--test-share 0.5: has no effect with --test-years"),
-        ({"fields": ("title,doi",)}, "--fields doi: PubMed's records have no field"),
+        ({"fields": ("title", "doi")}, "--fields doi: PubMed's records have no field"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             splits(**options)
@@ -347,9 +352,10 @@ PEAK = """
 import resource, sys
 from pathlib import Path
 from hpcml.conversion.pubmed_xml import entries
+from hpcml.conversion.records import BadRecords
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = peak()
-print(sum(1 for _ in entries(Path(sys.argv[1]), 1 << 20)), peak() - before)
+print(sum(1 for _ in entries(Path(sys.argv[1]), 1 << 20, BadRecords())), peak() - before)
 """
 
 
