@@ -1,8 +1,7 @@
 """The launcher of this process (mpirun, srun), by the environment variables that it sets.
 
-A shell inside a job step hands its variables on to commands that no launcher started. So a variable
-alone proves nothing: a rank has a launcher among its ancestors, and a rank of MPICH also has an open
-socket to it. Importing this module starts no MPI.
+A shell inside a job step hands them on to commands that no launcher started. So a variable alone proves nothing: a rank has a
+launcher among its ancestors, and a rank of MPICH also has an open socket to it.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ import os
 import re
 import select
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 # The number of ranks, and the rank, in the order in which they are believed.
 _OPEN_MPI, _PMI = ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK")
 _OTHERS = (("PMIX_SIZE", "PMIX_RANK"), ("MPI_LOCALNRANKS", "MPI_LOCALRANKID"))
-_SLURM = (("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"), ("SLURM_NTASKS", "SLURM_PROCID"))
 _PROGRAMS = re.compile(r"mpirun|mpiexec|hydra_|pmi_proxy|orted|prte|srun|slurmstepd|palsd|jsmd|flux-")
 
 
@@ -31,7 +30,8 @@ def promised_ranks() -> dict[str, tuple[int, int]]:
     pairs = [_PMI] if has_connection() else [_OPEN_MPI, _PMI, *_OTHERS]
     if "SLURM_STEP_ID" in os.environ or "SLURM_STEPID" in os.environ:  # inside srun, not merely inside an allocation
         # an interactive step has one task, but the number of tasks of its allocation, too
-        pairs.append(_SLURM[0] if _SLURM[0][0] in os.environ else _SLURM[1])
+        name = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in os.environ else "SLURM_NTASKS"
+        pairs.append((name, "SLURM_PROCID"))
     found = {size: (number, number_in(rank)) for size, rank in pairs if (number := number_in(size))}
     if not found and "PMIX_RANK" in os.environ:  # of launchers that set no size
         found["PMIX_RANK"] = (number_in("PMIX_RANK") + 1, number_in("PMIX_RANK"))
@@ -53,27 +53,21 @@ def launched_rank() -> int:
 
 def has_connection() -> bool:
     """Return whether PMI_FD, of MPICH's and Slurm's launchers, is a socket whose other end is open."""
-    try:
-        number = int(os.environ.get("PMI_FD", ""))
-        if not stat.S_ISSOCK(os.fstat(number).st_mode):
-            return False
-    except (ValueError, OSError, OverflowError):
-        return False
-    poll = select.poll()
-    poll.register(number, 0)  # hang-ups and errors are always reported
-    return not poll.poll(0)
+    with suppress(ValueError, OSError, OverflowError):
+        number, poll = int(os.environ.get("PMI_FD", "")), select.poll()
+        poll.register(number, 0)  # hang-ups and errors are always reported
+        return stat.S_ISSOCK(os.fstat(number).st_mode) and not poll.poll(0)
+    return False
 
 
 def has_launcher() -> bool:
     """Return whether an ancestor of this process is a launcher."""
     process = os.getppid()
-    while process > 0:
-        try:
+    with suppress(OSError):
+        while process > 0:
             status = Path(f"/proc/{process}/stat").read_bytes().decode("ascii", "replace")
-        except OSError:
-            return False
-        name, _, rest = status.partition("(")[2].rpartition(")")
-        if _PROGRAMS.match(name):
-            return True
-        process = int(rest.split()[1])
+            name, _, rest = status.partition("(")[2].rpartition(")")
+            if _PROGRAMS.match(name):
+                return True
+            process = int(rest.split()[1])
     return False

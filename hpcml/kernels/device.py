@@ -5,8 +5,8 @@ A thread has a row and a class and adds up the features in the order that the CP
 thread for each row. The last bits are not the CPU's, whose sums may be fused otherwise and whose
 exp, log and erf are others.
 
-Importing this module imports numba.cuda; it takes no device until one is asked for. numba.cuda must be that of
-the package numba-cuda: the older one that numba still contains fails to compile these kernels.
+Importing this module imports numba.cuda; it takes no device until one is asked for. The older
+numba.cuda that numba still contains cannot compile these kernels: it must be that of numba-cuda.
 """
 
 # ruff: noqa: E402 - numba.cuda is imported when numba-cuda may stand in its place
@@ -31,6 +31,7 @@ from numba.cuda.cudadrv import driver, error
 
 THREADS = 128  # of a block
 ERRORS = (driver.CudaAPIError, error.CudaSupportError)
+HAS_PACKAGE = bool(config.ENABLE_CUDASIM) or "numba_cuda" in cuda.__file__  # the simulator needs none
 
 
 class CompilationError(Exception):
@@ -46,11 +47,6 @@ def _of_cpu(kernel):
 _cell_mass, _mass_in_table, _first_at_least, _below = map(
     _of_cpu, (density.cell_mass, density.mass_in_table, first_at_least, gaussian.below)
 )
-
-
-def has_package() -> bool:
-    """Return whether numba.cuda is that of numba-cuda, or the simulator."""
-    return bool(config.ENABLE_CUDASIM) or "numba_cuda" in cuda.__file__
 
 
 def count() -> int:

@@ -39,7 +39,7 @@ def choose_device(comm: mpi.Comm) -> None:
         n_devices = device.count()
         if n_devices == 0:
             raise OptionError("device", "gpu", "there is no CUDA device or driver on a node; remove it to use the CPU")
-        if not device.has_package():
+        if not device.HAS_PACKAGE:
             raise OptionError("device", "gpu", "the package numba-cuda is not in use; pip install 'hpcml[gpu]', or remove it")
         with _device_errors():
             device.select(place % n_devices)

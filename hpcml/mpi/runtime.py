@@ -85,14 +85,13 @@ def fit_shared_memory(n_ranks: int) -> None:
     except OSError:
         is_writable = False
     if not is_writable:
-        why = "cannot be written" if SHARED_MEMORY.is_dir() else "does not exist"
-        raise ConfigError(f"{SHARED_MEMORY} {why}, but MPICH needs it; mount it writable (docker run --tmpfs {SHARED_MEMORY})")
+        why = f"{SHARED_MEMORY} does not exist or cannot be written, but MPICH needs it"
+        raise ConfigError(f"{why}; mount it writable (docker run --tmpfs {SHARED_MEMORY})")
     room = (system.f_bavail if n_ranks == 1 else system.f_blocks) * system.f_frsize
     if system.f_blocks == 0:  # no limit
         return
     if room < (needed := n_ranks * (_RANK_BYTES + _CELL_BYTES)):
-        kind = "free" if n_ranks == 1 else "in all"
-        raise ConfigError(f"{SHARED_MEMORY} has {room // 1000} kB {kind}, but MPICH needs {needed // 1000 + 1} kB; {_ENLARGE}")
+        raise ConfigError(f"{SHARED_MEMORY} has only {room // 1000} kB, but MPICH needs {needed // 1000 + 1} kB; {_ENLARGE}")
     small, large = ((room // share // n_ranks - _RANK_BYTES) // _CELL_BYTES for share in (2, 64))
     cells = max(1, min(small, _FEW_CELLS), large)
     if cells < _MOST_CELLS:
@@ -104,8 +103,7 @@ def unname_shared_memory() -> None:
     with suppress(OSError):  # elsewhere it is not known
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
         for name in set(re.findall(rf"{SHARED_MEMORY}/mpich_shm_\S+", maps)):
-            with suppress(OSError):  # another rank was quicker
-                Path(name).unlink()
+            Path(name).unlink(missing_ok=True)  # another rank may be quicker
 
 
 def _initialize(library: ctypes.CDLL, provided: ctypes.c_int) -> None:

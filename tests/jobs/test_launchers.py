@@ -132,7 +132,11 @@ def test_training_on_little_shared_memory(with_shared_memory, tmp_path):
 
 
 NONE = {
-    "read-only": ("ro", "", "/dev/shm cannot be written, but MPICH needs it; mount it writable (docker run --tmpfs /dev/shm)"),
+    "read-only": (
+        "ro",
+        "",
+        "/dev/shm does not exist or cannot be written, but MPICH needs it; mount it writable (docker run --tmpfs /dev/shm)",
+    ),
     "too small": ("size=16k", "", "but MPICH needs "),
     "full": ("size=8m", 8 << 20, "enlarge it (docker run --shm-size=1g; "),
 }
@@ -151,7 +155,7 @@ def test_no_shared_memory_is_one_sentence(with_shared_memory, how, n):
 def test_estimator_raises_where_there_is_no_shared_memory(with_shared_memory):
     program = "import hpcml\ntry:\n    hpcml.DualClassifier\nexcept hpcml.errors.ConfigError as error:\n    print(error)"
     result = with_shared_memory("ro", sys.executable, "-c", program)
-    assert done(result).stdout.startswith("/dev/shm cannot be written, but MPICH needs it")
+    assert done(result).stdout.startswith("/dev/shm does not exist or cannot be written, but MPICH needs it")
 
 
 @pytest.mark.parametrize("n", [0, 2])

@@ -60,9 +60,9 @@ def test_ranks_of_a_node_choose_alike_while_memory_is_taken(cells):
 
 def test_one_process_goes_by_what_is_free(cells):
     assert cells(64 * MIB, MIB // 10, 1) == 2  # of half of 104,857 bytes, 12,500 and 16,400 for each cell
-    with pytest.raises(ConfigError, match=r"has 8 kB free, but MPICH needs 29 kB; enlarge it \(docker run --shm-size=1g;"):
+    with pytest.raises(ConfigError, match=r"has only 8 kB, but MPICH needs 29 kB; enlarge it \(docker run --shm-size=1g;"):
         cells(64 * MIB, 8192, 1)
-    with pytest.raises(ConfigError, match=r"has 32 kB in all, but MPICH needs 58 kB; enlarge it"):
+    with pytest.raises(ConfigError, match=r"has only 32 kB, but MPICH needs 58 kB; enlarge it"):
         cells(32768, 32768, 2)
 
 
@@ -76,11 +76,13 @@ def test_number_of_cells_that_the_user_has_set_stays(monkeypatch, tmp_path):
 
 def test_missing_and_read_only_memory(monkeypatch, tmp_path):
     monkeypatch.setattr(runtime, "SHARED_MEMORY", tmp_path / "none")
-    with pytest.raises(ConfigError, match=r"none does not exist, but MPICH needs it; mount it writable \(docker run --tmpfs"):
+    with pytest.raises(
+        ConfigError, match=r"none does not exist or cannot be written, but MPICH needs it; mount it writable \(docker run --tmpfs"
+    ):
         runtime.fit_shared_memory(1)
     monkeypatch.setattr(runtime, "SHARED_MEMORY", tmp_path)
     monkeypatch.setattr(runtime.os, "access", lambda *_: False)
-    with pytest.raises(ConfigError, match=r" cannot be written, but MPICH needs it; mount it writable"):
+    with pytest.raises(ConfigError, match=r" does not exist or cannot be written, but MPICH needs it; mount it writable"):
         runtime.fit_shared_memory(1)
 
 
