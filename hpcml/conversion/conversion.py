@@ -175,6 +175,6 @@ def read_names(comm: mpi.Comm, path: Path | None, size: int, what: str) -> list[
 
 def check_matrix_labels(what: object, options: ConvertOptions) -> None:
     """Raise ConfigError for options that have no effect if a matrix holds the labels."""
-    for name in ("empty_labels", "label_separator"):
-        if (value := getattr(options, name)) is not None:
+    for name in ("empty_labels", "label_separator", "labels_as_text"):
+        if value := getattr(options, name):
             raise OptionError(name, value, f"has no effect, because {what} is a matrix of the labels; remove it")

@@ -173,7 +173,7 @@ class NumberRows(LabelledRows):
         With --like the features are matched by name if the source names them, else by number. Raises
         ConfigError where only the source has names, DataError where a name stands there twice or is missing.
         """
-        super().__init__(task.scratch, with_ids)
+        super().__init__(task, with_ids)
         self.X, self.dropped = WaitingRows(task.scratch, index, with_data=True), 0
         self.column_of: ColumnOf | None = None  # the columns of the source's features; None: as they are
         self.n_features, self.feature_names = n_features, names

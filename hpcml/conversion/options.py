@@ -24,9 +24,13 @@ class ConvertOptions:
     """Columns (h5ad: of obs) whose values are labels. A list is several labels. A row whose values are all
     empty is unlabelled (--empty-labels). synthetic text: the number of labels.
     """
+    labels_as_text: Annotated[Flag, Only("labels")] = False
+    """Keep the values of --labels as they are written. Default: where all values of a column are
+    numbers, 1 and 1.0 are one label, and 2.5 is an error.
+    """
     indicators: Annotated[tuple[str, ...], Several] = ()
-    """Columns of 0 and 1, each of which is a label with the name of the column. A row with an empty
-    value is unlabelled (--empty-labels).
+    """Columns of 1 or True and 0 or False, each of which is a label with the name of the column. A row
+    with an empty value is unlabelled (--empty-labels).
     """
     label_xml: Path | None = None
     """MULAN's XML file, whose labels are the indicators. Default: the attributes that MEKA's -C in the
@@ -44,6 +48,8 @@ class ConvertOptions:
     """
     id: str | None = None
     """Column that names the rows. Default for h5ad: the index of obs."""
+    unique_ids: Flag = False
+    """Two rows with the same id are an error. Default: the log counts them."""
     split_column: str | None = None
     """Column with the split of each row, such as train or test."""
     group: str | None = None
@@ -61,6 +67,8 @@ class ConvertOptions:
     """Character between the columns, such as ";". Default: a comma."""
     no_quotes: Flag = False
     """Treat quotation marks as ordinary characters. Default: values may be quoted."""
+    quotes: Flag = False
+    """Values may be quoted, as in "a b". Default: quotation marks are ordinary characters."""
     zero_based: Flag = False
     """Indices start at 0, not at 1."""
     rows: Annotated[int | None, Range(1, MAX_ROWS)] = None

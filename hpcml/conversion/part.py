@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress
 from pathlib import Path
@@ -20,13 +20,16 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.labels import LabelValues, similar_names
 from hpcml.conversion.split import RowSplits
 from hpcml.conversion.vocabulary import TextSettings, merge_terms
 from hpcml.data.dataset import UNKNOWN
 from hpcml.data.row_keys import GROUP, ID, name_key
-from hpcml.errors import DataError, repeated
+from hpcml.errors import DataError, OptionError, repeated
 from hpcml.files.hdf5 import Strings
 from hpcml.files.spool import SLICE, Spool, StringSpool, slices
+from hpcml.log import named, plural
+from hpcml.mpi.routing import Routing
 
 WAITING = 1 << 16  # rows and labels that wait in memory
 
@@ -67,8 +70,13 @@ class LabelledRows:
     Splits and keys are in memory; the rest waits outside of it.
     """
 
-    def __init__(self, scratch: Path, with_ids: bool = True) -> None:
-        self.scratch, self.labels = scratch, WaitingRows(scratch, np.int32)
+    def __init__(self, task: Conversion, with_ids: bool = True, at_once: bool = False) -> None:
+        """`at_once`: see `LabelValues`."""
+        self.scratch = scratch = task.scratch
+        self.labels = WaitingRows(scratch, np.int32)
+        known = () if task.like is None else [*task.like.label_names, *task.like.renamed]
+        self.label_values = LabelValues(task.options.labels_as_text, known, at_once)
+        self.places: list[tuple[int, Callable[[int], object]]] = []  # with --unique-ids: first row and place of rows of each batch
         self.label_numbers: defaultdict[str, int] = defaultdict(int)  # of labels that are given by name
         self.label_numbers.default_factory = self.label_numbers.__len__
         self.row_ids = RowIds(scratch) if with_ids else None
@@ -144,6 +152,35 @@ class LabelledRows:
         return keys, np.where(of_groups != 0, of_groups, keys) if of_groups.size else keys
 
 
+def check_ids(task: Conversion, rows: LabelledRows) -> None:
+    """Log how many rows have the id of an earlier row; with --unique-ids, raise DataError for the first. Collective."""
+    comm, keys, row_ids = task.comm, np.array(rows.id_keys, np.uint64), rows.row_ids
+    with_id = np.flatnonzero(keys)
+    if task.options.unique_ids and not mpi.agreed_any(comm, bool(with_id.size)):
+        raise OptionError("unique_ids", True, "has no effect, because no row has an id; name their column with --id, or remove it")
+    routing = Routing(comm, (keys[with_id] % np.uint64(comm.size)).astype(np.int64))
+    received = routing.send(keys[with_id])  # in the order of the rows
+    order = np.argsort(received, kind="stable")
+    again = np.zeros(received.size, bool)
+    again[order[1:]] = received[order[1:]] == received[order[:-1]]
+    if not mpi.agreed_any(comm, bool(again.any())):
+        return
+    repeats = with_id[routing.answer(again)]
+    first = ("", "")
+    with mpi.agreed(comm, f"reading {task.what}"):
+        if repeats.size:
+            row = int(repeats[0])
+            (row_id,), line = row_ids.ids[row : row + 1], int(row_ids.lines[row : row + 1][0]) + row_ids.lines_above + 1
+            first = named(row_id), f"{task.what}: {'row' if rows.n_lines is None else 'line'} {line}"
+        if repeats.size and task.options.unique_ids:
+            before, place = next(((n, of) for n, of in reversed(rows.places) if n <= row), (0, lambda _: first[1]))
+            raise DataError(f"{place(row - before)}: id {first[0]!r} is that of an earlier row, too (--unique-ids)")
+    found = comm.allgather((repeats.size, *first))
+    row_id, place = next((row_id, place) for size, row_id, place in found if size)
+    count = plural(sum(size for size, *_ in found), "row")
+    task.log(f"{place}: id {row_id!r} is that of an earlier row, too; {count} in all have the id of an earlier row")
+
+
 @dataclass
 class Part:
     """This rank's rows (without `data` their values are 1), and what is known of them.
@@ -182,16 +219,21 @@ def make_part(
     `columns` are the labels that rows have, on any rank, in order; None: those that occur, by code points if given by name.
     """
     comm, like = task.comm, task.like
-    given = list(rows.label_numbers if label_names is None else label_names)
+    if label_names is None:
+        given = rows.label_values.names(comm, rows.label_numbers)
+    else:
+        given = [name.strip() for name in label_names]
     used = np.zeros(len(given), dtype=np.int64)
     with mpi.agreed(comm, "dividing the rows by labels"):
-        if (twice := repeated(given)) is not None:
+        if label_names is not None and (twice := repeated(given)) is not None:
             raise DataError(f"{task.what}: two labels have the name {twice!r}; give each a name of its own")
+        if label_names is not None and "" in given:
+            raise DataError(f"{task.what}: label {given.index('') + 1} has no name; give each a name")
         rows.flush()
         for some in slices(rows.labels.indices.size):
             used[rows.labels.indices[some]] = 1
     if columns is None and label_names is None:
-        columns = merge_terms(comm, compress(given, used))
+        columns = merge_terms(comm, filter(None, compress(given, used)))
     elif columns is None:
         columns = given if like is None else list(compress(given, mpi.allreduce_sum(comm, used)))
 
@@ -204,6 +246,8 @@ def make_part(
         others = [name for name in columns if name not in known]
         labels = {"Y": like.label_names + others} if like.new_labels else {"Y": like.label_names, UNKNOWN: others}
     labels = {name: of_kind for name, of_kind in labels.items() if of_kind or name == "Y"}
+    if comm.rank == 0 and (warning := similar_names(task.what, [*chain.from_iterable(labels.values())])):
+        task.log(warning)
     column = {name: number for number, name in enumerate(chain.from_iterable(labels.values()))}
     column_of = np.array([column.get(renamed.get(name, name), -1) for name in given], dtype=np.int64)
 
@@ -227,5 +271,6 @@ def make_part(
     if rows.row_ids is not None:
         (above,), _ = mpi.exclusive_sum(comm, [X.n_rows if rows.n_lines is None else rows.n_lines])
         rows.row_ids.lines_above = int(above)
+        check_ids(task, rows)
     unlabelled = np.array(rows.unlabelled, dtype=np.int64)
     return Part(matrices, labels, splits=splits, row_ids=rows.row_ids, unlabelled=unlabelled, **about)

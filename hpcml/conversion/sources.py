@@ -39,7 +39,15 @@ WORDS = ("headings_as_features", "binary", "pairs", "min_df", "stop_words")
 OF_TEXT = ("fields", "whole_fields", *WORDS)
 TEXT = (*OF_TEXT, *LIKE)
 ROLES = ("labels", "indicators", "label_separator", "id", "split_column", "group")
-SPARSE = ("descriptors", "empty_labels", "missing_as_zero", "missing_columns_as_zero", *LIKE)  # of matrices in memory
+SPARSE = (
+    "descriptors",
+    "empty_labels",
+    "labels_as_text",
+    "unique_ids",
+    "missing_as_zero",
+    "missing_columns_as_zero",
+    *LIKE,
+)  # of matrices in memory
 COLUMNS = (*ROLES, *SPARSE)
 TABLE = ("text", "features", *COLUMNS, *OF_TEXT)  # also of frames in memory
 NAMES = ("descriptors", "feature_names", "label_names", "missing_columns_as_zero", *LIKE)
@@ -51,7 +59,7 @@ POINTS = ("checkerboard", "circle", "gaussians", "sine", "text")
 # fmt: off
 SOURCES = {
     "jsonl": Source("JSON lines: an object with title, text and labels on each line", "jsonl",
-                    ("descriptors", "empty_labels", "group", *TEXT, *LINES)),
+                    ("descriptors", "empty_labels", "unique_ids", "group", *TEXT, *LINES)),
     "pubmed": Source("NLM's PubMed files: citations with MeSH headings", "pubmed", PUBMED, most=ANY, by_file=True),
     "annif": Source("Annif's document corpora", "annif", ("vocabulary", "language", "unindexed", "group", *TEXT, *LINES), most=ANY),
     "bioasq": Source("BioASQ's JSON: articles with MeSH headings", "bioasq", ("descriptors", *TEXT, *LINES)),
@@ -59,7 +67,7 @@ SOURCES = {
                      ("folder_splits", "encoding", *WORDS, *LIKE, *LINES)),
     "docstrings": Source("The docstrings of installed Python packages", "docstrings", TEXT, most=0, least=0),
     "csv": Source("CSV tables of texts or numbers", "csv_file", (*TABLE, "delimiter", "no_quotes", *LINES), None, ANY),
-    "tsv": Source("Tables with tabs between the columns", "csv_file", (*TABLE, "no_quotes", *LINES), None, ANY),
+    "tsv": Source("Tables with tabs between the columns", "csv_file", (*TABLE, "quotes", *LINES), None, ANY),
     "parquet": Source("Parquet tables of texts or numbers", "parquet", TABLE, None, ANY),
     "svmlight": Source("svmlight text: `label index:value ...`", "svmlight", ("zero_based", *LIKE, *LINES), False),
     "xmc": Source("Text of the extreme-classification repository", "svmlight", (*NAMES, *LINES), False),

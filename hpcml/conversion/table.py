@@ -19,9 +19,10 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.labels import LabelValues, check_no_list, indicator_values
 from hpcml.conversion.number_rows import FINITE, NumberRows, dense_blocks, finish
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.part import Part
+from hpcml.conversion.part import LabelledRows, Part
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.conversion.vocabulary import PLAIN, Field
@@ -266,7 +267,7 @@ def read_table(
 def _add_texts(corpus: Corpus, batch: Batch, roles: Roles, options: ConvertOptions) -> None:
     """Append rows that are made from texts. Raises DataError that names the row, OSError."""
     told_apart = not roles.text
-    labels, ids, splits, groups = _described(batch, roles, options)
+    labels, ids, splits, groups = _described(corpus, batch, roles, options)
     for row in range(batch.n_rows):
         values = [_checked(batch, row, name, batch.columns[name][row], _texts) for name in roles.texts]
         for field, texts in zip(roles.fields if told_apart else (), values, strict=False):
@@ -291,33 +292,35 @@ def _add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], option
 
 def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions, by_number: bool = False) -> None:
     """Append labels (not those added `by_number`), ids and splits of rows. Raises DataError that names the row, OSError."""
-    labels, ids, splits, groups = _described(batch, roles, options)
+    labels, ids, splits, groups = _described(rows, batch, roles, options)
     splits, groups = splits if roles.split is not None else [], groups if roles.group is not None else []
     rows.describe(None if by_number else labels, ids, splits, groups=groups)
 
 
 def _described(
-    batch: Batch, roles: Roles, options: ConvertOptions
+    rows: LabelledRows, batch: Batch, roles: Roles, options: ConvertOptions
 ) -> tuple[list[list[str] | None], list[str], list[str], list[str]]:
-    """Return the labels of each row (None: nobody labelled it), its name, its split and its group, "" for none. Raises DataError.
+    """Return the labels of each row by key (None: nobody labelled it), its name, split and group, "" for none. Raises DataError.
 
     A row is labelled if one of its cells of --labels is not empty, and none of its indicators is. With --empty-labels none each is.
     """
-    found = [_labels(batch, row, roles.labels, options.label_separator) for row in range(batch.n_rows)]
+    if options.unique_ids:
+        rows.places.append((len(rows.id_keys), batch.place))
+    found = [_labels(batch, row, roles.labels, options.label_separator, rows.label_values) for row in range(batch.n_rows)]
     labels = [of_row or [] for of_row in found]
     unlabelled = np.array([of_row is None for of_row in found], dtype=bool) & bool(roles.labels or not roles.indicators)
     for name in roles.indicators:
-        values = batch.columns[name]
+        values = indicator_values(batch.columns[name])
         empty = np.isnan(values)
         unlabelled |= empty
         values = np.where(empty, 0.0, values)
         wrong = np.flatnonzero((values != 0) & (values != 1))
         if wrong.size:
             row = int(wrong[0])
-            found_there = f"{values[row]:g}" if math.isfinite(values[row]) else "no number"
-            raise DataError(f"{batch.place(row)}: column {name!r}: {found_there}, but expected 0 or 1 (--indicators)")
+            shown = named(str(batch.columns[name][row]))
+            raise DataError(f"{batch.place(row)}: column {name!r}: {shown}, but expected 1, 0, True or False (--indicators)")
         for row in np.flatnonzero(values).tolist():
-            labels[row].append(name)
+            labels[row].append(name.strip())
     ids, splits = _names(batch, roles.id), _names(batch, roles.split)
     if roles.split is not None:
         for row, split in enumerate(splits):
@@ -328,17 +331,20 @@ def _described(
     return labels, ids, splits, groups
 
 
-def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None) -> list[str] | None:
-    """Return the labels in the cells of some columns; None if all cells are empty, which an empty list is not."""
+def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None, values: LabelValues) -> list[str] | None:
+    """Return the keys of the labels in the cells of some columns; None if all cells are empty, which an empty list is not."""
     found: list[str] = []
     has_list = False
     for name in columns:
-        value = batch.columns[name][row]
+        value, keys = batch.columns[name][row], values.keys[name]
         has_list |= isinstance(value, (list, tuple, np.ndarray)) and len(value) == 0
         for each in value if isinstance(value, (list, tuple, np.ndarray)) else [value]:
-            text = _checked(batch, row, name, each, _label)
+            if separator is None and type(each) is str and (key := keys.get(each)):
+                found.append(key)
+                continue
+            text = _checked(batch, row, name, each, _as_written if values.as_text else _label)
             parts = [text] if separator is None else text.split(separator)
-            found += [part.strip() for part in parts if part.strip()]
+            found += [keys.get(part) or values.add(name, part, batch.place(row)) for part in map(str.strip, parts) if part]
     return found if found or has_list else None
 
 
@@ -346,7 +352,7 @@ def _names(batch: Batch, column: str | None) -> list[str]:
     """Return the values of a column that names rows, or splits; "" for none."""
     if column is None:
         return [""] * batch.n_rows
-    return [_checked(batch, row, column, value, _label) for row, value in enumerate(batch.columns[column])]
+    return [_checked(batch, row, column, value, _name) for row, value in enumerate(batch.columns[column])]
 
 
 def unfit(value: float) -> str:
@@ -364,23 +370,34 @@ def _checked(batch: Batch, row: int, column: str, value: object, check: Callable
         raise DataError(f"{batch.place(row)}: column {column!r}: {error}") from None
 
 
+def _name(value: object) -> str:
+    """A value as the name of a row, a split or a group; "" for a missing one. Raises ValueError."""
+    if isinstance(value, (float, np.floating)) and math.isfinite(value):
+        if value != math.floor(value):
+            raise ValueError(f"{value:g}, but expected a name or a whole number")
+        return label_name(float(value))
+    return _as_written(value)
+
+
 def _label(value: object) -> str:
-    """A value as the name of a label, a row or a split; "" for a missing one. Raises ValueError."""
+    """A value of a column of labels as text; "" for a missing one. Raises ValueError, also for a list that is written as text."""
+    if isinstance(value, (float, np.floating)) and math.isfinite(value) and value == math.floor(value):
+        return label_name(float(value))
+    return check_no_list(_as_written(value))
+
+
+def _as_written(value: object) -> str:
+    """The text of a value, as pandas writes it to a CSV file; "" for a missing one. Raises ValueError."""
     if isinstance(value, str):
         if "\0" in value or not is_unicode(value):
             raise ValueError(f"{named(value)!r} holds a character that cannot be stored; remove it")
         return value
     if is_missing(value):
         return ""
-    if isinstance(value, (bool, np.bool_)):
-        return "true" if value else "false"
-    if isinstance(value, (int, np.integer)):
-        return str(int(value))
-    if isinstance(value, (float, np.floating)):
-        if math.isfinite(value) and value == math.floor(value):
-            return label_name(float(value))
-        raise ValueError(f"{value:g}, but expected a name or a whole number (divide quantities into classes first)")
-    raise ValueError(f"{type(value).__name__}, but expected a string or a whole number")
+    if isinstance(value, (bool, np.bool_, int, np.integer)) or (isinstance(value, (float, np.floating)) and math.isfinite(value)):
+        return str(value)
+    shown = f"{value:g}" if isinstance(value, (float, np.floating)) else type(value).__name__
+    raise ValueError(f"{shown}, but expected a string or a whole number")
 
 
 def _texts(value: object) -> list[str]:

@@ -92,8 +92,8 @@ class Corpus(LabelledRows):
 
     def __init__(self, task: Conversion) -> None:
         """An empty corpus with the settings of the options, or of --like. Collective."""
-        super().__init__(task.scratch)
         options, known, path = task.options, None if task.like is None else task.like.text, task.options.stop_words
+        super().__init__(task, at_once=options.headings_as_features if known is None else known.headings)
         if known is not None:
             self.pairs, self.stop_words, self.fields, headings = known.pairs, known.stop_words, known.fields, known.headings
         else:

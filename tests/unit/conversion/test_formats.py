@@ -131,10 +131,10 @@ def test_lists_categories_and_whole_numbers_of_parquet_are_labels(tmp_path):
     data["f"], data["k"], data["t"] = np.float32([1, np.nan, 2]), [True, False, True], [["one two", "three"], None, []]
     data.to_parquet(tmp_path / "in")
     found = make(tmp_path, "parquet", tmp_path / "in", features=("x",), labels=("l,n,c,f,k",))
-    assert label_sets(found) == [["1", "3", "a", "b", "true", "u"], ["false"], ["1", "2", "a", "true", "v"]]
+    assert label_sets(found) == [["1", "3", "True", "a", "b", "u"], ["False"], ["1", "2", "True", "a", "v"]]
     texts = make(tmp_path, "parquet", tmp_path / "in", text=("t",), labels=("c",), binary=True, pairs=True)
     assert strings(texts, "feature_names") == ["one", "one two", "three", "two"]
-    with pytest.raises(DataError, match=r"in: row 2: column 'x': 2.5, but expected a name or a whole number"):
+    with pytest.raises(DataError, match=r"in: row 2: column 'x': 2.5, but labels are names or whole numbers"):
         data.assign(x=[1, 2.5, 3]).to_parquet(tmp_path / "in")
         make(tmp_path, "parquet", tmp_path / "in", features=("k",), labels=("x",))
 

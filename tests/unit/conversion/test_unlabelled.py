@@ -136,7 +136,7 @@ def test_an_option_without_effect(tmp_path):
 
 def test_an_indicator_that_is_no_number(tmp_path):
     (tmp_path / "in").write_text("@relation t\n@attribute x numeric\n@attribute on {yes,no}\n@data\n1,yes\n2,no\n")
-    with pytest.raises(DataError, match=r"column 'on': no number, but expected 0 or 1"):
+    with pytest.raises(DataError, match=r"column 'on': yes, but expected 1, 0, True or False"):
         converted("arff", tmp_path / "in", tmp_path / "out.h5", indicators=("on",))
 
 
