@@ -198,7 +198,8 @@ def _sparse_row(text: str, tokens: Sequence[str], n_attributes: int) -> Row:
     numbers = [*map(int, indices)]
     row = {n: None if value == "?" else _unquoted(value) for n, value in zip(numbers, values, strict=True)}
     if len(row) < len(numbers):
-        raise ValueError(f"two values of attribute {repeated(numbers)}; give one")
+        twice = next(n for place, n in enumerate(numbers) if n in numbers[:place])
+        raise ValueError(f"two values of attribute {twice} (from 0); give one")
     if row and max(row) >= n_attributes:
         raise ValueError(f"attribute {max(row)}, but expected 0 to {n_attributes - 1}")
     return row
@@ -251,7 +252,8 @@ def read_arff(task: Conversion) -> Part:
     (path,), doing = task.inputs, f"reading {task.what}"
     header = mpi.run_on_root(task.comm, doing, lambda: read_header(path, task.max_line))
     size = mpi.run_on_root(task.comm, doing, lambda: plain_size(path))
-    share = tuple(header.begin + place for place in task.share(size - header.begin))
+    begin, end = task.share(size - header.begin)
+    share = header.begin + begin, header.begin + end
     attributes, names = header.attributes, [attribute.name for attribute in header.attributes]
     if indicators := mpi.run_on_root(task.comm, doing, lambda: _label_attributes(task, path, header)):
         task.log(f"{path}: {plural(len(indicators), 'label')} by {task.options.label_xml or '-C of the relation'}")
@@ -373,7 +375,7 @@ class _Expansion:
             else:
                 raise DataError(
                     f"{path}: attribute {attribute.name!r} is {attribute.kind.lower()}, but features are numbers or nominal; name "
-                    "others with --features"
+                    "others with --features, or texts with --text"
                 )
 
     def add(self, rows: NumberRows, decoded_rows: Sequence[Row], places: Sequence[Place], options: ConvertOptions) -> None:

@@ -7,7 +7,7 @@ In files of anndata 0.7, obs is a group whose columns may be codes with a refere
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,11 +54,14 @@ def _part(group: h5py.Group, name: str) -> Any:
         for code in (properties.get_filter(number)[0] for number in range(properties.get_nfilters())):
             if h5py.h5z.filter_avail(code):
                 continue
-            with suppress(ImportError):
+            advice = "hdf5plugin has no such filter; write the file again with compression='gzip'"
+            try:
                 import hdf5plugin  # noqa: F401  # makes its filters available
+            except ImportError:
+                advice = "install hdf5plugin: pip install 'hpcml[h5ad]'"
             if not h5py.h5z.filter_avail(code):
                 packed = f"{part.file.filename}: {part.name[1:]} is compressed with {FILTERS.get(code, 'an unknown filter')}"
-                raise ConfigError(f"{packed} (HDF5 filter {code}); install what reads it: pip install 'hpcml[h5ad]'")
+                raise ConfigError(f"{packed} (HDF5 filter {code}); {advice}")
     return part
 
 
