@@ -199,7 +199,12 @@ BAD = {
     "npz no labels": ("npz", csr(y=None), {}, r"in: no labels \(y, or Y\)"),
     "npz bsr": ("npz", csr(format=b"bsr"), {}, r"in: a matrix in bsr format, but expected CSR, CSC or COO; save it as \.tocsr\(\)"),
     "npz csc": ("npz", csr(format=b"csc"), {}, r"in: array indptr has 4 entries, but expected 3 whole numbers"),
-    "npz csc row": ("npz", csr(format=b"csc", shape=(2, 3)), {}, r"in: entry 2: row 5, but expected 0 to 1"),
+    "npz csc row": (
+        "npz",
+        csr(format=b"csc", shape=(2, 3), indices=[0, 5, 1], y=[0, 1]),
+        {},
+        r"in: entry 2: row 5, but expected 0 to 1",
+    ),
     "npz coo": ("npz", csr(format=b"coo", row=[0, 1, 2], col=[0, 1, 2]), {}, r"in: entry 3: column 2, but expected 0 to 1"),
     "npz coo length": (
         "npz",
