@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +32,7 @@ from hpcml.conversion.table import (
     read_table,
     unfit,
 )
-from hpcml.errors import ConfigError, DataError, OptionError, repeated
+from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.files.lines import BYTE_ORDER_MARK, open_plain, plain_size
 from hpcml.files.opening import decoded, read_small
 from hpcml.log import named, plural
@@ -51,7 +50,7 @@ SOUND = re.compile(rf"{VALUE}|[,{{}}]", re.ASCII)
 PLAIN = re.compile(r"""[^\s'"{}%]*""")  # a row that needs only be cut at commas
 ATTRIBUTE = re.compile(rf"@attribute\s+({QUOTED}|[^\s,{{}}'\"%][^\s,{{}}]*)\s*(.*)", re.ASCII | re.IGNORECASE)
 MEKA = re.compile(r"@relation\s.*:(?:|.*\s)-C\s+(-?\d+)", re.ASCII | re.IGNORECASE)
-ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-7]{1,3}|.)")
+ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([0-7]{1,3})|(.))")
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 Row = dict[int, Any]  # values by attribute; those that a sparse row leaves out are missing
 
@@ -74,18 +73,12 @@ class Attribute(NamedTuple):
         return [self.name] if self.is_number or self.values is None else [f"{self.name}={value}" for value in self.values]
 
 
-class Header(NamedTuple):
-    """The lines before the rows: the attributes, those that MEKA's -C makes labels, and the byte at which the rows begin."""
+def read_header(path: Path, max_line: int) -> tuple[list[Attribute], list[str], int]:
+    """Return the attributes, the names of those that MEKA's -C makes labels, and the byte at which the rows begin.
 
-    attributes: list[Attribute]
-    of_labels: list[str]
-    begin: int
-
-
-def read_header(path: Path, max_line: int) -> Header:
-    """Return the header of a file. Raises DataError that names the line, and as `open_plain`."""
-    attributes: list[Attribute] = []
-    line_of: dict[str, int] = {}
+    Raises DataError that names the line, and as `open_plain`.
+    """
+    attributes: dict[str, Attribute] = {}
     n_labels, number, begin, is_data = 0, 0, 0, False
     with open_plain(path) as file:
         while not is_data and (line := file.readline(max_line + 1)):
@@ -100,21 +93,19 @@ def read_header(path: Path, max_line: int) -> Header:
                 is_data = keyword.startswith("@DATA")
                 if text[:1] not in ("", "%", "@"):
                     raise ValueError(f"{text[:60]!r}, but expected @RELATION, @ATTRIBUTE or @DATA")
-                if keyword.startswith("@RELATION") and (found := MEKA.match(text)) is not None:
-                    n_labels, of_relation = int(found[1]), where
-                if not keyword.startswith("@ATTRIBUTE"):
-                    continue
-                attributes.append(parse_attribute(text))
-                if (first := line_of.setdefault(attributes[-1].name, number)) != number:
-                    raise ValueError(f"attribute {attributes[-1].name!r} is also on line {first}; give each a name of its own")
+                if (found := MEKA.match(text)) is not None:
+                    n_labels = int(found[1])
+                if keyword == "@ATTRIBUTE":
+                    attribute = parse_attribute(text)
+                    if attributes.setdefault(attribute.name, attribute) is not attribute:
+                        raise ValueError(f"another attribute has the name {attribute.name!r}; give each a name of its own")
     if not number:
         raise DataError(f"{path}: the file is empty; expected an ARFF file with @RELATION, @ATTRIBUTE and @DATA")
     if not is_data or not attributes:
         raise DataError(f"{path}: no line {'@ATTRIBUTE' if is_data else '@DATA'}; it is truncated, or no ARFF file")
     if abs(n_labels) > len(attributes):
-        raise DataError(f"{of_relation}: -C {n_labels}, but there are {plural(len(attributes), 'attribute')}")
-    names = [attribute.name for attribute in attributes]
-    return Header(attributes, names[:n_labels] if n_labels >= 0 else names[n_labels:], begin)
+        raise DataError(f"{path}: -C {n_labels} in @RELATION, but there are {plural(len(attributes), 'attribute')}")
+    return [*attributes.values()], [*attributes][:n_labels] if n_labels >= 0 else [*attributes][n_labels:], begin
 
 
 def parse_attribute(text: str) -> Attribute:
@@ -147,14 +138,11 @@ def split_line(text: str) -> list[str]:
 
 def _unquoted(token: str) -> str:
     """Return a value without quotation marks and escapes."""
-    return ESCAPE.sub(_unescaped, token[1:-1]) if token[0] in "'\"" else token
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    code = found[1]
-    if len(code) == 5:
-        return chr(int(code[1:], 16))
-    return chr(int(code, 8)) if code[0] in "01234567" else ESCAPED.get(code, code)
+    if token[0] not in "'\"":
+        return token
+    return ESCAPE.sub(
+        lambda of: chr(int(of[1] or of[2], 16 if of[1] else 8)) if of[3] is None else ESCAPED.get(of[3], of[3]), token[1:-1]
+    )
 
 
 def _without_weight(tokens: list[str]) -> list[str]:
@@ -198,7 +186,7 @@ def _sparse_row(text: str, tokens: Sequence[str], n_attributes: int) -> Row:
     numbers = [*map(int, indices)]
     row = {n: None if value == "?" else _unquoted(value) for n, value in zip(numbers, values, strict=True)}
     if len(row) < len(numbers):
-        twice = next(n for place, n in enumerate(numbers) if n in numbers[:place])
+        twice = next(n for n in numbers if numbers.count(n) > 1)
         raise ValueError(f"two values of attribute {twice} (from 0); give one")
     if row and max(row) >= n_attributes:
         raise ValueError(f"attribute {max(row)}, but expected 0 to {n_attributes - 1}")
@@ -209,80 +197,62 @@ def read_label_xml(path: Path) -> list[str]:
     """Return the names of the labels in a file of MULAN, also of those in other labels. Raises DataError."""
     from xml.etree import ElementTree
 
-    text = read_small(path)
-    if "<!ENTITY" in text:
-        raise DataError(f"{path}: an entity, which is not supported; expected <labels> with <label name=...>")
     try:
+        if "<!ENTITY" in (text := read_small(path)):
+            raise DataError(f"{path}: an entity, which is not supported; expected <labels> with <label name=...>")
         labels = [each for each in ElementTree.fromstring(text).iter() if each.tag.rpartition("}")[2] == "label"]
     except ElementTree.ParseError as error:
         raise DataError(f"{path}: line {error.position[0]}: no XML ({error})") from None
     names = [each.get("name") for each in labels]
     if not names or None in names:
         raise DataError(f"{path}: a label without a name, or none; expected <labels> with <label name=...>")
-    if (twice := repeated(names)) is not None:
-        raise DataError(f"{path}: two labels have the name {named(twice)!r}")
     return names
 
 
-def _label_attributes(task: Conversion, path: Path, header: Header) -> list[str]:
-    """Return the attributes that are indicators by --label-xml or by -C of the relation, none if options name labels.
+def _label_attributes(task: Conversion, names: Sequence[str], of_relation: list[str]) -> list[str]:
+    """Return the attributes that --label-xml or else the relation makes indicators, none if options name labels.
 
     Raises ConfigError, DataError.
     """
-    options, xml = task.options, task.options.label_xml
-    roles = Roles.of(options)
+    (path,), xml, roles = task.inputs, task.options.label_xml, Roles.of(task.options)
     if roles.labels or roles.indicators:
         if xml is not None:
             raise OptionError("label_xml", xml, "has no effect with", "labels", "indicators")
         return []
-    names = header.of_labels if xml is None else read_label_xml(xml)
-    if missing := sorted({*names} - {attribute.name for attribute in header.attributes}):
-        raise DataError(f"{xml}: label {named(missing[0])!r} is no attribute of {path}")
+    labels = of_relation if xml is None else read_label_xml(xml)
+    if missing := {*labels} - {*names}:
+        raise DataError(f"{xml}: label {named(min(missing))!r} is no attribute of {path}")
     taken = {name for _, name in roles.named()}
-    return [name for name in names if name not in taken]
-
-
-def quoted_name(name: str) -> str:
-    """Return a name as options take it."""
-    return '"' + name.replace('"', '""') + '"' if {*name} & {*',"'} or name != name.strip() else name
+    return [name for name in labels if name not in taken]
 
 
 def read_arff(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError that names the line."""
-    (path,), doing = task.inputs, f"reading {task.what}"
-    header = mpi.run_on_root(task.comm, doing, lambda: read_header(path, task.max_line))
+    (path,), doing, like = task.inputs, f"reading {task.what}", task.like
+    attributes, of_relation, first = mpi.run_on_root(task.comm, doing, lambda: read_header(path, task.max_line))
+    names = [attribute.name for attribute in attributes]
     size = mpi.run_on_root(task.comm, doing, lambda: plain_size(path))
-    begin, end = task.share(size - header.begin)
-    share = header.begin + begin, header.begin + end
-    attributes, names = header.attributes, [attribute.name for attribute in header.attributes]
-    if indicators := mpi.run_on_root(task.comm, doing, lambda: _label_attributes(task, path, header)):
+    begin, end = task.share(size - first)
+    decoded_rows = _decode(task, path, (first + begin, first + end), attributes)
+    if indicators := mpi.run_on_root(task.comm, doing, lambda: _label_attributes(task, names, of_relation)):
         task.log(f"{path}: {plural(len(indicators), 'label')} by {task.options.label_xml or '-C of the relation'}")
-        task = replace(task, options=replace(task.options, indicators=tuple(map(quoted_name, indicators))))
-    like = task.like
+        task = replace(task, options=replace(task.options, indicators=tuple(indicators)))
     if task.options.text or task.options.fields or (like is not None and like.text is not None):
-
-        def batches(roles: Roles, features: Sequence[str]) -> Iterator[Batch]:
-            for places, rows in _decode(task, path, share, attributes):
-                yield _batch(places, rows, attributes, {name for _, name in roles.named()}, ())
-
-        return read_table(task, [names], batches)
+        return read_table(task, [names], lambda roles, _: (_batch(*some, attributes, roles, ()) for some in decoded_rows))
     roles = Roles.of(task.options)
     with mpi.agreed(task.comm, doing):
         roles.check(str(path), names)
         if not roles.labels and not roles.indicators and like is None:
             raise ConfigError(f"{path}: name the attributes that are labels, with --labels (classes) or --indicators (each 0 or 1)")
-        fit = {each.name: each.features for each in attributes if each.kind != "DATE"}
-        features, reasons = choose_features(task, roles, fit)
-        if not roles.features:
-            taken = {name for _, name in roles.named()}
-            reasons |= {each.name: "date" for each in attributes if each.kind == "DATE" and each.name not in taken}
+        features, reasons = choose_features(task, roles, {each.name: each.features for each in attributes if each.kind != "DATE"})
+        dates = {each.name for each in attributes if each.kind == "DATE"} - {name for _, name in roles.named()}
+        reasons |= dict.fromkeys(() if roles.features else sorted(dates), "date")
         expansion = _Expansion(path, attributes, features, () if like is None else like.feature_names or ())
         number_rows = NumberRows(task, expansion.names, len(expansion.names), with_ids=roles.id is not None, others=names)
         search = RowNumberSearch(task, roles, [name for name in features if name in expansion.names_of_numbers])
-        for places, rows in _decode(task, path, share, attributes):
+        for places, rows in decoded_rows:
             expansion.add(number_rows, rows, places, task.options)
-            used = {name for option, name in roles.named() if option != "--features"}
-            batch = _batch(places, rows, attributes, used | search.names, search.names)
+            batch = _batch(places, rows, attributes, roles, search.names)
             describe_rows(number_rows, batch, roles, task.options)
             search.add(batch)
     leave_out_columns(task, number_rows, search, reasons)
@@ -291,12 +261,13 @@ def read_arff(task: Conversion) -> Part:
 
 
 def _batch(
-    places: Sequence[Place], rows: Sequence[Row], attributes: Sequence[Attribute], used: Collection[str], numbers: Collection[str]
+    places: Sequence[Place], rows: Sequence[Row], attributes: Sequence[Attribute], roles: Roles, numbers: Collection[str]
 ) -> Batch:
-    """Return the columns of the attributes `used`; those of `numbers` are arrays."""
+    """Return the columns of the attributes that have a role, and of `numbers` as arrays."""
     columns: dict[str, Any] = {}
+    used = {name for option, name in roles.named() if option != "--features"}
     for number, attribute in enumerate(attributes):
-        if attribute.name not in used:
+        if attribute.name not in used and attribute.name not in numbers:
             continue
         # A value that a sparse row leaves out is 0, or the first of nominal values.
         left_out = 0.0 if attribute.values is None and attribute.is_number else (attribute.values or [""])[0]
@@ -310,30 +281,32 @@ def _decode(
 ) -> Iterator[tuple[list[Place], list[Row]]]:
     """Yield the rows whose lines start in these bytes, by batches. Raises DataError that names the line, OSError."""
     kinds = [(None if each.values is None else set(each.values), each.is_number) for each in attributes]
-
-    def decode() -> Iterator[tuple[Place, Row]]:
-        for place, line in lines_of(task, path, *share, BLOCK):
-            with placed(place):
-                text = decoded(line).strip()
-                if not text or text.startswith("%"):
+    places: list[Place] = []
+    rows: list[Row] = []
+    for place, line in lines_of(task, path, *share, BLOCK):
+        with placed(place):
+            text = decoded(line).strip()
+            if not text or text.startswith("%"):
+                continue
+            row = parse_row(text, len(attributes))
+            for number, value in row.items():
+                known, is_number = kinds[number]
+                if value is None:
                     continue
-                row = parse_row(text, len(attributes))
-                for number, value in row.items():
-                    known, is_number = kinds[number]
-                    if value is None:
-                        continue
-                    if known is not None and value not in known:
-                        few = ", ".join(attributes[number].values[:6])
-                        raise ValueError(f"attribute {attributes[number].name!r}: {value!r}, but expected one of {few}")
-                    try:
-                        row[number] = float(value) if known is None and is_number else value
-                    except ValueError:
-                        raise ValueError(f"attribute {attributes[number].name!r}: {value!r}, but expected a number") from None
-            yield place, row
-
-    rows = decode()
-    while some := list(islice(rows, BATCH)):
-        yield [place for place, _ in some], [row for _, row in some]
+                if known is not None and value not in known:
+                    few = ", ".join(attributes[number].values[:6])
+                    raise ValueError(f"attribute {attributes[number].name!r}: {value!r}, but expected one of {few}")
+                try:
+                    row[number] = float(value) if known is None and is_number else value
+                except ValueError:
+                    raise ValueError(f"attribute {attributes[number].name!r}: {value!r}, but expected a number") from None
+        places.append(place)
+        rows.append(row)
+        if len(rows) == BATCH:
+            yield places, rows
+            places, rows = [], []
+    if rows:
+        yield places, rows
 
 
 def _as_number(value: Any) -> float:

@@ -147,8 +147,8 @@ def test_a_data_frame_of_obsm(cells):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layer": "count"}, r"--layer count: .*cells\.h5ad has no such matrix; known: csc, csr, dense"),
-        ({"obsm": "Frame"}, r"--obsm Frame: .*has no such matrix; did you mean 'frame'\?"),
+        ({"layer": "count"}, r"cells\.h5ad: no layers/count; known: csc, csr, dense"),
+        ({"obsm": "Frame"}, r"cells\.h5ad: no obsm/Frame; did you mean 'frame'\?"),
         ({"layer": "csr", "raw": True}, r"--layer csr: has no effect with --raw"),
         ({"raw": True, "obsm": "csr"}, r"--raw: has no effect with --obsm"),
         ({"layer": "csr", "obsm": "csr"}, r"--layer csr: has no effect with --obsm"),
@@ -162,9 +162,9 @@ def test_matrices_that_are_refused(cells, options, message):
 def test_a_matrix_that_is_missing(cells):
     with h5py.File(cells, "r+") as file:
         del file["X"], file["raw"]
-    with pytest.raises(HpcmlError, match=r"--raw: .*cells\.h5ad has no raw/X; remove it"):
+    with pytest.raises(HpcmlError, match=r"cells\.h5ad: no raw/X; expected an AnnData file"):
         make(cells, labels=("kind",), raw=True)
-    with pytest.raises(HpcmlError, match=r"no X; expected an AnnData file with a matrix; --layer, --raw and --obsm name others"):
+    with pytest.raises(HpcmlError, match=r"no X; expected an AnnData file \(\.h5ad\) with X, obs and var"):
         make(cells, labels=("kind",))
     assert matrix(make(cells, labels=("kind",), layer="csc")).any()
 
@@ -204,6 +204,10 @@ def test_compressed_files(cells, name):
         ours.items() <= {"bitshuffle" if kind == "bshuf" else kind: number for kind, number in hdf5plugin.FILTERS.items()}.items()
     )
     data = anndata.read_h5ad(cells)
-    data.write_h5ad(cells, compression=getattr(hdf5plugin, name)())
+    with h5py.File(cells, "r+") as file:
+        for part in ("X/data", "X/indices", "X/indptr", "obs/kind/codes"):
+            values = file[part][:]
+            del file[part]
+            file.create_dataset(part, data=values, **getattr(hdf5plugin, name)())
     found = make(cells, labels=("kind",))
     assert np.array_equal(matrix(found), data.X.toarray()) and label_sets(found) == [[kind] for kind in data.obs.kind]
