@@ -138,12 +138,19 @@ def is_same_but_case(name: str, other: str) -> bool:
     return name.strip().casefold() == other.strip().casefold()
 
 
+def nearest_name(word: str, known: Iterable[str]) -> str | None:
+    """Return the known name that a misspelt word is probably meant to be; None if no name is similar."""
+    known = sorted(known)
+    near = [each for each in known if is_same_but_case(each, word)] or difflib.get_close_matches(word, known, n=1)
+    return near[0] if near else None
+
+
 def nearest(word: str, known: Iterable[str], listed_by: str = "") -> str:
     """Advice on a misspelt word: the nearest, else the known ones if few, else who lists them."""
     known = sorted(known)
-    near = [each for each in known if is_same_but_case(each, word)] or difflib.get_close_matches(word, known, n=1)
-    if near or len(known) <= FEW:
-        return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+    near = nearest_name(word, known)
+    if near is not None or len(known) <= FEW:
+        return f"did you mean {near!r}?" if near is not None else f"known: {', '.join(known)}"
     return f"`{listed_by}` lists what there is" if listed_by else ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
@@ -12,19 +13,58 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from hpcml.errors import OptionError
 from hpcml.errors import flag_of as flag_of
 
 Several = Parameter(consume_multiple=True, negative="")  # an option with several values: --name A B, or --name A --name B
 Flag = Annotated[bool, Parameter(negative="")]
+PIECE = re.compile(r'\s*"((?:[^"]|"")*)"\s*,|([^,]*),')  # of a record of CSV: a name in quotes, or another
 Value = str | float | Path | Sequence[str] | Sequence[float] | None  # of an option, as a function for Python is given it
 
 LARGEST = 2**63  # whole numbers are below it
 
 # Options that may differ between a run and its continuation, because they never change the result.
 FREE = frozenset({"checkpoint_every", "time_limit", "profile"})
+
+
+def split_names(text: str, strip: bool = False) -> list[str]:
+    """Return the names in a record of CSV, such as `a,"b, c"`.
+
+    Names without quotes keep their blanks, and empty ones are left out. With `strip` it is the other way round.
+    """
+    names = []
+    for found in PIECE.finditer(f"{text},"):
+        if found[1] is not None:
+            names.append(found[1].replace('""', '"'))
+        elif strip or found[2].strip():
+            names.append(found[2].strip() if strip else found[2])
+    return names
+
+
+def quoted_name(name: str) -> str:
+    """Return a name as `split_names` reads it."""
+    is_bare = name and "," not in name and name[0] != '"' and name == name.strip()
+    return name if is_bare else '"' + name.replace('"', '""') + '"'
+
+
+def _names(_kind: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
+    return tuple(name for token in tokens for name in split_names(token.value))
+
+
+def _fields(_kind: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
+    return tuple(name for token in tokens for name in split_names(token.value, strip=True))
+
+
+def _name(_kind: Any, tokens: Sequence[Token]) -> str:
+    found = PIECE.fullmatch(f"{tokens[0].value},")
+    return tokens[0].value if found is None or found[1] is None else split_names(found[0])[0]
+
+
+# Names of columns and of fields, which records of CSV give: a name in quotes may hold commas, and blanks around it.
+Name, Names = Parameter(converter=_name), Parameter(consume_multiple=True, negative="", converter=_names)
+FieldNames = Parameter(consume_multiple=True, negative="", converter=_fields)
 
 
 @cache

@@ -214,7 +214,7 @@ def _label_attributes(task: Conversion, names: Sequence[str], of_relation: list[
 
     Raises ConfigError, DataError.
     """
-    (path,), xml, roles = task.inputs, task.options.label_xml, Roles.of(task.options)
+    (path,), xml, roles = task.inputs, task.options.label_xml, Roles.of(task.options, names)
     if roles.labels or roles.indicators:
         if xml is not None:
             raise OptionError("label_xml", xml, "has no effect with", "labels", "indicators")
@@ -239,7 +239,7 @@ def read_arff(task: Conversion) -> Part:
         task = replace(task, options=replace(task.options, indicators=tuple(indicators)))
     if task.options.text or task.options.fields or (like is not None and like.text is not None):
         return read_table(task, [names], lambda roles, _: (_batch(*some, attributes, roles, ()) for some in decoded_rows))
-    roles = Roles.of(task.options)
+    roles = Roles.of(task.options, names)
     with mpi.agreed(task.comm, doing):
         roles.check(str(path), names)
         if not roles.labels and not roles.indicators and like is None:

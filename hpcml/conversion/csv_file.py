@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -18,14 +20,14 @@ from hpcml.conversion.part import Part
 from hpcml.conversion.table import Batch, Roles, read_table, wanted
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, go_to, open_plain, plain_size
-from hpcml.log import is_unicode
+from hpcml.log import is_unicode, plural
 from hpcml.partition import bounds_in_items
 
 CSV_BLOCK = 1 << 20  # bytes of rows that become one batch
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 REASONS = {  # what csv.Error says -> what this program says
     "unexpected end of data": "a quotation mark opens a value that nothing closes",
-    "expected after": "text behind the quotation mark that closes a value; double the quotation marks inside of values",
+    "expected after": "text behind the quotation mark that closes a value",
     "new-line character": "a carriage return without a line feed; save the file with the line ends of Unix or Windows",
 }
 
@@ -35,6 +37,7 @@ class Dialect(NamedTuple):
 
     delimiter: str = ","
     quote: str = '"'
+    advice: str = "double quotation marks that are text"  # where they are perhaps misread
 
 
 class Segment(NamedTuple):
@@ -55,6 +58,15 @@ class Table(NamedTuple):
     lines: int
 
 
+@dataclass
+class Misreadings:
+    """Counts of what is probably meant otherwise on one rank."""
+
+    rows: int = 0  # that probably hold other rows in a value
+    first: str = ""  # where the first of them is
+    values: int = 0  # that begin and end with a quotation mark, where it is an ordinary character
+
+
 class _CsvReader:
     """Rows of raw lines; `at` is the byte behind the last row."""
 
@@ -64,6 +76,9 @@ class _CsvReader:
         csv.field_size_limit(1 << 40)
         quotes: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
         self.rows = csv.reader(self._text(), delimiter=dialect.delimiter, strict=True, **quotes)
+        self.dialect, self.n_quoted = dialect, 0  # values in quotation marks that are ordinary characters
+        sign = re.escape(dialect.delimiter.encode())
+        self.quoted = re.compile(rb'(?<![^%b])"[^%b\r\n]*"(?![^%b\r\n])' % (sign, sign, sign)) if not dialect.quote else None
 
     def _text(self) -> Iterator[str]:
         for raw in self.raw:
@@ -71,7 +86,16 @@ class _CsvReader:
             if self.at - self.row_begin > self.max_line:
                 limit = f"{self.max_line / 2**20:g} MiB"
                 raise DataError(f"{self.path}: line {self.line}: a row longer than {limit}; shorten it, or raise --max-line-mb")
+            if self.quoted is not None and b'"' in raw:
+                self.n_quoted += len(self.quoted.findall(raw))
             yield raw.decode("utf-8", "surrogateescape")
+
+    @property
+    def advice(self) -> str:
+        """What to do if quotation marks are the reason why the last row is wrong."""
+        last = self.lines + self.rows.line_num
+        spans = f"a quotation mark makes the row go on to line {last}; " if last > self.line else ""
+        return f"; {spans}{self.dialect.advice}"
 
     def next_row(self) -> list[str] | None:
         """Return the values of the next row, [] for an empty line, None at the end. Raises DataError."""
@@ -82,7 +106,7 @@ class _CsvReader:
             return values
         except csv.Error as error:
             reason = next((ours for theirs, ours in REASONS.items() if theirs in str(error)), str(error))
-            raise DataError(f"{self.path}: line {self.line}: {reason}") from None
+            raise DataError(f"{self.path}: line {self.line}: {reason}{self.advice if 'quotation mark' in reason else ''}") from None
 
 
 def _lines(file: Any, max_line: int) -> Iterator[bytes]:
@@ -147,7 +171,23 @@ def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int)
     return [Segment(table.path, begin, end, line) for (begin, line), (end, _) in pairwise(found)]
 
 
-def read_rows(segment: Segment, names: Sequence[str], dialect: Dialect, max_line: int) -> Iterator[tuple[int, int, list[str]]]:
+def may_hold_rows(values: Sequence[str], delimiter: str) -> bool:
+    """Return whether a value has the lines of the end of a row, of whole rows, and of the beginning of one.
+
+    So it is where a quotation mark that is text opens a value. A delimiter before a blank is a comma of a sentence.
+    """
+    last = len(values) - 1
+    for column, value in enumerate(values):
+        if "\n" in value and last and f"{delimiter} " not in value:
+            first, *middle, end = (line.count(delimiter) for line in value.split("\n"))
+            if first == last - column and end == column and all(count == last for count in middle):
+                return True
+    return False
+
+
+def read_rows(
+    segment: Segment, names: Sequence[str], dialect: Dialect, max_line: int, found: Misreadings | None = None
+) -> Iterator[tuple[int, int, list[str]]]:
     """Yield (byte behind it, line, values) of each row that is no empty line; bytes that are not UTF-8 are surrogates.
 
     Raises DataError that names the line, also for other values than one for each of `names`; and as `open_plain`.
@@ -162,15 +202,35 @@ def read_rows(segment: Segment, names: Sequence[str], dialect: Dialect, max_line
             if (values := rows.next_row()) is None:
                 raise DataError(f"{path}: ends too early; it must not change while it is read")
             if len(values) == len(names):
+                if rows.lines_read > rows.line and found is not None and may_hold_rows(values, dialect.delimiter):
+                    found.rows, found.first = found.rows + 1, found.first or f"{path}: line {rows.line}"
                 yield rows.at, rows.line, values
             elif values:
-                raise DataError(f"{path}: line {rows.line}: {len(values)} values, but the header names {len(names)} columns")
+                by_quotes = rows.lines_read > rows.line or (not dialect.quote and any('"' in value for value in values))
+                advice = rows.advice if by_quotes else ""
+                raise DataError(
+                    f"{path}: line {rows.line}: {len(values)} values, but the header names {len(names)} columns{advice}"
+                )
+        if found is not None:
+            found.values += rows.n_quoted
 
 
-def read_csv(task: Conversion, delimiter: str = "") -> Part:
+def read_csv(task: Conversion) -> Part:
     """Collective. Read this rank's rows of CSV files. Raises DataError with the line."""
-    what = task.what
-    dialect = Dialect(delimiter or task.options.delimiter or ",", "" if task.options.no_quotes else '"')
+    advice = f"{Dialect().advice}, or give --no-quotes"
+    return _read(task, Dialect(task.options.delimiter or ",", "" if task.options.no_quotes else '"', advice))
+
+
+def read_tsv(task: Conversion) -> Part:
+    """Collective. As `read_csv`, with tabs between the columns."""
+    if task.options.quotes:
+        return _read(task, Dialect("\t", '"', f"{Dialect().advice}, or remove --quotes"))
+    return _read(task, Dialect("\t", "", "if values are in quotation marks, give --quotes"))
+
+
+def _read(task: Conversion, dialect: Dialect) -> Part:
+    """Read this rank's rows. Collective. Raises DataError."""
+    what, misread = task.what, Misreadings()
 
     def divide_files() -> tuple[list[list[str]], list[list[Segment]]]:
         tables = [read_header(path, dialect, task.max_line) for path in task.inputs]
@@ -179,7 +239,7 @@ def read_csv(task: Conversion, delimiter: str = "") -> Part:
             if len(names) == 1 and other in names[0] and other != dialect.delimiter:
                 between = f"what stands between columns seems to be {other!r}: use {way}"
                 raise ConfigError(f"{what}: line 1: one column, {names[0][:60]!r}; {between}")
-        Roles.of(task.options).check(str(what), names)
+        Roles.of(task.options, names).check(str(what), names)
         bounds = bounds_in_items([plain_size(table.path) - table.begin for table in tables], task.comm.size)
         divided = [divide(table, of_table, dialect, task.max_line) for table, of_table in zip(tables, bounds, strict=True)]
         return [table.names for table in tables], divided
@@ -189,25 +249,31 @@ def read_csv(task: Conversion, delimiter: str = "") -> Part:
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
         columns = wanted(roles, features)
         for file, names in enumerate(of_file):
-            for batch in _csv_batches(segments[file][task.comm.rank], names, dialect, columns, task.max_line):
+            for batch in _csv_batches(segments[file][task.comm.rank], names, dialect, columns, task.max_line, misread):
                 yield batch._replace(file=file)
 
-    return read_table(task, of_file, batches)
-
-
-def read_tsv(task: Conversion) -> Part:
-    """Collective. As `read_csv`, with tabs between the columns."""
-    return read_csv(task, "\t")
+    part = read_table(task, of_file, batches)
+    everywhere = task.comm.allgather(misread)
+    if n_rows := sum(each.rows for each in everywhere):
+        first = next(each.first for each in everywhere if each.rows)
+        task.log(
+            f"warning: {first}: a value in quotation marks spans lines that look like rows of the table "
+            f"({plural(n_rows, 'such row')} in all); {dialect.advice}"
+        )
+    if n_values := sum(each.values for each in everywhere):
+        begin = plural(n_values, "value begins and ends", "values begin and end")
+        task.log(f"warning: {what}: {begin} with a quotation mark, which is read as text; {dialect.advice}")
+    return part
 
 
 def _csv_batches(
-    segment: Segment, names: list[str], dialect: Dialect, columns: tuple[list[str], list[str]], max_line: int
+    segment: Segment, names: list[str], dialect: Dialect, columns: tuple[list[str], list[str]], max_line: int, misread: Misreadings
 ) -> Iterator[Batch]:
     """Yield the rows of a segment. Raises DataError, OSError."""
     rows: list[list[str]] = []
     lines: list[int] = []
     begin = segment.begin
-    for end, line, values in read_rows(segment, names, dialect, max_line):
+    for end, line, values in read_rows(segment, names, dialect, max_line, misread):
         rows.append(values)
         lines.append(line)
         if end - begin >= CSV_BLOCK:

@@ -151,7 +151,11 @@ def _batches(frame: Any, names: list[str], roles: Roles, features: list[str]) ->
                     f"the frame: column {name!r}: expected numbers ({error}); name columns with features, or text"
                 ) from None
         for name in others:
-            values = some.iloc[:, place[name]].astype(object)
+            column = some.iloc[:, place[name]]
+            if name in roles.indicators and getattr(column.dtype, "kind", "O") in "biuf":
+                columns[name] = column.to_numpy()
+                continue
+            values = column.astype(object)
             missing = values.isna().tolist()
             columns[name] = [None if gone else value for value, gone in zip(values.tolist(), missing, strict=True)]
         yield Batch(len(some), columns, numbered("the frame", begin))

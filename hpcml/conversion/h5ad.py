@@ -172,7 +172,7 @@ def read_h5ad(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError with the row."""
     (path,), options = task.inputs, task.options
     matrix, obs, index_name = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: _describe(path, options))
-    roles = Roles.of(options)
+    roles = Roles.of(options, obs)
     begin, end = task.share(matrix.n_rows)
     with mpi.agreed(task.comm, f"reading {task.what}"):
         if not roles.labels and not roles.indicators and task.like is None:

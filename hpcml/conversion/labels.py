@@ -43,7 +43,7 @@ def check_no_list(text: str) -> str:
     """Return the value of a cell. Raises ValueError for a list that is written as text, such as "['farm', 'sea']"."""
     if text[:1] in ("[", "(", "{", "s") and LIST_AS_TEXT.fullmatch(text.strip()):
         raise ValueError(
-            f"{named(text)!r} is a list written as text; write labels with a sign between, as in farm;sea, and give "
+            f"{named(text)!r} is a list written as text; write labels with a separator, as in farm;sea, and give "
             "--label-separator ';', or use lists of Parquet or JSON lines (--labels-as-text: it is one label)"
         )
     return text
@@ -55,7 +55,7 @@ class _Indicators(dict[Any, float]):
     def __missing__(self, value: object) -> float:
         if isinstance(value, str):
             text = value.strip()
-            return self.get(text if text in self else number_name(text), np.inf)
+            return self.get(text if text in self else number_name(text) or None, np.inf)
         return np.nan if is_missing(value) else np.inf
 
 
@@ -128,6 +128,6 @@ def similar_names(what: object, names: Sequence[str]) -> str:
         return ""
     first, second = (ascii(name) if unicodedata.normalize("NFC", name) != name else repr(name) for name in pairs[0])
     return (
-        f"warning: {what}: {plural(len(pairs), 'label')} differ from another only by case or Unicode form, such as {first} and "
-        f"{second}; they are different labels"
+        f"warning: {what}: {plural(len(pairs), 'label differs from another', 'labels differ from others')} only by case or Unicode "
+        f"form, such as {first} and {second}; they remain different labels"
     )

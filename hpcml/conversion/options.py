@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from hpcml.options import Flag, NotWith, Only, Range, Several
+from hpcml.options import FieldNames, Flag, Name, Names, NotWith, Only, Range, Several
 
 MAX_ROWS = 2**40  # so that sizes in bytes fit int64
 # Rules of options for texts, and for numbers.
@@ -18,9 +18,9 @@ NOT_LIKE, LIKE = NotWith("like"), Only("like")  # --like: its file decides, or t
 class ConvertOptions:
     """Options of `hpcml convert`; those that a source does not have keep their defaults."""
 
-    text: Annotated[tuple[str, ...], Several, NotWith("fields")] = ()
+    text: Annotated[tuple[str, ...], Names, NotWith("fields")] = ()
     """Columns of texts, whose words are not told apart (--fields names columns whose words are)."""
-    labels: Annotated[tuple[str, ...], Several] = ()
+    labels: Annotated[tuple[str, ...], Names] = ()
     """Columns (h5ad: of obs) whose values are labels. A list is several labels. A row whose values are all
     empty is unlabelled (--empty-labels). synthetic text: the number of labels.
     """
@@ -28,7 +28,7 @@ class ConvertOptions:
     """Keep the values of --labels as they are written. Default: where all values of a column are
     numbers, 1 and 1.0 are one label, and 2.5 is an error.
     """
-    indicators: Annotated[tuple[str, ...], Several] = ()
+    indicators: Annotated[tuple[str, ...], Names] = ()
     """Columns of 1 or True and 0 or False, each of which is a label with the name of the column. A row
     with an empty value is unlabelled (--empty-labels).
     """
@@ -42,17 +42,17 @@ class ConvertOptions:
     """
     label_separator: Annotated[str | None, Only("labels")] = None
     """Text between the labels in one value, such as ";". Default: a value is one label."""
-    features: Annotated[tuple[str, ...], Several, OF_NUMBERS] = ()
+    features: Annotated[tuple[str, ...], Names, OF_NUMBERS] = ()
     """Columns of numbers that are features. Default without texts: all that nothing else names,
     without row numbers, indexes of pandas and identifiers. synthetic text: the number of features.
     """
-    id: str | None = None
+    id: Annotated[str | None, Name] = None
     """Column that names the rows. Default for h5ad: the index of obs."""
     unique_ids: Flag = False
     """Two rows with the same id are an error. Default: the log counts them."""
-    split_column: str | None = None
+    split_column: Annotated[str | None, Name] = None
     """Column with the split of each row, such as train or test."""
-    group: str | None = None
+    group: Annotated[str | None, Name] = None
     """Column (jsonl: key, annif: field of the metadata) that names the group of each row, such as the
     work of an edition or the patient of a sample. No split, fold or sample divides a group. Rows
     without a value are groups of their own.
@@ -116,12 +116,12 @@ class ConvertOptions:
     .gz), or lines "name=UI" or UI, name and tree numbers with tabs between. Titles are shown next to
     the names of labels.
     """
-    fields: Annotated[tuple[str, ...], Several, NOT_LIKE] = ()
+    fields: Annotated[tuple[str, ...], FieldNames, NOT_LIKE] = ()
     """Make separate features for each of these fields. With title=T,text=A the feature "crop T" is the
     word crop in a title. Without =T the name is the tag. JSON lines and tables may have any fields,
     strings or lists. Default: the words of title and text, not told apart.
     """
-    whole_fields: Annotated[tuple[str, ...], Several, NOT_LIKE, Only("fields")] = ()
+    whole_fields: Annotated[tuple[str, ...], FieldNames, NOT_LIKE, Only("fields")] = ()
     """Those of --fields whose values are features as they are, such as the names of journals."""
     headings_as_features: Annotated[Flag, NOT_LIKE, OF_TEXT] = False
     """The labels of a row are features, too, named as in "Humans (heading)". Training leaves a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,13 +84,22 @@ def read_parquet(task: Conversion) -> Part:
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
         for number, (file, of_file) in enumerate(zip(files, bounds, strict=True)):
             begin, end = of_file[task.comm.rank : task.comm.rank + 2]
-            for batch in _batches(file, begin, end, *wanted(roles, features)) if begin < end else ():
+            for batch in _batches(file, begin, end, roles.indicators, *wanted(roles, features)) if begin < end else ():
                 yield batch._replace(file=number)
 
     return read_table(task, [file.names for file in files], batches, files[0].of_pandas)
 
 
-def _batches(file: _ParquetFile, begin: int, end: int, numbers: list[str], others: list[str]) -> Iterator[Batch]:
+def _is_number(kind: Any) -> bool:
+    """Return whether the values of a type are read as numbers."""
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
+
+
+def _batches(
+    file: _ParquetFile, begin: int, end: int, indicators: Sequence[str], numbers: list[str], others: list[str]
+) -> Iterator[Batch]:
     """Rows begin..end of a file, of whole row groups. Raises DataError, OSError."""
     import pyarrow
     from pyarrow import types
@@ -99,9 +108,11 @@ def _batches(file: _ParquetFile, begin: int, end: int, numbers: list[str], other
     groups = [group for group, last in enumerate(ends.tolist()) if begin < last and last - file.groups[group] < end]
     at = int(ends[groups[0]]) - file.groups[groups[0]]
     with _opened(file.path) as opened:
+        numbers = [*numbers, *(name for name in indicators if _is_number(opened.schema_arrow.field(name).type))]
+        others = [name for name in others if name not in numbers]
         for name in numbers:
             kind = opened.schema_arrow.field(name).type
-            if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
+            if not _is_number(kind):
                 hint = "name columns with --features, --labels, --id or --text"
                 raise DataError(f"{file.path}: column {name!r} holds {kind}, but expected numbers; {hint}")
         for name in others:

@@ -271,6 +271,6 @@ def make_part(
     if rows.row_ids is not None:
         (above,), _ = mpi.exclusive_sum(comm, [X.n_rows if rows.n_lines is None else rows.n_lines])
         rows.row_ids.lines_above = int(above)
-        check_ids(task, rows)
+    check_ids(task, rows)
     unlabelled = np.array(rows.unlabelled, dtype=np.int64)
     return Part(matrices, labels, splits=splits, row_ids=rows.row_ids, unlabelled=unlabelled, **about)

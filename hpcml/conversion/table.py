@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +29,11 @@ from hpcml.conversion.text import Corpus, vectorise
 from hpcml.conversion.vocabulary import PLAIN, Field
 from hpcml.data.in_memory import is_missing
 from hpcml.data.svmlight import label_name
-from hpcml.errors import ConfigError, DataError, OptionError, nearest, repeated
+from hpcml.errors import ConfigError, DataError, OptionError, nearest_name, repeated
 from hpcml.files.spool import Spool
 from hpcml.log import is_unicode, named
 from hpcml.mpi.routing import Routing
+from hpcml.options import quoted_name
 
 PANDAS_INDEX = re.compile(r"(Unnamed: 0(\.\d+)?|__index_level_\d+__)?")
 ID_NAMES = ("id", "index")
@@ -54,11 +56,15 @@ class Roles:
     features: tuple[str, ...] | None = None  # the columns of numbers; None: all that nothing else names
 
     @classmethod
-    def of(cls, options: ConvertOptions, fields: tuple[Field, ...] = PLAIN) -> Roles:
-        """Those that the options name; `fields` are the ones of the corpus."""
-        given = (options.text, options.labels, options.indicators, options.features)
+    def of(cls, options: ConvertOptions, names: Collection[str], fields: tuple[Field, ...] = PLAIN) -> Roles:
+        """The roles that the options give to columns of these names; `fields` are those of the corpus.
+
+        A name with blanks around it is that of a column with these blanks or, if there is none, without.
+        """
+        lists = (options.text, options.labels, options.indicators, options.features)
+        known = set(names)
         text, labels, indicators, features = (
-            tuple(name.strip() for value in of_option for name in value.split(",") if name.strip()) for of_option in given
+            tuple(name if name in known else name.strip() for name in of_option) for of_option in lists
         )
         return cls(text, fields, labels, indicators, options.id, options.split_column, options.group, features or None)
 
@@ -81,7 +87,19 @@ class Roles:
         known = set(names)
         for option, name in self.named():
             if name not in known:
-                hint = nearest(name, names) or f"it has {len(names)} columns"
+                near = next((each for each in names if name in map(str.strip, each.split(","))), None)
+                near = nearest_name(name, names) if near is None else near
+                if f'"{name}"' in known:
+                    hint = "names of columns stand in quotation marks; give --quotes"
+                elif near is None:
+                    hint = (
+                        f"known: {', '.join(map(quoted_name, sorted(names)))}"
+                        if len(names) <= FEW
+                        else f"it has {len(names)} columns"
+                    )
+                else:
+                    form = "" if near == quoted_name(near) else f" Give it as {option} {shlex.quote(quoted_name(near))}"
+                    hint = f"did you mean {near!r}?{form}"
                 raise ConfigError(f"{where}: {option} {name}: no such column; {hint}")
             if name in seen and {option, seen[name]} not in ({"--id", "--features"}, {"--id", "--group"}):
                 also = "is named twice" if seen[name] == option else f"is named by {seen[name]}, too"
@@ -92,8 +110,8 @@ class Roles:
 class Batch(NamedTuple):
     """Some rows: the values of each column with a role, and how messages name a row.
 
-    Columns of features, and of indicators, are float64 arrays with NaN for what is missing; others
-    are lists of strings, numbers, booleans, lists of them, and None.
+    Columns of features are float64 arrays with NaN for what is missing, and columns of indicators
+    may be; others are lists of strings, numbers, booleans, lists of them, and None.
     """
 
     n_rows: int
@@ -108,8 +126,8 @@ def numbered(what: object, first: int) -> Callable[[int], str]:
 
 
 def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The columns that are read: those of numbers, and the others."""
-    numbers = dict.fromkeys([*features, *roles.indicators])
+    """The columns that are read: those of features, and the others."""
+    numbers = dict.fromkeys(features)
     return list(numbers), list(dict.fromkeys(name for _, name in roles.named() if name not in numbers))
 
 
@@ -222,7 +240,7 @@ def read_table(
     file calls an index.
     """
     what, names, options, like = str(task.what), columns[0], task.options, task.like
-    corpus, roles, text_like = None, Roles.of(options), None if like is None else like.text
+    corpus, roles, text_like = None, Roles.of(options, names), None if like is None else like.text
     if options.text or options.fields or text_like is not None:
         for name in ("missing_as_zero", "missing_columns_as_zero"):
             if getattr(options, name):
@@ -235,7 +253,7 @@ def read_table(
             fields = ", ".join(field.name for field in text_like.fields)
             raise ConfigError(f"--text does not go with --like {like.path}, which tells the columns {fields} apart; remove it")
         corpus = Corpus(task)
-        roles = Roles.of(options, corpus.fields)
+        roles = Roles.of(options, names, corpus.fields)
     with mpi.agreed(task.comm, f"reading {task.what}"):
         for path, of_file in zip(task.inputs or [Path(what)], columns, strict=True):
             if (twice := repeated(of_file)) is not None:

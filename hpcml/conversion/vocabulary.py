@@ -28,6 +28,7 @@ from hpcml.errors import DataError, nearest, repeated
 from hpcml.files.hdf5 import DAMAGE, NAME_CHUNK, Strings, write_strings
 from hpcml.files.slabs import group_in
 from hpcml.files.untrusted import text_of
+from hpcml.options import quoted_name, split_names
 
 _SEPARATOR = b"\0"  # in no word, label or id
 OTHER_KEYS = ("id", "labels", "split")  # of a document, that are no fields
@@ -47,13 +48,13 @@ PLAIN = (Field("title", ""), Field("text", ""))
 
 
 def parse_fields(given: Iterable[str], whole: Iterable[str] = ()) -> tuple[Field, ...]:
-    """The fields of texts such as "title=T,text=A,journal": NAME or NAME=TAG (by default NAME).
+    """The fields of texts such as "title=T" and "journal": NAME or NAME=TAG (by default NAME).
 
     `whole` names those whose values are features as they are. PLAIN without any; raises ValueError
     with the reason.
     """
-    parts, whole_names = ([part.strip() for text in texts for part in text.split(",")] for texts in (given, whole))
-    pairs = [(name, tag if equals else name) for name, equals, tag in (part.partition("=") for part in parts)]
+    whole_names = list(whole)
+    pairs = [(name, tag if equals else name) for name, equals, tag in (text.partition("=") for text in given)]
     names = [name for name, _ in pairs]
     for name in whole_names:
         if name not in names:
@@ -76,8 +77,9 @@ def parse_fields(given: Iterable[str], whole: Iterable[str] = ()) -> tuple[Field
 
 
 def as_texts(fields: Sequence[Field]) -> tuple[str, str]:
-    """The texts that `parse_fields` reads: fields with tags, and names of those taken whole."""
-    return (",".join(f"{field.name}={field.tag}" for field in fields), ",".join(field.name for field in fields if field.whole))
+    """Records of fields with tags, and of the names of those taken whole."""
+    every = [f"{field.name}={field.tag}" for field in fields], [field.name for field in fields if field.whole]
+    return ",".join(map(quoted_name, every[0])), ",".join(map(quoted_name, every[1]))
 
 
 @dataclass(eq=False)
@@ -171,7 +173,7 @@ def fields_of(dataset: DataFile) -> tuple[Field, ...]:
     if "fields" not in group.attrs:
         return PLAIN
     fields, whole = text_of(group, "fields"), text_of(group, "whole_fields")
-    return parse_fields([fields], [whole] if whole else [])
+    return parse_fields(split_names(fields, strip=True), split_names(whole, strip=True) if whole else ())
 
 
 def _words_of(name: str, fields: dict[str, Field], headings: bool) -> list[str]:

@@ -79,7 +79,7 @@ CASES = {
     "text": ("jsonl", jsonl_text(2, 80), {}),
     "pairs": ("jsonl", jsonl_text(3, 60), {"pairs": True, "min_df": 2}),
     "binary": ("jsonl", jsonl_text(4, 40, splits=False), {"binary": True, "test_share": 0.5}),
-    "fields": ("jsonl", fields_text(7, 70), {"fields": ("title=T,text=A,journal=J,names",), "whole_fields": ("journal",)}),
+    "fields": ("jsonl", fields_text(7, 70), {"fields": ("title=T", "text=A", "journal=J", "names"), "whole_fields": ("journal",)}),
     "fields, pairs": ("jsonl", fields_text(8, 50), {"fields": ("title", "text", "names"), "pairs": True, "min_df": 2}),
     "one document": ("jsonl", jsonl_text(5, 1, splits=False), {"binary": True}),
     "equal documents": ("jsonl", documents_text(9), {}),

@@ -15,8 +15,8 @@ from hpcml.conversion import csv_file, parquet
 from hpcml.errors import HpcmlError
 
 pytestmark = pytest.mark.mpi
-TEXT = {"text": ("title,text",), "labels": ("topics",), "label_separator": ";", "id": "id", "split_column": "split"}
-NUMBERS = {"features": ("a,b,long",), "indicators": ("toxic",), "test_share": 0.3, "seed": 2}
+TEXT = {"text": ("title", "text"), "labels": ("topics",), "label_separator": ";", "id": "id", "split_column": "split"}
+NUMBERS = {"features": ("a", "b", "long"), "indicators": ("toxic",), "test_share": 0.3, "seed": 2}
 ARFF = {"labels": ("class",), "indicators": ("sea",)}
 
 

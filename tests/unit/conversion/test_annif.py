@@ -145,7 +145,7 @@ def test_metadata_are_fields(tmp_path):
     for name in ("in.jsonl", "in.csv"):
         _, plain = make(tmp_path, name, **COMMON)
         assert strings(plain, "feature_names") == ["a", "law", "port", "ship"] and strings(plain, "row_ids") == ["d1", "2"]
-        _, told = make(tmp_path, name, fields=("text=A,title=T,year",), whole_fields=("year",), **COMMON)
+        _, told = make(tmp_path, name, fields=("text=A", "title=T", "year"), whole_fields=("year",), **COMMON)
         assert strings(told, "feature_names") == ["1987 year", "a A", "law T", "port T", "ship A"]
         assert label_sets(told) == [[SEA], [LAW]]
         with pytest.raises(DataError, match="--fields author: no document has a value of it"):

@@ -111,7 +111,7 @@ def test_a_date_is_left_out_unless_it_is_named(tmp_path, capsys):
     found = make(tmp_path, TABLE, labels=("colour",), features=("tab",), id="when")
     assert strings(found, "row_ids") == ["2020-01-01 10:00:00", "2", "3", "4"]
     with pytest.raises(HpcmlError, match="attribute 'when' is date, but features are numbers or nominal"):
-        make(tmp_path, TABLE, labels=("colour",), features=("tab,when",))
+        make(tmp_path, TABLE, labels=("colour",), features=("tab", "when"))
 
 
 def test_words_of_string_attributes(tmp_path):
@@ -125,7 +125,7 @@ def test_words_of_string_attributes(tmp_path):
         4,
         3,
     )
-    apart = make(tmp_path, TABLE, fields=("a text=T,when=W",), whole_fields=("when",), **options)
+    apart = make(tmp_path, TABLE, fields=("a text=T", "when=W"), whole_fields=("when",), **options)
     assert strings(apart, "feature_names") == ["2020-01-01 10:00:00 W", "corn T", "ship T", "wheat T"]
     with pytest.raises(HpcmlError, match=r"attribute 'a text' is string, but .*, or texts with --text"):
         make(tmp_path, TABLE, labels=("colour",))
@@ -169,7 +169,7 @@ def test_the_relation_of_meka_names_the_labels(tmp_path, sparse, c):
     expected = [sorted(name for name in labels if row[names.index(name)]) for row in values]
     assert label_sets(found) == expected and labels == ["sea side", "TAG_2", "farm"]
     assert strings(make(tmp_path, text, indicators=("TAG_2",)), "label_names") == ["TAG_2"]  # options come first
-    assert strings(make(tmp_path, text, features=("f1,farm",)), "label_names") == ["TAG_2", "sea side"]
+    assert strings(make(tmp_path, text, features=("f1", "farm")), "label_names") == ["TAG_2", "sea side"]
 
 
 XML = """<?xml version="1.0" encoding="utf-8"?>

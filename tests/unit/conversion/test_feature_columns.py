@@ -215,7 +215,7 @@ def test_identifiers_beyond_the_numbers_that_floats_tell_apart(tmp_path):
 
 def test_the_column_of_id_is_a_feature_where_like_says_so(tmp_path):
     data = DATA.assign(key=np.arange(N) * 2)
-    like = convert("csv", tmp_path, "train", data, features=("a,key",), id="key")
+    like = convert("csv", tmp_path, "train", data, features=("a", "key"), id="key")
     new = convert("csv", tmp_path, "new", data, like=like, id="key")
     assert features(new) == ["a", "key"] and strings(new, "row_ids")[3] == "6"
     assert features(convert("csv", tmp_path, "x", data, id="key")) == ["a", "b"]

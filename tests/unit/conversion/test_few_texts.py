@@ -11,7 +11,7 @@ from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of
 
-FIELDS = {"fields": ("title=T,text=A", "journal=J"), "whole_fields": ("journal",)}
+FIELDS = {"fields": ("title=T", "text=A", "journal=J"), "whole_fields": ("journal",)}
 KINDS = {
     "plain": {},
     "pairs": {"pairs": True},

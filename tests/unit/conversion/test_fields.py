@@ -15,6 +15,7 @@ from hpcml.conversion.vocabulary import PLAIN, Field, as_texts, parse_fields
 from hpcml.data.dataset import DataFile
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
+from hpcml.options import split_names
 
 SELF = mpi.self_comm()
 DOCUMENTS = [
@@ -29,7 +30,7 @@ DOCUMENTS = [
     {"text": "york new york", "journal": ["Disasters", "T"], "keys": None, "labels": ["a", "b"]},
     {"title": "", "text": "no field but this", "keys": [], "labels": []},
 ]
-FIELDS = ("title=T,text=A", "journal=J", "keys")
+FIELDS = ("title=T", "text=A", "journal=J", "keys")
 WHOLE = {"journal"}
 
 
@@ -79,25 +80,28 @@ def test_without_fields_nothing_changes(tmp_path):
 
 
 def test_what_names_fields():
-    given = ("title=T", "text, a b=x.y")
+    given = ("title=T", "text", "a b=x.y")
     fields = parse_fields(given, ("text",))
     assert fields == (Field("title", "T"), Field("text", "text", True), Field("a b", "x.y"))
     assert as_texts(fields) == ("title=T,text=text,a b=x.y", "text")
-    assert parse_fields(*([text] for text in as_texts(fields))) == fields
+    quoted = parse_fields(split_names('" a, ""b""=T", c=U', strip=True), (' a, "b"',))
+    assert quoted == (Field(' a, "b"', "T", True), Field("c", "U"))
+    assert parse_fields(*(split_names(text, strip=True) for text in as_texts(quoted))) == quoted
+    assert parse_fields(*map(split_names, as_texts(fields))) == fields
 
 
 @pytest.mark.parametrize(
     ("fields", "whole", "said"),
     [
-        (["title,,text"], [], "a name is empty"),
+        (["title", "", "text"], [], "a name is empty"),
         ([""], [], "a name is empty"),
         (["title="], [], "a name is empty"),
         (["labels"], [], "labels is no field"),
         (["a b"], [], "a tag must be one word without spaces"),
         (["a=x=y"], [], "a tag must be one word without spaces"),
         (["a=b\u2003c"], [], "a tag must be one word without spaces"),
-        (["title,text=title"], [], "the tag 'title' stands there twice"),
-        (["title=A,title=B"], [], "the field 'title' stands there twice"),
+        (["title", "text=title"], [], "the tag 'title' stands there twice"),
+        (["title=A", "title=B"], [], "the field 'title' stands there twice"),
         (["x" * 20_000], [], "more than 16,384 characters"),
         (["title"], ["titel"], "--whole-fields titel: not among --fields; did you mean 'title'?"),
         ([], ["journal"], "--whole-fields journal: not among --fields"),
@@ -124,19 +128,19 @@ def test_documents_of_another_kind(tmp_path, document, said):
 
 def test_fields_of_no_document_and_of_no_text(tmp_path):
     with pytest.raises(DataError, match=r"--fields jurnal: no document has a value of it; did you mean .journal.\?"):
-        make(tmp_path, DOCUMENTS, fields=("text,jurnal",))
+        make(tmp_path, DOCUMENTS, fields=("text", "jurnal"))
     _, path = make(tmp_path, DOCUMENTS, "like")
     with pytest.raises(ConfigError, match="--fields text: has no effect with --like"):
         make(tmp_path, DOCUMENTS, fields=("text",), like=path)
     with pytest.raises(ConfigError, match="--fields journal: docstrings have the fields title and text"):
-        converted("docstrings", [], tmp_path / "x.h5", fields=("text,journal",))
+        converted("docstrings", [], tmp_path / "x.h5", fields=("text", "journal"))
     with pytest.raises(ConfigError, match="--fields journal: docstrings have the fields title and text"):
         make(tmp_path, [{"journal": "a b", "labels": ["x"]}], "journal", fields=("journal",))
         converted("docstrings", [], tmp_path / "x.h5", like=tmp_path / "journal.h5")
 
 
 def test_new_documents_that_all_lack_a_field(tmp_path, capsys):
-    _, path = make(tmp_path, DOCUMENTS, fields=("title,text",))
+    _, path = make(tmp_path, DOCUMENTS, fields=("title", "text"))
     new = tmp_path / "new.jsonl"
     new.write_text('{"title": "wheat", "Text": "corn"}\n{"title": "corn"}\n')
     converted("jsonl", new, tmp_path / "new.h5", told=True, like=path)

@@ -15,7 +15,7 @@ import hpcml
 from hpcml.conversion import csv_file, parquet
 from hpcml.errors import ConfigError, DataError, HpcmlError
 
-TEXT = {"text": ("title,text",), "labels": ("topics",), "label_separator": ";", "id": "id", "split_column": "split"}
+TEXT = {"text": ("title", "text"), "labels": ("topics",), "label_separator": ";", "id": "id", "split_column": "split"}
 
 
 def make(folder, source, *inputs, name="out.h5", **options):
@@ -46,7 +46,7 @@ def test_texts_in_tables_are_those_of_json_lines(tmp_path, kind, monkeypatch):
     elif kind == "semicolons":
         found = make(tmp_path, "csv", as_csv(path, data, ";"), delimiter=";", **options)
     elif kind == "tsv":
-        found = make(tmp_path, "tsv", as_csv(path, data, "\t"), **options)
+        found = make(tmp_path, "tsv", as_csv(path, data, "\t"), quotes=True, **options)
     else:
         if kind == "one row a block":
             monkeypatch.setattr(csv_file, "CSV_BLOCK", 5)
@@ -59,7 +59,7 @@ def test_texts_in_tables_are_those_of_json_lines(tmp_path, kind, monkeypatch):
 
 def test_fields_of_tables_are_those_of_json_lines(tmp_path):
     data = frame(2, 40)
-    options = {"fields": ("title=T,text",), "whole_fields": ("title",)}
+    options = {"fields": ("title=T", "text"), "whole_fields": ("title",)}
     expected = make(tmp_path, "jsonl", as_jsonl(tmp_path / "in.jsonl", data), name="expected.h5", **options)
     columns = {name: value for name, value in TEXT.items() if name != "text"}
     found = make(tmp_path, "csv", as_csv(tmp_path / "in.csv", data), **columns, **options)
@@ -91,7 +91,7 @@ def test_numbers_in_tables(tmp_path, kind):
     else:
         data.to_parquet(path)
         data = pd.read_parquet(path)
-    found = make(tmp_path, kind, path, features=("long,a", "b"), labels=("topics",), label_separator=";", indicators=("toxic",))
+    found = make(tmp_path, kind, path, features=("long", "a", "b"), labels=("topics",), label_separator=";", indicators=("toxic",))
     assert np.array_equal(matrix(found), data[["long", "a", "b"]].to_numpy(np.float32))
     assert strings(found, "feature_names") == ["long", "a", "b"]
     topics = [
@@ -124,7 +124,7 @@ def test_lists_categories_and_whole_numbers_of_parquet_are_labels(tmp_path):
     data["c"] = pd.Categorical(["u", None, "v"])
     data["f"], data["k"], data["t"] = np.float32([1, np.nan, 2]), [True, False, True], [["one two", "three"], None, []]
     data.to_parquet(tmp_path / "in")
-    found = make(tmp_path, "parquet", tmp_path / "in", features=("x",), labels=("l,n,c,f,k",))
+    found = make(tmp_path, "parquet", tmp_path / "in", features=("x",), labels=("l", "n", "c", "f", "k"))
     assert label_sets(found) == [["1", "3", "True", "a", "b", "u"], ["False"], ["1", "2", "True", "a", "v"]]
     texts = make(tmp_path, "parquet", tmp_path / "in", text=("t",), labels=("c",), binary=True, pairs=True)
     assert strings(texts, "feature_names") == ["one", "one two", "three", "two"]
@@ -135,7 +135,7 @@ def test_lists_categories_and_whole_numbers_of_parquet_are_labels(tmp_path):
 
 def test_numbers_like(tmp_path):
     data = frame(6, 30)
-    train = make(tmp_path, "csv", as_csv(tmp_path / "in", data), name="train.h5", features=("a,b,long",), labels=("topics",))
+    train = make(tmp_path, "csv", as_csv(tmp_path / "in", data), name="train.h5", features=("a", "b", "long"), labels=("topics",))
     path = as_csv(tmp_path / "new", data.rename(columns={"a": "other"})[["long", "other", "b", "topics"]])
     with pytest.raises(DataError, match=r"new: column 'a' is missing, a feature of --like .*train\.h5; add it"):
         make(tmp_path, "csv", path, like=train, labels=("topics",))
@@ -156,7 +156,7 @@ def test_missing_numbers(tmp_path):
 def test_quotes_can_be_letters(tmp_path):
     path = tmp_path / "in.tsv"
     path.write_text('t\tl\n"one\tx\ntwo"\ty\n')
-    found = make(tmp_path, "tsv", path, text=("t",), labels=("l",), no_quotes=True)
+    found = make(tmp_path, "tsv", path, text=("t",), labels=("l",))
     assert label_sets(found) == [["x"], ["y"]]
 
 
@@ -252,7 +252,7 @@ def test_h5ad(tmp_path, form):
         obs,
         [f"gene {k}" for k in range(X.shape[1])],
     )
-    found = make(tmp_path, "h5ad", path, labels=("kind,tissue",), indicators=("dead",), label_separator=";", split_column="part")
+    found = make(tmp_path, "h5ad", path, labels=("kind", "tissue"), indicators=("dead",), label_separator=";", split_column="part")
     data = anndata.read_h5ad(path)  # another reading of the same file
     assert np.array_equal(matrix(found), np.asarray(data.X.todense() if form == "csr" else data.X, dtype=np.float32))
     assert strings(found, "row_ids") == data.obs_names.tolist()
@@ -283,7 +283,7 @@ def test_xmc(tmp_path):
 def test_arff(tmp_path):
     from scipy.io import arff
 
-    path, options = as_arff(tmp_path / "in.arff", False), {"labels": ("class",), "indicators": ("sea,farm",)}
+    path, options = as_arff(tmp_path / "in.arff", False), {"labels": ("class",), "indicators": ("sea", "farm")}
     found = make(tmp_path, "arff", path, **options)
     plain = tmp_path / "plain.arff"
     plain.write_text(path.read_text().replace("'dark green'", "dark_green"))  # scipy does not find values in quotes

@@ -47,7 +47,7 @@ def test_categories_of_anndata_07_are_names(tmp_path, with_references):
         with h5py.File(path, "r+") as file:
             for name in file["obs/__categories"]:
                 del file["obs"][name].attrs["categories"]
-    found = make(path, labels=("kind,batch,plate",), split_column="part")
+    found = make(path, labels=("kind", "batch", "plate"), split_column="part")
     assert label_sets(found) == [
         ["5", "7", "T cell"],
         ["3", "7", "B cell"],
@@ -60,7 +60,7 @@ def test_categories_of_anndata_07_are_names(tmp_path, with_references):
     assert strings(found, "row_ids") == [f"cell {row}" for row in range(6)]
     assert strings(found, "feature_names") == [f"gene {number}" for number in range(X.shape[1])]
     assert np.array_equal(matrix(found), X.toarray())
-    found = make(path, indicators=("sick,old",), id="kind", group="donor")
+    found = make(path, indicators=("sick", "old"), id="kind", group="donor")
     assert label_sets(found) == [[], ["old", "sick"], ["old", "sick"], [], [], []]  # row 5 is unlabelled
     assert strings(found, "row_ids") == ["T cell", "B cell", "3", "T cell", "B cell", "6"]
     with h5py.File(found) as file:
@@ -84,7 +84,7 @@ def test_tables_of_records_of_anndata_06(tmp_path):
         file["obs"] = obs
         file["var"] = np.array([(f"g{number}".encode(), 1) for number in range(X.shape[1])], dtype=[("index", "S4"), ("n", "i8")])
         file.create_dataset("uns/kind_categories", data=["T cell", "B cell"], dtype=h5py.string_dtype())
-    found = make(tmp_path / "older.h5ad", labels=("kind,site,n",))
+    found = make(tmp_path / "older.h5ad", labels=("kind", "site", "n"))
     assert label_sets(found) == [
         ["2", *each] for each in (["T cell", "é"], ["B cell", "u"], ["é"], ["T cell", "u"], ["B cell", "é"], ["T cell", "u"])
     ]

@@ -105,7 +105,11 @@ def check_rows(path, expected):
         assert (year, indexing) == (each["year"], ["", "Curated", "Automated", "Guessed"].index(each["indexing"]))
 
 
-WHOLE = {"fields": ("title=T,abstract=A,journal=J,year=Y",), "whole_fields": ("title,abstract,journal,year",), "binary": True}
+WHOLE = {
+    "fields": ("title=T", "abstract=A", "journal=J", "year=Y"),
+    "whole_fields": ("title", "abstract", "journal", "year"),
+    "binary": True,
+}
 
 
 def test_there_are_enough_awkward_records():
@@ -232,7 +236,7 @@ def test_test_years_and_share(tmp_path):
         ({"test_years": ("2010-2005",)}, "--test-years 2010-2005: expected"),
         ({"test_years": ("1950",)}, "--test-years 1950: no citation"),
         ({"test_years": ("2010",), "test_share": 0.5}, "--test-share 0.5: has no effect with --test-years"),
-        ({"fields": ("title,doi",)}, "--fields doi: PubMed's records have no field"),
+        ({"fields": ("title", "doi")}, "--fields doi: PubMed's records have no field"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             splits(**options)
