@@ -49,7 +49,7 @@ TOKEN = re.compile(rf"{VALUE}(?=[\s,{{}}%]|$)|[,{{}}]|\S.*", re.ASCII)
 SOUND = re.compile(rf"{VALUE}|[,{{}}]", re.ASCII)
 PLAIN = re.compile(r"""[^\s'"{}%]*""")  # a row that needs only be cut at commas
 ATTRIBUTE = re.compile(rf"@attribute\s+({QUOTED}|[^\s,{{}}'\"%][^\s,{{}}]*)\s*(.*)", re.ASCII | re.IGNORECASE)
-MEKA = re.compile(r"@relation\s.*:(?:|.*\s)-C\s+(-?\d+)", re.ASCII | re.IGNORECASE)
+MEKA = re.compile(r"@relation\s[^%:]*:(?:|[^%]*?\s)-C\s+(-?\d+)", re.ASCII | re.IGNORECASE)
 ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([0-7]{1,3})|(.))")
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 Row = dict[int, Any]  # values by attribute; those that a sparse row leaves out are missing

@@ -132,10 +132,10 @@ def test_words_of_string_attributes(tmp_path):
 
 
 def labelled(sparse, labels_first):
-    """Lines of attributes and rows of 40 rows with 5 features and 3 labels, one with blanks and a quotation mark in its name."""
+    """Lines of attributes and rows of 40 rows with 5 features and 3 labels, one with a comma and a blank in its name."""
     X = np.where(RNG.random((40, 5)) < 0.5, RNG.standard_normal((40, 5)).round(3), 0)
     Y = (RNG.random((40, 3)) < 0.4).astype(int)
-    labels = [f"@attribute {name} {{0,1}}" for name in ("'sea side'", "TAG_2", "farm")]
+    labels = [f"@attribute {name} {{0,1}}" for name in ("'sea, side'", "TAG_2", "farm")]
     features = [f"@attribute f{number} numeric" for number in range(5)]
     names = [*labels, *features] if labels_first else [*features, *labels]
     rows = []
@@ -159,7 +159,7 @@ def by_another_reader(text, sparse):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("c", ["-C 3", "-C -3", "-c -3 -split-number 20"])
 def test_the_relation_of_meka_names_the_labels(tmp_path, sparse, c):
-    text = f"@relation 'Music: {c}'\n\n" + labelled(sparse, "-3" not in c)
+    text = f"@relation 'Music: {c}' % not: -C 1\n\n" + labelled(sparse, "-3" not in c)
     values, names = by_another_reader(text, sparse)
     labels = names[-3:] if "-3" in c else names[:3]
     found = make(tmp_path, text)
@@ -167,14 +167,14 @@ def test_the_relation_of_meka_names_the_labels(tmp_path, sparse, c):
     assert strings(found, "feature_names") == features
     assert np.array_equal(matrix(found), np.float32(values[:, [names.index(name) for name in features]]))
     expected = [sorted(name for name in labels if row[names.index(name)]) for row in values]
-    assert label_sets(found) == expected and labels == ["sea side", "TAG_2", "farm"]
+    assert label_sets(found) == expected and labels == ["sea, side", "TAG_2", "farm"]
     assert strings(make(tmp_path, text, indicators=("TAG_2",)), "label_names") == ["TAG_2"]  # options come first
-    assert strings(make(tmp_path, text, features=("f1", "farm")), "label_names") == ["TAG_2", "sea side"]
+    assert strings(make(tmp_path, text, features=("f1", "farm")), "label_names") == ["TAG_2", "sea, side"]
 
 
 XML = """<?xml version="1.0" encoding="utf-8"?>
 <labels xmlns="http://mulan.sourceforge.net/labels">
-<label name="TAG_2"><label name="sea side"></label></label>
+<label name="TAG_2"><label name="sea, side"></label></label>
 <label name='farm'/>
 </labels>
 """
