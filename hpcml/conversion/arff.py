@@ -210,10 +210,7 @@ def read_label_xml(path: Path) -> list[str]:
 
 
 def _label_attributes(task: Conversion, names: Sequence[str], of_relation: list[str]) -> list[str]:
-    """Return the attributes that --label-xml or else the relation makes indicators, none if options name labels.
-
-    Raises ConfigError, DataError.
-    """
+    """Return the indicators by --label-xml or else by the relation; none if options name labels. Raises ConfigError, DataError."""
     (path,), xml, roles = task.inputs, task.options.label_xml, Roles.of(task.options, names)
     if roles.labels or roles.indicators:
         if xml is not None:

@@ -30,7 +30,7 @@ CATEGORIES = "__categories"
 FILTERS = {32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32015: "zstd", 32026: "blosc2"}  # of hdf5plugin, by HDF5's number
 
 
-class Matrix(NamedTuple):
+class AnnDataMatrix(NamedTuple):
     """The matrix that is read: its place in the file, its form (csr, csc, dense or dataframe), rows, and features."""
 
     place: str
@@ -44,6 +44,15 @@ def _opened(path: Path) -> Iterator[h5py.File]:
     """Open an AnnData file. Raises DataError for another or a damaged file, also while it is read."""
     with open_checked(path, "expected an AnnData file (.h5ad)") as file, readable(path, "", "AnnData file"):
         yield file
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _attribute(part: h5py.Group | h5py.Dataset, name: str) -> str:
+    """Return a text attribute, "" without it; other programs than anndata write bytes, or an array of one text."""
+    return "".join(map(_text, np.ravel(part.attrs.get(name, "")).tolist()))
 
 
 def _check_filters(part: h5py.Group | h5py.Dataset) -> None:
@@ -66,7 +75,7 @@ def _check_filters(part: h5py.Group | h5py.Dataset) -> None:
             raise ConfigError(f"{packed} (HDF5 filter {code}); {advice}")
 
 
-def _describe(path: Path, options: ConvertOptions) -> tuple[Matrix, list[str], str]:
+def _describe(path: Path, options: ConvertOptions) -> tuple[AnnDataMatrix, list[str], str]:
     """Return the matrix, the columns of obs, and the one that names rows. Raises ConfigError, DataError, OSError."""
     folder, name = ("raw", "X") if options.raw else ("layers", options.layer) if options.layer else ("obsm", options.obsm)
     place = f"{folder}/{name}" if name else "X"
@@ -77,11 +86,11 @@ def _describe(path: Path, options: ConvertOptions) -> tuple[Matrix, list[str], s
                 hint = nearest(name, known) if known else "expected an AnnData file (.h5ad) with X, obs and var"
                 raise DataError(f"{path}: no {each}; {hint or f'see h5ls {path}/{folder}'}")
         part, var = file[place], "raw/var" if options.raw else "var"
-        form = str(part.attrs.get("encoding-type", part.attrs.get("h5sparse_format"))).removesuffix("_matrix")
+        form = (_attribute(part, "encoding-type") or _attribute(part, "h5sparse_format")).removesuffix("_matrix")
         if isinstance(part, h5py.Dataset):
             form, shape = "dense", part.shape
         elif form == "dataframe":
-            columns = [str(column) for column in part.attrs["column-order"]]
+            columns = [_text(column) for column in part.attrs["column-order"]]
             shape = (len(_column(file, place, _columns(part)[1])), len(columns))
         elif form in ("csr", "csc"):
             shape = tuple(int(n) for n in part.attrs["shape" if "shape" in part.attrs else "h5sparse_shape"])
@@ -89,7 +98,7 @@ def _describe(path: Path, options: ConvertOptions) -> tuple[Matrix, list[str], s
             if part["indptr"].shape != (size,) or part["indices"].shape != part["data"].shape or part["data"].ndim != 1:
                 raise DataError(f"{path}: damaged AnnData file: the parts of {place} do not fit")
         else:
-            raise DataError(f"{path}: {place} is {form}, but expected a dense or sparse matrix, or a data frame")
+            raise DataError(f"{path}: {place} is {form or 'a group'}, but expected a dense or sparse matrix, or a data frame")
         if len(shape) != 2 or (form == "dense" and part.dtype.kind not in "biuf"):
             raise DataError(f"{path}: {place} is no matrix of numbers, rows × features")
         if options.obsm is not None:
@@ -98,14 +107,14 @@ def _describe(path: Path, options: ConvertOptions) -> tuple[Matrix, list[str], s
             names = [str(name) for name in _column(file, var, _columns(file[var])[1])]
         if len(names) != shape[1]:
             raise DataError(f"{path}: {var} has {len(names)} names, but {place} has {shape[1]} columns")
-        return Matrix(place, form, shape[0], names), *_columns(file["obs"])
+        return AnnDataMatrix(place, form, shape[0], names), *_columns(file["obs"])
 
 
 def _columns(table: h5py.Group | h5py.Dataset) -> tuple[list[str], str]:
     """Return the columns of obs or var, and the one that names rows."""
     if isinstance(table, h5py.Dataset):  # before anndata 0.7
         return list(table.dtype.names), table.dtype.names[0]
-    return [name for name in table if name != CATEGORIES], str(table.attrs["_index"])
+    return [name for name in table if name != CATEGORIES], _attribute(table, "_index")
 
 
 def _column(file: h5py.File, table: str, name: str, begin: int = 0, end: int | None = None, n_rows: int | None = None) -> Any:
@@ -117,13 +126,13 @@ def _column(file: h5py.File, table: str, name: str, begin: int = 0, end: int | N
     found = part.fields(name)[begin:end]
     if found.dtype.kind == "i" and (categories := file.get(f"uns/{name}_categories")) is not None:
         return _decoded(found, _values(categories))
-    return [value.decode() if isinstance(value, bytes) else value for value in found.tolist()]
+    return [_text(value) if found.dtype.kind in "OS" else value for value in found.tolist()]
 
 
 def _values(part: Any, begin: int = 0, end: int | None = None, n_rows: int | None = None) -> Any:
     """Return rows begin..end of a column: an array of numbers, or a list with None for what is missing. Raises as `_column`."""
     if isinstance(part, h5py.Group):
-        kind = part.attrs.get("encoding-type")
+        kind = _attribute(part, "encoding-type")
         if kind == "categorical":
             return _decoded(_values(part["codes"], begin, end, n_rows), _values(part["categories"]))
         if "values" not in part or "mask" not in part:
@@ -148,7 +157,7 @@ def _decoded(codes: np.ndarray, categories: Any) -> list[Any]:
     return [categories[code] if code >= 0 else None for code in codes.tolist()]
 
 
-def _blocks(path: Path, file: h5py.File, matrix: Matrix, rows: tuple[int, int], zero: bool) -> Iterator[NumberSlice]:
+def _blocks(path: Path, file: h5py.File, matrix: AnnDataMatrix, rows: tuple[int, int], zero: bool) -> Iterator[NumberSlice]:
     """Yield rows begin..end of the matrix; `zero`: NaN is 0. Raises DataError that names the row, and ConfigError."""
     part, names, what = file[matrix.place], matrix.names, f"{path}: {matrix.place}"
 

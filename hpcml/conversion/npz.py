@@ -105,7 +105,7 @@ def _opened(task: Conversion) -> Iterator[list[Arrays | None]]:
                                 raise
                             objects = "holds Python objects, which could be anything; save numbers, or strings"
                             raise ValueError(f"{what} {objects}") from None
-                        if of[name].ndim > 2 or of[name].dtype.kind not in "biufSU":
+                        if of[name].ndim > 2 + name.endswith("data") or of[name].dtype.kind not in "biufSU":
                             raise ValueError(f"{what} is no list or table of numbers or strings")
                 arrays.append(None if of_file is None else Arrays(path, of))
         yield arrays

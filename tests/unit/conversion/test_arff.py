@@ -160,7 +160,7 @@ def by_another_reader(text, sparse):
 @pytest.mark.parametrize("c", ["-C 3", "-C -3", "-c -3 -split-number 20"])
 def test_the_relation_of_meka_names_the_labels(tmp_path, sparse, c):
     text = f"@relation 'Music: {c}' % not: -C 1\n\n" + labelled(sparse, "-3" not in c)
-    values, names = by_another_reader(text, sparse)
+    values, names = by_another_reader(text.replace(" % not: -C 1", ""), sparse)
     labels = names[-3:] if "-3" in c else names[:3]
     found = make(tmp_path, text)
     features = [name for name in names if name not in labels]

@@ -208,6 +208,30 @@ def test_npz(tmp_path, labels, packed):
     assert label_sets(found) == expected
 
 
+@pytest.mark.parametrize("form", ["csc", "coo", "csr"])
+def test_formats_of_sparse_matrices(tmp_path, form):
+    X, Y = matrices(1)
+    rows, columns = np.append(X.nonzero()[0], [7, 7, 0]), np.append(X.nonzero()[1], [9, 9, 9])  # entries to add up
+    X = sp.coo_matrix((np.append(X.data, [1, 2, 3]), (rows, columns)), X.shape)
+    assert X.nnz > X.tocsr().nnz
+    sp.save_npz(tmp_path / "X.npz", X.asformat(form))
+    sp.save_npz(tmp_path / "Y.npz", sp.coo_array(Y).asformat(form))
+    found = make(tmp_path, "npz", tmp_path / "X.npz", tmp_path / "Y.npz")
+    assert np.array_equal(matrix(found), X.toarray().astype(np.float32)) and np.array_equal(matrix(found, "Y"), Y.toarray())
+    parts = {f"{name}_{part}": value for name in "XY" for part, value in np.load(tmp_path / f"{name}.npz").items()}
+    np.savez(tmp_path / "both.npz", **parts)
+    assert contents(make(tmp_path, "npz", tmp_path / "both.npz", name="both.h5")) == contents(found)
+
+
+@pytest.mark.parametrize("form", ["bsr", "dia"])
+def test_formats_of_sparse_matrices_that_are_refused(tmp_path, form):
+    sp.save_npz(tmp_path / "X.npz", matrices(1)[0].asformat(form))
+    with pytest.raises(
+        DataError, match=rf"X\.npz: a matrix in {form} format, but expected CSR, CSC or COO; save it as \.tocsr\(\)"
+    ):
+        make(tmp_path, "npz", tmp_path / "X.npz")
+
+
 def test_one_npz_with_everything(tmp_path):
     X, Y = matrices(2)
     ids, splits = [f"row {k}" for k in range(X.shape[0])], np.array(["train", "test", ""] * 20)[: X.shape[0]]

@@ -73,6 +73,18 @@ def test_categories_of_anndata_07_are_names(tmp_path, with_references):
         make(path, labels=("kind",))
 
 
+def test_attributes_that_are_bytes_or_arrays(tmp_path):
+    """As programs in R write them."""
+    X = matrices(3)[0][:6]
+    path = as_h5ad_of_07(tmp_path / "r.h5ad", X, COLUMNS)
+    with h5py.File(path, "r+") as file:
+        file["X"].attrs["encoding-type"] = np.bytes_("csc_matrix")
+        file["obs"].attrs["_index"] = np.array(["_index"], dtype=h5py.string_dtype())
+        file["var"].attrs["_index"] = np.array([b"_index"])
+    found = make(path, labels=("kind",))
+    assert np.array_equal(matrix(found), X.toarray()) and strings(found, "row_ids") == [f"cell {row}" for row in range(6)]
+
+
 def test_tables_of_records_of_anndata_06(tmp_path):
     X = matrices(3)[0][:6]
     with h5py.File(tmp_path / "older.h5ad", "w") as file:
