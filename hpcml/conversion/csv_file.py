@@ -174,11 +174,12 @@ def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int)
 def may_hold_rows(values: Sequence[str], delimiter: str) -> bool:
     """Return whether a value has the lines of the end of a row, of whole rows, and of the beginning of one.
 
-    So it is where a quotation mark that is text opens a value. A delimiter before a blank is a comma of a sentence.
+    So it is where a quotation mark that is text opens a value. A delimiter before a blank or the end of a line is taken
+    for a comma of a sentence.
     """
     last = len(values) - 1
     for column, value in enumerate(values):
-        if "\n" in value and last and f"{delimiter} " not in value:
+        if "\n" in value and last and not any(delimiter + each in value for each in (" ", "\n", "\r")):
             first, *middle, end = (line.count(delimiter) for line in value.split("\n"))
             if first == last - column and end == column and all(count == last for count in middle):
                 return True

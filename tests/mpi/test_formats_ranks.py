@@ -7,16 +7,18 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from support.converted import convert_on, converted_alike
+from support.converted import convert_on, converted_alike, options_of
 from support.formats import as_arff, as_csv, as_h5ad, as_h5ad_of_07, as_xmc, frame, matrices
 
 import hpcml
 from hpcml.conversion import csv_file, parquet
+from hpcml.conversion.convert import convert
 from hpcml.errors import HpcmlError
 
 pytestmark = pytest.mark.mpi
 TEXT = {"text": ("title", "text"), "labels": ("topics",), "label_separator": ";", "id": "id", "split_column": "split"}
 NUMBERS = {"features": ("a", "b", "long"), "indicators": ("toxic",), "test_share": 0.3, "seed": 2}
+VALUES = {"labels": ("l", "m"), "indicators": ("on",), "features": ("x",), "id": "i"}
 ARFF = {"labels": ("class",), "indicators": ("sea",)}
 
 
@@ -29,6 +31,11 @@ def make_files(folder):
     as_csv(folder / "in.csv", data)
     as_csv(folder / "more.csv", data[:5])
     as_csv(folder / "in.tsv", data, "\t")
+    for name, label in {"whole": "1", "float": "+1.0", "text": "one"}.items():
+        rows = [
+            f"{row / 7},{row % 3},{label if row == 9 else row % 2},{['True', '0', '1.0'][row % 3]},{row % 50}" for row in range(31)
+        ]
+        (folder / f"{name}.csv").write_text("\n".join(["x,l,m,on,i", *rows]) + "\n")
     (folder / "in.csv.gz").write_bytes(gzip.compress((folder / "in.csv").read_bytes()))
     data.to_parquet(folder / "in.parquet", row_group_size=13)
     sp.save_npz(folder / "X.npz", X)
@@ -74,7 +81,10 @@ CASES = {
     "csv": ("csv", ["in.csv", "more.csv"], TEXT),
     "csv gz": ("csv", ["in.csv.gz"], TEXT),
     "csv numbers": ("csv", ["in.csv"], NUMBERS),
-    "tsv": ("tsv", ["in.tsv"], TEXT),
+    "tsv": ("tsv", ["in.tsv"], TEXT | {"quotes": True}),
+    "csv values": ("csv", ["whole.csv", "float.csv"], VALUES),
+    "csv texts": ("csv", ["whole.csv", "float.csv", "text.csv"], VALUES),
+    "csv as text": ("csv", ["whole.csv", "float.csv"], VALUES | {"labels_as_text": True}),
     "parquet": ("parquet", ["in.parquet"], TEXT),
     "parquet numbers": ("parquet", ["in.parquet", "in.parquet"], NUMBERS),
     "npz": ("npz", ["X.npz", "Y.npz"], {"test_share": 0.3}),
@@ -101,6 +111,43 @@ def test_same_bytes_on_any_number_of_ranks(comm, files, case, monkeypatch):
     if "vocabulary" in options:
         options = options | {"vocabulary": files / options["vocabulary"]}
     converted_alike(comm, source, inputs, files, **options)
+
+
+class Lines(list):
+    """A log that keeps its lines."""
+
+    def __call__(self, message, has_lines=False):
+        self.append(message)
+
+
+def test_the_log_counts_the_same_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_file, "CSV_BLOCK", 50)
+    path, lines = Path(mpi_tmp_path) / "in", Lines()
+    if comm.rank == 0:
+        rows = [f'{row % 35}\t{row}\t"text{row}"\t{"Sea" if row % 2 else "sea"}\n' for row in range(60)]
+        path.with_suffix(".tsv").write_text("".join(["i\ta\tt\tl\n", *rows]))
+        swallowed = ['1,"x,y,z\n', *["2,x,y,z\n"] * 4, '3,x",y,z\n']
+        path.with_suffix(".csv").write_text(
+            "".join(["i,t,a,l\n", *["4,x,5,z\n"] * 30, *swallowed, *["4,x,5,z\n"] * 30, *swallowed])
+        )
+    comm.Barrier()
+    options = options_of("tsv", {"text": ("t",), "labels": ("l",), "id": "i"})
+    convert(comm, "tsv", [path.with_suffix(".tsv")], path.with_suffix(".h5"), options, True, lines)
+    convert(
+        comm,
+        "csv",
+        [path.with_suffix(".csv")],
+        path.with_suffix(".h5"),
+        options_of("csv", {"text": ("t",), "labels": ("l",)}),
+        True,
+        lines,
+    )
+    if comm.rank == 0:
+        said = "\n".join(lines)
+        assert "in.tsv: row 36: id '0' is that of an earlier row, too; 25 rows in all" in said
+        assert "in.tsv: 60 values begin and end with a quotation mark" in said and "give --quotes" in said
+        assert "in.tsv: 1 label differs from another only by case or Unicode form, such as 'Sea' and 'sea'" in said
+        assert "in.csv: line 32: a value in quotation marks spans lines" in said and "(2 such rows in all)" in said
 
 
 def csr(**changes):
@@ -152,6 +199,7 @@ def put(name, place, value):
 
 ROWS = "a,l\n" + "1,x\n" * 30
 L = {"labels": ("l",)}
+IDS = L | {"id": "a", "features": ("a",), "unique_ids": True}
 HEAD = "@relation r\n@attribute a numeric\n@attribute l {x,y}\n@data\n"
 BAD = {
     "csv empty": ("csv", text(""), L, r"in: the file is empty"),
@@ -175,7 +223,23 @@ BAD = {
         L | {"split_column": "s"},
         r"in: line 2: column 's': split 'u,v' cannot",
     ),
-    "csv indicator": ("csv", text("a,l\n1,1\n1,2\n"), {"indicators": ("l",)}, r"in: line 3: column 'l': 2, but expected 0 or 1"),
+    "csv indicator": (
+        "csv",
+        text("a,l\n1,1\n1,2\n"),
+        {"indicators": ("l",)},
+        r"in: line 3: column 'l': 2, but expected 1, 0, True",
+    ),
+    "csv fraction": ("csv", text("a,l\n" + "1,1\n" * 20 + "1,2.5\n1,3.5\n" * 9), L, r"in: line 22: column 'l': 2\.5, but labels"),
+    "csv list": ("csv", text(ROWS + "1,\"['x', 'y']\"\n"), L, r"in: line 32: column 'l': .* is a list written as text"),
+    "csv id": (
+        "csv",
+        text("a,l\n" + "".join(f"{k % 25},x\n" for k in range(40))),
+        IDS,
+        r"in: line 27: id '0' is that of an earlier row",
+    ),
+    "csv no id": ("csv", text(ROWS), L | {"unique_ids": True}, r"unique_ids|--unique-ids: has no effect"),
+    "csv swallows": ("csv", text(ROWS + '"1,x\n' + "1,x\n" * 5 + '1,x"\n'), L, r"in: line 32: .*go on to line 38; .*--no-quotes"),
+    "tsv quoted": ("tsv", text('a\tl\n1\t"x\n2\ty"\n'.replace('2\ty"', 'y"')), L, r"in: line 3: 1 values, .*give --quotes"),
     "csv no label": ("csv", text("a,l\n1,\n"), L, r"in: no label in any row"),
     "csv newline": ("csv", text('a,l\n1,"x\ny"\n2,z\nq,x\n'), L, r"in: line 5: column 'a': 'q'"),
     "parquet text": ("parquet", text("hello"), L, r"in: not a Parquet file"),
@@ -195,7 +259,7 @@ BAD = {
     "npz ends": ("npz", csr(indptr=[0, 1, 2, 9]), {}, r"in: array .*|rows"),
     "npz claims": ("npz", csr(shape=[2**39, 2]), {}, r"in: array indptr has 4 entries"),
     "npz labels": ("npz", csr(y=[0, 1]), {}, r"in: the labels are 2, but X has 3 rows"),
-    "npz fraction": ("npz", csr(y=[0, 0.5, 1]), {}, r"in: row 2: column 'y': 0.5, but expected a name or a whole number"),
+    "npz fraction": ("npz", csr(y=[0, 0.5, 1]), {}, r"in: row 2: column 'y': 0.5, but labels are names or whole numbers"),
     "npz no labels": ("npz", csr(y=None), {}, r"in: no labels \(y, or Y\)"),
     "npz bsr": ("npz", csr(format=b"bsr"), {}, r"in: a matrix in bsr format, but expected CSR, CSC or COO; save it as \.tocsr\(\)"),
     "npz csc": ("npz", csr(format=b"csc"), {}, r"in: array indptr has 4 entries, but expected 3 whole numbers"),

@@ -160,6 +160,59 @@ def test_quotes_can_be_letters(tmp_path):
     assert label_sets(found) == [["x"], ["y"]]
 
 
+def test_a_single_quotation_mark_swallows_no_rows_of_tsv(tmp_path, capsys):
+    rows = ['"' * (row == 20) + f"text {row}\t{'yx'[row % 2]}" for row in range(50)]
+    (tmp_path / "in.tsv").write_text("\n".join(["t\tl", *rows]) + "\n")
+    found = make(tmp_path, "tsv", tmp_path / "in.tsv", text=("t",), labels=("l",), told=True)
+    assert label_sets(found) == [["x"] if row % 2 else ["y"] for row in range(50)]
+    assert "quotation mark" not in capsys.readouterr().err
+
+
+def test_quoted_values_of_tsv_are_counted(tmp_path, capsys):
+    path = tmp_path / "in.tsv"
+    path.write_text('t\tu\tl\n"one"\t"\tx\n"two ""2"""\t""\ty\nthree"\t\t"z"')
+    make(tmp_path, "tsv", path, text=("t",), labels=("l",), told=True)
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert "in.tsv: 4 values begin and end with a quotation mark, which is read as text" in said and "give --quotes" in said
+    path.write_text('"t"\t"l"\n"one\ntwo"\t"x"\n')
+    with pytest.raises(ConfigError, match="--text t: no such column; names of columns stand in quotation marks; give --quotes"):
+        make(tmp_path, "tsv", path, text=("t",), labels=("l",))
+    assert label_sets(make(tmp_path, "tsv", path, text=("t",), labels=("l",), quotes=True)) == [["x"]]
+    path.write_text('t\tl\n"one\ntwo"\t"x"\n')
+    with pytest.raises(DataError, match=r"line 2: 1 values, but the header names 2 columns; if .* marks, give --quotes"):
+        make(tmp_path, "tsv", path, text=("t",), labels=("l",))
+
+
+@pytest.mark.parametrize(
+    ("text", "warns"),
+    [
+        ('a,t,l\n1,"one,x\n2,two three,y\n3,four",z\n', True),
+        ('a,t,l\n1,"one,x\r\n3,four",z\n', True),
+        ('t,l\n"one,x\nfour",z\n', True),
+        ('t,l\n"a text,\nof two lines, fine",z\n"one\nmore",y\n', False),
+        ('t,l\n"Dear all,\nwe are",z\n', False),
+    ],
+)
+def test_rows_in_a_value_are_reported(tmp_path, capsys, text, warns):
+    (tmp_path / "in").write_text(text, newline="")
+    make(tmp_path, "csv", tmp_path / "in", text=("t",), labels=("l",), told=True)
+    said = capsys.readouterr().err
+    assert ("in: line 2: a value in quotation marks spans lines that look like rows" in said) == warns
+
+
+def test_rows_in_a_value_are_named_in_errors(tmp_path):
+    path = tmp_path / "in"
+    for text, message in {
+        'a,t,l\n1,"one,x\n2,two,y\n3,four,z"\n': "line 2: 2 values, but the header names 3 columns; .* line 4; .*--no-quotes",
+        'a,t,l\n1,"one,x\n2,5" disk,y\n': "line 2: text behind the quotation mark that closes a value; .* line 3; .*--no-quotes",
+        'a,t,l\n1,"one,x\n2,two,y\n': "line 2: a quotation mark opens a value that nothing closes; .* line 3; .*--no-quotes",
+        "a,t,l\n1,one\n": "line 2: 2 values, but the header names 3 columns$",
+    }.items():
+        path.write_text(text)
+        with pytest.raises(DataError, match=message):
+            make(tmp_path, "csv", path, text=("t",), labels=("l",))
+
+
 def test_folder(tmp_path):
     folder = tmp_path / "docs"
     texts = {"train/sea/a.txt": "ship", "train/sea/b": "port", "test/farm/x/c.txt": "corn", "train/.git/d": "no", "test/e": "wheat"}
