@@ -240,7 +240,7 @@ def read_arff(task: Conversion) -> Part:
     with mpi.agreed(task.comm, doing):
         roles.check(str(path), names)
         if not roles.labels and not roles.indicators and like is None:
-            raise ConfigError(f"{path}: name the attributes that are labels, with --labels (classes) or --indicators (each 0 or 1)")
+            raise ConfigError(f"{path}: name the attributes that are labels, with --labels, --indicators or --label-xml")
         features, reasons = choose_features(task, roles, {each.name: each.features for each in attributes if each.kind != "DATE"})
         dates = {each.name for each in attributes if each.kind == "DATE"} - {name for _, name in roles.named()}
         reasons |= dict.fromkeys(() if roles.features else sorted(dates), "date")

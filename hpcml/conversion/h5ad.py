@@ -77,14 +77,15 @@ def _check_filters(part: h5py.Group | h5py.Dataset) -> None:
 
 def _describe(path: Path, options: ConvertOptions) -> tuple[AnnDataMatrix, list[str], str]:
     """Return the matrix, the columns of obs, and the one that names rows. Raises ConfigError, DataError, OSError."""
-    folder, name = ("raw", "X") if options.raw else ("layers", options.layer) if options.layer else ("obsm", options.obsm)
-    place = f"{folder}/{name}" if name else "X"
+    folder, name = ("raw", "X") if options.raw else ("obsm", options.obsm) if options.layer is None else ("layers", options.layer)
+    place = "X" if name is None else f"{folder}/{name}"
     with _opened(path) as file:
         for each in ("obs", "var", place):
             if each not in file:
-                known = list(file.get(folder, ())) if each == place and name else []
-                hint = nearest(name, known) if known else "expected an AnnData file (.h5ad) with X, obs and var"
-                raise DataError(f"{path}: no {each}; {hint or f'see h5ls {path}/{folder}'}")
+                hint = "expected an AnnData file (.h5ad) with X, obs and var"
+                if each == place != "X":
+                    hint = nearest(name, file[folder], f"h5ls {path}/{folder}") if folder in file else f"it has no {folder}"
+                raise DataError(f"{path}: no {each}; {hint}")
         part, var = file[place], "raw/var" if options.raw else "var"
         form = (_attribute(part, "encoding-type") or _attribute(part, "h5sparse_format")).removesuffix("_matrix")
         if isinstance(part, h5py.Dataset):

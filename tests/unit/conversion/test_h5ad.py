@@ -174,7 +174,7 @@ def test_matrices_that_are_refused(cells, options, message):
 def test_a_matrix_that_is_missing(cells):
     with h5py.File(cells, "r+") as file:
         del file["X"], file["raw"]
-    with pytest.raises(HpcmlError, match=r"cells\.h5ad: no raw/X; expected an AnnData file"):
+    with pytest.raises(HpcmlError, match=r"cells\.h5ad: no raw/X; it has no raw"):
         make(cells, labels=("kind",), raw=True)
     with pytest.raises(HpcmlError, match=r"no X; expected an AnnData file \(\.h5ad\) with X, obs and var"):
         make(cells, labels=("kind",))
