@@ -124,7 +124,7 @@ def find_matrix(arrays: Arrays, name: str) -> Matrix | None:
     """Return the matrix `name` ("X", "Y") of a file, None without. Raises DataError for other forms."""
     path, of = arrays
     for prefix in (f"{name}_", "") if name == "X" else (f"{name}_",):
-        form = next((form for form in ("coo", "csr") if all(f"{prefix}{part}" in of for part in FORMATS[form])), "")
+        form = "csr" if all(f"{prefix}{part}" in of for part in FORMATS["csr"]) else ""
         if f"{prefix}format" in of:
             value = (of[f"{prefix}format"].reshape(-1)[:1].tolist() or [""])[0]
             form = value.decode("ascii", "backslashreplace") if isinstance(value, bytes) else str(value)

@@ -299,7 +299,8 @@ def test_one_npz_with_everything(tmp_path):
     assert [strings(found, name) for name in ("feature_names", "label_names", "row_ids")] == [names, list("abcde"), ids]
     with h5py.File(found) as file:
         assert file["splits/test"][:].tolist() == list(range(1, X.shape[0], 3))
-    np.savez(tmp_path / "in.npz", X=X.toarray(), y=np.arange(X.shape[0]) % 3)
+    other = {"row": np.arange(3), "col": np.arange(4)}  # no COO matrix
+    np.savez(tmp_path / "in.npz", X=X.toarray(), y=np.arange(X.shape[0]) % 3, **other)
     found = make(tmp_path, "npz", tmp_path / "in.npz")
     assert np.array_equal(matrix(found), X.toarray())
     assert label_sets(found) == [[str(k % 3)] for k in range(X.shape[0])]
