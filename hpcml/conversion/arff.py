@@ -48,7 +48,9 @@ VALUE = rf"(?:{QUOTED}|[^\s,{{}}'\"%][^\s,{{}}'\"]*)"
 TOKEN = re.compile(rf"{VALUE}(?=[\s,{{}}%]|$)|[,{{}}]|\S.*", re.ASCII)
 SOUND = re.compile(rf"{VALUE}|[,{{}}]", re.ASCII)
 PLAIN = re.compile(r"""[^\s'"{}%]*""")  # a row that needs only be cut at commas
-ATTRIBUTE = re.compile(rf"@attribute\s+({QUOTED}|[^\s,{{}}'\"%][^\s,{{}}]*)\s*(.*)", re.ASCII | re.IGNORECASE)
+# Not Weka's: a name may have quotation marks without a backslash, such as don't and 'don't'.
+NAME = rf"(?:{QUOTED})(?=[\s{{])|'.*?'(?=[\s{{])|[^\s,{{}}'\"%][^\s,{{}}]*"
+ATTRIBUTE = re.compile(rf"@attribute\s+({NAME})\s*(.*)", re.ASCII | re.IGNORECASE)
 MEKA = re.compile(r"@relation\s[^%:]*:(?:|[^%]*?\s)-C\s+(-?\d+)", re.ASCII | re.IGNORECASE)
 ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([0-7]{1,3})|(.))")
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
@@ -243,7 +245,8 @@ def read_arff(task: Conversion) -> Part:
             raise ConfigError(f"{path}: name the attributes that are labels, with --labels, --indicators or --label-xml")
         features, reasons = choose_features(task, roles, {each.name: each.features for each in attributes if each.kind != "DATE"})
         dates = {each.name for each in attributes if each.kind == "DATE"} - {name for _, name in roles.named()}
-        reasons |= dict.fromkeys(() if roles.features else sorted(dates), "date")
+        if not roles.features:
+            reasons |= dict.fromkeys(sorted(dates), "date")
         expansion = _Expansion(path, attributes, features, () if like is None else like.feature_names or ())
         number_rows = NumberRows(task, expansion.names, len(expansion.names), with_ids=roles.id is not None, others=names)
         search = RowNumberSearch(task, roles, [name for name in features if name in expansion.names_of_numbers])

@@ -34,6 +34,7 @@ def make(folder, content, xml=None, **options):
         ("@attribute 'it\\'s % {1}' integer", "it's % {1}", "INTEGER", None),
         ('@attribute "say \\"x\\"" string', 'say "x"', "STRING", None),
         ("@attribute don't numeric", "don't", "NUMERIC", None),
+        ("@attribute 'don't go' {'0', '1' }", "don't go", "NOMINAL", ["0", "1"]),
         ("@attribute 100%sure {0,1}%c", "100%sure", "NOMINAL", ["0", "1"]),
         ("@attribute when date", "when", "DATE", None),
         ("@attribute when DATE 'yyyy-MM-dd HH:mm:ss' % a comment", "when", "DATE", None),
