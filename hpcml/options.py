@@ -29,7 +29,7 @@ LARGEST = 2**63  # whole numbers are below it
 FREE = frozenset({"checkpoint_every", "time_limit", "profile"})
 
 
-def split_names(text: str, strip: bool = False) -> list[str]:
+def split_record(text: str, strip: bool = False) -> list[str]:
     """Return the names in a record of CSV, such as `a,"b, c"`.
 
     Names without quotes keep their blanks, and empty ones are left out. With `strip` it is the other way round.
@@ -44,27 +44,26 @@ def split_names(text: str, strip: bool = False) -> list[str]:
 
 
 def quoted_name(name: str) -> str:
-    """Return a name as `split_names` reads it."""
+    """Return a name as `split_record` reads it."""
     is_bare = name and "," not in name and name[0] != '"' and name == name.strip()
     return name if is_bare else '"' + name.replace('"', '""') + '"'
 
 
-def _names(_kind: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
-    return tuple(name for token in tokens for name in split_names(token.value))
+def one_name(text: str) -> str:
+    """Return a name that may stand in quotes."""
+    names = split_record(text)
+    return names[0] if len(names) == 1 and text.lstrip().startswith('"') else text
 
 
-def _fields(_kind: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
-    return tuple(name for token in tokens for name in split_names(token.value, strip=True))
+def _names(strip: bool) -> Parameter:
+    def read(_kind: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
+        return tuple(name for token in tokens for name in split_record(token.value, strip))
+
+    return Parameter(consume_multiple=True, negative="", converter=read)
 
 
-def _name(_kind: Any, tokens: Sequence[Token]) -> str:
-    found = PIECE.fullmatch(f"{tokens[0].value},")
-    return tokens[0].value if found is None or found[1] is None else split_names(found[0])[0]
-
-
-# Names of columns and of fields, which records of CSV give: a name in quotes may hold commas, and blanks around it.
-Name, Names = Parameter(converter=_name), Parameter(consume_multiple=True, negative="", converter=_names)
-FieldNames = Parameter(consume_multiple=True, negative="", converter=_fields)
+# Names of columns and of fields are given by records of CSV: a name in quotes may hold commas, and blanks around it.
+Name, Names, FieldNames = Parameter(converter=lambda _kind, tokens: one_name(tokens[0].value)), _names(False), _names(True)
 
 
 @cache

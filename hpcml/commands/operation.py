@@ -258,8 +258,9 @@ def make_options(kind: type[Any], command: str, given: Mapping[str, Any]) -> Any
     takes. One text is a record of names, as on the command line; a sequence holds the names as they are. Raises ConfigError.
     """
     known, hints = {option.name: option for option in fields(kind)}, get_type_hints(kind)
-    settings: dict[str, Any] = {
-        name: getattr(hint, "__metadata__", ()) for name, hint in get_type_hints(kind, include_extras=True).items()
+    settings: dict[str, list[Any]] = {
+        name: [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Parameter)]
+        for name, hint in get_type_hints(kind, include_extras=True).items()
     }
     found: dict[str, Any] = {}
     for name, value in given.items():
@@ -271,18 +272,12 @@ def make_options(kind: type[Any], command: str, given: Mapping[str, Any]) -> Any
             found[name] = value
         elif not any(get_origin(part) is tuple for part in (hints[name], *get_args(hints[name]))):
             found[name] = _converted(name, value, leaves)
-        elif isinstance(value, str) and (read := [each for each in map(_converter, settings[name]) if each is not None]):
-            found[name] = read[0](tuple, [Token(value=value)])
+        elif isinstance(value, str) and (read := next((each.converter for each in settings[name] if each.converter), None)):
+            found[name] = read(tuple, [Token(value=value)])
         else:
             values = [value] if isinstance(value, (str, Path, Real)) or not isinstance(value, Iterable) else value
             found[name] = tuple(_converted(name, each, leaves) for each in values)
     return kind(**found)
-
-
-def _converter(setting: Any) -> Callable[..., Any] | None:
-    """Return the function of a `Parameter` that reads the texts of an option."""
-    converter = getattr(setting, "converter", None)
-    return converter if callable(converter) else None
 
 
 def _leaves(hint: Any) -> Iterator[Any]:

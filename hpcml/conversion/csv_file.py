@@ -25,6 +25,8 @@ from hpcml.partition import bounds_in_items
 
 CSV_BLOCK = 1 << 20  # bytes of rows that become one batch
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+QUOTED = re.compile(rb'(?<![^\t])"[^\t\r\n]*"(?![^\t\r\n])')  # a value of TSV
+UNQUOTED_TSV = ("\t", "")  # delimiter and quote
 REASONS = {  # what csv.Error says -> what this program says
     "unexpected end of data": "a quotation mark opens a value that nothing closes",
     "expected after": "text behind the quotation mark that closes a value",
@@ -37,7 +39,7 @@ class Dialect(NamedTuple):
 
     delimiter: str = ","
     quote: str = '"'
-    advice: str = "double quotation marks that are text"  # where they are perhaps misread
+    advice: str = "; double quotation marks that are text"  # where they are perhaps misread
 
 
 class Segment(NamedTuple):
@@ -76,9 +78,7 @@ class _CsvReader:
         csv.field_size_limit(1 << 40)
         quotes: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
         self.rows = csv.reader(self._text(), delimiter=dialect.delimiter, strict=True, **quotes)
-        self.dialect, self.n_quoted = dialect, 0  # values in quotation marks that are ordinary characters
-        sign = re.escape(dialect.delimiter.encode())
-        self.quoted = re.compile(rb'(?<![^%b])"[^%b\r\n]*"(?![^%b\r\n])' % (sign, sign, sign)) if not dialect.quote else None
+        self.dialect, self.n_quoted = dialect, 0  # values of TSV in quotation marks that are ordinary characters
 
     def _text(self) -> Iterator[str]:
         for raw in self.raw:
@@ -86,16 +86,16 @@ class _CsvReader:
             if self.at - self.row_begin > self.max_line:
                 limit = f"{self.max_line / 2**20:g} MiB"
                 raise DataError(f"{self.path}: line {self.line}: a row longer than {limit}; shorten it, or raise --max-line-mb")
-            if self.quoted is not None and b'"' in raw:
-                self.n_quoted += len(self.quoted.findall(raw))
+            if b'"' in raw and self.dialect[:2] == UNQUOTED_TSV:
+                self.n_quoted += len(QUOTED.findall(raw))
             yield raw.decode("utf-8", "surrogateescape")
 
     @property
     def advice(self) -> str:
         """What to do if quotation marks are the reason why the last row is wrong."""
         last = self.lines + self.rows.line_num
-        spans = f"a quotation mark makes the row go on to line {last}; " if last > self.line else ""
-        return f"; {spans}{self.dialect.advice}"
+        spans = f"; a quotation mark makes the row go on to line {last}" if last > self.line else ""
+        return f"{spans}{self.dialect.advice}"
 
     def next_row(self) -> list[str] | None:
         """Return the values of the next row, [] for an empty line, None at the end. Raises DataError."""
@@ -208,25 +208,24 @@ def read_rows(
                 yield rows.at, rows.line, values
             elif values:
                 by_quotes = rows.lines_read > rows.line or (not dialect.quote and any('"' in value for value in values))
-                advice = rows.advice if by_quotes else ""
-                raise DataError(
-                    f"{path}: line {rows.line}: {len(values)} values, but the header names {len(names)} columns{advice}"
-                )
+                numbers = f"{len(values)} values, but the header names {len(names)} columns"
+                raise DataError(f"{path}: line {rows.line}: {numbers}{rows.advice if by_quotes else ''}")
         if found is not None:
             found.values += rows.n_quoted
 
 
 def read_csv(task: Conversion) -> Part:
     """Collective. Read this rank's rows of CSV files. Raises DataError with the line."""
-    advice = f"{Dialect().advice}, or give --no-quotes"
-    return _read(task, Dialect(task.options.delimiter or ",", "" if task.options.no_quotes else '"', advice))
+    quote, advice = ("", "") if task.options.no_quotes else ('"', f"{Dialect().advice}, or give --no-quotes")
+    return _read(task, Dialect(task.options.delimiter or ",", quote, advice))
 
 
 def read_tsv(task: Conversion) -> Part:
     """Collective. As `read_csv`, with tabs between the columns."""
-    if task.options.quotes:
-        return _read(task, Dialect("\t", '"', f"{Dialect().advice}, or remove --quotes"))
-    return _read(task, Dialect("\t", "", "if values are in quotation marks, give --quotes"))
+    quoted = Dialect("\t", '"', f"{Dialect().advice}, or remove --quotes")
+    return _read(
+        task, quoted if task.options.quotes else Dialect(*UNQUOTED_TSV, "; if values are in quotation marks, give --quotes")
+    )
 
 
 def _read(task: Conversion, dialect: Dialect) -> Part:
@@ -257,13 +256,11 @@ def _read(task: Conversion, dialect: Dialect) -> Part:
     everywhere = task.comm.allgather(misread)
     if n_rows := sum(each.rows for each in everywhere):
         first = next(each.first for each in everywhere if each.rows)
-        task.log(
-            f"warning: {first}: a value in quotation marks spans lines that look like rows of the table "
-            f"({plural(n_rows, 'such row')} in all); {dialect.advice}"
-        )
+        count = f"({plural(n_rows, 'such value')} in all)"
+        task.log(f"warning: {first}: a value in quotation marks has lines like rows of the table {count}{dialect.advice}")
     if n_values := sum(each.values for each in everywhere):
         begin = plural(n_values, "value begins and ends", "values begin and end")
-        task.log(f"warning: {what}: {begin} with a quotation mark, which is read as text; {dialect.advice}")
+        task.log(f"warning: {what}: {begin} with a quotation mark, which is read as text{dialect.advice}")
     return part
 
 
@@ -309,10 +306,10 @@ def _csv_batch(
             wrong = next(number for number, value in enumerate(values) if not _is_number(value))
             row, column = divmod(wrong, len(numbers))
             shown = values[wrong][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-            raise DataError(
-                f"{place(row)}: column {columns[0][column]!r}: {shown!r}, but expected a number; name columns with --features, "
-                "--labels, --id or --text"
-            ) from None
+            hint = "name columns with --features, --labels, --id or --text"
+            if len(shown) > 1 and shown[0] == '"' == shown[-1]:
+                hint = "values in quotation marks need --quotes (csv: no --no-quotes)"
+            raise DataError(f"{place(row)}: column {columns[0][column]!r}: {shown!r}, but expected a number; {hint}") from None
         found = dict(zip(columns[0], table.reshape(len(rows), len(numbers)).T, strict=True))
     for name, column in zip(columns[1], others, strict=True):
         texts = [row[column] for row in rows]

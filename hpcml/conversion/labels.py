@@ -26,6 +26,7 @@ from hpcml.log import named, plural
 
 NUMBER = re.compile(r"[+-]?(?=\.?[0-9])(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?")  # 004 is text
 LONGEST_NUMBER = 38  # digits
+AS_TEXT = ", or keep values as they are written (--labels-as-text)"
 LIST_AS_TEXT = re.compile(r"""\[(\s*|.*[,'"].*|[\s\d.+-]+)\]|[({]\s*['"].*['"]\s*,?\s*[)}]|set\(\)""", re.DOTALL)
 
 
@@ -80,24 +81,22 @@ class LabelValues:
         self.as_text, self.known, self.at_once = as_text, frozenset(known), at_once
         self.keys: defaultdict[str, dict[str, str]] = defaultdict(dict)  # of the values of each column, for the rows
         self.text: set[str] = set()  # columns with a value that is no number
-        self.fractions: dict[str, str] = {}  # sentence on the first number of a column that is not whole
-        self.changed: dict[str, str] = {}  # the same on the first one whose name is not as it is written
+        self.fractions: dict[str, str] = {}  # where the first number of a column is that is not whole
+        self.changed: dict[str, str] = {}  # where the first one is whose name is not as it is written
 
     def add(self, column: str, value: str, place: object) -> str:
         """Return the key of a value that its column has not had: its name, unless all ranks' values decide on that."""
         number, key = None if self.as_text else number_name(value), value
-        where = f"{place}: column {column!r}: {value}"
         if number is None:
             self.text.add(column)
         elif value not in self.known and number in self.known:
             key = number
-        elif not number and value not in self.known:
-            advice = "make classes of quantities, or keep values as they are written (--labels-as-text)"
-            self.fractions.setdefault(column, f"{where}, but labels are names or whole numbers; {advice}")
         elif number != value and value not in self.known:
-            key = number if self.at_once else f"{value}\0{column}"
-            advice = "is a number, but other labels of the column are texts; keep all as they are written (--labels-as-text)"
-            self.changed.setdefault(column, f"{where} {advice}")
+            found = self.changed if number else self.fractions
+            if column not in found:
+                found[column] = f"{place}: column {column!r}: {value}"
+            if number:
+                key = number if self.at_once else f"{value}\0{column}"
         return self.keys[column].setdefault(value, key)
 
     def names(self, comm: mpi.Comm, keys: Iterable[str]) -> list[str]:
@@ -105,15 +104,12 @@ class LabelValues:
         parts = comm.allgather((self.text, self.fractions, self.changed if self.at_once else {}))
         text = set().union(*(of_rank for of_rank, *_ in parts))
         for _, fractions, changed in parts:
-            wrong = [(column in text, sentence) for column, sentence in fractions.items() if column not in text]
-            wrong += [(column in text, sentence) for column, sentence in changed.items() if column in text]
-            if wrong:
-                raise DataError(wrong[0][1])
-        found = []
-        for key in keys:
-            value, tagged, column = key.partition("\0")
-            found.append((number_name(value) or value) if tagged and column not in text else value.strip())
-        return found
+            for where in (where for column, where in fractions.items() if column not in text):
+                raise DataError(f"{where}, but labels are names or whole numbers; make classes of quantities{AS_TEXT}")
+            for where in (where for column, where in changed.items() if column in text):
+                raise DataError(f"{where} is a number, but other labels of the column are texts; write all labels alike{AS_TEXT}")
+        pieces = (key.partition("\0") for key in keys)
+        return [number_name(value) or value if column and column not in text else value.strip() for value, _, column in pieces]
 
 
 def similar_names(what: object, names: Sequence[str]) -> str:

@@ -166,19 +166,20 @@ def check_ids(task: Conversion, rows: LabelledRows) -> None:
     if not mpi.agreed_any(comm, bool(again.any())):
         return
     repeats = with_id[routing.answer(again)]
-    first = ("", "")
+    sentence = ""
     with mpi.agreed(comm, f"reading {task.what}"):
         if repeats.size:
             row = int(repeats[0])
-            (row_id,), line = row_ids.ids[row : row + 1], int(row_ids.lines[row : row + 1][0]) + row_ids.lines_above + 1
-            first = named(row_id), f"{task.what}: {'row' if rows.n_lines is None else 'line'} {line}"
-        if repeats.size and task.options.unique_ids:
-            before, place = next(((n, of) for n, of in reversed(rows.places) if n <= row), (0, lambda _: first[1]))
-            raise DataError(f"{place(row - before)}: id {first[0]!r} is that of an earlier row, too (--unique-ids)")
-    found = comm.allgather((repeats.size, *first))
-    row_id, place = next((row_id, place) for size, row_id, place in found if size)
-    count = plural(sum(size for size, *_ in found), "row")
-    task.log(f"{place}: id {row_id!r} is that of an earlier row, too; {count} in all have the id of an earlier row")
+            (row_id,), (line,) = row_ids.ids[row : row + 1], row_ids.lines[row : row + 1].tolist()
+            kind = "row" if rows.n_lines is None else "line"
+            batch = next(((first, place) for first, place in reversed(rows.places) if first <= row), None)
+            where = f"{task.what}: {kind} {line + row_ids.lines_above + 1}" if batch is None else batch[1](row - batch[0])
+            sentence = f"{where}: id {named(row_id)!r} is that of an earlier row, too"
+            if task.options.unique_ids:
+                raise DataError(f"{sentence} (--unique-ids)")
+    found = comm.allgather((repeats.size, sentence))
+    count = plural(sum(size for size, _ in found), "row")
+    task.log(f"{next(first for _, first in found if first)}; {count} in all have the id of an earlier row")
 
 
 @dataclass
@@ -219,15 +220,13 @@ def make_part(
     `columns` are the labels that rows have, on any rank, in order; None: those that occur, by code points if given by name.
     """
     comm, like = task.comm, task.like
-    if label_names is None:
-        given = rows.label_values.names(comm, rows.label_numbers)
-    else:
-        given = [name.strip() for name in label_names]
+    by_name = label_names is None
+    given = rows.label_values.names(comm, rows.label_numbers) if by_name else [name.strip() for name in label_names]
     used = np.zeros(len(given), dtype=np.int64)
     with mpi.agreed(comm, "dividing the rows by labels"):
-        if label_names is not None and (twice := repeated(given)) is not None:
+        if not by_name and (twice := repeated(given)) is not None:
             raise DataError(f"{task.what}: two labels have the name {twice!r}; give each a name of its own")
-        if label_names is not None and "" in given:
+        if not by_name and "" in given:
             raise DataError(f"{task.what}: label {given.index('') + 1} has no name; give each a name")
         rows.flush()
         for some in slices(rows.labels.indices.size):

@@ -39,15 +39,8 @@ WORDS = ("headings_as_features", "binary", "pairs", "min_df", "stop_words")
 OF_TEXT = ("fields", "whole_fields", *WORDS)
 TEXT = (*OF_TEXT, *LIKE)
 ROLES = ("labels", "indicators", "label_separator", "id", "split_column", "group")
-SPARSE = (
-    "descriptors",
-    "empty_labels",
-    "labels_as_text",
-    "unique_ids",
-    "missing_as_zero",
-    "missing_columns_as_zero",
-    *LIKE,
-)  # of matrices in memory
+ZEROS = ("missing_as_zero", "missing_columns_as_zero")
+SPARSE = ("descriptors", "empty_labels", "labels_as_text", "unique_ids", *ZEROS, *LIKE)  # of matrices in memory
 COLUMNS = (*ROLES, *SPARSE)
 TABLE = ("text", "features", *COLUMNS, *OF_TEXT)  # also of frames in memory
 NAMES = ("descriptors", "feature_names", "label_names", "missing_columns_as_zero", *LIKE)

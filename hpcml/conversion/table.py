@@ -91,15 +91,12 @@ class Roles:
                 near = nearest_name(name, names) if near is None else near
                 if f'"{name}"' in known:
                     hint = "names of columns stand in quotation marks; give --quotes"
-                elif near is None:
-                    hint = (
-                        f"known: {', '.join(map(quoted_name, sorted(names)))}"
-                        if len(names) <= FEW
-                        else f"it has {len(names)} columns"
-                    )
-                else:
+                elif near is not None:
                     form = "" if near == quoted_name(near) else f" Give it as {option} {shlex.quote(quoted_name(near))}"
                     hint = f"did you mean {near!r}?{form}"
+                else:
+                    every = ", ".join(map(quoted_name, sorted(names)))
+                    hint = f"known: {every}" if len(names) <= FEW else f"it has {len(names)} columns"
                 raise ConfigError(f"{where}: {option} {name}: no such column; {hint}")
             if name in seen and {option, seen[name]} not in ({"--id", "--features"}, {"--id", "--group"}):
                 also = "is named twice" if seen[name] == option else f"is named by {seen[name]}, too"

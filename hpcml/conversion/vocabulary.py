@@ -28,7 +28,7 @@ from hpcml.errors import DataError, nearest, repeated
 from hpcml.files.hdf5 import DAMAGE, NAME_CHUNK, Strings, write_strings
 from hpcml.files.slabs import group_in
 from hpcml.files.untrusted import text_of
-from hpcml.options import quoted_name, split_names
+from hpcml.options import quoted_name, split_record
 
 _SEPARATOR = b"\0"  # in no word, label or id
 OTHER_KEYS = ("id", "labels", "split")  # of a document, that are no fields
@@ -173,7 +173,7 @@ def fields_of(dataset: DataFile) -> tuple[Field, ...]:
     if "fields" not in group.attrs:
         return PLAIN
     fields, whole = text_of(group, "fields"), text_of(group, "whole_fields")
-    return parse_fields(split_names(fields, strip=True), split_names(whole, strip=True) if whole else ())
+    return parse_fields(split_record(fields, strip=True), split_record(whole, strip=True) if whole else ())
 
 
 def _words_of(name: str, fields: dict[str, Field], headings: bool) -> list[str]:

@@ -15,7 +15,7 @@ from hpcml.conversion.vocabulary import PLAIN, Field, as_texts, parse_fields
 from hpcml.data.dataset import DataFile
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
-from hpcml.options import split_names
+from hpcml.options import split_record
 
 SELF = mpi.self_comm()
 DOCUMENTS = [
@@ -84,10 +84,10 @@ def test_what_names_fields():
     fields = parse_fields(given, ("text",))
     assert fields == (Field("title", "T"), Field("text", "text", True), Field("a b", "x.y"))
     assert as_texts(fields) == ("title=T,text=text,a b=x.y", "text")
-    quoted = parse_fields(split_names('" a, ""b""=T", c=U', strip=True), (' a, "b"',))
+    quoted = parse_fields(split_record('" a, ""b""=T", c=U', strip=True), (' a, "b"',))
     assert quoted == (Field(' a, "b"', "T", True), Field("c", "U"))
-    assert parse_fields(*(split_names(text, strip=True) for text in as_texts(quoted))) == quoted
-    assert parse_fields(*map(split_names, as_texts(fields))) == fields
+    assert parse_fields(*(split_record(text, strip=True) for text in as_texts(quoted))) == quoted
+    assert parse_fields(*map(split_record, as_texts(fields))) == fields
 
 
 @pytest.mark.parametrize(

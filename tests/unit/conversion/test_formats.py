@@ -178,6 +178,9 @@ def test_quoted_values_of_tsv_are_counted(tmp_path, capsys):
     with pytest.raises(ConfigError, match="--text t: no such column; names of columns stand in quotation marks; give --quotes"):
         make(tmp_path, "tsv", path, text=("t",), labels=("l",))
     assert label_sets(make(tmp_path, "tsv", path, text=("t",), labels=("l",), quotes=True)) == [["x"]]
+    path.write_text('t\tl\n"1"\t"x"\n')
+    with pytest.raises(DataError, match=r"line 2: column 't': .* but expected a number; values in quotation marks need --quotes"):
+        make(tmp_path, "tsv", path, labels=("l",))
     path.write_text('t\tl\n"one\ntwo"\t"x"\n')
     with pytest.raises(DataError, match=r"line 2: 1 values, but the header names 2 columns; if .* marks, give --quotes"):
         make(tmp_path, "tsv", path, text=("t",), labels=("l",))
@@ -197,7 +200,7 @@ def test_rows_in_a_value_are_reported(tmp_path, capsys, text, warns):
     (tmp_path / "in").write_text(text, newline="")
     make(tmp_path, "csv", tmp_path / "in", text=("t",), labels=("l",), told=True)
     said = capsys.readouterr().err
-    assert ("in: line 2: a value in quotation marks spans lines that look like rows" in said) == warns
+    assert ("in: line 2: a value in quotation marks has lines like rows" in said) == warns
 
 
 def test_rows_in_a_value_are_named_in_errors(tmp_path):

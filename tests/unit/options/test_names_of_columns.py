@@ -9,7 +9,7 @@ from support.converted import label_sets
 import hpcml
 from hpcml.cli import app as cli
 from hpcml.errors import ConfigError
-from hpcml.options import quoted_name, split_names
+from hpcml.options import quoted_name, split_record
 
 
 def options_on_command_line(text):
@@ -31,13 +31,13 @@ def options_on_command_line(text):
     ],
 )
 def test_split_names(text, names):
-    assert split_names(text) == names
+    assert split_record(text) == names
 
 
 @pytest.mark.parametrize("name", ["a", "", " a", "a ", "a,b", '"', 'a "b", c', '5" disk', '""', "\t", "ä,ö"])
 def test_a_quoted_name_is_read_again(name):
-    assert split_names(quoted_name(name)) == [name]
-    assert split_names(f"x,{quoted_name(name)},y", strip=True) == ["x", name, "y"]
+    assert split_record(quoted_name(name)) == [name]
+    assert split_record(f"x,{quoted_name(name)},y", strip=True) == ["x", name, "y"]
     assert next(csv.reader([quoted_name(name)], strict=True)) == [name] or name.endswith("disk")
 
 
@@ -60,7 +60,7 @@ CASES = {
 @pytest.mark.parametrize("text", CASES)
 def test_columns_with_commas_and_blanks_can_be_named(tmp_path, text):
     (tmp_path / "in.csv").write_text(TABLE)
-    names = split_names(text)
+    names = split_record(text)
     for given in (text, names):  # one text is a record; a sequence holds names
         hpcml.convert("csv", tmp_path / "in.csv", tmp_path / "out.h5", labels=given, features=["x"], force=True)
         assert label_sets(tmp_path / "out.h5")[0] == CASES[text]
