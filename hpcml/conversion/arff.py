@@ -1,9 +1,8 @@
 """ARFF files of Weka, OpenML, MULAN and MEKA, dense or sparse.
 
-A nominal attribute is labels, or features `name=value` of 1; one whose values are 0 and 1 is a
-number. The grammar is that of Weka's reader, a Java StreamTokenizer: commas or blanks stand between
-values, ' or " around them, and backslashes before characters in quotation marks. One rule is
-narrower: `%` begins a comment only where a value could begin, so that 50% is a value.
+A nominal attribute is labels, or features `name=value` of 1; one whose values are 0 and 1 is a number. The grammar is
+that of Weka's reader: commas or blanks stand between values, ' or " around them, and backslashes before characters in
+quotation marks. But `%` begins a comment only where a value could begin, so that 50% is a value.
 """
 
 from __future__ import annotations
@@ -121,10 +120,9 @@ def parse_attribute(text: str) -> Attribute:
         if not values or tokens[-1] != "}" or {*values[1::2]} - {","} or {",", "{", "}"} & {*values[::2]}:
             raise ValueError(f"attribute {name!r}: expected {{value, ...}} with commas between; quote values with blanks")
         return Attribute(name, "NOMINAL", [_unquoted(value) for value in values[::2]])
-    kind = tokens[0].upper() if tokens else ""
+    kind, what = tokens[0].upper() if tokens else "", " ".join(tokens)[:60]
     if kind not in KINDS or len(tokens) > 1 + (kind == "DATE"):
-        expected = "numeric, string, date or {value, ...}"
-        raise ValueError(f"attribute {name!r} is of type {' '.join(tokens)[:60]!r}, but expected {expected}")
+        raise ValueError(f"attribute {name!r} is of type {what!r}, but expected numeric, string, date or {{value, ...}}")
     return Attribute(name, kind, None)
 
 
@@ -280,7 +278,8 @@ def _decode(
     task: Conversion, path: Path, share: tuple[int, int], attributes: Sequence[Attribute]
 ) -> Iterator[tuple[list[Place], list[Row]]]:
     """Yield the rows whose lines start in these bytes, by batches. Raises DataError that names the line, OSError."""
-    kinds = [(None if each.values is None else set(each.values), each.is_number) for each in attributes]
+    # Of each attribute the values of a nominal one, no value of a number, None of a text.
+    kinds = [set(each.values or ()) if each.is_number or each.values else None for each in attributes]
     places: list[Place] = []
     rows: list[Row] = []
     for place, line in lines_of(task, path, *share, BLOCK):
@@ -290,16 +289,14 @@ def _decode(
                 continue
             row = parse_row(text, len(attributes))
             for number, value in row.items():
-                known, is_number = kinds[number]
-                if value is None:
+                known = kinds[number]
+                if value is None or known is None or value in known:
                     continue
-                if known is not None and value not in known:
-                    few = ", ".join(attributes[number].values[:6])
-                    raise ValueError(f"attribute {attributes[number].name!r}: {value!r}, but expected one of {few}")
                 try:
-                    row[number] = float(value) if known is None and is_number else value
+                    row[number] = float("" if known else value)
                 except ValueError:
-                    raise ValueError(f"attribute {attributes[number].name!r}: {value!r}, but expected a number") from None
+                    expected = f"one of {', '.join(attributes[number].values[:6])}" if known else "a number"
+                    raise ValueError(f"attribute {attributes[number].name!r}: {value!r}, but expected {expected}") from None
         places.append(place)
         rows.append(row)
         if len(rows) == BATCH:

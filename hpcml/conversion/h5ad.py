@@ -1,7 +1,7 @@
 """AnnData files (.h5ad): a matrix (X, a layer, raw or one of obsm) by slabs; obs has labels, names and splits.
 
-In files of anndata 0.7, obs is a group whose columns may be codes with a reference to their categories in
-`obs/__categories`. Before, obs was a table of records, with the categories in `uns/NAME_categories`.
+In files of anndata 0.7, columns of obs may be codes with a reference to their categories in `obs/__categories`. Before,
+obs was a table of records, with the categories in `uns/NAME_categories`.
 """
 
 from __future__ import annotations

@@ -149,11 +149,8 @@ def rows_as_csr(parts: Any, rows: tuple[int, int], shape: tuple[int, int], what:
         found.append((of_rows[here], columns[here], data[here]))
     of_rows, columns, data = map(np.concatenate, zip(*found, strict=True)) if found else (np.zeros(0, dtype=np.int64),) * 3
     order = np.argsort(of_rows, kind="stable")
-    return {
-        "indptr": offsets(np.bincount(of_rows.astype(np.int64), minlength=n_rows)),
-        "indices": columns[order],
-        "data": data[order],
-    }
+    indptr = offsets(np.bincount(of_rows.astype(np.int64), minlength=n_rows))
+    return {"indptr": indptr, "indices": columns[order], "data": data[order]}
 
 
 class NumberRows(LabelledRows):

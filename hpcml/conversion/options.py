@@ -96,9 +96,7 @@ class ConvertOptions:
     raw: Annotated[Flag, NotWith("obsm")] = False
     """Take the matrix and the features of raw. Default: X and var."""
     obsm: str | None = None
-    """Entry of obsm that is the matrix of features, such as X_pca. Its columns are named NAME:0, NAME:1
-    and so on; those of a data frame keep their names. Default: X.
-    """
+    """Entry of obsm that is the matrix of features, which are named NAME:0 and so on. Default: X."""
     vocabulary: Path | None = None
     """Subject vocabulary (TSV or CSV), which names the subjects; others are left out. Default: all
     subjects of the documents.
