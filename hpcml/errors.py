@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import TypeGuard
 
-from hpcml.log import visible
+from hpcml.log import joined, visible
 
 _NO_MEMORY = re.compile("(out of|allocate) memory|memory allocation|unable to allocate|failed to map segment|load shared object")
 FEW = 6  # words in a sentence that lists what there is
@@ -69,6 +69,16 @@ class InUseError(HpcmlError):
 
 class DataError(HpcmlError):
     """A file cannot be read or written, or does not hold what it should."""
+
+
+class BadRecordsError(DataError):
+    """Records of an input cannot be read; a line for each follows the sentence."""
+
+    def __init__(self, sentence: str, *records: str) -> None:
+        super().__init__(sentence, *records)
+
+    def __str__(self) -> str:
+        return joined([f"{self.args[0]}:", *(f"  {each}" for each in self.args[1:])])
 
 
 class MatrixError(DataError, ValueError):

@@ -38,7 +38,7 @@ class Convert(Operation["ConvertReport"]):
     input: Paths
     """The file to read; several for csv, tsv, parquet, pubmed and annif; for npz also one with the
     labels; none for docstrings; for synthetic what to make: text (a corpus), checkerboard,
-    circle, gaussians or sine. Text files may be compressed (gz, bz2, xz).
+    circle, gaussians or sine. Text files may be compressed (gz, bz2, xz, zst, zip).
     """
     output: Annotated[PathLike, OUTPUT]
     """The HDF5 file to make."""

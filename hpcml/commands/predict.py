@@ -33,7 +33,7 @@ class Predict(Operation[Path]):
     """A run folder, or its model.h5."""
     data: PathLike
     """A dataset with the model's features (convert it with --like the training file); or svmlight
-    text (plain, gz, bz2, xz), - for standard input. A text does not name its features: its indices
+    text (plain, gz, bz2, xz, zst, zip), - for standard input. A text does not name its features: its indices
     are taken for the places of the model's features, from 1.
     """
     output: Annotated[PathLike, OUTPUT]

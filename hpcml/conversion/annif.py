@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, lines_of, placed
+from hpcml.conversion.conversion import Conversion, lines_of, reading
 from hpcml.conversion.csv_file import Dialect, Segment, divide, read_header, read_rows
 from hpcml.conversion.folder import read_text
 from hpcml.conversion.jsonl import SOME_KEYS, check_fields, loaded, string_of, values_of
 from hpcml.conversion.part import Part
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.errors import ConfigError, DataError, OptionError, nearest
-from hpcml.files.lines import plain_size, read_lines
+from hpcml.files.lines import plain_name, plain_size, read_lines
 from hpcml.files.opening import decoded
 from hpcml.log import is_unicode, named, plural
 from hpcml.partition import bounds_in_items
@@ -113,7 +113,7 @@ def read_subjects(path: Path, language: str | None, max_line: int) -> tuple[dict
 
 def _subject_lines(path: Path, language: str | None, max_line: int) -> Iterator[tuple[int, str, str]]:
     """Yield (number of the line, URI, label or ""). Raises ConfigError, DataError."""
-    if ".csv" not in map(str.lower, path.suffixes[-2:]):
+    if ".csv" not in map(str.lower, Path(plain_name(path)).suffixes[-2:]):
         if language is not None:
             raise OptionError("language", language, f"{path} has one language; remove it")
         for number, line in read_lines(path, max_line):
@@ -131,6 +131,8 @@ def _subject_lines(path: Path, language: str | None, max_line: int) -> Iterator[
         raise OptionError("language", language, f"{path} has no labels in it; {nearest(language, languages)}")
     all_rows = Segment(path, table.begin, plain_size(path), table.lines)
     for _, number, values in read_rows(all_rows, table.names, DIALECT, max_line):
+        if isinstance(values, DataError):
+            raise values
         row = dict(zip(table.names, values, strict=True))
         uri, label = bare(row["uri"]), row[LABEL + (language or languages[0])]
         if not label and any(row[LABEL + each] for each in languages):  # in use, without a label in this language
@@ -163,7 +165,7 @@ def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[l
             found.sort(key=lambda file: (DOCUMENTS.index(file.suffix), file))
             files += [(file.suffix, file, file.stat().st_size + 1) for file in found]
             continue
-        ending = next((suffix for suffix in map(str.lower, path.suffixes[::-1]) if suffix not in (".gz", ".bz2", ".xz")), "")
+        ending = Path(plain_name(path)).suffix.lower()
         size = plain_size(path)
         if size == 0:
             raise DataError(f"{path}: the file is empty; expected at least one document")
@@ -185,35 +187,38 @@ def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[l
 
 
 def documents_of(piece: Piece, task: Conversion) -> Iterator[tuple[object, AnnifDocument]]:
-    """Yield (place for messages, document). Raises DataError that names the place, OSError."""
+    """Yield (place for messages, document), without bad ones. Raises DataError, OSError."""
     path, begin, end, _ = piece.segment
     if piece.kind in DOCUMENTS:
-        text = read_text(path, UTF_8, task.max_line)
-        beside = next((file for ending in SUBJECT_FILES if (file := path.with_suffix(ending)).exists()), None)
-        with placed(path):
+        with task.bad.at(path):
+            text = read_text(path, UTF_8, task.max_line)
+            beside = next((file for ending in SUBJECT_FILES if (file := path.with_suffix(ending)).exists()), None)
             if piece.kind == ".json":
                 found = document(loaded(text.encode(), ""))
             else:
                 found = AnnifDocument(text, of_key_file(read_text(beside, UTF_8, task.max_line)) if beside else [], {})
-        yield path, found if found.name else found._replace(name=path.name)
+            yield path, found if found.name else found._replace(name=path.name)
     elif piece.kind == ".csv":
         for _, number, values in read_rows(piece.segment, piece.names, DIALECT, task.max_line):
-            if not is_unicode("".join(values)):
-                raise DataError(f"{path}: line {number}: a value is not UTF-8; save the file as UTF-8")
-            row = dict(zip(piece.names, values, strict=True))
-            subjects = [(bare(uri), "") for uri in row.pop(SUBJECTS, "").split()]
-            yield f"{path}: line {number}", AnnifDocument(row.pop(TEXT, ""), subjects, row, row.pop(NAME, ""))
+            with task.bad.at(f"{path}: line {number}"):
+                if isinstance(values, DataError):
+                    raise values
+                if not is_unicode("".join(values)):
+                    raise ValueError("a value is not UTF-8; save the file as UTF-8")
+                row = dict(zip(piece.names, values, strict=True))
+                subjects = [(bare(uri), "") for uri in row.pop(SUBJECTS, "").split()]
+                yield f"{path}: line {number}", AnnifDocument(row.pop(TEXT, ""), subjects, row, row.pop(NAME, ""))
     else:
         for place, line in lines_of(task, path, begin, end):
             if line.isspace():
                 continue
-            with placed(place):
+            with task.bad.at(place):
                 if piece.kind == ".jsonl":
                     found = document(loaded(line, ""))
                 else:
                     text, _, uris = decoded(line).partition("\t")
                     found = AnnifDocument(text, [(bare(uri), "") for uri in uris.split()], {})
-            yield place, found
+                yield place, found
 
 
 def read_annif(task: Conversion) -> Part:
@@ -225,9 +230,9 @@ def read_annif(task: Conversion) -> Part:
     corpus = Corpus(task)
     parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: divide_inputs(task.inputs, comm.size, task.max_line))
     n_left_out, n_unknown = 0, 0
-    with mpi.agreed(task.comm, f"reading {task.what}"):
+    with reading(task):
         for place, document in (each for piece in parts[comm.rank] for each in documents_of(piece, task)):
-            with placed(place):
+            with task.bad.at(place):
                 if path is None:
                     found = [string_of(uri or label, "a subject") for uri, label in document.subjects]
                 else:

@@ -11,13 +11,14 @@ import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, Place, lines_of, placed
+from hpcml.conversion.conversion import Conversion, Place, lines_of, placed, reading
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, find_unfit, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
@@ -184,7 +185,9 @@ def _sparse_row(text: str, tokens: Sequence[str], n_attributes: int) -> Row:
     if not is_sound or not all(map(str.isdecimal, indices)):
         raise ValueError(f"{text[:60]!r}, but expected a sparse row {{index value, ...}}")
     numbers = [*map(int, indices)]
-    row = {n: None if value == "?" else _unquoted(value) for n, value in zip(numbers, values, strict=True)}
+    if not {"'", '"', "?"}.isdisjoint(text):
+        values = [None if value == "?" else _unquoted(value) for value in values]
+    row: Row = dict(zip(numbers, values, strict=True))
     if len(row) < len(numbers):
         twice = next(n for n in numbers if numbers.count(n) > 1)
         raise ValueError(f"two values of attribute {twice} (from 0); give one")
@@ -230,14 +233,21 @@ def read_arff(task: Conversion) -> Part:
     names = [attribute.name for attribute in attributes]
     size = mpi.run_on_root(task.comm, doing, lambda: plain_size(path))
     begin, end = task.share(size - first)
-    decoded_rows = _decode(task, path, (first + begin, first + end), attributes)
+    lines = lines_of(task, path, first + begin, first + end, BLOCK)
+    blocks = iter(lambda: list(islice(lines, BATCH)), [])
     if indicators := mpi.run_on_root(task.comm, doing, lambda: _label_attributes(task, names, of_relation)):
         task.log(f"{path}: {plural(len(indicators), 'label')} by {task.options.label_xml or '-C of the relation'}")
         task = replace(task, options=replace(task.options, indicators=tuple(indicators)))
     if task.options.text or task.options.fields or (like is not None and like.text is not None):
-        return read_table(task, [names], lambda roles, _: (_batch(*some, attributes, roles, ()) for some in decoded_rows))
+
+        def batches(roles: Roles, _: Sequence[str]) -> Iterator[Batch]:
+            for some in blocks:
+                found = task.bad.divided(some, lambda lines: _batch(*_decode(lines, attributes), attributes, roles, ()))
+                yield from (batch for batch in found if batch.n_rows)  # not only comments
+
+        return read_table(task, [names], batches)
     roles = Roles.of(task.options, names)
-    with mpi.agreed(task.comm, doing):
+    with reading(task):
         roles.check(str(path), names)
         if not roles.labels and not roles.indicators and like is None:
             raise ConfigError(f"{path}: name the attributes that are labels, with --labels, --indicators or --label-xml")
@@ -248,11 +258,19 @@ def read_arff(task: Conversion) -> Part:
         expansion = _Expansion(path, attributes, features, () if like is None else like.feature_names or ())
         number_rows = NumberRows(task, expansion.names, len(expansion.names), with_ids=roles.id is not None, others=names)
         search = RowNumberSearch(task, roles, [name for name in features if name in expansion.names_of_numbers])
-        for places, rows in decoded_rows:
-            expansion.add(number_rows, rows, places, task.options)
+
+        def add(lines: Sequence[tuple[Place, bytes]]) -> Batch:
+            places, rows = _decode(lines, attributes)
+            block = expansion.rows_of(rows, places, task.options)
             batch = _batch(places, rows, attributes, roles, search.names)
             describe_rows(number_rows, batch, roles, task.options)
-            search.add(batch)
+            number_rows.add(block)
+            return batch
+
+        for some in blocks:
+            for batch in task.bad.divided(some, add):
+                if batch.n_rows:
+                    search.add(batch)
     leave_out_columns(task, number_rows, search, reasons)
     task.log(f"{path}: read")
     return finish(task, number_rows)
@@ -274,15 +292,13 @@ def _batch(
     return Batch(len(rows), columns, places.__getitem__)
 
 
-def _decode(
-    task: Conversion, path: Path, share: tuple[int, int], attributes: Sequence[Attribute]
-) -> Iterator[tuple[list[Place], list[Row]]]:
-    """Yield the rows whose lines start in these bytes, by batches. Raises DataError that names the line, OSError."""
+def _decode(lines: Sequence[tuple[Place, bytes]], attributes: Sequence[Attribute]) -> tuple[list[Place], list[Row]]:
+    """Return the rows of lines. Raises DataError that names the line."""
     # Of each attribute the values of a nominal one, no value of a number, None of a text.
     kinds = [set(each.values or ()) if each.is_number or each.values else None for each in attributes]
     places: list[Place] = []
     rows: list[Row] = []
-    for place, line in lines_of(task, path, *share, BLOCK):
+    for place, line in lines:
         with placed(place):
             text = decoded(line).strip()
             if not text or text.startswith("%"):
@@ -299,11 +315,7 @@ def _decode(
                     raise ValueError(f"attribute {attributes[number].name!r}: {value!r}, but expected {expected}") from None
         places.append(place)
         rows.append(row)
-        if len(rows) == BATCH:
-            yield places, rows
-            places, rows = [], []
-    if rows:
-        yield places, rows
+    return places, rows
 
 
 def _as_number(value: Any) -> float:
@@ -348,8 +360,8 @@ class _Expansion:
                     "others with --features, or texts with --text"
                 )
 
-    def add(self, rows: NumberRows, decoded_rows: Sequence[Row], places: Sequence[Place], options: ConvertOptions) -> None:
-        """Append X of rows. Raises DataError that names the line, OSError."""
+    def rows_of(self, decoded_rows: Sequence[Row], places: Sequence[Place], options: ConvertOptions) -> NumberSlice:
+        """Return X of rows. Raises DataError that names the line."""
         indices: list[int] = []
         data: list[float] = []
         lengths: list[int] = []
@@ -374,4 +386,4 @@ class _Expansion:
         if (wrong := find_unfit(array)) >= 0:
             row = int(np.searchsorted(offsets(lengths), wrong, side="right")) - 1
             raise DataError(f"{places[row]}: feature {self.names[indices[wrong]]!r}: {unfit(float(array[wrong]))}")
-        rows.add(NumberSlice.of_csr(offsets(lengths), np.array(indices, dtype=np.int64), array))
+        return NumberSlice.of_csr(offsets(lengths), np.array(indices, dtype=np.int64), array)

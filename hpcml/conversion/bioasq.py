@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, lines_of, placed
-from hpcml.conversion.jsonl import document_of, loaded
+from hpcml.conversion.conversion import Conversion, lines_of, placed, reading
+from hpcml.conversion.jsonl import RepeatedKeyError, document_of, loaded
 from hpcml.conversion.part import Part
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.data.descriptors import Descriptors, read_descriptors
@@ -40,13 +40,13 @@ def read_bioasq(task: Conversion) -> Part:
     corpus = Corpus(task)
     is_small = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: plain_size(path)) <= WHOLE_BYTES
     begin, end = (0, 0) if is_small else byte_range(comm, path)
-    with mpi.agreed(task.comm, f"reading {task.what}"):
+    with reading(task):
         for where, article in _whole(path, task) if is_small else _by_line(task, path, begin, end, closed):
-            with placed(where):
+            with task.bad.at(where):
                 document = document_of(_as_document(article, descriptors, unknown), corpus.fields)
                 if not document.row_id:
                     raise ValueError("no pmid; expected the number of the article")
-            corpus.add(*document[:4])
+                corpus.add(*document[:4])
     if not is_small and not mpi.agreed_any(comm, bool(closed)):
         raise DataError(f"{path}: it ends before its list of articles does; get it again")
     missing = sorted(set().union(*comm.allgather(unknown)))
@@ -95,7 +95,7 @@ def _by_line(task: Conversion, path: Path, first: int, last: int, closed: list[b
     """(where, article) of lines; `closed` is told of the end of the list. Raises DataError."""
     for place, line in lines_of(task, path, first, last):
         text = line.strip()
-        if place.offset == 0 and place.in_block == 0:
+        if place.block.offset == 0 and place.in_block == 0:
             opened = BEGIN.match(text)
             if opened is None:
                 raise DataError(f"{place}: expected {EXPECTED}, with an article on each line")
@@ -105,13 +105,15 @@ def _by_line(task: Conversion, path: Path, first: int, last: int, closed: list[b
             continue
         text = text.removesuffix(b",").strip()
         expected = "expected one article on each line (or a file below 32 MiB)"
-        with placed(place):
+        with task.bad.at(place):
             try:
                 article = loaded(text, expected)
+            except RepeatedKeyError:
+                raise
             except ValueError:
                 shorter = END.sub(b"", text)  # the list may end behind the article
                 if shorter == text:
                     raise
                 article = loaded(shorter, expected)
                 closed.append(True)
-        yield place, article
+            yield place, article

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
 from hpcml import mpi
 from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.records import BadRecords, EnoughBadRecords
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, OptionError, nearest
@@ -60,6 +62,7 @@ class Conversion:
     like: Like | None = None
     max_line: int = LINE_MIB << 20  # the longest line in bytes
     scratch: Path = Path()  # a folder for files without a name
+    bad: BadRecords = field(default_factory=BadRecords)
 
     def share(self, n: int) -> tuple[int, int]:
         """This rank's even share of so many rows: begin, end."""
@@ -71,24 +74,54 @@ class Conversion:
         return begin, end
 
 
-class Place(NamedTuple):
-    """A line: of a block that begins at byte `offset`, and of this rank's lines; both from 0."""
+@contextmanager
+def reading(task: Conversion) -> Iterator[None]:
+    """Read records in the body, on each rank its own, then agree about `task.bad`. Collective, but not its body.
+
+    Raises DataError, and as `mpi.agreed`.
+    """
+    fatal: DataError | None = None
+    with mpi.agreed(task.comm, f"reading {task.what}"):
+        try:
+            yield
+        except EnoughBadRecords:
+            pass
+        except DataError as error:
+            fatal = error
+    task.bad.conclude(task.comm, task.what, fatal, task.log)
+
+
+@dataclass
+class Block:
+    """Lines of a file from byte `offset` on."""
 
     path: Path
     offset: int
+
+    @cached_property
+    def n_above(self) -> int:
+        """The number of lines above it."""
+        return lines_before(self.path, self.offset)
+
+
+class Place(NamedTuple):
+    """A line: of a block, and of this rank's lines; both from 0."""
+
+    block: Block
     in_block: int
     of_rank: int
 
     def __str__(self) -> str:
-        return f"{self.path}: line {lines_before(self.path, self.offset) + self.in_block + 1}"
+        return f"{self.block.path}: line {self.block.n_above + self.in_block + 1}"
 
 
 def lines_of(task: Conversion, path: Path, begin: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[Place, bytes]]:
     """The lines that start in bytes begin..end of a file. Raises DataError, OSError."""
     of_rank = 0
-    for offset, block in line_blocks(path, begin, end, block_bytes, task.max_line):
-        for in_block, line in enumerate(BytesIO(block)):
-            yield Place(path, offset, in_block, of_rank), line
+    for offset, lines in line_blocks(path, begin, end, block_bytes, task.max_line):
+        block = Block(path, offset)
+        for in_block, line in enumerate(BytesIO(lines)):
+            yield Place(block, in_block, of_rank), line
             of_rank += 1
 
 

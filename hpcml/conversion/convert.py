@@ -16,6 +16,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion, read_like
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
+from hpcml.conversion.records import BadRecords
 from hpcml.conversion.sources import SOURCES, check_options
 from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, checked_slabs
 from hpcml.data.descriptors import read_descriptors
@@ -51,6 +52,7 @@ class ConvertReport:
     unknown_entries: int  # pairs of a row and an unknown label
     seconds: float
     unlabelled: int = 0  # rows that nobody labelled
+    skipped_records: int = 0  # bad ones
 
     def __str__(self) -> str:
         lines = [
@@ -60,6 +62,8 @@ class ConvertReport:
         lines += [f"  split {name}: {plural(size, 'row')}" for name, size in self.splits.items()]
         if self.unlabelled:
             lines.append(f"  unlabelled: {plural(self.unlabelled, 'row')}, not used for training or evaluation")
+        if self.skipped_records:
+            lines.append(f"  skipped: {plural(self.skipped_records, 'bad record')}")
         if self.dropped_values:
             lines.append(f"  left out: {plural(self.dropped_values, 'value')} (of text: words) that the --like file does not have")
         if self.unknown_labels:
@@ -92,7 +96,8 @@ def convert(
             raise ConfigError(f"{source} needs --rows, the number of rows to make")
     is_text = check_options(chosen.options, chosen.is_text, options)
     reader: Callable[[Conversion], Part] = getattr(import_module(f"hpcml.conversion.{chosen.module}"), f"read_{source}")
-    task = Conversion(comm, source, files, options, log, files[0] if files else source, is_text, made)
+    bad = BadRecords(options.skip_bad, "skip_bad" in chosen.options)
+    task = Conversion(comm, source, files, options, log, files[0] if files else source, is_text, made, bad=bad)
     if options.max_line_mb is not None:
         task = replace(task, max_line=options.max_line_mb << 20)
     return write_dataset(task, reader, output, force)
@@ -153,6 +158,7 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
         unknown_labels=len(part.labels.get(UNKNOWN, ())),
         unknown_entries=total.get(UNKNOWN, 0),
         unlabelled=total[UNLABELLED],
+        skipped_records=task.bad.skipped,
         seconds=time.monotonic() - begin,
     )
 
@@ -195,6 +201,8 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
     def describe(file: h5py.File) -> None:
         stamp(file, "dataset")
         file.attrs["source"] = task.source
+        if task.bad.skipped:
+            file.attrs["skipped_records"] = task.bad.skipped
         file.attrs["vocabulary"] = vocabulary_digest(part.feature_names, part.n_features)
         for name, width in widths.items():
             describe_matrix(file, name, n_rows, width, total[name], ones or name != "X")

@@ -17,9 +17,11 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
+from hpcml.conversion.records import BadRecords
 from hpcml.conversion.table import Batch, Roles, read_table, wanted
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, go_to, open_plain, plain_size
+from hpcml.files.table import unescaped_formulas
 from hpcml.log import is_unicode, plural
 from hpcml.partition import bounds_in_items
 
@@ -84,8 +86,9 @@ class _CsvReader:
         for raw in self.raw:
             self.at += len(raw)
             if self.at - self.row_begin > self.max_line:
-                limit = f"{self.max_line / 2**20:g} MiB"
-                raise DataError(f"{self.path}: line {self.line}: a row longer than {limit}; shorten it, or raise --max-line-mb")
+                limit, spans = f"{self.max_line / 2**20:g} MiB", self.lines + self.rows.line_num > self.line
+                why = f"a row longer than {limit}{self.advice if spans else ''}; shorten it, or raise --max-line-mb"
+                raise DataError(f"{self.path}: line {self.line}: {why}")
             if b'"' in raw and self.dialect[:2] == UNQUOTED_TSV:
                 self.n_quoted += len(QUOTED.findall(raw))
             yield raw.decode("utf-8", "surrogateescape")
@@ -97,16 +100,19 @@ class _CsvReader:
         spans = f"; a quotation mark makes the row go on to line {last}" if last > self.line else ""
         return f"{spans}{self.dialect.advice}"
 
-    def next_row(self) -> list[str] | None:
-        """Return the values of the next row, [] for an empty line, None at the end. Raises DataError."""
+    def next_row(self) -> list[str] | DataError | None:
+        """Return the values of the next row, [] for an empty line, the error of a bad row, None at the end. Raises DataError."""
         self.row_begin, self.line = self.at, self.lines_read + 1
         try:
-            values = next(self.rows, None)
-            self.lines_read = self.lines + self.rows.line_num
-            return values
+            return next(self.rows, None)
         except csv.Error as error:
             reason = next((ours for theirs, ours in REASONS.items() if theirs in str(error)), str(error))
-            raise DataError(f"{self.path}: line {self.line}: {reason}{self.advice if 'quotation mark' in reason else ''}") from None
+            bad = DataError(f"{self.path}: line {self.line}: {reason}{self.advice if 'quotation mark' in reason else ''}")
+            if "unexpected end of data" in str(error):  # the rest of the file is one row
+                raise bad from None
+            return bad
+        finally:
+            self.lines_read = self.lines + self.rows.line_num
 
 
 def _lines(file: Any, max_line: int) -> Iterator[bytes]:
@@ -120,13 +126,13 @@ def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
         first = file.readline(max_line + 1)
         if not first:
             raise DataError(f"{path}: the file is empty; expected a line with the names of the columns")
-        if first.startswith(b"PK\3\4"):
-            raise DataError(f"{path}: an Excel workbook, or another ZIP archive; save the sheet as CSV in UTF-8")
         if first.startswith(UTF_16):
             raise DataError(f"{path}: UTF-16, but expected UTF-8; save the file as UTF-8")
         text = first.removeprefix(BYTE_ORDER_MARK)
         rows = _CsvReader(path, chain([text], _lines(file, max_line)), len(first) - len(text), 0, dialect, max_line)
         names = rows.next_row()
+    if isinstance(names, DataError):
+        raise names
     if not names or not any(names):
         raise DataError(f"{path}: line 1: no names of columns; expected a line with them")
     if not is_unicode("".join(names)):
@@ -139,8 +145,8 @@ def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
 def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int) -> list[Segment]:
     """Return the rows that begin between each two bounds: ascending bytes behind the header, the last one the end.
 
-    Reads the file up to the last bound before the end. Raises DataError for rows that cannot be told apart, and as
-    `open_plain`.
+    Reads the file up to the last bound before the end, or up to an error, which is in the segment of the rank that will
+    raise it. Raises as `open_plain`.
     """
     found: list[tuple[int, int]] = []
     wanted = [table.begin + bound for bound in bounds if bound < bounds[-1]]
@@ -159,8 +165,11 @@ def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int)
             if quote and quote in block:
                 raw, end = chain(io.BytesIO(block), _lines(file, max_line)), at + len(block)
                 rows = _CsvReader(table.path, raw, at, lines, dialect, max_line)
-                while rows.at < end and rows.next_row() is not None:
-                    take(rows.at, rows.lines_read)
+                try:
+                    while rows.at < end and rows.next_row() is not None:
+                        take(rows.at, rows.lines_read)
+                except DataError:
+                    break
                 at, lines = rows.at, rows.lines_read
                 continue
             while len(found) < len(wanted) and wanted[len(found)] <= at + len(block):
@@ -188,10 +197,11 @@ def may_hold_rows(values: Sequence[str], delimiter: str) -> bool:
 
 def read_rows(
     segment: Segment, names: Sequence[str], dialect: Dialect, max_line: int, found: Misreadings | None = None
-) -> Iterator[tuple[int, int, list[str]]]:
+) -> Iterator[tuple[int, int, list[str] | DataError]]:
     """Yield (byte behind it, line, values) of each row that is no empty line; bytes that are not UTF-8 are surrogates.
 
-    Raises DataError that names the line, also for other values than one for each of `names`; and as `open_plain`.
+    A bad row has an error that names the line, also for other values than one for each of `names`. Raises DataError
+    where the rest of the file cannot be divided into rows, and as `open_plain`.
     """
     path, begin, end, lines = segment
     if begin >= end:
@@ -202,14 +212,16 @@ def read_rows(
         while rows.at < end:
             if (values := rows.next_row()) is None:
                 raise DataError(f"{path}: ends too early; it must not change while it is read")
-            if len(values) == len(names):
+            if isinstance(values, DataError):
+                yield rows.at, rows.line, values
+            elif len(values) == len(names):
                 if rows.lines_read > rows.line and found is not None and may_hold_rows(values, dialect.delimiter):
                     found.rows, found.first = found.rows + 1, found.first or f"{path}: line {rows.line}"
                 yield rows.at, rows.line, values
             elif values:
                 by_quotes = rows.lines_read > rows.line or (not dialect.quote and any('"' in value for value in values))
                 numbers = f"{len(values)} values, but the header names {len(names)} columns"
-                raise DataError(f"{path}: line {rows.line}: {numbers}{rows.advice if by_quotes else ''}")
+                yield rows.at, rows.line, DataError(f"{path}: line {rows.line}: {numbers}{rows.advice if by_quotes else ''}")
         if found is not None:
             found.values += rows.n_quoted
 
@@ -249,7 +261,9 @@ def _read(task: Conversion, dialect: Dialect) -> Part:
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
         columns = wanted(roles, features)
         for file, names in enumerate(of_file):
-            for batch in _csv_batches(segments[file][task.comm.rank], names, dialect, columns, task.max_line, misread):
+            segment = segments[file][task.comm.rank]
+            found = read_rows(segment, names, dialect, task.max_line, misread)
+            for batch in _csv_batches(segment, found, names, columns, task.bad):
                 yield batch._replace(file=file)
 
     part = read_table(task, of_file, batches)
@@ -265,20 +279,42 @@ def _read(task: Conversion, dialect: Dialect) -> Part:
 
 
 def _csv_batches(
-    segment: Segment, names: list[str], dialect: Dialect, columns: tuple[list[str], list[str]], max_line: int, misread: Misreadings
+    segment: Segment,
+    found: Iterator[tuple[int, int, list[str] | DataError]],
+    names: list[str],
+    columns: tuple[list[str], list[str]],
+    bad: BadRecords,
 ) -> Iterator[Batch]:
-    """Yield the rows of a segment. Raises DataError, OSError."""
+    """Yield the rows `found` in a segment, without bad ones. Raises DataError, OSError."""
     rows: list[list[str]] = []
     lines: list[int] = []
+
+    def batch_of(some: Sequence[int]) -> Batch:
+        places = slice(some[0], some[-1] + 1)
+        return _csv_batch(segment.path, rows[places], lines[places], names, columns)
+
+    def waiting() -> Iterator[Batch]:
+        if rows:
+            yield from bad.divided(range(len(rows)), batch_of)
+        rows.clear()
+        lines.clear()
+
     begin = segment.begin
-    for end, line, values in read_rows(segment, names, dialect, max_line, misread):
-        rows.append(values)
-        lines.append(line)
-        if end - begin >= CSV_BLOCK:
-            yield _csv_batch(segment.path, rows, lines, names, columns)
-            rows, lines, begin = [], [], end
-    if rows:
-        yield _csv_batch(segment.path, rows, lines, names, columns)
+    try:
+        for end, line, values in found:
+            if isinstance(values, DataError):  # behind the rows before it
+                yield from waiting()
+                bad.add(values)
+                continue
+            rows.append(values)
+            lines.append(line)
+            if end - begin >= CSV_BLOCK:
+                yield from waiting()
+                begin = end
+    except DataError:  # behind the rows before it, too
+        yield from waiting()
+        raise
+    yield from waiting()
 
 
 def _csv_batch(
@@ -313,11 +349,11 @@ def _csv_batch(
         found = dict(zip(columns[0], table.reshape(len(rows), len(numbers)).T, strict=True))
     for name, column in zip(columns[1], others, strict=True):
         texts = [row[column] for row in rows]
-        if not is_unicode("".join(texts)):
+        if not is_unicode(together := "".join(texts)):
             row = next(row for row, text in enumerate(texts) if not is_unicode(text))
             shown = texts[row][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             raise DataError(f"{place(row)}: column {name!r}: {shown!r} is not UTF-8; save the file as UTF-8")
-        found[name] = texts
+        found[name] = unescaped_formulas(texts) if "'" in together else texts
     return Batch(len(rows), found, place)
 
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path, PurePosixPath
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, placed
+from hpcml.conversion.conversion import Conversion, reading
 from hpcml.conversion.part import Part
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus, vectorise
@@ -67,17 +67,17 @@ def read_folder(task: Conversion) -> Part:
     files = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: find_files(folder, encoding))
     corpus = Corpus(task)
     begin, end = task.share_by_weight([size + 1 for _, size in files])
-    with mpi.agreed(task.comm, f"reading {task.what}"):
+    with reading(task):
         for name, _ in files[begin:end]:
             folders, split = PurePosixPath(name).parts[:-1], ""
-            with placed(folder / name):
+            with task.bad.at(folder / name):
                 if task.options.folder_splits:
                     if not folders:
                         raise ValueError("lies in no folder; with --folder-splits every file is in one that names its split")
                     split, folders = check_split_name(folders[0]), folders[1:]
-            labels = ["/".join(folders)] if folders else []
-            text = read_text(folder / name, encoding, task.max_line)
-            values = [[text] if field.name == "text" else [] for field in corpus.fields]
-            corpus.add(name, values, labels, split)
+                labels = ["/".join(folders)] if folders else []
+                text = read_text(folder / name, encoding, task.max_line)
+                values = [[text] if field.name == "text" else [] for field in corpus.fields]
+                corpus.add(name, values, labels, split)
     task.log(f"{folder}: {plural(len(files), 'file')} read; making rows")
     return vectorise(task, corpus)

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, lines_of, placed
+from hpcml.conversion.conversion import Conversion, lines_of, reading
 from hpcml.conversion.part import Part
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.conversion.vocabulary import OTHER_KEYS, PLAIN, Field
-from hpcml.errors import DataError, nearest
+from hpcml.errors import DataError, nearest, repeated
 from hpcml.files.lines import byte_range
 from hpcml.files.opening import decoded
 from hpcml.log import is_unicode
@@ -35,11 +35,29 @@ class Document(NamedTuple):
     group: str = ""
 
 
+class RepeatedKeyError(ValueError):
+    """A key stands twice in an object."""
+
+
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises RepeatedKeyError."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        key = repeated([key for key, _ in pairs])
+        raise RepeatedKeyError(f"the key {key!r} stands twice in an object; expected each key once")
+    return found
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_object_of)
+
+
 def loaded(text: bytes, expected: str = "expected one object a line") -> Any:
     """The value of a JSON text. Raises ValueError with the reason and what is expected."""
     content, hint = decoded(text), f"; {expected}" if expected else ""
     try:
-        return json.loads(content)
+        return DECODER.decode(content)
+    except RepeatedKeyError:
+        raise
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column" if error.lineno > 1 and expected else "column"
         raise ValueError(f"not JSON: {error.msg} at {where} {error.colno}{hint}") from None
@@ -63,7 +81,7 @@ def document_of(value: Any, fields: Sequence[Field] = PLAIN, group: str | None =
     if labels is not None and not isinstance(labels, list):
         raise ValueError(f"labels is {_kind(labels)}, but expected a list of strings")
     for label in labels or ():
-        if not string_of(label, "a label"):
+        if not string_of(label, "a label").strip():
             raise ValueError("a label is empty; expected a name")
     split = check_split_name(string_of(value.get("split"), "split"))
     values = [values_of(value.get(field.name), field) for field in fields]
@@ -106,19 +124,19 @@ def read_jsonl(task: Conversion) -> Part:
     corpus = Corpus(task)
     corpus.n_lines = 0
     begin, end = byte_range(task.comm, path)
-    with mpi.agreed(task.comm, f"reading {task.what}"):
+    with reading(task):
         for place, line in lines_of(task, path, begin, end):
             corpus.n_lines += 1
             if line.isspace():
                 continue
-            with placed(place):
+            with task.bad.at(place):
                 value = loaded(line.removesuffix(b"\n"))
                 document = document_of(value, corpus.fields, task.options.group)
-            if document.labels is None and task.options.empty_labels == "none":
-                document = document._replace(labels=[])
-            corpus.add(*document[:4], line=place.of_rank, group=document.group)
-            if len(corpus.keys) < SOME_KEYS:
-                corpus.keys.update(value)
+                if document.labels is None and task.options.empty_labels == "none":
+                    document = document._replace(labels=[])
+                corpus.add(*document[:4], line=place.of_rank, group=document.group)
+                if len(corpus.keys) < SOME_KEYS:
+                    corpus.keys.update(value)
     check_fields(task, corpus)
     task.log(f"{path}: read; making rows")
     return vectorise(task, corpus)

@@ -41,7 +41,9 @@ class ConvertOptions:
     every label. Default: nobody labelled it, so it is not used for training or evaluation.
     """
     label_separator: Annotated[str | None, Only("labels")] = None
-    """Text between the labels in one value, such as ";". Default: a value is one label."""
+    r"""Text between the labels in one value, such as ";"; a label may hold it as `\;`, and `\` as `\\`.
+    Default: a value is one label.
+    """
     features: Annotated[tuple[str, ...], Names, OF_NUMBERS] = ()
     """Columns of numbers that are features. Default without texts: all that nothing else names,
     without row numbers, indexes of pandas and identifiers. synthetic text: the number of features.
@@ -111,7 +113,7 @@ class ConvertOptions:
     """Text file with the names of the labels, one a line."""
     descriptors: Path | None = None
     """File with a readable title for each label: NLM's file of MeSH descriptors (desc2026.xml, or
-    .gz), or lines "name=UI" or UI, name and tree numbers with tabs between. Titles are shown next to
+    .gz), or lines "name=UI" or `UI<tab>name<tab>tree numbers`. Titles are shown next to
     the names of labels.
     """
     fields: Annotated[tuple[str, ...], FieldNames, NOT_LIKE] = ()
@@ -141,11 +143,13 @@ class ConvertOptions:
     """With --like: labels that the file lacks become labels, too, behind those of the file."""
     renamed: Annotated[tuple[str, ...], Several, LIKE] = ()
     """With --like: labels with another name than in the file, as in OLD=NEW, or files with
-    OLD<tab>NEW on each line.
+    `OLD<tab>NEW` on each line.
     """
     test_share: Annotated[float | None, NotWith("split_column", "test_years")] = None
     """Share of the rows in the random split test; the others are the split train."""
     seed: Annotated[int, Only("test_share")] = 0
     """Random seed for the split of --test-share and for synthetic rows. Default: 0."""
+    skip_bad: Annotated[int, Range(0)] = 0
+    """Maximum number of bad records to skip; the log and the dataset count them. Default: 0, a bad record is an error."""
     max_line_mb: Annotated[int | None, Range(1, 1 << 16)] = None
     """Largest line (csv, tsv: row; folder, annif: file; pubmed: record) in MiB. Default: 16."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, placed
+from hpcml.conversion.conversion import Conversion, reading
 from hpcml.conversion.part import Part
 from hpcml.conversion.pubmed_xml import Book, Deletion, Record, entries
 from hpcml.conversion.split import check_sizes, drawn_test
@@ -107,11 +107,11 @@ def read_pubmed(task: Conversion) -> Part:
     sizes = mpi.run_on_root(comm, "looking for the files", lambda: [path.stat().st_size for path in task.inputs])
     begin, end = task.share_by_weight(sizes)
     progress = Progress(task.log, "reading files (rank 0)", end - begin)
-    with mpi.agreed(comm, "reading PubMed's files"):
+    with reading(task):
         for number, path in enumerate(task.inputs[begin:end]):
-            for entry in entries(path, task.max_line):
+            for entry in entries(path, task.max_line, task.bad):
                 if isinstance(entry, Record):
-                    with placed(f"{path}: PMID {entry.key.pmid}"):
+                    with task.bad.at(f"{path}: PMID {entry.key.pmid}"):
                         labels = []
                         for ui, name, major in entry.headings:
                             if not ui:
@@ -132,10 +132,10 @@ def read_pubmed(task: Conversion) -> Part:
                             for field in corpus.fields
                         ]
                         corpus.add(str(entry.key.pmid), values, labels if entry.headings else None, split)
-                    keys.append(key_of(*entry.key))
-                    row_year.append(entry.year)
-                    indexing.append(INDEXING.index(entry.indexing) if entry.indexing in INDEXING else OTHER_METHOD)
-                    counts["records"] += 1
+                        keys.append(key_of(*entry.key))
+                        row_year.append(entry.year)
+                        indexing.append(INDEXING.index(entry.indexing) if entry.indexing in INDEXING else OTHER_METHOD)
+                        counts["records"] += 1
                 elif isinstance(entry, Deletion):
                     counts["deletions"] += len(entry.keys)
                     keys.extend(key_of(*key, deleted=True) for key in entry.keys)

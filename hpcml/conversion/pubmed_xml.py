@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hpcml.conversion.records import BadRecords
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import DAMAGE, open_plain
 
@@ -63,8 +64,8 @@ class Book(NamedTuple):
     """A chapter or a book, which has no headings and no citation of MEDLINE's."""
 
 
-def entries(path: Path, limit: int) -> Iterator[Record | Deletion | Book]:
-    """Yield the entries of a file, of at most `limit` bytes each. Raises ConfigError, DataError."""
+def entries(path: Path, limit: int, bad: BadRecords) -> Iterator[Record | Deletion | Book]:
+    """Yield the entries of a file, of at most `limit` bytes each, without `bad` records. Raises ConfigError, DataError."""
     try:
         from lxml.etree import XMLPullParser, XMLSyntaxError
     except ImportError:
@@ -111,7 +112,10 @@ def entries(path: Path, limit: int) -> Iterator[Record | Deletion | Book]:
                 except ValueError as failure:
                     pmid = element.findtext("PMID")
                     name = f" (PMID {pmid.strip()[:20]!r})" if pmid else ""
-                    raise DataError(f"{path}: record {n_records + 1:,}{name}: {failure}") from None
+                    error_there = DataError(f"{path}: record {n_records + 1:,}{name}: {failure}")
+                    if element.tag != RECORD:
+                        raise error_there from None
+                    bad.add(error_there)
                 n_records += element.tag == RECORD
                 unread = 0
                 element.clear(keep_tail=False)  # what was read leaves the tree

@@ -44,7 +44,7 @@ SPARSE = ("descriptors", "empty_labels", "labels_as_text", "unique_ids", *ZEROS,
 COLUMNS = (*ROLES, *SPARSE)
 TABLE = ("text", "features", *COLUMNS, *OF_TEXT)  # also of frames in memory
 NAMES = ("descriptors", "feature_names", "label_names", "missing_columns_as_zero", *LIKE)
-LINES = ("max_line_mb",)
+LINES = ("max_line_mb", "skip_bad")
 PUBMED = ("descriptors", "major_topics", "no_check_tags", "test_years", *TEXT, *LINES)
 MADE = ("rows", "features", "labels", "least_positives", "test_share", "seed")
 POINTS = ("checkerboard", "circle", "gaussians", "sine", "text")
@@ -65,7 +65,7 @@ SOURCES = {
     "svmlight": Source("svmlight text: `label index:value ...`", "svmlight", ("zero_based", *LIKE, *LINES), False),
     "xmc": Source("Text of the extreme-classification repository", "svmlight", (*NAMES, *LINES), False),
     "npz": Source("Matrices of NumPy and SciPy, labels there or in a second file", "npz",
-                  ("label_separator", "feature_names", "label_names", *SPARSE), False, 2),
+                  ("label_separator", "feature_names", "label_names", *SPARSE), False, 2, by_file=True),
     "h5ad": Source("AnnData files", "h5ad", ("layer", "raw", "obsm", *COLUMNS), False),
     "arff": Source("ARFF files of Weka, MULAN and MEKA", "arff", ("label_xml", *TABLE, *LINES), None),
     "synthetic": Source(f"Rows made by a formula: {', '.join(POINTS)}", "synthetic", MADE, False, names=POINTS),

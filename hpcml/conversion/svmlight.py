@@ -7,62 +7,72 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, read_names
+from hpcml.conversion.conversion import Block, Conversion, Place, read_names, reading
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
 from hpcml.conversion.part import Part
-from hpcml.data.svmlight import BINARY, MAX_INDEX, Rows, label_name, line_of_row, padded, parse_lines
+from hpcml.data.svmlight import BINARY, MAX_INDEX, Rows, label_name, lines_of_rows, padded, parse_lines, without_lines
 from hpcml.errors import DataError
-from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, line_blocks, lines_before, open_plain
+from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, line_blocks, open_plain
 
 HEADER_BYTES = 1 << 10
 CLASSES = "labels are whole numbers, which name classes; what this file has to predict is a quantity: make classes of it"
 XMC_HEADER = "expected three numbers: rows, features, labels, as in `1000 500 30`"
 
 
-class _Block(NamedTuple):
-    """The rows of some lines; `where` names a line of `text`, from 0."""
-
-    rows: Rows
-    text: np.ndarray
-    where: Callable[[int], str]
-
-    def check(self, what: str, fit: np.ndarray, expected: str) -> None:
-        """Raise DataError for the first label or feature (`what`) that is not `fit`."""
-        if not fit.all():
-            lengths, indices, _, label_lengths, labels, _ = self.rows
-            lengths, values = (label_lengths, labels) if what == "label" else (lengths, indices)
-            place = int(np.argmin(fit))
-            row = int(np.searchsorted(np.cumsum(lengths), place, side="right"))
-            raise DataError(f"{self.where(line_of_row(self.text, row))}: {what} {label_name(values[place])}, but {expected}")
+def _unfit_rows(rows: Rows, what: str, fit: np.ndarray, expected: str) -> dict[int, str]:
+    """Return the rows that have labels or features (`what`) that are not `fit`, and the reason about the first of these."""
+    if fit.all():
+        return {}
+    lengths, values = (rows.label_lengths, rows.labels) if what == "label" else (rows.lengths, rows.indices)
+    places = np.flatnonzero(~fit)[::-1]
+    of_rows = np.searchsorted(np.cumsum(lengths), places, side="right").tolist()
+    reasons = (f"{what} {label_name(value)}, but {expected}" for value in values[places].tolist())
+    return dict(zip(of_rows, reasons, strict=True))
 
 
-def _blocks(task: Conversion, path: Path, begin: int, end: int, zero_based: bool, header: bool = False) -> Iterator[_Block]:
-    """The rows of the lines that start in bytes begin..end, without a `header`. Raises DataError, OSError."""
+def _blocks(
+    task: Conversion, path: Path, begin: int, end: int, check: Callable[[Rows], dict[int, str]], is_xmc: bool = False
+) -> Iterator[Rows]:
+    """Yield the rows of the lines that start in bytes begin..end, without bad ones. Raises DataError, OSError.
+
+    `check` returns the reason of each bad row. xmc has a header, and indices from 0.
+    """
     for offset, lines in line_blocks(path, begin, end, max_line=task.max_line):
-
-        def where(line: int, offset: int = offset) -> str:
-            return f"{path}: line {lines_before(path, offset) + line + 1}"
-
-        lines = b"\n" + lines.partition(b"\n")[2] if header and offset == 0 else lines
-        text = np.frombuffer(padded(lines), dtype=np.uint8)
-        yield _Block(parse_lines(text, zero_based, where), text, where)
+        lines = b"\n" + lines.partition(b"\n")[2] if is_xmc and offset == 0 else lines
+        text, bad = np.frombuffer(padded(lines), dtype=np.uint8), dict[int, str]()
+        while True:
+            wrong: dict[int, str] = {}
+            rows = parse_lines(text, is_xmc or task.options.zero_based, wrong)
+            if not wrong and (bad_rows := check(rows)):
+                of_rows = lines_of_rows(text)
+                wrong = {of_rows[row]: reason for row, reason in bad_rows.items()}
+            if not wrong:
+                break
+            bad |= wrong
+            text = without_lines(text, wrong)
+        block = Block(path, offset)
+        for line in sorted(bad):
+            task.bad.add(bad[line], Place(block, line, 0))
+        yield rows
 
 
 def read_svmlight(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError that names the line."""
     (path,) = task.inputs
     begin, end = byte_range(task.comm, path)
+
+    def check(rows: Rows) -> dict[int, str]:
+        return _unfit_rows(rows, "label", rows.labels == np.floor(rows.labels), CLASSES)
+
     width, single, values = 0, True, np.empty(0)  # of the labels, each once, ascending
-    with mpi.agreed(task.comm, f"reading {task.what}"):
+    with reading(task):
         rows = NumberRows(task, None, 0, index=np.int32)
-        for block in _blocks(task, path, begin, end, task.options.zero_based):
-            found, labels = block.rows, block.rows.labels
-            block.check("label", labels == np.floor(labels), CLASSES)
+        for found in _blocks(task, path, begin, end, check):
+            labels = found.labels
             rows.add(NumberSlice(found.lengths, found.indices, found.data))
             of_block, places = np.unique(labels, return_inverse=True)
             numbers = np.array([rows.label_numbers[label_name(label)] for label in of_block.tolist()], dtype=np.int64)
@@ -102,19 +112,21 @@ def read_xmc(task: Conversion) -> Part:
     n_rows, n_features, n_labels = mpi.run_on_root(task.comm, f"reading {task.what}", read_header)
     feature_names = read_names(task.comm, task.options.feature_names, n_features, "features")
     label_names = read_names(task.comm, task.options.label_names, n_labels, "labels")
-    with mpi.agreed(task.comm, f"reading {task.what}"):
+
+    def check(rows: Rows) -> dict[int, str]:
+        in_range = (rows.labels >= 0) & (rows.labels < n_labels) & (rows.labels == np.floor(rows.labels))
+        bad = _unfit_rows(rows, "feature", rows.indices < n_features, f"expected 0 to {n_features - 1}, as line 1 says")
+        return bad | _unfit_rows(rows, "label", in_range, f"expected 0 to {n_labels - 1}, as line 1 says")
+
+    with reading(task):
         if label_names is None and n_labels > path.stat().st_size:
             raise DataError(f"{path}: line 1: {n_labels} labels, far more than the file has entries")
         rows = NumberRows(task, feature_names, n_features)
-        for block in _blocks(task, path, begin, end, zero_based=True, header=True):
-            found, labels = block.rows, block.rows.labels
-            in_range = (labels >= 0) & (labels < n_labels) & (labels == np.floor(labels))
-            block.check("label", in_range, f"expected 0 to {n_labels - 1}, as line 1 says")
-            block.check("feature", found.indices < n_features, f"expected 0 to {n_features - 1}, as line 1 says")
+        for found in _blocks(task, path, begin, end, check, is_xmc=True):
             rows.add(NumberSlice(found.lengths, found.indices, found.data))
-            rows.labels.add(found.label_lengths, labels.astype(np.int64))
+            rows.labels.add(found.label_lengths, found.labels.astype(np.int64))
     _, (n_found,) = mpi.exclusive_sum(task.comm, [rows.X.n_rows])
-    if n_found != n_rows:
+    if n_found + task.bad.skipped != n_rows:
         raise DataError(
             f"{path}: {n_found} rows, but line 1 says {n_rows}; it is truncated, or has lines without labels and features"
         )

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, reading
 from hpcml.conversion.labels import LabelValues, check_no_list, indicator_values
 from hpcml.conversion.number_rows import FINITE, NumberRows, dense_blocks, finish
 from hpcml.conversion.options import ConvertOptions
@@ -31,6 +31,7 @@ from hpcml.data.in_memory import is_missing
 from hpcml.data.svmlight import label_name
 from hpcml.errors import ConfigError, DataError, OptionError, nearest_name, repeated
 from hpcml.files.spool import Spool
+from hpcml.files.table import split_names
 from hpcml.log import is_unicode, named
 from hpcml.mpi.routing import Routing
 from hpcml.options import quoted_name
@@ -115,6 +116,13 @@ class Batch(NamedTuple):
     columns: dict[str, Any]
     place: Callable[[int], object]
     file: int = 0  # which of the input files the rows are in, from 0
+
+    def part(self, begin: int, end: int) -> Batch:
+        """Return rows begin..end."""
+        if end - begin == self.n_rows:
+            return self
+        columns = {name: values[begin:end] for name, values in self.columns.items()}
+        return Batch(end - begin, columns, lambda row: self.place(begin + row), self.file)
 
 
 def numbered(what: object, first: int) -> Callable[[int], str]:
@@ -251,7 +259,7 @@ def read_table(
             raise ConfigError(f"--text does not go with --like {like.path}, which tells the columns {fields} apart; remove it")
         corpus = Corpus(task)
         roles = Roles.of(options, names, corpus.fields)
-    with mpi.agreed(task.comm, f"reading {task.what}"):
+    with reading(task):
         for path, of_file in zip(task.inputs or [Path(what)], columns, strict=True):
             if (twice := repeated(of_file)) is not None:
                 raise DataError(f"{path}: two columns have the name {twice!r}; give each a name of its own")
@@ -267,12 +275,18 @@ def read_table(
             raise ConfigError(f"{what}: no column is left for features; name columns of texts (--text) or of numbers (--features)")
         search = RowNumberSearch(task, roles, features)
         for batch in batches(roles, features):
-            if corpus is not None:
-                _add_texts(corpus, batch, roles, options)
-            else:
-                _add_numbers(rows, batch, features, options)
-                describe_rows(rows, batch, roles, options)
-                search.add(batch)
+
+            def add(some: Sequence[int], batch: Batch = batch) -> Batch:
+                part = batch.part(some[0], some[-1] + 1)
+                if corpus is not None:
+                    _add_texts(corpus, part, roles, options)
+                else:
+                    _add_numbers(rows, part, features, roles, options)
+                return part
+
+            for part in task.bad.divided(range(batch.n_rows), add):
+                if rows is not None:
+                    search.add(part)
     if rows is not None:
         leave_out_columns(task, rows, search, reasons)
     task.log(f"{what}: read; making rows")
@@ -280,20 +294,22 @@ def read_table(
 
 
 def _add_texts(corpus: Corpus, batch: Batch, roles: Roles, options: ConvertOptions) -> None:
-    """Append rows that are made from texts. Raises DataError that names the row, OSError."""
+    """Append rows that are made from texts, or none. Raises DataError that names the row, OSError."""
     told_apart = not roles.text
     labels, ids, splits, groups = _described(corpus, batch, roles, options)
+    of_rows: list[list[list[str]]] = []
     for row in range(batch.n_rows):
         values = [_checked(batch, row, name, batch.columns[name][row], _texts) for name in roles.texts]
         for field, texts in zip(roles.fields if told_apart else (), values, strict=False):
             if field.whole and any("\0" in text for text in texts):
                 raise DataError(f"{batch.place(row)}: column {field.name!r}: a value with a NUL, which cannot be stored; remove it")
-        of_fields = values if told_apart else [[], [text for texts in values for text in texts]]
+        of_rows.append(values if told_apart else [[], [text for texts in values for text in texts]])
+    for row, of_fields in enumerate(of_rows):
         corpus.add(ids[row], of_fields, labels[row], splits[row], group=groups[row])
 
 
-def _add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], options: ConvertOptions) -> None:
-    """Append X of rows. Raises DataError that names the row, OSError."""
+def _add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], roles: Roles, options: ConvertOptions) -> None:
+    """Append rows of numbers, or none. Raises DataError that names the row, OSError."""
 
     def take(begin: int, end: int) -> np.ndarray:
         return np.stack([batch.columns[name][begin:end] for name in features], axis=1)
@@ -301,12 +317,14 @@ def _add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], option
     def wrong(row: int, column: int, value: float) -> str:
         return f"{batch.place(row)}: column {features[column]!r}: {unfit(value)}"
 
-    for some in dense_blocks(take, (0, batch.n_rows), len(features), options.missing_as_zero, wrong):
+    blocks = list(dense_blocks(take, (0, batch.n_rows), len(features), options.missing_as_zero, wrong))
+    describe_rows(rows, batch, roles, options)
+    for some in blocks:
         rows.add(some)
 
 
 def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions, by_number: bool = False) -> None:
-    """Append labels (not those added `by_number`), ids and splits of rows. Raises DataError that names the row, OSError."""
+    """Append labels (not those `by_number`), ids and splits of rows, or nothing. Raises DataError that names the row, OSError."""
     labels, ids, splits, groups = _described(rows, batch, roles, options)
     splits, groups = splits if roles.split is not None else [], groups if roles.group is not None else []
     rows.describe(None if by_number else labels, ids, splits, groups=groups)
@@ -358,8 +376,8 @@ def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | Non
                 found.append(key)
                 continue
             text = _checked(batch, row, name, each, _as_written if values.as_text else _label)
-            parts = [text] if separator is None else text.split(separator)
-            found += [keys.get(part) or values.add(name, part, batch.place(row)) for part in map(str.strip, parts) if part]
+            parts = [text.strip()] if separator is None else split_names(text, separator)
+            found += [keys.get(part) or values.add(name, part, batch.place(row)) for part in parts if part]
     return found if found or has_list else None
 
 

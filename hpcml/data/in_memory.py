@@ -64,7 +64,7 @@ def canonical(X: Any) -> Any:
 
 
 def sound_labels(y: Any, name: str = "y") -> Any:
-    """Return labels as they are, sparse ones as by `sound_csr`. Raises MatrixError if a row's label is missing."""
+    """Return labels as they are, sparse ones as by `sound_csr`. Raises MatrixError if a label is missing, or some are texts."""
     import scipy.sparse as sp
 
     if sp.issparse(y):
@@ -77,6 +77,8 @@ def sound_labels(y: Any, name: str = "y") -> Any:
         for each in value if isinstance(value, LABEL_SETS) else (value,):
             if is_missing(each):
                 raise MatrixError(f"{name}[{row}] is {each}, but expected a label; leave rows without a label out")
+        if isinstance(value, str) != isinstance(rows[0], str):
+            raise MatrixError(f"{name}[0] is {rows[0]!r}, but {name}[{row}] is {value!r}; expected only texts, or only numbers")
     return y
 
 

@@ -56,6 +56,7 @@ class DatasetInfo:
     n_unknown: int = 0  # labels that the dataset which this one was made like does not have
     n_unknown_entries: int = 0  # pairs of a row and an unknown label
     n_unlabelled: int = 0
+    n_skipped: int = 0  # bad records of the input
 
     @property
     def density(self) -> float:
@@ -103,6 +104,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 n_groups=int(np.unique(dataset.map("row_groups")).size) if dataset.has_groups else 0,
                 n_unknown=dataset.n_unknown,
                 n_unlabelled=dataset.n_unlabelled,
+                n_skipped=int(dataset.file.attrs.get("skipped_records", 0)),
                 n_unknown_entries=int(dataset.file[f"{UNKNOWN}/indices"].shape[0]) if dataset.n_unknown else 0,
             )
     return found
@@ -254,7 +256,8 @@ def format_info(found: DatasetInfo) -> str:
         lines.append(f"  unlabelled {plural(found.n_unlabelled, 'row')}: not used for training or evaluation")
     if found.source:
         settings = ", ".join(f"{key} {value}" for key, value in sorted(found.text.items()))
-        lines.append(f"  source    {found.source}" + (f" ({settings})" if settings else ""))
+        skipped = f", {plural(found.n_skipped, 'bad record')} skipped" if found.n_skipped else ""
+        lines.append(f"  source    {found.source}" + (f" ({settings})" if settings else "") + skipped)
     if found.splits:
         lines.append("  splits    " + ", ".join(f"{name} {rows:,}" for name, rows in found.splits.items()))
     if found.n_groups:

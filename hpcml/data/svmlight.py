@@ -15,11 +15,11 @@ import select
 import sys
 import time
 from array import array
-from collections.abc import Callable, Iterator
-from itertools import islice, pairwise
+from collections.abc import Container, Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -62,8 +62,8 @@ def padded(*lines: bytes) -> bytearray:
     return bytearray().join([*lines, b"" if last.endswith(b"\n") else b"\n", PADDING])
 
 
-def parse_lines(text: np.ndarray, zero_based: bool, where: Callable[[int], str]) -> Rows:
-    """Return the rows of `text` (uint8, `padded`), without zeros. Raises DataError: `where(n)` names line n, from 0."""
+def parse_lines(text: np.ndarray, zero_based: bool, wrong: dict[int, str]) -> Rows:
+    """Return the rows of `text` (uint8, `padded`), without zeros; bad lines, from 0, and their reasons are added to `wrong`."""
     size, first = text.size - len(PADDING), 0 if zero_based else 1
     n_lines = int(np.count_nonzero(text[:size] == kernels.NEWLINE))
     # A pair takes four bytes at least, a label two; what is not written takes no memory.
@@ -74,14 +74,14 @@ def parse_lines(text: np.ndarray, zero_based: bool, where: Callable[[int], str])
         text, size, first, MAX_INDEX + first, lengths, indices, data, label_lengths, labels
     )
     if n_rows < 0:
-        return parse_slowly(text[:size].tobytes(), zero_based, where)
+        return parse_slowly(text[:size].tobytes(), zero_based, wrong)
     label_lengths, labels = label_lengths[:n_rows], labels[:n_labels]
     if disordered:
         labels = labels[np.lexsort((labels, np.repeat(np.arange(n_rows), label_lengths)))]
     return Rows(lengths[:n_rows], indices[:n_pairs], data[:n_pairs], label_lengths, labels, width)
 
 
-def parse_slowly(block: bytes, zero_based: bool, where: Callable[[int], str]) -> Rows:
+def parse_slowly(block: bytes, zero_based: bool, wrong: dict[int, str]) -> Rows:
     """Return the rows of whole lines as `parse_lines` does, whatever form their numbers have; at a tenth of its speed."""
     lengths, indices, data, label_lengths, labels, width = array("q"), array("i"), array("f"), array("q"), array("d"), 0
     for number, line in enumerate(io.BytesIO(block)):
@@ -108,7 +108,9 @@ def parse_slowly(block: bytes, zero_based: bool, where: Callable[[int], str]) ->
                     data.pop()
                 token = next(tokens, None)
         except ValueError as error:
-            raise DataError(f"{where(number)}: {error}") from None
+            wrong[number] = str(error)
+            del data[before:], indices[before:], labels[n_labels:]
+            continue
         lengths.append(len(data) - before)
         label_lengths.append(len(labels) - n_labels)
         width = max(width, last + zero_based)
@@ -151,10 +153,15 @@ def _shown(token: bytes) -> str:
     return text if len(token) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def line_of_row(text: np.ndarray, row: int) -> int:
-    """Return the line (from 0) of a row of a sound text; blank lines and comments are no rows."""
-    rows = (number for number, line in enumerate(io.BytesIO(text.tobytes())) if line.partition(b"#")[0].split())
-    return next(islice(rows, row, None))
+def lines_of_rows(text: np.ndarray) -> list[int]:
+    """Return the lines (from 0) of the rows of a sound text; blank lines and comments are no rows."""
+    return [number for number, line in enumerate(io.BytesIO(text.tobytes())) if line.partition(b"#")[0].split()]
+
+
+def without_lines(text: np.ndarray, lines: Container[int]) -> np.ndarray:
+    """Return a text (`padded`) in which these lines, from 0, are empty."""
+    every = enumerate(io.BytesIO(text[: -len(PADDING)].tobytes()))
+    return np.frombuffer(padded(*(b"\n" if number in lines else line for number, line in every)), dtype=np.uint8)
 
 
 def label_name(label: float) -> str:
@@ -235,7 +242,14 @@ class _LineReader:
         if head.startswith(HDF5_MAGIC):
             raise DataError(f"{self.name}: an HDF5 file, but expected svmlight text, plain or compressed")
         self.kind = kind_of(head)
-        self.file = unpacked(cast("BinaryIO", _Rejoined(head, self.raw)), self.kind) if self.kind else None
+        packed: Any = _Rejoined(head, self.raw)
+        if self.kind and self.raw.seekable():
+            packed = self.raw
+            packed.seek(0)
+        try:
+            self.file = unpacked(packed, self.kind) if self.kind else None
+        except DAMAGE as error:
+            raise damaged(self.name, self.kind, error) from None
         self.head = head  # of a plain file
         self.tail = (self._read(len(BYTE_ORDER_MARK)) or b"").removeprefix(BYTE_ORDER_MARK)  # read, but not given out
 
@@ -325,7 +339,7 @@ class SvmlightStream:
             if comm.rank == 0:
                 self._lines = _LineReader(source, block_bytes, max_line)
         with mpi.node_first(comm):  # compile
-            parse_lines(np.frombuffer(padded(b"1 1:1\n"), dtype=np.uint8), zero_based, str)
+            parse_lines(np.frombuffer(padded(b"1 1:1\n"), dtype=np.uint8), zero_based, {})
 
     def __enter__(self) -> SvmlightStream:
         return self
@@ -362,13 +376,11 @@ class SvmlightStream:
             if not lines_before:
                 break
             pieces = [piece for piece, _ in found or ()] or [np.empty(0, dtype=np.uint8)] * self.comm.size
-            text, before = mpi.exchange(self.comm, pieces)[0], lines_before[self.comm.rank]
-
-            def where(line: int, before: int = before) -> str:
-                return f"{self.name}: line {before + line + 1}"
-
+            text, wrong = mpi.exchange(self.comm, pieces)[0], dict[int, str]()
             with mpi.agreed(self.comm, f"reading {self.name}"):
-                rows = parse_lines(text, self.zero_based, where)
+                rows = parse_lines(text, self.zero_based, wrong)
+                for line, reason in wrong.items():
+                    raise DataError(f"{self.name}: line {lines_before[self.comm.rank] + line + 1}: {reason}")
             (above,), (count,) = mpi.exclusive_sum(self.comm, [rows.lengths.size])
             first = self.n_rows + int(above)
             self.n_rows += int(count)

@@ -75,8 +75,6 @@ def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[An
                 return NAMES, [sorted(set(row)) for row in rows]
             except TypeError:
                 raise TypeError("y: the labels of a row are names of different kinds; give texts, or whole numbers") from None
-    if isinstance(rows, (list, tuple)) and len({isinstance(row, str) for row in rows}) > 1:
-        raise TypeError("y: some labels are texts and others are not; give texts, or whole numbers")
     y = check_array(y, accept_sparse="csr", ensure_2d=False, dtype=None, input_name="y")
     if not sp.issparse(y) and (y.ndim == 1 or (y.ndim == 2 and y.shape[1] == 1)):
         y = column_or_1d(y, warn=True)

@@ -9,28 +9,34 @@ import bz2
 import gzip
 import io
 import lzma
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from hpcml import mpi
 from hpcml.errors import DataError, OptionError
 from hpcml.files.opening import decoded, open_regular
 from hpcml.files.slabs import write_at
 from hpcml.files.temporary import scratch_folder
+from hpcml.log import named
 from hpcml.partition import share_of
 
 BLOCK_BYTES = 1 << 23
 BUFFER_BYTES = 1 << 17
 LINE_MIB = 16  # the longest line by default
 MAX_LINE_MIB = 1 << 16
-UNPACK_BYTES = 1 << 28  # of memory for unpacking xz, whose files say how much they take; xz -9 takes a quarter of it
+UNPACK_BYTES = 1 << 28  # of memory for unpacking xz and zst, whose files say how much they take; xz -9 takes a quarter of it
+ZSTD = ("compression.zstd", "backports.zstd")  # Python's own module from 3.14 on, and the same one for earlier versions
+FEW = 3  # members of an archive that a message lists
 HEAD_BYTES = 8  # enough to tell what a file is
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What reading a damaged compressed file raises; an OSError with a number is the operating system's.
-DAMAGE = (EOFError, lzma.LZMAError, zlib.error, OSError)
+DAMAGE = (EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, OSError)
 
 COPIES: dict[Path, Path] = {}  # files that are unpacked already, and where; `unpacked_once` fills it
 
@@ -38,11 +44,15 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
-class _Unpacked(io.RawIOBase):
-    """The bytes of an xz file, for which no more memory is taken than UNPACK_BYTES."""
+class CannotUnpack(OSError):
+    """A compressed file that is not damaged, but cannot be unpacked; the message says why and what to do."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self.file, self.stream, self.packed = file, lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=UNPACK_BYTES), b""
+
+class _Unpacked(io.RawIOBase):
+    """The bytes of an xz or zst file, for which no more memory is taken than UNPACK_BYTES."""
+
+    def __init__(self, file: BinaryIO, kind: str, new_stream: Callable[[], Any]) -> None:
+        self.file, self.kind, self.new_stream, self.stream, self.packed = file, kind, new_stream, new_stream(), b""
 
     def readable(self) -> bool:
         return True
@@ -55,7 +65,13 @@ class _Unpacked(io.RawIOBase):
                 raise EOFError("it ends before its end-of-stream marker")
             elif self.stream.needs_input and not self.packed:
                 self.packed = more
-            data, self.packed = self.stream.decompress(self.packed, len(view)), b""
+            try:
+                data, self.packed = self.stream.decompress(self.packed, len(view)), b""
+            except Exception as error:  # noqa: BLE001 - LZMAError, or ZstdError of a package that may be missing
+                if "limit" in str(error) or "too much memory" in str(error):
+                    needs = f"needs more than {UNPACK_BYTES >> 20} MiB of memory to unpack"
+                    raise CannotUnpack(f"{needs}; pack it again with {self.kind[1:].replace('zst', 'zstd')} -9") from None
+                raise OSError(str(error)) from None
             if data:
                 view[: len(data)] = data
                 return len(data)
@@ -66,23 +82,73 @@ class _Unpacked(io.RawIOBase):
         packed = self.stream.unused_data.lstrip(b"\0")
         while len(packed) < HEAD_BYTES and (more := self.file.read(BUFFER_BYTES)):
             packed = (packed + more).lstrip(b"\0")
-        if kind_of(packed) != ".xz":
+        if kind_of(packed) != self.kind:
             return False
-        self.stream, self.packed = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=UNPACK_BYTES), packed
+        self.stream, self.packed = self.new_stream(), packed
         return True
+
+
+def _open_xz(file: BinaryIO, _: str) -> BinaryIO:
+    new_stream = partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=UNPACK_BYTES)
+    return io.BufferedReader(_Unpacked(file, ".xz", new_stream), BUFFER_BYTES)
+
+
+def _open_zst(file: BinaryIO, _: str) -> BinaryIO:
+    for name in ZSTD:
+        with suppress(ImportError):
+            zstd = import_module(name)
+            options = {zstd.DecompressionParameter.window_log_max: UNPACK_BYTES.bit_length() - 1}
+            return io.BufferedReader(_Unpacked(file, ".zst", partial(zstd.ZstdDecompressor, options=options)), BUFFER_BYTES)
+    raise CannotUnpack("compressed with zstd; pip install 'hpcml[zst]', or pack it again with gzip or xz")
+
+
+def member_of(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    """Return the one file in an archive, apart from folders and what macOS adds. Raises CannotUnpack."""
+    members = [each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX/")]
+    if any(each.filename == "xl/workbook.xml" for each in members):
+        raise CannotUnpack("an Excel workbook; save the sheet as CSV in UTF-8")
+    if len(members) != 1:
+        few = ", ".join(named(each.filename) for each in members[:FEW]) + (", ..." if len(members) > FEW else "")
+        raise CannotUnpack(f"a ZIP archive of {len(members)} files{f' ({few})' if few else ''}, but expected one; unpack it")
+    if members[0].flag_bits & 1:
+        raise CannotUnpack(f"the file {named(members[0].filename)!r} in the ZIP archive is encrypted; unpack it")
+    return members[0]
+
+
+def _open_zip(file: BinaryIO, _: str) -> BinaryIO:
+    if not file.seekable():
+        raise CannotUnpack("a ZIP archive that comes through a pipe; write it to disk first")
+    archive = zipfile.ZipFile(file)
+    try:
+        return cast("BinaryIO", archive.open(member_of(archive)))
+    except NotImplementedError as error:
+        raise CannotUnpack(f"a ZIP archive that Python cannot read ({error}); unpack it") from None
 
 
 # The first bytes of each kind of compressed file, its usual ending, and what unpacks it.
 MAGIC: dict[bytes, tuple[str, Callable[..., Any]]] = {
     b"\x1f\x8b": (".gz", gzip.open),
     b"BZh": (".bz2", bz2.open),
-    b"\xfd7zXZ\x00": (".xz", lambda file, _: io.BufferedReader(_Unpacked(file), BUFFER_BYTES)),
+    b"\xfd7zXZ\x00": (".xz", _open_xz),
+    b"\x28\xb5\x2f\xfd": (".zst", _open_zst),
+    **dict.fromkeys([bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60)], (".zst", _open_zst)),  # skippable frames
+    b"PK\3\4": (".zip", _open_zip),
+    b"PK\5\6": (".zip", _open_zip),  # an empty one
 }
+ENDINGS = {ending for ending, _ in MAGIC.values()}
 
 
 def kind_of(head: bytes) -> str:
-    """The kind of compression by a file's first bytes: ".gz", ".bz2", ".xz" or "" for none."""
+    """The kind of compression by a file's first bytes: one of ENDINGS, or "" for none."""
     return next((kind for magic, (kind, _) in MAGIC.items() if head.startswith(magic)), "")
+
+
+def plain_name(path: Path) -> str:
+    """Return the name of a file without the ending of a compressed one; of a ZIP archive that of its member. As `open_plain`."""
+    if path.suffix.lower() == ".zip":
+        with open_regular(path) as raw, suppress(zipfile.BadZipFile, CannotUnpack), zipfile.ZipFile(raw) as archive:
+            return Path(member_of(archive).filename).name
+    return path.stem if path.suffix.lower() in ENDINGS else path.name
 
 
 def unpacked(file: BinaryIO, kind: str) -> BinaryIO:
@@ -95,8 +161,8 @@ def damaged(name: object, kind: str, error: Exception) -> Exception:
     """The exception to raise for one of DAMAGE: a DataError, or that of the operating system."""
     if isinstance(error, OSError) and error.errno is not None:
         return error
-    if isinstance(error, lzma.LZMAError) and "limit" in str(error):
-        return DataError(f"{name}: needs more than {UNPACK_BYTES >> 20} MiB of memory to unpack; pack it again with xz -9")
+    if isinstance(error, CannotUnpack):
+        return DataError(f"{name}: {error}")
     return DataError(f"{name}: truncated or damaged {kind} file ({error}); get or make it again")
 
 
@@ -193,6 +259,8 @@ def line_blocks(
             if not block.endswith(b"\n"):
                 block += file.readline(max_line + 1)
             if len(block) - block.endswith(b"\n") - last > max_line:
+                if last:
+                    yield offset, block[:last].removeprefix(BYTE_ORDER_MARK) if offset == 0 else block[:last]
                 raise long_line(path, lines_before(path, offset + last) + 1, max_line)
             yield offset, block.removeprefix(BYTE_ORDER_MARK) if offset == 0 else block
             offset += len(block)

@@ -3,8 +3,9 @@ r"""Tables: aligned lines for people, and CSV for programs.
 The CSV files are UTF-8 with lines that end in "\n". A cell with a comma, a quote, "\n" or "\r" is
 quoted, so names stay as they are: `csv.reader(open(path, newline="", encoding="utf-8"))` gives them
 back, and so does `pandas.read_csv(path, header=None, dtype=str, keep_default_na=False)`; with a
-header pandas changes names that are there twice. Only what such a file cannot hold, NUL and half of
-a surrogate pair, becomes `\x00` and `\udc80`.
+header pandas changes names that are there twice. Two things differ. A `'` stands before a text that a
+spreadsheet would take for a formula, and before a `'` and such a text. What such a file cannot hold,
+NUL and half of a surrogate pair, becomes `\x00` and `\udc80`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from hpcml.files.opening import read_small
 from hpcml.log import named, visible
 
 _NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
+_FIRST = "'=+-@\t\r"
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")  # the beginning of a text that a spreadsheet computes, maybe escaped
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 LARGEST = 1 << 30  # bytes of a table that is read
 LONGEST_CELL = (1 << 31) - 1  # that is read; Python's own limit is 128 KiB
 
@@ -32,11 +36,24 @@ def table(rows: list[list[str]]) -> list[str]:
     return ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells]
 
 
-def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    """The lines of a CSV file; a cell that is None is empty."""
+def escaped_formula(cell: object) -> object:
+    """A cell with `'` before a text that a spreadsheet would compute; numbers stay as they are."""
+    text = str(cell) if isinstance(cell, str | Path) else ""
+    return f"'{text}" if text[:1] in _FIRST and _FORMULA.match(text) and not _NUMBER.fullmatch(text) else cell
+
+
+def unescaped_formulas(cells: Iterable[str]) -> list[str]:
+    """The cells before `escaped_formula`."""
+    return [cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell for cell in cells]
+
+
+def csv_text(rows: Iterable[Sequence[object]], as_is: bool = False) -> str:
+    """The lines of a CSV file, with formulas escaped unless cells stay `as_is`; a cell that is None is empty."""
     lines: list[str] = []
     # csv quotes only the characters of its own line end; "\r\n" makes it quote both
-    csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(rows)
+    csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(
+        rows if as_is else ([escaped_formula(cell) for cell in row] for row in rows)
+    )
     text = "".join(line[:-2] + "\n" for line in lines)
     if text.isascii() and "\0" not in text:
         return text
@@ -52,7 +69,9 @@ def read_csv(path: Path) -> list[dict[str, str]]:
     """The lines of a CSV file by column names. Raises DataError, ValueError or csv.Error."""
     before = csv.field_size_limit(LONGEST_CELL)
     try:
-        return list(csv.DictReader(io.StringIO(read_small(path, LARGEST), newline="")))
+        rows = map(unescaped_formulas, csv.reader(io.StringIO(read_small(path, LARGEST), newline="")))
+        names = next(rows, [])
+        return [dict(zip(names, row, strict=False)) for row in rows if row]
     finally:
         csv.field_size_limit(before)
 
@@ -67,3 +86,12 @@ def joined_names(names: Iterable[str]) -> str:
 def escaped_name(name: str) -> str:
     """One of `joined_names`."""
     return name.replace("\\", "\\\\").replace(";", "\\;") or "\\e"
+
+
+def split_names(cell: str, separator: str) -> list[str]:
+    r"""The names of a cell, without blanks around them: as `joined_names` has it, with this separator for `;`."""
+    if "\\" not in cell:
+        return [name.strip() for name in cell.split(separator)]
+    escaped = iter(re.findall(pattern := rf"\\(\\|{re.escape(separator)})", cell))
+    names = re.sub(pattern, "\0", cell).split(separator)  # a cell has no NUL of its own
+    return ["" if name == r"\e" else re.sub("\0", lambda _: next(escaped), name) for name in map(str.strip, names)]

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 CLASSES = "A dataset made with `hpcml convert`: one label, or exactly one of several in each row (see --label)."
 STREAM = (
-    "A dataset made with `hpcml convert`; or svmlight text: a file NAME.svm (plain, .gz, .bz2, .xz), or - for standard input. "
-    "A stream that is continued must be given from its beginning again."
+    "A dataset made with `hpcml convert`; or svmlight text: a file NAME.svm (plain, .gz, .bz2, .xz, .zst, .zip), or - for standard "
+    "input. A stream that is continued must be given from its beginning again."
 )
 GROUPS = (
     (LABELS := "Start here: many labels, rows that fit the memory of a node"),

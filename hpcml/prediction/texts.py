@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 import numpy as np
 
 from hpcml.errors import ConfigError, DataError, OptionError
-from hpcml.files.table import csv_text
+from hpcml.files.table import csv_text, escaped_formula
 
 if TYPE_CHECKING:
     from hpcml.model.linear import Trained
@@ -87,17 +87,18 @@ def csv_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
     if chunk is None:
         wanted = prediction.model.label_names if scores_of_all else ["labels"]
         return csv_text([["row", *(["id"] if prediction.has_ids else []), *wanted]])
-    ids: list[list[str]] = [[name] for name in prediction.ids(chunk.rows)] if prediction.has_ids else [[]] * chunk.rows.size
+    ids = [[escaped_formula(name)] for name in prediction.ids(chunk.rows)] if prediction.has_ids else [[]] * chunk.rows.size
     cells: Iterator[list[object]]
     if scores_of_all:
         cells = (values.tolist() for values in prediction.shown(chunk.values))
     elif chunk.best is None:
-        cells = ([";".join(prediction.escaped_names[label] for label in labels)] for labels in chunk.labels())
+        cells = ([escaped_formula(";".join(prediction.escaped_names[label] for label in labels))] for labels in chunk.labels())
     else:
         names, shown = prediction.escaped_names, prediction.shown(chunk.values, chunk.best).tolist()
         pairs = (zip(*row, strict=False) for row in zip(chunk.labels(), shown, strict=True))  # no labels for an empty row
-        cells = ([";".join(f"{names[label]}:{value!r}" for label, value in row)] for row in pairs)
-    return csv_text([row, *name, *cell] for row, name, cell in zip(chunk.rows, ids, cells, strict=True))
+        cells = ([escaped_formula(";".join(f"{names[label]}:{value!r}" for label, value in row))] for row in pairs)
+    # as they are: a check of every score would take a tenth of the time
+    return csv_text(([row, *name, *cell] for row, name, cell in zip(chunk.rows, ids, cells, strict=True)), as_is=True)
 
 
 def svmlight_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:

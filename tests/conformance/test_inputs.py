@@ -365,6 +365,18 @@ def test_a_missing_label_is_an_error_that_names_the_row(name, kind):
             call(X, change(y))
 
 
+@each
+@pytest.mark.parametrize("form", [list, lambda y: np.array(y, object), lambda y: pd.Series(y, dtype=object)])
+def test_texts_and_numbers_among_labels_are_refused(name, form):
+    X, y = example()
+    found, mixed = fitted(name), form([*y[:-1].tolist(), "a"])
+    for call in (new(name).fit, found.score):
+        with pytest.raises(
+            ValueError, match=rf"^y\[0\] is {y[0]}, but y\[{len(y) - 1}\] is 'a'; expected only texts, or only numbers$"
+        ):
+            call(X, mixed)
+
+
 @sets
 def test_a_missing_name_in_a_label_set(name):
     X, y = example()

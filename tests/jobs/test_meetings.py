@@ -1,11 +1,13 @@
 """Commands that meet: from documents to the last figure by commands alone, beside what follows from the documents themselves."""
 
+import csv
 import json
 import re
 
 import numpy as np
 import pytest
 from support import meetings
+from support.converted import label_sets, strings
 from support.jobs import done
 from support.meetings import Twin
 from support.oracles_bioasq import flat
@@ -247,3 +249,39 @@ def test_new_labels_retrain_judge(run, first, trained, tmp_path):
     twin, found = judge(run, tmp_path / "retrained", tmp_path / "new.h5", "test", new, tmp_path)
     served(tmp_path / "retrained", twin, new)
     reported(run, tmp_path / "retrained", found, tmp_path)
+
+
+NAMES = ["Meer; See", 'say "x"', "a,b", "two\nlines", "back\\slash", "end\\", "\\e", "=1+2", "-x", "'=y", "-1.5", "C:\\;x", "plain"]
+STARTS = ["=", "+", "-", "@", "\t", "\r", "'", "'=", "", " ", "-1.5 ", "x\n", '"']
+
+
+def test_labels_of_predict_are_read_back(run, tmp_path):
+    """The row number is the only feature, which the file of labels has, too. So the model is perfect on what it said itself."""
+    names = {name: re.sub(r"[\\;]", r"\\\g<0>", name) for name in NAMES}
+    rows = [[row, f"{STARTS[row % 13]}{row}", [name for n, name in enumerate(NAMES) if row >= 4 * n + 8]] for row in range(60)]
+    with (tmp_path / "in.csv").open("w", newline="") as file:
+        rule = re.compile(r"'*[=+\-@\t\r]")  # docs/lookup/formats.md
+
+        def cell(text):
+            return f"'{text}" if rule.match(text) and not re.fullmatch(r"[+-][0-9.]+", text) else text
+
+        csv.writer(file).writerow(["row", "id", "labels"])
+        for row, name, labels in rows:
+            csv.writer(file).writerow([row, cell(name), cell(";".join(names[label] for label in labels))])
+    options = ("--features", "row", "--id", "id", "--labels", "labels", "--label-separator", ";", "--empty-labels", "none")
+    run("convert", "csv", tmp_path / "in.csv", "-o", tmp_path / "in.h5", *options)
+    assert strings(tmp_path / "in.h5", "row_ids") == [name for _, name, _ in rows]
+    assert [set(labels) for labels in label_sets(tmp_path / "in.h5")] == [set(labels) for *_, labels in rows]
+    run("train", "dual", tmp_path / "in.h5", "-o", tmp_path / "run", "--scale", "standard")
+    for what in ("h5", "csv"):
+        run("predict", tmp_path / "run", tmp_path / "in.h5", "--labels", "-o", tmp_path / f"labels.{what}", ranks=3)
+    back = tmp_path / "back.h5"
+    run("convert", "csv", tmp_path / "labels.csv", "-o", back, *options, "--like", tmp_path / "in.h5", ranks=3)
+    assert strings(back, "row_ids") == [name for _, name, _ in rows]
+    given = label_sets(tmp_path / "labels.h5")
+    assert label_sets(back) == given and {len(labels) for labels in given} >= {0, 1, 12}
+    run("evaluate", tmp_path / "run", back, "--json", tmp_path / "judged.json")
+    found = json.loads((tmp_path / "judged.json").read_text())
+    assert found["micro"]["f1"] == found["macro"]["f1"]["value"] == 1
+    run("predict", tmp_path / "run", back, "--labels", "-o", tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "labels.csv").read_bytes()

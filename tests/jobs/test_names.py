@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import unicodedata
 
@@ -51,8 +52,9 @@ def run(standing):
 
 
 def table(path):
+    """The header and the rows of a CSV file, without `'` before formulas (docs/lookup/formats.md)."""
     with path.open(newline="", encoding="utf-8") as lines:
-        header, *rows = csv.reader(lines)
+        header, *rows = ([re.sub(r"^'('*[=+\-@\t\r])", r"\1", cell) for cell in row] for row in csv.reader(lines))
     assert {len(row) for row in rows} == {len(header)}
     return header, rows
 

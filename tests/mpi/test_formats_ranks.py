@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support.compressed import zipped, zstd
 from support.converted import convert_on, converted_alike, options_of
 from support.formats import as_arff, as_csv, as_h5ad, as_h5ad_of_07, as_xmc, frame, matrices
 
@@ -37,6 +38,7 @@ def make_files(folder):
         ]
         (folder / f"{name}.csv").write_text("\n".join(["x,l,m,on,i", *rows]) + "\n")
     (folder / "in.csv.gz").write_bytes(gzip.compress((folder / "in.csv").read_bytes()))
+    (folder / "in.csv.zip").write_bytes(zipped((folder / "in.csv").read_bytes()))
     data.to_parquet(folder / "in.parquet", row_group_size=13)
     sp.save_npz(folder / "X.npz", X)
     sp.save_npz(folder / "Y.npz", Y)
@@ -64,6 +66,7 @@ def make_files(folder):
     (folder / "short.tsv.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
     columns = data[["text"]].assign(subject_uris=[f"http://ex.org/{row % 3}" if row % 5 else "" for row in range(len(data))])
     columns.to_csv(folder / "short.csv", index=False)
+    (folder / "short.zip").write_bytes(zipped((folder / "short.csv").read_bytes(), "short.csv"))
     names = "".join(f"<http://ex.org/{k}>\tsubject {k}\n" for k in (0, 1))
     (folder / "vocabulary.tsv").write_text(names + "<http://ex.org/9>\tlabel 2\n")
 
@@ -80,6 +83,8 @@ def files(comm, mpi_tmp_path):
 CASES = {
     "csv": ("csv", ["in.csv", "more.csv"], TEXT),
     "csv gz": ("csv", ["in.csv.gz"], TEXT),
+    "csv zip": ("csv", ["in.csv.zip", "more.csv"], TEXT),
+    "csv zst, by content": ("csv", ["zst.csv"], TEXT),
     "csv numbers": ("csv", ["in.csv"], NUMBERS),
     "tsv": ("tsv", ["in.tsv"], TEXT | {"quotes": True}),
     "csv values": ("csv", ["whole.csv", "float.csv"], VALUES),
@@ -97,7 +102,7 @@ CASES = {
     "arff": ("arff", ["in.arff"], ARFF),
     "sparse arff": ("arff", ["sparse.arff"], ARFF),
     "folder": ("folder", ["docs"], {"folder_splits": True, "min_df": 2}),
-    "annif": ("annif", ["short.tsv.gz", "texts", "short.csv"], {"pairs": True, "min_df": 2}),
+    "annif": ("annif", ["short.tsv.gz", "texts", "short.zip"], {"pairs": True, "min_df": 2}),
     "annif with a vocabulary": ("annif", ["short.csv", "texts"], {"vocabulary": "vocabulary.tsv", "test_share": 0.3}),
 }
 
@@ -108,6 +113,11 @@ def test_same_bytes_on_any_number_of_ranks(comm, files, case, monkeypatch):
     monkeypatch.setattr(parquet, "ROWS", 4)
     source, names, options = CASES[case]
     inputs = [files / name for name in names]
+    if "zst.csv" in names:  # on all ranks, which skip it together
+        content = zstd((files / "in.csv").read_bytes())
+        (files / f"{comm.rank}.zst.csv").write_bytes(content)
+        inputs = [files / "0.zst.csv"]
+        comm.Barrier()
     if "vocabulary" in options:
         options = options | {"vocabulary": files / options["vocabulary"]}
     converted_alike(comm, source, inputs, files, **options)

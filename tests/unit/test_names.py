@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import tomllib
 import unicodedata
 from pathlib import Path
@@ -52,12 +53,13 @@ from hpcml.run.folder import to_toml
 from hpcml.run.sweep import Sweep, write_csv
 
 SELF = mpi.self_comm()
-LETTERS = "ab é😀$[]{}<>&%#=|,;:\"'\\\n\r\t\x00\x1b\x7f\x85\x9b\xad\u200b\u200d\u2028\u2029\u202e\u2066\ufeff\ufffe\ud800\udcff"
+LETTERS = "ab é😀$[]{}<>&%#=+-@|,;:\"'\\\n\r\t\x00\x1b\x7f\x85\x9b\xad\u200b\u200d\u2028\u2029\u202e\u2066\ufeff\ufffe\ud800\udcff"
 NAMES = st.lists(st.text(LETTERS, max_size=6), min_size=1, max_size=4)
 NASTY = [
     "a,b", 'say "x"', "two\nlines", "back\rto", "\r\n", "", "", " blank ", "=cmd|'/c'", "\x1b[31mred", "[red]x", "[/]", "a;b\\",
     "$\\frac$",
 ]  # fmt: skip
+NASTY += ["+1 x", "-x", "@a", "\tx", "\rx", "'=x", "''-x", "'quoted'", "-1.5", "'-1.5", "-"]
 NASTY += ["\u202eevil", "tab\tbed", "\ufeffbom", "😀", "{task.id}", "NA", "01", "x" * 1000, "\ud800", "n\0l"]
 
 
@@ -216,10 +218,12 @@ def test_csv_files_are_read_back(tmp_path, name, names):
         rows = list(csv.reader(lines))
     assert len({len(row) for row in rows}) == 1
     assert pandas.read_csv(path, header=None, dtype=str, keep_default_na=False).to_numpy().tolist() == rows
+    assert all(re.fullmatch(r"[^=+\-@\t\r].*|-?[0-9.]+(e-?[0-9]+)?|", cell, re.DOTALL) for row in rows for cell in row)
+    rows = [[re.sub(r"^'('*[=+\-@\t\r])", r"\1", cell) for cell in row] for row in rows]  # by the rule of docs/lookup/formats.md
     assert found(rows) == [stored(name) for name in names]
 
 
-PLAIN = "row,id,labels\n0,a b,x;y\n1,=c,\n2,é,semi\\;colon\n"
+PLAIN = "row,id,labels\n0,a b,x;y\n1,'=c,\n2,é,semi\\;colon\n"
 
 
 def test_ordinary_names_keep_their_bytes():

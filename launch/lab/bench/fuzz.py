@@ -5,7 +5,7 @@ usage: python -m launch.lab bench fuzz [--inputs 10500] [--first 0] [--seed 0] [
 `tests/support/damage.py` makes the inputs: svmlight, JSON lines, datasets, linear models (dense, sparse, of single passes),
 classifiers, TOML files, and run folders of several methods to be resumed; --first goes on with later numbers, so that slices add
 up. Each command line runs as `hpcml` would, in a process of its own that is forked when everything is imported but MPI not
-started, under limits of time and memory. Good ends: code 0 with a sound result, and code 2 with exactly one line of ours. Prints
+started, under limits of time and memory. Good ends: code 0 with a sound result, and code 2 with exactly one error of ours. Prints
 a JSON line for each defect and for each kind, and the total; ends with code 1 if there is a defect. --only shows the outcome of one
 input and keeps its files.
 """
@@ -134,7 +134,8 @@ def _command(command: list[str]) -> int:
 def judge(command: list[str], ended: Ended) -> str:
     """ "" for a good end, else what is wrong with it."""
     lines = ended.stderr.splitlines()
-    ours = [line for line in lines if line.startswith("hpcml: ")]
+    ours = [line for line in lines if line.startswith("hpcml: ")]  # a list of bad records follows, with two blanks before each
+    ends = [line for line in lines if not line.startswith("  ")][-1:] == ours
     if ended.code is None:
         return "hang"
     if ended.code < 0:
@@ -145,7 +146,7 @@ def judge(command: list[str], ended: Ended) -> str:
         return f"memory: {lines[-1]}"
     if "Traceback" in ended.stderr or ended.code not in (0, 2):
         return f"code {ended.code}: {lines[-1] if lines else ''}"
-    if len(ours) != (ended.code == 2) or (ours and lines[-1] != ours[0]):
+    if len(ours) != (ended.code == 2) or (ours and not ends):
         return f"code {ended.code}, but {len(ours)} lines of ours: {lines[-1] if lines else ''}"
     return f"memory: {ended.resident >> 20} MiB" if ended.resident > RESIDENT else ""
 

@@ -8,12 +8,13 @@ import pytest
 
 import hpcml
 from hpcml.cli import app as cli
+from hpcml.cli.app import NAMES
 from hpcml.cli.families import COMMANDS
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.sources import SOURCES
 from hpcml.errors import ConfigError
 from hpcml.methods.registry import LABELS, METHODS, OTHERS
-from hpcml.options import flag_of
+from hpcml.options import flag_of, help_of
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +66,18 @@ def test_methods_are_listed_by_what_they_are_for(tokens, monkeypatch, capsys):
     assert sorted(name for names in groups.values() for name in names) == sorted(METHODS)
     assert {name: group for group, names in groups.items() for name in names} == {m.name: m.group for m in METHODS.values()}
     assert len(text.splitlines()) <= 30 and OTHERS not in groups
+
+
+@pytest.mark.parametrize("tokens", [*(("convert", source) for source in SOURCES), *((name,) for name in NAMES)], ids=" ".join)
+def test_help_shows_what_stands_in_angle_brackets(tokens, monkeypatch, capsys):
+    """Markdown takes it for HTML and drops it, unless it is code."""
+    monkeypatch.setenv("COLUMNS", "1000")
+    text = printed(capsys, *tokens, "--help")
+    kind = cli.operation_named(tokens[0])
+    known = help_of(kind) | (help_of(ConvertOptions) if tokens[0] == "convert" else {})
+    for name in (name for name in known if f"--{flag_of(name)} " in text):
+        for word in re.findall(r"\S*<\w+>\S*", known[name]):
+            assert word.strip("`.") in text, (name, word)
 
 
 def test_train_without_a_method_names_them_in_that_order():

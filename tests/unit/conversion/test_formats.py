@@ -205,6 +205,11 @@ def test_rows_in_a_value_are_reported(tmp_path, capsys, text, warns):
 
 def test_rows_in_a_value_are_named_in_errors(tmp_path):
     path = tmp_path / "in"
+    path.write_text('a,t,l\n1,"one,x\n' + "2,two,y\n" * (1 << 18))
+    with pytest.raises(
+        DataError, match=r"line 2: a row longer than 1 MiB; a quotation mark makes the row go on .*--no-quotes; shorten"
+    ):
+        make(tmp_path, "csv", path, text=("t",), labels=("l",), max_line_mb=1)
     for text, message in {
         'a,t,l\n1,"one,x\n2,two,y\n3,four,z"\n': "line 2: 2 values, but the header names 3 columns; .* line 4; .*--no-quotes",
         'a,t,l\n1,"one,x\n2,5" disk,y\n': "line 2: text behind the quotation mark that closes a value; .* line 3; .*--no-quotes",

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from support.compressed import archive
 from support.converted import made
 
 from hpcml.errors import HpcmlError
@@ -14,7 +15,12 @@ REFUSED = {
     "semicolons": ("csv", TABLE.replace(",", ";"), {"text": ("text",)}, "one column, 'text;labels;split'; .*use --delimiter ';'"),
     "tabs": ("csv", TABLE.replace(",", "\t"), {"text": ("text",)}, "use convert tsv"),
     "commas": ("tsv", TABLE, {"text": ("text",)}, "use convert csv"),
-    "a workbook": ("csv", b"PK\3\4\x14\0\x06\0", {"text": ("text",)}, "an Excel workbook, .*save the sheet as CSV in UTF-8"),
+    "a workbook": (
+        "csv",
+        archive(("[Content_Types].xml", b"x"), ("xl/workbook.xml", b"x")),
+        {},
+        "Excel workbook; save .* as CSV in UTF-8",
+    ),
     "no labels": ("csv", TABLE, {"text": ("text",)}, "no label in any row; .*name the columns of labels with --labels"),
     "label": ("jsonl", json.dumps({"text": "a ship", "label": "sea"}), {}, "line 1: it has a key label, but labels stand under"),
 }

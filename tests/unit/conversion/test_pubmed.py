@@ -21,6 +21,7 @@ from hpcml import mpi
 from hpcml.conversion import pubmed
 from hpcml.conversion.pubmed import CHECK_TAGS
 from hpcml.conversion.pubmed_xml import entries
+from hpcml.conversion.records import BadRecords
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 
@@ -50,7 +51,7 @@ def flat(text):
 def read_here(path):
     """The records of a file, by the code under test, as `read_apart` gives them."""
     found = []
-    for each in entries(path, 1 << 24):
+    for each in entries(path, 1 << 24, BadRecords()):
         found.append(
             {
                 "pmid": str(each.key.pmid),
@@ -351,9 +352,10 @@ PEAK = """
 import resource, sys
 from pathlib import Path
 from hpcml.conversion.pubmed_xml import entries
+from hpcml.conversion.records import BadRecords
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = peak()
-print(sum(1 for _ in entries(Path(sys.argv[1]), 1 << 20)), peak() - before)
+print(sum(1 for _ in entries(Path(sys.argv[1]), 1 << 20, BadRecords())), peak() - before)
 """
 
 

@@ -31,7 +31,7 @@ def test_round_trip(table, zero_based):
         ",".join(map(str, labels)) + "".join(f" {index + first}:{value!r}" for index, value in sorted(values.items()))
         for labels, values in table
     ]
-    found = parse_slowly("\n".join(lines).encode(), zero_based, str)
+    found = parse_slowly("\n".join(lines).encode(), zero_based, {})
     kept = [sorted((index, value) for index, value in values.items() if value != 0) for _, values in table]
     assert found.lengths.tolist() == [len(row) for row in kept]
     assert list(zip(found.indices.tolist(), found.data.tolist(), strict=True)) == [pair for row in kept for pair in row]
@@ -41,7 +41,7 @@ def test_round_trip(table, zero_based):
 
 
 def test_legal_oddities():
-    found = parse_slowly(b"# comment\n\n 3:1\n2:1 5:0 # qid:1\n4,1,4 1:+2e0 # x\r\n-1\n", False, str)
+    found = parse_slowly(b"# comment\n\n 3:1\n2:1 5:0 # qid:1\n4,1,4 1:+2e0 # x\r\n-1\n", False, {})
     assert found.lengths.tolist() == [1, 1, 1, 0]
     assert found.indices.tolist() == [2, 1, 0]
     assert found.label_lengths.tolist() == [0, 0, 3, 1]
@@ -73,7 +73,7 @@ BAD = {
 @pytest.mark.parametrize("line", sorted(BAD))
 def test_bad_lines_are_named(tmp_path, line):
     with pytest.raises(DataError, match=r"in\.svmlight: line 3: ") as caught:
-        make(tmp_path, f"1 +1:1\n\n{line}\nalso bad\n", "in")
+        make(tmp_path, f"1 +1:1\n\n{line}\n1 2:1\n", "in")
     assert str(caught.value) == f"{tmp_path}/in.svmlight: line 3: {BAD[line]}"
     assert [path.name for path in tmp_path.iterdir()] == ["in.svmlight"]
 

@@ -3,18 +3,28 @@
 import bz2
 import gzip
 import lzma
+import subprocess
+import sys
+import zipfile
 
 import pytest
+from support.compressed import archive, zipped, zstd
 
 from hpcml import mpi
 from hpcml.errors import DataError
 from hpcml.files import lines as lines_module
-from hpcml.files.lines import COPIES, line_blocks, lines_before, plain_size, unpacked_once
+from hpcml.files.lines import COPIES, line_blocks, lines_before, plain_name, plain_size, unpacked_once
 
 CONTENT = b"".join(b"line %d\n" % n for n in range(500))
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def skippable(content):
+    """A frame that holds no data, as pzstd writes it, before and between frames of data."""
+    frame = b"\x52\x2a\x4d\x18\3\0\0\0abc"
+    return frame + zstd(content[:1000]) + frame + zstd(b"") + zstd(content[1000:])
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstd, skippable, zipped])
 def test_a_copy_is_read_in_place_of_the_file(tmp_path, pack, monkeypatch):
     path, plain = tmp_path / "lines", tmp_path / "plain"
     path.write_bytes(pack(CONTENT))
@@ -49,3 +59,96 @@ def test_what_cannot_be_unpacked(tmp_path, content, reason):
         pass
     assert not COPIES
     assert list(tmp_path.iterdir()) == [path]
+
+
+STORED, *METHODS = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA
+
+
+@pytest.mark.parametrize("method", [None, STORED, *METHODS])
+def test_a_file_is_read_from_any_byte(tmp_path, method):
+    """Without a copy too, as by a rank that reads it from beginning to end; larger than all buffers."""
+    content = CONTENT * 700
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(zstd(content) if method is None else archive(("a", content), method=method))
+    assert plain_size(path) == len(content) == 3_073_000
+    for begin in (0, 1, 100, 3_000_000, len(content) - 1):
+        found = b"".join(block for _, block in line_blocks(path, begin, len(content), 1 << 16))
+        assert found == content[content.find(b"\n", begin - 1) + 1 if begin else 0 :]
+
+
+REFUSED = {
+    "two": (archive(("a.csv", b"1"), ("b.csv", b"2")), r"a ZIP archive of 2 files \(a.csv, b.csv\), but expected one; unpack it"),
+    "five": (archive(*((f"{n}\n", b"") for n in range(5))), r"a ZIP archive of 5 files \(0\\n, 1\\n, 2\\n, \.\.\.\), but"),
+    "none": (archive(), r"a ZIP archive of 0 files, but expected one"),
+    "folders": (archive(("a/", b"")), r"a ZIP archive of 0 files, but expected one"),
+    "cut": (zipped(CONTENT)[:-5], r"truncated or damaged .zip file \("),
+    "changed": (
+        archive(("a", CONTENT), method=STORED).replace(b"line 4", b"line 5"),
+        r"truncated or damaged .zip file \(Bad CRC-32",
+    ),
+    "method": (
+        zipped(CONTENT).replace(b"\x14\0\0\0\x08\0", b"\x14\0\0\0\x09\0"),
+        r"a ZIP archive that Python cannot read \(.*\); unpack it",
+    ),
+    "encrypted": (
+        archive(("a", b"x")).replace(b"\x14\0\0\0\x08\0", b"\x14\0\1\0\x08\0"),
+        "the file 'a' in the ZIP archive is encrypt",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_archives_that_are_refused(tmp_path, case):
+    content, reason = REFUSED[case]
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"^{path}: {reason}"), unpacked_once(mpi.self_comm(), [path], tmp_path, 100):
+        pass
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_zst_files_that_are_refused(tmp_path):
+    path = tmp_path / "data.jsonl"
+    for content, reason in (
+        (zstd(CONTENT)[:-5], r"truncated or damaged .zst file"),
+        (zstd(CONTENT)[:20] + b"x" * 99, r"truncated or damaged .zst file"),
+        (zstd(CONTENT, window_log=30, enable_long_distance_matching=1), "needs more than 256 MiB of memory.*again with zstd -9"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=f"^{path}: {reason}"):
+            plain_size(path)
+
+
+def test_memory_for_a_small_file_that_unpacks_to_much(tmp_path):
+    """In a process of its own. 1 GiB of zeros is 32 KiB as zst."""
+    (tmp_path / "data").write_bytes(zstd(bytes(1 << 30)))
+    script = (
+        "import resource, sys; from pathlib import Path; from hpcml.files.lines import plain_size\n"
+        "print(plain_size(Path(sys.argv[1])), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, tmp_path / "data"], capture_output=True, text=True, check=True)
+    size, peak = map(int, done.stdout.split())
+    assert size == 1 << 30 and peak < 400
+
+
+def test_without_zstd_the_error_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines_module, "ZSTD", ("no_such_module",))
+    (tmp_path / "data.jsonl").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(99))
+    with pytest.raises(DataError, match=r"data.jsonl: compressed with zstd; pip install 'hpcml\[zst\]', or pack it again"):
+        plain_size(tmp_path / "data.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.csv.gz", "a.csv"),
+        ("a.csv.ZST", "a.csv"),
+        ("a.csv", "a.csv"),
+        ("a", "a"),
+        ("a.zip", "lines.jsonl"),
+        ("b.csv.zip", "b.csv"),
+    ],
+)
+def test_names_without_the_ending_of_a_compressed_file(tmp_path, name, expected):
+    (tmp_path / name).write_bytes(zipped(CONTENT) if name == "a.zip" else b"no archive")
+    assert plain_name(tmp_path / name) == expected
