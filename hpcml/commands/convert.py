@@ -33,7 +33,7 @@ class Convert(Operation["ConvertReport"]):
 
     source: str
     """A source of `hpcml convert`. Texts: jsonl, pubmed, annif, bioasq, folder, docstrings. Texts or numbers: csv, tsv,
-    parquet. Numbers: svmlight, xmc, npz, h5ad, arff, synthetic.
+    parquet, arff. Numbers: svmlight, xmc, npz, h5ad, synthetic.
     """
     input: Paths
     """The file to read; several for csv, tsv, parquet, pubmed and annif; for npz also one with the

@@ -107,7 +107,7 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
     """Collective. Make the dataset `output` of what `read` gives. Raises as `convert`."""
     begin = time.monotonic()
     comm, options = task.comm, task.options
-    files = [options.like, options.stop_words, options.vocabulary, options.feature_names, options.label_names]
+    files = [options.like, options.stop_words, options.vocabulary, options.feature_names, options.label_names, options.label_xml]
     files += [*task.inputs, options.descriptors, *(Path(value) for value in options.renamed if "=" not in value)]
     packed = [] if task.source in SOURCES and SOURCES[task.source].by_file else task.inputs
     with new_file(comm, output, force, files) as out:

@@ -81,7 +81,7 @@ def document_of(value: Any, fields: Sequence[Field] = PLAIN, group: str | None =
     if labels is not None and not isinstance(labels, list):
         raise ValueError(f"labels is {_kind(labels)}, but expected a list of strings")
     for label in labels or ():
-        if not string_of(label, "a label"):
+        if not string_of(label, "a label").strip():
             raise ValueError("a label is empty; expected a name")
     split = check_split_name(string_of(value.get("split"), "split"))
     values = [values_of(value.get(field.name), field) for field in fields]

@@ -42,7 +42,7 @@ def number_name(text: str) -> str | None:
 
 def check_no_list(text: str) -> str:
     """Return the value of a cell. Raises ValueError for a list that is written as text, such as "['farm', 'sea']"."""
-    if text[:1] in ("[", "(", "{", "s") and LIST_AS_TEXT.fullmatch(text.strip()):
+    if LIST_AS_TEXT.fullmatch(text.strip()):
         raise ValueError(
             f"{named(text)!r} is a list written as text; write labels with a separator, as in farm;sea, and give "
             "--label-separator ';', or use lists of Parquet or JSON lines (--labels-as-text: it is one label)"

@@ -1,9 +1,9 @@
 """Matrices in numpy's files: X as scipy saves it, or dense; labels from there or a second file.
 
-A file that holds both has X as `data`, `indices`, `indptr`, `shape` (or with `X_` before these
-names, or dense as `X`), the labels as `y` (one of each row), as `Y` (rows × labels, 0 and 1), or as
-`Y_indices`, `Y_indptr`, `Y_shape`; and it may have `feature_names`, `label_names`, `row_ids` and
-`splits` (a name for each row, "" for none).
+A file that holds both has X as `data`, `indices`, `indptr`, `shape` and, unless it is CSR, `format`
+(COO: `row` and `col`), also with `X_` before these names, or dense as `X`; the labels as `y` (one of
+each row), as `Y` (rows × labels, 0 and 1), or as `Y_indices`, `Y_indptr`, `Y_shape`. It may have
+`feature_names`, `label_names`, `row_ids` and `splits` (a name for each row, "" for none).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion, check_matrix_labels, read_names
-from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish
+from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish, rows_as_csr
 from hpcml.conversion.part import Part
 from hpcml.conversion.table import Batch, Roles, describe_rows, numbered
 from hpcml.errors import DataError, OptionError
@@ -30,8 +30,9 @@ from hpcml.files.opening import open_regular
 from hpcml.files.temporary import scratch_folder
 from hpcml.log import is_unicode
 
-CSR = ("data", "indices", "indptr", "shape")
-MATRICES = [f"{prefix}{part}" for prefix in ("", "X_", "Y_") for part in (*CSR, "format")]
+# The arrays of each format of a sparse matrix, besides `shape` and `data`.
+FORMATS = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
+MATRICES = [f"{prefix}{part}" for prefix in ("", "X_", "Y_") for part in ("data", "shape", "format", *sum(FORMATS.values(), ()))]
 KNOWN = {*MATRICES, "X", "Y", "y", "feature_names", "label_names", "row_ids", "splits"}  # other arrays are not read
 DAMAGE = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, KeyError, SyntaxError)
 NPY, ZIP = b"\x93NUMPY", b"PK"
@@ -104,15 +105,16 @@ def _opened(task: Conversion) -> Iterator[list[Arrays | None]]:
                                 raise
                             objects = "holds Python objects, which could be anything; save numbers, or strings"
                             raise ValueError(f"{what} {objects}") from None
-                        if of[name].ndim > 2 or of[name].dtype.kind not in "biufSU":
+                        if of[name].ndim > 2 + name.endswith("data") or of[name].dtype.kind not in "biufSU":
                             raise ValueError(f"{what} is no list or table of numbers or strings")
                 arrays.append(None if of_file is None else Arrays(path, of))
         yield arrays
 
 
 class Matrix(NamedTuple):
-    """A matrix: its CSR parts by name, or a dense array."""
+    """A matrix: the arrays of a sparse one by name, or a dense array."""
 
+    form: str  # of FORMATS; "" for a dense one
     parts: dict[str, np.ndarray]
     dense: np.ndarray | None
     shape: tuple[int, int]
@@ -121,41 +123,46 @@ class Matrix(NamedTuple):
 def find_matrix(arrays: Arrays, name: str) -> Matrix | None:
     """Return the matrix `name` ("X", "Y") of a file, None without. Raises DataError for other forms."""
     path, of = arrays
-    for prefix in (f"{name}_", ""):
-        if f"{prefix}format" in of and (prefix or name == "X"):
-            value = of[f"{prefix}format"].reshape(-1)[:1].tolist()
-            form = (value or [""])[0]
-            form = form.decode("ascii", "backslashreplace") if isinstance(form, bytes) else str(form)
-            if form != "csr" or f"{prefix}indptr" not in of or f"{prefix}indices" not in of:
-                raise DataError(f"{path}: a matrix in {form} format, but expected CSR; save it as .tocsr()")
-        parts = {part: of[f"{prefix}{part}"] for part in CSR if f"{prefix}{part}" in of}
-        if "indptr" not in parts or "indices" not in parts or not (prefix or name == "X"):
+    for prefix in (f"{name}_", "") if name == "X" else (f"{name}_",):
+        form = "csr" if all(f"{prefix}{part}" in of for part in FORMATS["csr"]) else ""
+        if f"{prefix}format" in of:
+            value = (of[f"{prefix}format"].reshape(-1)[:1].tolist() or [""])[0]
+            form = value.decode("ascii", "backslashreplace") if isinstance(value, bytes) else str(value)
+            if not all(f"{prefix}{part}" in of for part in FORMATS.get(form, ("",))):
+                raise DataError(f"{path}: a matrix in {form} format, but expected CSR, CSC or COO; save it as .tocsr()")
+        if not form:
             continue
-        if "shape" not in parts:
+        if f"{prefix}shape" not in of:
             raise DataError(f"{path}: array {prefix}shape is missing; expected the numbers of rows and columns")
-        shape = parts.pop("shape")
+        shape = of[f"{prefix}shape"]
         if shape.shape != (2,) or shape.dtype.kind not in "iu" or (shape < 0).any() or (shape.astype(object) >= 2**40).any():
             raise DataError(f"{path}: array {prefix}shape: expected the numbers of rows and columns")
-        n_rows, n_columns = map(int, shape)
-        indptr = parts["indptr"]
-        if indptr.shape != (n_rows + 1,) or indptr.dtype.kind not in "iu":
-            raise DataError(f"{path}: array {prefix}indptr has {indptr.size} entries, but expected {n_rows + 1} whole numbers")
+        parts = {part: of[f"{prefix}{part}"] for part in ("data", *FORMATS[form]) if f"{prefix}{part}" in of}
         if any(array.ndim != 1 for array in parts.values()):
             raise DataError(f"{path}: the indices and the data of a matrix must have one dimension")
-        return Matrix(parts, None, (n_rows, n_columns))
+        sizes = {part: array.size for part, array in parts.items() if part != "indptr"}
+        if form != "csr" and len({*sizes.values()}) > 1:
+            raise DataError(f"{path}: the arrays {', '.join(sizes)} of a matrix have different lengths")
+        n_rows, n_columns = map(int, shape)
+        expected = (n_columns if form == "csc" else n_rows) + 1
+        if "indptr" in parts and (parts["indptr"].size != expected or parts["indptr"].dtype.kind not in "iu"):
+            size = parts["indptr"].size
+            raise DataError(f"{path}: array {prefix}indptr has {size} entries, but expected {expected} whole numbers")
+        return Matrix(form, parts, None, (n_rows, n_columns))
     dense = of.get("" if [*of] == [""] else name)
     if dense is None or dense.ndim != 2:
         return None
     if dense.dtype.kind not in "biuf":
         raise DataError(f"{path}: array {name if name in of else 'of the file'} holds no numbers")
-    return Matrix({}, dense, (dense.shape[0], dense.shape[1]))
+    return Matrix("", {}, dense, (dense.shape[0], dense.shape[1]))
 
 
 def matrix_blocks(path: Path, matrix: Matrix, begin: int, end: int, zero: bool) -> Iterator[NumberSlice]:
     """Yield rows begin..end of a matrix. Raises DataError that names the row."""
     dense, n_columns = matrix.dense, matrix.shape[1]
     if dense is None:
-        yield from csr_blocks(matrix.parts, (begin, end), n_columns, str(path), zero)
+        parts = matrix.parts if matrix.form == "csr" else rows_as_csr(matrix.parts, (begin, end), matrix.shape, str(path))
+        yield from csr_blocks(parts, (begin, end), n_columns, str(path), zero)
         return
 
     def wrong(row: int, column: int, value: float) -> str:

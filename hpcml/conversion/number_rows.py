@@ -16,6 +16,7 @@ from hpcml.data.in_memory import find_fall, find_outside
 from hpcml.data.row_keys import content_keys, feature_keys
 from hpcml.errors import ConfigError, DataError, is_same_but_case, repeated
 from hpcml.log import named, plural
+from hpcml.partition import offsets
 
 LARGEST = float(np.finfo(np.float32).max)
 VALUES = 1 << 20  # of a matrix that are looked at together
@@ -119,6 +120,37 @@ def csr_blocks(parts: Any, rows: tuple[int, int], n_columns: int, what: str, zer
             row = first_row + begin + int(np.searchsorted(np.cumsum(block.lengths), np.argmin(fit), side="right")) + 1
             raise DataError(f"{what}: row {row}: the values of one feature add up to more than float32 can hold")
         yield block
+
+
+def rows_as_csr(parts: Any, rows: tuple[int, int], shape: tuple[int, int], what: str) -> dict[str, np.ndarray]:
+    """Return a CSC or COO matrix (arrays row, col) as the CSR arrays of a matrix in which only rows begin..end have entries.
+
+    Entries keep their order in a row. The arrays are read by blocks. Raises DataError: `what`, the entry, and why.
+    """
+    is_coo, (n_rows, n_columns) = "row" in parts, shape
+    entries = parts["row" if is_coo else "indices"]
+    size, indptr = entries.shape[0], np.zeros(1, dtype=np.int64)
+    if not is_coo:
+        indptr = parts["indptr"][:].astype(np.int64)
+        if find_fall(indptr) >= 0 or indptr[0] or indptr[-1] > size:
+            raise DataError(f"{what}: indptr does not go up from 0 to at most {size}, the number of values")
+        size = int(indptr[-1])
+    found = []
+    for low in range(0, size, VALUES):
+        some = slice(low, min(low + VALUES, size))
+        of_rows, data = entries[some], parts["data"][some] if "data" in parts else np.ones(some.stop - low)
+        columns = parts["col"][some] if is_coo else np.searchsorted(indptr, np.arange(low, some.stop), side="right") - 1
+        if of_rows.dtype.kind not in "iu" or columns.dtype.kind not in "iu" or data.dtype.kind not in "biuf":
+            raise DataError(f"{what}: its indices are no whole numbers, or its data no numbers")
+        for name, numbers, n in (("row", of_rows, n_rows), ("column", columns, n_columns)):
+            if (place := find_outside(numbers, n)) >= 0:
+                raise DataError(f"{what}: entry {low + place + 1}: {name} {numbers[place]}, but expected 0 to {n - 1}")
+        here = (of_rows >= rows[0]) & (of_rows < rows[1])
+        found.append((of_rows[here], columns[here], data[here]))
+    of_rows, columns, data = map(np.concatenate, zip(*found, strict=True)) if found else (np.zeros(0, dtype=np.int64),) * 3
+    order = np.argsort(of_rows, kind="stable")
+    indptr = offsets(np.bincount(of_rows.astype(np.int64), minlength=n_rows))
+    return {"indptr": indptr, "indices": columns[order], "data": data[order]}
 
 
 class NumberRows(LabelledRows):

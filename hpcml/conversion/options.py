@@ -32,6 +32,10 @@ class ConvertOptions:
     """Columns of 1 or True and 0 or False, each of which is a label with the name of the column. A row
     with an empty value is unlabelled (--empty-labels).
     """
+    label_xml: Path | None = None
+    """MULAN's XML file, whose labels are the indicators. Default: the attributes that MEKA's -C in the
+    relation names, if no other option names labels.
+    """
     empty_labels: Annotated[Literal["none"] | None, Only("labels", "indicators")] = None
     """none: a row with empty or missing labels has no label, which makes it a negative example of
     every label. Default: nobody labelled it, so it is not used for training or evaluation.
@@ -89,6 +93,12 @@ class ConvertOptions:
     """Leave out MeSH check tags, the headings that indexers check for every article, such as Humans
     and Adult.
     """
+    layer: Annotated[str | None, NotWith("raw", "obsm")] = None
+    """Layer that is the matrix of features. Default: X."""
+    raw: Annotated[Flag, NotWith("obsm")] = False
+    """Take the matrix and the features of raw. Default: X and var."""
+    obsm: str | None = None
+    """Entry of obsm that is the matrix of features, which are named NAME:0 and so on. Default: X."""
     vocabulary: Path | None = None
     """Subject vocabulary (TSV or CSV), which names the subjects; others are left out. Default: all
     subjects of the documents.

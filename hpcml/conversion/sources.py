@@ -66,8 +66,8 @@ SOURCES = {
     "xmc": Source("Text of the extreme-classification repository", "svmlight", (*NAMES, *LINES), False),
     "npz": Source("Matrices of NumPy and SciPy, labels there or in a second file", "npz",
                   ("label_separator", "feature_names", "label_names", *SPARSE), False, 2, by_file=True),
-    "h5ad": Source("AnnData files", "h5ad", COLUMNS, False),
-    "arff": Source("ARFF files of Weka, MULAN and MEKA", "arff", ("features", *COLUMNS, *LINES), False),
+    "h5ad": Source("AnnData files", "h5ad", ("layer", "raw", "obsm", *COLUMNS), False),
+    "arff": Source("ARFF files of Weka, MULAN and MEKA", "arff", ("label_xml", *TABLE, *LINES), None),
     "synthetic": Source(f"Rows made by a formula: {', '.join(POINTS)}", "synthetic", MADE, False, names=POINTS),
 }
 # fmt: on
@@ -103,6 +103,8 @@ def check_options(known: Collection[str], is_text: bool | None, options: Convert
     elif is_text is None and (options.features or options.like is None):
         is_text = False
     implied = {"labels"} - set(known)  # rows have them, whatever the options are
+    if "label_xml" in known:
+        implied.add("indicators")  # the relation may name them
     if is_text:
         implied |= {"text"} - set(known)
     check_rules(options, *implied, *(["test_share"] if "rows" in known else []))

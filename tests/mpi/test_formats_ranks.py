@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from support.compressed import zipped, zstd
 from support.converted import convert_on, converted_alike, options_of
-from support.formats import as_arff, as_csv, as_h5ad, as_xmc, frame, matrices
+from support.formats import as_arff, as_csv, as_h5ad, as_h5ad_of_07, as_xmc, frame, matrices
 
 import hpcml
 from hpcml.conversion import csv_file, parquet
@@ -39,7 +39,6 @@ def make_files(folder):
         (folder / f"{name}.csv").write_text("\n".join(["x,l,m,on,i", *rows]) + "\n")
     (folder / "in.csv.gz").write_bytes(gzip.compress((folder / "in.csv").read_bytes()))
     (folder / "in.csv.zip").write_bytes(zipped((folder / "in.csv").read_bytes()))
-    (folder / "zst.csv").write_bytes(zstd((folder / "in.csv").read_bytes()))
     data.to_parquet(folder / "in.parquet", row_group_size=13)
     sp.save_npz(folder / "X.npz", X)
     sp.save_npz(folder / "Y.npz", Y)
@@ -49,6 +48,9 @@ def make_files(folder):
         {"kind": pd.Categorical(["T", "B", "C"] * 13)[: X.shape[0]], "b": 1}, index=[f"c{k}" for k in range(X.shape[0])]
     )
     as_h5ad(folder / "in.h5ad", X, obs, [f"gene {k}" for k in range(X.shape[1])])
+    as_h5ad_of_07(folder / "old.h5ad", X, {"kind": (["T", "B"], np.arange(X.shape[0]) % 3 - 1), "b": (None, np.arange(37) % 2)})
+    for form in ("csc", "coo"):
+        sp.save_npz(folder / f"{form}.npz", X.asformat(form))
     as_xmc(folder / "in.txt", X, Y)
     as_arff(folder / "in.arff", False)
     as_arff(folder / "sparse.arff", True)
@@ -93,6 +95,9 @@ CASES = {
     "npz": ("npz", ["X.npz", "Y.npz"], {"test_share": 0.3}),
     "npy": ("npz", ["X.npy", "Y.txt"], {}),
     "h5ad": ("h5ad", ["in.h5ad"], {"labels": ("kind",), "indicators": ("b",)}),
+    "h5ad of anndata 0.7": ("h5ad", ["old.h5ad"], {"labels": ("kind",), "indicators": ("b",)}),
+    "npz csc": ("npz", ["csc.npz", "Y.npz"], {}),
+    "npz coo": ("npz", ["coo.npz", "Y.npz"], {}),
     "xmc": ("xmc", ["in.txt"], {}),
     "arff": ("arff", ["in.arff"], ARFF),
     "sparse arff": ("arff", ["sparse.arff"], ARFF),
@@ -108,6 +113,11 @@ def test_same_bytes_on_any_number_of_ranks(comm, files, case, monkeypatch):
     monkeypatch.setattr(parquet, "ROWS", 4)
     source, names, options = CASES[case]
     inputs = [files / name for name in names]
+    if "zst.csv" in names:  # on all ranks, which skip it together
+        content = zstd((files / "in.csv").read_bytes())
+        (files / f"{comm.rank}.zst.csv").write_bytes(content)
+        inputs = [files / "0.zst.csv"]
+        comm.Barrier()
     if "vocabulary" in options:
         options = options | {"vocabulary": files / options["vocabulary"]}
     converted_alike(comm, source, inputs, files, **options)
@@ -261,7 +271,21 @@ BAD = {
     "npz labels": ("npz", csr(y=[0, 1]), {}, r"in: the labels are 2, but X has 3 rows"),
     "npz fraction": ("npz", csr(y=[0, 0.5, 1]), {}, r"in: row 2: column 'y': 0.5, but labels are names or whole numbers"),
     "npz no labels": ("npz", csr(y=None), {}, r"in: no labels \(y, or Y\)"),
-    "npz csc": ("npz", csr(format=b"csc"), {}, r"in: a matrix in csc format, but expected CSR"),
+    "npz bsr": ("npz", csr(format=b"bsr"), {}, r"in: a matrix in bsr format, but expected CSR, CSC or COO; save it as \.tocsr\(\)"),
+    "npz csc": ("npz", csr(format=b"csc"), {}, r"in: array indptr has 4 entries, but expected 3 whole numbers"),
+    "npz csc row": (
+        "npz",
+        csr(format=b"csc", shape=(2, 3), indices=[0, 5, 1], y=[0, 1]),
+        {},
+        r"in: entry 2: row 5, but expected 0 to 1",
+    ),
+    "npz coo": ("npz", csr(format=b"coo", row=[0, 1, 2], col=[0, 1, 2]), {}, r"in: entry 3: column 2, but expected 0 to 1"),
+    "npz coo length": (
+        "npz",
+        csr(format=b"coo", row=[0, 1], col=[0, 1]),
+        {},
+        r"in: the arrays data, row, col of a matrix have different",
+    ),
     "npz objects": ("npz", csr(y=np.array([{}, 1, 2], dtype=object)), {}, r"in: .*y holds Python objects"),
     "h5ad empty": ("h5ad", text(""), L, r"in: the file is empty"),
     "h5ad text": ("h5ad", text("hello"), L, r"in: not an HDF5 file"),
@@ -270,7 +294,7 @@ BAD = {
     "h5ad nan": ("h5ad", in_h5ad(put("X/data", 1, np.nan)), L, r"in: X: row 2: value nan"),
     "h5ad negative": ("h5ad", in_h5ad(put("X/indices", 1, -1)), L, r"in: X: row 2: index -1, but expected 0 to 1"),
     "h5ad indptr": ("h5ad", in_h5ad(put("X/indptr", 3, 9)), L, r"in: X: rows .*: indptr goes from"),
-    "h5ad other": ("h5ad", lambda path: h5py.File(path, "w").close(), L, r"in: no X; expected an AnnData file"),
+    "h5ad other": ("h5ad", lambda path: h5py.File(path, "w").close(), L, r"in: no obs; expected an AnnData file"),
     "xmc empty": ("xmc", text(""), {}, r"in: the file is empty"),
     "xmc header": ("xmc", text("1 0:1\n"), {}, r"in: line 1: '1 0:1', but expected three numbers"),
     "xmc short": ("xmc", text("3 2 2\n0 0:1\n1 1:1\n"), {}, r"in: 2 rows, but line 1 says 3"),
@@ -289,6 +313,8 @@ BAD = {
     "arff missing": ("arff", text(HEAD + "1,x\n?,y\n"), L, r"in: line 6: attribute 'a': no number"),
     "arff nan": ("arff", text(HEAD + "1,x\nnan,y\n"), L, r"in: line 6: feature 'a': no number"),
     "arff index": ("arff", text(HEAD + "{0 1}\n{7 1}\n"), L, r"in: line 6: .*"),
+    "arff twice": ("arff", text(HEAD + "1,x\n" * 9 + "{0 1, 0 2}\n"), L, r"in: line 14: two values of attribute 0"),
+    "arff weight": ("arff", text(HEAD + "1,x\n" * 9 + "1,y,{5}\n"), L, r"in: line 14: weight \{5\}"),
     "arff utf8": ("arff", text(HEAD.encode() + b"1,\xe4\n"), L, r"in: line 5: byte 3 is not UTF-8"),
     "folder file": ("folder", text("x"), {}, r"Not a directory while reading .*in$"),
     "folder empty": ("folder", lambda path: path.mkdir(), {}, r"in: no files"),

@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import h5py
+import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.conversion.convert import convert
@@ -45,6 +46,13 @@ def made(folder, source, content, name="data", **options):
         content = "".join(json.dumps(document) + "\n" for document in content)
     given.write_bytes(content if isinstance(content, bytes) else content.encode())
     return converted(source, given, output, **options), output
+
+
+def matrix(path, name="X"):
+    """A matrix of a file, dense."""
+    with h5py.File(path) as file:
+        group = file[name]
+        return sp.csr_matrix((group["data"][:], group["indices"][:], group["indptr"][:]), group.attrs["shape"]).toarray()
 
 
 def strings(path, name):

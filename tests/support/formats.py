@@ -83,6 +83,35 @@ def as_h5ad(path, X, obs, names):
     return path
 
 
+def as_h5ad_of_07(path, X, columns):
+    """A file as anndata 0.7 writes it: X as CSC, columns of obs as numbers, or as codes with a reference to their categories."""
+    import h5py
+
+    n_rows, n_features = X.shape
+    strings = h5py.string_dtype()
+    with h5py.File(path, "w") as file:
+        X = X.tocsc()
+        for name in ("data", "indices", "indptr"):
+            file[f"X/{name}"] = getattr(X, name)
+        file["X"].attrs.update({"encoding-type": "csc_matrix", "encoding-version": "0.1.0", "shape": X.shape})
+        file.create_dataset("var/_index", data=[f"gene {number}" for number in range(n_features)], dtype=strings)
+        file.create_dataset("obs/_index", data=[f"cell {row}" for row in range(n_rows)], dtype=strings)
+        for name, (categories, values) in columns.items():
+            if categories is None:
+                file[f"obs/{name}"] = values
+                continue
+            file[f"obs/{name}"] = np.asarray(values, dtype=np.int8)
+            dtype = strings if isinstance(categories[0], str) else None
+            of_column = file.create_dataset(f"obs/__categories/{name}", data=categories, dtype=dtype)
+            of_column.attrs["ordered"] = False
+            file[f"obs/{name}"].attrs["categories"] = of_column.ref
+        for name in ("obs", "var"):
+            order = list(columns) if name == "obs" else []
+            about = {"_index": "_index", "column-order": np.array(order, dtype=strings)}
+            file[name].attrs.update({"encoding-type": "dataframe", "encoding-version": "0.1.0"} | about)
+    return path
+
+
 def as_arff(path, sparse):
     """Rows with numbers, a nominal attribute, a nominal one of 0 and 1, two indicators and a class."""
     rng = np.random.default_rng(4)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from support.converted import converted, label_sets, strings
+from support.converted import converted, label_sets, matrix, strings
 from support.formats import as_arff, as_csv, as_h5ad, as_jsonl, as_xmc, frame, matrices
 
 import hpcml
@@ -21,12 +21,6 @@ TEXT = {"text": ("title", "text"), "labels": ("topics",), "label_separator": ";"
 def make(folder, source, *inputs, name="out.h5", **options):
     converted(source, inputs, folder / name, **options)
     return folder / name
-
-
-def matrix(path, name="X"):
-    with h5py.File(path) as file:
-        group = file[name]
-        return sp.csr_matrix((group["data"][:], group["indices"][:], group["indptr"][:]), group.attrs["shape"]).toarray()
 
 
 def contents(path):
@@ -275,6 +269,30 @@ def test_npz(tmp_path, labels, packed):
     assert label_sets(found) == expected
 
 
+@pytest.mark.parametrize("form", ["csc", "coo", "csr"])
+def test_formats_of_sparse_matrices(tmp_path, form):
+    X, Y = matrices(1)
+    rows, columns = np.append(X.nonzero()[0], [7, 7, 0]), np.append(X.nonzero()[1], [9, 9, 9])  # entries to add up
+    X = sp.coo_matrix((np.append(X.data, [1, 2, 3]), (rows, columns)), X.shape)
+    assert X.nnz > X.tocsr().nnz
+    sp.save_npz(tmp_path / "X.npz", X.asformat(form))
+    sp.save_npz(tmp_path / "Y.npz", sp.coo_array(Y).asformat(form))
+    found = make(tmp_path, "npz", tmp_path / "X.npz", tmp_path / "Y.npz")
+    assert np.array_equal(matrix(found), X.toarray().astype(np.float32)) and np.array_equal(matrix(found, "Y"), Y.toarray())
+    parts = {f"{name}_{part}": value for name in "XY" for part, value in np.load(tmp_path / f"{name}.npz").items()}
+    np.savez(tmp_path / "both.npz", **parts)
+    assert contents(make(tmp_path, "npz", tmp_path / "both.npz", name="both.h5")) == contents(found)
+
+
+@pytest.mark.parametrize("form", ["bsr", "dia"])
+def test_formats_of_sparse_matrices_that_are_refused(tmp_path, form):
+    sp.save_npz(tmp_path / "X.npz", matrices(1)[0].asformat(form))
+    with pytest.raises(
+        DataError, match=rf"X\.npz: a matrix in {form} format, but expected CSR, CSC or COO; save it as \.tocsr\(\)"
+    ):
+        make(tmp_path, "npz", tmp_path / "X.npz")
+
+
 def test_one_npz_with_everything(tmp_path):
     X, Y = matrices(2)
     ids, splits = [f"row {k}" for k in range(X.shape[0])], np.array(["train", "test", ""] * 20)[: X.shape[0]]
@@ -289,7 +307,8 @@ def test_one_npz_with_everything(tmp_path):
     assert [strings(found, name) for name in ("feature_names", "label_names", "row_ids")] == [names, list("abcde"), ids]
     with h5py.File(found) as file:
         assert file["splits/test"][:].tolist() == list(range(1, X.shape[0], 3))
-    np.savez(tmp_path / "in.npz", X=X.toarray(), y=np.arange(X.shape[0]) % 3)
+    other = {"row": np.arange(3), "col": np.arange(4)}  # no COO matrix
+    np.savez(tmp_path / "in.npz", X=X.toarray(), y=np.arange(X.shape[0]) % 3, **other)
     found = make(tmp_path, "npz", tmp_path / "in.npz")
     assert np.array_equal(matrix(found), X.toarray())
     assert label_sets(found) == [[str(k % 3)] for k in range(X.shape[0])]
@@ -434,12 +453,11 @@ def test_a_split_with_a_comma_in_its_name_is_that_split(tmp_path):
             data.split("c,d")
 
 
-@pytest.mark.parametrize(("source", "module"), [("parquet", "pyarrow"), ("arff", "arff")])
-def test_a_package_that_is_missing_is_named(tmp_path, source, module, monkeypatch):
-    monkeypatch.setitem(sys.modules, module, None)  # its import fails
+def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # its import fails
     (tmp_path / "in").write_text("a,l\n1,x\n")
     with pytest.raises(ConfigError, match=r"needs the package .*; install it: pip install 'hpcml\[tables\]'"):
-        make(tmp_path, source, tmp_path / "in", labels=("l",))
+        make(tmp_path, "parquet", tmp_path / "in", labels=("l",))
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 

@@ -140,7 +140,7 @@ def test_an_indicator_with_another_value_is_refused_with_its_line(tmp_path):
 
 @pytest.mark.parametrize("source", ["csv", "tsv", "parquet", "h5ad", "npz", "frame", "sparse"])
 @pytest.mark.parametrize(
-    "text", ["['farm', 'sea']", "['farm']", "[]", "[1, 2]", "[3]", '["a"]', "('a', 'b')", "{'a'}", "['a' 'b']"]
+    "text", ["['farm', 'sea']", "['farm']", "[]", "[1, 2]", "[3]", '["a"]', "('a', 'b')", " {'a'} ", "['a' 'b']"]
 )
 def test_a_list_that_is_written_as_text_is_refused(tmp_path, source, text):
     with pytest.raises(DataError, match=r"(line 3|row 2): .*is a list written as text; .*--label-separator ';'"):
@@ -168,6 +168,8 @@ def test_blanks_around_labels_of_json_lines_and_of_lists_of_names(tmp_path):
     documents = [{"text": "a b", "labels": [" Sea ", "Sea"]}, {"text": "b", "labels": ["Sea"]}]
     _, path = made(tmp_path, "jsonl", documents)
     assert label_sets(path) == [["Sea"], ["Sea"]]
+    with pytest.raises(DataError, match="line 1: a label is empty; expected a name"):
+        made(tmp_path, "jsonl", [{"text": "a", "labels": ["x", " "]}])
     Y = sp.csr_matrix([[1, 0], [0, 1]])
     hpcml.Dataset.from_sparse(sp.eye(2), Y, tmp_path / "a.h5", label_names=[" a ", "b"]).file.close()
     assert strings(tmp_path / "a.h5", "label_names") == ["a", "b"]

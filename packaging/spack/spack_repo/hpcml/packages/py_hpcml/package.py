@@ -27,7 +27,7 @@ class PyHpcml(PythonPackage):
     version("0.12.0")
 
     variant("report", default=False, description="pages about runs")
-    variant("tables", default=False, description="CSV, Parquet and ARFF files")
+    variant("tables", default=False, description="Parquet files")
     variant("pubmed", default=False, description="PubMed's XML files")
     variant("serve", default=False, description="answers over HTTP")
 
@@ -48,7 +48,6 @@ class PyHpcml(PythonPackage):
         depends_on("py-jinja2@3.1:", when="+report")
         depends_on("py-itables@2.2:", when="+report")
         depends_on("py-pyarrow@16:", when="+tables")
-        depends_on("py-liac-arff@2.5:", when="+tables")
         depends_on("py-lxml@5:", when="+pubmed")
         depends_on("py-uvicorn@0.30:", when="+serve")
 
