@@ -64,11 +64,11 @@ class Table(NamedTuple):
 
 @dataclass
 class Misreadings:
-    """Counts of what is probably meant otherwise on one rank."""
+    """Counts of values that are probably misread, on one rank."""
 
-    rows: int = 0  # that probably hold other rows in a value
-    first: str = ""  # where the first of them is
-    values: int = 0  # that begin and end with a quotation mark, where it is an ordinary character
+    rows: int = 0  # rows with a value that probably holds other rows
+    first: str = ""  # place of the first of them
+    values: int = 0  # values of TSV in quotation marks that are ordinary characters
 
 
 class _CsvReader:
@@ -196,7 +196,7 @@ def may_hold_rows(values: Sequence[str], delimiter: str) -> bool:
 
 
 def read_rows(
-    segment: Segment, names: Sequence[str], dialect: Dialect, max_line: int, found: Misreadings | None = None
+    segment: Segment, names: Sequence[str], dialect: Dialect, max_line: int, misread: Misreadings | None = None
 ) -> Iterator[tuple[int, int, list[str] | DataError]]:
     """Yield (byte behind it, line, values) of each row that is no empty line; bytes that are not UTF-8 are surrogates.
 
@@ -215,15 +215,15 @@ def read_rows(
             if isinstance(values, DataError):
                 yield rows.at, rows.line, values
             elif len(values) == len(names):
-                if rows.lines_read > rows.line and found is not None and may_hold_rows(values, dialect.delimiter):
-                    found.rows, found.first = found.rows + 1, found.first or f"{path}: line {rows.line}"
+                if rows.lines_read > rows.line and misread is not None and may_hold_rows(values, dialect.delimiter):
+                    misread.rows, misread.first = misread.rows + 1, misread.first or f"{path}: line {rows.line}"
                 yield rows.at, rows.line, values
             elif values:
                 by_quotes = rows.lines_read > rows.line or (not dialect.quote and any('"' in value for value in values))
                 numbers = f"{len(values)} values, but the header names {len(names)} columns"
                 yield rows.at, rows.line, DataError(f"{path}: line {rows.line}: {numbers}{rows.advice if by_quotes else ''}")
-        if found is not None:
-            found.values += rows.n_quoted
+        if misread is not None:
+            misread.values += rows.n_quoted
 
 
 def read_csv(task: Conversion) -> Part:
@@ -262,8 +262,8 @@ def _read(task: Conversion, dialect: Dialect) -> Part:
         columns = wanted(roles, features)
         for file, names in enumerate(of_file):
             segment = segments[file][task.comm.rank]
-            found = read_rows(segment, names, dialect, task.max_line, misread)
-            for batch in _csv_batches(segment, found, names, columns, task.bad):
+            records = read_rows(segment, names, dialect, task.max_line, misread)
+            for batch in _csv_batches(segment, records, names, columns, task.bad):
                 yield batch._replace(file=file)
 
     part = read_table(task, of_file, batches)
@@ -280,12 +280,12 @@ def _read(task: Conversion, dialect: Dialect) -> Part:
 
 def _csv_batches(
     segment: Segment,
-    found: Iterator[tuple[int, int, list[str] | DataError]],
+    records: Iterator[tuple[int, int, list[str] | DataError]],
     names: list[str],
     columns: tuple[list[str], list[str]],
     bad: BadRecords,
 ) -> Iterator[Batch]:
-    """Yield the rows `found` in a segment, without bad ones. Raises DataError, OSError."""
+    """Yield the rows of a segment without bad ones; `records` are those of `read_rows`. Raises DataError, OSError."""
     rows: list[list[str]] = []
     lines: list[int] = []
 
@@ -301,7 +301,7 @@ def _csv_batches(
 
     begin = segment.begin
     try:
-        for end, line, values in found:
+        for end, line, values in records:
             if isinstance(values, DataError):  # behind the rows before it
                 yield from waiting()
                 bad.add(values)

@@ -69,8 +69,8 @@ def indicator_values(values: Any) -> np.ndarray:
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         return values.astype(np.float64)
     unhashable = (list, set, dict, np.ndarray)
-    found = (np.inf if isinstance(value, unhashable) else INDICATORS[value] for value in values)
-    return np.fromiter(found, np.float64, len(values))
+    numbers = (np.inf if isinstance(value, unhashable) else INDICATORS[value] for value in values)
+    return np.fromiter(numbers, np.float64, len(values))
 
 
 class LabelValues:
@@ -82,7 +82,7 @@ class LabelValues:
         self.keys: defaultdict[str, dict[str, str]] = defaultdict(dict)  # of the values of each column, for the rows
         self.text: set[str] = set()  # columns with a value that is no number
         self.fractions: dict[str, str] = {}  # where the first number of a column is that is not whole
-        self.changed: dict[str, str] = {}  # where the first one is whose name is not as it is written
+        self.rewritten: dict[str, str] = {}  # where the first one is whose name is not as it is written
 
     def add(self, column: str, value: str, place: object) -> str:
         """Return the key of a value that its column has not had: its name, unless all ranks' values decide on that."""
@@ -92,21 +92,21 @@ class LabelValues:
         elif value not in self.known and number in self.known:
             key = number
         elif number != value and value not in self.known:
-            found = self.changed if number else self.fractions
-            if column not in found:
-                found[column] = f"{place}: column {column!r}: {value}"
+            places = self.rewritten if number else self.fractions
+            if column not in places:
+                places[column] = f"{place}: column {column!r}: {value}"
             if number:
                 key = number if self.at_once else f"{value}\0{column}"
         return self.keys[column].setdefault(value, key)
 
     def names(self, comm: mpi.Comm, keys: Iterable[str]) -> list[str]:
         """Return the names of labels by their keys, or by names of other sources. Collective. Raises DataError."""
-        parts = comm.allgather((self.text, self.fractions, self.changed if self.at_once else {}))
+        parts = comm.allgather((self.text, self.fractions, self.rewritten if self.at_once else {}))
         text = set().union(*(of_rank for of_rank, *_ in parts))
-        for _, fractions, changed in parts:
+        for _, fractions, rewritten in parts:
             for where in (where for column, where in fractions.items() if column not in text):
                 raise DataError(f"{where}, but labels are names or whole numbers; make classes of quantities{AS_TEXT}")
-            for where in (where for column, where in changed.items() if column in text):
+            for where in (where for column, where in rewritten.items() if column in text):
                 raise DataError(f"{where} is a number, but other labels of the column are texts; write all labels alike{AS_TEXT}")
         pieces = (key.partition("\0") for key in keys)
         return [number_name(value) or value if column and column not in text else value.strip() for value, _, column in pieces]

@@ -161,11 +161,11 @@ def check_ids(task: Conversion, rows: LabelledRows) -> None:
     routing = Routing(comm, (keys[with_id] % np.uint64(comm.size)).astype(np.int64))
     received = routing.send(keys[with_id])  # in the order of the rows
     order = np.argsort(received, kind="stable")
-    again = np.zeros(received.size, bool)
-    again[order[1:]] = received[order[1:]] == received[order[:-1]]
-    if not mpi.agreed_any(comm, bool(again.any())):
+    is_repeat = np.zeros(received.size, bool)
+    is_repeat[order[1:]] = received[order[1:]] == received[order[:-1]]
+    if not mpi.agreed_any(comm, bool(is_repeat.any())):
         return
-    repeats = with_id[routing.answer(again)]
+    repeats = with_id[routing.answer(is_repeat)]
     sentence = ""
     with mpi.agreed(comm, f"reading {task.what}"):
         if repeats.size:
@@ -177,9 +177,9 @@ def check_ids(task: Conversion, rows: LabelledRows) -> None:
             sentence = f"{where}: id {named(row_id)!r} is that of an earlier row, too"
             if task.options.unique_ids:
                 raise DataError(f"{sentence} (--unique-ids)")
-    found = comm.allgather((repeats.size, sentence))
-    count = plural(sum(size for size, _ in found), "row")
-    task.log(f"{next(first for _, first in found if first)}; {count} in all have the id of an earlier row")
+    counts, sentences = zip(*comm.allgather((repeats.size, sentence)), strict=True)
+    count = plural(sum(counts), "row")
+    task.log(f"{next(filter(None, sentences))}; {count} in all have the id of an earlier row")
 
 
 @dataclass
