@@ -89,7 +89,7 @@ slurm_tests() {  # slurm_tests PYTEST-ARGUMENTS...: skipped, with the reason, wh
 }
 
 # what `pip install '.[all]'` brings: in the lowest versions that pyproject.toml admits, or with other Pythons in the newest
-EXTRAS=mpi,tables,h5ad,pubmed,serve,report,sklearn,svmperf
+EXTRAS=mpi,tables,h5ad,zst,pubmed,serve,report,sklearn,svmperf
 TOOLS=(pytest pytest-mpi pytest-timeout hypothesis anndata 'pandas<3' mpmath setuptools)
 
 make_environment() {  # make_environment NAME PYTHON REQUIREMENTS...: a virtual environment with these, into $environment; prints versions

@@ -138,7 +138,7 @@ CASES = {
         [f"{n % 7 / 4},{'uv'[n % 2]},{'xy'[n % 3 % 2]}" if 20 < n < 50 else "% a comment" for n in range(SOUND)],
         {
             "1,w,x": "attribute 'b': 'w', but expected one of u, v",
-            "1,u": "'1,u', but expected 3 values with commas between",
+            "1,u": "'1,u', but expected 3 values with commas between; quote values with blanks",
             "?,u,x": (
                 "attribute 'a': no number, but every row needs one; fill it in, or take what is missing for 0 (--missing-as-zero)"
             ),

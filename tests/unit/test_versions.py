@@ -73,7 +73,7 @@ def test_spack_takes_what_pyproject_admits():
 
 def test_conda_takes_what_pyproject_admits():
     run, _, constrained = text(CONDA).partition("  run:\n")[2].partition("tests:")[0].partition("  run_constraints:\n")
-    lines = [dict(re.findall(r"- ([\w-]+) (\S+)", part)) for part in (run, constrained)]
+    lines = [dict(re.findall(r"- ([\w.-]+) (\S+)", part)) for part in (run, constrained)]
     assert lines[0] == {"python": project()["requires-python"]} | requirements([])
     optional = {name.removesuffix("-base"): admitted for name, admitted in lines[1].items()}
     extras = set(project()["optional-dependencies"]) - {"mpi", "openmpi", "intel", "gpu", "bench", "docs", "test", "all"}
