@@ -270,4 +270,5 @@ if __name__ == "__main__":
     )
     call = ["mpirun", "-n", str(n_ranks), sys.executable, str(program)]
     result = subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=240, check=False)
-    assert done(result).stdout.splitlines() == ["(2,)"] * n_ranks
+    assert result.returncode == 0, (result.returncode, result.stdout, result.stderr)  # the launcher prints on stdout
+    assert result.stdout.splitlines() == ["(2,)"] * n_ranks
