@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -68,9 +68,10 @@ def indicator_values(values: Any) -> np.ndarray:
     """Return a column of indicators as numbers: 1 or 0, NaN for a missing value, any other for a wrong one."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         return values.astype(np.float64)
-    unhashable = (list, set, dict, np.ndarray)
-    numbers = (np.inf if isinstance(value, unhashable) else INDICATORS[value] for value in values)
-    return np.fromiter(numbers, np.float64, len(values))
+    try:
+        return np.fromiter(map(INDICATORS.__getitem__, values), np.float64, len(values))
+    except TypeError:  # a list, or another value without a hash
+        return np.array([INDICATORS[value] if isinstance(value, Hashable) else np.inf for value in values], np.float64)
 
 
 class LabelValues:

@@ -73,7 +73,7 @@ def test_what_is_wrong_is_said_in_one_sentence(standing, ranks, data, undisturbe
     damaged.write_bytes(model.read_bytes())
     edit(damaged, entry("W/indices", 0, 10**6))
     for pattern, *command in (
-        (r"--drop -1\.0: expected a finite number", "train", "probe", data, "-o", tmp_path / "run", "--drop", "-1"),
+        (r"--drop -1\.0: expected at least 0", "train", "probe", data, "-o", tmp_path / "run", "--drop", "-1"),
         (r"--labels .* and --top .*give only one", "predict", model, data, "-o", out, "--top", "3", "--labels"),
         (r"--top 0: expected at least 1", "predict", model, data, "-o", out, "--top", "0"),
         (r"--below nan: expected", "prune", model, data, "--below", "nan"),
