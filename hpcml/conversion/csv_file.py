@@ -95,7 +95,7 @@ class _CsvReader:
 
     @property
     def advice(self) -> str:
-        """What to do if quotation marks are the reason why the last row is wrong."""
+        """Return advice for a last row that is wrong because of quotation marks."""
         last = self.lines + self.rows.line_num
         spans = f"; a quotation mark makes the row go on to line {last}" if last > self.line else ""
         return f"{spans}{self.dialect.advice}"

@@ -157,7 +157,7 @@ def check_ids(task: Conversion, rows: LabelledRows) -> None:
     comm, keys, row_ids = task.comm, np.array(rows.id_keys, np.uint64), rows.row_ids
     with_id = np.flatnonzero(keys)
     if task.options.unique_ids and not mpi.agreed_any(comm, bool(with_id.size)):
-        raise OptionError("unique_ids", True, "has no effect, because no row has an id; name their column with --id, or remove it")
+        raise OptionError("unique_ids", True, "has no effect on rows without ids; name the column of ids with --id, or remove it")
     routing = Routing(comm, (keys[with_id] % np.uint64(comm.size)).astype(np.int64))
     received = routing.send(keys[with_id])  # in the order of the rows
     order = np.argsort(received, kind="stable")

@@ -1,6 +1,6 @@
 """Bad records: the rest of the input is read all the same, so that one error lists the first of them, or --skip-bad skips them.
 
-A rank stops reading when it has so many bad records that the conversion fails and the list is full. Ranks hold consecutive
+A rank stops reading when its bad records fill the list and are more than --skip-bad. Ranks hold consecutive
 parts of the input, and each counts its bad records in order. So the error is the same on any number of ranks.
 """
 

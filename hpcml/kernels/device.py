@@ -75,7 +75,7 @@ def empty(*shape: int):
 
 
 def launch(kernel, n_threads: int, *arguments) -> None:
-    """Run a kernel with at least so many threads. Raises one of ERRORS, or CompilationError: it is compiled for new types."""
+    """Run a kernel with at least this number of threads. Raises one of ERRORS, or CompilationError (for new types)."""
     try:
         if n_threads:
             kernel[-(-n_threads // THREADS), THREADS](*arguments)

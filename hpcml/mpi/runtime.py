@@ -61,7 +61,7 @@ def begin() -> None:
             if loading.in_program and is_connected:  # ranks on other nodes would wait for this one
                 _end_job(str(error))
             raise
-    # MPICH without PMIx does not start if it sees these, of srun --mpi=pmix, say. `mpi.start` looks at them afterwards.
+    # MPICH without PMIx does not start if it sees these, of srun --mpi=pmix, say. `mpi.start` reads them afterwards.
     has_pmix = not is_mpich or hasattr(library, "PMIx_Init")
     hidden = {key: os.environ.pop(key) for key in list(os.environ) if key.startswith("PMIX_") and not has_pmix}
     _initialize(library, provided)

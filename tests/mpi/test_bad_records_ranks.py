@@ -17,7 +17,7 @@ SOME = [0, 3, 3, 44, 45, 89]
 
 @pytest.fixture
 def case(comm, mpi_tmp_path, request, monkeypatch):
-    """A case, its file, and what is to be said of bad records behind so many sound ones."""
+    """A case, its file, and the expected messages about bad records after given numbers of good ones."""
     monkeypatch.setattr(csv_file, "CSV_BLOCK", 300)
     monkeypatch.setattr(arff, "BATCH", 16)
     name, places = request.param

@@ -1,4 +1,4 @@
-"""What a sink may need of a finished label besides its weights: the support and the scores of the training rows."""
+"""The support and the training scores of finished labels, which a sink may need besides the weights."""
 
 import numpy as np
 import pytest

@@ -24,7 +24,7 @@ class Case(NamedTuple):
     first: int = 1  # the number of the first record
 
     def write(self, path, places, with_bad=True):
-        """Write the file, with bad records behind so many sound ones each. Returns the lines about them that are expected."""
+        """Write the file, with bad records after given numbers of good ones. Return the expected lines about them."""
         records, expected, bad = [], [], list(self.bad.items())
         for number, one in enumerate(self.sound):
             records.append(one)

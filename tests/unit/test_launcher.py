@@ -1,4 +1,4 @@
-"""What the launcher's environment variables are worth, and which of them are left over."""
+"""Environment variables of launchers: which are in force, and which are left over."""
 
 import os
 import socket
@@ -35,7 +35,7 @@ def set_all(monkeypatch, variables):
         ({"PMIX_NAMESPACE": "slurm.pmix.1.0", "PMIX_RANK": "0"}, ("", 1)),
         ({"PMI_SIZE": "1", "PMI_RANK": "0", "PMI_FD": "77777"}, ("", 1)),
         ({"OMPI_COMM_WORLD_SIZE": "1"}, ("OMPI_COMM_WORLD_SIZE", 1)),
-        ({"PMIX_NAMESPACE": "prterun-1", "PMIX_RANK": "2"}, ("PMIX_RANK", 3)),  # at least so many
+        ({"PMIX_NAMESPACE": "prterun-1", "PMIX_RANK": "2"}, ("PMIX_RANK", 3)),  # at least this number
         ({"SLURM_NTASKS": "4"}, ("", 1)),  # an allocation
         ({"SLURM_NTASKS": "4", "SLURM_STEP_ID": "0"}, ("SLURM_NTASKS", 4)),
         ({"SLURM_NTASKS": "4", "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"}, ("", 1)),
@@ -86,7 +86,7 @@ def test_connection_is_an_open_socket_with_an_open_other_end(monkeypatch):
     ],
 )
 def test_rank_counts_below_a_launcher_only(name, variables, rank):
-    """Between launcher and rank there may be a shell; a rank that is none would keep its errors to itself."""
+    """A shell may stand between launcher and rank."""
     inner = "from hpcml.launcher import launched_rank; print(launched_rank())"
     outer = (
         f"import ctypes, subprocess, sys\nctypes.CDLL(None).prctl(15, {name.encode()!r})\n"

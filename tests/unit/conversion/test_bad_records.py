@@ -90,7 +90,7 @@ def test_ten_bad_records_before_such_an_error_come_first(tmp_path):
 
 
 def test_bad_numbers_in_one_batch_are_in_the_order_of_rows(tmp_path):
-    """Whatever is wrong, a number, a label or the number of values."""
+    """A wrong number, label, or number of values."""
     rows = ["1,x,a,0"] * 50
     rows[7], rows[8], rows[20], rows[30], rows[31] = "1,x,a,2", "q,x,a,0", "1,x", "nan,x,a,0", "1,q,a,3"
     with pytest.raises(BadRecordsError) as caught:

@@ -203,7 +203,7 @@ def test_equal_ids_are_counted_and_may_be_refused(tmp_path, capsys):
         converted("csv", [first, second], tmp_path / "b.h5", labels=("l",), id="i", features=("x",), unique_ids=True)
     converted("csv", first, tmp_path / "b.h5", told=True, labels=("l",), id="i", unique_ids=True)
     assert "earlier row" not in capsys.readouterr().err
-    with pytest.raises(ConfigError, match="--unique-ids: has no effect, because no row has an id"):
+    with pytest.raises(ConfigError, match="--unique-ids: has no effect on rows without ids"):
         converted("csv", first, tmp_path / "c.h5", labels=("l",), features=("x",), unique_ids=True)
 
 

@@ -1,4 +1,4 @@
-"""How much of /dev/shm MPICH is let take, by the size and what is free of it."""
+"""Shared memory that MPICH may use, by the size and the free bytes of /dev/shm."""
 
 import os
 from types import SimpleNamespace
