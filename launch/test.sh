@@ -25,7 +25,7 @@ HPCML_PARTS=$(python tests/support/parts.py run $everything)
 export HPCML_PARTS
 # of tests/mpi, those that divide ranks into groups of two, lay them out as a torus, or have each talk to its neighbours; to all
 # others 2 and 4 ranks are what 3 are
-GROUPS_OF_RANKS=(test_{collectives,memory,neighbours,node_rows,psbml}.py test_dual_ranks.py::test_groups_of_two_that_share_the_rows
+GROUPS_OF_RANKS=(test_{collectives,memory,messages,node_rows,psbml}.py test_dual_ranks.py::test_groups_of_two_that_share_the_rows
   test_methods_ranks.py::test_ranks_that_share_the_rows)
 # with the lowest versions, beside `hpcml check --bits`, which trains, tunes, scores, judges and calibrates by every method: what reads,
 # converts and saves, and the estimators
@@ -172,7 +172,7 @@ single_parts() {  # what has one process
 }
 
 parts_of_ranks() {  # 3 ranks divide nothing evenly, and one is neither the first nor the last
-  local groups=("${GROUPS_OF_RANKS[@]/#/tests/mpi/}") of_two=(tests/mpi/test_{collectives,neighbours}.py)
+  local groups=("${GROUPS_OF_RANKS[@]/#/tests/mpi/}") of_two=(tests/mpi/test_{collectives,messages}.py)
   ! has_part ranks || of_two=("${groups[@]}")
   part "tests on 3 ranks" tests 3 tests/mpi --with-mpi -m mpi "$@" &&
     part "tests of groups on 2 ranks" tests 2 "${of_two[@]}" --with-mpi -m mpi "$@" &&
