@@ -40,10 +40,9 @@ class Synchronous:
         with mpi.agreed(comm, "training the nodes"):
             judges = {}
             with problem.computing("train"):
-                for node, slots in self.slots.items():
+                for node in self.slots:
                     look()
-                    number = (self.cycle + 1) * torus.n_nodes + node
-                    judges[node] = problem.train(self.store.take(slots), slots, "train", number)
+                    judges[node] = self._train(node, self.cycle + 1)
             own = {node: selection.population(slots) for node, slots in self.slots.items()}
 
         # The neighbours' rows: the store then has their values.
@@ -88,6 +87,11 @@ class Synchronous:
             populations = {node: selection.population(*of_node) for node, of_node in new.items()}
             entries = entries_of(populations, low, high)
         return Snapshot(self.cycle, entries, CycleFacts(low, high, self.sent, time.monotonic() - begin))
+
+    def _train(self, node: int, cycle: int) -> object:
+        """Train the classifier of a node in a cycle. Local."""
+        slots = self.slots[node]
+        return self.problem.train(self.store.take(slots), slots, "train", cycle * self.problem.torus.n_nodes + node)
 
     def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:
         """By node, here or near: its rows' least confidence of judges here. Raises as `look`."""
