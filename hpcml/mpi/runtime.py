@@ -31,7 +31,7 @@ CELLS = "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_NUM_CELLS"
 # with 4 cells than with 64 (8 bytes to 16 MiB, on 2 ranks).
 _RANK_BYTES, _CELL_BYTES, _FEW_CELLS, _MOST_CELLS = 12_500, 16_400, 4, 64
 _ENLARGE = "enlarge it (docker run --shm-size=1g; Kubernetes: an emptyDir with medium: Memory on /dev/shm)"
-_RELAY_SECONDS = 0.2  # for a launcher to end the other ranks
+_RELAY_SECONDS = 0.3  # for a launcher to pass a line on, or to end the other ranks
 
 
 def begin() -> None:
@@ -134,10 +134,11 @@ def _initialize(library: ctypes.CDLL, provided: ctypes.c_int) -> None:
 
 def _end_job(sentence: str) -> NoReturn:
     """Print why MPI cannot start, once a node, and end all ranks with exit code 2."""
-    time.sleep(_RELAY_SECONDS * min(number_in("MPI_LOCALRANKID"), 10))
+    time.sleep(3 * _RELAY_SECONDS * min(number_in("MPI_LOCALRANKID"), 10))
     os.write(2, f"hpcml: {sentence}\n".encode())
-    if has_connection():  # what MPI_Abort would send
-        os.write(int(os.environ["PMI_FD"]), f"cmd=abort exitcode={EXIT_USER}\n".encode())
+    if has_connection():
+        time.sleep(_RELAY_SECONDS)  # the launcher does not read what is printed once a rank has aborted
+        os.write(int(os.environ["PMI_FD"]), f"cmd=abort exitcode={EXIT_USER}\n".encode())  # what MPI_Abort would send
         time.sleep(_RELAY_SECONDS)
     os._exit(EXIT_USER)
 
