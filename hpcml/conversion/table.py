@@ -104,6 +104,8 @@ class Roles:
                 also = "is named twice" if seen[name] == option else f"is named by {seen[name]}, too"
                 raise ConfigError(f"{where}: {option} {name}: the column {also}; a column is for one thing")
             seen[name] = option
+        if (twice := repeated([name.strip() for name in self.indicators])) is not None:
+            raise ConfigError(f"{where}: --indicators: two labels have the name {twice!r}; give each a name of its own")
 
 
 class Batch(NamedTuple):

@@ -140,6 +140,11 @@ def test_an_indicator_with_another_value_is_refused_with_its_line(tmp_path):
             made(tmp_path, "csv", f"x,on\n1,1\n2,{value}\n", indicators=("on",))
 
 
+def test_indicators_whose_names_differ_by_blanks_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"data\.csv: --indicators: two labels have the name 'on'"):
+        made(tmp_path, "csv", "x,on, on\n1,1,0\n5,0,1\n", indicators=("on", " on"))
+
+
 @pytest.mark.parametrize("source", ["csv", "tsv", "parquet", "h5ad", "npz", "frame", "sparse"])
 @pytest.mark.parametrize(
     "text",
