@@ -215,14 +215,18 @@ def read_label_xml(path: Path) -> list[str]:
 def _label_attributes(task: Conversion, names: Sequence[str], of_relation: list[str]) -> list[str]:
     """Return the indicators by --label-xml or else by the relation; none if options name labels. Raises ConfigError, DataError."""
     (path,), xml, roles = task.inputs, task.options.label_xml, Roles.of(task.options, names)
-    if roles.labels or roles.indicators:
-        if xml is not None:
-            raise OptionError("label_xml", xml, "has no effect with", "labels", "indicators")
-        return []
-    labels = of_relation if xml is None else read_label_xml(xml)
+    taken = {name for _, name in roles.named()}
+    labels = [] if roles.labels or roles.indicators else of_relation if xml is None else read_label_xml(xml)
+    if xml is not None and not labels:
+        raise OptionError("label_xml", xml, "has no effect with", "labels", "indicators")
     if missing := {*labels} - {*names}:
         raise DataError(f"{xml}: label {named(min(missing))!r} is no attribute of {path}")
-    taken = {name for _, name in roles.named()}
+    others = [name for name in of_relation if name not in taken and name not in labels]
+    if others and not roles.features and not roles.texts and task.like is None:
+        task.log(
+            f"warning: {path}: {named(others[0])!r} is a label by -C of the relation, but is used as a feature"
+            f" ({plural(len(others), 'such attribute')} in all); --features names the attributes to use"
+        )
     return [name for name in labels if name not in taken]
 
 
@@ -304,18 +308,26 @@ def _decode(lines: Sequence[tuple[Place, bytes]], attributes: Sequence[Attribute
             if not text or text.startswith("%"):
                 continue
             row = parse_row(text, len(attributes))
+            as_number = float if text.isascii() and "_" not in text else _plain_number
             for number, value in row.items():
                 known = kinds[number]
                 if value is None or known is None or value in known:
                     continue
                 try:
-                    row[number] = float("" if known else value)
+                    row[number] = as_number("" if known else value)
                 except ValueError:
                     expected = f"one of {', '.join(attributes[number].values[:6])}" if known else "a number"
                     raise ValueError(f"attribute {attributes[number].name!r}: {value!r}, but expected {expected}") from None
         places.append(place)
         rows.append(row)
     return places, rows
+
+
+def _plain_number(value: str) -> float:
+    """Return `float(value)`, but not of underscores and the digits of other scripts. Raises ValueError."""
+    if "_" in value or not value.isascii():
+        raise ValueError(value)
+    return float(value)
 
 
 def _as_number(value: Any) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.labels import MISSING
 from hpcml.conversion.part import Part
 from hpcml.conversion.records import BadRecords
 from hpcml.conversion.table import Batch, Roles, read_table, wanted
@@ -247,6 +248,8 @@ def _read(task: Conversion, dialect: Dialect) -> Part:
     def divide_files() -> tuple[list[list[str]], list[list[Segment]]]:
         tables = [read_header(path, dialect, task.max_line) for path in task.inputs]
         names = tables[0].names
+        if (first := dialect.delimiter.join(names).strip()).startswith("sep=") and len(first) < 6:
+            raise DataError(f"{what}: line 1: {first!r}, which only Excel reads; remove the line")
         for other, way in ((";", "--delimiter ';'"), ("\t", "convert tsv"), ("|", "--delimiter '|'"), (",", "convert csv")):
             if len(names) == 1 and other in names[0] and other != dialect.delimiter:
                 between = f"what stands between columns seems to be {other!r}: use {way}"
@@ -345,6 +348,10 @@ def _csv_batch(
             hint = "name columns with --features, --labels, --id or --text"
             if len(shown) > 1 and shown[0] == '"' == shown[-1]:
                 hint = "values in quotation marks need --quotes (csv: no --no-quotes)"
+            elif re.fullmatch(r"[+-]?\d[\d.]*,\d[\d.,]*", shown):
+                hint = "write a decimal point, and nothing between thousands"
+            elif shown.strip() in MISSING:
+                hint = "leave a missing value empty"
             raise DataError(f"{place(row)}: column {columns[0][column]!r}: {shown!r}, but expected a number; {hint}") from None
         found = dict(zip(columns[0], table.reshape(len(rows), len(numbers)).T, strict=True))
     for name, column in zip(columns[1], others, strict=True):

@@ -25,9 +25,14 @@ from hpcml.errors import DataError
 from hpcml.log import named, plural
 
 NUMBER = re.compile(r"[+-]?(?=\.?[0-9])(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?")  # 004 is text
+NUMBER_STARTS = "+-.0123456789"
 LONGEST_NUMBER = 38  # digits
 AS_TEXT = ", or keep values as they are written (--labels-as-text)"
-LIST_AS_TEXT = re.compile(r"""\[(\s*|.*[,'"].*|[\s\d.+-]+)\]|[({]\s*['"].*['"]\s*,?\s*[)}]|set\(\)""", re.DOTALL)
+LIST_AS_TEXT = re.compile(
+    r"""\[(\s*|.*[,'"].*|[\s\d.+-]+)\]|[({]\s*['"].*['"]\s*,?\s*[)}]|set\(\)|frozenset\(\{.*\}\)|array\(\[.*\].*\)|c\(['"].*['"]\)""",
+    re.DOTALL,
+)
+MISSING = frozenset(("NA", "N/A", "<NA>", "NaN", "nan", "NaT", "None", "NULL", "null"))  # of R, pandas and databases
 
 
 def number_name(text: str) -> str | None:
@@ -113,18 +118,28 @@ class LabelValues:
         return [number_name(value) or value if column and column not in text else value.strip() for value, _, column in pieces]
 
 
+def missing_names(what: object, names: Collection[str]) -> str:
+    """Return a warning of names that are words for a missing value; "" without any."""
+    found = ", ".join(map(repr, sorted(MISSING.intersection(names))))
+    return (
+        f"warning: {what}: {found}: read as a label, not as a missing value; unlabelled rows have an empty value" if found else ""
+    )
+
+
 def similar_names(what: object, names: Sequence[str]) -> str:
-    """Return a warning of names that differ only by case or Unicode form; "" without any."""
+    """Return a warning of names that differ only by case, Unicode form or the form of a number; "" without any."""
     seen: dict[str, str] = {}
     pairs = []
     for name in names:
-        form = name.lower() if name.isascii() else unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+        form = number_name(name) if name[:1] in NUMBER_STARTS and not name.isdecimal() else None
+        if not form:
+            form = name.lower() if name.isascii() else unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
         if (other := seen.setdefault(form, name)) != name:
             pairs.append((other, name))
     if not pairs:
         return ""
     first, second = (ascii(name) if unicodedata.normalize("NFC", name) != name else repr(name) for name in pairs[0])
     return (
-        f"warning: {what}: {plural(len(pairs), 'label differs from another', 'labels differ from others')} only by case or Unicode "
-        f"form, such as {first} and {second}; they remain different labels"
+        f"warning: {what}: {plural(len(pairs), 'label differs from another', 'labels differ from others')} only by case, Unicode "
+        f"form or the form of a number, such as {first} and {second}; they remain different labels"
     )

@@ -120,7 +120,7 @@ def _batches(
             while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_dictionary(kind):
                 kind = kind.value_type
             strings = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-            if not (strings or types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
+            if not (strings or _is_number(kind) or types.is_null(kind)):
                 raise DataError(f"{file.path}: column {name!r} holds {given}, but expected strings or whole numbers")
         with _readable(file.path):
             found = opened.iter_batches(ROWS, row_groups=groups, columns=[*numbers, *others], use_threads=False)

@@ -20,7 +20,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.labels import LabelValues, similar_names
+from hpcml.conversion.labels import LabelValues, missing_names, similar_names
 from hpcml.conversion.split import RowSplits
 from hpcml.conversion.vocabulary import TextSettings, merge_terms
 from hpcml.data.dataset import UNKNOWN
@@ -245,8 +245,10 @@ def make_part(
         others = [name for name in columns if name not in known]
         labels = {"Y": like.label_names + others} if like.new_labels else {"Y": like.label_names, UNKNOWN: others}
     labels = {name: of_kind for name, of_kind in labels.items() if of_kind or name == "Y"}
-    if comm.rank == 0 and (warning := similar_names(task.what, [*chain.from_iterable(labels.values())])):
-        task.log(warning)
+    if comm.rank == 0:
+        names = [*chain.from_iterable(labels.values())]
+        for warning in filter(None, (similar_names(task.what, names), missing_names(task.what, names))):
+            task.log(warning)
     column = {name: number for number, name in enumerate(chain.from_iterable(labels.values()))}
     column_of = np.array([column.get(renamed.get(name, name), -1) for name in given], dtype=np.int64)
 

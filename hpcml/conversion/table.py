@@ -13,6 +13,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,6 +104,8 @@ class Roles:
                 also = "is named twice" if seen[name] == option else f"is named by {seen[name]}, too"
                 raise ConfigError(f"{where}: {option} {name}: the column {also}; a column is for one thing")
             seen[name] = option
+        if (twice := repeated([name.strip() for name in self.indicators])) is not None:
+            raise ConfigError(f"{where}: --indicators: two labels have the name {twice!r}; give each a name of its own")
 
 
 class Batch(NamedTuple):
@@ -405,10 +408,10 @@ def _checked(batch: Batch, row: int, column: str, value: object, check: Callable
 
 def _name(value: object) -> str:
     """A value as the name of a row, a split or a group; "" for a missing one. Raises ValueError."""
-    if isinstance(value, (float, np.floating)) and math.isfinite(value):
+    if isinstance(value, (float, np.floating, Decimal)) and math.isfinite(value):
         if value != math.floor(value):
             raise ValueError(f"{value:g}, but expected a name or a whole number")
-        return label_name(float(value))
+        return str(int(value)) if isinstance(value, Decimal) else label_name(float(value))
     return _as_written(value)
 
 
@@ -427,7 +430,9 @@ def _as_written(value: object) -> str:
         return value
     if is_missing(value):
         return ""
-    if isinstance(value, (bool, np.bool_, int, np.integer)) or (isinstance(value, (float, np.floating)) and math.isfinite(value)):
+    if isinstance(value, (bool, np.bool_, int, np.integer)) or (
+        isinstance(value, (float, np.floating, Decimal)) and math.isfinite(value)
+    ):
         return str(value)
     shown = f"{value:g}" if isinstance(value, (float, np.floating)) else type(value).__name__
     raise ValueError(f"{shown}, but expected a string or a whole number")

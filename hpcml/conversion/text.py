@@ -222,6 +222,8 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
                 corpus.runs.count(run, df)
         words, df = merge_runs(comm, corpus.runs, options.min_df, corpus.scratch)
         if not len(words):
+            if not mpi.agreed_any(comm, bool(keys.size)):
+                raise DataError(f"{task.what}: no rows; expected at least one")
             where = (
                 f"in {options.min_df} of the {n_documents} training rows; lower --min-df" if n_documents else "in a training row"
             )

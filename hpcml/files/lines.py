@@ -34,6 +34,7 @@ UNPACK_BYTES = 1 << 28  # of memory for unpacking xz and zst, whose files say ho
 ZSTD = ("compression.zstd", "backports.zstd")  # Python's own module from 3.14 on, and the same one for earlier versions
 FEW = 3  # members of an archive that a message lists
 HEAD_BYTES = 8  # enough to tell what a file is
+TAR = slice(257, 262)  # where a tar archive says that it is one
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What reading a damaged compressed file raises; an OSError with a number is the operating system's.
 DAMAGE = (EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, OSError)
@@ -178,6 +179,8 @@ def open_plain(path: Path) -> Iterator[BinaryIO]:
             kind = kind_of(raw.read(HEAD_BYTES))
             raw.seek(0)
             with io.BufferedReader(raw, BUFFER_BYTES) as buffered, unpacked(buffered, kind) as file:
+                if cast("Any", file).peek(TAR.stop)[TAR] == b"ustar":
+                    raise CannotUnpack("a tar archive; unpack it")
                 yield file
     except DAMAGE as error:
         raise damaged(path, kind, error) from None

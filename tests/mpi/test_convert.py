@@ -179,7 +179,7 @@ BAD = {
     "bad document": ("jsonl", documents_text(30) + "{]\n" + documents_text(3), r"in: line 31: not JSON"),
     "no label": ("svmlight", "1:1\n" * 9, r"in: no label"),
     "empty": ("jsonl", "", r"in: the file is empty"),
-    "no rows": ("jsonl", "\n\n\n", r"in: no rows|no word occurs"),
+    "no rows": ("jsonl", "\n\n\n", r"in: no rows; expected at least one"),
 }
 
 

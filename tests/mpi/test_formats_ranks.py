@@ -156,7 +156,10 @@ def test_the_log_counts_the_same_on_any_number_of_ranks(comm, mpi_tmp_path, monk
         said = "\n".join(lines)
         assert "in.tsv: row 36: id '0' is that of an earlier row, too; 25 rows in all" in said
         assert "in.tsv: 60 values begin and end with a quotation mark" in said and "give --quotes" in said
-        assert "in.tsv: 1 label differs from another only by case or Unicode form, such as 'Sea' and 'sea'" in said
+        assert (
+            "in.tsv: 1 label differs from another only by case, Unicode form or the form of a number, such as 'Sea' and 'sea'"
+            in said
+        )
         assert "in.csv: line 32: a value in quotation marks has lines like rows" in said and "(2 such values in all)" in said
 
 

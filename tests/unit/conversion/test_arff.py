@@ -173,6 +173,19 @@ def test_the_relation_of_meka_names_the_labels(tmp_path, sparse, c):
     assert strings(make(tmp_path, text, features=("f1", "farm")), "label_names") == ["TAG_2", "sea, side"]
 
 
+def test_labels_of_meka_that_become_features_are_reported(tmp_path, capsys):
+    text = "@relation 'r: -C 2'\n@attribute sea {0,1}\n@attribute on_ü {0,1}\n@attribute a numeric\n@data\n1,0,5\n0,1,7\n"
+    found = make(tmp_path, text, told=True, indicators=("sea",))
+    assert strings(found, "feature_names") == ["on_ü", "a"] and matrix(found).tolist() == [[0, 5], [1, 7]]
+    assert (
+        "warning: " in (said := capsys.readouterr().err)
+        and "'on_ü' is a label by -C of the relation, but is used as a feature" in said
+    )
+    for options in ({}, {"indicators": ("sea",), "features": ("a",)}, {"labels": ("on_ü",), "indicators": ("sea",)}):
+        make(tmp_path, text, told=True, **options)
+        assert "warning" not in capsys.readouterr().err
+
+
 XML = """<?xml version="1.0" encoding="utf-8"?>
 <labels xmlns="http://mulan.sourceforge.net/labels">
 <label name="TAG_2"><label name="sea, side"></label></label>
@@ -206,6 +219,8 @@ def test_missing_labels(tmp_path):
         (HEAD + "{0 1,0 2}\n", None, {"labels": ("l",)}, r"in\.arff: line 5: two values of attribute 0 \(from 0\); give one"),
         (HEAD + "1,x\n2,y,{5}\n", None, {"labels": ("l",)}, r"line 6: weight \{5\}, but weights are not supported; remove it"),
         (HEAD + "{0 1}, {0.5}\n", None, {"labels": ("l",)}, r"line 5: weight \{0\.5\}"),
+        (HEAD + "1_0,x\n", None, {"labels": ("l",)}, r"line 5: attribute 'a': '1_0', but expected a number"),
+        (HEAD + "\u0662,x\n", None, {"labels": ("l",)}, r"line 5: attribute 'a': '\u0662', but expected a number"),
         (HEAD + "1,o'x'\n", None, {"labels": ("l",)}, r"line 5: \"o'x'\" is no value; quote one with blanks"),
         (HEAD + "1,dark x\n", None, {"labels": ("l",)}, r"line 5: '1,dark x', but expected 2 values with commas between; quote"),
         (HEAD + "1x % 1\n", None, {"labels": ("l",)}, r"line 5: '1x % 1', but expected 2 values"),

@@ -1,5 +1,7 @@
 """The names of labels are the same in every format: numbers, booleans, indicators, lists, blanks, similar names, and equal ids."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,7 @@ from support.converted import converted, label_sets, made, strings
 from support.formats import as_h5ad
 
 import hpcml
-from hpcml.conversion.labels import indicator_values, number_name, similar_names
+from hpcml.conversion.labels import indicator_values, missing_names, number_name, similar_names
 from hpcml.errors import ConfigError, DataError
 
 X = [2.5, 0.5, 7.0, 1.5]  # no row number
@@ -138,9 +140,18 @@ def test_an_indicator_with_another_value_is_refused_with_its_line(tmp_path):
             made(tmp_path, "csv", f"x,on\n1,1\n2,{value}\n", indicators=("on",))
 
 
+def test_indicators_whose_names_differ_by_blanks_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"data\.csv: --indicators: two labels have the name 'on'"):
+        made(tmp_path, "csv", "x,on, on\n1,1,0\n5,0,1\n", indicators=("on", " on"))
+
+
 @pytest.mark.parametrize("source", ["csv", "tsv", "parquet", "h5ad", "npz", "frame", "sparse"])
 @pytest.mark.parametrize(
-    "text", ["['farm', 'sea']", "['farm']", "[]", "[1, 2]", "[3]", '["a"]', "('a', 'b')", " {'a'} ", "['a' 'b']"]
+    "text",
+    [
+        *("['farm', 'sea']", "['farm']", "[]", "[1, 2]", "[3]", '["a"]', "('a', 'b')", " {'a'} ", "['a' 'b']", "frozenset({'a'})"),
+        *("array(['a'], dtype=object)", "c('a', 'b')"),
+    ],
 )
 def test_a_list_that_is_written_as_text_is_refused(tmp_path, source, text):
     with pytest.raises(DataError, match=r"(line 3|row 2): .*is a list written as text; .*--label-separator ';'"):
@@ -149,6 +160,7 @@ def test_a_list_that_is_written_as_text_is_refused(tmp_path, source, text):
 
 def test_names_that_only_resemble_lists_are_labels(tmp_path):
     names = ["[1,2]triazole", "(a)", "[other]", "{x}"]
+    assert convert("csv", tmp_path, ["set(x)", "c(a)", "array"]) == [["set(x)"], ["c(a)"], ["array"]]
     assert convert("csv", tmp_path, names) == [[name] for name in names]
     assert convert("csv", tmp_path, ["a", "['a']"], labels_as_text=True) == [["a"], ["['a']"]]
 
@@ -181,9 +193,37 @@ def test_blanks_around_labels_of_json_lines_and_of_lists_of_names(tmp_path):
 def test_similar_names_are_reported_once(tmp_path, capsys):
     converted("csv", write(tmp_path, "x,l\n5,Sea\n1,sea\n2,Öl\n9,O\u0308l\n9,Sea\n"), tmp_path / "a.h5", told=True, labels=("l",))
     (said,) = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
-    assert "2 labels differ from others only by case or Unicode form, such as 'Sea' and 'sea'" in said
+    assert "2 labels differ from others only by case, Unicode form or the form of a number, such as 'Sea' and 'sea'" in said
     assert similar_names("x", ["a", "b", "ß", "c"]) == ""
     assert "1 label differs" in similar_names("x", ["Öl", "O\u0308l"]) and r"'O\u0308l'" in similar_names("x", ["Öl", "O\u0308l"])
+
+
+@pytest.mark.parametrize("text", ["NA", "nan", "None"])
+def test_words_for_a_missing_value_are_labels_with_a_warning(tmp_path, text, capsys):
+    """Such a word also makes a column of numbers a text, so that 1 and 1.0 are two labels."""
+    path = write(tmp_path, f"x,l\n5,1.0\n1,1\n2,{text}\n9,10\n")
+    converted("csv", path, tmp_path / "a.h5", told=True, labels=("l",))
+    assert label_sets(tmp_path / "a.h5") == [["1.0"], ["1"], [text], ["10"]]
+    forms, missing = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert "1 label differs from another only by case, Unicode form or the form of a number, such as '1' and '1.0'" in forms
+    assert f"{path}: '{text}': read as a label, not as a missing value" in missing
+    assert similar_names("x", ["7", "007", "-7", "7.5", "7.50"]) == missing_names("x", ["na", "Nan"]) == ""
+
+
+def test_decimal_numbers_of_parquet(tmp_path):
+    whole = [12345678901234567890, 12345678901234567891, 12345678901234567892]
+    decimals = {"i": list(map(Decimal, whole)), "l": [Decimal("1.00"), None, Decimal("2.00")], "f": [Decimal("1.5"), None, None]}
+    path = tmp_path / "in"
+    pd.DataFrame({"x": X[:3], **decimals}).to_parquet(path)
+    options = {"features": ("x",), "id": "i"}
+    for as_text, names in ((False, ["1", "2"]), (True, ["1.00", "2.00"])):
+        converted("parquet", path, tmp_path / "a.h5", labels=("l",), labels_as_text=as_text, **options)
+        assert label_sets(tmp_path / "a.h5") == [names[:1], [], names[1:]]
+        assert strings(tmp_path / "a.h5", "row_ids") == list(map(str, whole))
+    with pytest.raises(DataError, match=r"row 1: column 'f': 1\.5, but labels are names or whole numbers"):
+        converted("parquet", path, tmp_path / "a.h5", labels=("f",), **options)
+    with pytest.raises(DataError, match=r"row 1: column 'f': 1\.5, but expected a name or a whole number"):
+        converted("parquet", path, tmp_path / "a.h5", labels=("l",), features=("x",), id="f")
 
 
 def write(folder, text, name="in.csv"):

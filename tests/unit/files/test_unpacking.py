@@ -2,9 +2,11 @@
 
 import bz2
 import gzip
+import io
 import lzma
 import subprocess
 import sys
+import tarfile
 import zipfile
 
 import pytest
@@ -22,6 +24,16 @@ def skippable(content):
     """A frame that holds no data, as pzstd writes it, before and between frames of data."""
     frame = b"\x52\x2a\x4d\x18\3\0\0\0abc"
     return frame + zstd(content[:1000]) + frame + zstd(b"") + zstd(content[1000:])
+
+
+def tar(content):
+    """An archive of one file."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as opened:
+        member = tarfile.TarInfo("a.csv")
+        member.size = len(content)
+        opened.addfile(member, io.BytesIO(content))
+    return file.getvalue()
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstd, skippable, zipped])
@@ -77,6 +89,8 @@ def test_a_file_is_read_from_any_byte(tmp_path, method):
 
 
 REFUSED = {
+    "tar.gz": (gzip.compress(tar(CONTENT)), r"a tar archive; unpack it"),
+    "tar.zip": (archive(("a", tar(CONTENT))), r"a tar archive; unpack it"),
     "two": (archive(("a.csv", b"1"), ("b.csv", b"2")), r"a ZIP archive of 2 files \(a.csv, b.csv\), but expected one; unpack it"),
     "five": (archive(*((f"{n}\n", b"") for n in range(5))), r"a ZIP archive of 5 files \(0\\n, 1\\n, 2\\n, \.\.\.\), but"),
     "none": (archive(), r"a ZIP archive of 0 files, but expected one"),
@@ -105,6 +119,14 @@ def test_archives_that_are_refused(tmp_path, case):
     with pytest.raises(DataError, match=rf"^{path}: {reason}"), unpacked_once(mpi.self_comm(), [path], tmp_path, 100):
         pass
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_tar_archive_is_refused(tmp_path):
+    path = tmp_path / "data.jsonl"
+    for pack in (bytes, bz2.compress, lzma.compress):
+        path.write_bytes(pack(tar(CONTENT)))
+        with pytest.raises(DataError, match=rf"^{path}: a tar archive; unpack it"):
+            plain_size(path)
 
 
 def test_zst_files_that_are_refused(tmp_path):
