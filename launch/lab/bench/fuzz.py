@@ -50,13 +50,13 @@ import hpcml.methods.dual.dual
 import hpcml.methods.linear.train
 import hpcml.methods.online.train
 import hpcml.methods.psbml.train  # noqa: F401
-from hpcml import mpi
 from hpcml.__main__ import main as hpcml_main
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of
 from hpcml.errors import DataError
 from hpcml.model.open import open_model
 from hpcml.model.scoring import make_scorer, warm_up_counts
+from hpcml.mpi.runtime import unname_shared_memory
 from launch.lab.core.bench import Failed
 
 SECONDS = 120  # for a command; they take less than one on a quiet machine
@@ -106,7 +106,7 @@ def _child(command: list[str], errors: Path, address_space: int, folder: Path) -
         resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT, OUTPUT))
         os.chdir(folder)
         MPI.Init()
-        mpi.unname_shared_memory()
+        unname_shared_memory()
         code = _command(command)
     finally:
         os._exit(code)
