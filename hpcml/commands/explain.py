@@ -1,4 +1,4 @@
-"""`hpcml explain MODEL DATA`, and `hpcml.explain(model, data)`."""
+"""`hpcml explain MODEL`, and `hpcml.explain(model)`."""
 
 from __future__ import annotations
 
@@ -39,15 +39,13 @@ class Explain(Operation[Answer]):
 
     Examples
     --------
-    >>> print(hpcml.explain("run", "docs.h5", label=["sea"], top=20))
+    >>> print(hpcml.explain("run", label=["sea"], top=20))
     """
 
     model: AnyModel
     """A run folder, or its model.h5."""
-    data: PathLike | None = None
-    """A dataset with the model's features, for their names. Default: features are numbered, from
-    0.
-    """
+    data: Annotated[PathLike | None, Only("row", "wrong", "unlearnt")] = None
+    """A dataset with the model's features, for --row, --wrong and --unlearnt."""
     _: KW_ONLY
     label: Annotated[Strings, Several, NotWith("unlearnt")] = ()
     """Labels to explain. Default: the 5 labels of the most training rows (the JSON file has all
@@ -110,7 +108,7 @@ class Explain(Operation[Answer]):
             if self.row:
                 return why(comm, model, dataset, self.row, self.label, top)
             if self.wrong is None and not self.unlearnt:
-                return explain(comm, model, dataset, self.label, top, self.json is not None or not self.shown_only)
+                return explain(comm, model, self.label, top, self.json is not None or not self.shown_only)
             split = split_to_judge(comm, dataset, self.split, log)
             if self.wrong is not None:
                 return most_wrong(comm, model, dataset, split, self.label, self.wrong, log, path_of(self.titles))

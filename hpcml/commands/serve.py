@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from hpcml.commands.operation import Operation, PathLike, Session, path_of
+from hpcml.commands.operation import Operation, PathLike, Session
 from hpcml.options import Range
 
 
@@ -20,14 +20,8 @@ class Serve(Operation[None]):
     """
 
     run: PathLike
-    """A run folder, or its model.h5, of a linear model with probabilities (hpcml calibrate, or
-    --loss logistic).
-    """
+    """A run folder, or its model.h5, of a model of texts with probabilities (hpcml calibrate, or --loss logistic)."""
     _: KW_ONLY
-    data: PathLike | None = None
-    """The dataset of texts that it was trained on, whose words and weights are used. Default: the
-    data of the run.
-    """
     host: str = "127.0.0.1"
     """The address to listen at. Default: this machine only; 0.0.0.0 is every address."""
     port: Annotated[int, Range(0, 65535)] = 8080
@@ -45,5 +39,4 @@ class Serve(Operation[None]):
         from hpcml.serving.serve import serve
 
         limits = RequestLimits(body_bytes=self.max_body_mb << 20, answer_seconds=self.max_seconds)
-        run, data = Path(self.run), path_of(self.data)
-        serve(session.comm, run, data, self.host, self.port, limits, session.signals, session.log)
+        serve(session.comm, Path(self.run), self.host, self.port, limits, session.signals, session.log)

@@ -19,6 +19,8 @@ from hpcml.errors import ConfigError, DataError, OptionError, nearest
 from hpcml.files.lines import BLOCK_BYTES, LINE_MIB, line_blocks, lines_before, read_lines
 from hpcml.files.opening import read_small
 from hpcml.log import Log
+from hpcml.model.open import kind_of, open_model, require_raw_input
+from hpcml.model.raw_input import RawInput
 from hpcml.partition import bounds_by_weight, offsets, share_of
 
 LONGEST_NAME = 1 << 16  # bytes
@@ -27,7 +29,7 @@ PAIR = "the old and the new name of a label, with a tab between"
 
 @dataclass
 class Like:
-    """The parts of another dataset that a conversion uses again."""
+    """The parts of another dataset, or of a model, that a conversion uses again."""
 
     path: Path
     n_features: int
@@ -135,17 +137,21 @@ def placed(place: object) -> Iterator[None]:
 
 
 def read_like(path: Path, task: Conversion) -> Like:
-    """Return what a conversion takes from the dataset `path`. Local; raises ConfigError or DataError."""
-    with DataFile(path) as dataset:
-        of_text = "text" in dataset.file
-        if task.is_text not in (None, of_text):
-            made = "text" if of_text else "numbers, not from text"
-            raise ConfigError(
-                f"--like {path}: was made from {made}, so {task.source} cannot use its features; expected a file from {task.source}"
-            )
-        settings = TextSettings.read(dataset) if of_text else None
-        names = None if of_text else dataset.strings("feature_names")
-        labels, titles, n_features = dataset.label_names(), dataset.label_titles(), dataset.n_features
+    """Return what a conversion takes from a dataset, or from a model or its run. Local; raises ConfigError or DataError."""
+    if path.is_dir() or kind_of(path) in ("model", "classifier"):
+        model = open_model(path)
+        labels, titles, n_features = model.label_names, model.label_titles, model.n_features
+        found = require_raw_input(model)
+    else:
+        with DataFile(path) as dataset:
+            labels, titles, n_features = dataset.label_names(), dataset.label_titles(), dataset.n_features
+            found = RawInput.of_dataset(dataset)
+    if task.is_text not in (None, found.is_text):
+        made = "text" if found.is_text else "numbers, not from text"
+        raise ConfigError(
+            f"--like {path}: was made from {made}, so {task.source} cannot use its features; expected a file from {task.source}"
+        )
+    settings, names = (TextSettings.of(found, path), None) if found.is_text else (None, found.names)
     renamed = read_renames(task.options.renamed, labels, path)
     labels = [renamed.get(name, name) for name in labels]
     return Like(path, n_features, labels, settings, names, titles, task.options.new_labels, renamed)

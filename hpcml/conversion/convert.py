@@ -35,6 +35,7 @@ from hpcml.files.lines import unpacked_once
 from hpcml.files.slabs import Slab, SlabFile, editing, new_file
 from hpcml.files.spool import slices
 from hpcml.log import Log, joined, named, plural
+from hpcml.options import quoted_name
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,10 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
     def describe(file: h5py.File) -> None:
         stamp(file, "dataset")
         file.attrs["source"] = task.source
+        if task.options.id is not None:
+            file.attrs["id_column"] = task.options.id
+        if task.options.text:
+            file.attrs["text_columns"] = ",".join(map(quoted_name, task.options.text))
         if task.bad.skipped:
             file.attrs["skipped_records"] = task.bad.skipped
         file.attrs["vocabulary"] = vocabulary_digest(part.feature_names, part.n_features)

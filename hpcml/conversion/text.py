@@ -20,10 +20,12 @@ from hpcml.conversion.vocabulary import PLAIN, Field, TextSettings, Vocabulary, 
 from hpcml.data.headings import TAG
 from hpcml.data.row_keys import TEXT, string_key
 from hpcml.data.shard import Shard
-from hpcml.errors import DataError
+from hpcml.errors import ConfigError, DataError
 from hpcml.files.opening import read_small
 from hpcml.files.spool import ArraySpool
 from hpcml.kernels import elementwise
+from hpcml.model.open import require_raw_input
+from hpcml.model.trained import Trained
 from hpcml.partition import offsets
 
 # A word is a run of letters and digits. With pairs, every other character that is not white space is a token, too: a break.
@@ -309,6 +311,14 @@ def weighted(settings: TextSettings, block: Counted) -> tuple[np.ndarray, np.nda
         norms = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=block.n_rows))
         weights = (weights / norms[rows]).astype(np.float32)
     return np.bincount(rows, minlength=block.n_rows), columns, weights
+
+
+def settings_of_model(model: Trained) -> TextSettings:
+    """Return how texts become rows of a model. Raises ConfigError if it was not trained on texts, DataError."""
+    found = require_raw_input(model)
+    if not found.is_text:
+        raise ConfigError(f"{model.path}: was not trained on texts, or on a selection of their features; use a dataset")
+    return TextSettings.of(found, model.path)
 
 
 class FewTexts:

@@ -12,22 +12,24 @@ belongs to one field, so the last word of a name says the field, and no two feat
 
 from __future__ import annotations
 
+import operator
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
 from hpcml.data.headings import TAG
 from hpcml.errors import DataError, nearest, repeated
-from hpcml.files.hdf5 import DAMAGE, NAME_CHUNK, Strings, write_strings
+from hpcml.files.hdf5 import DAMAGE, Strings, write_strings
 from hpcml.files.slabs import group_in
-from hpcml.files.untrusted import text_of
+from hpcml.model.raw_input import RawInput
 from hpcml.options import quoted_name, split_record
 
 _SEPARATOR = b"\0"  # in no word, label or id
@@ -146,33 +148,35 @@ class TextSettings:
         write_strings(file, "text/stop_words", self.stop_words)
 
     @classmethod
-    def read(cls, dataset: DataFile) -> TextSettings:
-        """The settings of a dataset made from text. Raises DataError if they are damaged."""
+    def of(cls, found: RawInput, path: Path) -> TextSettings:
+        """Return the settings of a dataset or model `path` of texts. Raises DataError if they are damaged."""
         try:
-            group = dataset.file["text"]
-            if "idf" in group and (group["idf"].shape != (dataset.n_features,) or group["idf"].dtype.kind != "f"):
+            attrs, names = found.attributes, found.names
+            fields, headings = fields_of(attrs), bool(attrs.get("headings", False))
+            weighted = attrs["weighting"] == "log-idf"
+            if names is None or (
+                weighted and (found.idf is None or found.idf.shape != (len(names),) or found.idf.dtype.kind != "f")
+            ):
                 raise ValueError("idf does not fit")
-            fields, headings = fields_of(dataset), dataset.has_headings
             return cls(
-                vocabulary=read_vocabulary(dataset, fields, headings),
-                pairs=bool(group.attrs["pairs"]),
-                min_df=int(group.attrs["min_df"]),
-                n_documents=int(group.attrs["n_documents"]),
-                idf=group["idf"][:] if group.attrs["weighting"] == "log-idf" else None,
-                stop_words=dataset.strings("text/stop_words") or [],
+                vocabulary=make_vocabulary(names, fields, headings),
+                pairs=bool(attrs["pairs"]),
+                min_df=int(attrs["min_df"]),
+                n_documents=int(attrs["n_documents"]),
+                idf=found.idf if weighted else None,
+                stop_words=found.stop_words,
                 fields=fields,
                 headings=headings,
             )
-        except DAMAGE:
-            raise DataError(f"{dataset.path}: damaged dataset: group text is incomplete; make it again") from None
+        except DAMAGE as error:
+            raise DataError(f"{path}: damaged settings of text ({' '.join(str(error).split())}); make it again") from None
 
 
-def fields_of(dataset: DataFile) -> tuple[Field, ...]:
-    """The fields that a dataset tells apart. Raises KeyError or ValueError if damaged."""
-    group = dataset.file["text"]
-    if "fields" not in group.attrs:
+def fields_of(attributes: Mapping[str, Any]) -> tuple[Field, ...]:
+    """Return the fields of texts. Raises KeyError or ValueError if damaged."""
+    if "fields" not in attributes:
         return PLAIN
-    fields, whole = text_of(group, "fields"), text_of(group, "whole_fields")
+    fields, whole = str(attributes["fields"]), str(attributes["whole_fields"])
     return parse_fields(split_record(fields, strip=True), split_record(whole, strip=True) if whole else ())
 
 
@@ -188,26 +192,22 @@ def _words_of(name: str, fields: dict[str, Field], headings: bool) -> list[str]:
     return [name] if fields[tag].whole else [f"{word} {tag}" for word in term.split(" ", 1)]
 
 
-def read_vocabulary(dataset: DataFile, fields: tuple[Field, ...] = PLAIN, headings: bool = False) -> Vocabulary:
-    """The features of a dataset made from text. Raises DataError for unsorted names."""
+def make_vocabulary(names: Sequence[str], fields: tuple[Field, ...] = PLAIN, headings: bool = False) -> Vocabulary:
+    """Return the features of these names as a vocabulary. Raises ValueError for unsorted names."""
     tagged = {field.tag: field for field in fields} if fields != PLAIN else {}
-
-    def names() -> Iterator[list[str]]:
-        for begin in range(0, dataset.n_features, NAME_CHUNK):
-            yield dataset.strings("feature_names", begin, min(begin + NAME_CHUNK, dataset.n_features)) or []
-
-    words = sorted({word for chunk in names() for name in chunk for word in _words_of(name, tagged, headings)})
-    number = {word: n for n, word in enumerate(words)}
-    width = len(words) + 1
-    keys = np.empty(dataset.n_features, dtype=np.int64)
-    done = 0
-    for chunk in names():
-        for name in chunk:
+    if not tagged and not headings and not any(" " in name for name in names):  # only words
+        words, keys = list(names), np.arange(len(names)) * (len(names) + 1)
+        is_sorted = all(map(operator.lt, words, islice(words, 1, None)))
+    else:
+        words = sorted({word for name in names for word in _words_of(name, tagged, headings)})
+        number, width = {word: n for n, word in enumerate(words)}, len(words) + 1
+        keys = np.empty(len(names), dtype=np.int64)
+        for place, name in enumerate(names):
             first, *second = _words_of(name, tagged, headings)
-            keys[done] = number[first] * width + (number[second[0]] + 1 if second else 0)
-            done += 1
-    if done < keys.size or (np.diff(keys) <= 0).any():
-        raise DataError(f"{dataset.path}: damaged dataset: the feature names are not sorted and unique; make it again")
+            keys[place] = number[first] * width + (number[second[0]] + 1 if second else 0)
+        is_sorted = bool((np.diff(keys) > 0).all())
+    if not is_sorted:
+        raise ValueError("the feature names are not sorted and unique")
     return Vocabulary(words, keys, bool(tagged))
 
 

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from hpcml.conversion.vocabulary import PLAIN, Field, fields_of
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of, verify, without_features
 from hpcml.errors import ConfigError, NonFiniteError, nearest
-from hpcml.evaluation.titles import read_names
+from hpcml.evaluation.titles import names_of_features, names_of_rows
 from hpcml.files.hdf5 import NAME_CHUNK, readable
 from hpcml.files.report import ReportedResult, cell, plain
 from hpcml.files.table import table
@@ -58,10 +57,9 @@ class LabelWeights:
 
 @dataclass
 class Explanation(ReportedResult):
-    """The findings on some labels of a model, on rank 0; `names` of features, if data have any."""
+    """The features of some labels of a model, on rank 0; `names` of features, if they have any."""
 
     model: Model
-    data: Path | None
     labels: list[LabelWeights]
     shown: np.ndarray  # labels that people are shown
     names: Mapping[int, str]
@@ -115,7 +113,7 @@ class Explanation(ReportedResult):
                 "remaining": {**rest, "share": each.share(each.remaining)},
             }
             labels.append(of_label)
-        about = {"model": model.path, "data": self.data, "n_labels": model.n_labels, "n_features": model.n_features}
+        about = {"model": model.path, "n_labels": model.n_labels, "n_features": model.n_features}
         return dict(plain({**about, "fields": self.fields, "labels": labels}))
 
 
@@ -182,22 +180,16 @@ def check_weights(model: Trained, doing: str) -> Model:
     return model
 
 
-def explain(
-    comm: mpi.Comm, model: Trained, dataset: DataFile | None, wanted: Sequence[str], top: int, every: bool | np.ndarray
-) -> Explanation | None:
+def explain(comm: mpi.Comm, model: Trained, wanted: Sequence[str], top: int, every: bool | np.ndarray) -> Explanation | None:
     """Collective over `comm`. The `top` features of the labels `wanted`; on rank 0, None elsewhere.
 
     Without names these are the labels of most training rows; with `every` all labels are explained,
-    or those with the numbers that it is, though people are shown a few. `dataset` is one with the
-    model's features, for their names. Raises ConfigError for a label that the model does not have
-    or a classifier; DataError for other features; NonFiniteError for weights that
-    are no numbers.
+    or those with the numbers that it is, though people are shown a few. Raises ConfigError for a label that the model does not
+    have or a classifier; NonFiniteError for weights that are no numbers.
     """
     model = check_weights(model, "explain")
     with mpi.agreed(comm, f"reading {model.path}"):
         shown = labels_to_show(model, wanted)
-        if dataset is not None:
-            model.check_vocabulary(dataset)
         labels = shown if wanted or every is False else np.arange(model.n_labels)
         labels = every if isinstance(every, np.ndarray) else labels
         features = Features(model)
@@ -206,15 +198,12 @@ def explain(
     chunks = (labels[first : min(first + PER_CHUNK, end)].tolist() for first in range(begin, end, PER_CHUNK))
     mpi.stream_to_root(comm, ([features.largest(label, top) for label in chunk] for chunk in chunks), found.extend)
     explanation = None
-    with mpi.agreed(comm, f"reading {'names' if dataset is None else dataset.path}"):
+    with mpi.agreed(comm, f"reading {model.path}"):
         if comm.rank == 0:
-            names = read_names(dataset, (feature for each in found for feature in each.features.tolist()))
-            fields: Sequence[Field] = PLAIN
-            if dataset is not None and "text" in dataset.file:
-                with readable(dataset.path, "hpcml convert", "dataset"):
-                    fields = fields_of(dataset)
-            data = None if dataset is None else dataset.path
-            explanation = Explanation(model, data, found, shown, names, () if fields == PLAIN else fields)
+            names = names_of_features(model, (feature for each in found for feature in each.features.tolist()))
+            with readable(model.path, "hpcml train", "model"):
+                fields = fields_of({} if model.raw_input is None else model.raw_input.attributes)
+            explanation = Explanation(model, found, shown, names, () if fields == PLAIN else fields)
     return explanation
 
 
@@ -358,8 +347,8 @@ def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], 
                     scorer, features, int(shard.rows[place]), row, label, score, true if row in labelled else None
                 )
                 found.append(replace(apart, has_features=not empty[place]))
-        ids = read_names(dataset, places.tolist(), "row")
-        names = read_names(dataset, (feature for each in found for feature in each.features.tolist()))
+        ids = names_of_rows(dataset, places.tolist())
+        names = names_of_features(model, (feature for each in found for feature in each.features.tolist()))
     return WhyRows(model, str(dataset.path), found, top, ids, names)
 
 

@@ -29,14 +29,18 @@ class Names(dict[int, str]):
         return f"{self.what} {number}"
 
 
-def read_names(dataset: DataFile | None, numbers: Iterable[int], what: str = "feature") -> Names:
-    """Return the names that a dataset, if there is one, has for features or rows of these numbers. Raises DataError."""
-    wanted = np.unique(np.fromiter(numbers, dtype=np.int64))
-    if dataset is None:
-        return Names(what)
+def names_of_features(model: Trained, numbers: Iterable[int]) -> Names:
+    """Return the names of features of a model. Raises DataError."""
+    names = None if model.raw_input is None else model.raw_input.names
+    return Names("feature", () if names is None else ((number, names[number]) for number in numbers))
+
+
+def names_of_rows(dataset: DataFile, numbers: Iterable[int]) -> Names:
+    """Return the ids of rows of a dataset. Raises DataError."""
+    rows = np.unique(np.fromiter(numbers, dtype=np.int64))
     with readable(dataset.path, "hpcml convert", "dataset"):
-        names = names_of(dataset, wanted, {"feature": "feature_names", "row": "row_ids"}[what])
-    return Names(what, zip(wanted.tolist(), names or [], strict=names is not None))
+        names = names_of(dataset, rows, "row_ids")
+    return Names("row", () if names is None else zip(rows.tolist(), names, strict=True))
 
 
 def titles_of_labels(model: Trained, dataset: DataFile) -> list[str] | None:

@@ -14,7 +14,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, load_shard, rows_of
 from hpcml.evaluation.chance_kernels import at_least
 from hpcml.evaluation.evaluate import Evaluation, evaluate
-from hpcml.evaluation.titles import read_names
+from hpcml.evaluation.titles import names_of_features
 from hpcml.files.report import ReportedResult, cell
 from hpcml.files.table import table
 from hpcml.log import Log, named, plural
@@ -151,8 +151,8 @@ def find_unlearnt(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str,
         p = at_least(together[some], known.n_rows, known.n_having[some], int(n[label]))
         sure = p * n_tests <= LEVEL
         own[label] = some[sure][np.lexsort((some[sure], p[sure]))].tolist()
-    with mpi.agreed(comm, f"reading {dataset.path}"):
-        of_features = read_names(dataset, (feature for features in own.values() for feature in features))
+    with mpi.agreed(comm, f"reading {model.path}"):
+        of_features = names_of_features(model, (feature for features in own.values() for feature in features))
     unlearnt = []
     for place, features in own.items():
         name, n_trained, n_judged = names[place], int(n[place]), int(evaluation.n_positive[place])

@@ -20,7 +20,7 @@ from hpcml.evaluation.comparable import BY_PROBABILITY, BY_SCORE
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.explain import labels_to_show
 from hpcml.evaluation.judged import UNSCORED, Counts, JudgedRows, ScoreObserver
-from hpcml.evaluation.titles import read_names, titles_of
+from hpcml.evaluation.titles import names_of_rows, titles_of
 from hpcml.files.report import ReportedResult
 from hpcml.files.table import table
 from hpcml.log import Log, named, plural
@@ -196,7 +196,7 @@ def most_wrong(
                 raise DataError(f"{dataset.path}: it has no label {model.label_names[label]!r}, so no row of it is wrong")
         found = [(model.label_names[label], {kind: watch.worst(kind, n, places[label]) for kind in KINDS}) for label in labels]
     with mpi.agreed(comm, f"reading {dataset.path}"):
-        ids = read_names(dataset, (each.row for _, by in found for some in by.values() for each in some), "row")
+        ids = names_of_rows(dataset, (each.row for _, by in found for some in by.values() for each in some))
     read, names = titles_of(comm, titles, ids.values()), evaluation.label_names
     wrong = [
         {"label": label, **{kind: [with_names(each, names, ids, read) for each in rows] for kind, rows in by_kind.items()}}

@@ -61,7 +61,8 @@ def copy_labels(
 
     def describe(file: h5py.File) -> None:
         assert model is not None
-        describe_model(file, about_of(model.attrs), names, model.n_columns if sparse else None, titles, model.training_keys)
+        n_columns = model.n_columns if sparse else None
+        describe_model(file, about_of(model.attrs), names, n_columns, titles, model.training_keys, model.raw_input)
 
     out.layout(slabs, describe)
     with mpi.agreed(comm, f"writing {out.target}"):

@@ -29,6 +29,7 @@ from hpcml.files.hdf5 import (
 from hpcml.files.slabs import Slab
 from hpcml.files.untrusted import read_strings
 from hpcml.model.combination import Combination, Rule
+from hpcml.model.raw_input import RawInput, write_raw_input
 from hpcml.model.trained import SIGMOID, Trained
 from hpcml.model.training_keys import TrainingKeys, write_training_keys
 
@@ -82,6 +83,7 @@ def describe_model(
     n_columns: int | None = None,
     label_titles: Sequence[str] | None = None,
     keys: TrainingKeys | None = None,
+    raw_input: RawInput | None = None,
 ) -> None:
     """Stamp, names, attributes of a new model, in one order; `n_columns` of a sparse `W`."""
     stamp(file, "model")
@@ -92,6 +94,7 @@ def describe_model(
     write_strings(file, "label_names", label_names)
     write_label_titles(file, label_titles)
     write_training_keys(file, keys)
+    write_raw_input(file, raw_input)
 
 
 def mask_kept_weights(w: np.ndarray, below: float) -> np.ndarray:

@@ -16,6 +16,7 @@ from hpcml.files.untrusted import check_parts
 from hpcml.log import joined, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import CHOSEN, Model
+from hpcml.model.raw_input import RawInput
 from hpcml.model.trained import Trained
 
 FILE, CONFIG = "model.h5", "config.toml"  # of a run folder
@@ -63,6 +64,16 @@ def share_model(comm: mpi.Comm, path: Path | str | Trained) -> Any:
         return comm.bcast(model)
     with mpi.agreed(comm, f"opening {path}"):
         return model or Model(model_file(path))
+
+
+def require_raw_input(model: Trained) -> RawInput:
+    """Return how raw input becomes rows of the model. Raises DataError if its file does not say."""
+    if model.raw_input is None:
+        why = "it was trained on svmlight text, or by an earlier version"
+        raise DataError(
+            f"{model.path}: the model does not know the names of its features ({why}); use a dataset with these features"
+        )
+    return model.raw_input
 
 
 def format_model(model: Model | ClassifierModel) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from contextlib import nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,8 +14,9 @@ import numpy as np
 
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, OptionError, file_error, is_of_the_system
-from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped
+from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped, readable
 from hpcml.files.untrusted import attributes, text_of
+from hpcml.model.raw_input import RawInput
 from hpcml.model.training_keys import NAME as TRAINING_KEYS
 from hpcml.model.training_keys import TrainingKeys
 
@@ -73,6 +75,12 @@ class Trained:
 
     def _damaged(self, what: str) -> DataError:
         return DataError(f"{self.path}: damaged {self.kind}: {what}; train it again")
+
+    @cached_property
+    def raw_input(self) -> RawInput | None:
+        """How raw input becomes rows, read when it is first needed; None: the file does not say. Raises DataError."""
+        with open_stamped(self.path, self.kind, "hpcml train") as file, readable(self.path, "hpcml train", self.kind):
+            return RawInput.read(file, self.n_features, self.vocabulary)
 
     @property
     def threshold_source(self) -> str:

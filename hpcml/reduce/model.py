@@ -97,6 +97,8 @@ def _write(weights: SeenFeatures, features: np.ndarray, temporary: Path, output:
             name = part.name.lstrip("/")
             if isinstance(part, h5py.Group):
                 group_in(file, name)
+            elif part.chunks is not None:  # compressed
+                file.create_dataset(name, data=part[()], compression=part.compression, shuffle=part.shuffle)
             elif h5py.check_string_dtype(part.dtype) is not None:
                 write_strings(file, name, read_strings(part))
             elif name in tables or part.ndim == 0:

@@ -13,7 +13,7 @@ from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.explain import explain
 from hpcml.evaluation.seen import split_to_judge
-from hpcml.evaluation.titles import read_names, titles_of
+from hpcml.evaluation.titles import names_of_rows, titles_of
 from hpcml.evaluation.wrong import KINDS, WrongRow, WrongRows
 from hpcml.log import Log
 from hpcml.model.classifier import ClassifierModel
@@ -100,7 +100,7 @@ def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log:
         labels, linear, words = evaluation.labels, isinstance(model, Model), None
         listed = most_frequent(evaluation.n_positive if trained_on is None else trained_on[labels], LISTED)
         if isinstance(model, Model) and model.combination is None:
-            found = explain(comm, model, dataset, [], WORDS, every=labels[listed])
+            found = explain(comm, model, [], WORDS, every=labels[listed])
             if found is not None:
                 columns = ((each.features.tolist(), each.weights.tolist()) for each in found.labels)
                 words = [[(found.names[feature], w) for feature, w in zip(*pair, strict=True)] for pair in columns]
@@ -122,7 +122,7 @@ def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log:
                     of_groups=curves.of_groups,
                     bins=curves.reliability(),
                     wrong=worst,
-                    row_ids=read_names(dataset, (each.row for some in worst.values() for each in some), "row"),
+                    row_ids=names_of_rows(dataset, (each.row for some in worst.values() for each in some)),
                 )
         of_rows = titles_of(comm, titles, [] if report is None else report.row_ids.values())
     if report is not None:

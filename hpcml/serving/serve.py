@@ -17,11 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, OptionError, reason_and_hint
 from hpcml.log import Log, plural, say
 from hpcml.model.open import share_model
-from hpcml.reporting.facts import data_of
 from hpcml.serving.app import PROJECT, App, RequestLimits
 from hpcml.serving.suggest import Suggester
 from hpcml.signals import StopSignals
@@ -107,15 +105,14 @@ class Server:
         self.app.worker.end()
 
 
-def open_suggester(comm: mpi.Comm, run: Path, data: Path | None) -> tuple[Suggester, dict[str, Any]]:
+def open_suggester(comm: mpi.Comm, run: Path) -> tuple[Suggester, dict[str, Any]]:
     """Return the suggester of headings, and what Annif knows of a project and the page shows. One rank.
 
     Raises ConfigError, DataError.
     """
     model = share_model(comm, run)
-    model.check_probabilities()
-    with mpi.agreed(comm, f"opening the data of {run}"), DataFile(data_of(run, data)) as dataset:
-        suggester = Suggester(comm, model, dataset)
+    with mpi.agreed(comm, f"opening {run}"):
+        suggester = Suggester(comm, model)
         return suggester, {
             "project_id": PROJECT,
             "name": run.parent.name if run.name == "model.h5" else run.name,
@@ -133,11 +130,9 @@ def open_suggester(comm: mpi.Comm, run: Path, data: Path | None) -> tuple[Sugges
         }
 
 
-def serve(
-    comm: mpi.Comm, run: Path, data: Path | None, host: str, port: int, limits: RequestLimits, signals: StopSignals, log: Log
-) -> None:
+def serve(comm: mpi.Comm, run: Path, host: str, port: int, limits: RequestLimits, signals: StopSignals, log: Log) -> None:
     """Answer requests until a signal comes. Raises ConfigError for more than one rank, a model
-    without probabilities, or an address that is taken; DataError if run and data do not fit.
+    without probabilities or not of texts, or an address that is taken; DataError for a damaged model.
     """
     if comm.size > 1:
         raise ConfigError(f"serve answers from one process, but MPI has started {comm.size}; run it without mpirun")
@@ -146,7 +141,7 @@ def serve(
     listening = listen(host, port)
     with listening:
         begin = time.monotonic()
-        suggester, about = open_suggester(comm, run, data)
+        suggester, about = open_suggester(comm, run)
         app = App(suggester, about, limits, partial(say, stream=sys.stdout))
         log(f"{run}: {plural(suggester.model.n_labels, 'label')}, probabilities {suggester.model.probability_source}")
         with Server(app, listening) as server:

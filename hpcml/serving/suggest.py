@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.text import FewTexts, Values
-from hpcml.conversion.vocabulary import Field, TextSettings
-from hpcml.data.dataset import DataFile
+from hpcml.conversion.text import FewTexts, Values, settings_of_model
+from hpcml.conversion.vocabulary import Field
 from hpcml.data.shard import Shard
-from hpcml.errors import ConfigError
 from hpcml.evaluation.explain import Features, explain_score
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.evaluation.titles import titles_of_labels
 from hpcml.evaluation.top import top_of
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
@@ -52,20 +49,13 @@ class Question:
 class Suggester:
     """Gives texts headings. It holds the words, and a sparse model's weights by columns."""
 
-    def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile) -> None:
-        """Collective over `comm`, of one rank. `dataset`: of text, with the model's features.
-
-        Raises ConfigError for a model without probabilities and for data that are not of text;
-        DataError if they do not fit.
-        """
+    def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel) -> None:
+        """Collective over `comm`, of one rank. Raises ConfigError for a model without probabilities or not of texts, DataError."""
         self.model, self.sigmoids = model, model.check_probabilities()
-        model.check_vocabulary(dataset)
-        if "text" not in dataset.file:
-            raise ConfigError(f"{dataset.path}: was not made from text, so that nothing says what the words of a text are")
-        self.settings = TextSettings.read(dataset)
+        self.settings = settings_of_model(model)
         self.fields: tuple[Field, ...] = self.settings.fields
         self.rows_of = FewTexts(self.settings, model.n_labels)
-        titles = titles_of_labels(model, dataset) or model.label_names
+        titles = model.label_titles or model.label_names
         self.titles = [title or name for title, name in zip(titles, model.label_names, strict=True)]
         self.labels = np.arange(model.n_labels)
         scorer = make_scorer(model, self.rows_of([]), self.labels)

@@ -50,6 +50,8 @@ class LinearOptions:
     """Of weights and margins: single (float32, like the data) or double. Sums are exact in both."""
     drop: Annotated[float | None, Range(0)] = None
     """Leave out weights of smaller magnitude than this; the model is stored sparse. hpcml prune shows what that costs."""
+    no_id_hashes: Flag = False
+    """Do not store hashes of the training rows in the model; hpcml evaluate then cannot warn of rows that were trained on."""
     labels_per_pass: Count = None
     """Labels that share a pass over the rows, in each rank group. Default: 16. Does not change the result."""
     max_steps: Count = None

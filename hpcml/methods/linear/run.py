@@ -30,6 +30,7 @@ from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.settings import Chosen
 from hpcml.methods.linear.solver import DEGENERATE, HISTORY, Finished, Packed, Solver, SparseWeightsOf
 from hpcml.model.linear import OBJECTIVE, about_of, describe_model, model_slabs
+from hpcml.model.raw_input import RawInput
 from hpcml.model.training_keys import training_keys
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.driver import Driver, Job
@@ -102,8 +103,9 @@ class LabelRun(Job):
 
     solver = Solver()  # that trains them, and has what a checkpoint needs of those in training
     n_done = 0.0  # labels that this rank has finished
-    titles: Any = None  # of the labels, and the keys of the training rows, on rank 0
+    titles: Any = None  # of the labels, the keys of the training rows, and the features, on rank 0
     keys: Any = None
+    raw_input: Any = None
 
     def __init__(
         self,
@@ -142,7 +144,8 @@ class LabelRun(Job):
         with folder.discarded_on_error(), mpi.agreed(comm, f"reading {problem.dataset.path}"):
             if comm.rank == 0:
                 self.titles = problem.dataset.label_titles(self.labels)
-                self.keys = training_keys(problem.dataset, problem.split)
+                self.keys = None if self.options.no_id_hashes else training_keys(problem.dataset, problem.split)
+                self.raw_input = RawInput.of_dataset(problem.dataset)
         if unfinished:
             mpi.run_on_root(comm, f"reading {path}", self._check_start)
             return
@@ -309,6 +312,7 @@ class LabelRun(Job):
             n_columns=results.n_columns if is_sparse else None,
             label_titles=self.titles,
             keys=self.keys,
+            raw_input=self.raw_input,
         )
         with new_file(comm, folder.model, overwrite=True) as out:
             out.layout(slabs, describe)

@@ -77,6 +77,8 @@ class OnlineOptions:
     """Stream: indices start at 0, not at 1."""
     max_line_mb: int | None = None
     """Stream: the longest line that is read, in MiB. Default: 16."""
+    no_id_hashes: Flag = False
+    """Do not store hashes of the training rows in the model; hpcml evaluate then cannot warn of rows that were trained on."""
     checkpoint_every: Seconds = None
     """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5
     to 600."""

@@ -17,6 +17,7 @@ from hpcml.methods.online.source import DatasetSource, RowStream
 from hpcml.methods.online.state import COUNTERS, LANES, N_LANE_NUMBERS, LearnerState
 from hpcml.model.linear import STATUS, Model, describe_model, model_slabs
 from hpcml.model.open import model_file
+from hpcml.model.raw_input import RawInput
 from hpcml.model.training_keys import training_keys, united
 from hpcml.options import flag_of
 from hpcml.run.folder import RunFolder
@@ -59,10 +60,11 @@ def write_model(
     with new_file(comm, folder.model, overwrite=True) as out:
 
         def describe(file: h5py.File) -> None:
-            keys = None if initial is None else initial.training_keys
+            keys, raw_input = (None, None) if initial is None else (initial.training_keys, initial.raw_input)
             if isinstance(source, DatasetSource):
-                keys = united(keys, training_keys(source.dataset, source.split))
-            describe_model(file, about, source.names, label_titles=source.titles, keys=keys)
+                keys, raw_input = united(keys, training_keys(source.dataset, source.split)), RawInput.of_dataset(source.dataset)
+            keys = None if state.options.no_id_hashes else keys
+            describe_model(file, about, source.names, None, source.titles, keys, raw_input)
 
         out.layout(slabs, describe)
         with mpi.agreed(comm, f"writing {folder.model}"):

@@ -18,6 +18,7 @@ from hpcml.methods.method import Method
 from hpcml.methods.psbml.options import AdaboostOptions
 from hpcml.model import learner as learners
 from hpcml.model.classifier import ClassifierModel, MarginData, Origin, check_savable, write_classifier
+from hpcml.model.raw_input import RawInput
 from hpcml.model.training_keys import training_keys
 from hpcml.mpi.memory import check_room
 from hpcml.run.folder import FINISHED, RunConfig, RunFolder
@@ -80,7 +81,9 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
         with mpi.agreed(comm, f"writing {folder.model}"):
             if comm.rank == 0:
                 facts = (classes.names, dataset.n_features, dataset.vocabulary, dense)
-                origin = Origin("adaboost", learner, split, *facts, {"rounds": n_rounds}, training_keys(dataset, split))
+                keys = None if options.no_id_hashes else training_keys(dataset, split)
+                about = {"rounds": n_rounds}
+                origin = Origin("adaboost", learner, split, *facts, about, keys, RawInput.of_dataset(dataset))
                 write_classifier(folder.model, classifier, origin, MarginData())
                 folder.drop_checkpoints()
     return AdaboostReport(folder.model, n_rounds, learner.name, seconds)

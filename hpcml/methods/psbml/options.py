@@ -49,6 +49,8 @@ class PsbmlOptions:
     class."""
     seed: Seed = 0
     """Another seed spreads and draws the rows otherwise."""
+    no_id_hashes: Flag = False
+    """Do not store hashes of the training rows in the model; hpcml evaluate then cannot warn of rows that were trained on."""
     checkpoint_every: Seconds = None
     """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5
     to 600."""
@@ -93,6 +95,8 @@ class AdaboostOptions:
     class."""
     seed: Seed = 0
     """Of what is random in the base learner."""
+    no_id_hashes: Flag = False
+    """Do not store hashes of the training rows in the model; hpcml evaluate then cannot warn of rows that were trained on."""
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local."""

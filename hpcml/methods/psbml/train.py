@@ -22,6 +22,7 @@ from hpcml.methods.psbml.snapshot import quality
 from hpcml.methods.psbml.torus import Torus, parse_grid
 from hpcml.model import learner as learners
 from hpcml.model.classifier import ClassifierModel, FoundThreshold, MarginData, Origin, check_savable, write_classifier
+from hpcml.model.raw_input import RawInput
 from hpcml.model.training_keys import training_keys
 from hpcml.mpi.memory import check_room
 from hpcml.run.folder import FINISHED, RunConfig, RunFolder
@@ -164,7 +165,8 @@ def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> Non
             **{"node_rows": counts, "node_weights": weights / np.maximum(counts, 1)},
         }
         facts = (problem.classes.names, dataset.n_features, dataset.vocabulary, problem.dense)
-        origin = Origin("psbml", problem.learner, problem.split, *facts, about, training_keys(dataset, problem.split))
+        keys = None if options.no_id_hashes else training_keys(dataset, problem.split)
+        origin = Origin("psbml", problem.learner, problem.split, *facts, about, keys, RawInput.of_dataset(dataset))
         margin = MarginData(problem.classes.rows[places], greatest, pocket.cycle)
         threshold = FoundThreshold(pocket.threshold, "error", "validation", problem.split) if options.judge == "auc" else None
         write_classifier(folder.model, pocket.classifier, origin, margin, threshold)
