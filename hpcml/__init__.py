@@ -32,6 +32,7 @@ _NAMES = {
     "hpcml.model.naive_bayes": "KernelNB",
     "hpcml.model.linear": "Model",
     "hpcml.model.open": "open_model",
+    "hpcml.prediction.loaded": "LoadedModel ScoredLabel load",
 }
 _API = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = ["__version__", *sorted(_API)]
@@ -65,6 +66,9 @@ if TYPE_CHECKING:  # the same, for programs that check types
     from hpcml.model.linear import Model as Model
     from hpcml.model.naive_bayes import KernelNB as KernelNB
     from hpcml.model.open import open_model as open_model
+    from hpcml.prediction.loaded import LoadedModel as LoadedModel
+    from hpcml.prediction.loaded import ScoredLabel as ScoredLabel
+    from hpcml.prediction.loaded import load as load
 else:  # a checker that saw this would believe in any name
 
     def __getattr__(name: str) -> object:

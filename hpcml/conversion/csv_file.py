@@ -72,7 +72,7 @@ class Misreadings:
     values: int = 0  # values of TSV in quotation marks that are ordinary characters
 
 
-class _CsvReader:
+class CsvReader:
     """Rows of raw lines; `at` is the byte behind the last row."""
 
     def __init__(self, path: Path, raw: Iterable[bytes], begin: int, lines: int, dialect: Dialect, max_line: int) -> None:
@@ -115,10 +115,43 @@ class _CsvReader:
         finally:
             self.lines_read = self.lines + self.rows.line_num
 
+    def records(
+        self, names: Sequence[str], end: int | None, misread: Misreadings | None = None
+    ) -> Iterator[tuple[int, int, list[str] | DataError]]:
+        """Yield the rows that begin before byte `end` as `read_rows`; None: all. Raises DataError."""
+        while end is None or self.at < end:
+            if (values := self.next_row()) is None:
+                if end is None:
+                    return
+                raise DataError(f"{self.path}: ends too early; it must not change while it is read")
+            if isinstance(values, DataError):
+                yield self.at, self.line, values
+            elif len(values) == len(names):
+                if self.lines_read > self.line and misread is not None and may_hold_rows(values, self.dialect.delimiter):
+                    misread.rows, misread.first = misread.rows + 1, misread.first or f"{self.path}: line {self.line}"
+                yield self.at, self.line, values
+            elif values:
+                by_quotes = self.lines_read > self.line or (not self.dialect.quote and any('"' in value for value in values))
+                numbers = f"{len(values)} values, but the header names {len(names)} columns"
+                yield self.at, self.line, DataError(f"{self.path}: line {self.line}: {numbers}{self.advice if by_quotes else ''}")
+
 
 def _lines(file: Any, max_line: int) -> Iterator[bytes]:
     """Yield raw lines; of one that is longer than `max_line` bytes, a part that is too long, too."""
     return iter(lambda: file.readline(max_line + 1), b"")
+
+
+def check_header(path: Path, names: list[str] | DataError | None) -> list[str]:
+    """Return the names of the columns in a first row. Raises DataError."""
+    if isinstance(names, DataError):
+        raise names
+    if not names or not any(names):
+        raise DataError(f"{path}: line 1: no names of columns; expected a line with them")
+    if not is_unicode("".join(names)):
+        raise DataError(f"{path}: line 1: a name of a column is not UTF-8; save the file as UTF-8")
+    if (name := repeated(names)) is not None:
+        raise DataError(f"{path}: line 1: two columns have the name {name!r}; give each a name of its own")
+    return names
 
 
 def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
@@ -130,17 +163,9 @@ def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
         if first.startswith(UTF_16):
             raise DataError(f"{path}: UTF-16, but expected UTF-8; save the file as UTF-8")
         text = first.removeprefix(BYTE_ORDER_MARK)
-        rows = _CsvReader(path, chain([text], _lines(file, max_line)), len(first) - len(text), 0, dialect, max_line)
+        rows = CsvReader(path, chain([text], _lines(file, max_line)), len(first) - len(text), 0, dialect, max_line)
         names = rows.next_row()
-    if isinstance(names, DataError):
-        raise names
-    if not names or not any(names):
-        raise DataError(f"{path}: line 1: no names of columns; expected a line with them")
-    if not is_unicode("".join(names)):
-        raise DataError(f"{path}: line 1: a name of a column is not UTF-8; save the file as UTF-8")
-    if (name := repeated(names)) is not None:
-        raise DataError(f"{path}: line 1: two columns have the name {name!r}; give each a name of its own")
-    return Table(path, names, rows.at, rows.lines_read)
+    return Table(path, check_header(path, names), rows.at, rows.lines_read)
 
 
 def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int) -> list[Segment]:
@@ -165,7 +190,7 @@ def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int)
                 block += file.readline(max_line + 1)
             if quote and quote in block:
                 raw, end = chain(io.BytesIO(block), _lines(file, max_line)), at + len(block)
-                rows = _CsvReader(table.path, raw, at, lines, dialect, max_line)
+                rows = CsvReader(table.path, raw, at, lines, dialect, max_line)
                 try:
                     while rows.at < end and rows.next_row() is not None:
                         take(rows.at, rows.lines_read)
@@ -209,20 +234,8 @@ def read_rows(
         return
     with open_plain(path) as file:
         go_to(file, begin)
-        rows = _CsvReader(path, _lines(file, max_line), begin, lines, dialect, max_line)
-        while rows.at < end:
-            if (values := rows.next_row()) is None:
-                raise DataError(f"{path}: ends too early; it must not change while it is read")
-            if isinstance(values, DataError):
-                yield rows.at, rows.line, values
-            elif len(values) == len(names):
-                if rows.lines_read > rows.line and misread is not None and may_hold_rows(values, dialect.delimiter):
-                    misread.rows, misread.first = misread.rows + 1, misread.first or f"{path}: line {rows.line}"
-                yield rows.at, rows.line, values
-            elif values:
-                by_quotes = rows.lines_read > rows.line or (not dialect.quote and any('"' in value for value in values))
-                numbers = f"{len(values)} values, but the header names {len(names)} columns"
-                yield rows.at, rows.line, DataError(f"{path}: line {rows.line}: {numbers}{rows.advice if by_quotes else ''}")
+        rows = CsvReader(path, _lines(file, max_line), begin, lines, dialect, max_line)
+        yield from rows.records(names, end, misread)
         if misread is not None:
             misread.values += rows.n_quoted
 
@@ -294,7 +307,7 @@ def _csv_batches(
 
     def batch_of(some: Sequence[int]) -> Batch:
         places = slice(some[0], some[-1] + 1)
-        return _csv_batch(segment.path, rows[places], lines[places], names, columns)
+        return csv_batch(segment.path, rows[places], lines[places], names, columns)
 
     def waiting() -> Iterator[Batch]:
         if rows:
@@ -320,9 +333,7 @@ def _csv_batches(
     yield from waiting()
 
 
-def _csv_batch(
-    path: Path, rows: list[list[str]], lines: list[int], names: list[str], columns: tuple[list[str], list[str]]
-) -> Batch:
+def csv_batch(path: Path, rows: list[list[str]], lines: list[int], names: list[str], columns: tuple[list[str], list[str]]) -> Batch:
     """Return rows as a batch. Raises DataError that names line and column."""
 
     def place(row: int) -> str:

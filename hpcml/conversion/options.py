@@ -136,7 +136,7 @@ class ConvertOptions:
     stop_words: Annotated[Path | None, NOT_LIKE, OF_TEXT] = None
     """File of words to leave out, one a line."""
     like: Path | None = None
-    """Dataset whose features, weights and labels are used again (the training file). Labels that it
+    """Dataset, or run folder of a model, whose features and labels are used again. Labels that it
     lacks are kept aside as unknown.
     """
     new_labels: Annotated[Flag, LIKE] = False

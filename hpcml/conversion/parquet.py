@@ -21,7 +21,7 @@ ROWS = 2048  # that are looked at together
 BUFFER = 1 << 20  # bytes of a column that are read at once
 
 
-class _ParquetFile(NamedTuple):
+class ParquetFile(NamedTuple):
     """A Parquet file: its columns, and the rows of its row groups."""
 
     path: Path
@@ -57,34 +57,41 @@ def _opened(path: Path) -> Iterator[Any]:
         yield file
 
 
+def check_pyarrow() -> None:
+    """Raise ConfigError without pyarrow."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise ConfigError("parquet needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
+
+
+def open_parquet(paths: Sequence[Path]) -> list[ParquetFile]:
+    """Return the columns and sizes of files. Raises ConfigError, DataError, OSError."""
+    check_pyarrow()
+    files = []
+    for path in paths:
+        with _opened(path) as file:
+            names = list(file.schema_arrow.names)
+            with _readable(path):
+                of_pandas = file.schema_arrow.pandas_metadata
+            index = of_pandas.get("index_columns") if isinstance(of_pandas, dict) else None
+            index = [name for name in index if isinstance(name, str)] if isinstance(index, list) else []
+            groups = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+            files.append(ParquetFile(path, names, groups, index))
+    return files
+
+
 def read_parquet(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError that names the row."""
     with mpi.agreed(task.comm, f"reading {task.what}"):
-        try:
-            import pyarrow  # noqa: F401
-        except ImportError:
-            raise ConfigError("parquet needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
-
-    def describe() -> list[_ParquetFile]:
-        files = []
-        for path in task.inputs:
-            with _opened(path) as file:
-                names = list(file.schema_arrow.names)
-                with _readable(path):
-                    of_pandas = file.schema_arrow.pandas_metadata
-                index = of_pandas.get("index_columns") if isinstance(of_pandas, dict) else None
-                index = [name for name in index if isinstance(name, str)] if isinstance(index, list) else []
-                groups = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
-                files.append(_ParquetFile(path, names, groups, index))
-        return files
-
-    files = mpi.run_on_root(task.comm, f"reading {task.what}", describe)
+        check_pyarrow()
+    files = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: open_parquet(task.inputs))
     bounds = bounds_in_items([sum(file.groups) for file in files], task.comm.size)
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
         for number, (file, of_file) in enumerate(zip(files, bounds, strict=True)):
             begin, end = of_file[task.comm.rank : task.comm.rank + 2]
-            for batch in _batches(file, begin, end, roles.indicators, *wanted(roles, features)) if begin < end else ():
+            for batch in batches_of(file, begin, end, roles.indicators, *wanted(roles, features)) if begin < end else ():
                 yield batch._replace(file=number)
 
     return read_table(task, [file.names for file in files], batches, files[0].of_pandas)
@@ -97,8 +104,8 @@ def _is_number(kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
 
 
-def _batches(
-    file: _ParquetFile, begin: int, end: int, indicators: Sequence[str], numbers: list[str], others: list[str]
+def batches_of(
+    file: ParquetFile, begin: int, end: int, indicators: Sequence[str], numbers: list[str], others: list[str]
 ) -> Iterator[Batch]:
     """Rows begin..end of a file, of whole row groups. Raises DataError, OSError."""
     import pyarrow
@@ -123,7 +130,7 @@ def _batches(
             if not (strings or _is_number(kind) or types.is_null(kind)):
                 raise DataError(f"{file.path}: column {name!r} holds {given}, but expected strings or whole numbers")
         with _readable(file.path):
-            found = opened.iter_batches(ROWS, row_groups=groups, columns=[*numbers, *others], use_threads=False)
+            found = opened.iterbatches_of(ROWS, row_groups=groups, columns=[*numbers, *others], use_threads=False)
         while at < end:
             with _readable(file.path):
                 batch = next(found, None)

@@ -302,7 +302,7 @@ def _add_texts(corpus: Corpus, batch: Batch, roles: Roles, options: ConvertOptio
     labels, ids, splits, groups = _described(corpus, batch, roles, options)
     of_rows: list[list[list[str]]] = []
     for row in range(batch.n_rows):
-        values = [_checked(batch, row, name, batch.columns[name][row], _texts) for name in roles.texts]
+        values = [_checked(batch, row, name, batch.columns[name][row], texts_of) for name in roles.texts]
         for field, texts in zip(roles.fields if told_apart else (), values, strict=False):
             if field.whole and any("\0" in text for text in texts):
                 raise DataError(f"{batch.place(row)}: column {field.name!r}: a value with a NUL, which cannot be stored; remove it")
@@ -357,11 +357,11 @@ def _described(
             raise DataError(f"{batch.place(row)}: column {name!r}: {shown}, but expected 1, 0, True or False (--indicators)")
         for row in np.flatnonzero(values).tolist():
             labels[row].append(name.strip())
-    ids, splits = _names(batch, roles.id), _names(batch, roles.split)
+    ids, splits = names_in_column(batch, roles.id), names_in_column(batch, roles.split)
     if roles.split is not None:
         for row, split in enumerate(splits):
             _checked(batch, row, roles.split, split, check_split_name)
-    groups = _names(batch, roles.group)
+    groups = names_in_column(batch, roles.group)
     if options.empty_labels is None and unlabelled.any():
         return [None if gone else of_row for of_row, gone in zip(labels, unlabelled.tolist(), strict=True)], ids, splits, groups
     return labels, ids, splits, groups
@@ -384,7 +384,7 @@ def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | Non
     return found if found or has_list else None
 
 
-def _names(batch: Batch, column: str | None) -> list[str]:
+def names_in_column(batch: Batch, column: str | None) -> list[str]:
     """Return the values of a column that names rows, or splits; "" for none."""
     if column is None:
         return [""] * batch.n_rows
@@ -438,12 +438,12 @@ def _as_written(value: object) -> str:
     raise ValueError(f"{shown}, but expected a string or a whole number")
 
 
-def _texts(value: object) -> list[str]:
+def texts_of(value: object) -> list[str]:
     """The texts of a value. Raises ValueError."""
     if isinstance(value, str):
         return [value] if value else []
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [text for each in value for text in _texts(each)]
+        return [text for each in value for text in texts_of(each)]
     if not is_missing(value):
         raise ValueError(f"{type(value).__name__}, but expected text")
     return []

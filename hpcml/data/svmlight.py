@@ -224,7 +224,7 @@ class _Rejoined:
         return head or self.rest.read(size) or b""
 
 
-class _LineReader:
+class LineReader:
     """Whole lines of a stream, a block at a time. Local; raises DataError and OSError."""
 
     def __init__(self, source: str | Path, block_bytes: int, max_line: int) -> None:
@@ -233,7 +233,7 @@ class _LineReader:
             self.raw, head = open_stream(source)
         elif sys.stdin is None or os.isatty(0):
             what = "closed" if sys.stdin is None else "a terminal"
-            raise DataError(f"{self.name} is {what}; pipe svmlight lines into it, or name a file")
+            raise DataError(f"{self.name} is {what}; pipe lines into it, or name a file")
         else:
             self.raw, head = open(0, "rb", buffering=0, closefd=False), b""  # noqa: SIM115 - `close` closes it
         self.poll = select.poll()
@@ -308,6 +308,15 @@ def name_of(source: str | Path) -> str:
     return "standard input" if str(source) == STANDARD_INPUT else str(source)
 
 
+def check_standard_input(source: str | Path) -> None:
+    """Raise ConfigError for standard input under a launcher."""
+    if str(source) == STANDARD_INPUT and (name := launcher()[0]):
+        raise ConfigError(
+            f"standard input under mpirun or srun ({name}): launchers lose, or repeat, what exceeds 64 KB; name a file, or "
+            "a pipe: <(zcat FILE), or one made with mkfifo"
+        )
+
+
 class SvmlightStream:
     """The rows of an svmlight text: iterate over it once, and close it, or use a `with`.
 
@@ -329,16 +338,12 @@ class SvmlightStream:
         bytes, ConfigError for standard input under a launcher.
         """
         self.comm, self.name, self.zero_based = comm, name_of(source), zero_based
-        if str(source) == STANDARD_INPUT and (name := launcher()[0]):
-            raise ConfigError(
-                f"standard input under mpirun or srun ({name}): launchers lose, or repeat, what exceeds 64 KB; name a file, or "
-                "a pipe: <(zcat FILE), or one made with mkfifo"
-            )
+        check_standard_input(source)
         self.n_rows = 0  # read so far, on all ranks together
-        self._lines: _LineReader | None = None
+        self._lines: LineReader | None = None
         with mpi.agreed(comm, f"reading {self.name}"):
             if comm.rank == 0:
-                self._lines = _LineReader(source, block_bytes, max_line)
+                self._lines = LineReader(source, block_bytes, max_line)
         with mpi.node_first(comm):  # compile
             parse_lines(np.frombuffer(padded(b"1 1:1\n"), dtype=np.uint8), zero_based, {})
 

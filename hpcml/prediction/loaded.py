@@ -1,0 +1,205 @@
+"""`hpcml.load`: a model in memory that labels texts, matrices, data frames and datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from hpcml import mpi
+from hpcml.data.shard import Shard
+from hpcml.evaluation.probabilities import probabilities
+from hpcml.evaluation.top import top_of
+from hpcml.log import plural
+from hpcml.model.open import open_model
+from hpcml.model.scoring import divide_rows, make_scorer
+from hpcml.prediction.predict import Prediction
+from hpcml.prediction.raw_rows import RowMaker
+
+
+class ScoredLabel(NamedTuple):
+    """A label of a row. `title` is "" without one; `probability` is None if the model has none."""
+
+    label: str
+    title: str
+    score: float
+    probability: float | None
+
+
+class LoadedModel:
+    """A trained model, ready to label rows. `hpcml.load` makes it.
+
+    Rows are given as a list of texts (or of dictionaries with the fields that the model was trained on), a data frame with the
+    columns that it was trained on, a matrix (n_rows, n_features), or an `hpcml.Dataset`.
+
+    Parameters
+    ----------
+    run : path
+        A run folder, or its model.h5.
+
+    Attributes
+    ----------
+    labels : list of str
+        The names of the labels.
+    titles : list of str or None
+        Their titles, "" for none.
+    thresholds : ndarray (n_labels,) of float64
+        The scores above which a row gets each label.
+    model : Model or ClassifierModel
+        The file of the model.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or is damaged.
+
+    Examples
+    --------
+    >>> model = hpcml.load("run")
+    >>> model.top(["A library of linear algebra"])[0]
+    [ScoredLabel(label='devel::library', title='', score=1.2, probability=0.77)]
+    """
+
+    def __init__(self, run: Path | str) -> None:
+        self.model = open_model(run)
+        self.labels, self.titles, self.thresholds = self.model.label_names, self.model.label_titles, self.model.thresholds
+        self._rows = RowMaker(self.model)
+        none = np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
+        self._numbers = np.arange(len(self.labels))
+        comm, scorer = (
+            mpi.self_comm(),
+            make_scorer(self.model, Shard.of_csr(none, self.model.n_features, len(self.labels)), self._numbers),
+        )
+        scorer.warm_up(comm)
+        self._top: Any = top_of(comm, scorer, 1, Prediction.room_for_weights(self.model), by_pairs=True)
+
+    def __repr__(self) -> str:
+        model = self.model
+        kind = "features of texts" if self._rows.is_text else "features"
+        numbers = f"{plural(model.n_labels, 'label')}, {model.n_features:,} {kind}"
+        decided = f"thresholds {model.threshold_source or '0'}, probabilities {model.probability_source or 'none'}"
+        return f"<hpcml model {model.path}: {model.attrs.get('method', '?')}, {numbers}, {decided}>"
+
+    def _blocks(self, X: Any, split: str) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+        """Yield (scorer, rows, which of them have no known word) of parts of the rows whose scores fit into memory."""
+        shard = self._rows.rows(X, split)
+        scorer = make_scorer(self.model, shard, self._numbers)
+        sizes = np.diff(shard.indptr)
+        for _, rows in divide_rows(shard.rows, len(self.labels)):
+            yield scorer, rows, (sizes[rows] == 0) & self._rows.is_text
+
+    def decision_function(self, X: Any, *, split: str = "all") -> np.ndarray:
+        """Return the scores of all labels.
+
+        Parameters
+        ----------
+        X : list of str or dict, DataFrame, matrix (n_rows, n_features) or Dataset
+            The rows.
+        split : str
+            Of a dataset, the rows to score: a split, or all.
+
+        Returns
+        -------
+        ndarray (n_rows, n_labels) of float64
+
+        Raises
+        ------
+        ConfigError, DataError
+            If the rows do not fit the model.
+        """
+        blocks = [self._top.all_scores(scorer, rows) for scorer, rows, _ in self._blocks(X, split)]
+        return np.concatenate(blocks) if blocks else np.empty((0, len(self.labels)))
+
+    def predict_proba(self, X: Any, *, split: str = "all") -> np.ndarray:
+        """Return the probabilities of all labels; parameters as of `decision_function`.
+
+        Returns
+        -------
+        ndarray (n_rows, n_labels) of float64
+
+        Raises
+        ------
+        ConfigError
+            If the model has no probabilities (`hpcml.calibrate` makes them).
+        """
+        return probabilities(self.decision_function(X, split=split), *self.model.check_probabilities())
+
+    def predict(self, X: Any, *, split: str = "all") -> sp.csr_matrix:
+        """Return the labels above the thresholds; parameters as of `decision_function`.
+
+        A text without any known word gets none.
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix (n_rows, n_labels) of bool
+        """
+        found = []
+        for scorer, rows, empty in self._blocks(X, split):
+            flags = self._top.all_scores(scorer, rows) > self.thresholds
+            flags[empty] = False
+            found.append(sp.csr_matrix(flags))
+        return sp.vstack(found, format="csr") if found else sp.csr_matrix((0, len(self.labels)), dtype=bool)
+
+    def top(self, X: Any, k: int | None = None, *, split: str = "all") -> list[list[ScoredLabel]]:
+        """Return the best labels of each row, best first; X and split as of `decision_function`.
+
+        Parameters
+        ----------
+        k : int or None
+            Number of labels of each row. Default: those above the thresholds.
+
+        Returns
+        -------
+        list of list of ScoredLabel
+            None of a text without any known word.
+        """
+        out: list[list[ScoredLabel]] = []
+        titles = self.titles or [""] * len(self.labels)
+        sigmoids = self.model.sigmoids
+        for scorer, rows, empty in self._blocks(X, split):
+            for labels, scores in self._best(scorer, rows, empty, k):
+                shown = (
+                    [None] * labels.size if sigmoids is None else probabilities(scores[None], *sigmoids, labels[None])[0].tolist()
+                )
+                columns = zip(labels.tolist(), scores.tolist(), shown, strict=True)
+                out.append([ScoredLabel(self.labels[label], titles[label], *numbers) for label, *numbers in columns])
+        return out
+
+    def _best(self, scorer: Any, rows: np.ndarray, empty: np.ndarray, k: int | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the labels of each row, best first, and their scores."""
+        if k is not None:
+            best = self._top.best(scorer, rows, min(k, len(self.labels)))
+            for labels, scores, is_empty in zip(best.labels, best.scores, empty, strict=True):
+                yield (labels[:0], scores[:0]) if is_empty else (labels, scores)
+            return
+        for scores, is_empty in zip(self._top.all_scores(scorer, rows), empty, strict=True):
+            labels = np.flatnonzero(scores > self.thresholds) if not is_empty else np.empty(0, np.int64)
+            order = np.lexsort((labels, -self._top.comparable.values(scores[labels], labels)))
+            yield labels[order], scores[labels[order]]
+
+
+def load(run: Path | str) -> LoadedModel:
+    """Load a model to label rows in this process.
+
+    Parameters
+    ----------
+    run : path
+        A run folder, or its model.h5. The training data are not needed.
+
+    Returns
+    -------
+    LoadedModel
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or is damaged.
+
+    Examples
+    --------
+    >>> hpcml.load("run").top(["A library of linear algebra"], k=5)
+    """
+    return LoadedModel(run)

@@ -1,0 +1,164 @@
+"""Rows of a model made from texts, documents, tables or matrices in memory: the same bits as by `hpcml convert --like`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hpcml import mpi
+from hpcml.conversion.jsonl import document_of
+from hpcml.conversion.number_rows import NumberSlice, dense_blocks
+from hpcml.conversion.table import texts_of, unfit
+from hpcml.conversion.text import FewTexts, Values, settings_of_model
+from hpcml.conversion.vocabulary import PLAIN, Field
+from hpcml.data.dataset import DataFile
+from hpcml.data.in_memory import canonical, sound_csr
+from hpcml.data.shard import Shard, load_shard
+from hpcml.errors import ConfigError, DataError, nearest_name
+from hpcml.log import named
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+from hpcml.model.open import require_raw_input
+from hpcml.options import split_record
+from hpcml.partition import offsets
+
+DEFAULT_TEXTS = ("title", "text")  # columns of texts, where the model does not know any
+
+
+class RowMaker:
+    """Makes rows of a model. It holds the vocabulary, some 100 bytes a word, once texts came."""
+
+    def __init__(self, model: Model | ClassifierModel) -> None:
+        self.model = model
+
+    @cached_property
+    def few_texts(self) -> FewTexts:
+        """Makes rows of texts. Raises ConfigError if the model was not trained on texts."""
+        settings = settings_of_model(self.model)
+        if settings.headings:
+            raise ConfigError(f"{self.model.path}: uses the labels of a row as features, which texts do not have; use a dataset")
+        return FewTexts(settings, self.model.n_labels)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the model was trained on texts."""
+        return self.model.raw_input is not None and self.model.raw_input.is_text
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of texts."""
+        return self.few_texts.settings.fields
+
+    def text_columns(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns of texts, of a table with these. Raises ConfigError."""
+        if self.fields != PLAIN:
+            expected = found = tuple(field.name for field in self.fields)
+        else:
+            known = self.model.raw_input.attributes.get("text_columns", "")
+            expected = tuple(split_record(str(known))) or DEFAULT_TEXTS
+            found = expected if known else tuple(name for name in expected if name in names)
+        if not found or not set(found) <= set(names):
+            missing = next(name for name in expected if name not in names)
+            near = nearest_name(missing, names)
+            hint = f"did you mean {named(near)!r}? Rename it" if near else f"expected {', '.join(map(named, expected))}"
+            raise ConfigError(f"no column {named(missing)!r} with texts, as the model was trained on; {hint}")
+        return found
+
+    def values_of_row(self, values: Iterable[Any]) -> Values:
+        """Return a row's values of `text_columns` as those of each field. Raises ValueError."""
+        found = [texts_of(value) for value in values]
+        return found if self.fields != PLAIN else [[], [text for texts in found for text in texts]]
+
+    def texts(self, texts: Sequence[Values]) -> Shard:
+        """Return rows of texts, given by the values of each field."""
+        return self.few_texts(texts)
+
+    def strings_or_documents(self, given: Sequence[Any]) -> Shard:
+        """Return rows of texts that are strings, or documents as in JSON lines. Raises ConfigError, DataError."""
+        found: list[Values] = []
+        for place, value in enumerate(given):
+            if isinstance(value, str):
+                if self.fields != PLAIN:
+                    names = ", ".join(field.name for field in self.fields)
+                    raise ConfigError(f"the model tells fields apart; give each text as a dictionary with the keys {names}")
+                found.append([[], [value]])
+                continue
+            try:
+                found.append(document_of(value, self.fields).values)
+            except ValueError as error:
+                raise DataError(f"text {place} (from 0): {error}") from None
+        return self.texts(found)
+
+    @cached_property
+    def _column_of(self) -> dict[str, int]:
+        names = require_raw_input(self.model).names
+        if names is None:
+            raise ConfigError(f"{self.model.path}: its features have no names; give a matrix, or a dataset")
+        return {name: column for column, name in enumerate(names)}
+
+    def feature_columns(self, names: Sequence[str]) -> list[str]:
+        """Return the names of the features, all of which a table must have. Raises DataError, ConfigError."""
+        there = set(names)
+        for name in self._column_of:
+            if name not in there:
+                raise DataError(f"no column {named(name)!r}, a feature of the model; add it, or use hpcml convert --like")
+        return list(self._column_of)
+
+    def numbers(self, columns: Mapping[str, np.ndarray], n_rows: int, place: Any) -> Shard:
+        """Return rows of a table of numbers, its columns those of `feature_columns`; `place` names a row. Raises DataError."""
+        names = list(self._column_of)
+
+        def take(begin: int, end: int) -> np.ndarray:
+            return np.stack([columns[name][begin:end] for name in names], axis=1)
+
+        def describe(row: int, column: int, value: float) -> str:
+            return f"{place(row)}: column {names[column]!r}: {unfit(value)}"
+
+        blocks = list(dense_blocks(take, (0, n_rows), len(names), False, describe))
+        lengths, indices, data = (np.concatenate(parts) for parts in zip(*blocks, strict=True)) if blocks else NumberSlice.empty()
+        return self._shard(offsets(lengths), indices, data)
+
+    def matrix(self, X: Any) -> Shard:
+        """Return the rows of a matrix of the model's features. Raises DataError."""
+        found = canonical(sp.csr_matrix(sound_csr(X, "X"), dtype=np.float32))
+        if found.shape[1] != self.model.n_features:
+            raise DataError(f"X has {found.shape[1]} columns, but the model has {self.model.n_features} features")
+        if not np.isfinite(found.data).all():
+            raise DataError("X: a value is not a finite number that float32 can hold")
+        return self._shard(found.indptr.astype(np.int64), found.indices, found.data)
+
+    def _shard(self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Shard:
+        index = np.int32 if self.model.n_features < 2**31 else np.int64
+        return Shard.of_csr((indptr, indices.astype(index), data), self.model.n_features, self.model.n_labels)
+
+    def frame(self, frame: Any) -> Shard:
+        """Return the rows of a data frame of texts or numbers. Raises ConfigError, DataError."""
+        names = [str(name) for name in frame.columns]
+        if self.is_text:
+            columns = [frame.iloc[:, names.index(name)].tolist() for name in self.text_columns(names)]
+            try:
+                return self.texts([self.values_of_row(values) for values in zip(*columns, strict=True)])
+            except ValueError as error:
+                raise DataError(f"the frame: {error}") from None
+        try:
+            numbers = {name: frame.iloc[:, names.index(name)].to_numpy(dtype=np.float64) for name in self.feature_columns(names)}
+        except (TypeError, ValueError) as error:
+            raise DataError(f"the frame: expected columns of numbers ({error})") from None
+        return self.numbers(numbers, len(frame), lambda row: f"the frame: row {row}")
+
+    def rows(self, X: Any, split: str = "all") -> Shard:
+        """Return rows of a list of texts or documents, a matrix, a data frame, or a split of a dataset."""
+        if isinstance(X, DataFile):
+            self.model.check_vocabulary(X)
+            return load_shard(mpi.self_comm(), X, split, unlabelled=True)
+        if isinstance(X, (str, Mapping)):
+            raise ConfigError("expected a list of texts; put a single one into a list")
+        if hasattr(X, "iloc") and hasattr(X, "columns"):
+            return self.frame(X)
+        if sp.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2):
+            return self.matrix(X)
+        return self.strings_or_documents(list(X))

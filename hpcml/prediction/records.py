@@ -1,0 +1,207 @@
+"""Records of a file, or of standard input, as rows of a model: a block at a time, in parallel.
+
+Rank 0 reads the records and sends every rank an equal part of each block; making rows of texts takes far longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hpcml import mpi
+from hpcml.conversion.csv_file import UNQUOTED_TSV, CsvReader, Dialect, check_header, csv_batch
+from hpcml.conversion.jsonl import document_of, loaded
+from hpcml.conversion.parquet import batches_of, open_parquet
+from hpcml.conversion.table import Batch, names_in_column, numbered
+from hpcml.data.shard import Shard
+from hpcml.data.svmlight import PADDING, LineReader, check_standard_input, name_of
+from hpcml.errors import ConfigError, DataError, OptionError, nearest_name
+from hpcml.files.lines import LINE_MIB, plain_name
+from hpcml.partition import even_bounds
+from hpcml.prediction.raw_rows import RowMaker
+
+KINDS = ("jsonl", "csv", "tsv", "parquet")
+BLOCK_BYTES = 1 << 20  # of text for each rank
+Chunk = tuple[Any, list[int]]  # records, and the line of each; an empty one: no record has come yet
+
+
+def kind_of_records(path: Path) -> str | None:
+    """Return which of KINDS a file is, by its name; None: no one."""
+    ending = Path(plain_name(path)).suffix.lower().removeprefix(".")
+    return ending if ending in KINDS else None
+
+
+class RecordRows(NamedTuple):
+    """This rank's part of some consecutive rows."""
+
+    first_row: int  # its number among all rows, from 0
+    ids: list[str] | None  # None: the records have none
+    shard: Shard
+
+
+class RecordStream:
+    """Rows of records: iterate once over `parts`, and close it, or use a `with`."""
+
+    def __init__(
+        self,
+        comm: mpi.Comm,
+        source: str | Path,
+        kind: str,
+        rows: RowMaker,
+        id_column: str | None = None,
+        delimiter: str | None = None,
+        max_line: int = LINE_MIB << 20,
+    ) -> None:
+        """Collective over `comm`. `source` is a path, or "-": standard input of rank 0; `kind` is one of KINDS.
+
+        Raises ConfigError, DataError for columns that are not those of the model, or a file that cannot be read.
+        """
+        check_standard_input(source)
+        self.comm, self.name, self.kind, self.rows, self.n_rows = comm, name_of(source), kind, rows, 0
+        self._id, self._delimiter, self._stack = id_column, delimiter, ExitStack()
+        self.columns: tuple[list[str], list[str]] = [], []  # of tables: those of numbers, and those of texts and the id
+        self.names: list[str] = []
+        self._chunks: Iterator[Chunk] = iter(())
+        with mpi.agreed(comm, f"reading {self.name}"):
+            if kind == "jsonl":
+                _ = rows.fields  # the model must be one of texts
+            elif not rows.is_text:
+                rows.feature_columns(())
+            if comm.rank == 0:
+                if kind == "parquet":
+                    self._chunks = self._stack.enter_context(closing(self._read_parquet(Path(source))))
+                else:
+                    reader = self._stack.enter_context(closing(LineReader(source, BLOCK_BYTES * comm.size, max_line)))
+                    self._chunks = self._read_lines(reader) if kind == "jsonl" else self._read_csv(reader, max_line)
+                next(self._chunks)  # the columns
+        self.columns, self.names, self._id = comm.bcast((self.columns, self.names, self._id))
+
+    def __enter__(self) -> RecordStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _choose_columns(self, names: Sequence[str]) -> None:
+        """Set the columns that are read. Raises ConfigError, DataError."""
+        self.names = list(names)
+        known = self.rows.model.raw_input.attributes.get("id_column") if self.rows.model.raw_input is not None else None
+        if self._id is None and known in names:
+            self._id = str(known)
+        if self._id is not None and self._id not in names:
+            near = nearest_name(self._id, names)
+            raise OptionError("id", self._id, f"{self.name} has no such column" + (f"; did you mean {near!r}?" if near else ""))
+        try:
+            numbers = [] if self.rows.is_text else self.rows.feature_columns(names)
+            texts = self.rows.text_columns(names) if self.rows.is_text else ()
+        except (ConfigError, DataError) as error:
+            raise type(error)(f"{self.name}: {error}") from None
+        self.columns = numbers, list(dict.fromkeys([*texts, *([] if self._id is None else [self._id])]))
+
+    def _read_lines(self, reader: LineReader) -> Iterator[Chunk]:
+        yield [], []
+        for block, first in _blocks(reader):
+            lines = list(BytesIO(block))
+            found = [number for number, line in enumerate(lines) if not line.isspace()]
+            yield [lines[number] for number in found], [first + number + 1 for number in found]
+
+    def _read_csv(self, reader: LineReader, max_line: int) -> Iterator[Chunk]:
+        if self.kind == "csv":
+            dialect = Dialect(self._delimiter or ",")
+        else:
+            dialect = Dialect(*UNQUOTED_TSV, "; for values in quotation marks, use hpcml convert tsv --quotes")
+        end = 0
+
+        def lines() -> Iterator[bytes]:
+            nonlocal end
+            for block, _ in _blocks(reader):
+                end += len(block)
+                yield from BytesIO(block)
+
+        path = Path(self.name)
+        rows = CsvReader(path, lines(), 0, 0, dialect, max_line)
+        names = rows.next_row()
+        self._choose_columns(check_header(path, names))
+        yield [], []
+        values: list[list[str]] = []
+        numbers: list[int] = []
+        for _, line, found in rows.records(self.names, None):
+            if isinstance(found, DataError):
+                raise found
+            values.append(found)
+            numbers.append(line)
+            if rows.at >= end:
+                yield values, numbers
+                values, numbers = [], []
+        yield values, numbers
+
+    def _read_parquet(self, path: Path) -> Iterator[Chunk]:
+        (file,) = open_parquet([path])
+        self._choose_columns(file.names)
+        yield [], []
+        n_rows = sum(file.groups)
+        for batch in batches_of(file, 0, n_rows, (), *self.columns) if n_rows else ():
+            yield batch.columns, list(range(self.n_rows + 1, self.n_rows + batch.n_rows + 1))
+
+    def parts(self) -> Iterator[RecordRows]:
+        """Collective over `comm`. Yield this rank's part of the next rows. Raises DataError on all."""
+        comm = self.comm
+        while True:
+            chunk: Chunk | None = None
+            pieces: list[Chunk] | None = None
+            with mpi.agreed(comm, f"reading {self.name}"):
+                if comm.rank == 0 and (chunk := next(self._chunks, None)) is not None:
+                    records, lines = chunk
+                    bounds = even_bounds(len(lines), comm.size).tolist()
+                    pieces = [(_part(records, a, b), lines[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+            if not comm.bcast(chunk is not None):
+                break
+            records, lines = comm.scatter(pieces)
+            with mpi.agreed(comm, f"reading {self.name}"):
+                ids, shard = self._make_rows(records, lines)
+            (above,), (count,) = mpi.exclusive_sum(comm, [shard.n_local])
+            yield RecordRows(self.n_rows + int(above), ids, shard)
+            self.n_rows += int(count)
+        if self.n_rows == 0:
+            raise DataError(f"{self.name}: no rows; expected at least one")
+
+    def _make_rows(self, records: Any, lines: list[int]) -> tuple[list[str] | None, Shard]:
+        """Make rows of records. Raises DataError."""
+        if self.kind == "jsonl":
+            documents = []
+            for line, record in zip(lines, records, strict=True):
+                try:
+                    documents.append(document_of(loaded(record.removesuffix(b"\n")), self.rows.fields))
+                except ValueError as error:
+                    raise DataError(f"{self.name}: line {line}: {error}") from None
+            ids = [document.row_id or str(line) for document, line in zip(documents, lines, strict=True)]
+            return ids, self.rows.texts([document.values for document in documents])
+        if self.kind == "parquet":
+            batch = Batch(len(lines), records, numbered(self.name, lines[0] - 1 if lines else 0))
+        else:
+            batch = csv_batch(Path(self.name), records, lines, self.names, self.columns)
+        ids = None if self._id is None else names_in_column(batch, self._id)
+        if not self.rows.is_text:
+            return ids, self.rows.numbers(batch.columns, batch.n_rows, batch.place)
+        texts = []
+        for row, values in enumerate(zip(*(batch.columns[name] for name in self.rows.text_columns(self.names)), strict=True)):
+            try:
+                texts.append(self.rows.values_of_row(values))
+            except ValueError as error:
+                raise DataError(f"{batch.place(row)}: {error}") from None
+        return ids, self.rows.texts(texts)
+
+
+def _blocks(reader: LineReader) -> Iterator[tuple[bytes, int]]:
+    """Yield whole lines, and the number of lines before them; waits for those of a slow pipe."""
+    while (pieces := reader.pieces(1)) != []:
+        for text, first in pieces or ():
+            yield text[: text.size - len(PADDING)].tobytes(), first
+
+
+def _part(records: Any, begin: int, end: int) -> Any:
+    """Return records begin..end of a list, or of columns."""
+    return {name: values[begin:end] for name, values in records.items()} if isinstance(records, dict) else records[begin:end]
