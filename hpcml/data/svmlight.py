@@ -300,6 +300,7 @@ class LineReader:
         return found
 
     def close(self) -> None:
+        """Close the file."""
         self.raw.close()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,14 +102,14 @@ class RecordStream:
             raise type(error)(f"{self.name}: {error}") from None
         self.columns = numbers, list(dict.fromkeys([*texts, *([] if self._id is None else [self._id])]))
 
-    def _read_lines(self, reader: LineReader) -> Iterator[Chunk]:
+    def _read_lines(self, reader: LineReader) -> Generator[Chunk, None, None]:
         yield [], []
         for block, first in _blocks(reader):
             lines = list(BytesIO(block))
             found = [number for number, line in enumerate(lines) if not line.isspace()]
             yield [lines[number] for number in found], [first + number + 1 for number in found]
 
-    def _read_csv(self, reader: LineReader, max_line: int) -> Iterator[Chunk]:
+    def _read_csv(self, reader: LineReader, max_line: int) -> Generator[Chunk, None, None]:
         if self.kind == "csv":
             dialect = Dialect(self._delimiter or ",")
         else:
@@ -138,7 +139,7 @@ class RecordStream:
                 values, numbers = [], []
         yield values, numbers
 
-    def _read_parquet(self, path: Path) -> Iterator[Chunk]:
+    def _read_parquet(self, path: Path) -> Generator[Chunk, None, None]:
         (file,) = open_parquet([path])
         self._choose_columns(file.names)
         yield [], []
@@ -156,7 +157,7 @@ class RecordStream:
                 if comm.rank == 0 and (chunk := next(self._chunks, None)) is not None:
                     records, lines = chunk
                     bounds = even_bounds(len(lines), comm.size).tolist()
-                    pieces = [(_part(records, a, b), lines[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+                    pieces = [(_part(records, a, b), lines[a:b]) for a, b in pairwise(bounds)]
             if not comm.bcast(chunk is not None):
                 break
             records, lines = comm.scatter(pieces)
