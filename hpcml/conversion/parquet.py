@@ -130,7 +130,7 @@ def batches_of(
             if not (strings or _is_number(kind) or types.is_null(kind)):
                 raise DataError(f"{file.path}: column {name!r} holds {given}, but expected strings or whole numbers")
         with _readable(file.path):
-            found = opened.iterbatches_of(ROWS, row_groups=groups, columns=[*numbers, *others], use_threads=False)
+            found = opened.iter_batches(ROWS, row_groups=groups, columns=[*numbers, *others], use_threads=False)
         while at < end:
             with _readable(file.path):
                 batch = next(found, None)

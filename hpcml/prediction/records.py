@@ -5,7 +5,7 @@ Rank 0 reads the records and sends every rank an equal part of each block; makin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from io import BytesIO
 from itertools import pairwise
