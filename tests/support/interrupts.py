@@ -44,7 +44,7 @@ COMMANDS = {
     "cv": "cv multinomial-nb S/data.h5 -o O/table.csv",
     "train elastic-net": "train elastic-net S/data.h5 -o O/run --checkpoint-every 0.001",
     "threshold": "threshold S/probe/model.h5 S/data.h5 --split test --measure label -o O/out.h5",
-    "explain": "explain S/probe/model.h5 S/data.h5 --json O/out.json",
+    "explain": "explain S/probe/model.h5 --json O/out.json",
     "duplicates": "duplicates S/data.h5 -o O/out.csv",
 }
 ALONE = {"train adaboost"}  # on one rank here

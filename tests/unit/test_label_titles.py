@@ -103,7 +103,7 @@ def test_people_and_programs_see_them(data, run, tmp_path):
     model = Model(run / "model.h5")
     with DataFile(data) as rows:
         found = evaluate(SELF, model, rows, "test", QUIET, [0, 1, 2])
-        shown = str(explain(SELF, model, rows, ["a", "b"], 3, False))
+        shown = str(explain(SELF, model, ["a", "b"], 3, False))
     assert "a Apples: " in shown
     assert "\nb: " in shown
     text = str(found)

@@ -277,7 +277,7 @@ def test_what_cannot_be_served(served, tmp_path):
     data, _, _ = served
     train("dual", SELF, data, tmp_path / "hinge")
     with pytest.raises(ConfigError, match="has no probabilities; a linear model gets them from held-out rows by hpcml calibrate"):
-        open_suggester(SELF, tmp_path / "hinge", None)
+        open_suggester(SELF, tmp_path / "hinge")
 
 
 def test_the_page_may_run_only_its_own_files(served):
