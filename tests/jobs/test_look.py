@@ -56,7 +56,7 @@ def test_mistakes_are_named_in_one_sentence(standing, tmp_path, n):
     documents(tmp_path / "docs.jsonl")
     convert = ("convert", "jsonl", tmp_path / "docs.jsonl", "-o", tmp_path / "out.h5", "--fields")
     for said, command in {
-        "has no effect without --row, --wrong or --unlearnt": ("explain", model, data),
+        "has no effect without --row or --wrong or --unlearnt": ("explain", model, data),
         "has other features": ("explain", model, data, "--row", 0),
         "no label 'label9'": ("explain", model, "--label", "label9"),
         "--force: has no effect": ("explain", model, "--force"),

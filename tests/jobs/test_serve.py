@@ -18,7 +18,7 @@ TOP = Path(__file__).parents[2]
 
 
 def test_it_answers_and_ends_at_a_signal(mpirun, standing, tmp_path):
-    data, run = run_of(tmp_path)
+    _, run = run_of(tmp_path)
     refused(standing(2, "serve", run, "--port", 0), "serve answers from one process, but MPI has started 2; run it without mpirun")
     for expected, command in {
         "--max-body-mb 0: expected at least 1": ("--max-body-mb", 0),

@@ -191,5 +191,5 @@ def test_from_tune_to_every_command(tmp_path):
     suggester = Suggester(SELF, open_model(model))
     fields = [field.name for field in suggester.fields]
     asked = [Question([[lines[row]["text"]] if name == "text" else [] for name in fields], limit=3) for row in test.tolist()]
-        served = [[names[heading.label] for heading in row] for row in suggester(asked)]
+    served = [[names[heading.label] for heading in row] for row in suggester(asked)]
     assert served == top

@@ -66,7 +66,7 @@ def named_model(folder, W, names, **options):
 
 def test_what_people_and_programs_see(tmp_path):
     W = np.array([[3.0, -4.0, 0.5, 0.0], [0.0, 0.0, 0.0, 0.0]])
-    model, data = named_model(tmp_path, W, ["a", "b", "c", "d"], bias=[-0.5, 1.0], label_names=["sea", "farm"])
+    model, _ = named_model(tmp_path, W, ["a", "b", "c", "d"], bias=[-0.5, 1.0], label_names=["sea", "farm"])
     found = explain(SELF, open_model(model), [], 2, False)
     lines = [line.split() for line in str(found).splitlines()]
     assert lines[3] == ["sea:", "0", "training", "rows,", "3", "features,", "intercept", "-0.5"]
@@ -104,7 +104,7 @@ def test_what_does_not_fit(tmp_path):
     other = make.dataset(tmp_path / "other.h5", np.ones((2, 3)), np.ones((2, 1)), ["a", "b", "x"])
     with pytest.raises(DataError, match="has other features"):
         hpcml.explain(model, other, row=["0"])
-    with pytest.raises(ConfigError, match="has no effect without row, wrong or unlearnt"):
+    with pytest.raises(ConfigError, match="has no effect without row or wrong or unlearnt"):
         hpcml.explain(model, other)
     huge = make.model(tmp_path / "huge.h5", np.full((1, 2), 1e200))
     with pytest.raises(NonFiniteError, match="the squared weights of label 'label0' are not finite"):
