@@ -128,9 +128,8 @@ class Prediction:
         counts = [self.n_rows, self.n_lines, self.n_without, self.n_empty]
         n_rows, n_lines, n_without, n_empty = (int(n) for n in mpi.exclusive_sum(self.comm, counts)[1])
         rows, name = plural(n_rows, "row"), "standard output" if str(output) == STANDARD_OUTPUT else output
-        log(f"{name}: {plural(n_lines, 'label')} of {rows}, {rule_of(self.model, self.top)}{more}")
-        if n_without:
-            log(f"note: {n_without:,} of {rows} got no label")
+        without = f"; {n_without:,} of {rows} got no label" if n_without else ""
+        log(f"{name}: {plural(n_lines, 'label')} of {rows}, {rule_of(self.model, self.top)}{without}{more}")
         if n_empty:
             log(f"note: {plural(n_empty, 'row')} without any known feature: they get no labels")
         if self.top is None:

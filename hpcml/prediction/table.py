@@ -219,6 +219,8 @@ def make_table(model: Trained, output: Path, has_ids: bool, rule: str, text_form
     to_standard, ending = str(output) == "-", output.suffix.lower()
     if to_standard:
         ending = f".{text_format or 'csv'}"
+        if ending not in TEXTS:
+            raise OptionError("format", text_format, "expected csv, tsv or jsonl for standard output")
     elif ending not in FORMATS:
         raise ConfigError(f"{output}: unknown kind of file {ending!r}; the name must end in one of {', '.join(FORMATS)}")
     elif text_format is not None and text_format != ("bioasq" if ending == BIOASQ else ending[1:]):
