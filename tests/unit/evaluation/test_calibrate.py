@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support import make
 from support.edits import attributes, edit, entry
-from support.judged import judged, predicted
+from support.judged import judged, lines_of
 
 import hpcml
 from hpcml import mpi
@@ -140,8 +140,6 @@ def test_what_does_not_fit_is_refused(case, tmp_path):
     two = make.classifier(tmp_path / "two.h5", "linear-svm", X, y, ["one"])
     with pytest.raises(ConfigError, match=r"a classifier of .* is not calibrated"):
         done((make.dataset(tmp_path / "two-data.h5", X, Y, label_names=["one"]), two))
-    with pytest.raises(ConfigError, match="has no probabilities"):
-        predicted(two, tmp_path / "two-data.h5", tmp_path / "x.csv", "probabilities")
     with pytest.raises(ConfigError, match="no split"):
         done(case, split="nowhere")
     with pytest.raises(ConfigError, match=r"chance=0\.5: is for --method search and half; remove it"):
