@@ -53,7 +53,7 @@ def trained(method, path, folder, **options):
 
 
 def scores(model, path, folder, split="test"):
-    hpcml.predict(model.path, path, folder / "scores.h5", split=split)
+    hpcml.predict(model.path, path, folder / "scores.h5", split=split, all_scores=True)
     with h5py.File(folder / "scores.h5") as file:
         return file["scores"][:]
 
