@@ -192,8 +192,8 @@ def start() -> MPI.Comm:
     ctypes.CDLL(None).signal(signal.SIGBUS, _ON_BUS_ERROR)  # Python's own handlers would only run after the faulting step
     if missing and (sign := sign_of_other_ranks()):
         raise ConfigError(
-            f"a launcher ({sign}) may have started several processes, which need an MPI library, but mpi4py finds none "
-            f"({missing}); pip install 'hpcml[mpi]', load the cluster's MPI module, or install the distribution's "
+            f"a launcher may have started several processes ({sign}), and several processes need an MPI library, but mpi4py "
+            f"finds none ({missing}); pip install 'hpcml[mpi]', load the cluster's MPI module, or install the distribution's "
             "MPICH or Open MPI; to run one process, start it without the launcher, or unset the variable"
         )
     promised = {name: size for name, (size, _) in promised_ranks().items() if size > 1}
