@@ -49,7 +49,7 @@ def launcher() -> tuple[str, int]:
 def launched_rank() -> int:
     """Return the rank that the launcher gave this process; 0 if it did not start it, or only the shell around it."""
     size, rank = next(iter(promised_ranks().values()), (1, 0))
-    return rank if size > 1 and has_launcher() and not os.isatty(0) else 0
+    return rank if size > 1 and launching_ancestor() and not os.isatty(0) else 0
 
 
 def has_connection() -> bool:
@@ -64,21 +64,14 @@ def has_connection() -> bool:
 def sign_of_other_ranks() -> str:
     """Return the variable or the ancestor by which this process may be one of several ranks; "" if it is alone."""
     promised = promised_ranks()
-    for name, (size, _) in promised.items():
-        if size > 1:
-            return f"{name}={os.environ[name]}"
-    if promised.keys() - {"PMIX_RANK", "MPI_LOCALNRANKS"}:  # a rank of 0, and 1 rank on this node, say nothing about others
-        return ""
+    several = [f"{name}={os.environ[name]}" for name, (size, _) in promised.items() if size > 1]
+    if several or promised.keys() - {"PMIX_RANK", "MPI_LOCALNRANKS"}:  # rank 0, or 1 rank on this node, may have others beside it
+        return "".join(several[:1])
     return "PMI_FD" if has_connection() else launching_ancestor(_STARTERS)
 
 
-def has_launcher() -> bool:
-    """Return whether an ancestor of this process is a launcher."""
-    return bool(launching_ancestor(_PROGRAMS))
-
-
-def launching_ancestor(programs: str) -> str:
-    """Return the name of the nearest ancestor of this process that is one of `programs`, a pattern; "" if none is."""
+def launching_ancestor(programs: str = _PROGRAMS) -> str:
+    """Return the name of the nearest ancestor of this process that is a launcher; "" if none is."""
     process = os.getppid()
     with suppress(OSError):
         while process > 0:

@@ -23,7 +23,7 @@ import mpi4py
 
 from hpcml import loading
 from hpcml.errors import EXIT_USER, ConfigError, is_out_of_memory
-from hpcml.launcher import has_connection, has_launcher, launcher, number_in
+from hpcml.launcher import has_connection, launcher, launching_ancestor, number_in
 from hpcml.mpi import single
 
 _THREAD_MULTIPLE = 3  # in MPICH, its relatives and Open MPI
@@ -70,7 +70,7 @@ def _begin(library: ctypes.CDLL) -> None:
     is_mpich, is_connected = name.value.startswith(b"MPICH"), has_connection()
     if not is_connected:  # a worker of joblib, or a script's second command: it has the variable, but no socket
         os.environ.pop("PMI_FD", None)
-    if is_mpich and not has_launcher():
+    if is_mpich and not launching_ancestor():
         os.environ.pop("PMI_PORT", None)
     if is_mpich:
         try:

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 IN_PLACE = SUM = MAX = COMM_TYPE_SHARED = None
-
-
-class SingleError(RuntimeError):
-    """What mpi4py would raise for an error of MPI; never raised."""
+Exception = ()  # the errors of MPI: none
 
 
 class SingleRequest:
@@ -27,11 +23,7 @@ class SingleRequest:
         return True
 
     Wait = Test
-
-    @staticmethod
-    def Waitall(_requests: Sequence[SingleRequest]) -> bool:
-        """Return that all are complete."""
-        return True
+    Waitall = staticmethod(all)
 
 
 class SingleComm:
@@ -51,22 +43,19 @@ class SingleComm:
 
     allgather = gather
 
-    def Allreduce(self, sent: Any, received: np.ndarray, op: Any = SUM) -> None:
+    def Iallreduce(self, sent: Any, received: np.ndarray, op: Any = SUM) -> SingleRequest:
         """Copy `sent`, unless it is IN_PLACE."""
         if isinstance(sent, np.ndarray):
             received[...] = sent
-
-    def Iallreduce(self, sent: Any, received: np.ndarray, op: Any = SUM) -> SingleRequest:
-        """Copy `sent`."""
-        self.Allreduce(sent, received)
         return SingleRequest()
 
-    def Barrier(self) -> None:
-        """Return at once."""
+    Allreduce = Iallreduce
 
     def Ibarrier(self) -> SingleRequest:
-        """Return at once."""
+        """Return a request, for there is nothing to wait for."""
         return SingleRequest()
+
+    Barrier = Free = Ibarrier
 
     def Dup(self, *_color_and_key: Any) -> SingleComm:
         """Return a communicator of this process."""
@@ -74,23 +63,15 @@ class SingleComm:
 
     Split = Split_type = Dup
 
-    def Free(self) -> None:
-        """Free nothing."""
-
     def Abort(self, code: int) -> NoReturn:
         """End this process."""
         os._exit(code)
 
 
-Comm, Request, Exception = SingleComm, SingleRequest, SingleError  # under mpi4py's names
+Comm, Request = SingleComm, SingleRequest
 COMM_WORLD, COMM_SELF = SingleComm(), SingleComm()
 
 
 def Is_initialized() -> bool:
-    """Return that MPI does not run."""
+    """Return whether MPI has started."""
     return False
-
-
-def Get_library_version() -> str:
-    """Return what stands in the place of the library's name."""
-    return "no MPI library: one process"

@@ -35,6 +35,8 @@ FINISH_SECONDS = 20.0  # that MPI may take to end when all ranks are at it
 
 def library() -> str:
     """The MPI library that mpi4py uses: name and version."""
+    if missing:
+        return "no MPI library: one process"
     return " ".join(MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\0").split())
 
 

@@ -66,7 +66,7 @@ def test_number_of_ranks(monkeypatch, variables, expected):
     ],
 )
 def test_signs_of_other_ranks(monkeypatch, variables, sign):
-    monkeypatch.setattr(launcher, "launching_ancestor", lambda programs: "")
+    monkeypatch.setattr(launcher, "launching_ancestor", lambda *programs: "")
     ours, other = socket.socketpair()
     with ours, other:
         set_all(monkeypatch, {name: str(ours.fileno()) if value == "open" else value for name, value in variables.items()})
@@ -137,7 +137,7 @@ def test_rank_counts_below_a_launcher_only(name, variables, rank):
         f"import ctypes, subprocess, sys\nctypes.CDLL(None).prctl(15, {name.encode()!r})\n"
         f"subprocess.run(['sh', '-c', '\"$0\" -c \"$1\"; true', sys.executable, {inner!r}], stdin=subprocess.DEVNULL, check=True)"
     )
-    above = launcher.has_launcher()  # whoever started these tests
+    above = launcher.launching_ancestor()  # whoever started these tests
     done = subprocess.run(
         [sys.executable, "-c", outer], env=os.environ | variables, capture_output=True, text=True, timeout=60, check=True
     )
