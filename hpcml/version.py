@@ -22,10 +22,15 @@ def version() -> str:
 
 
 def read_commit(root: Path) -> str:
-    """Return the commit of a checkout, with `.dirty` if files of hpcml/ differ from it, or `.unchecked` if git cannot tell; else ""."""
+    """Return the commit of a checkout, "" if there is none.
+
+    `.dirty` is appended if files of hpcml/ differ from the commit, `.unchecked` if git cannot tell.
+    """
     try:
         commit = _read_head(root)
-    except OSError:
+    except (OSError, ValueError):
+        commit = ""
+    if not commit:
         return ""
     # With both paths git takes no repository from the environment, and accepts one of another user.
     command = ["git", f"--git-dir={root}/.git", f"--work-tree={root}", "--no-optional-locks", "status", "--porcelain", "hpcml"]
@@ -37,7 +42,7 @@ def read_commit(root: Path) -> str:
 
 
 def _read_head(root: Path) -> str:
-    """Return the commit that is checked out; "" before the first one. Raises OSError if `root` is no checkout."""
+    """Return the commit that is checked out; "" before the first one. Raises OSError if `root` is no checkout, ValueError for a name that is no UTF-8."""
     git = root / ".git"
     if git.is_file():  # of a worktree: it names a folder, which names that of the repository
         git = root / git.read_text(encoding="utf-8").removeprefix("gitdir: ").strip()
