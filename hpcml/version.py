@@ -42,7 +42,7 @@ def read_commit(root: Path) -> str:
 
 
 def _read_head(root: Path) -> str:
-    """Return the commit that is checked out; "" before the first one. Raises OSError if `root` is no checkout, ValueError for a name that is no UTF-8."""
+    """Return the commit that is checked out. Raises OSError if `root` is no checkout, ValueError for text that is not UTF-8."""
     git = root / ".git"
     if git.is_file():  # of a worktree: it names a folder, which names that of the repository
         git = root / git.read_text(encoding="utf-8").removeprefix("gitdir: ").strip()

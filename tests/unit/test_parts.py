@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from support import parts
+from support.repository import commit_all, git
 
 TOP = Path(__file__).parents[2]
 TESTS = """
