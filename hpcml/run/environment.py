@@ -11,8 +11,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as version_of
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +41,8 @@ def environment(comm: mpi.Comm) -> dict[str, Any]:
         return {}
     packages = dict[str, str | None].fromkeys(PACKAGES)
     for name in PACKAGES:
-        with suppress(PackageNotFoundError):
-            packages[name] = version_of(name)
+        with suppress(metadata.PackageNotFoundError):
+            packages[name] = metadata.version(name)
     variables = {name: os.environ[name] for name in (*THREADS, *(f"SLURM_{name}" for name in SLURM)) if name in os.environ}
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -71,17 +70,14 @@ def record(path: Path, found: dict[str, Any]) -> list[str]:
     with suppress(ValueError, KeyError, TypeError, IndexError, RecursionError, DataError):
         last = json.loads(read_small(path).splitlines()[-1]) if path.exists() else found
         if last["hpcml"] != found["hpcml"]:
-            sentences.append(
-                f"warning: this run started with hpcml {last['hpcml']} and continues with {found['hpcml']}; "
-                "its model can differ from that of a single version"
-            )
+            versions = f"started with hpcml {last['hpcml']} and continues with {found['hpcml']}"
+            sentences.append(f"warning: this run {versions}; its model can differ from that of a single version")
         before = last["computed_by"]
         there, here = (f"{each['processor']} (compiled for {each['target']})" for each in (before, now))
         if any(before[name] != now[name] for name in TYPE):
             there += ", with other features" if there == here else ""
-            sentences.append(
-                f"this run started on another type of processor, {there}, and continues on {here}; its bits stay the same"
-            )
+            types = f"started on another type of processor, {there}, and continues on {here}"
+            sentences.append(f"this run {types}; its bits stay the same")
     with path.open("a", encoding="utf-8") as out:
         out.write(json.dumps(found) + "\n")
     return sentences
