@@ -13,7 +13,7 @@ import hpcml
 from hpcml import version as module
 
 NUMBER = "1.2.0.dev0"
-SOURCE = Path(module.__file__).read_text()
+SOURCE = Path(module.__file__).read_text().replace(module.COMMIT, "$Format:%H$")  # in a source distribution the commit is fixed
 
 
 @pytest.fixture
