@@ -3,8 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.12.0"
-
 # The public Python API: imported when first used, so that `import hpcml` starts neither MPI nor numba.
 _NAMES = {
     "hpcml.commands.calibrate": "calibrate",
@@ -38,6 +36,7 @@ _API = {name: module for module, names in _NAMES.items() for name in names.split
 __all__ = ["__version__", *sorted(_API)]
 
 if TYPE_CHECKING:  # the same, for programs that check types
+    __version__: str
     from hpcml.commands.calibrate import calibrate as calibrate
     from hpcml.commands.convert import convert as convert
     from hpcml.commands.cv import cross_validate as cross_validate
@@ -72,10 +71,12 @@ if TYPE_CHECKING:  # the same, for programs that check types
 else:  # a checker that saw this would believe in any name
 
     def __getattr__(name: str) -> object:
+        if name == "__version__":
+            return import_module("hpcml.version").version()
         if name in _API:
             return getattr(import_module(_API[name]), name)
         raise AttributeError(f"module 'hpcml' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_API})
+    return sorted({*globals(), *__all__})

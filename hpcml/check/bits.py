@@ -31,7 +31,7 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.thresholds import ThresholdSearch, calibrate, threshold
 from hpcml.files.atomic import write_whole
-from hpcml.files.hdf5 import MADE_ON
+from hpcml.files.hdf5 import MADE_BY, MADE_ON
 from hpcml.kernels.processor import computed_by
 from hpcml.log import Log
 from hpcml.methods.registry import METHODS, train
@@ -42,7 +42,7 @@ from hpcml.run.session import Session, Target, opened_both
 from hpcml.tuning.options import TuneOptions
 from hpcml.tuning.tune import tune
 
-NOT_CONTENT = frozenset({"hpcml-version", MADE_ON, "model"})  # the number of the format; the processor and the libraries; a path
+NOT_CONTENT = frozenset({"hpcml-version", MADE_BY, MADE_ON, "model"})  # versions, processor and libraries; a path
 Digests = dict[str, dict[str, str]]  # by training, by what was made
 SHIPPED = Path(__file__).with_name("bits.json")
 ROWS = 720  # at 240, another exp in `elastic-net` went unseen; at 1500, another one in `psbml`

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from hpcml import __version__
 from hpcml.commands.operation import OUTPUT
 from hpcml.errors import ConfigError, reason_and_hint
 from hpcml.log import say
@@ -24,9 +23,10 @@ def versions() -> str:
     os.environ["MPI4PY_RC_INITIALIZE"] = "0"  # under mpirun only rank 0 comes here
     from hpcml.files.hdf5 import VERSIONS
     from hpcml.mpi import library
+    from hpcml.version import version
 
     formats = ", ".join(f"{name} {VERSIONS[name]}" for name in ("dataset", "model", "classifier"))
-    return f"{__version__}\nPython {platform.python_version()}\n{library()}\nfile formats: {formats}"
+    return f"{version()}\nPython {platform.python_version()}\n{library()}\nfile formats: {formats}"
 
 
 def add_completion(app: App) -> None:

@@ -13,7 +13,7 @@ from hpcml import mpi
 from hpcml.data.dataset import NAMES, UNKNOWN, UNLABELLED, DataFile, default_split
 from hpcml.data.in_memory import BLOCK, find_outside, row_of, unordered
 from hpcml.data.shard import slab_of, split_bounds
-from hpcml.files.hdf5 import NAME_CHUNK, readable
+from hpcml.files.hdf5 import MADE_BY, NAME_CHUNK, readable
 from hpcml.files.untrusted import attributes, text_of
 from hpcml.log import joined, label_with_title, named, plural, size
 from hpcml.partition import bounds_by_weight, share_of
@@ -56,6 +56,7 @@ class DatasetInfo:
     n_unknown_entries: int = 0  # pairs of a row and an unknown label
     n_unlabelled: int = 0
     n_skipped: int = 0  # bad records of the input
+    made_by: str = ""  # the version of hpcml
 
     @property
     def density(self) -> float:
@@ -101,6 +102,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 n_unknown=dataset.n_unknown,
                 n_unlabelled=dataset.n_unlabelled,
                 n_skipped=int(dataset.file.attrs.get("skipped_records", 0)),
+                made_by=text_of(dataset.file, MADE_BY) if MADE_BY in dataset.file.attrs else "",
                 n_unknown_entries=int(dataset.file[f"{UNKNOWN}/indices"].shape[0]) if dataset.n_unknown else 0,
             )
     return found
@@ -245,6 +247,8 @@ def format_info(found: DatasetInfo) -> str:
         settings = ", ".join(f"{key} {value}" for key, value in sorted(found.text.items()))
         skipped = f", {plural(found.n_skipped, 'bad record')} skipped" if found.n_skipped else ""
         lines.append(f"  source    {found.source}" + (f" ({settings})" if settings else "") + skipped)
+    if found.made_by:
+        lines.append(f"  made by   hpcml {found.made_by}")
     if found.splits:
         lines.append("  splits    " + ", ".join(f"{name} {rows:,}" for name, rows in found.splits.items()))
     if found.n_groups:

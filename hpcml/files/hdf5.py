@@ -26,10 +26,12 @@ from hpcml.files.opening import open_regular
 from hpcml.files.slabs import Slab
 from hpcml.files.untrusted import check_parts
 from hpcml.log import is_unicode, named, visible
+from hpcml.version import version
 
 # Format version of each kind of file. Only this version is read.
 VERSIONS = {"dataset": 3, "model": 6, "classifier": 3, "checkpoint": 2, "scores": 3, "predictions": 1}
-MADE_ON = "made-on"  # of a model: processor and libraries, in JSON; no part of what it holds
+MADE_BY = "made-by"  # the version of hpcml; like MADE_ON no part of what the file holds
+MADE_ON = "made-on"  # of a model: processor and libraries, in JSON
 NAME_CHUNK = 1 << 16  # names are read and written so many at a time
 TYPES = {"indptr": ("<i8",), "indices": ("<i4", "<i8"), "data": ("<f4",)}  # of the parts of a matrix
 # What h5py and numpy raise, one or another, for a damaged part of a file.
@@ -90,9 +92,10 @@ def write_label_titles(file: h5py.File, titles: Sequence[str] | None) -> None:
 
 
 def stamp(file: h5py.File, kind: str) -> None:
-    """Mark a file as ours: what it is, the version of its format; a model: by what it was made."""
+    """Mark a file as ours: kind, version of the format, version of hpcml; a model also: processor and libraries."""
     file.attrs["hpcml-format"] = kind
     file.attrs["hpcml-version"] = VERSIONS[kind]
+    file.attrs[MADE_BY] = version()
     if kind in ("model", "classifier"):
         from hpcml.kernels.processor import computed_by  # with numba, which whoever trains has loaded
 
@@ -162,12 +165,12 @@ def open_stamped(path: Path | str, kind: str | tuple[str, ...], made_by: str) ->
         with readable(path, made_by):
             if "hpcml-format" in file.attrs:  # else it is not ours
                 check_parts(file)
-            found, version = file.attrs.get("hpcml-format"), file.attrs.get("hpcml-version")
+            found, number = file.attrs.get("hpcml-format"), file.attrs.get("hpcml-version")
         if not isinstance(found, str) or found not in kinds:
             what = f"an hpcml {found}" if isinstance(found, str) and found in VERSIONS else "an HDF5 file, but not made by hpcml"
             raise DataError(f"{path}: this is {what}; expected a {kinds[0]} made with `{made_by}`")
-        if not isinstance(version, (int, np.integer)) or version != VERSIONS[found]:
-            other = f"format {visible(str(version)[:40])}; this version reads format {VERSIONS[found]}"
+        if not isinstance(number, (int, np.integer)) or number != VERSIONS[found]:
+            other = f"format {visible(str(number)[:40])}; this version reads format {VERSIONS[found]}"
             raise DataError(f"{path}: was written by another version of hpcml ({other}); make it again with `{made_by}`")
     except DataError:
         file.close()

@@ -18,6 +18,7 @@ import numpy as np
 from hpcml.data.in_memory import row_of, unordered
 from hpcml.errors import NonFiniteError
 from hpcml.files.hdf5 import (
+    MADE_BY,
     MADE_ON,
     describe_matrix,
     map_dataset,
@@ -67,7 +68,7 @@ def model_slabs(
 # What a model of convex training says of it; the last three are those of `Problem.origin`.
 ABOUT = ("method", "loss", "lambda", "split", "epsilon", "dormant", "positive_weight", "vocabulary", "n_rows", "fingerprint")
 OBJECTIVE = ("loss", "lambda", "epsilon", "dormant", "positive_weight")  # of ABOUT, what a model says that minimises one
-_STAMP = ("hpcml-format", "hpcml-version", MADE_ON)
+_STAMP = ("hpcml-format", "hpcml-version", MADE_BY, MADE_ON)
 
 
 def about_of(attributes: Mapping[str, Any]) -> dict[str, Any]:

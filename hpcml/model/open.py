@@ -11,7 +11,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import FEW, DataError
-from hpcml.files.hdf5 import DAMAGE, MADE_ON, open_checked, open_stamped
+from hpcml.files.hdf5 import DAMAGE, MADE_BY, MADE_ON, open_checked, open_stamped
 from hpcml.files.untrusted import check_parts
 from hpcml.log import joined, plural
 from hpcml.model.classifier import ClassifierModel
@@ -102,6 +102,8 @@ def format_model(model: Model | ClassifierModel) -> str:
             shown[name] = f"{low:.3g}" if low == high else f"of each label {low:.3g} to {high:.3g}"
     if shown:
         lines.append("  trained     " + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items()))
+    if MADE_BY in attrs:
+        lines.append(f"  made by     hpcml {attrs[MADE_BY]}")
     with suppress(ValueError, TypeError, KeyError, RecursionError):  # the file may not say
         machine = json.loads(str(attrs.get(MADE_ON)))
         lines.append(f"  made on     {machine['processor']} ({machine['architecture']}, compiled for {machine['target']})")

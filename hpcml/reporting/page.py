@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from hpcml import __version__
 from hpcml.errors import ConfigError
 from hpcml.evaluation.comparable import BY_SCORE
 from hpcml.evaluation.evaluate import Evaluation
@@ -29,6 +28,7 @@ from hpcml.log import label_with_title, named
 from hpcml.reporting import draw
 from hpcml.reporting.gather import RunReport
 from hpcml.reporting.statistics import Interval, common_labels, differences, learning_curve, measures_of, row_measures_of
+from hpcml.version import version
 
 HERE = Path(__file__).parent
 NEEDS = ("jinja2", "matplotlib", "itables")
@@ -76,7 +76,7 @@ def page(reports: Sequence[RunReport], title: str) -> str:
     runs = [run_context(report, place) for place, report in enumerate(reports)]
     return environment.get_template("page.html.j2").render(
         title=title,
-        version=__version__,
+        version=version(),
         style=Markup(library_style + (HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

@@ -11,17 +11,18 @@ import sys
 import time
 from collections import Counter
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from hpcml import __version__, mpi
+from hpcml import mpi
 from hpcml.errors import DataError
 from hpcml.files.atomic import write_whole
 from hpcml.files.opening import read_small
 from hpcml.kernels.processor import computed_by, processor_name
 from hpcml.mpi.memory import peak_mib
 from hpcml.mpi.runtime import node_name
+from hpcml.version import version
 
 TYPE = ("processor", "architecture", "target", "features")  # what makes a type of processor, of `computed_by`
 PACKAGES = ("numpy", "scipy", "numba", "h5py", "mpi4py", "scikit-learn", "skops")
@@ -40,12 +41,12 @@ def environment(comm: mpi.Comm) -> dict[str, Any]:
         return {}
     packages = dict[str, str | None].fromkeys(PACKAGES)
     for name in PACKAGES:
-        with suppress(PackageNotFoundError):
-            packages[name] = version(name)
+        with suppress(metadata.PackageNotFoundError):
+            packages[name] = metadata.version(name)
     variables = {name: os.environ[name] for name in (*THREADS, *(f"SLURM_{name}" for name in SLURM)) if name in os.environ}
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "hpcml": __version__,
+        "hpcml": version(),
         "python": platform.python_version(),
         "packages": packages,
         "system": platform.platform(),
@@ -59,22 +60,27 @@ def environment(comm: mpi.Comm) -> dict[str, Any]:
     }
 
 
-def record(path: Path, found: dict[str, Any]) -> str:
+def record(path: Path, found: dict[str, Any]) -> list[str]:
     """Append what `environment` found to a file, a line for each start. Local; raises OSError.
 
-    Returns a sentence if the start before was on another type of processor; else "", also where the file
-    is damaged.
+    Returns a sentence if the start before was by another version, and one if it was on another type of processor; none where
+    the file is damaged.
     """
-    sentence, now = "", found["computed_by"]
+    sentences, now = [], found["computed_by"]
     with suppress(ValueError, KeyError, TypeError, IndexError, RecursionError, DataError):
-        before = json.loads(read_small(path).splitlines()[-1])["computed_by"] if path.exists() else now
+        last = json.loads(read_small(path).splitlines()[-1]) if path.exists() else found
+        if last["hpcml"] != found["hpcml"]:
+            versions = f"started with hpcml {last['hpcml']} and continues with {found['hpcml']}"
+            sentences.append(f"warning: this run {versions}; its model can differ from that of a single version")
+        before = last["computed_by"]
         there, here = (f"{each['processor']} (compiled for {each['target']})" for each in (before, now))
         if any(before[name] != now[name] for name in TYPE):
             there += ", with other features" if there == here else ""
-            sentence = f"this run started on another type of processor, {there}, and continues on {here}; its bits stay the same"
+            types = f"started on another type of processor, {there}, and continues on {here}"
+            sentences.append(f"this run {types}; its bits stay the same")
     with path.open("a", encoding="utf-8") as out:
         out.write(json.dumps(found) + "\n")
-    return sentence
+    return sentences
 
 
 def record_end(comm: mpi.Comm, path: Path) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
-from hpcml import __version__, mpi
+from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, HpcmlError, OptionError
 from hpcml.files.atomic import made_by_this_job, sync, write_whole
 from hpcml.files.opening import read_small
@@ -23,6 +23,7 @@ from hpcml.run.environment import environment, record
 from hpcml.run.lock import FolderLock
 from hpcml.run.session import Target
 from hpcml.signals import undone
+from hpcml.version import version
 
 CONFIG = "config.toml"
 MEASURES = "measures.json"  # what `hpcml evaluate --json` may leave there; `hpcml merge` reads it
@@ -63,7 +64,7 @@ def to_toml(values: dict[str, object]) -> str:
 
     Raises ConfigError for a string that is no Unicode, such as a file's name: TOML cannot hold it.
     """
-    lines = [f"# hpcml {__version__}\n"]
+    lines = [f"# hpcml {version()}\n"]
     for key, value in values.items():
         if value is None:
             continue
@@ -139,7 +140,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             write_whole(file, to_toml(config.values()).encode())
         self.checkpoints.mkdir(exist_ok=True)
         self.log.file = self.path / "log.txt"
-        if said := record(self.path / ENVIRONMENT, found):
+        for said in record(self.path / ENVIRONMENT, found):
             self.log(said)
         return UNFINISHED if resume and self.start.exists() else NEW
 

@@ -17,12 +17,12 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from hpcml import __version__
 from hpcml.errors import HpcmlError
 from hpcml.log import visible
 from hpcml.serving.requests import FORM, JSON, Refused, form_of, question_of_form, questions_of_json
 from hpcml.serving.suggest import Suggester, Suggestion
 from hpcml.serving.worker import Worker
+from hpcml.version import version
 
 PROJECT, GIVEN = "hpcml", "hpcml-given"  # all headings, and those that the model gives: Annif does not ask which they are
 HERE = Path(__file__).parent
@@ -88,7 +88,7 @@ class App:
         self.suggester, self.limits, self.log = suggester, limits, log
         self.worker = Worker(suggester, limits.waiting)
         names = (PROJECT, GIVEN)
-        title = as_json({"title": "hpcml serve, with Annif's REST API", "version": __version__})
+        title = as_json({"title": "hpcml serve, with Annif's REST API", "version": version()})
         self.pages = {
             "/v1": title,
             "/v1/": title,

@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from support import parts
+from support.repository import commit_all, git
 
 TOP = Path(__file__).parents[2]
 TESTS = """
@@ -62,15 +64,10 @@ def clone(tmp_path, monkeypatch):
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
         monkeypatch.delenv(name, raising=False)
 
-    def git(*words):
-        who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-        return subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
-
-    git("init", "--quiet")
     (tmp_path / "README.md").write_text("a\n")
-    git("add", ".")
-    git("commit", "--quiet", "-m", "first")
-    return git
+    git(tmp_path, "init", "--quiet")
+    commit_all(tmp_path)
+    return partial(git, tmp_path)
 
 
 def test_a_commit_that_is_not_known_starts_all(clone, tmp_path):

@@ -1,4 +1,4 @@
-"""Recipes and records of other tools say the same versions as pyproject.toml and `hpcml.__version__`."""
+"""Recipes, records of other tools and the changelog say the same versions as pyproject.toml and hpcml/version.py."""
 
 import json
 import re
@@ -12,19 +12,18 @@ from packaging.version import Version
 from support.lowest import pins, requirements
 
 import hpcml
+from hpcml.version import NUMBER
 
 CLONE = Path(hpcml.__file__).parents[1]
 SPACK = "packaging/spack/spack_repo/hpcml/packages/py_hpcml/package.py"
 CONDA = "packaging/conda/recipe.yaml"
 EASYBUILD = "packaging/easybuild"
-# where the version of hpcml stands, each time it is named
+RELEASE = Version(NUMBER).base_version  # the next one, or the one that this is
+# where it stands in recipes, each time it is named
 NAMED = {
     SPACK: r"hpcml-([\d.]+)\.tar|hpcml@([\d.]+)|version\(\"([\d.]+)\"",
     CONDA: r"^  version: ([\d.]+)",
-    "packaging/apptainer/hpcml.def": r"image\.version ([\d.]+)|hpcml ([\d.]+):",
-    "packaging/docker/Dockerfile": r"hpcml:([\d.]+)|image\.version=\"([\d.]+)\"",
-    "CITATION.cff": r"^version: ([\d.]+)",
-    "codemeta.json": r"\"version\": \"([\d.]+)\"",
+    "CONTRIBUTING.md": r"^cyclonedx.*hpcml-([\d.]+)\.cdx|^## ([\d.]+)\$|tag -a v([\d.]+)",
 }
 
 
@@ -47,7 +46,7 @@ def spack_range(admitted):
 def test_the_version_is_named_as_it_is(name):
     found = [next(filter(None, groups)) for groups in re.findall(rf"{NAMED[name]}|(?!)()", text(name), re.MULTILINE)]
     assert found
-    assert {version.rstrip(".") for version in found} == {hpcml.__version__}
+    assert {version.rstrip(".") for version in found} == {RELEASE}
 
 
 def test_the_image_for_one_process_has_no_mpi():
@@ -60,12 +59,30 @@ def test_the_image_for_one_process_has_no_mpi():
         "openmpi",
         "impi-rt",
     }
-    assert re.search(r"^ARG EXTRAS=all$", recipe, re.MULTILINE) and '"/src[$EXTRAS]"' in recipe
+    assert re.search(r"^ARG EXTRAS=all$", recipe, re.MULTILINE) and "[$EXTRAS]" in recipe
 
 
-def test_the_date_is_that_of_the_citation():
-    (date,) = re.findall(r"^date-released: (\d{4}-\d\d-\d\d)$", text("CITATION.cff"), re.MULTILINE)
-    assert json.loads(text("codemeta.json"))["dateModified"] == date
+def test_the_citation_has_the_version_and_a_date_if_it_is_a_release():
+    citation, meta = (dict(re.findall(r"^([\w-]+): (.+)$", text("CITATION.cff"), re.MULTILINE)), json.loads(text("codemeta.json")))
+    assert citation["version"] == meta["version"] == NUMBER
+    assert ("date-released" in citation) == ("dev" not in NUMBER)
+    assert citation.get("date-released") == meta.get("datePublished")
+
+
+def test_the_changelog_begins_with_this_version_and_says_for_each_release_whether_bits_changed():
+    releases = re.findall(r"^## (.*)\n\n(.*)$", text("CHANGELOG.md"), re.MULTILINE)
+    assert releases[0][0] == ("Unreleased" if "dev" in NUMBER else NUMBER)
+    assert [Version(name) for name, _ in releases[1:]] == sorted((Version(name) for name, _ in releases[1:]), reverse=True)
+    assert len(releases) == len(re.findall("^## ", text("CHANGELOG.md"), re.MULTILINE)) > 10
+    begins = re.compile(r"\*\*Bits:\*\* (not recorded\.|unchanged\.|changed: \S.*[.,\w])")
+    assert [name for name, line in releases if not begins.fullmatch(line)] == []
+
+
+def test_no_recipe_or_page_has_a_placeholder_for_an_address():
+    pages = [path for folder in ("packaging", "docs", "slurm") for path in (CLONE / folder).rglob("*") if path.is_file()]
+    pages += [*CLONE.glob("*.md"), *CLONE.glob("*.toml"), CLONE / "CITATION.cff", CLONE / "codemeta.json"]
+    placeholder = re.compile(rb"THIS-REPOSITORY|YOUR-REPOSITORY|homepage = '\w|(?:github|gitlab)\.com/(?:hpcml|YOUR)")
+    assert [path.name for path in pages if placeholder.search(path.read_bytes())] == []
 
 
 def test_codemeta_is_what_pyproject_says():
@@ -95,7 +112,7 @@ def test_conda_takes_what_pyproject_admits():
 
 def test_easybuild_has_versions_that_pyproject_admits():
     (file,) = (CLONE / EASYBUILD).glob("*.eb")
-    assert file.name.startswith(f"hpcml-{hpcml.__version__}-") and f"version = '{hpcml.__version__}'" in text(file)
+    assert file.name.startswith(f"hpcml-{RELEASE}-") and f"version = '{RELEASE}'" in text(file)
     found = dict(re.findall(r"\('([\w-]+)', '([\d.]+)'", text(file)))
     needed = requirements([])
     bundled = {"numpy", "scipy", "rich"}  # in SciPy-bundle and Python-bundle-PyPI
@@ -122,3 +139,13 @@ def test_the_licence_of_every_file_is_the_one_that_is_there():
     (annotation,) = tomllib.loads(text("REUSE.toml"))["annotations"]
     assert annotation["path"] == "**" and annotation["SPDX-License-Identifier"] == project()["license"]
     assert text(f"LICENSES/{project()['license']}.txt") == text("LICENSE")
+
+
+def test_the_page_of_compatibility_names_the_lowest_versions():
+    lines = text("docs/lookup/compatibility.md").partition("## What hpcml runs with")[2].replace("\n", " ")
+    found = dict(re.findall(r"([\w-]+) ≥ ([\d.]+)", lines))
+    assert found.pop("Python") == project()["requires-python"].removeprefix(">=")
+    needed = requirements(["mpi", "openmpi", "intel"])
+    assert found == {
+        name: re.match(r">=([\d.]+)", needed[name])[1] for name in ("numpy", "numba", "mpi4py", "mpich", "openmpi", "impi-rt")
+    }

@@ -11,8 +11,11 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
+from support.repository import commit_all, git
 
 import hpcml
+from hpcml.version import COMMIT, NUMBER
 
 PACKAGE = Path(hpcml.__file__).parent
 FOLDERS = ("LICENSES", "docs", "launch", "packaging", "slurm", "tests")
@@ -21,19 +24,78 @@ FILES = (*TEXTS, "CITATION.cff", "LICENSE", "REUSE.toml", "codemeta.json", "mkdo
 BUILD = "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')"
 
 
-@pytest.fixture(scope="module")
-def dist(tmp_path_factory):
-    """A folder with a wheel and a source distribution, built from a copy of this clone."""
-    pytest.importorskip("setuptools", minversion="77", reason="building needs setuptools 77 (pip install '.[test]')")
-    clone, folder = PACKAGE.parent, tmp_path_factory.mktemp("clone")
-    for name in [*FILES, "pyproject.toml", "MANIFEST.in", "setup.py"]:
-        shutil.copy(clone / name, folder)
-    for name in ("hpcml", *FOLDERS):
-        shutil.copytree(clone / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.nb?"))
-    built = subprocess.run([sys.executable, "-c", BUILD], cwd=folder, capture_output=True, text=True, timeout=120)
+def build(folder, what=BUILD):
+    built = subprocess.run([sys.executable, "-c", what], cwd=folder, capture_output=True, text=True, timeout=120)
     assert built.returncode == 0, built.stderr
     assert "deprecated" not in built.stderr, built.stderr
     return folder / "dist"
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory):
+    """A folder with a wheel and a source distribution, built from a copy of this clone with one commit."""
+    pytest.importorskip("setuptools", minversion="77", reason="building needs setuptools 77 (pip install '.[test]')")
+    clone, folder = PACKAGE.parent, tmp_path_factory.mktemp("clone")
+    of_git = [name for name in (".gitattributes", ".gitignore") if (clone / name).exists()]  # not in a source distribution
+    for name in [*FILES, "pyproject.toml", "MANIFEST.in", "setup.py", *of_git]:
+        shutil.copy(clone / name, folder)
+    for name in ("hpcml", *FOLDERS):
+        shutil.copytree(clone / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.nb?"))
+    git(folder, "init", "-q")
+    commit_all(folder)
+    return build(folder)
+
+
+@pytest.fixture(scope="module")
+def version(dist):
+    """The version with the commit of that copy."""
+    if not COMMIT.startswith("$"):
+        pytest.skip("these files are of a source distribution, whose commit is fixed")
+    return f"{NUMBER}+g{git(dist.parent, 'rev-parse', 'HEAD')[:8]}"
+
+
+def version_of(folder):
+    """What hpcml in a folder says of itself, without what this environment has installed."""
+    code = "import hpcml; print(hpcml.__version__)"
+    return subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(folder)!r}); {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+
+
+def test_a_wheel_and_a_source_distribution_have_the_version_of_their_commit(dist, version, tmp_path):
+    (wheel,), (source,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
+    assert str(Version(version)) == version
+    assert [wheel.name, source.name] == [f"hpcml-{version}-py3-none-any.whl", f"hpcml-{version}.tar.gz"]
+    assert "$Format" in (dist.parent / "hpcml" / "version.py").read_text()  # of which the source distribution has a hard link
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    assert version_of(tmp_path / "installed") == version_of(dist.parent) == version
+    shutil.unpack_archive(source, tmp_path, filter="data")
+    unpacked = tmp_path / f"hpcml-{version}"
+    again = build(unpacked, "from setuptools import build_meta as b; b.build_wheel('dist')")
+    assert [each.name for each in again.iterdir()] == [wheel.name]
+
+
+def test_an_older_copy_in_the_folder_of_builds_does_not_keep_its_commit(dist, version, tmp_path):
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(dist.parent), str(clone))
+    shutil.copytree(dist.parent / "build", clone / "build")
+    (clone / "hpcml" / "errors.py").touch()
+    (clone / "hpcml" / "new.py").write_text('"""New."""\n')
+    (wheel,) = build(clone, "from setuptools import build_meta as b; b.build_wheel('dist')").iterdir()
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    assert wheel.name.split("-")[1] == version_of(tmp_path / "installed") == version_of(clone)
+    assert version_of(clone) == f"{version}.dirty"
+
+
+def test_an_archive_of_git_has_the_version_of_its_commit(dist, version, tmp_path):
+    git(dist.parent, "archive", "-o", str(tmp_path / "a.tar"), "HEAD", "hpcml/__init__.py", "hpcml/version.py")
+    shutil.unpack_archive(tmp_path / "a.tar", tmp_path / "archive", filter="data")
+    assert version_of(tmp_path / "archive") == version
 
 
 def package_files():
@@ -48,9 +110,8 @@ def package_files():
 
 def test_a_wheel_holds_the_package_its_licence_and_no_tests(dist):
     (wheel,) = dist.glob("*.whl")
-    assert wheel.name == f"hpcml-{hpcml.__version__}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:
-        about = f"hpcml-{hpcml.__version__}.dist-info"
+        about = f"{wheel.name.removesuffix('-py3-none-any.whl')}.dist-info"
         assert {name for name in archive.namelist() if not name.startswith(about)} == package_files()
         assert f"{about}/licenses/LICENSE" in archive.namelist()
         assert "hpcml = hpcml.__main__:main" in archive.read(f"{about}/entry_points.txt").decode()

@@ -159,9 +159,7 @@ def made_on() -> dict[str, str]:
     """Return the processor and the versions that numbers were computed with."""
     names = [line for line in _read("/proc/cpuinfo").splitlines() if line.startswith("model name")]
     processor = names[0].partition(":")[2].strip() if names else platform.processor()
-    folder = Path(__file__).parent
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=folder, capture_output=True, text=True, check=False)
-    versions = {"hpcml": hpcml.__version__, "commit": git.stdout.strip(), "python": platform.python_version()}
+    versions = {"hpcml": hpcml.__version__, "python": platform.python_version()}
     return {"processor": processor, "architecture": platform.machine(), **versions}
 
 

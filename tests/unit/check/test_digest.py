@@ -4,8 +4,9 @@ import h5py
 import numpy as np
 import pytest
 
+import hpcml
 from hpcml.check.bits import digest
-from hpcml.files.hdf5 import MADE_ON, stamp
+from hpcml.files.hdf5 import MADE_BY, MADE_ON, stamp
 
 
 def written(path, change=lambda file: None, turned=False):
@@ -24,13 +25,14 @@ def written(path, change=lambda file: None, turned=False):
 def test_bytes_versions_and_processors_do_not_count(tmp_path):
     def elsewhere(file):
         file.attrs[MADE_ON] = '{"processor": "another"}'
+        file.attrs[MADE_BY] = "1.0"
         file.attrs["hpcml-version"] = 99
 
     usual = written(tmp_path / "a.h5")
     assert written(tmp_path / "b.h5", elsewhere, turned=True) == usual
     assert (tmp_path / "a.h5").read_bytes() != (tmp_path / "b.h5").read_bytes()
     with h5py.File(tmp_path / "a.h5") as file:
-        assert '"processor"' in file.attrs[MADE_ON]
+        assert '"processor"' in file.attrs[MADE_ON] and file.attrs[MADE_BY] == hpcml.__version__
 
 
 def replaced(name, value):

@@ -1,7 +1,7 @@
 """Spack package of hpcml, built from a clone of it or from its source distribution.
 
     spack repo add packaging/spack/spack_repo/hpcml
-    spack dev-build --source-path . py-hpcml@0.12.0 ^mpich@4.1.3:    # or the cluster's own MPI, as an external package
+    spack dev-build --source-path . py-hpcml@0.13.0 ^mpich@4.1.3:    # or the cluster's own MPI, as an external package
 
 Spack lacks four of what hpcml uses: cyclopts and rich-rst, which lie beside this file, and skops and daqp, of the extras
 `sklearn` and `svmperf`: `pip install skops daqp` brings them.
@@ -20,11 +20,11 @@ class PyHpcml(PythonPackage):
     manual_download = (
         True  # hpcml-VERSION.tar.gz, as `python -m build --sdist` writes it, is looked for in dist/ of the folder of the call
     )
-    url = f"file://{os.getcwd()}/dist/hpcml-0.12.0.tar.gz"
+    url = f"file://{os.getcwd()}/dist/hpcml-0.13.0.tar.gz"
 
     license("BSD-3-Clause")
 
-    version("0.12.0")
+    version("0.13.0")
 
     variant("report", default=False, description="pages about runs")
     variant("tables", default=False, description="Parquet files")
