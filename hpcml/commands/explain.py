@@ -82,6 +82,7 @@ class Explain(Operation[Answer]):
     """Without names and without `json`, look only at the labels that the text is about."""
 
     on_command_line: ClassVar = {"shown_only": True}
+    results: ClassVar = {"row": "WhyRows", "wrong": "MostWrong", "unlearnt": "Learnability", "": "Explanation | None"}
 
     def check_options(self, *inputs: str) -> None:
         """Raise OptionError for options that do not go together."""
