@@ -9,9 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import re
 from collections.abc import Iterable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,7 @@ import hpcml
 from hpcml.commands.operation import PythonParameter, parameters_of
 
 STUB = Path(hpcml.__file__).with_suffix(".pyi")
-HEAD = """# Written by `python -m launch.stub`, for type checkers and editors. Do not edit.
-
-"""
+HEAD = "# Written by `python -m launch.stub`, for type checkers and editors. Do not edit.\n"
 
 
 def write_default(value: Any) -> str:
@@ -78,7 +74,8 @@ def stub() -> str:
     used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)} & modules.keys()
     lines = [f"from {modules[name]} import {name}" for name in used - public.keys()]
     lines += [f"from {each.__module__} import {name} as {name}" for name, each in public.items() if name not in made]
-    return f"{HEAD}{chr(10).join(sorted(lines))}\n\n__version__: str\n__all__ = {hpcml.__all__}\n\n{body}\n"
+    names = "".join(f"    {json.dumps(name)},\n" for name in hpcml.__all__)
+    return "\n".join([HEAD, *sorted(lines), "", "__version__: str", f"__all__ = [\n{names}]", "", body, ""])
 
 
 if __name__ == "__main__":

@@ -62,8 +62,12 @@ else:  # without the imports
     Log = Comm = Session = StopSignals = Any
 
 R = TypeVar("R")
-PathLike, AnyModel = Path, Annotated[Path, Or("Model", "ClassifierModel")]
-Paths, Strings, Floats, Integers = tuple[Path, ...], tuple[str, ...], tuple[float, ...], tuple[int, ...]
+PathLike = Path
+AnyModel = Annotated[Path, Or("Model", "ClassifierModel")]
+Paths = tuple[Path, ...]
+Strings = tuple[str, ...]
+Floats = tuple[float, ...]
+Integers = tuple[int, ...]
 HIDDEN = Parameter(parse=False)  # a parameter for Python that is no flag
 OUTPUT = Parameter(name=["--output", "-o"])
 SECTION = re.compile(r"\n\w+\n-+\n")  # of a numpydoc text
@@ -283,7 +287,7 @@ def _fields_of(kind: Any) -> Iterator[PythonParameter]:
             types = _types_for_python(Literal[kind.losses])
         texts = [each.help for each in getattr(hint, "__metadata__", ()) if isinstance(each, Parameter) and each.help]
         default = inspect.Parameter.empty if default is MISSING else default
-        yield PythonParameter(name, place, tuple(types), default, *texts or [help_of(kind)[name]])
+        yield PythonParameter(name, place, tuple(types), default, texts[0] if texts else help_of(kind)[name])
 
 
 def _joined(option: dict[str, PythonParameter]) -> PythonParameter:
