@@ -1,5 +1,39 @@
-"""hpcml: very many classifiers on large sparse data, with MPI; the same bits on any rank count."""
+r"""Very many linear and boosted classifiers on large sparse data, with MPI.
 
+>>> import hpcml
+>>> topics = {"ship": "sea", "port": "sea", "corn": "farm", "rye": "farm"}
+>>> rows = [f"{word} {n},{topic}" for word, topic in topics.items() for n in range(25)]
+>>> with open("docs.csv", "w") as file:
+...     print("text,topic", *rows, sep="\n", file=file)
+>>> made = hpcml.convert("csv", "docs.csv", "docs.h5",
+...                      text="text", labels="topic", test_share=0.2)
+>>> run = hpcml.train("dual", "docs.h5", "run", dual_tol=0.01)
+>>> hpcml.evaluate(run.model, "docs.h5", split="test").macro("average_precision")
+1.0
+>>> hpcml.predict(run.model, "docs.h5", "best.csv", split="test", top=1)
+PosixPath('best.csv')
+>>> classifier = hpcml.DualClassifier().fit([[1, 0], [0, 1], [1, 1]], ["sea", "farm", "sea"])
+>>> classifier.predict([[2, 0]]).tolist()
+['sea']
+
+Functions, as the commands of the same names; help(hpcml.train) lists the options:
+    convert, duplicates         Make a dataset; find rows that are nearly the same.
+    train, tune, retrain        Train; choose the settings and train; train what has changed.
+    cross_validate              Compare methods.
+    threshold, calibrate        Choose thresholds; make probabilities of scores.
+    evaluate, report, explain   Measure a model; make a page about it; show its features.
+    predict                     Label rows.
+
+Classes, and functions for what is in memory:
+    Dataset, open_model, Model, ClassifierModel, evaluate_scores, CrossValidation
+    For scikit-learn: DualClassifier, ElasticNetClassifier, ProbeClassifier, OnlineClassifier,
+    PsbmlClassifier, KernelNB, BernoulliNBClassifier, BoostedBayesClassifier,
+    StagedBayesClassifier, StagedSvmClassifier
+
+With comm=MPI.COMM_WORLD all ranks share the work. The bits are the same on any number of ranks.
+"""
+
+import sys
 from importlib import import_module
 
 __version__ = "0.12.0"
@@ -43,4 +77,8 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
+    frame = sys._getframe()
+    while frame := frame.f_back:
+        if frame.f_code.co_name == "docmodule":  # of pydoc, which would print 4,000 lines about these names
+            return []
     return sorted({*globals(), *_API})

@@ -21,10 +21,12 @@ from hpcml.methods.bayes.estimator import StagedSvmClassifier as StagedSvmClassi
 from hpcml.methods.dual.estimator import DualClassifier as DualClassifier
 from hpcml.methods.elastic_net.estimator import ElasticNetClassifier as ElasticNetClassifier
 from hpcml.methods.linear.report import TrainReport
-from hpcml.methods.method import Report
 from hpcml.methods.online.estimator import OnlineClassifier as OnlineClassifier
+from hpcml.methods.online.train import OnlineReport
 from hpcml.methods.probe.estimator import ProbeClassifier as ProbeClassifier
+from hpcml.methods.psbml.adaboost import AdaboostReport
 from hpcml.methods.psbml.estimator import PsbmlClassifier as PsbmlClassifier
+from hpcml.methods.psbml.train import PsbmlReport
 from hpcml.model.classifier import ClassifierModel as ClassifierModel
 from hpcml.model.linear import Model as Model
 from hpcml.model.naive_bayes import KernelNB as KernelNB
@@ -549,7 +551,7 @@ def cross_validate(
     seed: int = 0,
     baseline: str | None = None,
     in_order: bool = False,
-    scale: Literal["standard", "max-abs", "none"] | None = None,
+    scale: Literal["none", "standard", "max-abs"] | None = None,
     bias: bool = True,
     output: Path | str | None = None,
     force: bool = False,
@@ -884,7 +886,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> TrainReport:
     """PROBE: subgradient steps from an estimated lower bound."""
 
 @overload
@@ -919,7 +921,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> TrainReport:
     """Dual coordinate descent, many labels at once, each certified."""
 
 @overload
@@ -948,7 +950,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> TrainReport:
     """Pegasos: full subgradient, step 1/(λt), projection, bias."""
 
 @overload
@@ -979,7 +981,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> TrainReport:
     """SVMperf: the 1-slack cutting-plane method, certified gap."""
 
 @overload
@@ -1010,7 +1012,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> TrainReport:
     """LIBLINEAR: dual coordinate descent."""
 
 @overload
@@ -1047,7 +1049,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> TrainReport:
     """The elastic net, exact; its time follows a label's positives."""
 
 @overload
@@ -1071,7 +1073,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> TrainReport:
     """Naive Bayes of features present or not: all labels from counts."""
 
 @overload
@@ -1097,7 +1099,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> TrainReport:
     """AdaBoost with naive Bayes."""
 
 @overload
@@ -1124,7 +1126,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> TrainReport:
     """Naive Bayes, once more on the rows that it takes for positive."""
 
 @overload
@@ -1153,7 +1155,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> TrainReport:
     """Naive Bayes, then an SVM on rows that it takes for positive."""
 
 @overload
@@ -1186,7 +1188,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> OnlineReport:
     """Modified Balanced Winnow, in a single pass."""
 
 @overload
@@ -1216,7 +1218,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> OnlineReport:
     """Passive-Aggressive, in a single pass."""
 
 @overload
@@ -1248,7 +1250,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> OnlineReport:
     """Balanced Winnow, in a single pass."""
 
 @overload
@@ -1278,7 +1280,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> OnlineReport:
     """Positive Winnow, in a single pass."""
 
 @overload
@@ -1306,7 +1308,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> OnlineReport:
     """The perceptron, in a single pass. ROMMA (relaxed online maximum margin), in a single pass."""
 
 @overload
@@ -1338,7 +1340,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> PsbmlReport:
     """PSBML: one classifier of all classes, from the hard rows."""
 
 @overload
@@ -1357,7 +1359,7 @@ def train(
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Report:
+) -> AdaboostReport:
     """AdaBoostM1 (scikit-learn's), on one rank: to compare with psbml."""
 
 def tune(

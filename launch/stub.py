@@ -9,46 +9,54 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from collections.abc import Iterable, Iterator
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import hpcml
 from hpcml.commands.operation import PythonParameter, parameters_of
+from hpcml.methods.registry import METHODS
 
 STUB = Path(hpcml.__file__).with_suffix(".pyi")
 HEAD = "# Written by `python -m launch.stub`, for type checkers and editors. Do not edit.\n"
 
 
-def write_default(value: Any) -> str:
+def format_default(value: Any) -> str:
     """Return a default as ruff formats it."""
     if isinstance(value, tuple):
-        return f"({', '.join(map(write_default, value))}{',' * (len(value) == 1)})"
+        return f"({', '.join(map(format_default, value))}{',' * (len(value) == 1)})"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def define(name: str, parameters: Iterable[PythonParameter], result: str, text: str) -> str:
-    """Return a function of the stub, a parameter a line."""
-    lines, is_positional = [f"def {name}("], True
+    """Return the definition of a function, with a line for each parameter."""
+    lines = [f"def {name}("]
     for each in parameters:
-        if is_positional and each.place == inspect.Parameter.KEYWORD_ONLY:
+        if each.place == inspect.Parameter.KEYWORD_ONLY and "    *," not in lines:
             lines.append("    *,")
-            is_positional = False
-        default = "" if each.default is inspect.Parameter.empty else f" = {write_default(each.default)}"
+        default = "" if each.default is inspect.Parameter.empty else f" = {format_default(each.default)}"
         lines.append(f"    {each.name}: {' | '.join(each.types)}{default},")
-    text = "\n".join(f"    {line}".rstrip() for line in text.splitlines())
-    return "\n".join([*lines, f") -> {result}:", f'    """{text.lstrip()}' + ("\n    " if "\n" in text else "") + '"""'])
+    end = "\n" if "\n" in text else ""
+    return "\n".join([*lines, f") -> {result}:", textwrap.indent(f'"""{text}{end}"""', "    ")])
 
 
-def overloads(name: str, kind: Any) -> Iterator[str]:
-    """Yield the definitions of the function of a command."""
+def working_function(kind: Any, family: str) -> Callable[..., Any]:
+    """Return the function that is annotated with the type of the result, which for `train` is that of the method."""
+    return METHODS[family].load(METHODS[family].train) if family in METHODS else kind.execute
+
+
+def definitions(name: str, kind: Any) -> Iterator[str]:
+    """Yield the function of a command: several times if it has methods or sources, or results of several types."""
     result, text = kind.execute.__annotations__["return"], inspect.getdoc(kind) or ""
-    alike: dict[tuple[PythonParameter, ...], list[str]] = {}
+    alike: dict[tuple[Any, ...], list[str]] = {}
     for family in kind.families():
-        alike.setdefault(tuple(each._replace(help="", families=()) for each in parameters_of(kind, family)), []).append(family)
-    for (first, *others), families in alike.items():
+        parameters = [each._replace(help="", families=()) for each in parameters_of(kind, family)]
+        returned = working_function(kind, family).__annotations__["return"]
+        alike.setdefault((returned, *parameters), []).append(family)
+    for (returned, first, *others), families in alike.items():
         chosen = first._replace(types=(f"Literal[{', '.join(map(json.dumps, families))}]",))
-        yield define(name, [chosen, *others], result, " ".join(f"{kind.families()[family]}." for family in families))
+        yield define(name, [chosen, *others], returned, " ".join(f"{kind.families()[family]}." for family in families))
     for option, special in kind.results.items():
         kept = [each for each in parameters_of(kind) if each.name == option or each.name not in kind.results]
         yield define(name, [required(each) if each.name == option else each for each in kept], special, text)
@@ -57,23 +65,31 @@ def overloads(name: str, kind: Any) -> Iterator[str]:
 
 
 def required(option: PythonParameter) -> PythonParameter:
-    """Return an option that must be given, and switched on."""
+    """Return an option as one that is given."""
     types = ("Literal[True]",) if option.types == ("bool",) else tuple(name for name in option.types if name != "None")
     return option._replace(types=types, default=inspect.Parameter.empty)
+
+
+def imports_of(path: str) -> dict[str, str]:
+    """Return the names that a file imports from modules, and these modules."""
+    nodes = [node for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
+    return {each.name: node.module or "" for node in nodes for each in node.names}
 
 
 def stub() -> str:
     """Return the text of the stub."""
     public = {name: getattr(hpcml, name) for name in hpcml.__all__ if name != "__version__"}
-    made = {name: list(overloads(name, each.kind)) for name, each in public.items() if hasattr(each, "parameters")}
+    kinds = {name: each.kind for name, each in public.items() if hasattr(each, "parameters")}
+    modules = {"overload": "typing"} | imports_of(inspect.getfile(PythonParameter))
+    for kind in kinds.values():
+        modules |= imports_of(inspect.getfile(kind))
+        for work in (working_function(kind, family) for family in kind.families()):
+            modules |= {each.__name__: each.__module__ for each in [work.__globals__.get(work.__annotations__["return"])] if each}
+    made = {name: list(definitions(name, kind)) for name, kind in kinds.items()}
     body = "\n\n".join(f"@overload\n{each}" if len(every) > 1 else each for every in made.values() for each in every)
-    modules = {"overload": "typing"}
-    for path in {inspect.getfile(PythonParameter), *(inspect.getfile(public[name].kind) for name in made)}:
-        for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"))):
-            modules |= {each.name: node.module or "" for each in node.names} if isinstance(node, ast.ImportFrom) else {}
     used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)} & modules.keys()
     lines = [f"from {modules[name]} import {name}" for name in used - public.keys()]
-    lines += [f"from {each.__module__} import {name} as {name}" for name, each in public.items() if name not in made]
+    lines += [f"from {each.__module__} import {name} as {name}" for name, each in public.items() if name not in kinds]
     names = "".join(f"    {json.dumps(name)},\n" for name in hpcml.__all__)
     return "\n".join([HEAD, *sorted(lines), "", "__version__: str", f"__all__ = [\n{names}]", "", body, ""])
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -326,7 +327,7 @@ def _documentation(kind: Any, parameters: Iterable[PythonParameter]) -> str | No
     about, *examples = re.split(r"\n(?=Examples\n)", text)
     lines = [about, "Collective over `comm`.", "", "Parameters", "----------"]
     for each in parameters:
-        lines += [each.name, f"    {each.help}"]
+        lines += [each.name, textwrap.indent(textwrap.fill(each.help, 96), "    ")]
     lines += ["", "Returns", "-------", kind.execute.__annotations__["return"]]
     lines += [f"    {line}" for line in returned.replace(" Collective over the session.", "").splitlines()]
     lines += ["", "Raises", "------", "ConfigError, DataError, NonFiniteError", f"    {FAILURES}", "", *examples]
