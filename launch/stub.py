@@ -57,17 +57,19 @@ def definitions(name: str, kind: Any) -> Iterator[str]:
     for (returned, first, *others), families in alike.items():
         chosen = first._replace(types=(f"Literal[{', '.join(map(json.dumps, families))}]",))
         yield define(name, [chosen, *others], returned, " ".join(f"{kind.families()[family]}." for family in families))
-    for option, special in kind.results.items():
-        kept = [each for each in parameters_of(kind) if each.name == option or each.name not in kind.results]
-        yield define(name, [required(each) if each.name == option else each for each in kept], special, text)
+    for option, returned in kind.results.items():
+        options = [restrict(each, each.name == option) if each.name in kind.results else each for each in parameters_of(kind)]
+        yield define(name, [each for each in options if each.types], returned, text)
     if not alike and not kind.results:
         yield define(name, parameters_of(kind), result, text)
 
 
-def required(option: PythonParameter) -> PythonParameter:
-    """Return an option as one that is given."""
-    types = ("Literal[True]",) if option.types == ("bool",) else tuple(name for name in option.types if name != "None")
-    return option._replace(types=types, default=inspect.Parameter.empty)
+def restrict(option: PythonParameter, is_given: bool) -> PythonParameter:
+    """Return an option that must be given, or that has no other value than its default, if that has a type of its own."""
+    if is_given:
+        types = ("Literal[True]",) if option.types == ("bool",) else tuple(name for name in option.types if name != "None")
+        return option._replace(types=types, default=inspect.Parameter.empty)
+    return option._replace(types={None: ("None",), False: ("Literal[False]",)}.get(option.default, ()))
 
 
 def imports_of(path: str) -> dict[str, str]:

@@ -88,11 +88,11 @@ class Operation(Generic[R]):
 
     on_command_line: ClassVar[Mapping[str, object]] = {}  # values of hidden fields there
     ends_itself: ClassVar[bool] = False  # the work checks for signals and ends in time
-    results: ClassVar[Mapping[str, str]] = {}  # options for Python that change the type of the result ("": none of them)
+    results: ClassVar[Mapping[str, str]] = {}  # types of the result by the option that decides; "": without any of these
 
     @classmethod
     def families(cls) -> Mapping[str, str]:
-        """Return the methods or sources that the first parameter names, which have options of their own, each with its title."""
+        """Return the methods or sources with options of their own, which the first parameter names, and their titles."""
         return {}
 
     @classmethod
@@ -260,21 +260,21 @@ def parameters_of(kind: Any, *families: str) -> Iterator[PythonParameter]:
 
     An option has every type that it has in one of them. Where its defaults differ, `...` stands for them.
     """
-    own = sorted(_fields_of(kind), key=lambda each: (each.place, each.name in RUN_ONLY))
+    own = sorted(_field_parameters(kind), key=lambda each: (each.place, each.name in RUN_ONLY))
     for each in own:
         if each.name != "options":
             yield each
         elif not kind.families():
-            yield from _fields_of(kind.options_for({})[0])
+            yield from _field_parameters(kind.options_for({})[0])
         else:
             found: dict[str, dict[str, PythonParameter]] = {}
             for family in families or kind.families():
-                for option in _fields_of(kind.options_for({own[0].name: family})[0]):
+                for option in _field_parameters(kind.options_for({own[0].name: family})[0]):
                     found.setdefault(option.name, {})[family] = option
-            yield from map(_joined, found.values())
+            yield from map(_merge_families, found.values())
 
 
-def _fields_of(kind: Any) -> Iterator[PythonParameter]:
+def _field_parameters(kind: Any) -> Iterator[PythonParameter]:
     """Yield the fields of a command, or of the options of one, as parameters."""
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
@@ -283,15 +283,14 @@ def _fields_of(kind: Any) -> Iterator[PythonParameter]:
             continue
         is_keyword = field.kw_only or not issubclass(kind, Operation)
         place = inspect.Parameter.KEYWORD_ONLY if is_keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD
-        types = [RUN_ONLY[name], "None"] if name in RUN_ONLY else _types_for_python(hint)
-        if name == "loss" and kind.losses:
-            types = _types_for_python(Literal[kind.losses])
+        losses = getattr(kind, "losses", ()) if name == "loss" else ()
+        types = [RUN_ONLY[name], "None"] if name in RUN_ONLY else _type_names(Literal[losses] if losses else hint)
         texts = [each.help for each in getattr(hint, "__metadata__", ()) if isinstance(each, Parameter) and each.help]
         default = inspect.Parameter.empty if default is MISSING else default
         yield PythonParameter(name, place, tuple(types), default, texts[0] if texts else help_of(kind)[name])
 
 
-def _joined(option: dict[str, PythonParameter]) -> PythonParameter:
+def _merge_families(option: dict[str, PythonParameter]) -> PythonParameter:
     """Return an option of several methods or sources as one parameter."""
     first, texts = next(iter(option.values())), dict[str, list[str]]()
     for family, each in option.items():
@@ -302,19 +301,19 @@ def _joined(option: dict[str, PythonParameter]) -> PythonParameter:
     return PythonParameter(first.name, first.place, tuple(types), default, text, tuple(option))
 
 
-def _types_for_python(hint: Any, *others: str) -> list[str]:
-    """Return the types of an option as a function takes it: a path also as a text, several values also as one."""
+def _type_names(hint: Any, *others: str) -> list[str]:
+    """Return the types of an option that a function takes: a path also as a text, and one value for several."""
     kind, parts = get_origin(hint), get_args(hint)
     if kind is Annotated:
         others = next((each.types for each in hint.__metadata__ if isinstance(each, Or)), ())
-        return _types_for_python(parts[0], *others)
+        return _type_names(parts[0], *others)
     if kind is Literal:
         return [f"Literal[{', '.join(map(json.dumps, parts))}]"]
     if kind is tuple:
-        each = _types_for_python(parts[0], *others)
+        each = _type_names(parts[0], *others)
         return [*each, f"Iterable[{' | '.join(each)}]"]
     if parts:
-        return [name for part in parts for name in _types_for_python(part, *others)]
+        return [name for part in parts for name in _type_names(part, *others)]
     names = {Path: ["Path", "str", *others], str: ["str", *others], NoneType: ["None"]}
     return names.get(hint, [getattr(hint, "__name__", "Any")])
 

@@ -66,7 +66,14 @@ assert_type(hpcml.threshold("run", "docs.h5", "label", method="half").found.thre
 print(hpcml.calibrate("run", "docs.h5", split="valid"))
 assert_type(hpcml.explain("run", label=["sea"]), Explanation | None)
 assert_type(hpcml.explain("run", "docs.h5", row="17", json="why.json"), WhyRows)
-assert_type(hpcml.explain("run", "docs.h5", wrong=3), MostWrong)
+assert_type(hpcml.explain("run", "docs.h5", wrong=3, unlearnt=False), MostWrong)
+assert_type(hpcml.evaluate("run", "docs.h5", measures=None), Evaluation)
+
+
+def judge(measures: Literal["bioasq"] | None) -> Evaluation | BioasqEvaluation:
+    return hpcml.evaluate("run", "docs.h5", measures=measures)
+
+
 assert_type(hpcml.explain("run", "docs.h5", unlearnt=True), Learnability)
 assert_type(hpcml.duplicates("docs.h5", similarity=0.9).n_pairs, int)
 assert_type(hpcml.cross_validate(["dual"], ["docs.h5"], folds=3, seed=1), hpcml.CrossValidation)
