@@ -754,9 +754,38 @@ def explain(
     json: Path | str | None = None,
     force: bool = False,
     shown_only: bool = False,
-    comm: Comm | None = None,
+    comm: Comm,
     log: Log | None = None,
 ) -> Explanation | None:
+    """Show the features that matter for labels and for predictions.
+
+    Prints the features of a linear model with the largest squared weights, and the share of the
+    others. With --row: why a row got a label. With --wrong: the rows that the model is most wrong
+    about. With --unlearnt: the labels that it ranks no better than chance, and why. These three
+    need the data, and the last two take models of any kind.
+
+    Examples
+    --------
+    >>> print(hpcml.explain("run", "docs.h5", label=["sea"], top=20))
+    """
+
+@overload
+def explain(
+    model: Path | str | Model | ClassifierModel,
+    data: Path | str | None = None,
+    *,
+    label: str | Iterable[str] = (),
+    wrong: None = None,
+    unlearnt: Literal[False] = False,
+    split: str | None = None,
+    top: int | None = None,
+    titles: Path | str | None = None,
+    json: Path | str | None = None,
+    force: bool = False,
+    shown_only: bool = False,
+    comm: None = None,
+    log: Log | None = None,
+) -> Explanation:
     """Show the features that matter for labels and for predictions.
 
     Prints the features of a linear model with the largest squared weights, and the share of the

@@ -58,7 +58,8 @@ def definitions(name: str, kind: Any) -> Iterator[str]:
         chosen = first._replace(types=(f"Literal[{', '.join(map(json.dumps, families))}]",))
         yield define(name, [chosen, *others], returned, " ".join(f"{kind.families()[family]}." for family in families))
     for option, returned in kind.results.items():
-        options = [restrict(each, each.name == option) if each.name in kind.results else each for each in parameters_of(kind)]
+        deciding = kind.results.keys() - ({"comm"} if option not in ("comm", "") else set())  # comm decides what the others leave
+        options = [restrict(each, each.name == option) if each.name in deciding else each for each in parameters_of(kind)]
         yield define(name, [each for each in options if each.types], returned, text)
     if not alike and not kind.results:
         yield define(name, parameters_of(kind), result, text)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Literal, assert_type
 
 import numpy as np
+from mpi4py import MPI
 
 import hpcml
 from hpcml.conversion.convert import ConvertReport
@@ -64,7 +65,8 @@ assert_type(hpcml.predict(hpcml.open_model("run"), "docs.h5", "out.csv", top=3),
 assert_type(hpcml.report(["run"], "page.html"), Path)
 assert_type(hpcml.threshold("run", "docs.h5", "label", method="half").found.thresholds, np.ndarray)
 print(hpcml.calibrate("run", "docs.h5", split="valid"))
-assert_type(hpcml.explain("run", label=["sea"]), Explanation | None)
+assert_type(hpcml.explain("run", label=["sea"]).labels[0].share(1.0), float)
+assert_type(hpcml.explain("run", comm=MPI.COMM_WORLD), Explanation | None)  # on rank 0 alone
 assert_type(hpcml.explain("run", "docs.h5", row="17", json="why.json"), WhyRows)
 assert_type(hpcml.explain("run", "docs.h5", wrong=3, unlearnt=False), MostWrong)
 assert_type(hpcml.evaluate("run", "docs.h5", measures=None), Evaluation)

@@ -38,6 +38,7 @@ def dist(tmp_path_factory):
 
 def package_files():
     others = [
+        PACKAGE / "__init__.pyi",
         PACKAGE / "py.typed",
         PACKAGE / "check" / "bits.json",
         *(PACKAGE / "reporting" / f"page.{kind}" for kind in ("html.j2", "css", "js")),
