@@ -5,10 +5,11 @@ mkdocs calls `on_page_markdown` for every page.
 
 from __future__ import annotations
 
+import inspect
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import MISSING, Field, fields
+from dataclasses import Field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -92,13 +93,14 @@ def functions() -> str:
 def reference(name: str, function: Any) -> str:
     """The reference of a function that is made of the class of a command: its documentation, with a table of its parameters."""
     about, _, rest = function.__doc__.partition("\nParameters\n----------\n")
-    texts, _, rest = rest.partition("\n\nReturns\n")
-    required = [option.name for option in fields(function.kind) if default_of(option) is MISSING and option.name != "options"]
+    _, _, rest = rest.partition("\n\nReturns\n")
+    required = [each.name for each in function.parameters if each.default is inspect.Parameter.empty]
     lines = [f"### hpcml.{name}({', '.join(required)}, …)", "", about, "", "| parameter | default | what it is |", "|---|---|---|"]
-    for option, text in zip(texts.splitlines()[::2], texts.splitlines()[1::2], strict=True):
-        (field,) = (each for each in fields(function.kind) if each.name == option.removeprefix("**"))
-        default = "must be given" if default_of(field) is MISSING else f"`{default_of(field)!r}`"
-        lines.append(f"| `{option}` | {default} | {cell(text.strip())} |")
+    for each in function.parameters:
+        default = "must be given" if each.name in required else f"`{each.default!r}`"
+        lines += [] if each.families else [f"| `{each.name}` | {default} | {cell(each.help)} |"]
+    if function.kind.families():
+        lines.append(f"| `**options` | | {help_of(function.kind)['options']} |")
     returns, _, rest = rest.partition("\n\nRaises\n")
     kind, *returned = returns.splitlines()[1:]
     raises, _, example = rest.partition("\n\nExamples\n--------\n")

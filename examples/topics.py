@@ -81,7 +81,8 @@ print(
 # %%
 plain = hpcml.train("dual", "documents.h5", "runs/plain")
 tuned = hpcml.tune("documents.h5", "runs/tuned", folds=3)
-judged = {name: hpcml.evaluate(report.model, "documents.h5") for name, report in {"train dual": plain, "tune": tuned}.items()}
+models = {"train dual": plain.model, "tune": tuned.model}
+judged = {name: hpcml.evaluate(model, "documents.h5") for name, model in models.items()}
 measures = ["average_precision", "precision", "recall", "f1"]
 macro = {name: [each.macro(measure) for measure in measures] for name, each in judged.items()}
 print(pd.DataFrame(macro, index=measures).T.round(3).to_string())

@@ -1,7 +1,43 @@
-"""hpcml: very many classifiers on large sparse data, with MPI; the same bits on any rank count."""
+r"""Very many linear and boosted classifiers on large sparse data, with MPI.
 
+>>> import hpcml
+>>> topics = {"ship": "sea", "port": "sea", "corn": "farm", "rye": "farm"}
+>>> rows = [f"{word} {n},{topic}" for word, topic in topics.items() for n in range(25)]
+>>> with open("docs.csv", "w") as file:
+...     print("text,topic", *rows, sep="\n", file=file)
+>>> made = hpcml.convert("csv", "docs.csv", "docs.h5",
+...                      text="text", labels="topic", test_share=0.2)
+>>> run = hpcml.train("dual", "docs.h5", "run", dual_tol=0.01)
+>>> hpcml.evaluate(run.model, "docs.h5", split="test").macro("average_precision")
+1.0
+>>> hpcml.predict(run.model, "docs.csv", "labels.csv")
+PosixPath('labels.csv')
+>>> hpcml.load(run.model).top(["corn 3"])[0][0].label
+'farm'
+>>> classifier = hpcml.DualClassifier().fit([[1, 0], [0, 1], [1, 1]], ["sea", "farm", "sea"])
+>>> classifier.predict([[2, 0]]).tolist()
+['sea']
+
+Functions, as the commands of the same names; help(hpcml.train) lists the options:
+    convert, duplicates         Make a dataset; find rows that are nearly the same.
+    train, tune, retrain        Train; choose the settings and train; train what has changed.
+    cross_validate              Compare methods.
+    threshold, calibrate        Choose thresholds; make probabilities of scores.
+    evaluate, report, explain   Measure a model; make a page about it; show its features.
+    predict                     Label texts, tables and datasets.
+
+Classes, and functions for what is in memory:
+    load, LoadedModel, ScoredLabel: label what is in memory with a trained model
+    Dataset, open_model, Model, ClassifierModel, evaluate_scores, CrossValidation
+    For scikit-learn: DualClassifier, ElasticNetClassifier, ProbeClassifier, OnlineClassifier,
+    PsbmlClassifier, KernelNB, BernoulliNBClassifier, BoostedBayesClassifier,
+    StagedBayesClassifier, StagedSvmClassifier
+
+With comm=MPI.COMM_WORLD all ranks share the work. The bits are the same on any number of ranks.
+"""
+
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 # The public Python API: imported when first used, so that `import hpcml` starts neither MPI nor numba.
 _NAMES = {
@@ -35,48 +71,18 @@ _NAMES = {
 _API = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = ["__version__", *sorted(_API)]
 
-if TYPE_CHECKING:  # the same, for programs that check types
-    __version__: str
-    from hpcml.commands.calibrate import calibrate as calibrate
-    from hpcml.commands.convert import convert as convert
-    from hpcml.commands.cv import cross_validate as cross_validate
-    from hpcml.commands.duplicates import duplicates as duplicates
-    from hpcml.commands.evaluate import evaluate as evaluate
-    from hpcml.commands.explain import explain as explain
-    from hpcml.commands.predict import predict as predict
-    from hpcml.commands.report import report as report
-    from hpcml.commands.retrain import retrain as retrain
-    from hpcml.commands.threshold import threshold as threshold
-    from hpcml.commands.train import train as train
-    from hpcml.commands.tune import tune as tune
-    from hpcml.crossval.table import CrossValidation as CrossValidation
-    from hpcml.dataset import Dataset as Dataset
-    from hpcml.evaluation.matrices import evaluate_scores as evaluate_scores
-    from hpcml.methods.bayes.estimator import BernoulliNBClassifier as BernoulliNBClassifier
-    from hpcml.methods.bayes.estimator import BoostedBayesClassifier as BoostedBayesClassifier
-    from hpcml.methods.bayes.estimator import StagedBayesClassifier as StagedBayesClassifier
-    from hpcml.methods.bayes.estimator import StagedSvmClassifier as StagedSvmClassifier
-    from hpcml.methods.dual.estimator import DualClassifier as DualClassifier
-    from hpcml.methods.elastic_net.estimator import ElasticNetClassifier as ElasticNetClassifier
-    from hpcml.methods.online.estimator import OnlineClassifier as OnlineClassifier
-    from hpcml.methods.probe.estimator import ProbeClassifier as ProbeClassifier
-    from hpcml.methods.psbml.estimator import PsbmlClassifier as PsbmlClassifier
-    from hpcml.model.classifier import ClassifierModel as ClassifierModel
-    from hpcml.model.linear import Model as Model
-    from hpcml.model.naive_bayes import KernelNB as KernelNB
-    from hpcml.model.open import open_model as open_model
-    from hpcml.prediction.loaded import LoadedModel as LoadedModel
-    from hpcml.prediction.loaded import ScoredLabel as ScoredLabel
-    from hpcml.prediction.loaded import load as load
-else:  # a checker that saw this would believe in any name
 
-    def __getattr__(name: str) -> object:
-        if name == "__version__":
-            return import_module("hpcml.version").version()
-        if name in _API:
-            return getattr(import_module(_API[name]), name)
-        raise AttributeError(f"module 'hpcml' has no attribute {name!r}")
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return import_module("hpcml.version").version()
+    if name in _API:
+        return getattr(import_module(_API[name]), name)
+    raise AttributeError(f"module 'hpcml' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
+    frame = sys._getframe()
+    while frame := frame.f_back:
+        if frame.f_code.co_name == "docmodule":  # of pydoc, which would print 4,000 lines about these names
+            return []
     return sorted({*globals(), *__all__})

@@ -127,6 +127,13 @@ Count = Annotated[int | None, Range(1, 2**31 - 1)]
 Seconds = Annotated[float | None, Between(0)]
 
 
+class Or:
+    """Other types of an option, by their names, that a function for Python also takes."""
+
+    def __init__(self, *types: str) -> None:
+        self.types = types
+
+
 class Only:
     """Rule of an option: it has no effect unless one of these options is given, or on inputs of other kinds."""
 

@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session, function, paths_of
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.sources import options_class, source_named
+from hpcml.conversion.sources import SOURCES, options_class, source_named
 from hpcml.options import Flag
 
 if TYPE_CHECKING:
     from hpcml.conversion.convert import ConvertReport
-    from hpcml.log import Log
-    from hpcml.mpi import Comm
-    from hpcml.options import Value
 
 
 @dataclass(frozen=True)
@@ -48,19 +45,10 @@ class Convert(Operation["ConvertReport"]):
     force: Flag = False
     """Replace the output if it exists."""
 
-    if TYPE_CHECKING:  # the options are parameters
-
-        def __init__(
-            self,
-            source: str,
-            input: Paths | None,
-            output: PathLike,
-            *,
-            force: bool = False,
-            comm: Comm | None = None,
-            log: Log | None = None,
-            **options: Value,
-        ) -> None: ...
+    @classmethod
+    def families(cls) -> dict[str, str]:
+        """Return the sources and their titles."""
+        return {name: source.about for name, source in SOURCES.items()}
 
     @classmethod
     def options_for(cls, given: Mapping[str, Any]) -> tuple[type, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from hpcml.commands.operation import (
     HIDDEN,
@@ -20,11 +20,12 @@ from hpcml.log import joined
 from hpcml.options import Flag, NotWith, Only, Range
 
 if TYPE_CHECKING:
+    from hpcml.evaluation.bioasq import BioasqEvaluation
     from hpcml.evaluation.evaluate import Evaluation
 
 
 @dataclass(frozen=True)
-class Evaluate(Operation["Evaluation"]):
+class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
     """Judge a model on rows: average precision, AUC, F1 and others.
 
     Average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best
@@ -73,7 +74,9 @@ class Evaluate(Operation["Evaluation"]):
     force: Annotated[Flag, Only("csv", "json")] = False
     """Replace the CSV or JSON file if it exists."""
 
-    def execute(self, session: Session) -> Evaluation:
+    results: ClassVar = {"measures": "BioasqEvaluation", "": "Evaluation"}
+
+    def execute(self, session: Session) -> Evaluation | BioasqEvaluation:
         """Measures, the same on all ranks; with `measures`, those of BioASQ. Collective over the session."""
         from hpcml.evaluation.bioasq import evaluate_bioasq
         from hpcml.evaluation.evaluate import evaluate
@@ -86,14 +89,14 @@ class Evaluate(Operation["Evaluation"]):
             check_files(session, self.force, [self.model, self.data], csv=self.csv, json=self.json)
             split = split_to_judge(comm, dataset, self.split, log)
             if self.measures is not None:
-                return evaluate_bioasq(comm, model, dataset, split, path_of(self.descriptors), log)  # type: ignore[return-value]
+                return evaluate_bioasq(comm, model, dataset, split, path_of(self.descriptors), log)
             result = evaluate(comm, model, dataset, split, log, None if self.labels is None else list(self.labels))
             hint_at_low_recall(log, result, model, dataset)
             return result
 
-    def format_result(self, result: Evaluation) -> str:
+    def format_result(self, result: Evaluation | BioasqEvaluation) -> str:
         """Return the tables."""
-        return str(result) if self.measures is not None else joined(result.describe(self.best))
+        return str(result) if self.measures is not None else joined(result.describe(self.best))  # type: ignore[call-arg]
 
 
 evaluate = function(Evaluate)

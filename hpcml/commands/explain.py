@@ -80,6 +80,10 @@ class Explain(Operation[Answer]):
     """Without names and without `json`, look only at the labels that the text is about."""
 
     on_command_line: ClassVar = {"shown_only": True}
+    results: ClassVar = {
+        **{"row": "WhyRows", "wrong": "MostWrong", "unlearnt": "Learnability"},
+        **{"comm": "Explanation | None", "": "Explanation"},
+    }
 
     def check_options(self, *inputs: str) -> None:
         """Raise OptionError for options that do not go together."""

@@ -16,27 +16,32 @@
 
 The text behind a field is its help. Fields before `KW_ONLY` are positional in Python; on the
 command line they are positional, too, unless their `Parameter` has a name. `hpcml.options.Range`,
-`Only` and `NotWith` in the annotation of a field are checked before the work.
+`Only` and `NotWith` in the annotation of a field are checked before the work. Type checkers and
+editors see the functions in `hpcml/__init__.pyi`, which `python -m launch.stub` writes.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial
 from numbers import Real
 from operator import methodcaller
 from pathlib import Path
+from types import NoneType
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
     Generic,
-    ParamSpec,
+    Literal,
+    NamedTuple,
     TypeVar,
     get_args,
     get_origin,
@@ -47,34 +52,29 @@ from cyclopts import Parameter, Token
 
 from hpcml import loading
 from hpcml.errors import ConfigError, OptionError, nearest
-from hpcml.options import check_rules, default_of, help_of, iterate_types
+from hpcml.options import Or, check_rules, default_of, help_of, iterate_types
 
 if TYPE_CHECKING:
     from hpcml.log import Log
-    from hpcml.model.classifier import ClassifierModel
-    from hpcml.model.linear import Model
     from hpcml.mpi import Comm
     from hpcml.run.session import Session
     from hpcml.signals import StopSignals
-
-    PathLike = Path | str
-    Paths = Sequence[Path | str] | Path | str
-    AnyModel = Path | str | Model | ClassifierModel
-    Strings = Sequence[str]
-    Floats = Sequence[float]
-    Integers = Sequence[int]
-else:  # as the command line gives them, without the imports
+else:  # without the imports
     Log = Comm = Session = StopSignals = Any
-    PathLike = AnyModel = Path
-    Paths, Strings, Floats, Integers = tuple[Path, ...], tuple[str, ...], tuple[float, ...], tuple[int, ...]
 
-P = ParamSpec("P")
 R = TypeVar("R")
+PathLike = Path
+AnyModel = Annotated[Path, Or("Model", "ClassifierModel")]
+Paths = tuple[Path, ...]
+Strings = tuple[str, ...]
+Floats = tuple[float, ...]
+Integers = tuple[int, ...]
 HIDDEN = Parameter(parse=False)  # a parameter for Python that is no flag
 OUTPUT = Parameter(name=["--output", "-o"])
 SECTION = re.compile(r"\n\w+\n-+\n")  # of a numpydoc text
 FAILURES = "If the options, the model and the data do not fit, or a file cannot be read or written."
-RUN_ONLY = ("comm", "log", "signals")  # the last parameters of a function
+RUN_ONLY = {"comm": "Comm", "log": "Log", "signals": "StopSignals"}  # the last parameters of a function, and their types
+FLAG_ONLY = {"config"}  # fields that are no parameters of a function
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +88,12 @@ class Operation(Generic[R]):
 
     on_command_line: ClassVar[Mapping[str, object]] = {}  # values of hidden fields there
     ends_itself: ClassVar[bool] = False  # the work checks for signals and ends in time
+    results: ClassVar[Mapping[str, str]] = {}  # types of the result by the option that decides; "": without any of these
+
+    @classmethod
+    def families(cls) -> Mapping[str, str]:
+        """Return the methods or sources with options of their own, which the first parameter names, and their titles."""
+        return {}
 
     @classmethod
     def options_for(cls, given: Mapping[str, Any]) -> tuple[type, str]:
@@ -207,16 +213,27 @@ def command_of(kind: Any, texts: Mapping[str, str] | None = None, **given: Any) 
     return command
 
 
-def function(kind: Callable[P, Operation[R]], name: str = "") -> Callable[P, R]:
+class PythonParameter(NamedTuple):
+    """A parameter of a function for Python; of an option of methods or sources, also those that have it."""
+
+    name: str
+    place: Any  # as of inspect.Parameter
+    types: tuple[str, ...]
+    default: Any
+    help: str
+    families: tuple[str, ...] = ()
+
+
+def function(kind: type[Operation[R]], name: str = "") -> Callable[..., R]:
     """Return the function for Python: the parameters are the fields. Default name: that of the module."""
     made: Any = kind
-    names, known = [field.name for field in fields(made) if not field.kw_only], {field.name for field in fields(made)}
+    names, known = [field.name for field in fields(made) if not field.kw_only], {field.name for field in fields(made)} - FLAG_ONLY
     required = {field.name for field in fields(made) if default_of(field) is MISSING} - {"options"}
 
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+    def call(*args: Any, **kwargs: Any) -> R:
         given: dict[str, Any] = dict(zip(names, args, strict=False)) | kwargs
         if len(args) > len(names) or len(given) < len(args) + len(kwargs) or not required <= given.keys():
-            return kind(*args, **kwargs)()  # Python says what is wrong
+            return made(*args, **kwargs)()  # Python says what is wrong
         if "options" in known:
             options = {name: given.pop(name) for name in kwargs if name not in known or name == "options"}
             kind_of_options, command = made.options_for(given)
@@ -226,29 +243,90 @@ def function(kind: Callable[P, Operation[R]], name: str = "") -> Callable[P, R]:
     if loading.in_program:  # the command line needs no documentation of functions
         return call
     described: Any = call
-    parameters = {parameter.name: parameter for parameter in inspect.signature(kind).parameters.values()}
-    if parameters.pop("options", None):
-        parameters["options"] = inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD, annotation="Value")
     described.__name__ = described.__qualname__ = name or made.__module__.rpartition(".")[2]
-    described.__module__, described.kind, described.__doc__ = made.__module__, kind, _documentation(made)
-    described.__signature__ = inspect.Signature(sorted(parameters.values(), key=_place))
+    described.__module__, described.kind = made.__module__, kind
+    described.parameters = list(parameters_of(made))
+    described.__doc__ = _documentation(made, described.parameters)
+    shown = [
+        inspect.Parameter(each.name, each.place, default=each.default, annotation=" | ".join(each.types))
+        for each in described.parameters
+    ]
+    described.__signature__ = inspect.Signature(shown, return_annotation=made.execute.__annotations__["return"])
     return call
 
 
-def _place(item: Field | inspect.Parameter) -> int:
-    """Return where a parameter of a function stands: the shared ones last."""
-    return 2 if item.name == "options" else int(item.name in RUN_ONLY)
+def parameters_of(kind: Any, *families: str) -> Iterator[PythonParameter]:
+    """Yield the parameters of a function, with the options of these methods or sources (default: of all).
+
+    An option has every type that it has in one of them. Where its defaults differ, `...` stands for them.
+    """
+    own = sorted(_field_parameters(kind), key=lambda each: (each.place, each.name in RUN_ONLY))
+    for each in own:
+        if each.name != "options":
+            yield each
+        elif not kind.families():
+            yield from _field_parameters(kind.options_for({})[0])
+        else:
+            found: dict[str, dict[str, PythonParameter]] = {}
+            for family in families or kind.families():
+                for option in _field_parameters(kind.options_for({own[0].name: family})[0]):
+                    found.setdefault(option.name, {})[family] = option
+            yield from map(_merge_families, found.values())
 
 
-def _documentation(kind: Any) -> str | None:
+def _field_parameters(kind: Any) -> Iterator[PythonParameter]:
+    """Yield the fields of a command, or of the options of one, as parameters."""
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        name, hint, default = field.name, hints[field.name], default_of(field)
+        if name in FLAG_ONLY:
+            continue
+        is_keyword = field.kw_only or not issubclass(kind, Operation)
+        place = inspect.Parameter.KEYWORD_ONLY if is_keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        losses = getattr(kind, "losses", ()) if name == "loss" else ()
+        types = [RUN_ONLY[name], "None"] if name in RUN_ONLY else _type_names(Literal[losses] if losses else hint)
+        texts = [each.help for each in getattr(hint, "__metadata__", ()) if isinstance(each, Parameter) and each.help]
+        default = inspect.Parameter.empty if default is MISSING else default
+        yield PythonParameter(name, place, tuple(types), default, texts[0] if texts else help_of(kind)[name])
+
+
+def _merge_families(option: dict[str, PythonParameter]) -> PythonParameter:
+    """Return an option of several methods or sources as one parameter."""
+    first, texts = next(iter(option.values())), dict[str, list[str]]()
+    for family, each in option.items():
+        texts.setdefault(each.help, []).append(family)
+    text = " ".join(f"Of {', '.join(families)}: {text}" for text, families in texts.items())
+    default = first.default if all(each.default == first.default for each in option.values()) else ...
+    types = dict.fromkeys(name for each in option.values() for name in each.types)
+    return PythonParameter(first.name, first.place, tuple(types), default, text, tuple(option))
+
+
+def _type_names(hint: Any, *others: str) -> list[str]:
+    """Return the types of an option that a function takes: a path also as a text, and one value for several."""
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind is Annotated:
+        others = next((each.types for each in hint.__metadata__ if isinstance(each, Or)), ())
+        return _type_names(parts[0], *others)
+    if kind is Literal:
+        return [f"Literal[{', '.join(map(json.dumps, parts))}]"]
+    if kind is tuple:
+        each = _type_names(parts[0], *others)
+        return [*each, f"Iterable[{' | '.join(each)}]"]
+    if parts:
+        return [name for part in parts for name in _type_names(part, *others)]
+    names = {Path: ["Path", "str", *others], str: ["str", *others], NoneType: ["None"]}
+    return names.get(hint, [getattr(hint, "__name__", "Any")])
+
+
+def _documentation(kind: Any, parameters: Iterable[PythonParameter]) -> str | None:
     """Return a numpydoc text: the fields are the parameters, `execute` says what is returned; None as with python -OO."""
     text, returned = inspect.getdoc(kind), inspect.getdoc(kind.execute)
     if text is None or returned is None:
         return None
     about, *examples = re.split(r"\n(?=Examples\n)", text)
-    lines, texts = [about, "Collective over `comm`.", "", "Parameters", "----------"], help_of(kind)
-    for field in sorted(fields(kind), key=_place):
-        lines += ["**options" if field.name == "options" else field.name, f"    {texts[field.name]}"]
+    lines = [about, "Collective over `comm`.", "", "Parameters", "----------"]
+    for each in parameters:
+        lines += [each.name, textwrap.indent(textwrap.fill(each.help, 96), "    ")]
     lines += ["", "Returns", "-------", kind.execute.__annotations__["return"]]
     lines += [f"    {line}" for line in returned.replace(" Collective over the session.", "").splitlines()]
     lines += ["", "Raises", "------", "ConfigError, DataError, NonFiniteError", f"    {FAILURES}", "", *examples]

@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, function
 
 if TYPE_CHECKING:
-    from hpcml.log import Log
     from hpcml.methods.method import Report
-    from hpcml.mpi import Comm
-    from hpcml.options import Value
-    from hpcml.signals import StopSignals
 
 
 @dataclass(frozen=True)
@@ -40,21 +36,12 @@ class Train(TrainingOperation["Report"]):
     config: Path | None = None
     """A TOML file with any of these options; flags win over it."""
 
-    if TYPE_CHECKING:  # the options are parameters
+    @classmethod
+    def families(cls) -> dict[str, str]:
+        """Return the methods and their titles."""
+        from hpcml.methods.registry import METHODS
 
-        def __init__(
-            self,
-            method: str,
-            data: PathLike,
-            output: PathLike,
-            *,
-            force: bool = False,
-            resume: bool = False,
-            comm: Comm | None = None,
-            log: Log | None = None,
-            signals: StopSignals | None = None,
-            **options: Value,
-        ) -> None: ...
+        return {name: method.title for name, method in METHODS.items()}
 
     @classmethod
     def options_for(cls, given: Mapping[str, Any]) -> tuple[type, str]:

@@ -10,10 +10,6 @@ from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperatio
 from hpcml.tuning.options import TuneOptions
 
 if TYPE_CHECKING:
-    from hpcml.log import Log
-    from hpcml.mpi import Comm
-    from hpcml.options import Value
-    from hpcml.signals import StopSignals
     from hpcml.tuning.tune import TuneReport
 
 
@@ -39,21 +35,6 @@ class Tune(TrainingOperation["TuneReport"]):
     _: KW_ONLY
     options: TuneOptions
     """The options of `hpcml tune`, by the flags with `_` for `-`, and `lam`."""
-
-    if TYPE_CHECKING:  # the options are parameters
-
-        def __init__(
-            self,
-            data: PathLike,
-            output: PathLike,
-            *,
-            force: bool = False,
-            resume: bool = False,
-            comm: Comm | None = None,
-            log: Log | None = None,
-            signals: StopSignals | None = None,
-            **options: Value,
-        ) -> None: ...
 
     def execute(self, session: Session) -> TuneReport:
         """A text, with the path of the model as `model`. Collective over the session."""

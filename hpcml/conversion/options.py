@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from hpcml.options import FieldNames, Flag, Name, Names, NotWith, Only, Range, Several
+from hpcml.options import FieldNames, Flag, Name, Names, NotWith, Only, Or, Range, Several
 
 MAX_ROWS = 2**40  # so that sizes in bytes fit int64
 # Rules of options for texts, and for numbers.
@@ -20,7 +20,7 @@ class ConvertOptions:
 
     text: Annotated[tuple[str, ...], Names, NotWith("fields")] = ()
     """Columns of texts, whose words are not told apart (--fields names columns whose words are)."""
-    labels: Annotated[tuple[str, ...], Names] = ()
+    labels: Annotated[tuple[str, ...], Names, Or("int")] = ()
     """Columns (h5ad: of obs) whose values are labels. A list is several labels. A row whose values are all
     empty is unlabelled (--empty-labels). synthetic text: the number of labels.
     """
@@ -44,7 +44,7 @@ class ConvertOptions:
     r"""Text between the labels in one value, such as ";"; a label may hold it as `\;`, and `\` as `\\`.
     Default: a value is one label.
     """
-    features: Annotated[tuple[str, ...], Names, OF_NUMBERS] = ()
+    features: Annotated[tuple[str, ...], Names, OF_NUMBERS, Or("int")] = ()
     """Columns of numbers that are features. Default without texts: all that nothing else names,
     without row numbers, indexes of pandas and identifiers. synthetic text: the number of features.
     """
@@ -83,7 +83,7 @@ class ConvertOptions:
     """The topmost folders (train, test) are splits, and the folders in them labels."""
     encoding: str | None = None
     """Encoding of the files, such as latin-1. Default: utf-8."""
-    test_years: Annotated[tuple[str, ...], Several] = ()
+    test_years: Annotated[tuple[str, ...], Several, Or("int")] = ()
     """Years whose citations are the split test, as in 2019, 2017-2019 or 2019- (and later); the
     others are the split train.
     """

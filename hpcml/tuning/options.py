@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from hpcml.errors import OptionError
 from hpcml.methods.linear.options import ScaleOptions
 from hpcml.methods.registry import method_named, supporting
-from hpcml.options import Between, Flag, Range, Seed, Several
+from hpcml.options import Between, Flag, Or, Range, Seed, Several
 
 
 @Parameter(name="*")
@@ -53,9 +53,9 @@ class TuneOptions(ScaleOptions):
     """The rows have a constant feature 1, whose weight is the intercept. This is the default;
     elastic-net always has one.
     """
-    lam: Annotated[str | None, Parameter(name="--lambda")] = None
+    lam: Annotated[str | None, Parameter(name="--lambda"), Or("float")] = None
     """The λ that --lambdas are multiples of, as in hpcml train METHOD. Default: the method's."""
-    l1: str | None = None
+    l1: Annotated[str | None, Or("float")] = None
     """Of elastic-net: what --lambdas are multiples of. Default: the method's."""
     seed: Seed = 0
     """Random seed for dealing rows to folds and for the order of training rows."""

@@ -100,6 +100,7 @@ def test_an_archive_of_git_has_the_version_of_its_commit(dist, version, tmp_path
 
 def package_files():
     others = [
+        PACKAGE / "__init__.pyi",
         PACKAGE / "py.typed",
         PACKAGE / "check" / "bits.json",
         *(PACKAGE / "reporting" / f"page.{kind}" for kind in ("html.j2", "css", "js")),

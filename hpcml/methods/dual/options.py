@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from hpcml.errors import OptionError
 from hpcml.methods.linear.options import InterceptOptions
-from hpcml.options import Between, Count, Flag, Seed
+from hpcml.options import Between, Count, Flag, Or, Seed
 
 BALANCED = "balanced"
 
@@ -31,7 +31,7 @@ class DualOptions(InterceptOptions):
     """Also require a certified duality gap, divided by the objective, of at most this value."""
     show_gaps: Flag = False
     """Show the objective and the certified duality gap of every label."""
-    positive_weight: str = "1"
+    positive_weight: Annotated[str, Or("float")] = "1"
     """Weight of positive rows: a number, or balanced (the number of negative rows divided by that of positive rows)."""
     seed: Seed = 0
     """Random seed for the order of rows."""

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from hpcml.errors import OptionError
 from hpcml.methods.linear.options import ScaleOptions
-from hpcml.options import Between, Count, Flag, NotWith, Range, Seed, Several
+from hpcml.options import Between, Count, Flag, NotWith, Or, Range, Seed, Several
 
 
 @Parameter(name="*")
@@ -27,15 +27,15 @@ class ElasticNetOptions(ScaleOptions):
     loss: str = "logistic"
     """Convex loss ℓ of the score z, for y = ±1: logistic, log(1 + exp(−y z)), or squared, ½ (z − y)².
     """
-    lam: Annotated[str, Parameter(name="--lambda")] = "0.01X/m"
+    lam: Annotated[str, Parameter(name="--lambda"), Or("float")] = "0.01X/m"
     """λ₂, the strength of ‖w‖²/2: X/m, 0.1X/m, X/NUMBER, NUMBER/m or NUMBER, where X = N² and m
     is the number of training rows.
     """
-    l1: Annotated[str, NotWith("path")] = "0.01N/m"
+    l1: Annotated[str, NotWith("path"), Or("float")] = "0.01N/m"
     """λ₁, the strength of ‖w‖₁: N/m, 0.1N/m, NUMBER/m or NUMBER, where N is the mean norm of the
     training rows and m their number. More gives sparser models.
     """
-    path: Annotated[tuple[str, ...], Several] = ()
+    path: Annotated[tuple[str, ...], Several, Or("float")] = ()
     """Of newton: one run after the other for several values of λ₁, in this order, instead of --l1;
     each begins with the weights of the one before. They become run folders in the output, path-1
     and so on, and path.csv says how sparse each is.

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from cyclopts import Parameter
 
 from hpcml.errors import OptionError
-from hpcml.options import FREE, Count, Flag, Range, Seconds, Several, check_rules, flag_of, parse_part
+from hpcml.options import FREE, Count, Flag, Or, Range, Seconds, Several, check_rules, flag_of, parse_part
 
 SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
 
@@ -34,7 +34,7 @@ class LinearOptions:
 
     loss: str = "hinge"
     """Convex loss ℓ: hinge."""
-    lam: Annotated[str, Parameter(name="--lambda")] = "X/m"
+    lam: Annotated[str, Parameter(name="--lambda"), Or("float")] = "X/m"
     """Regularisation λ: X/m, 0.1X/m, X/NUMBER, NUMBER/m or NUMBER, where X = (mean norm of the
     training rows)² and m is their number.
     """
