@@ -33,6 +33,9 @@ from hpcml.model.naive_bayes import KernelNB as KernelNB
 from hpcml.model.open import open_model as open_model
 from hpcml.mpi import Comm
 from hpcml.near_duplicates.report import Duplicates
+from hpcml.prediction.loaded import LoadedModel as LoadedModel
+from hpcml.prediction.loaded import ScoredLabel as ScoredLabel
+from hpcml.prediction.loaded import load as load
 from hpcml.signals import StopSignals
 from hpcml.tuning.tune import TuneReport
 from pathlib import Path
@@ -50,10 +53,12 @@ __all__ = [
     "DualClassifier",
     "ElasticNetClassifier",
     "KernelNB",
+    "LoadedModel",
     "Model",
     "OnlineClassifier",
     "ProbeClassifier",
     "PsbmlClassifier",
+    "ScoredLabel",
     "StagedBayesClassifier",
     "StagedSvmClassifier",
     "calibrate",
@@ -63,6 +68,7 @@ __all__ = [
     "evaluate",
     "evaluate_scores",
     "explain",
+    "load",
     "open_model",
     "predict",
     "report",
@@ -679,7 +685,7 @@ def explain(
 
     Examples
     --------
-    >>> print(hpcml.explain("run", "docs.h5", label=["sea"], top=20))
+    >>> print(hpcml.explain("run", label=["sea"], top=20))
     """
 
 @overload
@@ -708,7 +714,7 @@ def explain(
 
     Examples
     --------
-    >>> print(hpcml.explain("run", "docs.h5", label=["sea"], top=20))
+    >>> print(hpcml.explain("run", label=["sea"], top=20))
     """
 
 @overload
@@ -737,7 +743,7 @@ def explain(
 
     Examples
     --------
-    >>> print(hpcml.explain("run", "docs.h5", label=["sea"], top=20))
+    >>> print(hpcml.explain("run", label=["sea"], top=20))
     """
 
 @overload
@@ -766,7 +772,7 @@ def explain(
 
     Examples
     --------
-    >>> print(hpcml.explain("run", "docs.h5", label=["sea"], top=20))
+    >>> print(hpcml.explain("run", label=["sea"], top=20))
     """
 
 @overload
@@ -795,7 +801,7 @@ def explain(
 
     Examples
     --------
-    >>> print(hpcml.explain("run", "docs.h5", label=["sea"], top=20))
+    >>> print(hpcml.explain("run", label=["sea"], top=20))
     """
 
 def predict(
@@ -804,25 +810,28 @@ def predict(
     output: Path | str,
     *,
     split: str = "all",
-    labels: bool = False,
     threshold: float | None = None,
-    probabilities: bool = False,
     top: int | None = None,
+    all_scores: bool = False,
+    source: Literal["jsonl", "csv", "tsv", "parquet", "svmlight"] | None = None,
+    id: str | None = None,
+    delimiter: str | None = None,
     zero_based: bool = False,
     max_line_mb: int | None = None,
-    format: Literal["csv", "svm", "bioasq"] | None = None,
+    format: Literal["csv", "tsv", "jsonl", "bioasq"] | None = None,
     force: bool = False,
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> Path:
-    """Score or label rows with a model.
+    """Label texts, rows of a table, or a dataset with a model.
 
-    Scores, labels or probabilities go to .h5, .csv, .svm or .json (BioASQ); those of lines of
-    svmlight text, as they come, to .csv or .svm.
+    The output is a table with the columns id, label, title (if labels have titles) and probability (or score, if the
+    model has no probabilities). It has a line for each label above the model's thresholds, row by row, best first.
+    Its ending chooses the format: .csv, .tsv, .jsonl, .parquet, .h5, or .json (BioASQ's).
 
     Examples
     --------
-    >>> hpcml.predict("run", "docs.h5", "best.csv", split="test", top=5)
+    >>> hpcml.predict("run", "new.jsonl", "labels.csv")
     """
 
 def report(
@@ -914,6 +923,7 @@ def train(
     label_part: str | None = None,
     precision: Literal["single", "double"] = "single",
     drop: float | None = None,
+    no_id_hashes: bool = False,
     labels_per_pass: int | None = None,
     max_steps: int | None = None,
     checkpoint_every: float | None = None,
@@ -948,6 +958,7 @@ def train(
     label_part: str | None = None,
     precision: Literal["single", "double"] = "single",
     drop: float | None = None,
+    no_id_hashes: bool = False,
     labels_per_pass: int | None = None,
     max_steps: int | None = None,
     checkpoint_every: float | None = None,
@@ -978,6 +989,7 @@ def train(
     label_part: str | None = None,
     precision: Literal["single", "double"] = "single",
     drop: float | None = None,
+    no_id_hashes: bool = False,
     labels_per_pass: int | None = None,
     max_steps: int | None = None,
     checkpoint_every: float | None = None,
@@ -1008,6 +1020,7 @@ def train(
     label_part: str | None = None,
     precision: Literal["single", "double"] = "single",
     drop: float | None = None,
+    no_id_hashes: bool = False,
     labels_per_pass: int | None = None,
     max_steps: int | None = None,
     checkpoint_every: float | None = None,
@@ -1039,6 +1052,7 @@ def train(
     label_part: str | None = None,
     precision: Literal["single", "double"] = "single",
     drop: float | None = None,
+    no_id_hashes: bool = False,
     labels_per_pass: int | None = None,
     max_steps: int | None = None,
     checkpoint_every: float | None = None,
@@ -1071,6 +1085,7 @@ def train(
     label_part: str | None = None,
     precision: Literal["single", "double"] = "single",
     drop: float | None = 0.0,
+    no_id_hashes: bool = False,
     max_steps: int | None = None,
     checkpoint_every: float | None = None,
     time_limit: float | None = None,
@@ -1101,6 +1116,7 @@ def train(
     label: str | Iterable[str] = (),
     min_positives: int = 1,
     label_part: str | None = None,
+    no_id_hashes: bool = False,
     checkpoint_every: float | None = None,
     time_limit: float | None = None,
     profile: bool = False,
@@ -1125,6 +1141,7 @@ def train(
     label: str | Iterable[str] = (),
     min_positives: int = 1,
     label_part: str | None = None,
+    no_id_hashes: bool = False,
     checkpoint_every: float | None = None,
     time_limit: float | None = None,
     profile: bool = False,
@@ -1151,6 +1168,7 @@ def train(
     label: str | Iterable[str] = (),
     min_positives: int = 1,
     label_part: str | None = None,
+    no_id_hashes: bool = False,
     checkpoint_every: float | None = None,
     time_limit: float | None = None,
     profile: bool = False,
@@ -1178,6 +1196,7 @@ def train(
     label: str | Iterable[str] = (),
     min_positives: int = 1,
     label_part: str | None = None,
+    no_id_hashes: bool = False,
     checkpoint_every: float | None = None,
     time_limit: float | None = None,
     profile: bool = False,
@@ -1218,6 +1237,7 @@ def train(
     final: bool = False,
     zero_based: bool = False,
     max_line_mb: int | None = None,
+    no_id_hashes: bool = False,
     checkpoint_every: float | None = None,
     time_limit: float | None = None,
     profile: bool = False,
@@ -1248,6 +1268,7 @@ def train(
     final: bool = False,
     zero_based: bool = False,
     max_line_mb: int | None = None,
+    no_id_hashes: bool = False,
     checkpoint_every: float | None = None,
     time_limit: float | None = None,
     profile: bool = False,
@@ -1280,6 +1301,7 @@ def train(
     final: bool = False,
     zero_based: bool = False,
     max_line_mb: int | None = None,
+    no_id_hashes: bool = False,
     checkpoint_every: float | None = None,
     time_limit: float | None = None,
     profile: bool = False,
@@ -1310,6 +1332,7 @@ def train(
     final: bool = False,
     zero_based: bool = False,
     max_line_mb: int | None = None,
+    no_id_hashes: bool = False,
     checkpoint_every: float | None = None,
     time_limit: float | None = None,
     profile: bool = False,
@@ -1338,6 +1361,7 @@ def train(
     final: bool = False,
     zero_based: bool = False,
     max_line_mb: int | None = None,
+    no_id_hashes: bool = False,
     checkpoint_every: float | None = None,
     time_limit: float | None = None,
     profile: bool = False,
@@ -1368,6 +1392,7 @@ def train(
     split: str | None = None,
     label: str | None = None,
     seed: int = 0,
+    no_id_hashes: bool = False,
     checkpoint_every: float | None = None,
     time_limit: float | None = None,
     profile: bool = False,
@@ -1392,6 +1417,7 @@ def train(
     split: str | None = None,
     label: str | None = None,
     seed: int = 0,
+    no_id_hashes: bool = False,
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,
@@ -1415,6 +1441,7 @@ def tune(
     label_part: str | None = None,
     precision: Literal["single", "double"] = "single",
     drop: float | None = None,
+    no_id_hashes: bool = False,
     labels_per_pass: int | None = None,
     max_steps: int | None = None,
     checkpoint_every: float | None = None,
