@@ -180,7 +180,7 @@ def test_a_program_that_uses_the_package_is_checked(checker, client):
     assert {int(line) for name, line in errors if name == "wrong"} == set(range(2, WRONG.count("\n") + 1)), found
     assert {name for name, _ in errors} == {"wrong"}, found
     signatures = [line for line in found.splitlines() if re.search(r"revealed\.py:\d", line)]
-    assert len(signatures) == len(FUNCTIONS) == 14 and not any(re.search(r"\b(Any|Unknown)\b", line) for line in signatures), found
+    assert len(signatures) == len(FUNCTIONS) == 15 and not any(re.search(r"\b(Any|Unknown)\b", line) for line in signatures), found
 
 
 def test_names_are_listed():
@@ -265,4 +265,4 @@ def test_help_fits_two_screens_and_begins_with_an_example_that_runs(tmp_path, mo
     runner = doctest.DocTestRunner()
     (example,) = doctest.DocTestFinder().find(hpcml, "hpcml", globs={}, extraglobs={})[:1]
     assert runner.run(example, out=None).failed == 0 and runner.tries > 5
-    assert (tmp_path / "best.csv").read_text().count("\n") > 10
+    assert (tmp_path / "labels.csv").read_text().count("\n") > 10
