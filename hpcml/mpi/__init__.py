@@ -12,6 +12,7 @@ Begin with `collectives`, then `exact`. `start` begins and ends the program on a
 """
 
 # ruff: noqa: F401  # these names are what the other rooms use
+from hpcml.mpi import binding  # first: ranks are connected before NumPy is loaded, which takes longer on some
 from hpcml.mpi.collectives import (
     RepeatedSum,
     agreed,

@@ -24,7 +24,6 @@ import mpi4py
 from hpcml import loading
 from hpcml.errors import EXIT_USER, ConfigError, is_out_of_memory
 from hpcml.launcher import has_connection, launcher, launching_ancestor, number_in
-from hpcml.mpi import single
 
 _THREAD_MULTIPLE = 3  # in MPICH, its relatives and Open MPI
 SHARED_MEMORY = Path("/dev/shm")
@@ -54,7 +53,7 @@ def load() -> tuple[ModuleType, str]:
             why = ([line for line in lines if not _ABSENT.search(line)] or lines)[-1]  # a library that is there comes first
             if path := os.environ.get("MPI4PY_LIBMPI"):
                 raise ConfigError(f"MPI4PY_LIBMPI={path}: not an MPI library for mpi4py ({why}); correct or unset it") from None
-            return single, why
+            return importlib.import_module("hpcml.mpi.single"), why
         unwanted = not mpi4py.rc.initialize or os.environ.get("MPI4PY_RC_INITIALIZE") == "0"  # which mpi4py itself reads later
         if not unwanted and "mpiabi" not in str(found.origin):
             _begin(library)
