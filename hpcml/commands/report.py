@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +44,8 @@ class ReportPage(Operation[Path]):
 
     def execute(self, session: Session) -> Path:
         """The page. Collective over the session."""
+        from datetime import UTC, datetime
+
         from hpcml import mpi
         from hpcml.files.atomic import check_output, write_whole
         from hpcml.reporting.gather import gather

@@ -12,6 +12,7 @@ import numpy as np
 
 from hpcml.evaluation.comparable import BY_SCORE, probability
 from hpcml.evaluation.curves import Bin, Curve
+from hpcml.log import named
 from hpcml.reporting.statistics import LearningPoint
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ STYLE = {
 }
 SIZE = (6.0, 4.3)  # inches
 POINTS = 300  # of a curve
+LONGEST = 24  # letters of a name in a legend, which has two columns
 
 
 def svg(name: str, title: str, draw: Callable[..., None], *content: Any) -> str:
@@ -82,7 +84,7 @@ def precision_recall(axes: Axes, curves: Sequence[Curve]) -> None:
     """Precision by recall; the first curve is the strongest."""
     for number, curve in enumerate(curves):
         some = curve.thinned(POINTS)
-        label = f"{curve.name}: AP {curve.average_precision:.3f}"
+        label = f"{named(curve.name, LONGEST)}: AP {curve.average_precision:.3f}"
         axes.plot(some.recall, some.precision, label=label, **_line(number, 2.2 if number == 0 else 1.4))
     axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
 

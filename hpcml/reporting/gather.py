@@ -58,19 +58,19 @@ class RunReport:
         """By which labels are grouped: training rows with the label, or those judged."""
         return self.evaluation.n_positive if self.n_trained_on is None else self.n_trained_on
 
-    def in_unit(self, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    def convert_scores(self, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Return scores (n) of labels[i], as probabilities if the model has them."""
         return scores if self.sigmoids is None else probabilities(scores[None], *self.sigmoids, labels[None])[0]
 
     @cached_property
-    def shown_thresholds(self) -> np.ndarray:
+    def converted_thresholds(self) -> np.ndarray:
         """The labels' thresholds, as probabilities if the model has them."""
-        return self.in_unit(self.thresholds, np.arange(self.thresholds.size))
+        return self.convert_scores(self.thresholds, np.arange(self.thresholds.size))
 
     @property
     def one_threshold(self) -> float | None:
-        """The one of `shown_thresholds`; None if there are several."""
-        return float(self.shown_thresholds[0]) if np.unique(self.shown_thresholds).size == 1 else None
+        """The one of `converted_thresholds`; None if there are several."""
+        return float(self.converted_thresholds[0]) if np.unique(self.converted_thresholds).size == 1 else None
 
 
 def probability_of(model: Model | ClassifierModel) -> ScoresOf | None:

@@ -130,7 +130,7 @@ def run_context(report: RunReport, place: int) -> dict[str, Any]:
         line = with_names(each, e.label_names, report.row_ids, report.titles)
         label = label_with_title(line["label"], e.label_titles, each.label)
         score_and_threshold = np.array([each.score, report.thresholds[each.label]])
-        values = report.in_unit(score_and_threshold, np.array([each.label, each.label])).tolist()
+        values = report.convert_scores(score_and_threshold, np.array([each.label, each.label])).tolist()
         texts = [f"{value:.3g}".replace("-", "−") if e.compared_by == BY_SCORE else number(value) for value in values]
         if e.compared_by != BY_SCORE and values[0] < 0.0005 < values[1]:
             texts[0] = "< 0.001"
@@ -167,11 +167,11 @@ def headline(e: Evaluation, measures: Sequence[Measure]) -> list[tuple[str, Inte
     decided = f"{number(precision.micro.value)} of the labels given are true, "
     decided += f"{number(recall.micro.value)} of the true labels are given"
     ranked = "how well a label ranks the rows" + ("" if is_single else f", mean of {plural(ap.n_labels, 'label')}")
-    found = [(f"{micro}F1", f1.micro, decided), (f"{macro}average precision", ap.macro, ranked)]
+    tiles = [(f"{micro}F1", f1.micro, decided), (f"{macro}average precision", ap.macro, ranked)]
     if "precision@1" in of_rows:
-        return [*found, ("precision@1", Interval(of_rows["precision@1"]), "share of rows whose first label is true")]
+        return [*tiles, ("precision@1", Interval(of_rows["precision@1"]), "share of rows whose first label is true")]
     ordered = "how often a row with the label has a larger score than one without"
-    return [*found, (f"{macro}AUC", auc.macro, ordered)]
+    return [*tiles, (f"{macro}AUC", auc.macro, ordered)]
 
 
 def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
@@ -222,7 +222,7 @@ def label_table(report: RunReport) -> tuple[list[tuple[str, str]], list[list[Any
         ("training rows", "count"): None if report.n_trained_on is None else report.n_trained_on[listed],
         ("judged rows", "count"): e.n_positive[listed],
         **{(short, "measure"): e.values[name][listed] for short, name in names.items()},
-        threshold: report.shown_thresholds[listed] if report.one_threshold is None else None,
+        threshold: report.converted_thresholds[listed] if report.one_threshold is None else None,
         ("status", "text"): report.status if len(set(report.status or ())) > 1 else None,
         ("gap", "score"): report.gap,
     }

@@ -106,8 +106,8 @@ class App:
             self.pages[path] = Answer(200, (HERE / name).read_bytes(), f"{kind}; charset=utf-8", headers)
         self.forms = {f"/v1/projects/{name}/suggest": name == GIVEN for name in names}  # whether only what the model gives
         self.batches = {f"{path}-batch": only_given for path, only_given in self.forms.items()}
-        self.live = {"/health": self.health, "/metrics": self.show_metrics}
-        self.addresses = {*self.pages, *self.live, *self.forms, *self.batches}
+        self.calls = {"/health": self.answer_health, "/metrics": self.answer_metrics}
+        self.addresses = {*self.pages, *self.calls, *self.forms, *self.batches}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -151,8 +151,8 @@ class App:
                 raise Refused(405, f"{scope['method'][:20]}: not here", allow=allowed)
             if path in self.pages:
                 return self.pages[path]
-            if path in self.live:
-                return self.live[path]()
+            if path in self.calls:
+                return self.calls[path]()
             return await self.suggest(scope, receive)
         except Refused as refused:
             return as_problem(refused.status, refused.detail, **refused.headers)
@@ -164,11 +164,11 @@ class App:
             traceback.print_exc(file=sys.stderr)
             return as_problem(500, f"failed unexpectedly: {type(error).__name__}")
 
-    def health(self) -> Answer:
+    def answer_health(self) -> Answer:
         """Whether texts are scored."""
         return as_json({"status": "ok"}) if self.worker.lives else as_problem(503, "it does not score texts any more")
 
-    def show_metrics(self) -> Answer:
+    def answer_metrics(self) -> Answer:
         """The metrics up to the request before."""
         return Answer(200, "".join(f"{line}\n" for line in self.metrics.lines()).encode(), METRICS, {})
 

@@ -30,20 +30,20 @@ class Metrics:
     def lines(self) -> Iterator[str]:
         """Yield the lines of the text."""
 
-        def head(name: str, kind: str, text: str) -> str:
+        def describe(name: str, kind: str, text: str) -> str:
             return f"# HELP {name} {text}\n# TYPE {name} {kind}"
 
-        yield head("hpcml_build_info", "gauge", "Version of hpcml.")
+        yield describe("hpcml_build_info", "gauge", "Version of hpcml.")
         yield f'hpcml_build_info{{version="{self.version}"}} 1'
-        yield head("hpcml_model_loaded_timestamp_seconds", "gauge", "Time at which the model was loaded.")
+        yield describe("hpcml_model_loaded_timestamp_seconds", "gauge", "Time at which the model was loaded.")
         yield f"hpcml_model_loaded_timestamp_seconds {self.loaded:.3f}"
-        yield head("hpcml_documents_total", "counter", "Texts that were labelled.")
+        yield describe("hpcml_documents_total", "counter", "Texts that were labelled.")
         yield f"hpcml_documents_total {self.n_documents}"
-        yield head("hpcml_requests_total", "counter", "Requests by path and status.")
+        yield describe("hpcml_requests_total", "counter", "Requests by path and status.")
         for (path, status), n in sorted(self.requests.items()):
             yield f'hpcml_requests_total{{path="{path}",status="{status}"}} {n}'
         name = "hpcml_request_duration_seconds"
-        yield head(name, "histogram", "Time from the head of a request to its answer, by path.")
+        yield describe(name, "histogram", "Time from the head of a request to its answer, by path.")
         for path, counts in sorted(self.buckets.items()):
             total = 0
             for place, bound in enumerate((*map(str, BOUNDS), "+Inf")):

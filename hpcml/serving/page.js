@@ -61,28 +61,28 @@ function decimals(score, threshold) {
   return [decimal(score, digits), decimal(threshold, digits)];
 }
 
-function line_of(found) {
-  const line = element("li", undefined, found.given ? "found given" : "found");
+function line_of(result) {
+  const line = element("li", undefined, result.given ? "result given" : "result");
   const top = element("div", undefined, "top");
   const title = element("span", undefined, "name");
-  title.append(name_of(found.label));
-  const [score, threshold] = decimals(found.score, found.threshold);
+  title.append(name_of(result.label));
+  const [score, threshold] = decimals(result.score, result.threshold);
   const decision = element("span", undefined, "decision");
-  decision.append(element("b", score, "score"), `, ${found.given ? "above" : "not above"} this label’s threshold ${threshold}`);
+  decision.append(element("b", score, "score"), `, ${result.given ? "above" : "not above"} this label’s threshold ${threshold}`);
   top.append(title, decision);
-  if (found.uri !== found.label) {
+  if (result.uri !== result.label) {
     const uri = element("span", undefined, "uri");
-    uri.append(name_of(found.uri));
+    uri.append(name_of(result.uri));
     top.append(uri);
   }
   const bar = element("div", undefined, "bar"), share = element("progress"), mark = element("span", undefined, "mark");
   share.max = 1;
-  share.value = found.score;
+  share.value = result.score;
   share.setAttribute("aria-label", "probability");
-  mark.style.left = `${100 * found.threshold}%`;
+  mark.style.left = `${100 * result.threshold}%`;
   bar.append(share, mark);
   const words = element("ul", undefined, "words");
-  for (const [word, added] of found.words || []) {
+  for (const [word, added] of result.words || []) {
     const one = element("li", undefined, added < 0 ? "against" : "for");
     one.append(name_of(word, 60), ` ${added < 0 ? "−" : "+"}${Math.abs(added).toFixed(2)}`);
     words.append(one);

@@ -81,7 +81,7 @@ def question_of_form(parameters: Mapping[str, str], fields: Sequence[Field], onl
     return Question(_values_of(fields, parameters["text"], metadata), *wishes, only_given)
 
 
-def _loaded(body: bytes) -> Any:
+def _parse_json(body: bytes) -> Any:
     """Return the value of a body. Raises Refused."""
     try:
         return json.loads(body.decode())
@@ -91,7 +91,7 @@ def _loaded(body: bytes) -> Any:
 
 def question_of_json(body: bytes, fields: Sequence[Field], only_given: bool) -> tuple[list[Question], list[str]]:
     """Return the question of {"text": …, "metadata": …, "limit": …}, and the document's id. Raises Refused."""
-    content = _loaded(body)
+    content = _parse_json(body)
     if not isinstance(content, dict) or "documents" in content:
         raise Refused(400, 'expected {"text": …}; several documents go to suggest-batch')
     own = ("text", "metadata", "document_id")
@@ -110,7 +110,7 @@ def questions_of_json(
     none). Limit, threshold and words are in the query. Raises Refused.
     """
     wishes = _wishes(query, KNOWN)
-    documents = _loaded(body)
+    documents = _parse_json(body)
     if isinstance(documents, dict):
         documents = documents.get("documents")
     if not isinstance(documents, list):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -177,6 +178,18 @@ def test_it_is_readable_wide_and_narrow_by_day_and_night(browser, written, width
             return (rgb.length < 4 || rgb[3] > 0.5) && rgb[0] > 200 }).length"""
         assert scheme == "light" or opened.view.evaluate(covers) == 0  # nothing light by night
         assert opened.trouble == []
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_long_names_of_several_runs_fit(browser, tmp_path, width):
+    path, runs = tmp_path / "runs.html", [run_report(FEW, k, name=letter * 90) for k, letter in enumerate("xyz")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # matplotlib warns of a legend that leaves no room for the curves
+        path.write_text(page(runs, "runs", "2026-11-27"), encoding="utf-8")
+    with Opened(browser, path, width) as opened:
+        assert opened.view.evaluate("document.documentElement.scrollWidth") <= width
+        right = "all => Math.max(...all.map(e => e.getBoundingClientRect().right))"
+        assert opened.view.eval_on_selector_all("nav a, h3, .tiles > div, p", right) <= width
 
 
 def test_it_prints(browser, written):

@@ -46,9 +46,9 @@ def test_a_text_gets_labels_with_words(server, browser, width, scheme):
     view.fill("textarea[data-field=text]", TEXT)
     view.click("#ask")
     view.wait_for_selector("html[data-answers='1']")
-    lines = view.locator("li.found")
+    lines = view.locator("li.result")
     assert lines.count() == 3 and view.locator("li.given").count() >= 1
-    names = view.eval_on_selector_all("li.found .name", "cells => cells.map(c => c.textContent)")
+    names = view.eval_on_selector_all("li.result .name", "cells => cells.map(c => c.textContent)")
     assert hostile.NAMES[0] in names and "\\u{202e}right to left, forced" in names
     words = view.eval_on_selector_all("#given li:first-child ul.words bdi", "all => all.map(w => w.textContent)")
     assert words and {"wheat", "corn", "farm", "grain", "sea"} & set(words)
@@ -91,7 +91,7 @@ def test_labels_that_are_given_come_first_and_each_decision_is_explained(tmp_pat
             view.fill("#limit", limit)
             view.click("#ask")
             view.wait_for_selector(f"html[data-answers='{n}']")
-            shown = view.eval_on_selector_all("li.found", LINES)
+            shown = view.eval_on_selector_all("li.result", LINES)
             assert shown == (expected[:2] if limit == "1" else expected)  # what is given is there, whatever the limit
         assert view.text_content("#given-title") == "Given (2)"
         assert view.text_content("#others-title") == "Not given: the 1 most probable"
