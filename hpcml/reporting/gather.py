@@ -10,6 +10,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
+from hpcml.errors import OptionError
 from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.explain import explain
@@ -105,6 +106,9 @@ def gather(
     with mpi.agreed(comm, f"opening {chosen}"):
         dataset = DataFile(chosen)
     with dataset:
+        with mpi.agreed(comm, f"reading {chosen}"):
+            if titles is not None and "row_ids" not in dataset.file:
+                raise OptionError("titles", titles, f"has no effect: the rows of {chosen} have no ids")
         split = split_to_judge(comm, dataset, split, log)
         log(f"judging {run} on split {split} of {dataset.path}")
         trained_on = model.labels.get("n_positive")

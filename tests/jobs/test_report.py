@@ -74,8 +74,12 @@ def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
     assert answers[0] == answers[1]
     assert "Title " in answers[0] and b"Title " in pages[0]
     (tmp_path / "empty").mkdir()
+    (tmp_path / "rows.svm").write_text("1 1:1\n-1 2:1\n")
+    done(standing(1, "convert", "svmlight", tmp_path / "rows.svm", "-o", tmp_path / "rows.h5"))
+    titled = ("-o", tmp_path / "x.html", "--titles", tmp_path / "docs.jsonl")
     model = runs[0] / "model.h5"
     for expected, command in {
+        "rows.h5 have no ids": ("report", runs[0], "--data", tmp_path / "rows.h5", *titled),
         "missing RUNS": ("report", "-o", tmp_path / "x.html"),
         "named twice": ("report", runs[0], runs[0], "-o", tmp_path / "x.html"),
         "a folder without a model": ("report", tmp_path / "empty", "-o", tmp_path / "x.html"),
